@@ -1,0 +1,225 @@
+/* The ranking behind a draft: every candidate with its score terms, what it offered and what it would have accepted. */
+(function (SV) {
+  "use strict";
+
+  const { h, format, plural, clamp, framed } = SV;
+  const ROW = 30;
+  const SNIPPET = 9; // tokens
+  const PIPS = 10;
+
+  class CandidateTable {
+    constructor(owner) {
+      this.owner = owner;
+      Object.assign(this, SV.card("candidates", "Candidates"));
+      this.head = h("div", { class: "sv-crow sv-chead", role: "row" });
+      this.rows = h("div", { class: "sv-crows", role: "rowgroup" });
+      this.table = h("div", { class: "sv-ctable", role: "table", "aria-label": "Candidates of this step" }, this.head, this.rows);
+      this.empty = h("p", { class: "sv-empty", hidden: true });
+      this.body.append(this.table, this.empty);
+      this.remark = h("footer", { class: "sv-remark", hidden: true });
+      this.element.append(this.remark);
+      this.active = -1;
+      this.top = 0;
+      this.height = 300;
+      const refresh = framed(() => this.drawRows());
+      this.body.addEventListener("scroll", () => {
+        this.top = this.body.scrollTop;
+        refresh();
+      }, { passive: true });
+      this.body.addEventListener("keydown", (event) => this.key(event));
+      const rowOf = (event) => {
+        const row = event.target.closest(".sv-crow[data-k]");
+        return row ? Number(row.dataset.k) : -1;
+      };
+      this.rows.addEventListener("pointerover", (event) => this.hover(rowOf(event)));
+      this.rows.addEventListener("pointerleave", () => this.hover(-1));
+      this.rows.addEventListener("click", (event) => this.go(rowOf(event)));
+    }
+
+    columns(view) {
+      const terms = this.owner.model.run.terms || [];
+      const { model } = this.owner;
+      // a single term that is the score is shown once, under its own name
+      const same = (term) => view.candidates.every((one) => model.term(one, term.key) === one.score);
+      this.terms = terms.filter((term) => view.candidates.some((one) => typeof model.term(one, term.key) === "number"));
+      this.showScore = !this.terms.some(same);
+      const { id } = model.trace.tokens;
+      this.sameAnchor = view.candidates.every((one) => id[one.position] === view.root);
+      const after = h("code", { class: "sv-token" }, model.pieces.label(view.root, 12));
+      const widths = ["38px", "minmax(150px, 1fr)", ...this.terms.map(() => "104px")];
+      if (this.showScore) widths.push("58px");
+      widths.push("46px", "124px");
+      this.table.style.setProperty("--sv-columns", widths.join(" "));
+      this.table.style.minWidth = `${38 + 150 + 104 * this.terms.length + (this.showScore ? 58 : 0) + 170 + 40}px`;
+      const cell = (label, help) => {
+        const one = h("span", { role: "columnheader" }, label);
+        return help ? this.owner.tip.add(one, () => [h("b", {}, one.textContent), h("div", {}, help)]) : one;
+      };
+      this.head.replaceChildren(
+        cell("#", "Rank: 1 is what the method likes best."),
+        cell(
+          this.sameAnchor ? h("span", {}, "Copy after ", after) : "Copy from",
+          "The line of the earlier place and the tokens that follow it there: what it offers. Underlined: those the output then had.",
+        ),
+        ...this.terms.map((term) => cell(term.label, term.help)),
+        ...(this.showScore ? [cell("Score", "What the method ranks by.")] : []),
+        cell("Offers", "Tokens offered."),
+        cell("Would accept", "Offered tokens that equal the output that followed. Known when the run is over."),
+      );
+    }
+
+    draw(view) {
+      this.view = view;
+      const list = view.candidates;
+      const some = list.length > 0;
+      this.table.hidden = !some;
+      this.empty.hidden = some;
+      this.active = -1;
+      this.note.textContent = some ? plural(list.length, "earlier place") : "";
+      if (some) {
+        this.columns(view);
+        this.table.setAttribute("aria-rowcount", String(list.length + 1));
+        this.rows.style.height = `${list.length * ROW}px`;
+        if (this.top) this.body.scrollTop = this.top = 0;
+        this.drawRows(true);
+      } else {
+        this.empty.textContent = view.drafted
+          ? "This method does not rank earlier places: its draft comes from elsewhere."
+          : "No candidates this step" + (view.reason ? `: ${view.reason}.` : ".");
+      }
+      this.drawRemark(view);
+    }
+
+    /** Only the rows in sight are made. */
+    drawRows(fresh) {
+      const list = this.view ? this.view.candidates : [];
+      if (!list.length) return;
+      const from = clamp(Math.floor(this.top / ROW) - 2, 0, list.length);
+      const to = clamp(Math.ceil((this.top + this.height) / ROW) + 1, 0, list.length);
+      if (!fresh && from === this.from && to === this.to) return;
+      this.from = from;
+      this.to = to;
+      const made = [];
+      for (let k = from; k < to; k++) made.push(this.row(list[k], k));
+      this.rows.replaceChildren(...made);
+    }
+
+    row(one, k) {
+      const { model } = this.owner;
+      const best = this.view.best;
+      const isBest = best && best.would > 0 && one.would === best.would;
+      const names = ["sv-crow"];
+      if (one.chosen) names.push("sv-chosen");
+      if (one.excluded) names.push("sv-excluded");
+      if (k === this.active) names.push("sv-active");
+      const row = h("div", { class: names.join(" "), role: "row", "data-k": k, "aria-rowindex": k + 2 });
+      row.style.transform = `translateY(${k * ROW}px)`;
+      row.append(
+        h("span", { class: "sv-rank", role: "cell" }, one.chosen ? "▸" : "", one.rank >= 0 ? String(one.rank + 1) : "–"),
+        this.snippet(one),
+        ...this.terms.map((term) => this.level(model.term(one, term.key), term)),
+      );
+      if (this.showScore) row.append(h("span", { class: "sv-number", role: "cell" }, format(one.score)));
+      row.append(h("span", { class: "sv-number", role: "cell" }, String(one.length)), this.pips(one, isBest));
+      if (one.excluded) this.owner.tip.add(row, () => [`Could not win: ${one.excluded}`]);
+      return row;
+    }
+
+    snippet(one) {
+      const { model } = this.owner;
+      const { id } = model.trace.tokens;
+      const most = Math.min(one.length, SNIPPET);
+      const taken = clamp(one.would, 0, most);
+      const start = one.position + 1;
+      const phrase = (a, b) => model.pieces.phrase(id.slice(a, b));
+      return h(
+        "span",
+        { class: "sv-snippet", role: "cell" },
+        h("span", { class: "sv-place" }, this.owner.short(one.position)),
+        this.sameAnchor ? null : h("code", { class: "sv-anchor-text" }, phrase(one.position, start)),
+        taken ? h("code", { class: "sv-taken" }, phrase(start, start + taken)) : null,
+        h("code", {}, phrase(start + taken, start + most) + (one.length > most ? "…" : "")),
+      );
+    }
+
+    level(value, term) {
+      const known = typeof value === "number";
+      const share = known ? clamp((value - term.low) / (term.high - term.low || 1), 0, 1) : 0;
+      const cell = h("span", { class: "sv-term", role: "cell" }, known ? format(value, 2) : "–");
+      cell.style.setProperty("--sv-share", share.toFixed(3));
+      return cell;
+    }
+
+    pips(one, isBest) {
+      const cell = h("span", { class: "sv-pips", role: "cell" });
+      if (one.would < 0) {
+        cell.append(h("span", { class: "sv-faint" }, this.owner.model.run.complete ? "–" : "after the run"));
+        return cell;
+      }
+      const shown = Math.min(one.length, PIPS);
+      const filled = one.length > PIPS ? Math.round((one.would / one.length) * PIPS) : one.would;
+      const bar = h("span", { class: "sv-pip-bar", "aria-hidden": "true" });
+      bar.style.setProperty("--sv-filled", filled);
+      bar.style.setProperty("--sv-shown", shown);
+      cell.append(bar, `${one.would}/${one.length}`);
+      if (isBest) cell.append(h("b", { class: "sv-best" }, "best"));
+      return cell;
+    }
+
+    /** Ties, ranking regret and exclusions, in words. */
+    drawRemark(view) {
+      const parts = [];
+      const { candidates, chosen, best } = view;
+      const eligible = candidates.filter((one) => !one.excluded);
+      const ties = chosen ? eligible.filter((one) => one.score === chosen.score).length : 0;
+      if (ties > 1) parts.push(h("span", {}, `${ties} places tie at ${format(chosen.score)}. `));
+      if (chosen && best && best.would > chosen.would && chosen.would >= 0) {
+        const text = `Ranking regret ${best.would - chosen.would}: the chosen place accepts ${chosen.would}, ` +
+          `the best (${this.owner.where(best.position)}) would have accepted ${best.would}. `;
+        parts.push(h("span", { class: "sv-regret" }, text));
+      } else if (chosen && best && best.would >= 0 && candidates.length > 1 && eligible.length > 1) {
+        parts.push(h("span", {}, "No other place would have accepted more. "));
+      }
+      const out = candidates.length - eligible.length;
+      if (out) parts.push(h("span", {}, `${plural(out, "place")} could not win (${candidates.find((one) => one.excluded).excluded}). `));
+      this.remark.replaceChildren(...parts);
+      this.remark.hidden = !parts.length;
+    }
+
+    hover(k) {
+      const one = k >= 0 ? this.view.candidates[k] : null;
+      const positions = [];
+      if (one) for (let i = 0; i <= one.length; i++) positions.push(one.position + i);
+      this.owner.light(positions);
+    }
+
+    go(k) {
+      if (k >= 0) this.owner.reveal(this.view.candidates[k].position, true);
+    }
+
+    key(event) {
+      const list = this.view ? this.view.candidates : [];
+      const jump = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 }[event.key];
+      if (jump && list.length) {
+        event.preventDefault();
+        this.active = clamp(this.active + jump, 0, list.length - 1);
+        const top = this.active * ROW;
+        const room = this.body.clientHeight - 2 * ROW;
+        if (top < this.body.scrollTop) this.body.scrollTop = top;
+        else if (top > this.body.scrollTop + room) this.body.scrollTop = top - room;
+        this.top = this.body.scrollTop;
+        this.drawRows(true);
+        this.hover(this.active);
+      } else if (event.key === "Enter" && this.active >= 0) {
+        this.go(this.active);
+      }
+    }
+
+    resized() {
+      this.height = this.body.clientHeight;
+      this.drawRows();
+    }
+  }
+
+  SV.CandidateTable = CandidateTable;
+})((window.SpecViz = window.SpecViz || {}));

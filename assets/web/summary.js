@@ -1,0 +1,202 @@
+/* Words about a run and its steps: the header, the one-sentence step summary, the legend and the keyboard help. */
+(function (SV) {
+  "use strict";
+
+  const { h, format, plural, button } = SV;
+
+  function token(owner, id) {
+    return h("code", { class: "sv-token" }, id < 0 ? "stop" : owner.model.pieces.label(id, 24));
+  }
+
+  /** "hidden cosine 0.93": the number that ranked a candidate. */
+  function evidence(owner, candidate) {
+    const { model } = owner;
+    for (const term of model.run.terms || []) {
+      const value = model.term(candidate, term.key);
+      if (typeof value === "number") return `${term.label.charAt(0).toLowerCase()}${term.label.slice(1)} ${format(value, 2)}`;
+    }
+    return typeof candidate.score === "number" ? `score ${format(candidate.score, 2)}` : "";
+  }
+
+  /** Where the draft came from. */
+  function offer(owner, view) {
+    const count = view.candidates.length;
+    const { chosen } = view;
+    const draft = plural(view.drafted, "token");
+    if (!count || !chosen) return [`the drafter offered ${draft} after `, token(owner, view.root), ". "];
+    const ids = owner.model.trace.tokens.id;
+    const same = view.candidates.every((one) => ids[one.position] === view.root);
+    const seen = same
+      ? [token(owner, view.root), ` was seen at ${plural(count, "earlier place")}; `]
+      : [`${plural(count, "earlier place")} resembled `, token(owner, view.root), "; "];
+    const ranked = evidence(owner, chosen);
+    const from = `the copy from ${owner.where(chosen.position)}${ranked ? ` (${ranked})` : ""}`;
+    const branches = view.drafted > chosen.length;
+    return [...seen, branches ? `${from} and its branches offered ${draft}, ` : `${from} offered ${draft}, `];
+  }
+
+  /** What the target made of it. */
+  function result(owner, view) {
+    const ended = view.bonus < 0;
+    const sampled = (owner.model.run.sampling || {}).temperature > 0;
+    const own = owner.model.run.method.lossless === false ? "passed the lossy rule" : sampled ? "drawn by the target too" : "the target's own choice";
+    const verb = own.startsWith("passed") ? ["", ""] : ["was ", "were "];
+    const parts = [];
+    const chain = view.depth === view.drafted;
+    const n = view.accepted;
+    if (!n) parts.push(view.drafted === 1 ? "but it was not what the target wanted: " : `but none ${verb[0]}${own}: `);
+    else if (n === view.drafted) parts.push(n === 1 ? `and it ${verb[0]}${own}` : `and all ${n} ${verb[1]}${own}`);
+    else parts.push(chain ? `the first ${n === 1 ? "one" : n} ${verb[n === 1 ? 0 : 1]}${own}` : `a path of ${n} ${verb[0]}${own}`);
+    if (ended) return [...parts, ", and a stop token ended the run."];
+    parts.push(n ? ", then the target " : "the target ");
+    parts.push(view.refused.length ? "wrote " : "added ", token(owner, view.bonus));
+    if (view.refused.length) {
+      parts.push(" instead of ", token(owner, view.refused[0].token));
+      if (view.refused.length > 1) parts.push(` or ${plural(view.refused.length - 1, "other")}`);
+    }
+    return [...parts, "."];
+  }
+
+  /** The step in one sentence, as nodes. */
+  function sentence(owner, view) {
+    const start = h("b", {}, `Step ${view.number + 1}: `);
+    if (!view.drafted) {
+      const why = view.reason || "the method offered nothing";
+      const own = view.bonus < 0 ? ["."] : ["; the target wrote ", token(owner, view.bonus), " by itself."];
+      return [start, "No draft this step, because ", why.replace(/\.$/, ""), ...own];
+    }
+    const parts = [start, ...offer(owner, view), ...result(owner, view)];
+    const { chosen, best } = view;
+    if (chosen && best && chosen.would >= 0 && best.would > view.accepted && best.would > chosen.would) {
+      parts.push(h("span", { class: "sv-regret" }, ` ${owner.where(best.position, true)} would have given ${best.would}.`));
+    }
+    return parts;
+  }
+
+  function metric(owner, help, value) {
+    const share = help.unit === "share";
+    const shown = share ? format(100 * value) : format(value);
+    // a unit that the label already names is not said twice
+    const named = (help.label || "").toLowerCase().includes((help.unit || "").split("/")[0]);
+    const unit = share ? "%" : named ? "" : help.unit;
+    const box = h("div", { class: "sv-metric", tabindex: "0" }, h("dt", {}, help.label || help.key));
+    const glue = unit === "%" || unit === "×" ? "" : " ";
+    box.append(h("dd", {}, shown, unit && shown !== "–" ? h("small", {}, glue + unit) : null));
+    return owner.tip.add(box, () => [
+      h("b", {}, help.label || help.key),
+      help.formula ? h("div", { class: "sv-formula" }, `= ${help.formula}`) : null,
+      help.help ? h("div", {}, help.help) : null,
+    ].filter(Boolean));
+  }
+
+  const SHOWN = 6;
+  // what a reader looks for first; all others follow in the run's own order
+  const FIRST = ["tokens_per_step", "tokens_per_s", "speedup", "copied_share", "ranking_regret", "tokens", "steps"];
+
+  /** Key metrics in the order the run explains them; the rest behind a button. */
+  function metrics(owner, list) {
+    const { run } = owner.model;
+    const values = run.metrics || {};
+    const helps = (run.metric_help || []).filter((help) => values[help.key] !== undefined && values[help.key] !== null);
+    const known = new Set((run.metric_help || []).map((help) => help.key));
+    for (const key of Object.keys(values)) {
+      if (!known.has(key) && values[key] !== null && typeof values[key] !== "object") helps.push({ key, label: key });
+    }
+    const place = (help) => (FIRST.includes(help.key) ? FIRST.indexOf(help.key) : FIRST.length);
+    helps.sort((a, b) => place(a) - place(b));
+    const shown = owner.allMetrics ? helps : helps.slice(0, SHOWN);
+    list.replaceChildren(...shown.map((help) => metric(owner, help, values[help.key])));
+    if (helps.length > SHOWN) {
+      const toggle = button(owner.allMetrics ? "Fewer metrics" : "All metrics", {
+        class: "sv-button sv-quiet",
+        "aria-expanded": String(!!owner.allMetrics),
+        onclick: () => {
+          owner.allMetrics = !owner.allMetrics;
+          metrics(owner, list);
+        },
+      });
+      toggle.append(owner.allMetrics ? "fewer" : `+${helps.length - SHOWN}`);
+      list.append(toggle);
+    }
+  }
+
+  const value = (v) => (v === null || v === undefined ? "off" : v === true ? "yes" : v === false ? "no" : String(v));
+
+  function parameters(owner) {
+    const { method } = owner.model.run;
+    const controls = new Map((method.controls || []).map((control) => [control.name, control]));
+    return Object.entries(method.params || {}).map(([name, setting]) => {
+      const control = controls.get(name) || {};
+      const label = control.label || name;
+      const chip = h("span", { class: "sv-chip", tabindex: "0" }, `${label} `, h("b", {}, value(setting)));
+      return owner.tip.add(chip, () => [h("b", {}, label), h("div", {}, control.help || name)]);
+    });
+  }
+
+  /** Title, method, parameters, model and badges. */
+  function heading(owner) {
+    const { run } = owner.model;
+    const by = h("div", { class: "sv-by" });
+    const method = h("b", { class: "sv-method", tabindex: "0" }, run.method.title || run.method.name);
+    owner.tip.add(method, () => [h("div", {}, run.method.summary || ""), h("div", { class: "sv-faint" }, run.method.paper || "")]);
+    const model = run.model || {};
+    const target = h("span", { tabindex: "0" }, model.name || "");
+    owner.tip.add(target, () => [SV.facts(Object.entries(model).map(([k, v]) => [k.replace(/_/g, " "), format(v)]))]);
+    by.append(method, target);
+    if (run.method.lossless === false) {
+      const badge = h("span", { class: "sv-lossy", tabindex: "0" }, "lossy");
+      by.append(owner.tip.add(badge, () => ["This method may write another text than plain decoding would."]));
+    }
+    const { temperature, top_k: topK, top_p: topP, seed } = run.sampling || {};
+    if (temperature > 0) {
+      const more = [topK ? `top-k ${topK}` : "", topP < 1 ? `top-p ${topP}` : "", `seed ${seed}`].filter(Boolean).join(", ");
+      by.append(h("span", { class: "sv-chip" }, `temperature ${temperature}, ${more}`));
+    }
+    by.append(...parameters(owner));
+    if (!run.complete) by.append(h("span", { class: "sv-live" }, run.error ? "stopped" : "running"));
+    else if (run.stop) by.append(h("span", { class: "sv-chip" }, "ended: ", h("b", {}, run.stop)));
+    if (run.error) by.append(h("span", { class: "sv-lossy" }, run.error));
+    return [h("h2", { class: "sv-title" }, run.title || run.id || "Untitled run"), by];
+  }
+
+  function legend(owner) {
+    const { counts } = owner.model;
+    const entry = (name, label, count, help) => {
+      const sample = h("span", { class: `sv-sample sv-sample-${name}`, "aria-hidden": "true" }, "ab");
+      const text = count === null ? label : [`${label} `, h("b", {}, count.toLocaleString("en"))];
+      return owner.tip.add(h("li", {}, sample, h("span", {}, text)), () => [help]);
+    };
+    const where = "Counts are for the whole run.";
+    return [
+      entry("accepted", "accepted", counts.accepted, `Drafted tokens that the target confirmed. ${where}`),
+      entry("own", "target's own", counts.own, `One token per step that the target wrote itself. ${where}`),
+      entry("rejected", "rejected", counts.rejected, `Checked and refused: the target wanted something else. ${where}`),
+      entry("unreached", "never checked", counts.unreached, `Drafted below a refused token, so never compared. ${where}`),
+      entry("source", "copied from here", counts.sources, `Accepted tokens with a recorded source; the number links them. ${where}`),
+    ];
+  }
+
+  const KEYS = [
+    ["← →", "previous, next step (with Shift: ten)"],
+    ["Home End", "first, last step"],
+    ["Space", "play, pause"],
+    ["[ ]", "previous, next miss (a draft without an accepted token)"],
+    ["P", "pin this step's copy"],
+    ["Esc", "unpin, close"],
+    ["W", "whitespace shown or not"],
+    ["O", "losing offers shown or not"],
+    ["↑ ↓ Enter", "in the candidate table: walk, then scroll to the place"],
+    ["?", "this help"],
+  ];
+
+  function help() {
+    const list = h("dl", { class: "sv-keys" });
+    for (const [keys, what] of KEYS) {
+      list.append(h("dt", {}, keys.split(" ").map((key) => h("kbd", {}, key))), h("dd", {}, what));
+    }
+    const hint = "Hover a token to see where it was copied from, or what was copied from it. Click to pin (Shift: several).";
+    return h("div", {}, h("h3", { class: "sv-heading" }, "Keyboard"), list, h("p", { class: "sv-faint" }, hint));
+  }
+
+  SV.words = { sentence, metrics, heading, legend, help };
+})((window.SpecViz = window.SpecViz || {}));

@@ -1,0 +1,37 @@
+"""specviz's decoding backend: draft, verify, record.
+
+>>> from decoders import load_target, Prompt, record                            # doctest: +SKIP
+>>> target = load_target("assets/demo/target")                                  # doctest: +SKIP
+>>> trace = record(target, Prompt.from_text(target.tokenizer, "…"), "pld+h")    # doctest: +SKIP
+>>> trace.run["metrics"]["tokens_per_step"]                                     # doctest: +SKIP
+
+Names are imported when first used, so that a trace opens where torch is not installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOMES = {
+    "Decoding": "engine", "Step": "engine", "decode": "engine", "generate": "engine",
+    "Run": "recording", "record": "recording",
+    "Prompt": "prompt", "Segment": "prompt",
+    "Sampling": "sampling",
+    "Target": "target", "load_target": "target",
+    "Trace": "trace", "load": "tracefile", "save": "tracefile", "TraceError": "tracefile",
+    "Method": "protocols", "Draft": "protocols", "Needs": "protocols", "Candidates": "protocols",
+    "methods": "drafters", "find_method": "drafters", "register": "drafters",
+    "UserError": "errors",
+}  # fmt: skip
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'decoders' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,81 @@
+"""The key/value cache of one run: preallocated, written in place, an accepted path kept by one gather."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+
+class _Layer(CacheLayerMixin):
+    """What transformers sees of one layer: rows [0, length) are committed, the next ones belong to the forward under
+    way.
+    """
+
+    is_croppable = False
+    is_sliding = False  # windows are applied by the masks: every position stays in the cache
+    supports_early_init = False
+
+    def __init__(self, cache: TreeCache, index: int) -> None:
+        super().__init__()
+        self.cache, self.index = cache, index
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None: ...
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args, **kwargs) -> tuple[Tensor, Tensor]:
+        return self.cache.write(self.index, key_states, value_states)
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.cache.length + query_length, 0
+
+    def get_seq_length(self) -> int:
+        return self.cache.length
+
+    def get_max_length(self) -> int:
+        return self.cache.capacity
+
+
+class TreeCache(Cache):
+    """Keys and values of all layers in one tensor ``[2 * layers, 1, kv_heads, capacity, head_dim]``.
+
+    A forward writes its rows (root, nodes, probes) behind the committed ones; ``commit`` keeps the accepted path and
+    forgets the rest. Where the path is the first rows in order, which a depth-first draft makes usual, nothing moves.
+    """
+
+    def __init__(self, layers: int, capacity: int) -> None:
+        super().__init__(layers=[_Layer(self, index) for index in range(layers)])
+        self.capacity = capacity
+        self.length = 0
+        self.store: Tensor | None = None
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        rows = keys.shape[-2]
+        stop = self.length + rows
+        if self.store is None:
+            _, heads, _, head_dim = keys.shape
+            self.store = keys.new_zeros((2 * len(self.layers), 1, heads, self.capacity, head_dim))
+        key_rows, value_rows = self.store[2 * layer], self.store[2 * layer + 1]
+        key_rows[:, :, self.length : stop] = keys
+        value_rows[:, :, self.length : stop] = values
+        return key_rows[:, :, :stop], value_rows[:, :, :stop]
+
+    def keys(self, layer: int) -> Float[Tensor, "kv_heads capacity head_dim"]:
+        """Keys of a layer after rotary, as the target's own attention reads them."""
+        assert self.store is not None, "nothing was processed yet"
+        return self.store[2 * layer, 0]
+
+    def values(self, layer: int) -> Float[Tensor, "kv_heads capacity head_dim"]:
+        assert self.store is not None, "nothing was processed yet"
+        return self.store[2 * layer + 1, 0]
+
+    def commit(self, path: Sequence[int]) -> None:
+        """Keep the rows of ``path`` (row numbers of the last forward, ascending)."""
+        kept = next((i for i, row in enumerate(path) if row != i), len(path))
+        if kept < len(path):
+            assert self.store is not None
+            rows = self.length + torch.as_tensor(path[kept:], device=self.store.device)
+            self.store[:, :, :, self.length + kept : self.length + len(path)] = self.store[:, :, :, rows]
+        self.length += len(path)

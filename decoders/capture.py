@@ -1,0 +1,82 @@
+"""Taps on a running model: hidden states of one layer, queries of chosen heads. Free when nothing asks."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from .protocols import Needs
+
+
+class Taps:
+    """What the last forward of a model let through, as one drafter needs it.
+
+    Attached once per model; ``arm`` says what to catch. Hidden state ``i`` is what transformers calls
+    ``hidden_states[i]``: the
+    input of layer i, and for i = layers the last one after the final norm.
+    """
+
+    def __init__(self, stack: nn.Module, layers: nn.ModuleList) -> None:
+        self.stack, self.layers = stack, layers
+        self.attentions = [_attention_of(layer) for layer in layers]
+        self.hidden: Float[Tensor, "rows hidden"] | None = None
+        self.queries: dict[int, Float[Tensor, "heads rows head_dim"]] = {}
+        self._hooks: list = []
+
+    def arm(self, needs: Needs) -> None:
+        """Catch what ``needs`` names from now on, and only that."""
+        self.disarm()
+        if needs.hidden_layer is not None:
+            if needs.hidden_layer < len(self.layers):
+                layer = self.layers[needs.hidden_layer]
+                self._hooks.append(layer.register_forward_pre_hook(self._catch_input, with_kwargs=True))
+            else:
+                self._hooks.append(self.stack.register_forward_hook(self._catch_output))
+        for layer, heads in heads_by_layer(needs.heads).items():
+            self.attentions[layer].query_tap = self._query_tap(layer, heads)
+
+    def disarm(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        for attention in self.attentions:
+            attention.query_tap = None
+        self.hidden, self.queries = None, {}
+
+    def _catch_input(self, module: nn.Module, args: tuple, kwargs: dict) -> None:
+        hidden = args[0] if args else kwargs["hidden_states"]
+        self.hidden = hidden[0]
+
+    def _catch_output(self, module: nn.Module, args: tuple, output) -> None:
+        self.hidden = output[0][0]
+
+    def _query_tap(self, layer: int, heads: list[int]):
+        index: Tensor | None = None
+
+        def tap(query: Float[Tensor, "1 heads rows head_dim"], scale: float) -> None:
+            nonlocal index
+            if index is None:
+                index = torch.as_tensor(heads, device=query.device)
+            self.queries[layer] = query[0, index] * scale
+
+        return tap
+
+
+def heads_by_layer(heads: tuple[tuple[int, int], ...]) -> dict[int, list[int]]:
+    """Chosen heads grouped: layer → heads in it, both ascending.
+
+    >>> heads_by_layer(((1, 3), (0, 2), (1, 0)))
+    {0: [2], 1: [0, 3]}
+    """
+    grouped: dict[int, list[int]] = {}
+    for layer, head in sorted(heads):
+        grouped.setdefault(layer, []).append(head)
+    return grouped
+
+
+def _attention_of(layer: nn.Module) -> nn.Module:
+    for module in layer.modules():
+        if getattr(module, "layer_idx", None) is not None and module is not layer:
+            return module
+    raise ValueError(f"no attention module with a layer index in {type(layer).__name__}")

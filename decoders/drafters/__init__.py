@@ -1,0 +1,42 @@
+"""The registry of drafting methods. One method, one file: a module here that defines ``METHOD`` is found by itself."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from ..errors import UserError
+from ..protocols import Method
+
+_methods: dict[str, Method] = {}
+
+
+def register(method: Method) -> Method:
+    """Add a method (or replace the one of the same name) for this process: app, CLI, benchmarks and contract tests
+    see it.
+    """
+    _methods[method.name] = method
+    return method
+
+
+def methods() -> dict[str, Method]:
+    """All registered methods by name, plain decoding first."""
+    return dict(_methods)
+
+
+def find_method(name: str) -> Method:
+    """The method called ``name``; UserError lists those that exist."""
+    if name not in _methods:
+        raise UserError(f"there is no method {name!r}: choose one of {', '.join(_methods)}")
+    return _methods[name]
+
+
+def _discover() -> None:
+    found = [importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__)]
+    entries = [module.METHOD for module in found if hasattr(module, "METHOD")]
+    entries += [method for module in found for method in getattr(module, "METHODS", ())]
+    for method in sorted(entries, key=lambda m: (m.name != "plain", m.order, m.name)):
+        register(method)
+
+
+_discover()

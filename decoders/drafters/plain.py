@@ -1,0 +1,24 @@
+"""Plain decoding: the drafter that proposes nothing, so every step is one token of the target's own."""
+
+from __future__ import annotations
+
+from ..memory import Context
+from ..params import NoParams
+from ..protocols import Draft, Method, Scored, Verdict
+
+
+class EmptyDrafter:
+    def propose(self, context: Context, budget: int) -> Draft:
+        return Draft.empty(context.root, "plain decoding never drafts", route="plain")
+
+    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None: ...
+
+
+METHOD = Method(
+    name="plain",
+    title="Plain decoding",
+    paper="",
+    summary="One forward per token: the baseline every speed-up and every losslessness check is measured against.",
+    params=NoParams,
+    build=lambda target, params: EmptyDrafter(),
+)

@@ -1,0 +1,117 @@
+"""Prompt lookup decoding (Saxena, 2023): copy what followed the last n-gram where it occurred first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..memory import Context
+from ..params import param
+from ..protocols import Candidates, Draft, Method, Scored, Term, Verdict
+from ..target import Target
+
+
+@dataclass(frozen=True)
+class PldParams:
+    max_ngram: int = param(
+        3, "Longest n-gram", "The last n tokens are looked up, from this n down to the shortest.", low=1, high=16
+    )
+    min_ngram: int = param(1, "Shortest n-gram", "Lookup gives up below this n.", low=1, high=16)
+    k: int = param(10, "Draft length K", "Tokens copied after the match.", low=1, high=128)
+    clip: bool = param(
+        False,
+        "Clip at the end",
+        "Off: a match counts only if K tokens follow it (Spec-Bench's rule). On: copy what there is.",
+    )
+
+    def __post_init__(self) -> None:
+        if self.min_ngram > self.max_ngram:
+            raise ValueError(
+                f"min_ngram={self.min_ngram} is above max_ngram={self.max_ngram}: "
+                "the shortest n-gram is at most the longest"
+            )
+
+
+def suffix_lengths(tokens: np.ndarray, positions: np.ndarray, longest: int) -> np.ndarray:
+    """For each position: how many tokens up to it equal the sequence's last tokens, at most ``longest``.
+
+    >>> suffix_lengths(np.array([1, 2, 3, 9, 2, 3]), np.array([2]), 3)
+    array([2])
+    """
+    lengths = np.ones(len(positions), dtype=np.int64)
+    alive = np.ones(len(positions), dtype=bool)
+    last = len(tokens) - 1
+    for back in range(1, min(longest, last + 1)):
+        alive &= positions >= back
+        alive &= tokens[np.maximum(positions - back, 0)] == tokens[last - back]
+        if not alive.any():
+            break
+        lengths[alive] += 1
+    return lengths
+
+
+class PldDrafter:
+    """Candidates are all earlier positions of the root's token; the longest matched n-gram wins, the earliest on a tie.
+    """
+
+    def __init__(self, params: PldParams) -> None:
+        self.params = params
+
+    def propose(self, context: Context, budget: int) -> Draft:
+        p, tokens, root = self.params, context.tokens, context.root_position
+        positions = np.flatnonzero(tokens[:root] == tokens[root])
+        if not len(positions):
+            return Draft.empty(context.root, "its last token occurs nowhere before")
+        matched = suffix_lengths(tokens, positions, p.max_ngram)
+        follow = root - positions  # tokens after the anchor, up to the root
+        wins = matched >= p.min_ngram
+        excluded = np.where(wins, "", f"fewer than {p.min_ngram} tokens match")
+        if not p.clip:
+            excluded = np.where(wins & (follow < p.k), f"fewer than K = {p.k} tokens follow", excluded)
+            wins &= follow >= p.k
+        chosen = int(np.argmax(np.where(wins, matched, 0))) if wins.any() else -1
+        candidates = Candidates(
+            positions,
+            matched.astype(np.float64),
+            np.minimum(follow, p.k),
+            chosen,
+            {"ngram": matched},
+            tuple(excluded.tolist()),
+        )
+        if chosen < 0:
+            reason = (
+                f"no match has K = {p.k} tokens after it"
+                if (matched >= p.min_ngram).any()
+                else "no match is long enough"
+            )
+            return Draft.empty(context.root, reason, route="filtered", candidates=candidates)
+        start = int(positions[chosen]) + 1
+        copied = tokens[start : start + min(p.k, budget, int(follow[chosen]))].tolist()
+        return Draft.copied(context.root, copied, start, route="lexical", candidates=candidates)
+
+    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None: ...
+
+
+def _build(target: Target, params: PldParams) -> PldDrafter:
+    return PldDrafter(params)
+
+
+METHOD = Method(
+    name="pld",
+    title="PLD: prompt lookup",
+    paper="Saxena 2023, Prompt lookup decoding",
+    summary="Copies what followed the last n-gram at its first occurrence in the text so far.",
+    params=PldParams,
+    build=_build,
+    terms=(
+        Term(
+            "ngram",
+            "n-gram",
+            "Tokens up to the anchor that equal the last tokens of the text (1 = only the last one).",
+            0,
+            3,
+        ),
+    ),
+    order=1,
+)

@@ -1,0 +1,245 @@
+"""PLD+ (papers: PLD+, §3): every earlier occurrence of the last token is a candidate, ranked by what the model
+itself computed.
+
+``pld+h`` ranks by hidden states: cos(H[j-1], H[t-1]) at one layer. ``pld+a`` ranks by attention: the weight position
+t-1 puts
+on j, the token about to be copied, in heads known to copy. t is the root, j a candidate; both methods copy from j+1 on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+
+from ..errors import UserError
+from ..memory import Context
+from ..params import param
+from ..protocols import Candidates, Draft, Method, Needs, Scored, Term, Verdict
+from ..target import Target
+
+PAPER = "PLD+: accelerating LLM inference by leveraging language model artifacts"
+NO_PREDECESSOR = -1.0  # score of a candidate at position 0: nothing stands before it to compare
+
+_K = param(
+    20,
+    "Draft length K",
+    "Most tokens copied after the chosen place. The paper's tuned value is 70, for GPUs.",
+    low=1,
+    high=256,
+)
+_THETA = param(
+    None, "Threshold θ",
+    "Only candidates scoring above θ may be copied; if none does, the step is plain. Off: the best one always wins.",
+    low=-1.0, high=1.0, step=0.05,
+)  # fmt: skip
+_PROMPT_ONLY = param(False, "Prompt only", "Look for candidates in the prompt alone, not in the text generated so far.")
+
+
+@dataclass(frozen=True)
+class HiddenParams:
+    layer: int | None = param(
+        None,
+        "Layer",
+        "Hidden states compared (0 = embeddings). Off: the calibrated layer, else 0.3 of the model's depth.",
+        low=0,
+        high=200,
+    )
+    k: int = _K
+    theta: float | None = _THETA
+    average_last: int = param(
+        1, "Average last", "Compare the mean of the last m hidden states instead of one.", low=1, high=16
+    )
+    prompt_only: bool = _PROMPT_ONLY
+
+
+AGGREGATIONS = ("heads max", "layer max", "layer sum", "all max", "all sum")
+
+
+@dataclass(frozen=True)
+class AttentionParams:
+    aggregation: str = param(
+        "heads max",
+        "Aggregation",
+        "Which heads count and how they are joined: the calibrated copying heads, one layer's heads, or all heads.",
+        choices=AGGREGATIONS,
+    )
+    heads: int | None = param(
+        None,
+        "Heads",
+        "How many calibrated copying heads. Off: 5 % of all heads, at least 4 (the paper: 50 of 1,024).",
+        low=1,
+        high=1024,
+    )
+    layer: int | None = param(
+        None, "Layer", "For the two per-layer aggregations (0 = first). Off: the calibrated layer.", low=0, high=199
+    )
+    k: int = _K
+    theta: float | None = _THETA
+    prompt_only: bool = _PROMPT_ONLY
+
+
+class RankedCopier:
+    """What both methods share: candidates, choice, and the copy after the winner (PLD+ eq. 2–4)."""
+
+    def __init__(self, params: HiddenParams | AttentionParams) -> None:
+        self.params = params
+
+    def scores(self, context: Context, positions: np.ndarray) -> dict[str, np.ndarray]:
+        """Score terms of the candidates, each ``[candidates]``; the first one is what they are ranked by."""
+        raise NotImplementedError
+
+    def propose(self, context: Context, budget: int) -> Draft:
+        tokens, root = context.tokens, context.root_position
+        searched = min(root, context.prompt_length) if self.params.prompt_only else root
+        positions = np.flatnonzero(tokens[:searched] == tokens[root])
+        if not len(positions):
+            where = "in the prompt" if self.params.prompt_only else "before"
+            return Draft.empty(context.root, f"its last token occurs nowhere {where}")
+        terms = self.scores(context, positions)
+        score = next(iter(terms.values()))
+        eligible = np.ones(len(positions), dtype=bool)
+        excluded: tuple[str, ...] = ()
+        if self.params.theta is not None:
+            eligible = score > self.params.theta
+            excluded = tuple("" if e else f"score not above θ = {self.params.theta:g}" for e in eligible)
+        chosen = int(np.argmax(np.where(eligible, score, -np.inf))) if eligible.any() else -1  # ties: the earliest
+        offered = np.minimum(root - positions, self.params.k)
+        candidates = Candidates(positions, score, offered, chosen, terms, excluded)
+        if chosen < 0:
+            return Draft.empty(
+                context.root,
+                f"no candidate scores above θ = {self.params.theta:g}",
+                route="filtered",
+                candidates=candidates,
+            )
+        start = int(positions[chosen]) + 1
+        copied = tokens[start : start + min(int(offered[chosen]), budget)].tolist()
+        return Draft.copied(context.root, copied, start, route="lexical", candidates=candidates)
+
+    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None: ...
+
+
+class HiddenCopier(RankedCopier):
+    """PLD+(h): score(j) = cos(H[j-1], H[t-1])."""
+
+    params: HiddenParams
+
+    def scores(self, context: Context, positions: np.ndarray) -> dict[str, np.ndarray]:
+        before = positions - 1
+        cosines = hidden_cosines(
+            context.hidden, np.maximum(before, 0), context.root_position - 1, self.params.average_last
+        )
+        return {"cosine": np.where(before >= 0, cosines, NO_PREDECESSOR)}
+
+
+def hidden_cosines(
+    hidden: Float[torch.Tensor, "processed hidden"], rows: np.ndarray, query: int, average_last: int = 1
+) -> np.ndarray:
+    """cos(hidden[row], hidden[query]) for every row, in fp32, ``[rows]``; with ``average_last`` m, of means over the
+    last m states.
+    """
+    index = torch.as_tensor(np.append(rows, query), device=hidden.device)
+    if average_last == 1:
+        states = hidden[index].float()
+    else:
+        back = index[:, None] - torch.arange(average_last, device=hidden.device)
+        inside = (back >= 0).float()[..., None]
+        states = (hidden[back.clamp_min(0)].float() * inside).sum(1) / inside.sum(1)
+    states = torch.nn.functional.normalize(states, dim=-1)
+    return (states[:-1] @ states[-1]).cpu().numpy().astype(np.float64)
+
+
+class AttentionCopier(RankedCopier):
+    """PLD+(a): score(j) = max over the selected heads of A[t-1 → j]; sums and other head sets for the paper's fig. 3.
+    """
+
+    params: AttentionParams
+
+    def __init__(self, params: AttentionParams, heads: tuple[tuple[int, int], ...]) -> None:
+        super().__init__(params)
+        self.heads = np.asarray(sorted(heads))
+
+    def scores(self, context: Context, positions: np.ndarray) -> dict[str, np.ndarray]:
+        rows = context.attention()[:, torch.as_tensor(np.minimum(positions, context.root_position - 1))].cpu().numpy()
+        strongest = self.heads[rows.argmax(0)]
+        score = rows.sum(0) if self.params.aggregation.endswith("sum") else rows.max(0)
+        return {"attention": score.astype(np.float64), "layer": strongest[:, 0], "head": strongest[:, 1]}
+
+
+def hidden_layer(target: Target, params: HiddenParams) -> int:
+    """The layer PLD+(h) reads: asked for, calibrated, or round(0.3 · layers)."""
+    depth = target.info["layers"]
+    if params.layer is not None:
+        if params.layer > depth:
+            raise UserError(f"layer={params.layer} is out of range: {target.name} has hidden states 0 to {depth}")
+        return params.layer
+    calibration = target.calibration
+    return calibration.best_layer if calibration is not None else round(0.3 * depth)
+
+
+def selected_heads(target: Target, params: AttentionParams) -> tuple[tuple[int, int], ...]:
+    """The (layer, head) pairs PLD+(a) reads. Uncalibrated, the copying heads are unknown and all heads are read."""
+    layers, heads = target.info["layers"], target.info["heads"]
+    calibration = target.calibration
+    if params.aggregation.startswith("layer"):
+        layer = params.layer
+        if layer is None:
+            layer = (
+                int(np.asarray(calibration.head_counts).sum(1).argmax())
+                if calibration is not None
+                else round(0.3 * layers)
+            )
+        if layer >= layers:
+            raise UserError(f"layer={layer} is out of range: {target.name} has attention layers 0 to {layers - 1}")
+        return tuple((layer, head) for head in range(heads))
+    if params.aggregation.startswith("all") or calibration is None:
+        return tuple((layer, head) for layer in range(layers) for head in range(heads))
+    count = params.heads if params.heads is not None else max(4, round(0.05 * layers * heads))
+    return tuple(calibration.top_heads(count))
+
+
+METHODS = (
+    Method(
+        name="pld+h",
+        title="PLD+ by hidden states",
+        paper=PAPER,
+        summary="Of all places where the last token occurred, copies after the one whose hidden state is most alike.",
+        params=HiddenParams,
+        build=lambda target, params: HiddenCopier(params),
+        needs=lambda target, params: Needs(hidden_layer=hidden_layer(target, params)),
+        terms=(
+            Term(
+                "cosine",
+                "hidden cosine",
+                "cos(H[j-1], H[t-1]): how alike the model's states before both places are.",
+                -1,
+                1,
+            ),
+        ),
+        order=2,
+    ),
+    Method(
+        name="pld+a",
+        title="PLD+ by attention",
+        paper=PAPER,
+        summary="Of all places where the last token occurred, copies after the one the copying heads attend to.",
+        params=AttentionParams,
+        build=lambda target, params: AttentionCopier(params, selected_heads(target, params)),
+        needs=lambda target, params: Needs(heads=selected_heads(target, params)),
+        terms=(
+            Term(
+                "attention",
+                "attention",
+                "Weight the last processed position puts on the candidate, joined over the selected heads.",
+                0,
+                1,
+            ),
+            Term("layer", "layer", "Layer of the head with the greatest weight.", 0, 0),
+            Term("head", "head", "The head with the greatest weight.", 0, 0),
+        ),
+        order=3,
+    ),
+)

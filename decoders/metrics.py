@@ -1,0 +1,176 @@
+"""Every number that specviz reports of a run, defined once (stdlib + numpy only).
+
+``compute(trace)`` gives the values, ``METRICS`` their labels, formulas and units, in the order they are shown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from .trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One quantity. ``unit`` is tokens, steps, tokens/step, tokens/s, ms, share (0 to 1), × or "" (a plain ratio)."""
+
+    key: str
+    label: str
+    formula: str
+    unit: str
+    help: str
+
+
+def _metrics(text: str) -> tuple[Metric, ...]:
+    lines = [line.strip() for line in text.strip().splitlines()]
+    made = []
+    for head, help in zip(lines[::2], lines[1::2], strict=True):
+        key, label, formula, unit = (part.strip() for part in head.split("|"))
+        made.append(Metric(key, label, formula, unit, help))
+    return tuple(made)
+
+
+# key | label | formula | unit, and below it the help
+METRICS: tuple[Metric, ...] = _metrics("""
+    tokens | Output tokens | number of output tokens | tokens
+        Everything the run emitted.
+    steps | Verify steps | number of verify steps | steps
+        Forwards of the target after the prompt; plain decoding needs one per token.
+    drafted | Drafted tokens | Σ drafted | tokens
+        Proposed tokens over all steps; the root is not one of them.
+    accepted | Accepted tokens | Σ accepted | tokens
+        Draft tokens that stood; the target's own bonus tokens do not count.
+    tokens_per_step | Tokens per step | mean over steps of (accepted + 1) | tokens/step
+        The papers' mean accepted tokens (MAT, MAL, τ): the bonus token counts. Plain decoding has 1.
+    tokens_per_s | Speed | output tokens ÷ decoding seconds | tokens/s
+        Reading the prompt is not part of it.
+    speedup | Speedup | tokens/s ÷ tokens/s of plain decoding | ×
+        On the same engine with the same prompt; empty where plain decoding was not run.
+    prefill_ms | Reading the prompt | time of the forward over the prompt | ms
+        The prompt's last token is not part of it: it is the root of step 0.
+    draft_share | Drafting cost | Σ draft_ms ÷ Σ verify_ms | share
+        Time spent proposing, against the time of the target's forwards.
+    draft_efficiency | Draft efficiency | Σ accepted ÷ Σ drafted | share
+        How much of what was proposed stood; of a tree, most cannot.
+    copied_share | Copied | output tokens with a source ÷ output tokens | share
+        Accepted tokens that the method copied from an earlier position.
+    no_draft_steps | Steps without a draft | number of steps with drafted = 0 | steps
+        Each of them says why.
+    ranking_regret | Ranking regret | mean over steps with a chosen candidate of (best − chosen would_accept) | tokens
+        What a perfect ranking of the same candidates would have added per step; known when the run is over.
+""")
+
+
+def metric_help() -> list[dict[str, str]]:
+    """``METRICS`` as it is stored in a trace's run record."""
+    return [asdict(metric) for metric in METRICS]
+
+
+def compute(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, float | None]:
+    """Every metric by key; None where it is not defined (nothing drafted, nothing timed, the run not over).
+
+    ``plain_tokens_per_s`` is what plain decoding reached on the same engine, for the speedup.
+
+    >>> from decoders.trace import Trace
+    >>> trace = Trace.new({"prompt_length": 1})
+    >>> trace.extend({"steps": {"accepted": [2, 0, 1], "drafted": [4, 0, 2]}})
+    >>> values = compute(trace)
+    >>> values["tokens_per_step"], values["draft_efficiency"], values["no_draft_steps"]
+    (2.0, 0.5, 1)
+    """
+    steps = trace.tables["steps"]
+    accepted, drafted = np.array(steps["accepted"], dtype=np.int64), np.array(steps["drafted"], dtype=np.int64)
+    tokens = len(trace.output_ids)
+    sources = np.array(trace.tables["tokens"]["source"][trace.run["prompt_length"] :], dtype=np.int64)
+    timings = trace.run.get("timings", {})
+    decode_ms = timings.get("decode_ms") or (steps["elapsed_ms"][-1] if steps["elapsed_ms"] else None)
+    tokens_per_s = _ratio(1000 * tokens, decode_ms)
+    return {
+        "tokens": tokens,
+        "steps": len(accepted),
+        "drafted": int(drafted.sum()),
+        "accepted": int(accepted.sum()),
+        "tokens_per_step": float((accepted + 1).mean()) if len(accepted) else None,
+        "tokens_per_s": tokens_per_s,
+        "speedup": _ratio(tokens_per_s, plain_tokens_per_s),
+        "prefill_ms": timings.get("prefill_ms"),
+        "draft_share": _ratio(_total(steps["draft_ms"]), _total(steps["verify_ms"])),
+        "draft_efficiency": _ratio(int(accepted.sum()), int(drafted.sum())),
+        "copied_share": _ratio(int((sources >= 0).sum()), tokens),
+        "no_draft_steps": int((drafted == 0).sum()),
+        "ranking_regret": ranking_regret(trace),
+    }
+
+
+def _ratio(above: float | None, below: float | None) -> float | None:
+    return above / below if above is not None and below else None
+
+
+def _total(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def ranking_regret(trace: Trace) -> float | None:
+    """Mean tokens per step that the best candidate would have added to the chosen one; None before the run is over.
+
+    Only steps with a chosen candidate whose outcome is known count.
+    """
+    candidates = trace.tables["candidates"]
+    step, would, chosen = (np.array(candidates[name]) for name in ("step", "would_accept", "chosen"))
+    if not len(step) or not chosen.any():
+        return None
+    best = np.full(int(step.max()) + 1, -1, dtype=np.int64)
+    np.maximum.at(best, step, would)
+    of_chosen = would[chosen]
+    regret = (best[step[chosen]] - of_chosen)[of_chosen >= 0]
+    return float(regret.mean()) if len(regret) else None
+
+
+def acceptance_by_depth(trace: Trace) -> list[tuple[int, int, int]]:
+    """(depth, reached, accepted) from depth 1 on: acceptance per depth is accepted ÷ reached.
+
+    A depth is reached by a step where the node above was accepted (or is the root) and has a child to try; siblings are
+    one decision, so they count once. It is accepted where one of them stood.
+    """
+    nodes = trace.tables["nodes"]
+    step, depth, parent = (np.array(nodes[name], dtype=np.int64) for name in ("step", "depth", "parent"))
+    if not len(step):
+        return []
+    status = np.array(nodes["status"], dtype=object)
+    stands = (status == "accepted") | (status == "root")
+    start = np.searchsorted(step, np.arange(step[-1] + 1))
+    child = depth > 0
+    above = start[step] + parent
+    tried = child.copy()
+    tried[child] = stands[above[child]]
+    # one path per step is accepted, so the visited parents of one depth are at most one per step
+    reached = np.bincount(np.unique(np.stack([depth[tried], step[tried]]), axis=1)[0])
+    accepted = np.bincount(depth[child & stands], minlength=len(reached))
+    return [(d, int(reached[d]), int(accepted[d])) for d in range(1, len(reached))]
+
+
+def fill_would_accept(trace: Trace) -> None:
+    """Fill ``candidates.would_accept``, in place, once the output is known.
+
+    For every candidate: how many leading tokens of its offer (the tokens at ``position + 1`` to ``position + length``)
+    equal the output that followed its step's context; -1 where nothing followed. A run that was cut short can only show
+    as much as it emitted.
+    """
+    candidates = trace.tables["candidates"]
+    ids = np.array(trace.tables["tokens"]["id"], dtype=np.int64)
+    context = np.array(trace.tables["steps"]["context"], dtype=np.int64)
+    offer = np.array(candidates["position"], dtype=np.int64) + 1
+    length = np.array(candidates["length"], dtype=np.int64)
+    follows = context[np.array(candidates["step"], dtype=np.int64)] if len(offer) else offer
+    would = np.where(follows < len(ids), 0, -1)
+    alive = np.flatnonzero(would == 0)
+    reach = 0
+    while len(alive):
+        alive = alive[(length[alive] > reach) & (follows[alive] + reach < len(ids)) & (offer[alive] + reach < len(ids))]
+        alive = alive[ids[offer[alive] + reach] == ids[follows[alive] + reach]]
+        would[alive] += 1
+        reach += 1
+    candidates["would_accept"] = would.tolist()

@@ -1,0 +1,194 @@
+"""What a drafting method is: what it may see, what it proposes, and how the target's answer comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from .tree import DraftTree
+
+if TYPE_CHECKING:
+    from .memory import Context
+    from .target import Target
+
+ORIGINS = ("root", "main", "branch", "successor", "prompt", "expansion", "datastore", "drafter")
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a drafter reads besides the tokens; only this is captured while the target runs.
+
+    ``hidden_layer`` indexes the model's hidden states (0 = embeddings, n = after layer n);
+    ``heads`` are (layer, head) pairs whose attention rows are asked for, layers counted from 0;
+    ``top_tokens`` next tokens are kept per committed position.
+    """
+
+    hidden_layer: int | None = None
+    heads: tuple[tuple[int, int], ...] = ()
+    top_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The ranking that led to a draft, losers included; all arrays have one entry per candidate.
+
+    ``position`` is the anchor: the earlier position that holds the root's token (or stands for it); the draft it
+    offers is copied from ``position + 1`` on and has ``length`` tokens. ``score`` is what the method ranks by;
+    ``terms`` are all numbers that went into it. ``chosen`` indexes the winner (-1: none). ``excluded`` says why a
+    candidate could not win ("" where it could).
+    """
+
+    position: np.ndarray
+    score: np.ndarray
+    length: np.ndarray
+    chosen: int = -1
+    terms: dict[str, np.ndarray] = field(default_factory=dict)
+    excluded: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """An extra input row whose logits come back but which is never committed (PPD's prompt tokens, Lookahead's window).
+
+    It sees the committed prefix, the tree nodes on the path to ``parent`` (``parent`` included), and the earlier probes
+    listed in ``sees``; no node ever sees a probe. Its position id is that of ``parent`` + ``offset``. Give a
+    ``token`` or
+    an ``embedding`` ``[hidden]``.
+    """
+
+    parent: int
+    offset: int
+    token: int | None = None
+    embedding: Float[Tensor, "hidden"] | None = None
+    sees: tuple[int, ...] = ()
+    kind: str = "probe"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A proposal, with its provenance recorded where it was decided.
+
+    ``origins`` and ``sources`` have one entry per node: where the token came from (``ORIGINS``) and the source
+    position it was
+    copied from (-1: not copied). ``probabilities`` is the drafter's own probability per node (root 1.0), where it has
+    one. ``route`` names the way taken ("lexical", "none", …); ``reason`` says, in plain words, why there is no draft.
+    """
+
+    tree: DraftTree
+    origins: tuple[str, ...] = ()
+    sources: tuple[int, ...] = ()
+    probabilities: tuple[float, ...] | None = None
+    candidates: Candidates | None = None
+    probes: tuple[Probe, ...] = ()
+    route: str = ""
+    reason: str = ""
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls, root: int, reason: str, *, route: str = "none", candidates: Candidates | None = None) -> Draft:
+        """No draft this step: the target's own next token is taken, and ``reason`` says why."""
+        return cls(DraftTree.chain(root), ("root",), (-1,), candidates=candidates, route=route, reason=reason)
+
+    @classmethod
+    def copied(
+        cls, root: int, tokens: list[int], start: int, *, route: str, candidates: Candidates | None = None
+    ) -> Draft:
+        """A chain copied from ``start`` on."""
+        n = len(tokens)
+        return cls(
+            DraftTree.chain(root, tokens),
+            ("root",) + ("main",) * n,
+            (-1, *range(start, start + n)),
+            candidates=candidates,
+            route=route,
+        )
+
+
+@dataclass(slots=True)
+class Scored:
+    """What the target says of a draft: logits (fp32), and the rows of memory to keep for the accepted path."""
+
+    logits: Float[Tensor, "nodes vocab"]
+    probe_logits: Float[Tensor, "probes vocab"] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The accepted path (nodes, root first), the target's token after it, and one reason per node.
+
+    ``bonus`` is None only when a stop token inside the path ended the run. ``status`` per node: root, accepted,
+    rejected
+    (its parent was accepted, it was not), unreached (its parent was not accepted).
+    """
+
+    path: tuple[int, ...]
+    bonus: int | None
+    status: tuple[str, ...]
+    reasons: tuple[str, ...]
+
+    @property
+    def accepted(self) -> int:
+        """Accepted draft tokens: the root and the bonus are not among them."""
+        return len(self.path) - 1
+
+
+class Drafter(Protocol):
+    """A drafting method at work on one run. Deterministic, given the context and the seed."""
+
+    def propose(self, context: Context, budget: int) -> Draft:
+        """A draft after the context's last token, at most ``budget`` tokens deep."""
+        ...
+
+    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None:
+        """What became of the draft; called once per step, after the accepted path was committed."""
+        ...
+
+
+class Verifier(Protocol):
+    """Decides which drafted tokens stand. One decision per visited node (methods with a chain rule: per token)."""
+
+    lossless: bool
+
+    def __call__(self, draft: Draft, scored: Scored) -> Verdict: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A number that goes into a candidate's score, as the views show it."""
+
+    key: str
+    label: str
+    help: str
+    low: float = 0.0
+    high: float = 1.0
+
+
+@dataclass(frozen=True)
+class Method:
+    """A registry entry. One method, one file; nothing else has to know of it.
+
+    ``params`` is a frozen dataclass made with ``decoders.params.param``: the app's controls, ``--set`` and sweeps
+    are made from it.
+    ``order`` places it in lists. ``available`` returns None, or one sentence that says what is missing for this
+    target and which command makes it.
+    """
+
+    name: str
+    title: str
+    paper: str
+    summary: str
+    params: type
+    build: Callable[[Target, Any], Drafter]
+    needs: Callable[[Target, Any], Needs] = lambda target, params: Needs()
+    lossless: bool = True
+    terms: tuple[Term, ...] = ()
+    available: Callable[[Target], str | None] = lambda target: None
+    order: int = 50

@@ -1,0 +1,86 @@
+"""transformers' own generate(), untouched: what outputs are checked against, and the outside peer for speed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What generate() gave and how long it took. ``first_s`` is the time of its first forward, which reads the prompt
+    and emits ``first_tokens`` tokens (1, or more where a looked-up draft was accepted at once)."""
+
+    tokens: list[int]
+    seconds: float
+    first_s: float
+    first_tokens: int
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Of decoding: the first forward and its tokens are not part of it."""
+        rest = len(self.tokens) - self.first_tokens
+        return rest / (self.seconds - self.first_s) if rest > 0 else None
+
+
+class StockModel:
+    """A second copy of the model, as transformers loads it: its own attention, cache and linear layers."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model.eval()
+        self.model.generation_config = GenerationConfig()  # no penalties or sampling a model's own settings may ask for
+
+    @classmethod
+    def load(cls, source: str, dtype: torch.dtype, device: torch.device) -> StockModel:
+        return cls(AutoModelForCausalLM.from_pretrained(source, dtype=dtype).to(device))
+
+    def generate(
+        self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int], **options: Any
+    ) -> list[int]:
+        """Greedy output ids. ``options`` go to generate(), e.g. ``prompt_lookup_num_tokens``."""
+        ids = torch.as_tensor([list(tokens)], device=self.model.device)
+        config = GenerationConfig(
+            max_new_tokens=max_new_tokens,
+            do_sample=False,
+            pad_token_id=0,
+            eos_token_id=list(stop_ids) or None,
+            **options,
+        )
+        with torch.inference_mode():
+            output = self.model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config)
+        return output[0, len(tokens) :].tolist()
+
+    def timed(self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int], **options: Any) -> Generated:
+        """``generate``, with the first forward timed apart by hooks on the model."""
+        seen: list[tuple[float, int]] = []  # when each of the first two forwards began, and how long the cache was
+        ended: list[float] = []
+
+        def begins(module: Any, args: Any, kwargs: dict[str, Any]) -> None:
+            if len(seen) < 2:
+                cache = kwargs.get("past_key_values")
+                seen.append((time.perf_counter(), int(cache.get_seq_length()) if cache is not None else 0))
+
+        def ends(module: Any, args: Any, output: Any) -> None:
+            if not ended:
+                self._wait()
+                ended.append(time.perf_counter())
+
+        hooks = [self.model.register_forward_pre_hook(begins, with_kwargs=True), self.model.register_forward_hook(ends)]
+        try:
+            started = time.perf_counter()
+            output = self.generate(tokens, max_new_tokens, stop_ids, **options)
+            seconds = time.perf_counter() - started
+        finally:
+            for hook in hooks:
+                hook.remove()
+        first_tokens = seen[1][1] + 1 - len(tokens) if len(seen) > 1 else len(output)
+        return Generated(output, seconds, ended[0] - started, first_tokens)
+
+    def _wait(self) -> None:
+        if self.model.device.type == "cuda":
+            torch.cuda.synchronize()

@@ -1,0 +1,459 @@
+"""The target model: stock transformers weights behind three verbs — prefill, score, commit.
+
+This file and its neighbours cache, attention, capture and linear are the only ones that know transformers' insides.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from . import families
+from .attention import NAME, Masks
+from .cache import TreeCache
+from .capture import Taps
+from .errors import UserError
+from .linear import Head, pack, packable, top_tokens
+from .memory import Context, Memory
+from .prompt import Prompt, Segment
+from .protocols import Draft, Needs, Scored, Verdict
+
+if TYPE_CHECKING:
+    from .calibrate import Calibration
+
+SPARE_ROWS = 512  # cache rows beyond the longest sequence: room for a tree and its probes
+
+DTYPES = {
+    "float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16,
+    "fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16,
+}  # fmt: skip
+
+
+class Target:
+    """A causal language model ready to score trees.
+
+    ``info`` describes it for traces: name, family, layers, heads, kv_heads, hidden, vocab, parameters,
+    context_length, dtype,
+    device, packed. One forward runs at a time (``lock``); any number of sessions may be open.
+    """
+
+    def __init__(self, model: nn.Module, tokenizer: Any, name: str, *, packed: bool | None = None) -> None:
+        config: Any = model.config
+        families.check(config)
+        self.model, self.tokenizer, self.name = model.eval().requires_grad_(False), tokenizer, name
+        self.config = config
+        self.device = next(model.parameters()).device
+        self.dtype = next(model.parameters()).dtype
+        self.stack, self.layers = _decoder_stack(model, config.num_hidden_layers)
+        self.embeddings: nn.Module = model.get_input_embeddings()
+        self.heads: int = config.num_attention_heads
+        self.hidden_size: int = config.hidden_size
+        self.context_length = int(
+            getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", 2048)
+        )
+        self.softcap: float | None = getattr(config, "attn_logit_softcapping", None)
+        self.windows, self.mask_per_layer_type = families.window_of(config)
+        self.lock = threading.Lock()
+        self.info: dict[str, Any] = {
+            "name": name,
+            "family": config.model_type,
+            "layers": config.num_hidden_layers,
+            "heads": self.heads,
+            "kv_heads": int(getattr(config, "num_key_value_heads", None) or self.heads),
+            "hidden": self.hidden_size,
+            "vocab": config.vocab_size,
+            "parameters": sum(p.numel() for p in {id(p): p for p in model.parameters()}.values()),
+            "context_length": self.context_length,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "device": str(self.device),
+        }
+        model.config._attn_implementation = NAME
+        for module in model.modules():
+            if getattr(module, "config", None) is not None and module.config is not model.config:
+                module.config._attn_implementation = NAME
+        if packed is None:
+            packed = packable(self.dtype, self.device)
+        self.info["packed"] = bool(packed and pack(model))
+        self.head = Head(model.get_output_embeddings(), getattr(config, "final_logit_softcapping", None))
+        _replace(model, model.get_output_embeddings(), self.head)
+        self.taps = Taps(self.stack, self.layers)
+        if config.model_type not in families.TESTED:
+            self._self_check()
+
+    @property
+    def stop_ids(self) -> tuple[int, ...]:
+        """Token ids that end a text, as the model's generation config names them."""
+        ids = getattr(self.model, "generation_config", None)
+        ids = ids.eos_token_id if ids is not None and ids.eos_token_id is not None else self.config.eos_token_id
+        if ids is None:
+            return ()
+        return tuple(ids) if isinstance(ids, (list, tuple)) else (int(ids),)
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """What ``specviz calibrate`` found for this model (copying heads, best layer), or None."""
+        from .calibrate import load_calibration
+
+        return load_calibration(self)
+
+    def window_of_layer(self) -> dict[int, int | None]:
+        """The sliding window of each layer that has one."""
+        kinds = getattr(self.config, "layer_types", None)
+        if self.windows == (None,):
+            return {}
+        window = next(w for w in self.windows if w is not None)
+        return {
+            i: window
+            for i in range(len(self.layers))
+            if not self.mask_per_layer_type or kinds[i] == "sliding_attention"
+        }
+
+    def check_fits(self, prompt_length: int) -> None:
+        """Raise UserError where a prompt leaves no room for one new token."""
+        if prompt_length >= self.context_length:
+            raise UserError(
+                f"the prompt has {prompt_length} tokens, but {self.name} reads at most {self.context_length} with at "
+                f"least one to write: shorten the prompt to {self.context_length - 1} tokens or choose a model "
+                "with a longer context"
+            )
+
+    def session(self, needs: Needs, capacity: int) -> Session:
+        """A run of at most ``capacity`` committed tokens that keeps what ``needs`` names."""
+        return Session(self, needs, min(capacity, self.context_length))
+
+    @torch.inference_mode()
+    def forward(
+        self, cache: TreeCache, masks: Masks, tokens: Sequence[int], positions: np.ndarray, sees: np.ndarray | None, *,
+        embeddings: Tensor | None = None, last_only: bool = False,
+    ) -> Tensor:  # fmt: skip
+        """One stock forward over rows behind the cache: logits [rows, vocab] (fp32), or of the last row only."""
+        count = len(positions)
+        by_window = masks.rows(cache.length, sees, positions, count)
+        attention_mask: Any
+        if self.mask_per_layer_type:
+            window = next(w for w in self.windows if w is not None)
+            attention_mask = {"full_attention": by_window[None], "sliding_attention": by_window[window]}
+        else:
+            attention_mask = by_window[self.windows[0]]
+        inputs: dict[str, Any] = {"inputs_embeds": embeddings}
+        if embeddings is None:
+            inputs = {"input_ids": torch.as_tensor([list(tokens)], device=self.device)}
+        output = self.model(
+            **inputs,
+            attention_mask=attention_mask,
+            position_ids=torch.from_numpy(positions)[None].to(self.device),
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1 if last_only else 0,
+        )
+        return output.logits[0].float()
+
+    def _self_check(self) -> None:
+        """A family nobody tested: a small tree must score as its paths do through the model's own attention."""
+        vocab = self.config.vocab_size
+        generator = np.random.default_rng(0)
+        prefix = [int(t) for t in generator.integers(3, vocab, 9)]
+        tokens, parents = [int(t) for t in generator.integers(3, vocab, 6)], (-1, 0, 1, 0, 3, 1)
+        from .tree import DraftTree
+
+        tree = DraftTree(tuple(tokens), parents)
+        try:
+            session = self.session(Needs(top_tokens=4), 64)
+            session.prefill([*prefix, tokens[0]])
+            scored = session.score(Draft(tree)).logits.double().cpu()
+            worst = 0.0
+            for node in range(len(tree)):
+                path = [tokens[i] for i in tree.path(node)]
+                worst = max(worst, float((self.reference_logits(prefix + path)[-1] - scored[node]).abs().max()))
+            spread = float(scored.std())
+        except Exception as error:
+            raise UserError(
+                f"models of the family {self.config.model_type!r} do not run through this engine "
+                f"({type(error).__name__}: "
+                f"{str(error)[:120]}). Supported and tested: {', '.join(families.TESTED)}."
+            ) from error
+        if not worst <= (1e-3 if self.dtype in (torch.float32, torch.float64) else 0.15) * max(1.0, spread):
+            raise UserError(
+                f"models of the family {self.config.model_type!r} are refused: verifying a tree gives other logits "
+                f"than the plain model (largest difference {worst:.2g}). Supported and tested: {', '.join(families.TESTED)}."
+            )
+
+    @torch.inference_mode()
+    def reference_logits(self, tokens: Sequence[int]) -> Tensor:
+        """Logits [rows, vocab] (fp64, CPU) of a plain forward through the model's own eager attention, without a cache.
+        """
+        configs = {id(m.config): m.config for m in self.model.modules() if getattr(m, "config", None) is not None}
+        try:
+            for config in configs.values():
+                config._attn_implementation = "eager"
+            output = self.model(input_ids=torch.as_tensor([list(tokens)], device=self.device), use_cache=False)
+        finally:
+            for config in configs.values():
+                config._attn_implementation = NAME
+        return output.logits[0].double().cpu()
+
+
+class Session:
+    """The state of one run: cache, memory and tokens. Positions [0, length - 1) are in the cache; the last token is
+    the root.
+    """
+
+    def __init__(self, target: Target, needs: Needs, capacity: int) -> None:
+        self.target, self.needs, self.capacity = target, needs, capacity
+        self.cache = TreeCache(len(target.layers), capacity + SPARE_ROWS)
+        self.masks = Masks(capacity + SPARE_ROWS, target.dtype, target.device, target.windows)
+        self.memory = Memory.empty()
+        self.buffer = np.zeros(capacity + 1, dtype=np.int64)
+        self.length = self.prompt_length = 0
+        self.segments: tuple[Segment, ...] = ()
+        self._scored: Draft | None = None
+        self._logits: Tensor | None = None
+        self._captured: tuple[Tensor | None, dict[int, Tensor]] = (None, {})
+
+    @property
+    def context(self) -> Context:
+        t = self.target
+        return Context(
+            self.buffer, self.length, self.prompt_length, self.segments, self.memory, self.cache, self.needs, t.heads,
+            t.window_of_layer(), t.softcap,
+        )  # fmt: skip
+
+    @torch.inference_mode()
+    def prefill(self, prompt: Prompt | Sequence[int]) -> None:
+        """Process a prompt but for its last token, which becomes the root; keeps what the drafter needs of every
+        position.
+        """
+        tokens = prompt.tokens if isinstance(prompt, Prompt) else tuple(prompt)
+        self.segments = prompt.segments if isinstance(prompt, Prompt) else ()
+        if len(tokens) > self.capacity:
+            raise UserError(f"the prompt has {len(tokens)} tokens, but this run was opened for at most {self.capacity}")
+        self.buffer[: len(tokens)] = tokens
+        self.length = self.prompt_length = len(tokens)
+        rows = len(tokens) - 1
+        if rows == 0:
+            return
+        target = self.target
+        with target.lock:
+            self._arm()
+            target.head.keep = self.needs.top_tokens
+            try:
+                positions = np.arange(rows)
+                target.forward(
+                    self.cache, self.masks, tokens[:-1], positions, None, last_only=not self.needs.top_tokens
+                )
+            finally:
+                target.head.keep = 0
+            top = target.head.kept if self.needs.top_tokens else None
+            target.head.kept = None
+            self.memory.write(0, self.capacity, None, target.taps.hidden, target.taps.queries, top)
+            self._disarm()
+        self.cache.length = rows
+
+    @torch.inference_mode()
+    def score(self, draft: Draft) -> Scored:
+        """One forward over the root, the drafted nodes and the probes; nothing is committed yet."""
+        target, tree = self.target, draft.tree
+        nodes, probes = len(tree), len(draft.probes)
+        if nodes + probes > SPARE_ROWS:
+            raise UserError(f"a draft has {nodes + probes} rows; at most {SPARE_ROWS} fit into one verify forward")
+        root_position = self.length - 1
+        depths = tree.depths
+        positions = np.asarray(
+            [root_position + d for d in depths] + [root_position + depths[p.parent] + p.offset for p in draft.probes]
+        )
+        sees = None
+        if probes or not tree.is_chain:
+            sees = _visibility(draft)
+        embeddings = None
+        tokens: list[int] = list(tree.tokens)
+        if any(p.embedding is not None for p in draft.probes):
+            embeddings = self._embed(tokens, draft)
+        else:
+            tokens += [int(p.token) for p in draft.probes if p.token is not None]
+        with target.lock:
+            self._arm()
+            logits = target.forward(self.cache, self.masks, tokens, positions, sees, embeddings=embeddings)
+            self._captured = (target.taps.hidden, dict(target.taps.queries))
+            self._disarm()
+        self._logits = logits
+        self._scored = draft
+        return Scored(logits[:nodes], logits[nodes:] if probes else None)
+
+    @torch.inference_mode()
+    def commit(self, verdict: Verdict) -> None:
+        """Keep the accepted path of the draft just scored and append what it emits; the last emitted token is the
+        new root.
+        """
+        assert self._scored is not None and self._logits is not None, "score a draft before committing it"
+        tree, path = self._scored.tree, verdict.path
+        # where an accepted token ends the run it becomes the root, and roots are unprocessed
+        kept = path if verdict.bonus is not None else path[:-1]
+        hidden, queries = self._captured
+        if hidden is not None or queries or self.needs.top_tokens:
+            rows = torch.as_tensor(kept, device=self.target.device)
+            top = top_tokens(self._logits[rows], self.needs.top_tokens) if self.needs.top_tokens else None
+            self.memory.write(self.length - 1, self.capacity, rows, hidden, queries, top)
+        self.cache.commit(kept)
+        emitted = emitted_tokens(tree.tokens, verdict)
+        self.buffer[self.length : self.length + len(emitted)] = emitted
+        self.length += len(emitted)
+        self._scored = None
+
+    def _arm(self) -> None:
+        if self.needs.hidden_layer is not None or self.needs.heads:
+            self.target.taps.arm(self.needs)
+
+    def _disarm(self) -> None:
+        if self.needs.hidden_layer is not None or self.needs.heads:
+            self.target.taps.disarm()
+
+    def _embed(self, tokens: list[int], draft: Draft) -> Tensor:
+        ids = torch.as_tensor([[*tokens, *(p.token or 0 for p in draft.probes)]], device=self.target.device)
+        embedded = self.target.embeddings(ids).clone()
+        for i, probe in enumerate(draft.probes):
+            if probe.embedding is not None:
+                embedded[0, len(tokens) + i] = probe.embedding.to(embedded)
+        return embedded
+
+
+def emitted_tokens(tokens: Sequence[int], verdict: Verdict) -> list[int]:
+    """What a step adds to the output: the accepted tokens and, unless one of them ended the run, the bonus."""
+    emitted = [tokens[node] for node in verdict.path[1:]]
+    return emitted if verdict.bonus is None else [*emitted, verdict.bonus]
+
+
+def _visibility(draft: Draft) -> np.ndarray:
+    """Boolean [rows, rows] over nodes then probes: nodes see ancestors, probes see their path and the probes they name.
+    """
+    nodes, probes = len(draft.tree), len(draft.probes)
+    sees = np.zeros((nodes + probes, nodes + probes), dtype=bool)
+    sees[:nodes, :nodes] = draft.tree.ancestors()
+    for i, probe in enumerate(draft.probes):
+        row = nodes + i
+        sees[row, :nodes] = sees[probe.parent, :nodes]
+        sees[row, [nodes + other for other in probe.sees]] = True
+        sees[row, row] = True
+    return sees
+
+
+def _decoder_stack(model: nn.Module, count: int) -> tuple[nn.Module, nn.ModuleList]:
+    """The module that runs the decoder layers (its output is the last hidden state), and their list."""
+    for parent in model.modules():
+        for child in parent.children():
+            if isinstance(child, nn.ModuleList) and len(child) == count:
+                return parent, child
+    raise UserError(
+        f"no list of {count} decoder layers was found in {type(model).__name__}: this architecture is not supported"
+    )
+
+
+def _replace(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
+    for parent in model.modules():
+        for name, child in parent.named_children():
+            if child is old:
+                setattr(parent, name, new)
+                return
+    raise UserError(f"{type(model).__name__} has no language-model head to read")
+
+
+def load_target(model: str | Path, *, dtype: str | None = None, device: str | None = None) -> Target:
+    """Open a model folder or hub id. dtype and device are chosen where not given: cuda → bfloat16, cpu → float32.
+
+    Raises UserError with one sentence for a missing or incomplete folder, a refused family, an unknown dtype or device.
+    """
+    where = torch.device(_device(device))
+    kind = _dtype(dtype, where)
+    source, name = str(model), str(model)
+    folder = Path(model).expanduser()
+    if folder.exists() or source.startswith((".", "/", "~")) or source.count("/") > 1:
+        _check_folder(folder)
+        source, name = str(folder), _folder_name(folder)
+    try:
+        config = AutoConfig.from_pretrained(source)
+        config = config.get_text_config(decoder=True)
+        families.check(config)
+        network = AutoModelForCausalLM.from_pretrained(
+            source, dtype=kind, config=copy.deepcopy(config), attn_implementation="eager"
+        )
+        tokenizer = AutoTokenizer.from_pretrained(source)
+    except UserError:
+        raise
+    except Exception as error:
+        known = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UserError(
+            f"the model {str(model)!r} could not be loaded: {known[:240]} Give a folder with config.json, "
+            "weights and tokenizer, or a hub id such as org/name."
+        ) from error
+    return Target(network.to(where), tokenizer, name)
+
+
+def _device(device: str | None) -> str:
+    if device in (None, "", "auto"):
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise UserError(
+            f"device {device!r} is not there: use cpu, cuda (where torch sees one) or leave it out"
+        ) from None
+    return str(device)
+
+
+def _dtype(dtype: str | None, device: torch.device) -> torch.dtype:
+    if dtype in (None, "", "auto"):
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    if dtype not in DTYPES:
+        raise UserError(
+            f"dtype {dtype!r} is unknown: use one of {', '.join(k for k in DTYPES if k.startswith(('float', 'bf')))}"
+        )
+    return DTYPES[dtype]
+
+
+def _check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        raise UserError(
+            f"there is no model folder {str(folder)!r}: give the folder that holds config.json, "
+            "or a hub id such as org/name"
+        )
+    missing = [] if (folder / "config.json").is_file() else ["config.json"]
+    if (
+        not any(folder.glob("*.safetensors"))
+        and not any(folder.glob("*.safetensors.index.json"))
+        and not any(folder.glob("*.bin"))
+    ):
+        missing.append("the weights (*.safetensors)")
+    if not any(
+        (folder / f).is_file() for f in ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
+    ):
+        missing.append("the tokenizer (tokenizer.json)")
+    if missing:
+        raise UserError(f"the model folder {str(folder)!r} is incomplete: it lacks {' and '.join(missing)}")
+
+
+def _folder_name(folder: Path) -> str:
+    """A folder's own name; a model made by specviz carries one in its config."""
+    try:
+        return str(json.loads((folder / "config.json").read_text())["specviz_name"])[:80]
+    except (KeyError, ValueError, OSError):
+        return folder.resolve().name
+
+
+def versions() -> dict[str, str]:
+    """Versions a trace is stamped with."""
+    return {
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }

@@ -1,0 +1,507 @@
+"""``spectrace/1``: one run, complete and columnar (stdlib + numpy only, so a trace opens where torch is not installed).
+
+A trace is a ``run`` record plus tables. Everything a view shows is in it; nothing is derived later by searching text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any
+
+import numpy as np
+
+SCHEMA = "spectrace/1"
+
+
+class TraceError(ValueError):
+    """What is wrong with a trace or its file, in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its type (int, float, str, bool) and what it holds. A float may be None (not measured)."""
+
+    name: str
+    type: str
+    help: str
+
+
+def _columns(text: str) -> tuple[Column, ...]:
+    rows = (line.split(None, 2) for line in text.strip().splitlines())
+    return tuple(Column(name, kind, help) for name, kind, help in rows)
+
+
+TABLES: dict[str, tuple[Column, ...]] = {
+    # every token id that occurs anywhere in the trace, once
+    "pieces": _columns("""
+        id       int    token id
+        hex      str    the token's bytes, in hexadecimal (may be part of a UTF-8 character)
+        special  bool   a special token (role marker, end of text): its bytes are its name
+    """),
+    # one row per position: the prompt, then the output
+    "tokens": _columns("""
+        id       int    token id
+        segment  str    template, instruction, context, question, chat or output
+        passage  int    passage number inside the context (from 0), -1 elsewhere
+        step     int    step that emitted it, -1 for the prompt
+        kind     str    prompt, accepted, bonus or plain (a step without a draft)
+        origin   str    where the drafted token came from (main, branch, successor, ...), "" otherwise
+        source   int    position it was copied from, -1 if not copied
+        prob     float  the target's probability of it when it was decided (temperature 1)
+    """),
+    # one row per verify step
+    "steps": _columns("""
+        context      int    committed tokens before the step, the root included (the root is at context - 1)
+        route        str    the way the method took (lexical, none, ...)
+        reason       str    why there is no draft, "" if there is one
+        drafted      int    proposed tokens (root excluded)
+        depth        int    deepest proposed token
+        accepted     int    accepted draft tokens (bonus excluded)
+        emitted      int    tokens added to the output
+        bonus        int    the target's own token after the accepted path, -1 if a stop token ended the run
+        outcome      str    full (deepest path accepted), partial, none (all rejected) or plain (no draft)
+        entropy      float  of the target's distribution at the root, in nats
+        draft_ms     float  proposing (the drafter's propose and observe)
+        verify_ms    float  the target's forward over root, draft and probes, and the decision
+        commit_ms    float  keeping the accepted rows
+        elapsed_ms   float  since decoding began (prefill excluded), at the end of the step
+    """),
+    # one row per tree node, root first, in tree order
+    "nodes": _columns("""
+        step        int    step
+        token       int    token id
+        parent      int    node number inside the step, -1 for the root
+        depth       int    distance from the root
+        origin      str    root, main, branch, successor, prompt, expansion, datastore or drafter
+        source      int    position the token was copied from, -1 if not copied
+        draft_prob  float  the drafter's probability, where it has one
+        prob        float  the target's probability of the token after its parent (temperature 1), None for the root
+        rank        int    its rank in the target's distribution after its parent (0 = first choice), -1 for the root
+        status      str    root, accepted, rejected or unreached
+        reason      str    match, mismatch, parent rejected, after stop, ...
+    """),
+    # what the target would have said after each visited node (the root and the accepted path): its first choices
+    "targets": _columns("""
+        step   int    step
+        node   int    node the choice follows
+        token  int    token id
+        prob   float  probability (temperature 1)
+    """),
+    # the ranking behind each draft, losers included; score terms follow as columns "term:<key>", see run["terms"]
+    "candidates": _columns("""
+        step          int    step
+        position      int    anchor: earlier position with the root's token; its draft starts at position + 1
+        score         float  what the method ranks by
+        length        int    tokens it offers
+        rank          int    0 = best
+        chosen        bool   the draft was copied from it
+        excluded      str    why it could not win, "" if it could
+        would_accept  int    tokens of its offer that equal the output that followed; -1 until the run is over
+    """),
+    # extra rows that were scored but never committed
+    "probes": _columns("""
+        step    int    step
+        parent  int    node it hangs on
+        offset  int    its position id minus its parent's
+        kind    str    what it is for
+        token   int    the target's first choice after it
+        prob    float  that choice's probability
+    """),
+}
+
+
+@dataclass(slots=True)
+class Trace:
+    """A run: its record ``run`` (model, method, parameters, seed, timings, …) and ``tables`` (table → column → values).
+
+    >>> trace = Trace.new({"id": "a", "method": {"name": "pld"}})
+    >>> trace.rows("tokens")
+    0
+    """
+
+    run: dict[str, Any]
+    tables: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
+
+    @classmethod
+    def new(cls, run: Mapping[str, Any]) -> Trace:
+        terms = [f"term:{t['key']}" for t in run.get("terms", ())]
+        tables = {name: {c.name: [] for c in columns} for name, columns in TABLES.items()}
+        tables["candidates"].update({name: [] for name in terms})
+        return cls(dict(run), tables)
+
+    def rows(self, table: str) -> int:
+        return len(next(iter(self.tables[table].values())))
+
+    def append(self, table: str, row: Mapping[str, Any]) -> None:
+        """One row; every column of the table is given."""
+        columns = self.tables[table]
+        for name, values in columns.items():
+            values.append(row[name])
+
+    def extend(self, delta: Mapping[str, Mapping[str, list[Any]]]) -> None:
+        """Rows of several tables at once, column by column: one step, as it is journaled and streamed."""
+        for table, columns in delta.items():
+            mine = self.tables[table]
+            for name, values in columns.items():
+                mine[name].extend(values)
+
+    def step_ids(self, step: int) -> list[int]:
+        """Output token ids emitted by a step."""
+        return [t for t, s in zip(self.tables["tokens"]["id"], self.tables["tokens"]["step"], strict=True) if s == step]
+
+    @property
+    def prompt_ids(self) -> list[int]:
+        return self.tables["tokens"]["id"][: self.run["prompt_length"]]
+
+    @property
+    def output_ids(self) -> list[int]:
+        return self.tables["tokens"]["id"][self.run["prompt_length"] :]
+
+    def text(self, ids: Iterable[int]) -> str:
+        """The text of token ids that occur in the trace; special tokens left out, undecodable bytes replaced."""
+        pieces = self.tables["pieces"]
+        hexes = {i: h for i, h, s in zip(pieces["id"], pieces["hex"], pieces["special"], strict=True) if not s}
+        return bytes.fromhex("".join(hexes.get(i, "") for i in ids)).decode("utf-8", "replace")
+
+    def show(self, step: int = 0, height: int = 980) -> Any:
+        """The inspector in a notebook, opened at ``step``. The front end that draws it is found by its entry point."""
+        for viewer in entry_points(group="specviz.viewers"):
+            return viewer.load()(self, step, height)
+        raise TraceError("no viewer is installed: run pip install -e . in the project's folder, or specviz view TRACE")
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON the browser gets: {"schema", "run", and each table as column → list}."""
+        return {"schema": SCHEMA, "run": self.run, **self.tables}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Trace:
+        """The inverse of ``to_json``, for documents of any origin: wholly checked, TraceError names the first fault."""
+        schema = document.get("schema")
+        if schema != SCHEMA:
+            raise TraceError(f"it has the version {_shown(schema)}, and this program reads {SCHEMA}")
+        if unknown := sorted(set(document) - {"schema", "run", *TABLES}):
+            raise TraceError(f"it has an unknown part {_shown(unknown[0])}; known are run, {', '.join(TABLES)}")
+        if missing := [name for name in ("run", *TABLES) if not isinstance(document.get(name), dict)]:
+            raise TraceError(f"its part {missing[0]} is missing or not an object")
+        trace = cls(document["run"], {table: dict(document[table]) for table in TABLES})
+        for table, columns in TABLES.items():
+            kinds = {c.name: c.type for c in columns}
+            for name, values in trace.tables[table].items():
+                if kinds.get(name, "float") == "float" and isinstance(values, list) and int in set(map(type, values)):
+                    trace.tables[table][name] = [_as_float(v) for v in values]
+        check(trace)
+        return trace
+
+
+def number(value: float | None, digits: int = 6) -> float | None:
+    """A float as it is stored: ``digits`` significant digits, None for what is not finite.
+
+    >>> number(0.123456789), number(float("nan"))
+    (0.123457, None)
+    """
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.{digits}g}")
+
+
+# --- checking ---------------------------------------------------------------------------------------------------------
+
+MAX_CELLS = 20_000_000
+MAX_STRING = 2_000
+_BIGGEST = 2**53  # the largest whole number that a browser holds exactly
+_TYPES: dict[str, set[type]] = {"int": {int}, "float": {float, int, type(None)}, "str": {str}, "bool": {bool}}
+_WORDS = {"int": "whole numbers", "float": "numbers or null", "str": "text", "bool": "true or false"}
+_ENUMS = {
+    ("tokens", "kind"): {"prompt", "accepted", "bonus", "plain"},
+    ("steps", "outcome"): {"full", "partial", "none", "plain"},
+    ("nodes", "status"): {"root", "accepted", "rejected", "unreached"},
+}
+_RUN_TYPES: dict[str, type] = {
+    "id": str, "title": str, "created": str, "complete": bool, "stop": str, "model": dict, "method": dict,
+    "terms": list, "sampling": dict, "max_new_tokens": int, "prompt_length": int, "stop_ids": list,
+    "versions": dict, "timings": dict, "metrics": dict, "metric_help": list, "error": str,
+}  # fmt: skip
+_RUN_OPTIONAL = {"title", "stop_ids", "versions", "metrics", "metric_help", "error"}
+_METHOD_TYPES: dict[str, type] = {
+    "name": str, "title": str, "paper": str, "summary": str, "lossless": bool, "params": dict, "controls": list,
+}  # fmt: skip
+
+
+def check(trace: Trace) -> None:
+    """Raise TraceError, naming the first fault, unless the trace is whole: columns, types, ranges, cross-references.
+
+    Vectorised: a trace of 2,000 steps and 60,000 candidates takes about 0.2 s.
+    """
+    check_run(trace.run)
+    a = {table: _arrays(trace, table) for table in TABLES}
+    if (cells := sum(column.size for columns in a.values() for column in columns.values())) > MAX_CELLS:
+        raise TraceError(f"it has {cells:,} values and {MAX_CELLS:,} are allowed")
+    _check_values(a)
+    _check_tokens(trace.run["prompt_length"], a)
+    _check_nodes(a)
+    _check_rest(a)
+
+
+def check_run(run: Any) -> None:
+    """Raise TraceError unless ``run`` has what every view relies on; unknown keys are kept, but bounded."""
+    if not isinstance(run, dict):
+        raise TraceError("its run record is not an object")
+    _bounded(run, "run", [20_000])
+    _typed(run, "run", _RUN_TYPES, _RUN_OPTIONAL)
+    if not re.fullmatch(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,79}", run["id"]):
+        raise TraceError(f"run.id is {_shown(run['id'])}; letters, digits and . _ + - are allowed, 80 at most")
+    _typed(run["method"], "run.method", _METHOD_TYPES, set(_METHOD_TYPES) - {"name"})
+    _typed(run["model"], "run.model", {"name": str}, {"name"})
+    for name in ("timings", "metrics"):
+        for key, value in run.get(name, {}).items():
+            if value is not None and type(value) not in (int, float):
+                raise TraceError(f"run.{name}.{key} is {_shown(value)}; a number or null is allowed")
+    keys = []
+    for i, term in enumerate(run["terms"]):
+        if not isinstance(term, dict):
+            raise TraceError(f"run.terms[{i}] is not an object")
+        _typed(term, f"run.terms[{i}]", {"key": str, "label": str, "help": str}, {"label", "help"})
+        keys.append(term["key"])
+    if len(set(keys)) != len(keys):
+        raise TraceError("run.terms names a score term twice")
+    for name in ("controls", "metric_help"):
+        rows = run["method"].get("controls", []) if name == "controls" else run.get("metric_help", [])
+        if not all(isinstance(row, dict) for row in rows):
+            raise TraceError(f"{name} of the run holds something that is not an object")
+    if not all(type(i) is int for i in run.get("stop_ids", [])):
+        raise TraceError("run.stop_ids holds something that is not a token id")
+    if run["max_new_tokens"] < 0 or run["prompt_length"] < 1:
+        raise TraceError("run.max_new_tokens is below 0 or run.prompt_length below 1")
+
+
+def _typed(record: dict[str, Any], where: str, types: Mapping[str, type], optional: set[str]) -> None:
+    for key, kind in types.items():
+        if key not in record:
+            if key in optional:
+                continue
+            raise TraceError(f"{where}.{key} is missing")
+        value = record[key]
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise TraceError(f"{where}.{key} is {_shown(value)}, which is not of the right type")
+
+
+def _bounded(value: Any, where: str, left: list[int], depth: int = 0) -> None:
+    """Free-form JSON inside the run record: depth, number of values and lengths stay small, numbers finite."""
+    left[0] -= 1
+    if left[0] < 0 or depth > 8:
+        raise TraceError("its run record is too large or nested too deeply")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _string(key, f"a name in {where}", 200)
+            _bounded(item, f"{where}.{key[:40]}", left, depth + 1)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _bounded(item, where, left, depth + 1)
+    elif isinstance(value, str):
+        _string(value, where, 20_000)
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise TraceError(f"{where} is not a finite number")
+    elif isinstance(value, int):
+        if abs(value) >= 2**64:
+            raise TraceError(f"{where} is a number of more than 64 bits")
+    elif value is not None:
+        raise TraceError(f"{where} is a {type(value).__name__}, which JSON does not hold")
+
+
+def _string(value: Any, where: str, limit: int) -> None:
+    if not isinstance(value, str):
+        raise TraceError(f"{where} is not text")
+    if len(value) > limit:
+        raise TraceError(f"{where} is {len(value):,} characters long; {limit:,} are allowed")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise TraceError(f"{where} holds half of a surrogate pair, which is no text") from None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if isinstance(value, str | int | float | bool | None) else f"a {type(value).__name__}"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _as_float(value: Any) -> Any:
+    return float(value) if type(value) is int and abs(value) <= _BIGGEST else value
+
+
+def _arrays(trace: Trace, table: str) -> dict[str, np.ndarray]:
+    """The table's columns as arrays (None → nan, text as objects), types and lengths checked."""
+    given = trace.tables.get(table)
+    if not isinstance(given, dict):
+        raise TraceError(f"its table {table} is missing")
+    kinds = {c.name: c.type for c in TABLES[table]}
+    if table == "candidates":
+        kinds |= {f"term:{term['key']}": "float" for term in trace.run["terms"]}
+    if missing := sorted(set(kinds) - set(given)):
+        raise TraceError(f"{table}.{missing[0]} is missing")
+    if unknown := sorted(set(given) - set(kinds)):
+        known = ", ".join(kinds)[:300]
+        raise TraceError(f"table {table} has an unknown column {_shown(unknown[0])}; known are {known}")
+    lengths = {name: len(values) if isinstance(values, list) else -1 for name, values in given.items()}
+    first = next(iter(kinds))
+    for name, length in lengths.items():
+        if length < 0:
+            raise TraceError(f"{table}.{name} is not a list")
+        if length != lengths[first]:
+            raise TraceError(f"{table}.{name} has {length:,} rows and {table}.{first} has {lengths[first]:,}")
+    return {name: _array(f"{table}.{name}", kind, given[name]) for name, kind in kinds.items()}
+
+
+def _array(where: str, kind: str, values: list[Any]) -> np.ndarray:
+    if wrong := set(map(type, values)) - _TYPES[kind]:
+        row = next(i for i, v in enumerate(values) if type(v) in wrong)
+        raise TraceError(f"{where}, row {row}, is {_shown(values[row])}; {_WORDS[kind]} are allowed")
+    if kind == "str":
+        for text in set(values):
+            _string(text, where, MAX_STRING)
+        return np.array(values, dtype=object)
+    if kind == "int":
+        try:
+            array = np.array(values, dtype=np.int64)
+        except OverflowError:
+            array = np.array([_BIGGEST + 1])
+        if array.size and (array.min() < -_BIGGEST or array.max() > _BIGGEST):
+            raise TraceError(f"{where} holds a whole number beyond 2^53")
+        return array
+    if kind == "float":
+        try:
+            array = np.array(values, dtype=np.float64)
+        except OverflowError:
+            raise TraceError(f"{where} holds a number that is too large") from None
+        for row in np.flatnonzero(~np.isfinite(array)):
+            if values[row] is not None:
+                raise TraceError(f"{where}, row {row}, is not a finite number; numbers or null are allowed")
+        return array
+    return np.array(values, dtype=bool)
+
+
+def _refuse(bad: np.ndarray, where: str, values: np.ndarray, allowed: str) -> None:
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        value = values[row].item() if isinstance(values[row], np.generic) else values[row]
+        raise TraceError(f"{where}, row {row}, is {_shown(value)}; allowed: {allowed}")
+
+
+def _check_values(a: dict[str, dict[str, np.ndarray]]) -> None:
+    """What one column says by itself, and references to pieces and steps."""
+    ids = a["pieces"]["id"]
+    _refuse(ids < 0, "pieces.id", ids, "0 or more")
+    if len(np.unique(ids)) != len(ids):
+        raise TraceError("pieces.id names a token twice")
+    for row, text in enumerate(a["pieces"]["hex"]):
+        if len(text) % 2 or not re.fullmatch("[0-9a-fA-F]*", text):
+            raise TraceError(f"pieces.hex, row {row}, is {_shown(text)}; two hexadecimal digits per byte are allowed")
+    for table, name in (("tokens", "id"), ("nodes", "token"), ("targets", "token"), ("probes", "token")):
+        values = a[table][name]
+        _refuse(~np.isin(values, ids), f"{table}.{name}", values, "the ids listed in pieces")
+    for (table, name), allowed in _ENUMS.items():
+        values = a[table][name]
+        bad = np.fromiter((v not in allowed for v in values), bool, len(values))
+        _refuse(bad, f"{table}.{name}", values, ", ".join(sorted(allowed)))
+    for table in ("tokens", "nodes", "targets", "probes"):
+        prob = a[table]["prob"]
+        _refuse((prob < 0) | (prob > 1.001), f"{table}.prob", prob, "0 to 1")
+    for name in ("draft_ms", "verify_ms", "commit_ms", "elapsed_ms"):
+        _refuse(a["steps"][name] < 0, f"steps.{name}", a["steps"][name], "0 or more")
+    steps = len(a["steps"]["context"])
+    for table in ("nodes", "targets", "candidates", "probes"):
+        step = a[table]["step"]
+        _refuse((step < 0) | (step >= steps), f"{table}.step", step, f"0 to {steps - 1}")
+        _refuse(np.diff(step, prepend=0) < 0, f"{table}.step", step, "rows in the order of the steps")
+
+
+def _check_tokens(prompt_length: int, a: dict[str, dict[str, np.ndarray]]) -> None:
+    """Every output token comes from a step, and the steps' counts add up to the output."""
+    tokens, steps = a["tokens"], a["steps"]
+    rows, count = len(tokens["id"]), len(steps["context"])
+    if prompt_length > rows:
+        raise TraceError(f"run.prompt_length is {prompt_length:,} and tokens has {rows:,} rows")
+    for name in ("drafted", "depth", "accepted", "emitted"):
+        _refuse(steps[name] < 0, f"steps.{name}", steps[name], "0 or more")
+    _refuse(steps["bonus"] < -1, "steps.bonus", steps["bonus"], "a token id, or -1")
+    _refuse(steps["depth"] > steps["drafted"], "steps.depth", steps["depth"], "no more than drafted")
+    _refuse(steps["accepted"] > steps["depth"], "steps.accepted", steps["accepted"], "no more than depth")
+    emitted = steps["accepted"] + (steps["bonus"] >= 0)
+    _refuse(steps["emitted"] != emitted, "steps.emitted", steps["emitted"], "accepted, plus one where there is a bonus")
+    context = prompt_length + np.concatenate([[0], np.cumsum(emitted)]).astype(np.int64)
+    _refuse(steps["context"] != context[:-1], "steps.context", steps["context"], "the tokens committed before the step")
+    if rows != context[-1]:
+        raise TraceError(f"tokens has {rows:,} rows; the prompt and the steps' emitted tokens make {context[-1]:,}")
+    owner = np.concatenate([np.full(prompt_length, -1), np.repeat(np.arange(count), emitted)])
+    _refuse(tokens["step"] != owner, "tokens.step", tokens["step"], "the step that emitted it, -1 for the prompt")
+    bad = (tokens["kind"] == "prompt") != (owner < 0)
+    _refuse(bad, "tokens.kind", tokens["kind"], "prompt inside the prompt, and only there")
+    _refuse(tokens["passage"] < -1, "tokens.passage", tokens["passage"], "a passage number, or -1")
+    bad = (tokens["source"] < -1) | (tokens["source"] >= np.arange(rows))
+    _refuse(bad, "tokens.source", tokens["source"], "an earlier position, or -1")
+    last = steps["context"] + steps["accepted"]
+    has = steps["bonus"] >= 0
+    bad = has.copy()
+    bad[has] = tokens["id"][last[has]] != steps["bonus"][has]
+    _refuse(bad, "steps.bonus", steps["bonus"], "the last token that the step emitted, or -1")
+
+
+def _check_nodes(a: dict[str, dict[str, np.ndarray]]) -> None:
+    """Every step's tree is a tree, and its accepted path is what the step emitted."""
+    nodes, steps, ids = a["nodes"], a["steps"], a["tokens"]["id"]
+    count, step = len(steps["context"]), nodes["step"]
+    sizes = np.bincount(step, minlength=count)
+    _refuse(sizes != steps["drafted"] + 1, "steps.drafted", steps["drafted"], "one less than the step's rows in nodes")
+    start = np.concatenate([[0], np.cumsum(sizes)])[:-1].astype(np.int64)
+    row = np.arange(len(step))
+    number = row - start[step]
+    parent, depth, token = nodes["parent"], nodes["depth"], nodes["token"]
+    root = number == 0
+    bad = np.where(root, parent != -1, (parent < 0) | (parent >= number))
+    _refuse(bad, "nodes.parent", parent, "a node before its child")
+    above = np.where(root, row, start[step] + parent)
+    _refuse(depth != np.where(root, 0, depth[above] + 1), "nodes.depth", depth, "one more than the parent's")
+    deepest = np.zeros(count, dtype=np.int64)
+    np.maximum.at(deepest, step, depth)
+    _refuse(steps["depth"] != deepest, "steps.depth", steps["depth"], "the depth of the step's deepest node")
+    order = np.lexsort((token, parent, step))
+    twin = np.zeros(len(step), dtype=bool)
+    same = [np.diff(v[order]) == 0 for v in (token, parent, step)]
+    twin[order[1:]] = same[0] & same[1] & same[2]
+    _refuse(twin, "nodes.token", token, "another token than its siblings")
+    context = steps["context"][step]
+    bad = (nodes["source"] < -1) | (nodes["source"] >= context)
+    _refuse(bad, "nodes.source", nodes["source"], "an earlier position, or -1")
+    _refuse(nodes["rank"] < -1, "nodes.rank", nodes["rank"], "0 or more, -1 for the root")
+    status = nodes["status"]
+    accepted = status == "accepted"
+    _refuse((status == "root") != root, "nodes.status", status, "root for the first node of a step, and only there")
+    _refuse(accepted & ~(accepted | root)[above], "nodes.status", status, "accepted only below an accepted node")
+    found = np.bincount(step[accepted], minlength=count)
+    _refuse(found != steps["accepted"], "steps.accepted", steps["accepted"], "the step's accepted nodes")
+    committed = root | accepted
+    expected = token.copy()
+    at = context[committed] + depth[committed] - 1
+    expected[committed] = ids[np.minimum(at, len(ids) - 1)]
+    _refuse(token != expected, "nodes.token", token, "along the accepted path, the tokens of the output")
+
+
+def _check_rest(a: dict[str, dict[str, np.ndarray]]) -> None:
+    steps, targets, probes, candidates = a["steps"], a["targets"], a["probes"], a["candidates"]
+    for table, name in ((targets, "node"), (probes, "parent")):
+        bad = (table[name] < 0) | (table[name] > steps["drafted"][table["step"]])
+        _refuse(bad, f"{'targets' if table is targets else 'probes'}.{name}", table[name], "a node of the step")
+    context = steps["context"][candidates["step"]]
+    position, length = candidates["position"], candidates["length"]
+    _refuse((position < 0) | (position >= context), "candidates.position", position, "a position before the step")
+    _refuse((length < 0) | (length > context), "candidates.length", length, "0 to the tokens before the step")
+    _refuse(candidates["rank"] < 0, "candidates.rank", candidates["rank"], "0 or more")
+    would = candidates["would_accept"]
+    _refuse((would < -1) | (would > length), "candidates.would_accept", would, "0 to its length, or -1")
+    chosen = candidates["step"][candidates["chosen"]]
+    if len(np.unique(chosen)) != len(chosen):
+        raise TraceError("candidates.chosen marks two candidates of one step; a draft is copied from one at most")

@@ -1,0 +1,74 @@
+"""What a task generator hands out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypedDict, get_args
+
+Family = Literal["summary", "quote", "text_edit", "code_edit", "chat", "sums"]
+FAMILIES: tuple[Family, ...] = get_args(Family)
+
+
+class Message(TypedDict):
+    role: str
+    content: str
+
+
+@dataclass(frozen=True)
+class QuoteSpan:
+    """Where the gold answer stands: characters `start` to `end` of passage number `passage` (from 0).
+
+    `passages[span.passage][span.start : span.end]` is the answer.
+    """
+
+    passage: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Example:
+    """One conversation whose last message is the assistant's gold answer.
+
+    `instruction`, `context` and `question` are the segments of the last user message:
+
+    >>> e = Example("quote", "Quote the answer.", ("Ada left.", "Bo came."), "Who came?", "Bo [2]")
+    >>> print(e.messages[-2]["content"])
+    Quote the answer.
+    <BLANKLINE>
+    [1] Ada left.
+    [2] Bo came.
+    <BLANKLINE>
+    Who came?
+    """
+
+    family: Family
+    instruction: str
+    context: tuple[str, ...]
+    question: str
+    reference: str
+    history: tuple[Message, ...] = ()
+    span: QuoteSpan | None = None
+
+    @property
+    def messages(self) -> list[Message]:
+        """All turns, oldest first; the last one is the gold answer."""
+        return [
+            *self.history,
+            {"role": "user", "content": user_message(self.instruction, self.context, self.question)},
+            {"role": "assistant", "content": self.reference},
+        ]
+
+
+def user_message(instruction: str, context: tuple[str, ...], question: str) -> str:
+    """The parts that are not empty, with blank lines between them; several passages are numbered."""
+    if len(context) > 1:
+        body = "\n".join(f"[{i}] {passage}" for i, passage in enumerate(context, 1))
+    else:
+        body = "".join(context)
+    return "\n\n".join(part for part in (instruction, body, question) if part)
+
+
+def fence(code: str, language: str = "python") -> str:
+    """`code` as a Markdown block."""
+    return f"```{language}\n{code}\n```"

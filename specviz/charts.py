@@ -1,0 +1,143 @@
+"""Plotly charts, as pure functions from the JSON the commands write to figures; a page holds everything it needs."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+
+# colour-blind-safe (Okabe and Ito), as in the rest of the app
+BLUE, VERMILLION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8A8A8A"
+KINDS = {"method": BLUE, "peer": GREY, "traced": GREEN}
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
+LAYOUT = {
+    "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#888"},
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+    "margin": {"l": 70, "r": 20, "t": 60, "b": 55},
+}
+
+
+def heads_chart(calibration: Mapping[str, Any]) -> go.Figure:
+    """Heat map of how often each head attended most to the token that was copied; layers down, heads across."""
+    counts, total = calibration["head_counts"], calibration["tokens_counted"]
+    shares = [[n / total if total else 0.0 for n in row] for row in counts]
+    figure = go.Figure(
+        go.Heatmap(
+            z=shares,
+            customdata=counts,
+            colorscale="Cividis",
+            zmin=0,
+            colorbar={"title": "share", "tickformat": ".0%"},
+            hovertemplate="layer %{y}, head %{x}: %{customdata} of "
+            + f"{total:,}"
+            + " copied tokens (%{z:.1%})<extra></extra>",
+            xgap=1,
+            ygap=1,
+        )
+    )
+    title = f"Copying heads of {calibration['model']}: strongest on the token being copied ({total:,} tokens)"
+    figure.update_layout(**LAYOUT, title=_plain(title), height=max(260, 90 + 26 * len(counts)))
+    figure.update_xaxes(title="head", dtick=_tick(len(counts[0]) if counts else 1), showgrid=False)
+    figure.update_yaxes(title="layer", dtick=_tick(len(counts)), autorange="reversed", showgrid=False)
+    return figure
+
+
+def layers_chart(calibration: Mapping[str, Any]) -> go.Figure:
+    """Tokens per step of PLD+(h) at every hidden state, the best one marked."""
+    steps, best = calibration["tokens_per_step"], calibration["best_layer"]
+    colors = [BLUE if layer == best else GREY for layer in range(len(steps))]
+    labels = [f"{value:.2f}{' best' if layer == best else ''}" for layer, value in enumerate(steps)]
+    figure = go.Figure(
+        go.Bar(
+            x=list(range(len(steps))),
+            y=steps,
+            marker={"color": colors},
+            text=labels,
+            textposition="outside",
+            cliponaxis=False,
+            hovertemplate="hidden state %{x}: %{y:.3f} tokens per step<extra></extra>",
+        )
+    )
+    title = f"PLD+(h): tokens per step by hidden state (0 = embeddings), drafts of {calibration['draft_length']}"
+    figure.update_layout(**LAYOUT, title=_plain(title), height=320)
+    figure.update_xaxes(title="hidden state", dtick=_tick(len(steps)))
+    figure.update_yaxes(title="tokens per step", rangemode="tozero", gridcolor="rgba(128,128,128,.25)")
+    return figure
+
+
+def bench_chart(report: Mapping[str, Any], value: str = "speedup") -> go.Figure:
+    """Bars of one quantity with its quartiles: ``speedup`` against plain decoding, ``tokens_per_s``, ``end_to_end``."""
+    titles = {
+        "speedup": "Speedup against plain decoding on the same engine",
+        "tokens_per_s": "Tokens per second of decoding",
+        "end_to_end": "Output tokens per second, the prompt included",
+    }
+    if value not in titles:
+        raise ValueError(f"there is no chart of {value!r}: choose one of {', '.join(titles)}")
+    rows = [row for row in report["rows"] if row["kind"] != "traced" and row[value]]
+    middle = [row[value]["median"] for row in rows]
+    figure = go.Figure(
+        go.Bar(
+            x=middle,
+            y=[_plain(row["name"]) for row in rows],
+            orientation="h",
+            marker={"color": [KINDS[row["kind"]] for row in rows]},
+            error_x={
+                "type": "data",
+                "symmetric": False,
+                "array": [row[value]["high"] - row[value]["median"] for row in rows],
+                "arrayminus": [row[value]["median"] - row[value]["low"] for row in rows],
+                "color": VERMILLION,
+            },
+            customdata=[
+                [f"{row['tokens_per_step']:.2f}" if row["tokens_per_step"] else "–", row["tokens"]] for row in rows
+            ],
+            hovertemplate="%{y}: %{x:.3f}<br>%{customdata[0]} tokens per step, %{customdata[1]} tokens<extra></extra>",
+        )
+    )
+    model = report["model"]
+    about = f"{model['name']}, {model['parameters'] / 1e6:,.0f} M parameters, {model['dtype']} on {model['device']}"
+    title = f"{titles[value]}<br><sup>{_plain(about)}; median and quartiles</sup>"
+    figure.update_layout(**LAYOUT, title=title, height=150 + 34 * len(rows))
+    figure.update_xaxes(title=value.replace("_", " "), rangemode="tozero", gridcolor="rgba(128,128,128,.25)")
+    figure.update_yaxes(autorange="reversed", automargin=True)
+    return figure
+
+
+def write_page(path: Path, title: str, figures: Sequence[go.Figure]) -> None:
+    """One HTML file with all figures, whole or not at all; it works from disk and asks nothing of the network."""
+    parts = [
+        figure.to_html(full_html=False, include_plotlyjs=index == 0, config={"displaylogo": False, "responsive": True})
+        for index, figure in enumerate(figures)
+    ]
+    page = (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        "<style>:root{color-scheme:light dark}body{margin:1rem auto;max-width:1100px}</style>"
+        f"</head><body>{''.join(parts)}</body></html>\n"
+    )
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(page, encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _plain(text: str) -> str:
+    """Names are data: plotly would read tags in them."""
+    return html.escape(str(text), quote=False)
+
+
+def _tick(count: int) -> int:
+    """Distance of axis ticks, so that about sixteen are drawn.
+
+    >>> _tick(6), _tick(40)
+    (1, 3)
+    """
+    return max(1, -(-count // 16))

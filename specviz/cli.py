@@ -1,0 +1,82 @@
+"""The ``specviz`` command. One file per command in ``specviz.commands``; each adds its own arguments and runs.
+
+Mistakes a user can mend end with one sentence and exit code 2, a check that failed with 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from . import __version__
+from .commands import COMMANDS
+
+PACKAGES = tuple(str(Path(__file__).parent.parent / name) + os.sep for name in ("specviz", "decoders"))
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        message = re.sub(
+            r"argument (COMMAND|PART): invalid choice: (.*) \(choose from (.*)\)",
+            lambda found: f"there is no {found[1].lower()} {found[2]}: choose one of {found[3].replace(chr(39), '')}",
+            message,
+        )
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def parser() -> Parser:
+    """All commands and their arguments."""
+    main = Parser(prog="specviz", description="See how speculative decoding drafts, accepts and rejects, step by step.")
+    main.add_argument("--version", action="version", version=f"specviz {__version__}")
+    commands = main.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
+    for module in COMMANDS:
+        module.add(commands)
+    return main
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    args = parser().parse_args(argv)
+    try:
+        return args.run(args)
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output went away
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except ModuleNotFoundError as error:
+        if error.name and error.name.split(".")[0] in {"specviz", "decoders"}:
+            raise
+        needs = f"{error.name} is not installed: install the project's dependencies (pip install -e .)"
+        return _refuse(args.command, f"specviz {args.command} needs a package that is missing: {needs}")
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        return _refuse(args.command, f"{error.strerror or error}{where}")
+    except ValueError as error:
+        if not _ours(error):
+            raise
+        return _refuse(args.command, " ".join(str(error).split()))
+
+
+def _ours(error: ValueError) -> bool:
+    """Raised by this project to be read by a user, not deep inside a library."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and os.path.abspath(frames[-1].filename).startswith(PACKAGES)
+
+
+def _refuse(command: str, sentence: str) -> int:
+    print(f"specviz {command}: {sentence}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,7 @@
+"""The commands, in the order ``specviz --help`` lists them."""
+
+from __future__ import annotations
+
+from . import app, bench, calibrate, expand, export, methods, run, train, verify, view
+
+COMMANDS = (app, run, verify, bench, view, export, methods, calibrate, expand, train)

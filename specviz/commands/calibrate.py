@@ -1,0 +1,94 @@
+"""``specviz calibrate``: find a model's copying heads and the layer whose hidden states rank best."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import common
+
+if TYPE_CHECKING:
+    from decoders.calibrate import Calibration
+
+SHADES = " ░▒▓█"
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "calibrate",
+        help="find copying heads and the best layer",
+        description="Find the heads that copy and the best layer for PLD+; the result is kept beside your settings.",
+    )
+    common.add_prompts(parser, 40)
+    parser.add_argument(
+        "--out", type=Path, metavar="F", help="write the calibration to this file instead of the settings"
+    )
+    parser.add_argument("--html", type=Path, metavar="F", help="write the heat map of heads to a file")
+    common.add_model(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from decoders.prompts import read_prompts
+
+    for path in (args.out, args.html):
+        common.check_writable(path)
+    records = read_prompts(args.prompts, args.limit)
+    target = common.open_target(args)
+    prompts, _, note = common.fitting(target, records, args.max_new_tokens)
+
+    from decoders.calibrate import calibrate, save_calibration
+
+    with common.progress_bar("calibrating") as progress:
+        calibration = calibrate(target, prompts, max_new_tokens=args.max_new_tokens, progress=progress)
+    path = save_calibration(calibration, args.out)
+    _show(calibration)
+    out = common.console()
+    for line in (note, f"kept in {path}"):
+        if line:
+            out.print(line, markup=False, soft_wrap=True)
+    if args.html:
+        from ..charts import heads_chart, layers_chart, write_page
+
+        data = calibration.to_json()
+        write_page(args.html, f"Copying heads of {calibration.model}", [heads_chart(data), layers_chart(data)])
+    return 0
+
+
+def heat_map(counts: tuple[tuple[int, ...], ...]) -> list[str]:
+    """One line per layer, one cell per head, shaded by count.
+
+    >>> heat_map(((0, 4), (2, 1)))
+    ['   0   ██', '   1 ▒▒░░']
+    """
+    top = max(1, max(max(row) for row in counts))
+    cells = [[SHADES[0 if n == 0 else max(1, round(n / top * (len(SHADES) - 1)))] * 2 for n in row] for row in counts]
+    return [f"{layer:>4} {''.join(row)}" for layer, row in enumerate(cells)]
+
+
+def _show(calibration: Calibration) -> None:
+    from rich.table import Table
+
+    out = common.console()
+    steps, length = calibration.tokens_per_step, calibration.draft_length
+    table = Table("hidden state", "tokens per step", title=f"PLD+(h), drafts of {length}", title_justify="left")
+    for layer, value in enumerate(steps):
+        best = layer == calibration.best_layer
+        table.add_row(f"{layer}{' (best)' if best else ''}", common.number(value), style="bold" if best else "")
+    out.print(table)
+    table = Table("layer", "head", "copied", title="Heads that copy most", title_justify="left")
+    for layer, head in calibration.top_heads(10):
+        count = calibration.head_counts[layer][head]
+        if count == 0:
+            break
+        table.add_row(str(layer), str(head), f"{count} ({count / calibration.tokens_counted:.0%})")
+    out.print(table)
+    out.print("Copies per layer (down) and head (across):", markup=False)
+    for line in heat_map(calibration.head_counts):
+        out.print(line, markup=False)
+    out.print(
+        f"{calibration.model}: {calibration.tokens_counted} copied tokens of {calibration.prompts} prompts; best "
+        f"hidden state {calibration.best_layer} of 0–{len(steps) - 1}",
+        markup=False,
+    )

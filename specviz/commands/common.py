@@ -1,0 +1,231 @@
+"""What several commands share: arguments, loading the target, reading prompts, choosing methods, printing tables."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decoders.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from decoders import Prompt, Target
+    from decoders.prompts import PromptRecord
+
+ROOT = Path(__file__).parent.parent.parent
+BUNDLED = ROOT / "assets" / "demo" / "target"
+
+
+def whole(low: int, high: int | None = None) -> Callable[[str], int]:
+    """An argparse type: a whole number in a range."""
+
+    def convert(text: str) -> int:
+        allowed = f"a whole number of at least {low}" if high is None else f"a whole number from {low} to {high}"
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not allowed: {allowed}") from None
+        if value < low or (high is not None and value > high):
+            raise argparse.ArgumentTypeError(f"{text} is out of range: {allowed}")
+        return value
+
+    return convert
+
+
+def positive(text: str) -> float:
+    """An argparse type: a number above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a number above 0") from None
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is out of range: a number above 0")
+    return value
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("model")
+    group.add_argument("--model", metavar="PATH_OR_ID", help="model folder or hub id (default: the bundled target)")
+    group.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
+    group.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
+    group.add_argument("--threads", type=whole(1), metavar="N", help="CPU threads (default: torch's choice)")
+
+
+def add_prompts(parser: argparse.ArgumentParser, limit: int | None) -> None:
+    parser.add_argument(
+        "--prompts",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="JSONL (Spec-Bench, segments, messages), or plain text",
+    )
+    shown = "all" if limit is None else str(limit)
+    parser.add_argument(
+        "--limit", type=whole(1), default=limit, metavar="N", help=f"read at most N prompts (default: {shown})"
+    )
+    parser.add_argument(
+        "--max-new-tokens", type=whole(1), default=64, metavar="N", help="tokens per answer (default: 64)"
+    )
+
+
+def model_source(args: argparse.Namespace) -> str:
+    """The model asked for, or the bundled one."""
+    if args.model:
+        return args.model
+    if not (BUNDLED / "config.json").is_file():
+        raise UserError(
+            f"the bundled target is not there ({BUNDLED}): make it with `specviz train demo`, or give --model"
+        )
+    return str(BUNDLED)
+
+
+def open_target(args: argparse.Namespace) -> Target:
+    """Load the model; transformers' own bars and warnings are kept off the screen."""
+    _quiet()
+    if args.threads:
+        import torch
+
+        torch.set_num_threads(args.threads)
+    from decoders import load_target
+
+    return load_target(model_source(args), dtype=args.dtype, device=args.device)
+
+
+def _quiet() -> None:
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+
+
+def parse_sets(pairs: Sequence[str]) -> dict[str, str]:
+    """``["k=12", "theta=off"]`` as a dict.
+
+    >>> parse_sets(["k=12", "theta = off"])
+    {'k': '12', 'theta': 'off'}
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise UserError(f"--set {pair!r} is not of the form name=value")
+        if name.strip() in found:
+            raise UserError(f"--set gives {name.strip()} twice")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def chosen_methods(target: Target, names: Sequence[str], sets: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Methods by name with their checked parameters, and, of "all", those left out with the reason.
+
+    ``names`` may hold commas; ``sets`` are "METHOD.name=value". Raises UserError naming what exists.
+    """
+    from decoders import find_method, methods
+    from decoders.params import make_params
+
+    asked = [part for name in names for part in name.replace(",", " ").split()]
+    if not asked:
+        raise UserError(f"no method was named: choose of {', '.join(methods())}, or say all")
+    everything = "all" in asked
+    missing: dict[str, str] = {}
+    chosen: dict[str, dict[str, str]] = {}
+    for name in methods() if everything else dict.fromkeys(asked):
+        reason = find_method(name).available(target)
+        if reason and not everything:
+            raise UserError(reason)
+        if reason:
+            missing[name] = reason
+        else:
+            chosen[name] = {}
+    for key, value in parse_sets(sets).items():
+        method, dot, name = key.rpartition(".")
+        if not dot or method not in chosen:
+            raise UserError(
+                f"--set {key}={value} is not of the form METHOD.name=value, with METHOD one of {', '.join(chosen)}"
+            )
+        chosen[method][name] = value
+    return {name: make_params(find_method(name).params, given) for name, given in chosen.items()}, missing
+
+
+def fitting(
+    target: Target, records: Sequence[PromptRecord], max_new_tokens: int
+) -> tuple[list[Prompt], list[PromptRecord], str]:
+    """Prompts that leave room for the answer, their records, and one sentence about those that do not ("" if none)."""
+    kept, sources, too_long = [], [], []
+    for record in records:
+        prompt = record.prompt(target.tokenizer)
+        if len(prompt.tokens) + max_new_tokens > target.context_length:
+            too_long.append(len(prompt.tokens))
+        else:
+            kept.append(prompt)
+            sources.append(record)
+    note = ""
+    if too_long:
+        one = len(too_long) == 1
+        note = (
+            f"{len(too_long)} of {len(records)} prompts {'was' if one else 'were'} left out: with {max_new_tokens} new "
+            f"tokens {'it does' if one else 'they do'} not fit {target.name}'s context of {target.context_length} "
+            f"(the longest has {max(too_long)} tokens)"
+        )
+    if not kept:
+        raise UserError(f"no prompt can be used: {note}")
+    return kept, sources, note
+
+
+def console(*, error: bool = False) -> Console:
+    """A rich console that does not cut tables where the output is a file or a pipe."""
+    from rich.console import Console
+
+    stream = sys.stderr if error else sys.stdout
+    return Console(file=stream, width=None if stream.isatty() else 130, highlight=False)
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr; call it with (done, total). Nothing is drawn where stderr is not a terminal."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(error=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Write a JSON file whole or not at all."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def check_writable(path: Path | None) -> None:
+    """Fail before the work, not after it: the folder of an output file is there and may be written to."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; give a file to write")
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise UserError(f"there is no folder {folder} to write {path.name} to")
+    if not os.access(folder, os.W_OK):
+        raise UserError(f"the folder {folder} cannot be written to")
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A number for a table; a dash where there is none.
+
+    >>> number(3.14159), number(None)
+    ('3.14', '–')
+    """
+    return "–" if value is None else f"{value:,.{digits}f}"

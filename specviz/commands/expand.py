@@ -1,0 +1,57 @@
+"""``specviz expand``: a model's behaviour at a larger model's cost."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from . import common
+
+SIZES = ("103m", "1b", "7b")
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "expand",
+        help="grow a model without changing its function",
+        description="Grow a Llama-shaped model without changing its output, to measure cost at real sizes.",
+    )
+    parser.add_argument(
+        "source", nargs="?", metavar="MODEL", help="model folder or hub id (default: the bundled target)"
+    )
+    parser.add_argument("--model", help=argparse.SUPPRESS)
+    parser.add_argument("--to", required=True, metavar="SIZE", help=f"one of {', '.join(SIZES)}")
+    parser.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="a new folder")
+    parser.add_argument(
+        "--dtype", metavar="T", help="float32, float16 or bfloat16 (default: float32 for 103m, else float16)"
+    )
+    parser.add_argument(
+        "--seed", type=common.whole(0), default=0, metavar="N", help="of the weights that only cost time"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.source and args.model:
+        raise common.UserError("the model is given twice: as MODEL and as --model")
+    args.model = args.source or args.model
+    common._quiet()
+
+    from decoders.expand import expand_to_folder, shape_of
+
+    shape = shape_of(args.to)
+    with common.progress_bar(f"growing to {shape.name}") as progress:
+        total = 0
+
+        def count(done: int, everything: int) -> None:
+            nonlocal total
+            total = done
+            progress(done // 1_000_000, everything // 1_000_000)
+
+        out = expand_to_folder(
+            common.model_source(args), shape, args.out, dtype=args.dtype, seed=args.seed, progress=count
+        )
+    size = sum(f.stat().st_size for f in out.iterdir()) / 1e9
+    common.console().print(f"{out}: {total / 1e6:,.1f} M parameters, {size:.2f} GB", markup=False, soft_wrap=True)
+    return 0

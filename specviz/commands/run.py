@@ -1,0 +1,117 @@
+"""``specviz run``: decode one prompt once."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from decoders.errors import UserError
+
+from . import common
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser("run", help="decode one prompt", description="Decode one prompt with one method.")
+    parser.add_argument("--method", default="pld+h", metavar="NAME", help="see specviz methods (default: pld+h)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="K=V", help="a parameter of the method; may be repeated"
+    )
+    prompt = parser.add_mutually_exclusive_group(required=True)
+    prompt.add_argument(
+        "--prompt-file", type=Path, metavar="F", help="plain text, or JSONL (its first prompt, see --index)"
+    )
+    prompt.add_argument("--prompt", metavar="TEXT", help="the prompt itself")
+    parser.add_argument(
+        "--index", type=common.whole(0), default=0, metavar="N", help="which prompt of a JSONL file (from 0)"
+    )
+    parser.add_argument("--chat", action="store_true", help="send plain text through the model's chat template")
+    parser.add_argument("--max-new-tokens", type=common.whole(1), default=256, metavar="N", help="default: 256")
+    parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default)")
+    parser.add_argument("--top-k", type=common.whole(0), default=0, metavar="N", help="0 is off (default)")
+    parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="1 is off (default)")
+    parser.add_argument("--seed", type=common.whole(0), default=0, metavar="N", help="of a sampled run (default: 0)")
+    parser.add_argument("--out", type=Path, metavar="TRACE", help="write the whole run as a trace file (.spectrace)")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    common.add_model(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from decoders.prompts import PromptRecord, read_prompts
+
+    common.check_writable(args.out)
+    if args.prompt is not None:
+        record = PromptRecord(id="prompt", text=args.prompt)
+        if not args.prompt.strip():
+            raise UserError("the prompt is empty: type at least one character")
+    else:
+        records = read_prompts(args.prompt_file)
+        if args.index >= len(records):
+            raise UserError(
+                f"--index {args.index} is out of range: {args.prompt_file} holds {len(records)} prompts (from 0)"
+            )
+        record = records[args.index]
+    result, text = _decoded(args, record)
+    if args.json:
+        print(json.dumps({**result, "text": text}, ensure_ascii=False))
+        return 0
+    out = common.console()
+    out.print(text, markup=False, highlight=False, soft_wrap=True)
+    parts = [
+        f"{result['method']}: {result['tokens']} tokens in {result['steps']} steps",
+        f"{common.number(result['tokens_per_step'])} tokens per step",
+        f"{result['accepted']} drafted tokens accepted",
+        f"{common.number(result['tokens_per_s'], 1)} tokens/s",
+    ]
+    common.console(error=True).print("\n" + " · ".join(parts), markup=False)
+    if args.out:
+        common.console(error=True).print(
+            f"trace: {args.out} (open it with specviz view {args.out})", markup=False, soft_wrap=True
+        )
+    return 0
+
+
+def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str]:
+    """What ``--json`` prints, and the text."""
+    from decoders import Sampling, find_method
+    from decoders.params import make_params
+
+    method = find_method(args.method)
+    params = make_params(method.params, common.parse_sets(args.set))
+    sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
+    target = common.open_target(args)
+    prompt = record.prompt(target.tokenizer, chat=args.chat)
+    options: dict[str, Any] = {"sampling": sampling, "max_new_tokens": args.max_new_tokens}
+    if args.out:
+        from decoders import record as traced
+        from decoders import save
+
+        trace = traced(target, prompt, method.name, params, title=record.id, **options)
+        save(trace, args.out)
+        output, steps = trace.output_ids, trace.tables["steps"]["accepted"]
+        metrics = trace.run["metrics"]
+        per_s = metrics["tokens_per_s"]
+    else:
+        from decoders import Decoding
+
+        decoding = Decoding(target, prompt, method, params, **options)
+        decoding.prefill()
+        started = time.perf_counter()
+        output, steps = [], []
+        for step in decoding:
+            output += step.emitted
+            steps.append(step.accepted)
+        per_s = len(output) / (time.perf_counter() - started)
+    result = {
+        "method": method.name,
+        "tokens": len(output),
+        "steps": len(steps),
+        "accepted": sum(steps),
+        "tokens_per_step": sum(a + 1 for a in steps) / len(steps) if steps else None,
+        "tokens_per_s": per_s,
+        "output_ids": list(output),
+    }
+    return result, target.tokenizer.decode(output, skip_special_tokens=True)

@@ -1,0 +1,116 @@
+"""``specviz verify``: do methods give plain decoding's output, and plain decoding that of generate()?"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import common
+
+if TYPE_CHECKING:
+    from decoders.lossless import Divergence, Outcome
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "verify",
+        help="check that methods change nothing but speed",
+        description="Decode prompts with every method and compare with plain decoding; exit code 1 on a difference.",
+    )
+    parser.add_argument("--methods", nargs="+", default=["all"], metavar="NAME", help="names, or all (default)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="METHOD.K=V", help="a parameter of a method; may be repeated"
+    )
+    common.add_prompts(parser, 40)
+    parser.add_argument(
+        "--no-generate", action="store_true", help="do not check plain decoding against transformers' generate()"
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=common.positive,
+        metavar="X",
+        help="how far below the best logit a half-precision token may lie (default: bfloat16 0.5, float16 0.1)",
+    )
+    parser.add_argument("--json", type=Path, metavar="F", help="write the result to a file too")
+    common.add_model(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from decoders.prompts import read_prompts
+
+    common.check_writable(args.json)
+    records = read_prompts(args.prompts, args.limit)
+    target = common.open_target(args)
+    methods, missing = common.chosen_methods(target, args.methods, args.set)
+    prompts, kept, note = common.fitting(target, records, args.max_new_tokens)
+
+    from decoders.lossless import check_lossless
+
+    stock = None
+    if not args.no_generate:
+        from decoders.stock import StockModel
+
+        stock = StockModel.load(common.model_source(args), target.dtype, target.device)
+    with common.progress_bar("verifying") as progress:
+        outcomes = check_lossless(
+            target,
+            prompts,
+            methods,
+            max_new_tokens=args.max_new_tokens,
+            stock=stock,
+            tolerance=args.tolerance,
+            progress=progress,
+        )
+    _show(outcomes, [record.id for record in kept], target)
+    out = common.console()
+    if note:
+        out.print(note, markup=False)
+    for name, reason in missing.items():
+        out.print(f"{name} was left out: {reason}", markup=False)
+    failed = sum(outcome.failed for outcome in outcomes)
+    if args.json:
+        data = {"schema": "specverify/1", "model": target.info, "max_new_tokens": args.max_new_tokens, "note": note}
+        common.write_json(args.json, {**data, "failed": failed, "outcomes": [o.to_json() for o in outcomes]})
+    if failed:
+        out.print(f"FAILED: {failed} {'output differs' if failed == 1 else 'outputs differ'}", markup=False)
+        return 1
+    checked = [o for o in outcomes if o.lossless and o.against]
+    same = all(o.identical == o.total for o in checked)
+    what = "every output is identical" if same else "every difference is a near tie"
+    out.print(
+        f"ok: {what} ({len(prompts)} prompts, {args.max_new_tokens} tokens, {target.info['dtype']})", markup=False
+    )
+    return 0
+
+
+def _show(outcomes: list[Outcome], ids: list[str], target: Any) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("method", "against", "identical", "tokens per step", "first difference")
+    for outcome in outcomes:
+        state = "" if outcome.lossless else " (lossy)"
+        identical = f"{outcome.identical}/{outcome.total}" if outcome.against else "–"
+        style = "red" if outcome.failed else "green" if outcome.total and outcome.identical == outcome.total else ""
+        first = _described(outcome.divergences[0], ids, target) if outcome.divergences else ""
+        table.add_row(
+            outcome.method + state,
+            outcome.against or "– (the reference)",
+            Text(identical, style),
+            common.number(outcome.tokens_per_step),
+            Text(first),
+        )
+    common.console().print(table)
+
+
+def _described(first: Divergence, ids: list[str], target: Any) -> str:
+    def piece(token: int | None) -> str:
+        return (
+            "the end" if token is None else repr(target.tokenizer.decode([token])) if target.tokenizer else str(token)
+        )
+
+    tie = " (near tie)" if first.gap < 0.1 and target.info["dtype"] in ("bfloat16", "float16") else ""
+    where = f"prompt {ids[first.prompt]}, token {first.position}"
+    return f"{where}: {piece(first.got)}, not {piece(first.expected)}; top-2 gap {first.gap:.2g}{tie}"

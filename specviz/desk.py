@@ -1,0 +1,317 @@
+"""What a page may ask for: the methods, a token count, a run, a file to open. Every argument is checked here.
+
+Pages (and the named API) go through one ``Desk``; it ties the model, the queue and the stored runs together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decoders.params import Control, controls, make_params, param
+
+from .examples import passages, turns
+from .runner import Job, Loader, QueueFull, Runner, sentence
+from .store import EVERYBODY, Library, TraceStore, home, load_folder, new_id
+
+if TYPE_CHECKING:
+    from decoders import Prompt
+
+log = logging.getLogger(__name__)
+
+GALLERY = Path(__file__).parent.parent / "assets" / "gallery"
+BUNDLED = Path(__file__).parent.parent / "assets" / "demo" / "target"
+MODES = {"segments": "Segments", "chat": "Chat", "text": "Plain text"}
+MAX_PROMPT = 400_000  # characters
+MAX_UPLOAD = 64 << 20  # bytes
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What every run has, whatever its method."""
+
+    max_new_tokens: int = param(256, "New tokens", "The run stops after this many tokens, or at the end of the answer.", low=1, high=4096, step=1)
+    temperature: float = param(0.0, "Temperature", "0 takes the likeliest token every time; above 0 tokens are drawn.", low=0.0, high=2.0, step=0.05)
+    top_k: int = param(0, "Top k", "Draw among the k likeliest tokens only; 0 takes all.", low=0, high=1000, step=1)
+    top_p: float = param(1.0, "Top p", "Draw among the likeliest tokens that add up to this probability.", low=0.05, high=1.0, step=0.05)
+    seed: int = param(0, "Seed", "The same seed gives the same draws.", low=0, high=2**31 - 1, step=1)
+
+
+class Rejected(ValueError):
+    """Bad input: one sentence, and the place (prompt, method, model, queue, file) it belongs to."""
+
+    def __init__(self, place: str, text: str) -> None:
+        super().__init__(text)
+        self.place = place
+
+
+@dataclass(frozen=True, slots=True)
+class PromptForm:
+    """A prompt as it is typed. ``mode`` is a key of ``MODES``; the fields of the other modes are ignored."""
+
+    mode: str = "segments"
+    instruction: str = ""
+    context: str = ""
+    question: str = ""
+    text: str = ""
+
+    @property
+    def title(self) -> str:
+        """The first words, for lists of runs."""
+        if self.mode == "segments":
+            source = self.instruction or self.question or self.context
+        else:
+            source = self.text
+        if self.mode == "chat":
+            try:
+                source = turns(self.text)[-1]["content"]
+            except (ValueError, IndexError):
+                source = self.text
+        words = " ".join(source.split())
+        return words if len(words) <= 70 else words[:69].rsplit(" ", 1)[0] + " …"
+
+    def prompt(self, tokenizer: Any) -> Prompt:
+        """The tokens. Raises Rejected where nothing was typed or the turns make no sense."""
+        from decoders import Prompt
+
+        if self.mode not in MODES:
+            raise Rejected("prompt", f"The prompt's form {self.mode!r} is unknown: use one of {', '.join(MODES)}.")
+        given = (self.instruction + self.context + self.question) if self.mode == "segments" else self.text
+        if len(given) > MAX_PROMPT:
+            raise Rejected("prompt", f"The prompt has {len(given):,} characters and at most {MAX_PROMPT:,} are taken: shorten it.")
+        if not given.strip():
+            raise Rejected("prompt", "The prompt is empty: type something, or choose an example above.")
+        try:
+            if self.mode == "segments":
+                parts = passages(self.context)
+                return Prompt.from_segments(tokenizer, instruction=self.instruction, context=parts, question=self.question)
+            if self.mode == "chat":
+                return Prompt.from_messages(tokenizer, turns(self.text))
+            return Prompt.from_text(tokenizer, self.text)
+        except ValueError as problem:
+            raise Rejected("prompt", sentence(problem)) from None
+
+
+class Desk:
+    """Model, queue and stored runs behind one counter."""
+
+    def __init__(self, store: TraceStore, runner: Runner, loader: Loader, *, methods: Callable[[], Mapping[str, Any]] | None = None) -> None:
+        self.store, self.runner, self.loader = store, runner, loader
+        self._methods = methods or _registered
+        self.first = ""  # the run the page opens on
+        self.library: Library | None = None
+
+    def begin(self) -> None:
+        """Load the model and find earlier runs, both in the background."""
+        self.loader.start()
+        if self.library is not None:
+            threading.Thread(target=self._restore, args=(self.library,), name="find earlier runs", daemon=True).start()
+
+    def end(self) -> None:
+        """Stop all runs; what they decoded is kept."""
+        self.runner.close()
+        if self.library is not None:
+            self.library.close()
+
+    def _restore(self, library: Library) -> None:
+        try:
+            library.restore(self.store)
+        except OSError as problem:
+            log.warning("earlier runs are not listed: %s", problem)
+
+    # --- what there is ---
+
+    def catalog(self) -> dict[str, Any]:
+        """Methods with their controls, and the settings of every run. ``reason`` says why nothing can be run, if so."""
+        reason = ""
+        if self.loader.state in ("none", "failed"):
+            reason = self.loader.text
+        elif self.loader.state == "loading":
+            reason = "The model is still loading."
+        found = []
+        if self.loader.state != "none":
+            try:
+                found = [self._described(m) for m in self._methods().values()]
+            except ImportError:
+                found = []
+        return {"methods": found, "settings": [_control(c) for c in controls(RunSettings)], "reason": reason, "state": self.loader.state}
+
+    def _described(self, method: Any) -> dict[str, Any]:
+        target = self.loader.target
+        missing = None
+        if target is not None:
+            try:
+                missing = method.available(target)
+            except Exception as problem:
+                log.exception("method %s cannot say whether it is available", method.name)
+                missing = sentence(problem)
+        return {
+            "name": method.name,
+            "title": method.title,
+            "paper": method.paper,
+            "summary": method.summary,
+            "lossless": method.lossless,
+            "missing": missing or "",
+            "controls": [_control(c) for c in controls(method.params)],
+        }
+
+    # --- what may be asked ---
+
+    def count(self, form: PromptForm) -> str:
+        """How much of the model's context the prompt takes, in words; Rejected where it does not fit."""
+        target = self.loader.target
+        given = (form.instruction + form.context + form.question) if form.mode == "segments" else form.text
+        if target is None or not given.strip():
+            return f"{len(given):,} characters" if given.strip() else ""
+        count = len(form.prompt(target.tokenizer).tokens)
+        limit = target.context_length
+        if count >= limit:
+            raise Rejected("prompt", _too_long(count, limit))
+        return f"{count:,} of {limit:,} tokens"
+
+    def submit(
+        self,
+        form: PromptForm,
+        method: str,
+        params: Mapping[str, Any],
+        settings: Mapping[str, Any],
+        *,
+        title: str = "",
+        owner: str = "",
+        session: str = "",
+    ) -> Job:
+        """Queue a run. Raises Rejected with the place and the sentence."""
+        target = self.loader.target
+        if target is None:
+            raise Rejected("model", self.catalog()["reason"] or "There is no model.")
+        known = self._methods()
+        if method not in known:
+            raise Rejected("method", f"There is no method {str(method)[:40]!r}: choose one of {', '.join(known)}.")
+        chosen = known[method]
+        if missing := chosen.available(target):
+            raise Rejected("method", missing)
+        checked, common = _checked(chosen.params, params), _checked(RunSettings, settings)
+        prompt = form.prompt(target.tokenizer)
+        if len(prompt.tokens) >= target.context_length:
+            raise Rejected("prompt", _too_long(len(prompt.tokens), target.context_length))
+
+        name = title or form.title
+
+        def build(cancel: threading.Event) -> Any:
+            return self.run_of(target, prompt, method, name, cancel, params=dataclasses.asdict(checked), settings=common)
+
+        try:
+            device = str(target.info.get("device", "cpu"))
+            return self.runner.submit(build, title=name, owner=owner, session=session, device=device)
+        except QueueFull as problem:
+            raise Rejected("queue", str(problem)) from None
+
+    def run_of(
+        self, target: Any, prompt: Any, method: str, title: str, cancel: threading.Event, *, params: dict[str, Any], settings: RunSettings
+    ) -> Any:
+        """The run itself, made when its turn comes."""
+        from decoders import Run, Sampling
+
+        sampling = Sampling(settings.temperature, settings.top_k, settings.top_p, settings.seed)
+        new = settings.max_new_tokens
+        return Run(target, prompt, method, params=params, sampling=sampling, max_new_tokens=new, title=title, cancel=cancel)
+
+    def open_file(self, source: str | Path | bytes, *, owner: str = "") -> str:
+        """Put a trace file among the owner's runs; returns its id. Raises Rejected with the sentence."""
+        from decoders import tracefile
+
+        size = len(source) if isinstance(source, bytes) else Path(source).stat().st_size if Path(source).is_file() else 0
+        if size > MAX_UPLOAD:
+            raise Rejected("file", f"This file has {size >> 20} MiB and at most {MAX_UPLOAD >> 20} MiB are opened here.")
+        try:
+            trace = tracefile.load(source)
+        except tracefile.TraceError as problem:
+            raise Rejected("file", sentence(problem)) from None
+        trace.run["id"] = new_id()  # never the file's own: it could name somebody else's run
+        trace.run["complete"] = True
+        return self.store.put(trace, kind="opened", owner=owner)
+
+    def runs(self, owner: str) -> list[dict[str, Any]]:
+        """What this browser may see in a list, its running ones first."""
+        live = [
+            {"id": j.id, "title": j.title or "Untitled run", "kind": "live", "state": j.state, "method": "", "created": ""}
+            for j in self.runner.active(owner)
+            if owner
+        ]
+        return live + self.store.listing(owner)
+
+
+def _checked(kind: type, given: Mapping[str, Any]) -> Any:
+    """An instance of a params class from what the browser sent. Raises Rejected, naming the control as the page does."""
+    if not isinstance(given, Mapping):
+        raise Rejected("method", "Parameters are given as names and values.")
+    known = {c.name: c for c in controls(kind)}
+    for name, value in given.items():
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            raise Rejected("method", f"There is no parameter {str(name)[:40]!r} here: there is {listed}.")
+        if not isinstance(value, str | int | float | bool | None) or len(str(value)) > 200:
+            raise Rejected("method", f"{known[name].label} needs {known[name].allowed()}.")
+        try:
+            known[name].check(value)
+        except (ValueError, OverflowError):
+            shown = "nothing" if value in ("", None) else repr(value) if isinstance(value, str) and not _numeric(value) else value
+            raise Rejected("method", f"{known[name].label} needs {known[name].allowed()}; given was {shown}.") from None
+    return make_params(kind, given)
+
+
+def _numeric(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _control(control: Control) -> dict[str, Any]:
+    return dataclasses.asdict(control)
+
+
+def _too_long(count: int, limit: int) -> str:
+    return f"The prompt has {count:,} tokens and the model's context holds {limit:,}: shorten it by at least {count - limit + 1:,}."
+
+
+def _registered() -> Mapping[str, Any]:
+    from decoders import methods
+
+    return methods()
+
+
+def open_desk(model: str | None = None, trace: str | Path | None = None) -> Desk:
+    """A desk for the server: the gallery, what earlier servers left, and the model, which loads in the background.
+
+    With a ``trace`` and no ``model`` nothing is loaded: for viewing only. Raises Rejected if the trace cannot be opened.
+    """
+    store = TraceStore()
+    library = Library(home() / "runs")
+    load_folder(store, GALLERY, "gallery")
+    if trace is not None and model is None:
+        loader = Loader(None, reason="Opened for viewing only: start “python app.py” to run methods.")
+    else:
+        chosen = str(model) if model is not None else str(BUNDLED)
+
+        def load() -> Any:
+            from decoders import load_target
+
+            return load_target(chosen)
+
+        loader = Loader(load, name=Path(chosen).name if model is None or Path(chosen).exists() else chosen)
+    desk = Desk(store, Runner(store, library), loader)
+    listing = store.listing("")
+    desk.first = listing[0]["id"] if listing else ""
+    if trace is not None:
+        if not Path(trace).is_file():
+            raise Rejected("file", f"There is no trace file {trace}.")
+        desk.first = desk.open_file(Path(trace), owner=EVERYBODY)
+    desk.library = library
+    return desk

@@ -1,0 +1,65 @@
+"""The gallery: runs recorded with the bundled model, so that the page has something to show before any model is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from decoders import tracefile
+
+from .examples import examples
+from .store import SUFFIX
+
+if TYPE_CHECKING:
+    from decoders import Target
+
+# (example, method) in the order of the list; the page opens on the first one
+RECORDED = (
+    ("rename-variable", "pld+h"),
+    ("rename-variable", "pld"),
+    ("quote-passage", "pld+h"),
+    ("replace-town", "pld+a"),
+    ("summary-list", "pld+h"),
+    ("chat-rename", "pld+h"),
+    ("sums-story", "pld"),
+)
+
+
+def record_gallery(target: Target, folder: Path, *, max_new_tokens: int = 320, say: Callable[[str], None] = print) -> list[Path]:
+    """Record every run of ``RECORDED`` into ``folder`` (created if missing); files of earlier recordings are replaced.
+
+    Nothing is removed before all runs are recorded. Raises UserError if a method or a prompt is refused.
+    """
+    from decoders import record
+
+    known = {e.record.id: e for e in examples()}
+    made = []
+    for number, (name, method) in enumerate(RECORDED, 1):
+        example = known[name]
+        prompt = example.record.prompt(target.tokenizer)
+        trace = record(target, prompt, method, max_new_tokens=max_new_tokens, title=example.label)
+        trace.run["id"] = f"{number}-{name}-{method.replace('+', '-')}"
+        made.append(trace)
+        say(f"{trace.run['id']}: {len(trace.output_ids)} tokens, {trace.run['metrics']['tokens_per_step']:.2f} per step")
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{trace.run['id']}{SUFFIX}" for trace in made]
+    for trace, path in zip(made, paths, strict=True):
+        tracefile.save(trace, path)
+    for old in folder.glob(f"*{SUFFIX}"):
+        if old not in paths:
+            old.unlink()
+    return paths
+
+
+def main() -> None:
+    """``python -m specviz.gallery``: record the gallery with the bundled model."""
+    from decoders import load_target
+
+    from .desk import BUNDLED, GALLERY
+
+    record_gallery(load_target(str(BUNDLED)), GALLERY)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,260 @@
+"""The web server: routes for traces, live events and files, and the pages mounted last.
+
+Nothing here imports torch: the page opens on a recorded run while the model loads in the background.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import logging
+import os
+import secrets
+import socket
+import threading
+import webbrowser
+from collections.abc import AsyncIterator
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+
+import gradio as gr
+from fastapi import FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from . import ui
+from .desk import MAX_UPLOAD, Desk, open_desk
+from .store import SUFFIX, UnknownTrace, is_id
+
+log = logging.getLogger(__name__)
+
+COOKIE = "specviz_browser"
+POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; worker-src 'self' blob:; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; "
+    "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
+)
+HEADERS = {
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "content-security-policy": POLICY,
+}
+TABLES = {"csv-nodes": "nodes", "csv-steps": "steps", "csv-candidates": "candidates", "csv-tokens": "tokens"}
+FORMATS = ("trace", "html", *TABLES)
+
+
+def browser_id(cookie_header: str | None) -> str:
+    """The id of a browser, from its Cookie header; "" if it has none."""
+    try:
+        morsel = SimpleCookie(cookie_header or "").get(COOKIE)
+    except CookieError:
+        return ""
+    return morsel.value if morsel is not None and is_id(morsel.value) else ""
+
+
+class Guard:
+    """Security headers on every answer; a cookie that tells browsers apart; the page's own head put into its HTML."""
+
+    def __init__(self, app: ASGIApp, desk: Desk) -> None:
+        self.app, self.desk = app, desk
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        page = scope["path"] == "/" and scope["method"] == "GET"
+        cookies = next((v.decode("latin-1") for k, v in scope["headers"] if k == b"cookie"), None)
+        start: Message | None = None
+        body = b""
+
+        async def guarded(message: Message) -> None:
+            nonlocal start, body
+            if message["type"] == "http.response.start":
+                headers = [(k, v) for k, v in message["headers"] if k.lower().decode() not in HEADERS]
+                headers += [(k.encode(), v.encode()) for k, v in HEADERS.items()]
+                if page:
+                    headers = [(k, v) for k, v in headers if k.lower() != b"content-length"]
+                    headers.append((b"cache-control", b"no-cache"))
+                    if not browser_id(cookies):
+                        value = f"{COOKIE}={secrets.token_hex(16)}; Path=/; Max-Age=31536000; HttpOnly; SameSite=Lax"
+                        headers.append((b"set-cookie", value.encode()))
+                    start = {**message, "headers": headers}
+                    return
+                await send({**message, "headers": headers})
+            elif page and message["type"] == "http.response.body":
+                body += message.get("body", b"")
+                if message.get("more_body"):
+                    return
+                assert start is not None
+                whole = ui.with_head(body.decode("utf-8", "replace"), self.desk.first).encode()
+                await send({**start, "headers": [*start["headers"], (b"content-length", str(len(whole)).encode())]})
+                await send({"type": "http.response.body", "body": whole})
+            else:
+                await send(message)
+
+        await self.app(scope, receive, guarded)
+
+
+def _problem(status: int, text: str) -> JSONResponse:
+    return JSONResponse({"error": text}, status_code=status)
+
+
+def _json(payload: Any) -> Response:
+    text = json.dumps(payload, separators=(",", ":"), ensure_ascii=False)
+    return Response(text, media_type="application/json", headers={"cache-control": "no-store"})
+
+
+def _routes(app: FastAPI, desk: Desk) -> None:
+    store, runner = desk.store, desk.runner
+
+    @app.get("/api/status")
+    async def status() -> Response:
+        return _json({"model": desk.loader.info(), **runner.load()})
+
+    @app.get("/api/methods")
+    def methods() -> Response:
+        return _json(desk.catalog())
+
+    @app.get("/api/runs")
+    async def runs(request: Request) -> Response:
+        return _json({"runs": desk.runs(browser_id(request.headers.get("cookie"))), "first": desk.first})
+
+    @app.get("/api/traces/{key}")
+    async def trace(key: str, request: Request) -> Response:
+        if not is_id(key):
+            return _problem(404, "This link names no run: its id is not well formed.")
+        job = runner.job(key)
+        try:
+            blob = await run_in_threadpool(job.snapshot) if job is not None else store.blob(key)
+        except UnknownTrace as problem:
+            return _problem(404, str(problem))
+        headers = {"cache-control": "no-store" if job is not None else "no-cache", "vary": "accept-encoding"}
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            return Response(blob, media_type="application/json", headers={**headers, "content-encoding": "gzip"})
+        return Response(await run_in_threadpool(gzip.decompress, blob), media_type="application/json", headers=headers)
+
+    @app.get("/api/live/{key}")
+    async def live(key: str, request: Request, after: int = -1) -> Response:
+        job = runner.job(key) if is_id(key) else None
+        if job is None:  # over, or never there: the browser fetches the whole trace, or is told that there is none
+            return _problem(404, "This run is not going on.")
+        last = request.headers.get("last-event-id", "")
+        seen = int(last) if last.isdecimal() and len(last) < 12 else after
+
+        async def events() -> AsyncIterator[str]:
+            yield "retry: 1000\n\n"
+            async with contextlib.aclosing(job.feed.watch(seen)) as feed:
+                async for text in feed:
+                    yield ": still here\n\n" if text is None else f"id: {json.loads(text)['seq']}\ndata: {text}\n\n"
+
+        return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+
+    @app.get("/api/traces/{key}/download")
+    def download(key: str, format: str = "trace", step: int = 0) -> Response:
+        if format not in FORMATS:
+            return _problem(422, f"The format {format[:40]!r} is unknown: use one of {', '.join(FORMATS)}.")
+        try:
+            if not is_id(key):
+                raise UnknownTrace(key[:40])
+            found = store.get(key)
+        except UnknownTrace as problem:
+            return _problem(404, str(problem))
+        data, media, name = exported(found, format, step)
+        return Response(data, media_type=media, headers={"content-disposition": f'attachment; filename="{name}"'})
+
+    @app.get("/web/{name}")
+    async def web(name: str) -> Response:
+        found = ui.assets().get(name)
+        if found is None:
+            return _problem(404, "There is no such file.")
+        return Response(found.data, media_type=found.media, headers={"cache-control": "public, max-age=31536000, immutable"})
+
+
+def exported(trace: Any, format: str, step: int = 0) -> tuple[bytes, str, str]:
+    """A trace as a file: its bytes, media type and name. ``format`` is one of ``FORMATS``."""
+    name = f"{trace.run.get('method', {}).get('name') or 'run'}-{trace.run['id']}".replace("+", "-")
+    if format == "trace":
+        from decoders import tracefile
+
+        data = tracefile.save(trace, None)
+        assert data is not None
+        return data, "application/zip", name + SUFFIX
+    if format == "html":
+        from .export import standalone_html
+
+        return standalone_html(trace, step=step).encode(), "text/html; charset=utf-8", name + ".html"
+    from .frames import to_csv
+
+    table = TABLES[format]
+    return to_csv(trace, table).encode(), "text/csv; charset=utf-8", f"{name}-{table}.csv"
+
+
+def create_app(model: str | None = None, trace: str | Path | None = None, *, desk: Desk | None = None) -> FastAPI:
+    """The whole application. The model starts to load when the server starts; raises ValueError if ``trace`` cannot be opened."""
+    desk = desk or open_desk(model, trace)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        desk.begin()
+        yield
+        await run_in_threadpool(desk.end)
+
+    app = FastAPI(title="specviz", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    app.state.desk = desk
+    _routes(app, desk)
+    app.add_middleware(Guard, desk=desk)
+    app.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=4)
+    gr.mount_gradio_app(
+        app,
+        ui.build(desk, browser_id),
+        path="/",
+        theme=ui.theme(),
+        run_history=False,
+        footer_links=[],
+        enable_monitoring=False,
+        show_error=False,
+        ssr_mode=False,
+        pwa=False,
+        mcp_server=False,
+        max_file_size=MAX_UPLOAD,
+        app_kwargs={"docs_url": None, "redoc_url": None, "openapi_url": None},
+    )
+    return app
+
+
+def serve(
+    model: str | None = None,
+    host: str = "127.0.0.1",
+    port: int = 7860,
+    trace: str | Path | None = None,
+    open_browser: bool = False,
+) -> None:
+    """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs (no torch needed).
+
+    Raises ValueError with one sentence if the trace cannot be opened or the port is taken.
+    """
+    import uvicorn
+
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            port = probe.getsockname()[1]
+        except OSError as problem:
+            reason = (problem.strerror or str(problem)).lower()
+            raise ValueError(f"cannot listen on {host}, port {port}: {reason}; choose another one with --port") from None
+    app = create_app(model, trace)
+    shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{port}/"
+    print(f"specviz is at {address} (Ctrl+C ends it)", flush=True)
+    if open_browser:
+        timer = threading.Timer(1.0, webbrowser.open, [address])
+        timer.daemon = True
+        timer.start()
+    uvicorn.run(app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=2)

@@ -1,0 +1,53 @@
+"""The named endpoints for programs: ``run``, ``methods`` and ``trace_summary``. They trust none of their arguments."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+
+from specviz.desk import Desk, PromptForm, Rejected
+from specviz.store import UnknownTrace, is_id, summary
+
+
+def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
+    """Register the endpoints; errors come back as {"error": sentence}."""
+
+    async def run(prompt: str, method: str = "pld", params: dict = {}, settings: dict = {}, chat: bool = True) -> dict[str, Any]:  # noqa: B006
+        """Decode a prompt with a method; the answer has the run's id, its text and its metrics."""
+        form = PromptForm("chat" if chat is True else "text", text=prompt if isinstance(prompt, str) else "")
+        try:
+            job = await asyncio.to_thread(desk.submit, form, str(method), params or {}, settings or {})
+        except Rejected as problem:
+            return {"error": str(problem)}
+        try:
+            while not job.finished.is_set():
+                await asyncio.sleep(0.05)
+        except asyncio.CancelledError:
+            desk.runner.cancel(job)
+            raise
+        if job.id not in desk.store:
+            return {"error": job.error}
+        trace = desk.store.get(job.id)
+        answer = {**summary(trace), "text": trace.text(trace.output_ids), "metrics": trace.run.get("metrics", {})}
+        return {**answer, "error": job.error} if job.error else answer
+
+    def methods() -> list[dict[str, Any]]:
+        """The methods with their parameters; "missing" says why one cannot run here."""
+        return desk.catalog()["methods"]
+
+    def trace_summary(trace_id: str) -> dict[str, Any]:
+        """Method, metrics and text of a recorded run."""
+        try:
+            if not is_id(trace_id):
+                raise UnknownTrace(str(trace_id)[:40])
+            trace = desk.store.get(trace_id)
+        except UnknownTrace as problem:
+            return {"error": str(problem)}
+        return {**summary(trace), "text": trace.text(trace.output_ids), "metrics": trace.run.get("metrics", {})}
+
+    gr.api(run, api_name="run", concurrency_limit=8)
+    gr.api(methods, api_name="methods")
+    gr.api(trace_summary, api_name="trace_summary")

@@ -1,0 +1,57 @@
+"""Scripts and styles the page loads, named by their content, so that browsers may keep them for ever."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).parent
+REMOTE_META = re.compile(r"<meta\s[^>]*(?:property|name)=\"(?:og|twitter):[^>]*>\s*", re.S)
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    data: bytes
+    media: str
+
+
+@cache
+def assets() -> dict[str, Asset]:
+    """File name → content: the renderer's script and style, and the page's own."""
+    from specviz import web
+
+    files = {
+        "specviz.css": web.styles(),
+        "page.css": (HERE / "page.css").read_text(encoding="utf-8"),
+        "specviz.js": web.script(),
+        "page.js": (HERE / "page.js").read_text(encoding="utf-8"),
+    }
+    found = {}
+    for name, text in files.items():
+        data = text.encode()
+        stem, _, kind = name.partition(".")
+        media = "text/css; charset=utf-8" if kind == "css" else "text/javascript; charset=utf-8"
+        found[f"{stem}.{hashlib.sha256(data).hexdigest()[:12]}.{kind}"] = Asset(data, media)
+    return found
+
+
+@cache
+def _head() -> str:
+    tags = []
+    for name in assets():
+        if name.endswith(".css"):
+            tags.append(f'<link rel="stylesheet" href="web/{name}">')
+        else:
+            tags.append(f'<script defer src="web/{name}"></script>')
+    return "\n".join(tags)
+
+
+def with_head(page: str, first: str) -> str:
+    """Gradio's page with ours in its head: the run to open on, the renderer, and no mention of other sites."""
+    page = REMOTE_META.sub("", page)
+    meta = f'<meta name="specviz-first" content="{html.escape(first)}">\n<meta name="color-scheme" content="light dark">'
+    return page.replace('<meta charset="utf-8" />', f'<meta charset="utf-8" />\n{meta}\n{_head()}', 1)

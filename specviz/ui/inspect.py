@@ -1,0 +1,167 @@
+"""Page "Inspect": a prompt, a method, and what it did, step by step."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from specviz.desk import MODES, Desk, PromptForm, Rejected
+from specviz.examples import SEPARATOR, Example, examples, typed
+
+from .parts import Chooser, MethodForm, Note, View, note
+
+log = logging.getLogger(__name__)
+
+QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+FAILED = "Something went wrong on the server; its log says what. Your input is kept."
+
+
+def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
+    """The panel (what to run) and the view (what happened)."""
+    start_with = _filled(examples()[0]) if examples() else ["segments", "", "", "", ""]
+    with gr.Row(elem_id="sv-inspect", equal_height=False):
+        with gr.Column(elem_id="sv-panel", min_width=280):
+            example = gr.Dropdown(
+                [(e.label, e.record.id) for e in examples()],
+                value=examples()[0].record.id if examples() else None,
+                label="Example",
+                elem_id="sv-example",
+            )
+            mode = gr.Radio([(label, key) for key, label in MODES.items()], value=start_with[0], label="Prompt", elem_id="sv-mode")
+            with gr.Column(elem_id="sv-segments", elem_classes=["sv-fields"]):
+                instruction = gr.Textbox(start_with[1], label="Instruction", lines=2, max_lines=4, elem_id="sv-instruction")
+                context = gr.Textbox(
+                    start_with[2],
+                    label="Context",
+                    lines=5,
+                    max_lines=9,
+                    elem_id="sv-context",
+                    placeholder=f"The text to work on. Put {SEPARATOR} on a line of its own between passages.",
+                )
+                question = gr.Textbox(start_with[3], label="Question", lines=1, max_lines=3, elem_id="sv-question")
+            with gr.Column(elem_id="sv-free", elem_classes=["sv-fields"]):
+                text = gr.Textbox(
+                    start_with[4],
+                    label="Text",
+                    lines=10,
+                    max_lines=18,
+                    elem_id="sv-text",
+                    placeholder="Chat: what you would type to the model. For several turns begin lines with “User:” and “Assistant:”.\n"
+                    "Plain text: continued as it stands.",
+                )
+            prompt_note = Note(elem_id="sv-prompt-note")
+            form = MethodForm(elem_id="sv-form")
+            with gr.Column(elem_id="sv-go"):
+                run_note = Note(elem_id="sv-run-note")
+                with gr.Row():
+                    run = gr.Button("Run", variant="primary", elem_id="sv-run")
+                    stop = gr.Button("Stop", variant="stop", elem_id="sv-stop")
+        with gr.Column(elem_id="sv-main", min_width=320):
+            with gr.Row(elem_id="sv-bar", equal_height=True):
+                Chooser(elem_id="sv-chooser")
+                upload = gr.UploadButton("Open trace …", size="sm", file_count="single", type="filepath", elem_id="sv-open")
+            file_note = Note(elem_id="sv-file-note")
+            view = View({"trace": ""}, elem_id="sv-view")
+
+    fields = [mode, instruction, context, question, text]
+
+    def count(*given: Any) -> dict[str, Any]:
+        try:
+            return note(desk.count(_form(given)))
+        except Rejected as problem:
+            return note(str(problem), error=True)
+        except Exception:
+            log.exception("counting tokens failed")
+            return note()
+
+    def fill(chosen: Any) -> list[Any]:
+        found = next((e for e in examples() if e.record.id == chosen), None)
+        if found is None:
+            return [gr.skip()] * (len(fields) + 1)
+        return [*_filled(found), note(found.note)]
+
+    def start(
+        chosen: Any, settings: Any, mode: Any, instruction: Any, context: Any, question: Any, text: Any, request: gr.Request
+    ) -> tuple[Any, Any, Any]:
+        """View, note at the prompt, note at the button."""
+        wished = settings if isinstance(settings, dict) else {}
+        given = _form((mode, instruction, context, question, text))
+        found = next((e for e in examples() if e.record.id == chosen), None)
+        try:
+            job = desk.submit(
+                given,
+                str(wished.get("method") or ""),
+                wished.get("params") or {},
+                wished.get("settings") or {},
+                title=found.label if found is not None and _same(found, given) else "",
+                owner=owner(request),
+                session=request.session_hash or "",
+            )
+        except Rejected as problem:
+            at_prompt = problem.place == "prompt"
+            told = note(str(problem), error=True)
+            return gr.skip(), told if at_prompt else gr.skip(), note() if at_prompt else told
+        except Exception:
+            log.exception("a run could not be queued")
+            return gr.skip(), gr.skip(), note(FAILED, error=True)
+        return {"trace": job.id, "own": True, "n": secrets.token_hex(4)}, gr.skip(), note()
+
+    def end(shown: Any, request: gr.Request) -> None:
+        key = shown.get("stop") if isinstance(shown, dict) else None
+        job = desk.runner.job(key) if isinstance(key, str) else None
+        if job is not None and job.owner == owner(request):
+            desk.runner.cancel(job)
+
+    def opened(path: Any, request: gr.Request) -> tuple[Any, Any]:
+        try:
+            if not isinstance(path, str):
+                raise Rejected("file", "No file came through: choose one again.")
+            return {"trace": desk.open_file(path, owner=owner(request)), "n": secrets.token_hex(4)}, note()
+        except Rejected as problem:
+            return gr.skip(), note(str(problem), error=True)
+        except Exception:
+            log.exception("an uploaded file could not be opened")
+            return gr.skip(), note(FAILED, error=True)
+        finally:
+            if isinstance(path, str):
+                with contextlib.suppress(OSError):
+                    Path(path).unlink()
+
+    mode.change(None, mode, None, js="mode => SpecVizApp.mode(mode)", **QUIET)
+    example.input(fill, example, [*fields, run_note], queue=False, **QUIET)
+    again: dict[str, Any] = {"trigger_mode": "always_last", "queue": False, **QUIET}
+    gr.on([f.change for f in fields], count, fields, prompt_note, **again)
+    form.ready(count, fields, prompt_note, **again)
+    run.click(start, [example, form, *fields], [view, prompt_note, run_note], queue=False, **QUIET)
+    stop.click(end, view, None, js="() => SpecVizApp.stopping()", queue=False, **QUIET)
+    upload.upload(opened, upload, [view, file_note], queue=False, **QUIET)
+
+
+def _form(given: tuple[Any, ...]) -> PromptForm:
+    """A form from what the browser sent, whatever it is."""
+    texts = [value if isinstance(value, str) else "" for value in given]
+    return PromptForm(*texts)
+
+
+def _filled(example: Example) -> list[str]:
+    """The fields of the form (mode, instruction, context, question, text) with an example in them."""
+    record = example.record
+    if record.messages or record.turns:
+        return ["chat", "", "", "", typed(record.messages) if record.messages else record.turns[0]]
+    if record.text:
+        return ["text", "", "", "", record.text]
+    return ["segments", record.instruction, f"\n{SEPARATOR}\n".join(record.context), record.question, ""]
+
+
+def _same(example: Example, form: PromptForm) -> bool:
+    """Whether the prompt is still the example's."""
+    mode, *texts = _filled(example)
+    given = [form.instruction, form.context, form.question, form.text]
+    used = slice(0, 3) if mode == "segments" else slice(3, 4)
+    return form.mode == mode and [t.strip() for t in given[used]] == [t.strip() for t in texts[used]]

@@ -1,0 +1,679 @@
+/* The page around the renderer: opening runs, following live ones, the method form, notes. Text only enters as text nodes. */
+(function () {
+  "use strict";
+
+  const params = new URLSearchParams(location.search);
+  const meta = (name) => document.querySelector(`meta[name="${name}"]`)?.content || "";
+  const app = {
+    stage: null, banner: null, host: null, inspector: null,
+    current: "", shown: "", ticket: 0,
+    feeds: new Map(), mine: new Set(), runs: [], model: { state: "loading", text: "" },
+    listeners: [], tab: params.get("tab") || "inspect",
+  };
+
+  // --- small helpers ---
+
+  function h(tag, attributes, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes || {})) {
+      if (value === null || value === undefined || value === false) continue;
+      if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+      else element.setAttribute(name, value === true ? "" : value);
+    }
+    element.append(...children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false));
+    return element;
+  }
+
+  async function getJson(url, options) {
+    let answer;
+    try {
+      answer = await fetch(url, options);
+    } catch {
+      throw new Error("The server does not answer: is it still running?");
+    }
+    let payload = null;
+    try {
+      payload = await answer.json();
+    } catch {
+      payload = null;
+    }
+    if (!answer.ok || payload === null) throw new Error(payload?.error || `The server answered with an error (${answer.status}).`);
+    return payload;
+  }
+
+  const stored = {
+    get(key) { try { return localStorage.getItem(`specviz-${key}`); } catch { return null; } },
+    set(key, value) { try { localStorage.setItem(`specviz-${key}`, value); } catch { /* private mode */ } },
+  };
+  const on = (name, fn) => document.addEventListener(`specviz:${name}`, (event) => fn(event.detail));
+  const emit = (name, detail) => document.dispatchEvent(new CustomEvent(`specviz:${name}`, { detail }));
+
+  // --- light and dark ---
+
+  function dark() {
+    const asked = params.get("__theme") || stored.get("theme");
+    if (asked === "dark" || asked === "light") return asked === "dark";
+    return matchMedia("(prefers-color-scheme: dark)").matches;
+  }
+
+  function paint() {
+    document.body.classList.toggle("dark", dark());
+  }
+
+  // --- the address: trace, step, pins, tab ---
+
+  let addressTimer = 0;
+  function address() {
+    clearTimeout(addressTimer);
+    addressTimer = setTimeout(() => history.replaceState(history.state, "", link()), 150);
+  }
+
+  function link() {
+    const url = new URL(location.href);
+    const put = (key, value) => (value === null || value === "" || value === undefined ? url.searchParams.delete(key) : url.searchParams.set(key, value));
+    put("trace", app.current);
+    if (app.inspector && app.shown === app.current) {
+      const state = app.inspector.state();
+      put("step", String((state.step || 0) + 1));
+      put("pins", state.pins.join(","));
+    }
+    put("tab", app.tab === "inspect" ? null : app.tab);
+    return url.href;
+  }
+
+  function fromAddress() {
+    const step = Number.parseInt(params.get("step") || "", 10);
+    const pins = (params.get("pins") || "").split(",").filter(Boolean).map(Number);
+    return { step: Number.isFinite(step) && step > 0 ? step - 1 : undefined, pins };
+  }
+
+  // --- the stage: a banner and the inspector ---
+
+  function stage() {
+    if (!app.stage) {
+      app.banner = h("div", { class: "svp-banner", role: "status", hidden: true });
+      app.host = h("div", { class: "svp-host" });
+      app.stage = h("div", { class: "svp-stage" }, app.banner, app.host);
+    }
+    return app.stage;
+  }
+
+  function say(text, kind = "info") {
+    stage();
+    app.banner.hidden = !text;
+    app.banner.dataset.kind = kind;
+    app.banner.setAttribute("role", kind === "error" ? "alert" : "status");
+    const parts = [];
+    if (kind === "busy") parts.push(h("span", { class: "svp-spin", "aria-hidden": "true" }));
+    if (text) parts.push(h("span", {}, text));
+    if (kind === "busy" && app.mine.has(app.current)) {
+      parts.push(h("button", { type: "button", class: "svp-stop", onclick: () => document.getElementById("sv-stop").click() }, "Stop"));
+    }
+    if (text && kind !== "busy") parts.push(h("button", { type: "button", class: "svp-x", "aria-label": "Dismiss", onclick: () => say("") }, "×"));
+    app.banner.replaceChildren(...parts);
+  }
+
+  function show(trace, at) {
+    const id = trace.run.id;
+    const link_ = (format) => `api/traces/${encodeURIComponent(id)}/download?format=${format}`;
+    const downloads = {
+      trace: link_("trace"),
+      html: (state) => `${link_("html")}&step=${state.step || 0}`,
+      "Steps (CSV)": link_("csv-steps"),
+      "Tokens (CSV)": link_("csv-tokens"),
+    };
+    if (!app.inspector) {
+      app.inspector = new SpecViz.Inspector(app.host, { live: true, actions: { link, downloads } });
+      app.inspector.on("step", address);
+      app.inspector.on("pin", address);
+    }
+    app.inspector.options.actions = { link, downloads };
+    app.inspector.load(trace, at || {});
+    app.shown = id;
+    app.host.dataset.ready = id;
+    if (!app.drawn) app.drawn = performance.now(); // ms since the navigation began: the first view
+    app.host.hidden = false;
+    address();
+  }
+
+  /** Open a run: fetch it once; follow it where it is not over. */
+  async function open(id, at = {}) {
+    if (!id) return;
+    const ticket = ++app.ticket;
+    const before = app.current;
+    try {
+      const early = app.early && app.early.id === id ? app.early.promise : null;
+      app.early = null;
+      const trace = await (early || getJson(`api/traces/${encodeURIComponent(id)}`));
+      if (ticket !== app.ticket) return;
+      app.current = id;
+      const live = trace.live;
+      if (live) follow(id, live.seq, live.state);
+      if (trace.tokens) {
+        show(trace, at);
+        if (live) busy(app.feeds.get(id));
+        else if (trace.run.error) say(trace.run.error, "error");
+        else say("");
+      } else {
+        app.host.hidden = !app.shown;
+        if (live) busy(app.feeds.get(id));
+      }
+      address();
+      emit("current", id);
+    } catch (problem) {
+      if (ticket !== app.ticket) return;
+      say(problem.message, "error");
+      const first = meta("specviz-first");
+      if (!before && first && first !== id) {
+        await open(first);
+        say(`${problem.message} Here is a run from the gallery instead.`, "error");
+      }
+    }
+  }
+
+  // --- live runs ---
+
+  function busy(feed) {
+    if (!feed || app.current !== feed.id) return;
+    if (feed.state === "queued") {
+      const ahead = feed.ahead;
+      say(ahead > 0 ? `Waiting: ${ahead} ${ahead === 1 ? "run" : "runs"} before yours.` : "Waiting to start.", "busy");
+    } else {
+      say(feed.tokens ? `Running: ${feed.tokens} tokens in ${feed.steps} steps.` : "Running: reading the prompt.", "busy");
+    }
+  }
+
+  function follow(id, seq, state) {
+    if (app.feeds.has(id)) return app.feeds.get(id);
+    const source = new EventSource(`api/live/${encodeURIComponent(id)}?after=${seq}`);
+    const feed = { id, seq, state, source, ahead: 0, tokens: 0, steps: 0, loading: false, pending: [], frame: 0 };
+    app.feeds.set(id, feed);
+    source.onmessage = (message) => receive(feed, JSON.parse(message.data));
+    source.onerror = () => {
+      if (source.readyState === EventSource.CLOSED) end(feed, null); // the server says it is over
+    };
+    return feed;
+  }
+
+  function receive(feed, event) {
+    if (event.seq <= feed.seq && !event.reload) return;
+    const gap = event.seq > feed.seq + 1;
+    feed.seq = Math.max(feed.seq, event.seq);
+    if (event.done) return end(feed, event);
+    if (event.state) {
+      feed.state = event.state;
+      feed.ahead = event.ahead || 0;
+      busy(feed);
+    }
+    if (event.delta) {
+      feed.steps += event.delta.steps ? event.delta.steps.context.length : 0;
+      feed.tokens += event.delta.tokens ? event.delta.tokens.id.length : 0;
+    }
+    if (event.reload || gap || event.state === "running") return reload(feed);
+    if (event.delta) {
+      feed.pending.push(event);
+      if (!feed.frame) feed.frame = requestAnimationFrame(() => flush(feed));
+    }
+  }
+
+  /** Everything that came since the last frame, as one append. */
+  function flush(feed) {
+    feed.frame = 0;
+    if (feed.loading || app.current !== feed.id || app.shown !== feed.id) {
+      if (app.current !== feed.id) feed.pending = [];
+      return;
+    }
+    const delta = {};
+    const run = {};
+    for (const event of feed.pending) {
+      Object.assign(run, event.run || {});
+      for (const [table, columns] of Object.entries(event.delta)) {
+        const mine = (delta[table] ??= {});
+        for (const [name, values] of Object.entries(columns)) (mine[name] ??= []).push(...values);
+      }
+    }
+    feed.pending = [];
+    if (Object.keys(delta).length) app.inspector.append(delta, run);
+    busy(feed);
+  }
+
+  async function reload(feed) {
+    if (app.current !== feed.id) return;
+    feed.loading = true;
+    try {
+      const trace = await getJson(`api/traces/${encodeURIComponent(feed.id)}`);
+      if (app.current !== feed.id || !trace.tokens) return;
+      const again = app.shown === feed.id && app.inspector ? { step: app.inspector.state().step, pins: app.inspector.state().pins } : {};
+      show(trace, again);
+      const seq = trace.live ? trace.live.seq : Infinity;
+      feed.pending = feed.pending.filter((event) => event.seq > seq);
+      feed.steps = trace.steps.context.length;
+      feed.tokens = trace.tokens.id.length - trace.run.prompt_length;
+      for (const event of feed.pending) {
+        feed.steps += event.delta.steps.context.length;
+        feed.tokens += event.delta.tokens.id.length;
+      }
+    } catch (problem) {
+      say(problem.message, "error");
+    } finally {
+      feed.loading = false;
+      flush(feed);
+    }
+  }
+
+  async function end(feed, event) {
+    feed.source.close();
+    cancelAnimationFrame(feed.frame);
+    flush(feed); // so that a view that follows the run is at its last step
+    app.feeds.delete(feed.id);
+    app.mine.delete(feed.id);
+    running();
+    refreshRuns();
+    if (app.current !== feed.id) return;
+    if (event && event.started === false) {
+      say(event.error, event.stop === "cancelled" ? "info" : "error");
+      if (app.shown) app.current = app.shown;
+      return;
+    }
+    try {
+      const trace = await getJson(`api/traces/${encodeURIComponent(feed.id)}`);
+      if (app.current !== feed.id) return;
+      const at = app.shown === feed.id && app.inspector ? app.inspector.state() : {};
+      show(trace, { step: at.step, pins: at.pins });
+      const count = trace.tokens.id.length - trace.run.prompt_length;
+      if (trace.run.error) say(trace.run.error, "error");
+      else if (trace.run.stop === "cancelled") say(`Stopped by you after ${count} tokens.`);
+      else if (trace.run.stop === "context full") say(`Stopped after ${count} tokens: the model's context is full.`);
+      else say("");
+    } catch (problem) {
+      say(problem.message, "error");
+    }
+  }
+
+  function running() {
+    document.body.classList.toggle("sv-running", app.mine.size > 0);
+  }
+
+  // --- lists of runs ---
+
+  async function refreshRuns() {
+    try {
+      const answer = await getJson("api/runs");
+      app.runs = answer.runs;
+      for (const run of app.runs) {
+        if (run.kind === "live" && !app.feeds.has(run.id)) {
+          app.mine.add(run.id);
+          follow(run.id, -1, run.state);
+        }
+      }
+      running();
+      emit("runs", app.runs);
+    } catch {
+      /* the model's pill tells when the server is gone */
+    }
+  }
+
+  const KINDS = { live: "Running now", run: "Your runs", opened: "Opened files", gallery: "Gallery", recovered: "Recovered after a crash", earlier: "Earlier runs" };
+
+  const brief = (run) =>
+    [run.title, run.method, run.tokens_per_step === null || run.tokens_per_step === undefined ? "" : `${run.tokens_per_step.toFixed(2)} tokens/step`].filter(Boolean).join(" · ");
+
+  // --- places in the page (gr.HTML components) ---
+
+  const place = (element, name) => element.querySelector(`.svp-${name}`);
+
+  function parse(text) {
+    try {
+      return JSON.parse(text || "{}") || {};
+    } catch {
+      return {};
+    }
+  }
+
+  /** Our style sheets come after Gradio's, whose resets would win otherwise; copies first, so that nothing flickers. */
+  function lastWord() {
+    for (const old of document.querySelectorAll('link[rel="stylesheet"][href^="web/"]')) {
+      const copy = old.cloneNode();
+      copy.onload = () => old.remove();
+      document.head.append(copy);
+    }
+  }
+
+  function view({ element, props, watch }) {
+    place(element, "view").replaceWith(stage());
+    for (const old of document.querySelectorAll("#sv-boot, .svp-frame")) old.remove();
+    document.body.classList.add("sv-mounted");
+    paint();
+    lastWord();
+    watch("value", () => {
+      const value = parse(props.value);
+      if (!value.trace) return;
+      if (value.own) {
+        app.mine.add(value.trace);
+        running();
+      }
+      open(value.trace);
+      refreshRuns();
+    });
+    const tabs = document.getElementById("sv-tabs");
+    const buttons = () => [...tabs.querySelectorAll('[role="tab"]')];
+    tabs.addEventListener("click", () =>
+      setTimeout(() => {
+        const chosen = buttons().find((b) => b.getAttribute("aria-selected") === "true");
+        app.tab = chosen ? chosen.textContent.trim().toLowerCase() : "inspect";
+        address();
+      }),
+    );
+    app.goTo = (tab) => buttons().find((b) => b.textContent.trim().toLowerCase() === tab)?.click();
+    if (app.tab !== "inspect") app.goTo(app.tab);
+    const panel = document.getElementById("sv-panel");
+    panel.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) document.getElementById("sv-run").click();
+    });
+    refreshRuns();
+  }
+
+  function note({ element, props, watch }) {
+    const box = place(element, "note");
+    function draw() {
+      const value = parse(props.value);
+      box.textContent = value.text || "";
+      box.classList.toggle("svp-error", Boolean(value.error));
+      box.setAttribute("role", value.error ? "alert" : "status");
+    }
+    watch("value", draw);
+    if (element.closest("#sv-file-note")) on("current", () => (box.textContent = ""));
+    draw();
+  }
+
+  function chooser({ element }) {
+    const box = place(element, "chooser");
+    const fold = h("button", { type: "button", class: "svp-button", "aria-controls": "sv-panel" });
+    const wide = () => innerWidth >= 1100;
+    let folded = stored.get("panel") ? stored.get("panel") === "folded" : !wide();
+    if (!wide()) folded = true;
+    function apply() {
+      document.body.classList.toggle("sv-folded", folded);
+      fold.setAttribute("aria-expanded", String(!folded));
+      fold.textContent = folded ? "New run ▸" : "◂ Hide";
+      fold.classList.toggle("svp-call", folded);
+      fold.title = folded ? "Show the prompt and the method" : "Hide the prompt: more room for the views";
+    }
+    fold.addEventListener("click", () => {
+      folded = !folded;
+      stored.set("panel", folded ? "folded" : "open");
+      apply();
+    });
+    const select = h("select", { class: "svp-select", "aria-label": "Recorded run", onchange: () => open(select.value) });
+    function draw() {
+      const groups = new Map();
+      for (const run of app.runs) {
+        if (!groups.has(run.kind)) groups.set(run.kind, []);
+        groups.get(run.kind).push(h("option", { value: run.id }, brief(run)));
+      }
+      const known = app.runs.some((run) => run.id === app.current);
+      const parts = [...groups].map(([kind, options]) => h("optgroup", { label: KINDS[kind] || kind }, options));
+      if (!known) parts.unshift(h("option", { value: app.current, disabled: true }, app.current ? "A run from a link" : "No recorded run yet"));
+      select.replaceChildren(...parts);
+      select.value = app.current;
+    }
+    on("runs", draw);
+    on("current", draw);
+    box.append(fold, select);
+    apply();
+    draw();
+  }
+
+  function brand({ element }) {
+    const pill = h("span", { class: "svp-pill", role: "status" });
+    const theme = h("button", { type: "button", class: "svp-button", title: "Light or dark", "aria-label": "Switch between light and dark" }, "◐");
+    theme.addEventListener("click", () => {
+      const next = dark() ? "light" : "dark";
+      stored.set("theme", next);
+      params.delete("__theme");
+      const url = new URL(location.href);
+      url.searchParams.delete("__theme");
+      history.replaceState(history.state, "", url);
+      paint();
+    });
+    const marks = { loading: "…", ready: "✓", failed: "!", none: "○", gone: "!" };
+    function draw() {
+      const model = app.model;
+      pill.dataset.state = model.state;
+      const words = { loading: `Loading ${model.name || "the model"}`, failed: "Model failed", none: "Viewing only", gone: "No answer from the server" };
+      const text = model.state === "ready" ? model.text : words[model.state] || model.text;
+      const [short, ...rest] = text.split(" · ");
+      const more = rest.length ? h("span", { class: "svp-more" }, ` · ${rest.join(" · ")}`) : null;
+      pill.replaceChildren(h("b", { "aria-hidden": "true" }, marks[model.state] || "·"), h("span", {}, short, more || ""));
+      pill.title = model.text || "";
+    }
+    let misses = 0;
+    async function poll() {
+      let wait = 15000;
+      try {
+        const { model } = await getJson("api/status");
+        misses = 0;
+        const changed = model.state !== app.model.state;
+        app.model = model;
+        if (model.state === "loading") wait = 700;
+        if (changed) emit("model", model);
+        draw();
+      } catch {
+        if (++misses > 1) {
+          app.model = { ...app.model, state: "gone", text: "The server does not answer: is it still running?" };
+          draw();
+        }
+        wait = 3000;
+      }
+      setTimeout(poll, wait);
+    }
+    place(element, "brand").append(h("span", { class: "svp-name", role: "heading", "aria-level": 1 }, h("b", {}, "spec"), "viz"), h("span", { class: "svp-grow" }), pill, theme);
+    draw();
+    poll();
+  }
+
+  // --- the method form ---
+
+  function field(control, value, changed) {
+    const id = `svf-${control.name}`;
+    const hint = `${id}-help`;
+    let read, wrong = "";
+    const parts = [];
+    const whole = control.kind === "int";
+    if (control.kind === "bool") {
+      const box = h("input", { type: "checkbox", id, "aria-describedby": hint });
+      box.checked = Boolean(value);
+      box.addEventListener("change", changed);
+      read = () => box.checked;
+      parts.push(box);
+    } else if (control.kind === "choice") {
+      const select = h("select", { id, class: "svp-select", "aria-describedby": hint, onchange: changed }, control.choices.map((c) => h("option", { value: c }, c)));
+      if (control.optional) select.prepend(h("option", { value: "" }, "off"));
+      select.value = value ?? "";
+      read = () => (select.value === "" ? null : select.value);
+      parts.push(select);
+    } else {
+      const number = control.kind !== "str";
+      const low = control.low, high = control.high;
+      const step = control.step ?? (whole ? 1 : "any");
+      const input = h("input", { id, type: number ? "number" : "text", class: "svp-input", "aria-describedby": hint, min: number ? low : null, max: number ? high : null, step: number ? (whole ? 1 : "any") : null });
+      const start = value ?? control.default;
+      input.value = start === null || start === undefined ? "" : String(start);
+      let slider = null;
+      if (number && low !== null && high !== null && high - low <= 1000) {
+        const grain = step === "any" ? (high - low) / 100 : step;
+        slider = h("input", { type: "range", class: "svp-range", min: low, max: high, step: grain, tabindex: -1, "aria-hidden": "true" });
+        slider.value = input.value === "" ? String(low) : input.value;
+        slider.addEventListener("input", () => { input.value = slider.value; mark(); changed(); });
+        input.addEventListener("input", () => { slider.value = input.value; });
+      }
+      wrong = h("span", { class: "svp-wrong", role: "alert" });
+      function mark() {
+        const off = enable && !enable.checked;
+        let text = "";
+        if (!off && number) {
+          const range = low !== null && high !== null ? `from ${low} to ${high}` : low !== null ? `of at least ${low}` : high !== null ? `of at most ${high}` : "";
+          const n = Number(input.value);
+          if (input.value === "" || !Number.isFinite(n) || (whole && !Number.isInteger(n)) || (low !== null && n < low) || (high !== null && n > high)) text = `Needs a ${whole ? "whole " : ""}number ${range}.`;
+        }
+        wrong.textContent = text;
+        input.setAttribute("aria-invalid", text ? "true" : "false");
+      }
+      let enable = null;
+      if (control.optional) {
+        enable = h("input", { type: "checkbox", "aria-label": `Use ${control.label}` });
+        enable.checked = value !== null && value !== undefined;
+        const able = () => { input.disabled = !enable.checked; if (slider) slider.disabled = !enable.checked; mark(); };
+        enable.addEventListener("change", () => { if (enable.checked && input.value === "") input.value = slider ? slider.value : String(low ?? 0); able(); changed(); });
+        parts.push(enable);
+        able();
+      }
+      input.addEventListener("input", () => { mark(); changed(); });
+      if (slider) parts.push(slider);
+      parts.push(input);
+      read = () => (enable && !enable.checked ? null : input.value);
+    }
+    const row = h("div", { class: `svf-row svf-${control.kind}` }, h("label", { for: id }, control.label), h("div", { class: "svf-value" }, parts), wrong, h("p", { id: hint, class: "svf-help" }, control.help));
+    return { row, read, name: control.name };
+  }
+
+  function form({ element, props, tell }) {
+    const box = place(element, "form");
+    const kept = {}; // method → its values, so that changing the method back and forth loses nothing
+    let catalog = { methods: [], settings: [], reason: "" };
+    let chosen = stored.get("method") || "";
+    let fields = [], common = [], commonValues = null, readyTold = false;
+
+    function changed() {
+      const collect = (list) => Object.fromEntries(list.map((f) => [f.name, f.read()]));
+      kept[chosen] = collect(fields);
+      commonValues = collect(common);
+      props.value = JSON.stringify({ method: chosen, params: kept[chosen], settings: commonValues });
+    }
+
+    function draw() {
+      const method = catalog.methods.find((m) => m.name === chosen) || catalog.methods.find((m) => m.name === "pld+h" && !m.missing) || catalog.methods.find((m) => !m.missing) || catalog.methods[0];
+      const run = document.getElementById("sv-run");
+      if (run) {
+        run.disabled = Boolean(catalog.reason);
+        run.title = catalog.reason || "Ctrl+Enter";
+      }
+      if (!method) {
+        box.replaceChildren(h("p", { class: "svf-reason" }, catalog.reason || "Looking for methods …"));
+        return;
+      }
+      chosen = method.name;
+      const option = (m) => h("option", { value: m.name, disabled: Boolean(m.missing) }, m.title + (m.lossless ? "" : " (lossy)") + (m.missing ? " — not available" : ""));
+      const lossless = catalog.methods.filter((m) => m.lossless && !m.missing), lossy = catalog.methods.filter((m) => !m.lossless && !m.missing), missing = catalog.methods.filter((m) => m.missing);
+      const select = h("select", { id: "svf-method", class: "svp-select", "aria-describedby": "svf-summary" }, [
+        h("optgroup", { label: "Lossless: the output is plain decoding's" }, lossless.map(option)),
+        lossy.length ? h("optgroup", { label: "Lossy: the output may differ" }, lossy.map(option)) : null,
+        missing.length ? h("optgroup", { label: "Not available here" }, missing.map(option)) : null,
+      ].filter(Boolean));
+      select.value = chosen;
+      select.addEventListener("change", () => { chosen = select.value; stored.set("method", chosen); draw(); document.getElementById("svf-method").focus(); });
+      const values = kept[chosen] || {};
+      fields = method.controls.map((c) => field(c, c.name in values ? values[c.name] : c.default, changed));
+      const first = catalog.settings.filter((c) => c.name === "max_new_tokens"), rest = catalog.settings.filter((c) => c.name !== "max_new_tokens");
+      const had = commonValues || {};
+      const make = (c) => field(c, c.name in had ? had[c.name] : c.default, changed);
+      const length = first.map(make), sampling = rest.map(make);
+      common = [...length, ...sampling];
+      const wasOpen = box.querySelector("details.svf-sampling")?.open, paramsOpen = box.querySelector("details.svf-params")?.open ?? true;
+      const sentences = [];
+      if (catalog.reason) sentences.push(h("p", { class: "svf-reason" }, catalog.reason));
+      box.replaceChildren(
+        h("label", { for: "svf-method", class: "svf-title" }, "Method"), select,
+        h("p", { id: "svf-summary", class: "svf-summary" },
+          h("span", { class: `svf-badge ${method.lossless ? "svf-lossless" : "svf-lossy"}`, title: method.lossless ? "Its output is exactly what plain decoding gives." : "Its output may differ from plain decoding's." }, method.lossless ? "= lossless" : "≈ lossy"), " ", method.summary, method.paper ? h("span", { class: "svf-paper" }, ` ${method.paper}`) : null),
+        missing.length ? h("details", { class: "svf-missing" }, h("summary", {}, `${missing.length} not available here`), missing.map((m) => h("p", {}, h("b", {}, m.title), `: ${m.missing}`))) : "",
+        fields.length ? h("details", { class: "svf-params", open: paramsOpen }, h("summary", {}, "Parameters of the method"), fields.map((f) => f.row)) : "",
+        ...length.map((f) => f.row),
+        rest.length ? h("details", { class: "svf-sampling", open: wasOpen }, h("summary", {}, "Sampling"), sampling.map((f) => f.row)) : "",
+        ...sentences,
+      );
+      changed();
+    }
+
+    async function load() {
+      try {
+        catalog = await getJson("api/methods");
+        draw();
+        if (catalog.state === "ready" && !readyTold) {
+          readyTold = true;
+          tell();
+        }
+      } catch (problem) {
+        box.replaceChildren(h("p", { class: "svf-reason" }, problem.message));
+      }
+    }
+    on("model", load);
+    draw();
+    load();
+  }
+
+  // --- the table of runs ---
+
+  function table({ element }) {
+    const box = place(element, "table");
+    const search = h("input", { type: "search", class: "svp-input svp-search", placeholder: "Search title, method, model", "aria-label": "Search the runs" });
+    const body = h("tbody");
+    const head = ["Run", "Method", "Model", "Tokens", "Steps", "Tokens/step", "Ended", "When"];
+    const grid = h("table", { class: "svp-grid" }, h("thead", {}, h("tr", {}, head.map((text, i) => h("th", { scope: "col", class: i > 2 && i < 6 ? "svp-num" : null }, text)))), body);
+    const empty = h("p", { class: "svp-empty" });
+    function draw() {
+      const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+      const found = app.runs.filter((run) => words.every((w) => `${run.title} ${run.method} ${run.model} ${KINDS[run.kind]}`.toLowerCase().includes(w)));
+      const rows = [];
+      let kind = "";
+      for (const run of found) {
+        if (run.kind !== kind) {
+          kind = run.kind;
+          rows.push(h("tr", { class: "svp-kind" }, h("th", { colspan: head.length, scope: "colgroup" }, KINDS[kind] || kind)));
+        }
+        const when = run.created ? new Date(run.created) : null;
+        const go = () => { app.goTo("inspect"); open(run.id); };
+        const number = (value, digits) => (value === null || value === undefined ? "" : value.toFixed(digits));
+        rows.push(
+          h("tr", { class: run.id === app.current ? "svp-now" : null, onclick: go },
+            h("td", {}, h("button", { type: "button", class: "svp-link", onclick: (event) => { event.stopPropagation(); go(); } }, run.title)),
+            h("td", {}, run.method || "", run.lossless === false ? " (lossy)" : ""), h("td", {}, run.model || ""),
+            h("td", { class: "svp-num" }, number(run.tokens, 0)), h("td", { class: "svp-num" }, number(run.steps, 0)), h("td", { class: "svp-num" }, number(run.tokens_per_step, 2)),
+            h("td", {}, run.kind === "live" ? run.state : run.stop || ""), h("td", {}, when && !Number.isNaN(+when) ? when.toLocaleString([], { dateStyle: "medium", timeStyle: "short" }) : "")));
+      }
+      body.replaceChildren(...rows);
+      empty.textContent = found.length ? "" : app.runs.length ? "No run matches." : "There is no recorded run yet: run a method on the Inspect page.";
+      grid.hidden = !found.length;
+    }
+    search.addEventListener("input", draw);
+    on("runs", draw);
+    on("current", draw);
+    box.append(search, grid, empty);
+    draw();
+  }
+
+  // --- start: draw before Gradio is there ---
+
+  window.SpecVizApp = {
+    view, note, chooser, brand, form, table, open, link, app,
+    mode(mode) { document.body.dataset.svMode = mode; },
+    stopping() {
+      const id = app.mine.has(app.current) ? app.current : [...app.mine].pop() || "";
+      if (id) say("Stopping after this step …", "busy");
+      return JSON.stringify({ stop: id });
+    },
+  };
+
+  paint();
+  document.body.dataset.svMode = "segments";
+  const id = params.get("trace") || meta("specviz-first");
+  if (id) app.early = { id, promise: getJson(`api/traces/${encodeURIComponent(id)}`) };
+  app.early?.promise.catch(() => {});
+  const folded = innerWidth < 1100 || stored.get("panel") === "folded";
+  document.body.classList.toggle("sv-folded", folded);
+  const frame = (...inside) => h("div", { class: "svp-frame", "aria-hidden": "true" }, inside);
+  const name = () => h("span", { class: "svp-name" }, h("b", {}, "spec"), "viz");
+  document.body.append(frame(name()), frame("Loading the editor …"), h("div", { id: "sv-boot" }, stage()));
+  if (id) open(id, fromAddress());
+  else say("There is no recorded run yet: type a prompt on the left, choose a method and press Run.", "info");
+})();

@@ -1,0 +1,60 @@
+"""The page as a whole: its frame, its tabs, its named API. Each tab is a module with ``build(desk, ...)``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+
+from specviz.desk import Desk
+
+from . import api, inspect, runs
+from .parts import Brand
+
+SANS = ["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
+MONO = ["ui-monospace", "SFMono-Regular", "Cascadia Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
+
+
+def theme() -> gr.themes.Base:
+    """Fonts of the system only: nothing is fetched from elsewhere."""
+    base = gr.themes.Base(
+        primary_hue="blue", neutral_hue="slate", radius_size="md", text_size="sm", spacing_size="sm", font=SANS, font_mono=MONO
+    )
+    return base.set(
+        body_background_fill="#f7f8fa",
+        body_background_fill_dark="#0f1318",
+        block_background_fill_dark="#161b22",
+        block_border_width="0px",
+        block_shadow="none",
+        input_background_fill_dark="#0f1318",
+        button_primary_background_fill="#1f56c9",
+        button_primary_background_fill_hover="#17449f",
+        button_primary_background_fill_dark="#2f6fe4",
+        button_primary_background_fill_hover_dark="#4a84ee",
+        button_primary_text_color="#ffffff",
+    )
+
+
+def build(desk: Desk, browser_id: Callable[[str | None], str]) -> gr.Blocks:
+    """All pages. ``browser_id`` tells from a Cookie header whose runs are meant."""
+
+    def owner(request: gr.Request | None) -> str:
+        headers: Any = getattr(request, "headers", None) if request is not None else None
+        return browser_id(headers.get("cookie")) if headers is not None else ""
+
+    with gr.Blocks(title="specviz", fill_width=True, analytics_enabled=False, delete_cache=(3600, 3600)) as blocks:
+        Brand(elem_id="sv-brand")
+        with gr.Tabs(elem_id="sv-tabs"):
+            with gr.Tab("Inspect", id="inspect"):
+                inspect.build(desk, owner)
+            with gr.Tab("Runs", id="runs"):
+                runs.build()
+        api.build(desk, owner)
+
+        def left(request: gr.Request) -> None:
+            desk.runner.leave(request.session_hash or "")
+
+        blocks.unload(left)
+    blocks.queue(default_concurrency_limit=16, max_size=200, api_open=True)
+    return blocks

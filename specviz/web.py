@@ -1,0 +1,63 @@
+"""The browser's part: which files it is made of, in which order, and the tags that load them."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from html import escape
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent.parent / "assets" / "web"
+
+# later scripts use what earlier ones define
+SCRIPTS = (
+    "dom.js",
+    "text.js",
+    "model.js",
+    "pane.js",
+    "links.js",
+    "timeline.js",
+    "tree.js",
+    "candidates.js",
+    "summary.js",
+    "keys.js",
+    "downloads.js",
+    "inspector.js",
+)
+STYLES = ("specviz.css", "views.css")
+
+
+@cache
+def read(name: str) -> str:
+    """The text of one web file. Raises FileNotFoundError where the name is not one of them."""
+    if name not in SCRIPTS + STYLES:
+        raise FileNotFoundError(f"{name} is not a web file; there are {', '.join(SCRIPTS + STYLES)}")
+    return (FOLDER / name).read_text(encoding="utf-8")
+
+
+def script() -> str:
+    """All scripts, in order, as one."""
+    return "\n".join(read(name) for name in SCRIPTS)
+
+
+def styles() -> str:
+    """All style sheets, in order, as one."""
+    return "\n".join(read(name) for name in STYLES)
+
+
+@cache
+def content_hash() -> str:
+    """Twelve hexadecimal digits that change when any web file changes: a cache key for their addresses."""
+    return hashlib.sha256((script() + styles()).encode()).hexdigest()[:12]
+
+
+def head_tags(base: str) -> str:
+    """``<link>`` and ``<script>`` tags for the files served under the address ``base`` (relative or absolute).
+
+    >>> head_tags("static/web").splitlines()[0].startswith('<link rel="stylesheet" href="static/web/specviz.css?v=')
+    True
+    """
+    root, version = escape(base.rstrip("/"), quote=True), content_hash()
+    styles = [f'<link rel="stylesheet" href="{root}/{name}?v={version}">' for name in STYLES]
+    scripts = [f'<script defer src="{root}/{name}?v={version}"></script>' for name in SCRIPTS]
+    return "\n".join(styles + scripts)

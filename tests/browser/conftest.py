@@ -1,0 +1,65 @@
+"""Real Chromium for the browser tests: one browser per session, one context (and console log) per test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def _missing(why: str) -> Any:
+    """Skips, or fails where a browser is required."""
+    if os.environ.get("SPECVIZ_REQUIRE_BROWSER") == "1":
+        pytest.fail(why)
+    pytest.skip(why)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A running Chromium (``playwright.sync_api.Browser``)."""
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        _missing("the package playwright is not installed")
+    places = [os.environ.get("CHROMIUM", ""), "/usr/bin/chromium", "/usr/bin/chromium-browser"]
+    path = next((place for place in places if place and Path(place).exists()), None)
+    if path is None:
+        _missing("no Chromium at $CHROMIUM, /usr/bin/chromium or /usr/bin/chromium-browser")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def context(chromium: Any) -> Iterator[Any]:
+    """A fresh 1280 × 820 browser context."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 820}, accept_downloads=True)
+    context.set_default_timeout(15000)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(context: Any) -> Any:
+    """A page that remembers what went wrong on it (``page.problems``) and what it asked for (``page.requests``)."""
+    page = context.new_page()
+    page.problems = []
+    page.requests = []
+    page.on("console", lambda message: page.problems.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: page.problems.append(str(error)))
+    page.on("request", lambda request: page.requests.append(request.url))
+    return page

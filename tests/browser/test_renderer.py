@@ -1,0 +1,447 @@
+"""The renderer in real Chromium, through the standalone page: one file from disk, as it is exported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.dom import minidom
+
+import pytest
+
+from decoders.trace import Trace
+from specviz import notebook, web
+from specviz.export import embed_json, standalone_html
+from tests import synthetic
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+def open_trace(page: Any, tmp_path: Path) -> Open:
+    """Writes a trace's standalone page, opens it from disk and waits until it is drawn."""
+
+    def open_(trace: Trace, hash: str = "", step: int = 0) -> Any:
+        file = tmp_path / "trace.html"
+        file.write_text(standalone_html(trace, step), encoding="utf-8")
+        page.goto(file.as_uri() + hash)
+        page.wait_for_selector(".sv-row")
+        return page
+
+    return open_
+
+
+def value(page: Any, code: str) -> Any:
+    return page.evaluate(f"() => {{ const v = window.specviz; return {code}; }}")
+
+
+def until(page: Any, code: str) -> None:
+    """Waits for an expression to be true. (Playwright's own wait needs eval, which the page's policy forbids.)"""
+    for _ in range(150):
+        if page.evaluate(f"() => {code}"):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"never true: {code}")
+
+
+def step_of(page: Any) -> int:
+    return value(page, "v.number")
+
+
+def first_copy(trace: Trace) -> tuple[int, int, int]:
+    """(output position, source, length) of the first copied run of at least three tokens."""
+    tokens = trace.tables["tokens"]
+    position = trace.run["prompt_length"]
+    while True:
+        size = 0
+        while tokens["kind"][position + size] == "accepted" and tokens["source"][position + size] == tokens["source"][position] + size:
+            size += 1
+        if size >= 3:
+            return position, tokens["source"][position], size
+        position += max(1, size)
+
+
+def lit(page: Any) -> set[int]:
+    return set(page.eval_on_selector_all(".sv-lit", "all => all.map(e => Number(e.dataset.p))"))
+
+
+def test_keys_move_through_the_steps(open_trace: Open) -> None:
+    trace = synthetic.chain()
+    page = open_trace(trace)
+    last = trace.rows("steps") - 1
+    seen = []
+    for key in ("ArrowRight", "ArrowRight", "ArrowLeft", "Shift+ArrowRight", "End", "Home"):
+        page.keyboard.press(key)
+        seen.append(step_of(page))
+    assert seen == [1, 2, 1, 11, last, 0]
+    misses = [k for k in range(last + 1) if trace.tables["steps"]["drafted"][k] and not trace.tables["steps"]["accepted"][k]]
+    page.keyboard.press("]")
+    first = next(k for k in misses if k > 0)
+    assert step_of(page) == first
+    page.keyboard.press("]")
+    page.keyboard.press("[")
+    assert step_of(page) == first
+    slider = page.get_by_role("slider", name="Step")
+    assert slider.get_attribute("aria-valuenow") == str(first + 1)
+    assert "accepted" in slider.get_attribute("aria-valuetext")
+    page.keyboard.press("?")
+    assert page.get_by_role("dialog", name="Keyboard help").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.get_by_role("dialog", name="Keyboard help").is_visible()
+    assert page.problems == []
+
+
+def test_playback_runs_and_stops(open_trace: Open) -> None:
+    page = open_trace(synthetic.chain())
+    page.select_option(".sv-select", "32")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Play", exact=True).click()
+    until(page, "window.specviz.number > 2")
+    page.get_by_role("button", name="Pause").click()
+    stopped = step_of(page)
+    page.wait_for_timeout(150)
+    assert step_of(page) == stopped
+
+
+def test_the_timeline_is_dragged(open_trace: Open) -> None:
+    trace = synthetic.chain()
+    page = open_trace(trace)
+    box = page.locator(".sv-timeline").bounding_box()
+    page.mouse.move(box["x"] + 60, box["y"] + 30)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 3, box["y"] + 30, steps=3)
+    page.mouse.up()
+    assert step_of(page) == trace.rows("steps") - 1
+
+
+def test_hover_links_a_copy_both_ways(open_trace: Open) -> None:
+    trace = synthetic.chain()
+    position, source, size = first_copy(trace)
+    page = open_trace(trace, f"#step={trace.tables['tokens']['step'][position]}")
+    run = set(range(position, position + size)) | set(range(source, source + size))
+    page.hover(f'.sv-output [data-p="{position + 1}"]')
+    assert lit(page) == run
+    assert page.locator(".sv-links path.sv-link").count() >= 1
+    assert page.locator(".sv-tip").is_visible()
+    page.hover(f'.sv-prompt [data-p="{source + 1}"]')
+    assert run <= lit(page)
+    page.mouse.move(2, 2)
+    until(page, "document.querySelectorAll('.sv-lit').length === 0")
+    assert page.locator(".sv-links path").count() == 0
+
+
+def test_a_copy_from_the_output_is_linked_inside_its_pane(open_trace: Open) -> None:
+    trace = synthetic.tree()
+    tokens, prompt = trace.tables["tokens"], trace.run["prompt_length"]
+    position = next(p for p in range(prompt, trace.rows("tokens")) if tokens["source"][p] >= prompt)
+    page = open_trace(trace, f"#step={tokens['step'][position]}")
+    page.evaluate("p => window.specviz.hoverToken(p)", position)
+    ends = page.eval_on_selector_all(".sv-output .sv-lit", "all => all.map(e => Number(e.dataset.p))")
+    assert min(ends) <= tokens["source"][position] and max(ends) >= position
+    assert page.locator(".sv-prompt .sv-lit").count() == 0
+
+
+def test_pins_and_the_address_restore_the_view(open_trace: Open, page: Any) -> None:
+    trace = synthetic.chain()
+    position, source, size = first_copy(trace)
+    step = trace.tables["tokens"]["step"][position]
+    open_trace(trace)
+    page.evaluate("window.told = []; ['step', 'pin'].forEach(n => window.specviz.on(n, e => window.told.push([n, e])))")
+    page.evaluate("p => window.specviz.pickToken(p, false)", position)
+    assert value(page, "v.state()") == {"trace": trace.run["id"], "step": step, "pins": [position]}
+    told = page.evaluate("window.told")
+    assert ["pin", {"pins": [position]}] in told
+    assert step == 0 or ["step", {"step": step}] in told
+    pinned = set(page.eval_on_selector_all(".sv-pinned", "all => all.map(e => Number(e.dataset.p))"))
+    assert pinned == set(range(position, position + size)) | set(range(source, source + size))
+    until(page, f"location.hash.includes('pins={position}')")
+    address = page.url
+    page.goto("about:blank")
+    page.goto(address)
+    page.wait_for_selector(".sv-row")
+    assert value(page, "v.state()") == {"trace": trace.run["id"], "step": step, "pins": [position]}
+    page.keyboard.press("Escape")
+    assert value(page, "v.state().pins") == []
+    assert page.locator(".sv-pinned").count() == 0
+
+
+def test_hostile_text_stays_text(open_trace: Open, page: Any) -> None:
+    trace = synthetic.nasty()
+    trace.run["method"]["params"]["<img src=x onerror=window.__pwned=4>"] = "<b>x</b>"
+    trace.tables["steps"]["reason"] = ["<b>why</b>" if reason else "" for reason in trace.tables["steps"]["reason"]]
+    open_trace(trace)
+    page.evaluate("window.specviz.spaceButton.click(); window.specviz.offerButton.click()")
+    for step in range(trace.rows("steps")):
+        page.evaluate("k => window.specviz.setStep(k)", step)
+        page.evaluate("p => window.specviz.hoverToken(p, document.querySelector(`[data-p='${p}']`))", trace.run["prompt_length"] + step)
+    assert page.evaluate("window.__pwned") is None
+    tags = set(page.eval_on_selector_all(".sv *", "all => all.map(e => e.tagName.toLowerCase())"))
+    ours = set("a b button canvas circle code dd div dl dt footer g h2 h3 header i kbd li option p path rect section select "
+               "small span svg text ul".split())  # fmt: skip
+    assert tags <= ours, tags - ours
+    assert page.locator(".sv b b, .sv img, .sv script").count() == 0
+    assert page.inner_text(".sv-title") == "<script>alert(1)</script> ${x}"
+    assert "<b>bold</b>" in page.inner_text(".sv-prompt")
+    assert page.problems == []
+
+
+def test_split_characters_are_shown_once(open_trace: Open) -> None:
+    page = open_trace(synthetic.nasty())
+    text = page.inner_text(".sv-prompt .sv-code").replace("⏎", "").replace("␍", "")
+    for whole in ("👩‍👩‍👧", "🇩🇪", "👍🏽", "naïve", "e\u0301", "日本語の文", "שלום", "⟨xF0⟩⟨x9F⟩", "⟨xFF⟩", "⟨U+2028⟩", "␀"):
+        assert whole in text, whole
+    assert "\ufffd" not in text
+    groups = page.eval_on_selector_all(".sv-prompt .sv-group", "all => all.map(e => [e.textContent, Number(e.dataset.n)])")
+    assert ["日", 3] in groups and ["👩‍👩‍👧", 18] in groups
+    position = int(page.eval_on_selector(".sv-prompt .sv-group", "e => e.dataset.p"))
+    page.hover(f'.sv-prompt [data-p="{position}"]')
+    assert "bytes" in page.inner_text(".sv-tip") and "tokens" in page.inner_text(".sv-tip")
+
+
+def test_whitespace_glyphs_are_switched(open_trace: Open) -> None:
+    page = open_trace(synthetic.nasty())
+    assert "␣" not in page.inner_text(".sv-prompt .sv-code")
+    page.get_by_role("button", name="Whitespace").click()
+    text = page.inner_text(".sv-prompt .sv-code")
+    assert "two␣␣spaces" in text and "tab→here" in text and "␍" in text
+
+
+def test_large_trees_fold_and_open(open_trace: Open) -> None:
+    trace = synthetic.tree(90)
+    page = open_trace(trace)
+    sizes = [len([1 for s in trace.tables["nodes"]["step"] if s == k]) for k in range(trace.rows("steps"))]
+    page.evaluate("k => window.specviz.setStep(k)", next(k for k, n in enumerate(sizes) if k and n > 60))
+    size = sizes[step_of(page)]
+    chip, nodes = ".sv-node-chip", ".sv-node:not(.sv-node-chip):not(.sv-node-bonus)"
+    folded = sum(int(text[1:]) for text in page.eval_on_selector_all(f"{chip} .sv-label", "all => all.map(e => e.textContent)"))
+    assert folded > 0
+    assert page.locator(nodes).count() + folded == size
+    while page.locator(chip).count():
+        page.locator(chip).first.focus()
+        page.keyboard.press("Enter")
+    assert page.locator(nodes).count() == size
+    # where the tree is smaller, nothing is folded
+    page.evaluate("t => window.specviz.load(t, {step: 5})", synthetic.tree(20).to_json())
+    assert page.locator(chip).count() == 0
+
+
+def test_statuses_never_rest_on_colour_alone(open_trace: Open) -> None:
+    page = open_trace(synthetic.tree())
+    page.evaluate("() => { const s = window.specviz.model.steps; window.specviz.setStep(s.accepted.findIndex((n, k) => n && s.outcome[k] === 'partial')); }")
+    style = "e => { const s = getComputedStyle(e); return [s.strokeDasharray, s.strokeWidth] }"
+    looks = {name: tuple(page.eval_on_selector(f".sv-node-{name} .sv-box", style)) for name in ("accepted", "rejected", "unreached")}
+    assert len(set(looks.values())) == 3, looks
+    assert page.locator(".sv-node-accepted .sv-under").count() and page.locator(".sv-node-rejected .sv-strike").count()
+    assert page.locator(".sv-node-bonus .sv-box").count() == 2  # a double border
+
+
+def test_the_sentence_says_what_was_recorded(open_trace: Open, page: Any) -> None:
+    trace = synthetic.chain()
+    steps = trace.tables["steps"]
+    open_trace(trace)
+    partial = next(k for k in range(len(steps["outcome"])) if steps["outcome"][k] == "partial")
+    page.evaluate("k => window.specviz.setStep(k)", partial)
+    sentence = page.inner_text(".sv-sentence")
+    assert f"Step {partial + 1}: " in sentence and "offered 10 tokens" in sentence and "instead of" in sentence
+    assert "hidden cosine" in sentence
+    none = next(k for k in range(len(steps["reason"])) if steps["reason"][k])
+    page.evaluate("k => window.specviz.setStep(k)", none)
+    assert f"No draft this step, because {steps['reason'][none]}" in page.inner_text(".sv-sentence")
+    assert page.get_attribute(".sv-sentence", "aria-live") == "polite"
+
+
+def test_candidates_show_ranking_and_regret(open_trace: Open) -> None:
+    trace = synthetic.chain()
+    page = open_trace(trace)
+    table = trace.tables["candidates"]
+    regret = {}
+    for row, step in enumerate(table["step"]):
+        best, chosen = regret.get(step, (-1, -1))
+        would = table["would_accept"][row]
+        regret[step] = (max(best, would), would if table["chosen"][row] else chosen)
+    step = next(k for k, (best, chosen) in regret.items() if best > chosen)
+    page.evaluate("k => window.specviz.setStep(k)", step)
+    best, chosen = regret[step]
+    assert f"Ranking regret {best - chosen}" in page.inner_text(".sv-remark")
+    assert page.locator(".sv-chosen").count() == 1 and page.locator(".sv-best").count() >= 1
+    page.hover(".sv-crows .sv-chosen")
+    assert page.locator(".sv-light").count() > 1
+    assert page.get_by_role("columnheader", name="Hidden cosine").is_visible()
+
+
+def test_live_append_equals_a_full_load(open_trace: Open, page: Any) -> None:
+    trace = synthetic.nasty()
+    opening, parts = synthetic.deltas(trace)
+    open_trace(opening)
+    for delta in parts:
+        page.evaluate("d => window.specviz.append(d, {})", delta)
+    assert step_of(page) == len(parts) - 1  # it followed the run
+    shot = """() => { const v = window.specviz; v.setStep(7); v.setStep(9); return {
+        output: v.output.code.textContent, rows: v.output.rows.length, runs: v.model.runs.length, counts: v.model.counts,
+        classes: [...v.output.code.querySelectorAll('.sv-t')].map(e => e.className.split(' ').sort().join(' ')),
+        tree: v.tree.body.textContent, sentence: v.sentence.textContent } }"""
+    live = page.evaluate(shot)
+    full = Trace(trace.run, {**trace.tables, "candidates": {**trace.tables["candidates"]}})
+    full.tables["candidates"]["would_accept"] = [-1] * full.rows("candidates")
+    page.evaluate("t => window.specviz.load(t, {step: 0})", full.to_json())
+    assert page.evaluate(shot) == live
+    page.evaluate("window.specviz.setStep(3)")
+    page.evaluate("d => window.specviz.append(d, {})", {"steps": {}})
+    assert step_of(page) == 3  # someone who looks back is left there
+    assert page.problems == []
+
+
+def test_the_export_makes_no_request_and_no_error(open_trace: Open, page: Any) -> None:
+    open_trace(synthetic.tree(), "#step=4&pins=300")
+    assert step_of(page) == 4 and value(page, "v.pins") == [300]
+    page.keyboard.press("End")
+    assert [url for url in page.requests if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert page.problems == []
+    policy = page.get_attribute("meta[http-equiv]", "content")
+    assert "default-src 'none'" in policy
+
+
+def test_downloads_of_the_browser(open_trace: Open, page: Any) -> None:
+    trace = synthetic.tree()
+    open_trace(trace, "#step=3")
+    got = {}
+    for name in ("Draft tree of this step (SVG)", "Draft tree of this step (PNG)", "Candidates (CSV)", "Tree nodes (CSV)"):
+        page.get_by_role("button", name="Download").click()
+        with page.expect_download() as download:
+            page.get_by_role("menuitem", name=name).click()
+        got[name[-4:-1]] = Path(download.value.path()).read_bytes()
+    lines = got["CSV"].decode().split("\r\n")
+    assert lines[0] == ",".join([*trace.tables["nodes"], "text"])
+    svg = value(page, "SpecViz.downloads.treeSvg(v)")
+    assert minidom.parseString(svg).documentElement.tagName == "svg" and "class=" not in svg
+    assert got["PNG"].startswith(b"\x89PNG") and len(got["PNG"]) > 2000
+    assert page.problems == []
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_the_page_is_never_wider_than_the_window(open_trace: Open, page: Any, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    open_trace(synthetic.nasty(), "#step=6")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    boxes = [page.locator(name).bounding_box() for name in (".sv-prompt", ".sv-output")]
+    assert (boxes[0]["y"] < boxes[1]["y"]) == (width == 400)
+
+
+STEPS = """(count) => {
+    const v = window.specviz;
+    for (let k = 0; k < count; k++) {
+        v.setStep((v.number + 1) % v.model.stepCount);
+        v.root.getBoundingClientRect(); v.tree.svg.getBoundingClientRect(); void v.output.body.scrollHeight;
+    }
+}"""
+
+
+def step_ms(page: Any, count: int = 80) -> float:
+    """Main-thread milliseconds per step change: script, style and forced layout.
+
+    Thread time, not wall time, so that other work on the machine does not count.
+    """
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def busy() -> float:
+        return next(m["value"] for m in session.send("Performance.getMetrics")["metrics"] if m["name"] == "TaskDuration")
+
+    page.evaluate(STEPS, 10)
+    before = busy()
+    page.evaluate(STEPS, count)
+    spent = round(1000 * (busy() - before) / count, 2)
+    print(f"step change: {spent} ms")
+    return spent
+
+
+def test_a_step_change_is_quick(open_trace: Open) -> None:
+    page = open_trace(synthetic.steps(300))
+    assert value(page, "v.model.stepCount") >= 300
+    assert step_ms(page) < 33
+
+
+def test_a_long_context_stays_usable(open_trace: Open) -> None:
+    page = open_trace(synthetic.long())
+    assert value(page, "v.model.promptLength") > 7500 and value(page, "v.model.tokenCount - v.model.promptLength") > 1900
+    most = page.evaluate("""() => { const v = window.specviz; let most = 0, at = 0;
+        for (let k = 0; k < v.model.stepCount; k++) {
+            const [from, to] = v.model.rows("candidates", k);
+            if (to - from > most) [most, at] = [to - from, k];
+        }
+        v.setStep(at); return most; }""")
+    assert most > 200
+    assert page.locator(".sv-crows .sv-crow").count() < 40
+    page.eval_on_selector(".sv-candidates .sv-body", "e => { e.scrollTop = e.scrollHeight }")
+    page.wait_for_selector(f'.sv-crow[data-k="{most - 1}"]')
+    page.keyboard.press("End")
+    shown = page.evaluate("""() => { const v = window.specviz, pane = v.output.body.getBoundingClientRect();
+        const box = v.output.elements(v.model.tokenCount - 1)[0].getBoundingClientRect();
+        return box.top >= pane.top && box.bottom <= pane.bottom; }""")
+    assert shown
+    assert step_ms(page, 40) < 50
+
+
+def test_dark_and_light_follow_the_system(open_trace: Open, page: Any) -> None:
+    open_trace(synthetic.chain())
+    paper = "getComputedStyle(document.querySelector('.sv-card')).backgroundColor"
+    assert page.evaluate(paper) == "rgb(255, 255, 255)"
+    page.emulate_media(color_scheme="dark")
+    until(page, "document.documentElement.classList.contains('dark')")
+    assert page.evaluate(paper) != "rgb(255, 255, 255)"
+
+
+CONTRAST = """() => {
+    const parse = (c) => (c.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number);
+    const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, v, k) => sum + v * [0.2126, 0.7152, 0.0722][k], 0);
+    const over = (top, under) => { const a = top.length > 3 ? top[3] : 1; return top.slice(0, 3).map((v, k) => v * a + under[k] * (1 - a)); };
+    const poor = new Map();
+    for (const e of document.querySelectorAll(".sv *")) {
+        const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+        if (!own || !e.getClientRects().length || e.closest("svg, [aria-hidden=true]") || getComputedStyle(e).visibility === "hidden") continue;
+        const layers = [];
+        for (let p = e; p; p = p.parentElement) layers.push(parse(getComputedStyle(p).backgroundColor));
+        const back = layers.reverse().reduce((under, top) => over(top, under), [255, 255, 255]);
+        const a = light(over(parse(getComputedStyle(e).color), back)), b = light(back);
+        const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+        if (ratio < 4.5) poor.set(e.className, +ratio.toFixed(2));
+    }
+    return Object.fromEntries(poor);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_enough_contrast(open_trace: Open, page: Any, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    open_trace(synthetic.tree(), "#step=12")
+    page.evaluate("window.specviz.offerButton.click()")
+    assert page.evaluate(CONTRAST) == {}
+
+
+def test_a_trace_of_another_version_is_refused(open_trace: Open, page: Any) -> None:
+    open_trace(synthetic.chain())
+    said = page.evaluate("() => { try { window.specviz.load({schema: 'spectrace/9', run: {}}) } catch (e) { return e.message } }")
+    assert "spectrace/1" in said and "spectrace/9" in said
+
+
+def test_json_in_a_page_cannot_end_its_element() -> None:
+    text = embed_json({"a": "</script><!--\u2028\u2029"})
+    assert "<" not in text and "\u2028" not in text and "\u2029" not in text
+    assert json.loads(text) == {"a": "</script><!--\u2028\u2029"}
+
+
+def test_the_notebook_frame_holds_the_page() -> None:
+    html = notebook.show(synthetic.quote(), step=2)._repr_html_()
+    assert html.startswith("<iframe srcdoc=") and "sandbox=" in html
+    assert "<script" not in html  # the page is one escaped attribute
+
+
+def test_web_files_are_listed_and_loaded_in_order() -> None:
+    assert {path.name for path in web.FOLDER.iterdir() if path.suffix in (".js", ".css")} == set(web.SCRIPTS + web.STYLES)
+    tags = web.head_tags("static/")
+    assert tags.count("?v=" + web.content_hash()) == len(web.SCRIPTS + web.STYLES)
+    assert tags.index("dom.js") < tags.index("inspector.js")
+    with pytest.raises(FileNotFoundError, match="not a web file"):
+        web.read("../secret")

@@ -1,0 +1,26 @@
+"""Fixtures for all tests: small, honest traces (``synthetic``), made once and copied for every test that asks."""
+
+import copy
+
+import pytest
+
+from decoders.trace import Trace
+
+from . import synthetic
+
+
+@pytest.fixture(scope="session")
+def _made() -> dict[str, Trace]:
+    return {name: getattr(synthetic, name)() for name in ("chain", "tree", "plain", "nasty")}
+
+
+@pytest.fixture(params=["chain", "tree", "plain", "nasty"])
+def trace(request: pytest.FixtureRequest, _made: dict[str, Trace]) -> Trace:
+    """Every kind of trace in turn: one copied line, draft trees, no drafts, hostile text."""
+    return copy.deepcopy(_made[request.param])
+
+
+@pytest.fixture
+def tree(_made: dict[str, Trace]) -> Trace:
+    """A run with draft trees."""
+    return copy.deepcopy(_made["tree"])

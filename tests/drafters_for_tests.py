@@ -1,0 +1,74 @@
+"""Drafters that no paper proposed: they stress the engine rather than speed it up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from decoders.memory import Context
+from decoders.params import NoParams
+from decoders.protocols import Draft, Method, Needs, Probe, Scored, Verdict
+from decoders.tree import DraftTree
+
+
+@dataclass
+class WildTrees:
+    """Random branching trees that hide the known continuation among distractors, with or without probes."""
+
+    known: list[int]
+    vocab: int
+    seed: int = 0
+    nodes: int = 14
+    probes: int = 0
+
+    def __post_init__(self) -> None:
+        self.random = np.random.default_rng(self.seed)
+        self.seen: list[tuple[Draft, Scored, Verdict]] = []
+
+    def propose(self, context: Context, budget: int) -> Draft:
+        at = context.length - context.prompt_length
+        chain = self.known[at : at + int(self.random.integers(0, 6))]
+        tokens, parents, depths = [context.root], [-1], [0]
+        children: list[set[int]] = [set()]
+
+        def add(parent: int, token: int) -> int | None:
+            if token in children[parent] or depths[parent] >= budget:
+                return None
+            tokens.append(token)
+            parents.append(parent)
+            depths.append(depths[parent] + 1)
+            children[parent].add(token)
+            children.append(set())
+            return len(tokens) - 1
+
+        tip: int | None = 0
+        while len(tokens) < self.nodes and budget > 0:
+            if chain and tip is not None and self.random.random() < 0.5:
+                tip = add(tip, chain.pop(0))
+            elif (
+                add(int(self.random.integers(0, len(tokens))), int(self.random.integers(3, self.vocab))) is None
+                and budget <= 1
+            ):
+                break
+        tree = DraftTree(tuple(tokens), tuple(parents))
+        probes = tuple(
+            Probe(int(self.random.integers(0, len(tree))), 1, token=7, kind="dummy") for _ in range(self.probes)
+        )
+        return Draft(tree, ("root",) + ("drafter",) * tree.drafted, (-1,) * len(tree), probes=probes, route="wild")
+
+    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None:
+        self.seen.append((draft, scored, verdict))
+
+
+def method_of(drafter, needs: Needs | None = None, name: str = "wild") -> Method:
+    """A method that hands out one prepared drafter."""
+    return Method(
+        name=name,
+        title=name,
+        paper="",
+        summary="",
+        params=NoParams,
+        build=lambda target, params: drafter,
+        needs=lambda target, params: needs or Needs(),
+    )

@@ -1,0 +1,116 @@
+"""A target, methods and runs that need no torch: a run replays a synthetic trace."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from specviz.desk import Desk
+from specviz.runner import Loader, Runner
+from specviz.store import Library, TraceStore
+
+from . import synthetic
+from decoders.params import NoParams, param
+from decoders.trace import Trace
+
+
+class StubRun:
+    """``decoders.Run``'s face: deltas of a synthetic trace, with an optional pause and an optional failure."""
+
+    def __init__(self, whole: Trace, cancel: threading.Event, *, pause_s: float = 0.0, fail_at: int = -1) -> None:
+        self.trace, self._parts = synthetic.deltas(copy.deepcopy(whole))
+        self._whole, self._cancel, self._pause_s, self._fail_at = whole, cancel, pause_s, fail_at
+        self.trace.run.update(stop="", timings={"prefill_ms": 1.0, "decode_ms": 1.0})
+
+    def __iter__(self) -> Iterator[Mapping[str, Mapping[str, list[Any]]]]:
+        for number, part in enumerate(self._parts):
+            if self._cancel.is_set():
+                self.trace.run.update(complete=True, stop="cancelled")
+                return
+            if number == self._fail_at:
+                raise RuntimeError("the stub broke")
+            time.sleep(self._pause_s)
+            self.trace.extend(part)
+            yield part
+        self.trace.run.update({k: v for k, v in self._whole.run.items() if k not in ("id", "title")})
+
+
+@dataclass(frozen=True)
+class StubParams:
+    k: int = param(10, "Draft length", "Tokens copied per draft.", low=1, high=128)
+    theta: float | None = param(None, "Threshold", "Keep scores above it only.", low=-1.0, high=1.0, step=0.05)
+    clip: bool = param(False, "Clip", "Cut at the end.")
+    mode: str = param("max", "Aggregation", "How heads are joined.", choices=("max", "sum"))
+
+
+@dataclass(frozen=True)
+class StubMethod:
+    name: str
+    title: str
+    params: type = StubParams
+    lossless: bool = True
+    missing: str | None = None
+    paper: str = "A paper 2024"
+    summary: str = "Copies what followed an earlier place."
+
+    def available(self, _: Any) -> str | None:
+        return self.missing
+
+
+METHODS = {
+    m.name: m
+    for m in (
+        StubMethod("plain", "Plain decoding", params=NoParams, summary="One token at a time."),
+        StubMethod("pld", "PLD"),
+        StubMethod("pld+h", "PLD+ (hidden states)"),
+        StubMethod("casd", "CASD", lossless=False),
+        StubMethod("ppd", "PPD", missing="Prompt tokens are missing: make them with `specviz train ppd`."),
+    )
+}
+
+
+class StubTokenizer:
+    """One token per character."""
+
+    chat_template = None
+    is_fast = True
+
+    def __call__(self, text: str, **_: Any) -> dict[str, Any]:
+        return {"input_ids": [ord(c) for c in text], "offset_mapping": [(i, i + 1) for i in range(len(text))]}
+
+
+class StubTarget:
+    name = "stub"
+    context_length = 2000
+    tokenizer = StubTokenizer()
+    info = {"name": "stub", "parameters": 5_300_000, "dtype": "float32", "device": "cpu", "context_length": 2000}
+
+
+class StubDesk(Desk):
+    """A desk whose runs replay ``whole()``; ``pause_s`` per step."""
+
+    def __init__(
+        self,
+        whole: Callable[[], Trace] = synthetic.chain,
+        *,
+        load: Callable[[], Any] | None = StubTarget,
+        pause_s: float = 0.0,
+        fail_at: int = -1,
+        library: Library | None = None,
+        gallery: tuple[Trace, ...] = (),
+    ) -> None:
+        store = TraceStore()
+        for number, trace in enumerate(gallery):
+            trace.run["id"] = f"gallery-{number}"
+            store.put(trace, kind="gallery", owner="*")
+        loader = Loader(load, reason="Opened for viewing only.", name="stub")
+        super().__init__(store, Runner(store, library), loader, methods=lambda: METHODS)
+        self.whole, self.pause_s, self.fail_at, self.library = whole, pause_s, fail_at, library
+        self.first = "gallery-0" if gallery else ""
+
+    def run_of(self, target: Any, prompt: Any, method: str, title: str, cancel: threading.Event, **_: Any) -> Any:
+        return StubRun(self.whole(), cancel, pause_s=self.pause_s, fail_at=self.fail_at)

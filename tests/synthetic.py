@@ -1,0 +1,391 @@
+"""Synthetic traces that are structurally honest: the drafts are really copied, and really checked against an output.
+
+A "target" that would write a given output token by token is drafted for by prompt lookup, so every count, status, source
+and would-accept number of the trace is consistent. Probabilities are made up. Nothing here needs torch.
+
+>>> trace = chain()
+>>> trace.run["complete"], trace.rows("steps") > 10
+(True, True)
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from decoders.metrics import compute, fill_would_accept, metric_help
+from decoders.trace import TABLES, Trace, number
+
+PIECE = re.compile(rb"\r\n|\n *| ?[A-Za-z]{1,9}|\d| ?[^\x00-\x20A-Za-z0-9\x80-\xff]+|[\x80-\xff]|[\x00-\x20]")
+
+CODE = '''import time
+import threading
+
+class TokenBucket:
+    """A simple token bucket rate limiter."""
+
+    def __init__(self, rate, capacity):
+        self.rate = rate
+        self.capacity = capacity
+        self.tokens = capacity
+        self.updated = time.time()
+        self.lock = threading.Lock()
+
+    def _refill(self):
+        now = time.time()
+        elapsed = now - self.updated
+        self.tokens = min(self.capacity, self.tokens + elapsed * self.rate)
+        self.updated = now
+
+    def try_acquire(self, n):
+        with self.lock:
+            self._refill()
+            if self.tokens >= n:
+                self.tokens -= n
+                return True
+            return False
+
+    def acquire(self, n):
+        while not self.try_acquire(n):
+            time.sleep(n / self.rate)
+'''
+EDITED = (
+    CODE.replace("time.time()", "time.monotonic()")
+    .replace("(self, n)", "(self, n: float = 1.0) -> bool")
+    .replace("rate, capacity", "rate: float, capacity: float")
+    .replace("            time.sleep(n / self.rate)\n", "            time.sleep(n / self.rate)\n        return True\n")
+)
+PASSAGES = (
+    "The Halvorsen bridge opened in 1932. It crosses the river Enna at Tormund, and it carries both trains and cars.\n",
+    "Tormund is a town of 41,000 people. Its harbour froze every winter until the power station warmed the water.\n",
+)
+QUOTE = "According to the first passage, the Halvorsen bridge opened in 1932 and it carries both trains and cars."
+NASTY = (
+    "plain <b>bold</b> <img src=x onerror=window.__pwned=1> </script><script>window.__pwned=2</script>\r\n"
+    "${window.__pwned=3} {{7*7}} tab\there  two  spaces\r\nemoji 👩‍👩‍👧 🇩🇪 👍🏽 naïve e\u0301 "
+    "日本語の文 שלום עולם مرحبا\u2028line\u0000nul\u200b"
+)
+
+
+class Vocabulary:
+    """Byte pieces numbered in order of appearance."""
+
+    def __init__(self) -> None:
+        self.ids: dict[tuple[bytes, bool], int] = {}
+
+    def add(self, piece: bytes, special: bool = False) -> int:
+        return self.ids.setdefault((piece, special), len(self.ids) + 3)
+
+    def encode(self, text: str | bytes) -> list[int]:
+        data = text.encode() if isinstance(text, str) else text
+        return [self.add(piece) for piece in PIECE.findall(data)]
+
+
+def _run(title: str, method: str, terms: list[dict[str, Any]], prompt_length: int, lossless: bool) -> dict[str, Any]:
+    titles = {"plain": "Plain decoding", "pld+h": "PLD+ (hidden states)", "adapld": "AdaPLD"}
+    return {
+        "id": f"synthetic-{method}",
+        "title": title,
+        "created": "2026-01-01T00:00:00Z",
+        "complete": False,
+        "stop": "",
+        "model": {"name": "synthetic target", "family": "llama", "layers": 6, "heads": 8, "hidden": 256, "vocab": 2048,
+                  "parameters": 5_300_000, "context_length": 16384, "dtype": "float32", "device": "cpu"},
+        "method": {
+            "name": method,
+            "title": titles.get(method, method),
+            "paper": "Somasundaram et al. 2024",
+            "summary": "Copies from the earlier place whose hidden state is most like the current one.",
+            "lossless": lossless,
+            "params": {} if method == "plain" else {"max_draft": 10, "layer": 2, "theta": None, "prompt_only": False},
+            "controls": [
+                {"name": "max_draft", "label": "Draft length", "help": "Tokens offered per step, at most."},
+                {"name": "layer", "label": "Layer", "help": "Hidden states compared (0 = embeddings)."},
+                {"name": "theta", "label": "Threshold", "help": "Keep only candidates that score above it."},
+                {"name": "prompt_only", "label": "Prompt only", "help": "Copy from the prompt alone."},
+            ],
+        },
+        "terms": terms,
+        "sampling": {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "seed": 0},
+        "max_new_tokens": 512,
+        "prompt_length": prompt_length,
+        "stop_ids": [2],
+        "versions": {"specviz": "0"},
+        "timings": {"prefill_ms": 42.0, "decode_ms": 0.0},
+        "metrics": {},
+        "metric_help": metric_help(),
+        "error": "",
+    }  # fmt: skip
+
+
+def _delta(trace: Trace) -> dict[str, dict[str, list[Any]]]:
+    return {name: {column: [] for column in columns} for name, columns in trace.tables.items()}
+
+
+def _add(delta: dict[str, dict[str, list[Any]]], table: str, **row: Any) -> None:
+    for column, values in delta[table].items():
+        values.append(row[column])
+
+
+class Synthetic:
+    """A run over a known output. Iterating yields one delta per step, like ``decoders.Run``.
+
+    ``kind`` is "chain" (one copied line), "tree" (the copy, branches and their successors) or "plain".
+    ``segments`` are (segment, passage, text) triples; a segment named "special" is one special token.
+    """
+
+    def __init__(
+        self,
+        segments: Sequence[tuple[str, int, str | bytes]],
+        output: str | bytes,
+        kind: str = "chain",
+        title: str = "Synthetic run",
+        draft: int = 10,
+        width: int = 26,
+        seed: int = 1,
+        slip: float = 0.0,
+    ) -> None:
+        self.kind, self.draft, self.width, self.seed, self.slip = kind, draft, width, seed, slip
+        words = Vocabulary()
+        ids: list[int] = []
+        names: list[tuple[str, int]] = []
+        for segment, passage, text in segments:
+            special = segment == "special"
+            data = text.encode() if isinstance(text, str) else text
+            new = [words.add(data, True)] if special else words.encode(data)
+            ids += new
+            names += [("template" if special else segment, passage)] * len(new)
+        self.ids, self.output = ids, [*words.encode(output), words.add(b"<|end|>", True)]
+        terms = [] if kind == "plain" else [
+            {"key": "cosine", "label": "Hidden cosine", "help": "cos of the states before both places", "low": -1, "high": 1},
+            {"key": "suffix", "label": "Same suffix", "help": "tokens before both places that agree", "low": 0, "high": 12},
+        ]  # fmt: skip
+        method = {"chain": "pld+h", "tree": "adapld", "plain": "plain"}[kind]
+        self.trace = Trace.new(_run(title, method, terms, len(ids), lossless=True))
+        self.trace.run["stop_ids"] = [self.output[-1]]
+        first = _delta(self.trace)
+        for (piece, special), number_ in words.ids.items():
+            _add(first, "pieces", id=number_, hex=piece.hex(), special=special)
+        for token, (segment, passage) in zip(ids, names, strict=True):
+            _add(first, "tokens", id=token, segment=segment, passage=passage, step=-1, kind="prompt", origin="", source=-1,
+                 prob=None)  # fmt: skip
+        self.trace.extend(first)
+
+    def __iter__(self) -> Iterator[dict[str, dict[str, list[Any]]]]:
+        rng = random.Random(self.seed)
+        self.all = self.ids + self.output
+        self.where: dict[int, list[int]] = {}
+        for position, token in enumerate(self.ids):
+            self.where.setdefault(token, []).append(position)
+        self.clock = 0.0
+        context = len(self.ids)
+        while context < len(self.all):
+            delta = self._step(context, rng)
+            self.trace.extend(delta)
+            for position in range(context, context + delta["steps"]["emitted"][0]):
+                self.where.setdefault(self.all[position], []).append(position)
+            context += delta["steps"]["emitted"][0]
+            yield delta
+        self._finish()
+
+    def run(self) -> Trace:
+        for _ in self:
+            pass
+        return self.trace
+
+    def _agree(self, a: int, b: int) -> int:
+        n = 0
+        while n < 12 and a - n >= 0 and self.all[a - n] == self.all[b - n]:
+            n += 1
+        return n
+
+    def _candidates(self, context: int, rng: random.Random) -> list[dict[str, Any]]:
+        root, rows = self.all[context - 1], []
+        for position in self.where.get(root, []):
+            if position >= context - 1:
+                continue
+            suffix = self._agree(position - 1, context - 2)
+            cosine = number(min(0.99, 0.2 + 0.09 * suffix + rng.random() * 0.15), 3)
+            rows.append({"position": position, "score": cosine, "length": min(self.draft, context - 1 - position),
+                         "excluded": "", "term:cosine": cosine, "term:suffix": suffix})  # fmt: skip
+        rows.sort(key=lambda row: (-row["score"], row["position"]))
+        return rows
+
+    def _tree(self, chosen: dict[str, Any], rng: random.Random) -> list[tuple[int, int, str, int]]:
+        """Nodes after the root as (token, parent, origin, source), depth-first with the copy first."""
+        start = chosen["position"] + 1
+        nodes = []
+        for k in range(chosen["length"]):
+            token = self.all[start + k]
+            if rng.random() < self.slip:
+                token = rng.choice(self.ids)
+            nodes.append((token, k, "main", start + k))
+        if self.kind == "tree":
+            spine, taken = len(nodes), {(parent, token) for token, parent, _, _ in nodes}
+            while len(nodes) < self.width:
+                late = rng.random() < 0.35 and len(nodes) > spine
+                parent = rng.randrange(spine + 1, len(nodes) + 1) if late else rng.choice([0, 0, rng.randrange(spine + 1)])
+                token = rng.choice(self.ids[-80:] + self.output[:60])
+                if (parent, token) not in taken:
+                    taken.add((parent, token))
+                    places = self.where.get(token, [])
+                    copied = parent > spine and places and rng.random() < 0.6
+                    nodes.append((token, parent, "successor" if copied else "branch", places[0] if copied else -1))
+        return nodes
+
+    def _step(self, context: int, rng: random.Random) -> dict[str, dict[str, list[Any]]]:
+        step, delta = self.trace.rows("steps"), _delta(self.trace)
+        rows = [] if self.kind == "plain" else self._candidates(context, rng)
+        chosen = rows[0] if rows else None
+        nodes = self._tree(chosen, rng) if chosen else []
+        _add(delta, "nodes", step=step, token=self.all[context - 1], parent=-1, depth=0, origin="root", source=-1,
+             draft_prob=None, prob=None, rank=-1, status="root", reason="root")  # fmt: skip
+        path, depths, statuses = [0], [0], ["root"]
+        truth = [*self.all[context:]]
+        for node, (token, parent, origin, source) in enumerate(nodes, 1):
+            depth = depths[parent] + 1
+            depths.append(depth)
+            match = parent == path[-1] and depth <= len(truth) - 1 and truth[depth - 1] == token
+            status = "accepted" if match else "rejected" if statuses[parent] in ("root", "accepted") else "unreached"
+            statuses.append(status)
+            if match:
+                path.append(node)
+            prob = rng.betavariate(9, 1.5) if match else rng.betavariate(1, 9)
+            rank = 0 if match else rng.randrange(1, 400)
+            _add(delta, "nodes", step=step, token=token, parent=parent, depth=depth, origin=origin, source=source,
+                 draft_prob=number(rng.random(), 3) if origin == "branch" else None, prob=number(prob, 3), rank=rank,
+                 status=status, reason={"accepted": "match", "rejected": "mismatch"}.get(status, "parent rejected"),
+                 )  # fmt: skip
+        accepted = len(path) - 1
+        probs = []
+        for place, node in enumerate(path):
+            prob = delta["nodes"]["prob"][path[place + 1]] if place < accepted else number(rng.betavariate(6, 2), 3)
+            probs.append(prob)
+            left = 1 - prob
+            for rank in range(5):
+                token = truth[place] if rank == 0 else rng.choice(self.ids)
+                _add(delta, "targets", step=step, node=node, token=token, prob=number(prob if rank == 0 else left / 2**rank, 3))
+        for rank, row in enumerate(rows):
+            _add(delta, "candidates", step=step, rank=rank, chosen=rank == 0, would_accept=-1, **row)
+        for k in range(accepted + 1):
+            kind = "accepted" if k < accepted else "bonus" if nodes else "plain"
+            node = path[k + 1] if k < accepted else 0
+            _add(delta, "tokens", id=truth[k], segment="output", passage=-1, step=step, kind=kind,
+                 origin=delta["nodes"]["origin"][node] if k < accepted else "",
+                 source=delta["nodes"]["source"][node], prob=probs[k])  # fmt: skip
+        took = 24 + rng.random() * 4
+        self.clock += took
+        deepest = max(depths)
+        outcome = "plain" if not nodes else "full" if accepted == deepest else "partial" if accepted else "none"
+        _add(delta, "steps", context=context, route="lexical" if nodes else "none", drafted=len(nodes), depth=deepest,
+             reason="" if nodes else "the method never drafts" if self.kind == "plain" else "the last token occurs nowhere earlier",
+             accepted=accepted, emitted=accepted + 1, bonus=truth[accepted], outcome=outcome,
+             entropy=number(rng.random() * 2, 3), draft_ms=0.3, verify_ms=number(took - 0.5, 4), commit_ms=0.2,
+             elapsed_ms=number(self.clock, 6))  # fmt: skip
+        return delta
+
+    def _finish(self) -> None:
+        trace = self.trace
+        trace.run.update(complete=True, stop="eos", timings={"prefill_ms": 42.0, "decode_ms": number(self.clock)})
+        fill_would_accept(trace)
+        trace.run["metrics"] = {key: number(value, 4) for key, value in compute(trace, 38.5).items()}
+
+
+def _chat(instruction: str, context: Sequence[str | bytes], question: str = "") -> list[tuple[str, int, str | bytes]]:
+    parts: list[tuple[str, int, str | bytes]] = [("special", -1, "<|user|>"), ("template", -1, "\n")]
+    parts.append(("instruction", -1, instruction + "\n\n"))
+    parts += [("context", k, text) for k, text in enumerate(context)]
+    if question:
+        parts.append(("question", -1, "\n" + question))
+    return [*parts, ("special", -1, "<|assistant|>"), ("template", -1, "\n")]
+
+
+CODE_SEGMENTS = _chat("Use time.monotonic(), add type hints and return the whole file.", [CODE])
+
+
+def chain() -> Trace:
+    """A code edit, copied along one line."""
+    return Synthetic(CODE_SEGMENTS, EDITED, "chain", "Refactor ratelimit.py").run()
+
+
+def tree(width: int = 26) -> Trace:
+    """The same with a draft tree of ``width`` nodes."""
+    return Synthetic(CODE_SEGMENTS, EDITED, "tree", "Refactor ratelimit.py", width=width).run()
+
+
+def plain() -> Trace:
+    """No drafts at all."""
+    return Synthetic(CODE_SEGMENTS, EDITED[:300], "plain", "Plain decoding").run()
+
+
+def quote() -> Trace:
+    """Two passages and a question."""
+    segments = _chat("Answer from the passages, word for word.", PASSAGES, "When did the bridge open, and what does it carry?")
+    return Synthetic(segments, QUOTE, "chain", "Quoted answer").run()
+
+
+def nasty() -> Trace:
+    """Markup, CRLF, emoji, right-to-left text, characters split over tokens and lone bytes; the output repeats itself."""
+    raw = NASTY.encode() + b" lone \xf0\x9f byte \xff end"
+    return Synthetic(_chat("Repeat it <i>twice</i>.", [raw]), raw + b"\n" + raw, "tree", "<script>alert(1)</script> ${x}").run()
+
+
+def steps(count: int = 300, kind: str = "tree") -> Trace:
+    """A run of at least ``count`` steps."""
+    rng = random.Random(5)
+    lines = CODE.splitlines(keepends=True)
+    context = CODE * 3
+    output, made = "", 0
+    while True:
+        made += 40
+        for _ in range(40):
+            line = rng.choice(lines)
+            output += line if rng.random() < 0.5 else line.replace("self", rng.choice(["this", "me", "it"]))
+        trace = Synthetic(_chat("Mix the lines.", [context]), output, kind, f"{count} steps", slip=0.06).run()
+        if trace.rows("steps") >= count:
+            return trace
+
+
+def long(context: int = 8000, output: int = 2000, kind: str = "chain") -> Trace:
+    """About ``context`` prompt tokens in prose and code over several passages, and about ``output`` output tokens."""
+    rng = random.Random(9)
+    nouns = "river harbour bridge winter engine letter garden window teacher market island captain engineer signal".split()
+    verbs = "crosses carries warms opens measures follows repairs describes reaches answers".split()
+
+    def sentence() -> str:
+        return f"The {rng.choice(nouns)} {rng.choice(verbs)} the {rng.choice(nouns)} near the {rng.choice(nouns)}. "
+
+    passages, size = [], 0
+    while size < context - 60:
+        prose = "".join(sentence() for _ in range(40)) + "\n"
+        passages.append(prose if len(passages) % 3 else prose + CODE)
+        size += len(Vocabulary().encode(passages[-1]))
+    words = Vocabulary()
+    body = ""
+    sources = [s for p in passages for s in re.findall(r"[^.\n]+[.\n] ?", p)]
+    while len(words.encode(body)) < output - 20:
+        at = rng.randrange(len(sources) - 3)
+        body += "".join(sources[at : at + 3]) if rng.random() < 0.7 else sentence()
+    return Synthetic(_chat("Summarise.", passages, "What is said?"), body, kind, "Long context").run()
+
+
+def deltas(trace: Trace) -> tuple[Trace, list[dict[str, dict[str, list[Any]]]]]:
+    """The trace as it is streamed: an opening trace with the prompt only, and one delta per step."""
+    opening = Trace.new({**trace.run, "complete": False, "metrics": {}})
+    prompt = trace.run["prompt_length"]
+    opening.tables["pieces"] = {name: list(values) for name, values in trace.tables["pieces"].items()}
+    opening.tables["tokens"] = {name: values[:prompt] for name, values in trace.tables["tokens"].items()}
+    parts = [_delta(trace) for _ in range(trace.rows("steps"))]
+    for table in TABLES:
+        if table == "pieces":
+            continue
+        columns = trace.tables[table]
+        owners = range(trace.rows("steps")) if table == "steps" else columns["step"]
+        for row, step in enumerate(owners):
+            if step < 0:
+                continue
+            for name, values in columns.items():
+                parts[step][table][name].append(-1 if name == "would_accept" else values[row])
+    return opening, parts

@@ -1,0 +1,237 @@
+"""Measuring: the arithmetic by hand, the peers' tokens and times, and losslessness checks that can fail."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+
+import pytest
+import torch
+
+from decoders import Prompt, UserError, find_method, methods
+from decoders.bench import (
+    GENERATE,
+    LOOKUP,
+    Contender,
+    Sample,
+    Spread,
+    bench,
+    lengthened,
+    machine,
+    paired,
+    params_of,
+    ratios_of,
+    summarise,
+    tracing,
+)
+from decoders.lossless import check_lossless, first_difference
+from decoders.stock import StockModel
+from decoders.target import Target
+from specviz.charts import bench_chart, heads_chart, layers_chart, write_page
+
+from .models import network, prompt_ids, tiny_target
+
+torch.set_num_threads(1)  # toys: more threads only cost
+
+PROMPTS = [Prompt.from_ids(prompt_ids(seed, 40, 12)) for seed in range(2)]
+
+
+def sample(name, prompt, seconds, *, number=0, decode_s=None, **more) -> Sample:
+    given = {"tokens": 10, "decoded": 10, "steps": 5, "accepted": 5, **more}
+    return Sample(name, prompt, number, seconds=seconds, decode_s=decode_s or seconds, **given)
+
+
+SAMPLES = [
+    sample("plain", 0, 4.0, decode_s=2.0, steps=10, accepted=0),
+    sample("pld", 0, 3.0, decode_s=1.0, draft_ms=1.0, verify_ms=50.0),
+    sample("pld traced", 0, 3.3, decode_s=1.25),
+    sample(GENERATE, 0, 8.0, decode_s=3.0, decoded=9, steps=None, accepted=None),
+    sample(LOOKUP, 0, 6.0, decode_s=2.0, decoded=8, steps=None, accepted=None),
+    sample("plain", 1, 2.0, decode_s=1.0, steps=10, accepted=0),
+    sample("pld", 1, 2.0, decode_s=1.0, draft_ms=3.0, verify_ms=150.0, steps=2, accepted=8, identical=False),
+    sample("pld traced", 1, 2.0, decode_s=1.0),
+]
+
+
+def test_spread():
+    assert Spread.of([3.0, 1.0, 2.0]) == Spread(2.0, 1.5, 2.5, 3)
+    assert Spread.of([None]) is None and Spread.of([]) is None
+
+
+def test_ratios_are_formed_run_by_run():
+    # prompt 0: 10/1 against 10/2 tokens/s; prompt 1: equal. The median of 2 and 1, not the ratio of medians
+    assert paired(SAMPLES, "pld", "plain") == Spread(1.5, 1.25, 1.75, 2)
+    assert paired(SAMPLES, "plain", GENERATE) == Spread(pytest.approx(5 / 3), *(pytest.approx(5 / 3),) * 2, 1)
+    assert paired(SAMPLES, "plain", GENERATE, end_to_end=True).median == pytest.approx(2.0)
+    assert paired(SAMPLES, "pld", "nobody") is None
+
+
+def test_a_row_by_hand():
+    row = summarise(Contender("pld", "method", True, lambda prompt: None), SAMPLES)
+    assert (row.tokens, row.differing, row.tokens_per_step) == (20, 1, 13 / 7 + 1)
+    assert (row.draft_ms, row.verify_ms, row.draft_share) == (2.0, 100.0, 0.02)
+    assert row.speedup.median == 1.5 and row.end_to_end.median == pytest.approx((10 / 3 + 5) / 2)
+    peer = summarise(Contender(GENERATE, "peer", True, lambda prompt: None), SAMPLES)
+    assert peer.tokens_per_s.median == 3.0 and peer.tokens_per_step is peer.draft_share is None
+
+
+def test_named_ratios():
+    found = {r.name: r for r in ratios_of(SAMPLES)}
+    assert list(found) == [
+        "plain ÷ generate()", "plain ÷ generate(), end to end", "pld ÷ prompt lookup", "pld ÷ prompt lookup, end to end",
+        "pld: tracing on ÷ off", "pld: tracing on ÷ off, end to end",
+    ]  # fmt: skip
+    assert found["pld ÷ prompt lookup"].value.median == pytest.approx(10 / 4)
+    off, on = 10.0, (8 + 10) / 2  # medians of tokens/s
+    assert tracing(SAMPLES, "pld").median == pytest.approx(off / on)
+    assert ratios_of(SAMPLES[:1]) == []
+
+
+def test_peers_give_the_tokens_of_plain_decoding_and_their_times():
+    stock = StockModel(network())
+    plain = stock.timed(PROMPTS[0].tokens, 30, ())
+    lookup = stock.timed(PROMPTS[0].tokens, 30, (), prompt_lookup_num_tokens=5, max_matching_ngram_size=2)
+    assert plain.tokens == lookup.tokens == stock.generate(PROMPTS[0].tokens, 30, ()) and len(plain.tokens) == 30
+    assert plain.first_tokens == 1 and 1 <= lookup.first_tokens <= 6
+    assert 0 < plain.first_s < plain.seconds
+    assert plain.tokens_per_s == pytest.approx(29 / (plain.seconds - plain.first_s))
+    one = stock.timed(PROMPTS[0].tokens, 1, ())
+    assert one.first_tokens == 1 and one.tokens_per_s is None
+    stop = plain.tokens[4]
+    stopped = stock.generate(PROMPTS[0].tokens, 30, (stop,))
+    assert stopped == plain.tokens[: plain.tokens.index(stop) + 1]
+
+
+def test_a_models_own_settings_do_not_touch_the_reference():
+    model = network()
+    model.generation_config.repetition_penalty = 5.0
+    assert StockModel(model).generate(PROMPTS[0].tokens, 12, ()) == StockModel(network()).generate(
+        PROMPTS[0].tokens, 12, ()
+    )
+
+
+def test_a_benchmark_end_to_end(tmp_path):
+    target, seen, order = tiny_target(), [], []
+    stock = StockModel(network())
+    inner = stock.timed
+    stock.timed = lambda *a, **k: order.append(k) or inner(*a, **k)
+    report = bench(
+        target, PROMPTS, {"pld": {"k": "4", "max_ngram": 2}}, max_new_tokens=8, repeats=2, stock=stock,
+        progress=lambda done, total: seen.append((done, total)),
+    )  # fmt: skip
+    names = [row.name for row in report.rows]
+    assert names == ["plain", "plain traced", "pld", "pld traced", GENERATE, LOOKUP]
+    assert seen[-1] == (30, 30) and len(report.samples) == 24  # the warm-up does not count
+    assert all(row.differing == 0 for row in report.rows)
+    assert {k.get("prompt_lookup_num_tokens") for k in order} == {None, 4}
+    first = [next(s.name for s in report.samples if (s.prompt, s.round) == at) for at in ((0, 0), (1, 0), (0, 1))]
+    assert len(set(first)) == 2  # the order rotates
+    data = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    assert data["settings"]["methods"]["pld"]["k"] == 4 and data["model"]["name"] == "tiny-llama"
+    assert data["rows"][2]["draft_share"] > 0 and data["rows"][0]["tokens_per_step"] == 1
+    figure = bench_chart(data)
+    assert list(figure.data[0].y) == ["plain", "pld", GENERATE, LOOKUP]
+    with pytest.raises(ValueError, match="choose one of speedup"):
+        bench_chart(data, "colour")
+
+
+def test_the_machine_is_described_without_its_name():
+    import platform
+
+    facts = machine()
+    assert facts["torch_threads"] == 1 and facts["cores"] >= 1
+    assert platform.node() not in json.dumps(facts)
+
+
+def test_benchmarks_need_prompts_and_good_parameters():
+    with pytest.raises(UserError, match="at least one prompt"):
+        bench(tiny_target(), [], {}, max_new_tokens=4)
+    with pytest.raises(ValueError, match="out of range"):
+        bench(tiny_target(), PROMPTS, {"pld": {"k": 0}}, max_new_tokens=4)
+    params = find_method("pld").params()
+    assert params_of("pld", params) is params
+
+
+def test_lengthened_prompts():
+    long = lengthened(PROMPTS, 100)
+    assert [len(p.tokens) for p in long] == [100, 100]
+    assert long[0].tokens[-40:] == PROMPTS[0].tokens and long[0].tokens[20:60] == PROMPTS[1].tokens
+    assert [len(p.tokens) for p in lengthened(PROMPTS[:1], 90)] == [90]
+
+
+def test_first_difference():
+    assert [first_difference(*pair) for pair in (([1, 2], [1, 3]), ([1], [1, 2]), ([], []))] == [1, 1, 0]
+
+
+def test_every_method_is_lossless_and_generate_agrees():
+    seen = []
+    outcomes = check_lossless(
+        tiny_target(), PROMPTS, dict.fromkeys(methods()), max_new_tokens=16, stock=StockModel(network()),
+        progress=lambda done, total: seen.append((done, total)),
+    )  # fmt: skip
+    assert [o.method for o in outcomes] == list(methods())
+    assert all(o.identical == o.total == 2 and not o.failed for o in outcomes if o.lossless)
+    assert outcomes[0].against == "generate()" and outcomes[0].tokens_per_step == 1
+    assert seen[-1] == (2 * (len(outcomes) + 1),) * 2
+    json.dumps([o.to_json() for o in outcomes], allow_nan=False)
+
+
+class Meddling(Target):
+    """A target whose forwards over several rows are wrong: as if its mask were missing."""
+
+    def forward(self, *args, **kwargs):
+        logits = super().forward(*args, **kwargs)
+        return logits.roll(1, -1) if len(logits) > 1 else logits
+
+
+def meddled() -> Target:
+    target = Meddling(network(), None, "meddled")
+    target.__dict__["calibration"] = None
+    return target
+
+
+def test_a_difference_is_found_and_described():
+    plain, pld = check_lossless(meddled(), PROMPTS, {"pld": {"k": 3}}, max_new_tokens=20)
+    assert plain.against == "" and plain.total == 0
+    assert pld.failed == len(pld.divergences) == pld.total - pld.identical >= 1
+    first = pld.divergences[0]
+    assert first.expected != first.got and first.gap > 0 and first.shortfall > 0 and math.isfinite(first.shortfall)
+
+
+def test_a_lossy_method_is_reported_not_failed(monkeypatch):
+    from dataclasses import replace
+
+    from decoders import drafters
+
+    monkeypatch.setitem(drafters._methods, "pld", replace(find_method("pld"), lossless=False))
+    _, pld = check_lossless(meddled(), PROMPTS, {"pld": {"k": 3}}, max_new_tokens=20)
+    assert pld.divergences and not pld.failed and not pld.lossless
+
+
+def test_half_precision_allows_near_ties_only():
+    model = network(dtype=torch.bfloat16)
+    stock = StockModel(copy.deepcopy(model))
+    target = Target(model, None, "half")
+    target.__dict__["calibration"] = None
+    outcomes = check_lossless(target, PROMPTS, {"pld": None}, max_new_tokens=24, stock=stock)
+    assert not any(o.failed for o in outcomes)
+    stock.generate = lambda tokens, n, stop_ids: [9] * n  # no near tie
+    (plain,) = check_lossless(target, PROMPTS, {}, max_new_tokens=24, stock=stock)
+    assert plain.divergences and not plain.failed  # plain's own tokens are the best ones: the fault is generate()'s
+    (strict,) = check_lossless(target, PROMPTS, {}, max_new_tokens=24, stock=stock, tolerance=1e-9)
+    assert strict.failed == sum(d.shortfall > 1e-9 for d in strict.divergences)
+
+
+def test_charts_escape_names_and_stand_alone(tmp_path):
+    calibration = {
+        "model": "<b>x</b>", "tokens_counted": 10, "head_counts": [[0, 5], [10, 1]], "tokens_per_step": [1.0, 2.5, 2.0],
+        "best_layer": 1, "draft_length": 20,
+    }  # fmt: skip
+    heads, layers = heads_chart(calibration), layers_chart(calibration)
+    assert [list(row) for row in heads.data[0].z] == [[0, 0.5], [1, 0.1]] and heads.data[0].customdata[1][0] == 10
+    assert "&lt;b&gt;" in heads.layout.title.text and list(layers.data[0].text) == ["1.00", "2.50 best", "2.00"]
+    write_page(tmp_path / "page.html", "</title><script>alert(1)</script>", [heads, layers])
+    page = (tmp_path / "page.html").read_text()
+    assert "<script>alert(1)" not in page and "default-src 'none'" in page
+    assert [f.name for f in tmp_path.iterdir()] == ["page.html"]

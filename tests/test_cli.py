@@ -1,0 +1,373 @@
+"""The commands as a user types them: what they print, and one sentence with exit code 2 for every mistake."""
+
+from __future__ import annotations
+
+import json
+import re
+import string
+import sys
+import types
+
+import pytest
+import torch
+
+from decoders import load
+from specviz import cli
+from specviz.commands import common
+from specviz.commands.calibrate import heat_map
+
+from .models import network, tiny_tokenizer
+
+torch.set_num_threads(1)  # toys: more threads only cost
+
+PROMPTS = [
+    {
+        "question_id": 1,
+        "category": "a",
+        "turns": ["the old lamp at the station " + string.printable[:95] + " the old lamp at"],
+    },
+    {"id": "edit", "instruction": "Copy", "context": "def total(items): return sum(items)", "question": "def total"},
+    {"id": "long", "turns": ["museum 10 lamps " * 200]},
+]
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory) -> str:
+    """A random Llama with a tokenizer, as a folder."""
+    folder = tmp_path_factory.mktemp("models") / "toy"
+    network("llama").save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def prompts(tmp_path) -> str:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text("".join(json.dumps(p) + "\n" for p in PROMPTS))
+    return str(path)
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+
+
+def specviz(*args: object) -> int:
+    try:
+        return cli.main([str(a) for a in args])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+
+
+def refused(capsys, *args: object) -> str:
+    """The one sentence a mistake gives."""
+    assert specviz(*args) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.startswith("specviz") and captured.err.count("\n") == 1
+    assert "Traceback" not in captured.err
+    return captured.err
+
+
+def test_run_prints_a_summary_or_one_json_object(capsys, model, tmp_path):
+    common_args = (
+        "run",
+        "--model",
+        model,
+        "--method",
+        "pld",
+        "--set",
+        "k=4",
+        "--set",
+        "clip=on",
+        "--max-new-tokens",
+        12,
+    )
+    assert specviz(*common_args, "--prompt", "the old lamp the old", "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert list(result) == [
+        "method", "tokens", "steps", "accepted", "tokens_per_step", "tokens_per_s", "output_ids", "text",
+    ]  # fmt: skip
+    assert result["method"] == "pld" and result["tokens"] == len(result["output_ids"]) == 12
+    assert result["tokens_per_step"] == pytest.approx((result["accepted"] + result["steps"]) / result["steps"])
+    out = tmp_path / "run.spectrace"
+    assert specviz(*common_args, "--prompt", "the old lamp the old", "--out", out) == 0
+    printed = capsys.readouterr()
+    assert (
+        "pld: 12 tokens in" in printed.err
+        and "tokens per step" in printed.err
+        and str(out) in printed.err.replace("\n", "")
+    )
+    trace = load(out)
+    assert trace.output_ids == result["output_ids"] and trace.run["method"]["params"]["k"] == 4
+    assert specviz(*common_args, "--prompt", "the old lamp the old", "--out", out, "--json") == 0
+    again = json.loads(capsys.readouterr().out)
+    assert {**again, "tokens_per_s": 0} == {**result, "tokens_per_s": 0}
+
+
+def test_run_takes_prompt_files_and_samples_by_seed(capsys, model, prompts, tmp_path):
+    plain = tmp_path / "plain.txt"
+    plain.write_text("the old lamp")
+    outputs = {}
+    for name, extra in {
+        "file": ["--prompt-file", plain],
+        "text": ["--prompt", "the old lamp"],
+        "chat": ["--prompt", "the old lamp", "--chat"],
+        "second": ["--prompt-file", prompts, "--index", 1],
+        "seed 1": ["--prompt", "the old lamp", "--temperature", 1, "--seed", 1, "--top-k", 9, "--top-p", 0.9],
+        "again 1": ["--prompt", "the old lamp", "--temperature", 1, "--seed", 1, "--top-k", 9, "--top-p", 0.9],
+        "seed 2": ["--prompt", "the old lamp", "--temperature", 1, "--seed", 2, "--top-k", 9, "--top-p", 0.9],
+    }.items():
+        assert specviz("run", "--model", model, "--max-new-tokens", 8, "--json", *extra) == 0
+        outputs[name] = json.loads(capsys.readouterr().out)["output_ids"]
+    assert outputs["file"] == outputs["text"] != outputs["chat"]
+    assert outputs["seed 1"] == outputs["again 1"] != outputs["seed 2"]
+
+
+def test_methods_lists_names_and_explains_one(capsys):
+    assert specviz("methods") == 0
+    listed = capsys.readouterr().out
+    assert all(name in listed for name in ("plain", "pld", "pld+h", "pld+a", "lossless"))
+    assert specviz("methods", "pld") == 0
+    explained = capsys.readouterr().out
+    assert "max_ngram" in explained and "a whole number from 1 to 128" in explained
+
+
+def test_verify_says_identical(capsys, model, prompts, tmp_path):
+    out = tmp_path / "verify.json"
+    assert specviz("verify", "--model", model, "--prompts", prompts, "--max-new-tokens", 10, "--json", out) == 0
+    printed = capsys.readouterr().out
+    assert (
+        "generate()" in printed
+        and "2/2" in printed
+        and "ok: every output is identical (2 prompts, 10 tokens, float32)" in printed
+    )
+    assert "1 of 3 prompts was left out: with 10 new tokens it does not fit toy's context of 512" in " ".join(
+        printed.split()
+    )
+    data = json.loads(out.read_text())
+    assert data["failed"] == 0 and {o["method"] for o in data["outcomes"]} >= {"plain", "pld", "pld+h", "pld+a"}
+    assert (
+        specviz(
+            "verify", "--model", model, "--prompts", prompts, "--methods", "pld,pld+h", "--no-generate", "--limit", 1
+        )
+        == 0
+    )
+    assert "pld+a" not in capsys.readouterr().out
+
+
+def test_verify_fails_with_1_on_a_difference(capsys, model, prompts, monkeypatch):
+    from decoders.stock import StockModel
+
+    monkeypatch.setattr(StockModel, "generate", lambda self, tokens, n, stop_ids: [7] * n)
+    assert (
+        specviz(
+            "verify", "--model", model, "--prompts", prompts, "--methods", "plain", "--limit", 1, "--max-new-tokens", 4
+        )
+        == 1
+    )
+    printed = capsys.readouterr().out
+    assert "FAILED: 1 output differs" in printed and "prompt 1, token 0" in printed and "top-2 gap" in printed
+
+
+def test_bench_measures_and_writes(capsys, model, prompts, tmp_path):
+    out, page = tmp_path / "bench.json", tmp_path / "bench.html"
+    args = ["--model", model, "--prompts", prompts, "--methods", "pld", "--max-new-tokens", 6, "--repeats", 1]
+    assert specviz("bench", *args, "--peers", "--json", out, "--html", page, "--set", "pld.k=3") == 0
+    printed = capsys.readouterr().out
+    for words in (
+        "plain ÷ generate()",
+        "pld ÷ prompt lookup",
+        "tracing on ÷ off",
+        "tokens/s",
+        "1 of 3 prompts was left out",
+    ):
+        assert words in printed
+    data = json.loads(out.read_text())
+    assert data["schema"] == "specbench/1" and data["settings"]["methods"]["pld"]["k"] == 3
+    assert data["settings"]["prompt_file"] == "prompts.jsonl" and str(tmp_path) not in out.read_text()
+    outside = re.findall(r'(?:src|href)="?(?!data:)[^" >]{1,80}', page.read_text()[:3000] + page.read_text()[-20000:])
+    assert page.stat().st_size > 1_000_000 and outside == []  # plotly itself is in the page
+    assert specviz("bench", *args, "--no-trace", "--context", 40, "--limit", 1) == 0
+    printed = capsys.readouterr().out
+    assert "40–40 tokens" in printed and "tracing" not in printed and "generate()" not in printed
+
+
+def test_calibrate_is_kept_and_used(capsys, model, prompts, tmp_path):
+    page = tmp_path / "heads.html"
+    assert specviz("calibrate", "--model", model, "--prompts", prompts, "--max-new-tokens", 40, "--html", page) == 0
+    printed = capsys.readouterr().out
+    assert "(best)" in printed and "Copies per layer" in printed
+    (kept,) = (tmp_path / "home" / "calibration").iterdir()
+    assert "Copying heads" in page.read_text()
+    best = json.loads(kept.read_text())["best_layer"]
+    trace = tmp_path / "a.spectrace"
+    assert specviz("run", "--model", model, "--prompt", "the the", "--max-new-tokens", 2, "--out", trace) == 0
+    assert load(trace).run["reads"]["hidden_layer"] == best
+
+
+def test_heat_map_shades_by_count():
+    assert heat_map(((0, 4), (2, 1))) == ["   0   ██", "   1 ▒▒░░"]
+
+
+def test_expand_writes_a_larger_model(capsys, model, tmp_path, monkeypatch):
+    from decoders import expand
+
+    shape = expand.Shape("103m", hidden=128, layers=4, heads=4, kv_heads=4, head_dim=32, mlp=128)
+    monkeypatch.setitem(expand.SHAPES, "103m", shape)
+    assert specviz("expand", model, "--to", "103m", "--out", tmp_path / "big") == 0
+    assert "M parameters" in capsys.readouterr().out
+    outputs = []
+    for folder in (model, tmp_path / "big"):
+        assert specviz("run", "--model", folder, "--prompt", "the old", "--max-new-tokens", 12, "--json") == 0
+        outputs.append(json.loads(capsys.readouterr().out)["output_ids"])
+    assert outputs[0] == outputs[1]
+    assert "already there" in refused(capsys, "expand", model, "--to", "103m", "--out", tmp_path / "big")
+    assert "unknown size '3b'" in refused(capsys, "expand", model, "--to", "3b", "--out", tmp_path / "c")
+    assert "given twice" in refused(capsys, "expand", model, "--model", model, "--to", "1b", "--out", tmp_path / "c")
+
+
+def test_export_writes_one_page(capsys, model, tmp_path):
+    trace, page = tmp_path / "a.spectrace", tmp_path / "a.html"
+    assert specviz("run", "--model", model, "--prompt", "the old", "--max-new-tokens", 3, "--out", trace) == 0
+    assert specviz("export", trace, "--html", page) == 0
+    assert page.read_text().startswith("<!doctype html>")
+    capsys.readouterr()
+    assert "--step 99 is out of range" in refused(capsys, "export", trace, "--html", page, "--step", 99)
+    (tmp_path / "bad.spectrace").write_bytes(b"PK nonsense")
+    refused(capsys, "export", tmp_path / "bad.spectrace", "--html", tmp_path / "b.html")
+    refused(capsys, "export", tmp_path / "none.spectrace", "--html", tmp_path / "b.html")
+    assert not (tmp_path / "b.html").exists()
+
+
+def test_app_and_view_call_the_server(monkeypatch, tmp_path):
+    calls = []
+    server = types.ModuleType("specviz.server")
+    server.serve = lambda *a, **k: calls.append((a, k))  # the real one imports the web framework
+    monkeypatch.setitem(sys.modules, "specviz.server", server)
+    assert specviz("app", "--model", "x", "--port", 0) == 0
+    assert specviz("view", tmp_path / "a.spectrace", "--open") == 0
+    assert calls[0] == (("x", "127.0.0.1", 0), {"open_browser": False})
+    assert calls[1] == ((None, "127.0.0.1", 7860), {"trace": tmp_path / "a.spectrace", "open_browser": True})
+
+
+def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):
+    from decoders.training import demo, evaluation
+
+    calls = []
+    monkeypatch.setattr(demo, "train_demo", lambda out, **k: calls.append((out, k)))
+    assert specviz("train", "demo", "--out", tmp_path / "m", "--tokens", 5000, "--no-resume") == 0
+    out, given = calls[0]
+    assert out == tmp_path / "m" and (given["tokens"], given["minutes"], given["resume"]) == (5000, None, False)
+    assert specviz("train", "demo", "--minutes", 1.5) == 0
+    assert (calls[1][1]["tokens"], calls[1][1]["minutes"], calls[1][1]["resume"]) == (None, 1.5, True)
+    report = type("Report", (), {"table": lambda self: "| a |", "to_json": lambda self: "{}"})()
+    monkeypatch.setattr(evaluation, "evaluate_demo", lambda folder, **k: calls.append((folder, k)) or report)
+    capsys.readouterr()
+    assert (
+        specviz("train", "demo", "--evaluate", "--model", tmp_path, "--prompts", 6, "--json", tmp_path / "e.json") == 0
+    )
+    assert capsys.readouterr().out == "| a |\n" and (tmp_path / "e.json").read_text() == "{}\n"
+    assert calls[2][0] == tmp_path and calls[2][1]["prompts"] == 6
+    assert "not allowed with" in refused(capsys, "train", "demo", "--tokens", 5, "--minutes", 5)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ([], "COMMAND"),
+        (["rum"], "there is no command 'rum': choose one of app, run, verify"),
+        (["train", "ppdd"], "there is no part 'ppdd': choose one of demo"),
+        (["run"], "--prompt-file --prompt is required"),
+        (["run", "--prompt", "a", "--prompt-file", "b"], "not allowed with argument"),
+        (["run", "--prompt", "a", "--methd", "pld"], "--methd"),
+        (["run", "--prompt", "  "], "the prompt is empty"),
+        (["run", "--prompt", "a", "--method", "pdl"], "there is no method 'pdl': choose one of plain, pld"),
+        (["run", "--prompt", "a", "--method", "pld", "--set", "q=1"], "unknown parameter 'q'"),
+        (["run", "--prompt", "a", "--method", "pld", "--set", "k=0"], "k='0' is out of range: a whole number from 1"),
+        (["run", "--prompt", "a", "--method", "pld", "--set", "k"], "not of the form name=value"),
+        (["run", "--prompt", "a", "--set", "k=1", "--set", "k=2"], "gives k twice"),
+        (["run", "--prompt", "a", "--max-new-tokens", "0"], "0 is out of range: a whole number of at least 1"),
+        (["run", "--prompt", "a", "--max-new-tokens", "ten"], "'ten' is not allowed: a whole number"),
+        (["run", "--prompt", "a", "--temperature", "-1"], "temperature=-1.0 is out of range"),
+        (["run", "--prompt", "a", "--top-p", "0"], "top_p=0.0 is out of range"),
+        (["run", "--prompt", "a", "--out", "/no/such/folder/x.spectrace"], "there is no folder /no/such/folder"),
+        (["run", "--prompt-file", "/no/such/file.txt"], "there is no prompt file"),
+        (["run", "--prompt", "a", "--model", "/no/such/model"], "there is no model folder"),
+        (["verify", "--prompts", "/no/such.jsonl"], "there is no prompt file"),
+        (["verify"], "--prompts"),
+        (["bench", "--prompts", "x", "--repeats", "0"], "from 1 to 1000"),
+        (["methods", "nope"], "there is no method 'nope'"),
+        (["app", "--port", "70000"], "from 0 to 65535"),
+        (["expand", "--to", "1b"], "--out"),
+    ],
+)  # fmt: skip
+def test_a_mistake_gives_one_sentence_and_2(capsys, args, words):
+    assert words in refused(capsys, *args)
+
+
+def test_mistakes_that_need_a_model(capsys, model, prompts, tmp_path):
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"turns": ["a"]}\n{"turn": "b"}\n')
+    for args, words in (
+        (["verify", "--prompts", bad], f"{bad}, line 2: "),
+        (["verify", "--prompts", prompts, "--methods", "pld", "nope"], "there is no method 'nope'"),
+        (["verify", "--prompts", prompts, "--set", "k=3"], "not of the form METHOD.name=value"),
+        (["verify", "--prompts", prompts, "--set", "pld.k=x"], "k='x' is not allowed"),
+        (["bench", "--prompts", prompts, "--context", 510], "do not fit the 512 tokens"),
+        (["calibrate", "--prompts", prompts, "--max-new-tokens", 600], "no prompt can be used"),
+        (["run", "--prompt-file", prompts, "--index", 3], "--index 3 is out of range"),
+        (["run", "--prompt-file", prompts, "--index", 2, "--max-new-tokens", 5], "512"),
+        (["run", "--prompt", "a", "--dtype", "int3"], "dtype 'int3' is unknown"),
+        (["run", "--prompt", "a", "--device", "warp"], "device 'warp'"),
+    ):
+        assert words in refused(capsys, *args, "--model", model)
+
+
+def test_a_missing_package_is_named(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "decoders.training.demo", None)
+    monkeypatch.setitem(sys.modules, "torch_that_is_missing", None)
+
+    def missing(args):
+        import torch_that_is_missing  # noqa: F401
+
+    monkeypatch.setattr("specviz.commands.methods.run", missing)
+    parser = cli.parser()
+    monkeypatch.setattr(cli, "parser", lambda: parser)
+    assert "torch_that_is_missing is not installed" in refused(capsys, "methods")
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch):
+    def deep(args):
+        json.loads("{")
+
+    for run, kind in ((deep, ValueError), (lambda args: {}["x"], KeyError)):
+        monkeypatch.setattr("specviz.commands.methods.run", run)
+        with pytest.raises(kind):
+            cli.main(["methods"])
+
+
+def test_interrupting_is_not_an_error_message(capsys, monkeypatch):
+    def stop(args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("specviz.commands.methods.run", stop)
+    assert specviz("methods") == 130 and capsys.readouterr().err == "stopped\n"
+
+
+def test_the_help_names_every_command(capsys):
+    assert specviz("--help") == 0
+    text = capsys.readouterr().out
+    for command in ("app", "run", "verify", "bench", "view", "export", "methods", "calibrate", "expand", "train"):
+        assert f"    {command}" in text
+        assert specviz(command, "--help") == 0
+    assert specviz("--version") == 0
+
+
+def test_the_bundled_target_is_the_default(capsys, monkeypatch, tmp_path, model):
+    from pathlib import Path
+
+    monkeypatch.setattr(common, "BUNDLED", Path(model))
+    assert specviz("run", "--prompt", "the old", "--max-new-tokens", 2, "--json") == 0
+    capsys.readouterr()
+    monkeypatch.setattr(common, "BUNDLED", tmp_path / "gone")
+    assert "make it with `specviz train demo`, or give --model" in refused(capsys, "run", "--prompt", "a")

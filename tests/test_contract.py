@@ -1,0 +1,120 @@
+"""What every registered method owes: lossless, seeded, inside the budget, provenance recorded, tracing changes nothing.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from decoders import Prompt, Sampling, generate, methods, record
+from decoders.engine import Decoding
+from decoders.params import controls, make_params
+from decoders.protocols import ORIGINS
+from decoders.tracefile import load, save
+
+from .models import prompt_ids, tiny_target, tiny_tokenizer
+
+NEW = 28
+NAMES = tuple(methods())
+
+
+@pytest.fixture(scope="module")
+def target():
+    return tiny_target("qwen3")
+
+
+@pytest.fixture(scope="module")
+def prompt():
+    words = "the old lamp at the station was sold to the city museum and the old lamp at the"
+    return Prompt.from_segments(
+        tiny_tokenizer(), instruction="Copy.", context=[words, words[::-1]], question="the old <b>lamp</b> 🤖?"
+    )
+
+
+@pytest.fixture(scope="module")
+def plain(target, prompt):
+    return generate(target, prompt, max_new_tokens=NEW)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lossless_and_repeatable(target, prompt, plain, name):
+    method = methods()[name]
+    if reason := method.available(target):
+        pytest.skip(reason)
+    outputs = [generate(target, prompt, name, max_new_tokens=NEW) for _ in range(2)]
+    assert outputs[0] == outputs[1]
+    if method.lossless:
+        assert outputs[0] == plain
+    sampling = Sampling(temperature=0.9, seed=4)
+    assert generate(target, prompt, name, sampling=sampling, max_new_tokens=NEW) == generate(
+        target, prompt, name, sampling=sampling, max_new_tokens=NEW
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_drafts_carry_their_provenance(target, prompt, name):
+    run = Decoding(target, prompt, name, max_new_tokens=NEW)
+    for step in run:
+        draft, tree = step.draft, step.draft.tree
+        assert len(draft.origins) == len(draft.sources) == len(tree) and draft.origins[0] == "root"
+        assert set(draft.origins) <= set(ORIGINS)
+        assert max(tree.depths) <= NEW and tree.tokens[0] == run.context.tokens[step.context_length - 1]
+        assert bool(draft.reason) == (tree.drafted == 0), (
+            "a step without a draft says why, one with a draft has nothing to excuse"
+        )
+        for node, source in enumerate(draft.sources):
+            if source >= 0:
+                assert source < step.context_length and run.context.tokens[source] == tree.tokens[node]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tracing_changes_nothing_and_misses_nothing(target, prompt, name):
+    untraced = Decoding(target, prompt, name, max_new_tokens=NEW)
+    steps = list(untraced)
+    trace = record(target, prompt, name, max_new_tokens=NEW)
+    assert trace.output_ids == [t for step in steps for t in step.emitted]
+    assert trace.tables["steps"]["accepted"] == [s.accepted for s in steps]
+    assert trace.rows("nodes") == sum(len(s.draft.tree) for s in steps)
+    assert trace.rows("candidates") == sum(len(s.draft.candidates) for s in steps if s.draft.candidates is not None)
+    assert trace.run["complete"] and trace.run["stop"] == untraced.stop
+    assert load(save(trace, None)).to_json() == trace.to_json()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_controls_describe_every_parameter(name):
+    method = methods()[name]
+    shown = controls(method.params)
+    assert make_params(method.params, {c.name: c.default for c in shown}) == method.params()
+    for c in shown:
+        assert c.label and c.help.endswith(".") and c.allowed()
+    assert method.title and method.summary.endswith(".")
+
+
+def test_negative_control_a_lossy_method_is_caught(target, prompt, plain, monkeypatch):
+    """A verifier that accepts everything is not lossless, and the comparison above would say so."""
+    from decoders import engine
+    from decoders.verify import judged
+
+    class Gullible:
+        lossless = True
+
+        def __init__(self, chooser): ...
+
+        def __call__(self, draft, scored):
+            last = len(draft.tree) - 1
+            return judged(draft, draft.tree.path(last), int(scored.logits[last].argmax()))
+
+    monkeypatch.setattr(engine, "MatchVerifier", Gullible)
+    assert generate(target, prompt, "pld+h", max_new_tokens=NEW) != plain
+
+
+def test_would_accept_and_regret_are_filled(target):
+    trace = record(target, Prompt.from_ids(prompt_ids(3)), "pld+h", max_new_tokens=NEW)
+    c, tokens = trace.tables["candidates"], trace.tables["tokens"]["id"]
+    assert min(c["would_accept"]) >= -1 and len(c["step"]) > 0
+    contexts = trace.tables["steps"]["context"]
+    for step, position, length, would in zip(c["step"], c["position"], c["length"], c["would_accept"], strict=True):
+        truth, begin = 0, contexts[step]
+        while truth < length and begin + truth < len(tokens) and tokens[position + 1 + truth] == tokens[begin + truth]:
+            truth += 1
+        assert would == (truth if begin < len(tokens) else -1)
+    assert trace.run["metrics"]["ranking_regret"] >= 0

@@ -1,0 +1,193 @@
+"""Lossless on every family: stock models through the tree engine emit exactly what plain generate() emits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import transformers as hf
+
+from decoders import Prompt, UserError, generate, methods
+from decoders.attention import Masks
+from decoders.protocols import Draft, Needs, Probe
+from decoders.target import Target, load_target
+from decoders.tree import DraftTree
+
+from .drafters_for_tests import WildTrees, method_of
+from .models import FAMILIES, GROUPED, VOCAB, network, prompt_ids, tiny_target, tiny_tokenizer
+
+NEW = 24
+SMALL = {"vocab_size": 64, "hidden_size": 16}
+
+
+def reference(family: str, ids: list[int]) -> list[int]:
+    model = network(family)
+    given = torch.tensor([ids])
+    out = model.generate(
+        given, attention_mask=torch.ones_like(given), max_new_tokens=NEW, do_sample=False, pad_token_id=0
+    )
+    return out[0, len(ids) :].tolist()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_method_and_wild_trees_equal_generate(family):
+    target = tiny_target(family)
+    ids = prompt_ids(3)
+    prompt, expected = Prompt.from_ids(ids), reference(family, ids)
+    for name, method in methods().items():
+        if method.lossless and method.available(target) is None:
+            assert generate(target, prompt, name, max_new_tokens=NEW) == expected, name
+    everything = Needs(hidden_layer=1, heads=((0, 1), (2, 3)), top_tokens=4)
+    for probes in (0, 3):
+        wild = WildTrees(expected, VOCAB, seed=probes, probes=probes)
+        assert generate(target, prompt, method_of(wild, everything), max_new_tokens=NEW) == expected
+        assert max(v.accepted for _, _, v in wild.seen) > 0, (
+            "the trees never carried the right token: nothing was tested"
+        )
+
+
+def test_the_check_fails_without_the_tree_mask(monkeypatch):
+    """Negative control: rows that see their siblings give other output."""
+    target, ids = tiny_target("llama"), prompt_ids(3)
+    expected = generate(target, Prompt.from_ids(ids), "plain", max_new_tokens=NEW)
+    honest = Masks.rows
+    monkeypatch.setattr(
+        Masks, "rows", lambda self, length, sees, positions, count: honest(self, length, None, positions, count)
+    )
+    outputs = [
+        generate(target, Prompt.from_ids(ids), method_of(WildTrees(expected, VOCAB, s)), max_new_tokens=NEW)
+        for s in range(3)
+    ]
+    assert any(out != expected for out in outputs)
+
+
+def test_the_check_fails_with_wrong_positions(monkeypatch):
+    """Negative control: numbering tree rows by their order instead of their depth gives other output."""
+    target, ids = tiny_target("llama"), prompt_ids(3)
+    expected = generate(target, Prompt.from_ids(ids), "plain", max_new_tokens=NEW)
+    honest = Target.forward
+
+    def by_row(self, cache, masks, tokens, positions, sees, **options):
+        return honest(self, cache, masks, tokens, cache.length + 0 * positions + range(len(positions)), sees, **options)
+
+    monkeypatch.setattr(Target, "forward", by_row)
+    outputs = [
+        generate(target, Prompt.from_ids(ids), method_of(WildTrees(expected, VOCAB, s)), max_new_tokens=NEW)
+        for s in range(3)
+    ]
+    assert any(out != expected for out in outputs)
+
+
+@pytest.mark.parametrize("family", ["mistral-window", "qwen2-window", "gemma2", "gemma3"])
+def test_windows_bind(family):
+    """The windowed families are tested beyond their window: without it the output would differ."""
+    ids = prompt_ids(3)
+    windowed = tiny_target(family)
+    unwindowed = tiny_target(family)
+    unwindowed.windows = tuple(None if w is None else 10_000 for w in windowed.windows)
+    logits = []
+    for target in (windowed, unwindowed):
+        session = target.session(Needs(), 100)
+        session.prefill(ids)
+        logits.append(session.score(Draft.empty(ids[-1], "")).logits)
+    assert not torch.allclose(*logits, atol=1e-4)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_attention_rows_and_hidden_states_equal_eager(family):
+    """What drafters read equals what transformers itself reports."""
+    target, ids = tiny_target(family), prompt_ids(5, 50)
+    model = network(family)
+    out = model(torch.tensor([ids]), output_hidden_states=True, output_attentions=True)
+    layers = target.info["layers"]
+    every = tuple((layer, head) for layer in range(layers) for head in range(target.heads))
+    for layer in range(layers + 1):
+        session = target.session(Needs(hidden_layer=layer, heads=every if layer == 0 else (), top_tokens=8), 60)
+        session.prefill(ids)
+        context = session.context
+        torch.testing.assert_close(context.hidden, out.hidden_states[layer][0, :-1], atol=2e-5, rtol=1e-4)
+        if layer == 0:
+            for row in (len(ids) - 2, 7):
+                expected = torch.cat([a[0, :, row, : row + 1] for a in out.attentions])
+                torch.testing.assert_close(context.attention(row), expected, atol=1e-5, rtol=1e-4)
+            few = ((0, 1), (layers - 1, 3))
+            expected = torch.stack([out.attentions[layer][0, head, 7, :8] for layer, head in few])
+            torch.testing.assert_close(context.attention(7, few), expected, atol=1e-5, rtol=1e-4)
+    best = out.logits[0, :-1].log_softmax(-1).topk(8)
+    torch.testing.assert_close(context.top_logprobs, best.values, atol=2e-5, rtol=1e-4)
+
+
+def test_probes_leave_the_targets_logits_unchanged():
+    """In fp64 the tree's logits are the same with and without probes; a node that saw a probe would show at once."""
+    target, ids = tiny_target("llama", dtype=torch.float64), prompt_ids(2)
+    tree = DraftTree((ids[-1], 9, 10, 11, 12), (-1, 0, 1, 0, 3))
+    probes = (
+        Probe(2, 1, token=8),
+        Probe(2, 2, embedding=torch.randn(64, dtype=torch.float64), sees=(0,)),
+        Probe(0, 1, token=11),
+    )
+    logits = []
+    for extra in ((), probes):
+        session = target.session(Needs(), 100)
+        session.prefill(ids)
+        scored = session.score(Draft(tree, probes=extra))
+        logits.append(scored.logits)
+    torch.testing.assert_close(*logits, atol=1e-5, rtol=0)  # logits leave in fp32
+    assert scored.probe_logits is not None and scored.probe_logits.shape == (3, VOCAB)
+    session = target.session(Needs(), 100)
+    session.prefill(ids)
+    as_node = session.score(Draft(DraftTree((ids[-1], 9, 10, 8), (-1, 0, 1, 2)))).logits[3]
+    torch.testing.assert_close(scored.probe_logits[0], as_node, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (hf.BloomConfig(**SMALL), "alibi"),
+        (hf.MptConfig(vocab_size=64, d_model=16, n_layers=1, n_heads=2), "alibi"),
+        (hf.GPTNeoConfig(**SMALL, num_layers=2, attention_types=[[["global", "local"], 1]]), "local masks"),
+        (hf.MambaConfig(vocab_size=64, hidden_size=16, num_hidden_layers=1), "recurrent"),
+        (hf.FalconConfig(**SMALL, alibi=True), "alibi"),
+        (hf.T5Config(vocab_size=64, d_model=16), "encoder-decoder"),
+    ],
+)  # fmt: skip
+def test_families_that_would_be_wrong_are_refused_by_name(tmp_path, config, reason):
+    config.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    tiny_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=reason) as error:
+        load_target(tmp_path)
+    assert config.model_type in str(error.value)
+
+
+def test_an_untested_family_is_checked_before_use():
+    """Cohere is not on the list: it passes its check; a model that scores trees wrongly does not."""
+    torch.manual_seed(0)
+    config = hf.CohereConfig(**GROUPED)
+    target = Target(
+        hf.AutoModelForCausalLM.from_config(config, attn_implementation="eager"), tiny_tokenizer(), "cohere"
+    )
+    assert target.info["family"] == "cohere"
+
+    model = hf.AutoModelForCausalLM.from_config(hf.GraniteConfig(**GROUPED), attn_implementation="eager")
+    model.model.embed_tokens.register_forward_hook(
+        lambda m, a, out: out + torch.arange(out.shape[1])[None, :, None].float()
+    )
+    with pytest.raises(UserError, match="gives other logits"):
+        Target(model, tiny_tokenizer(), "bent")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_runs_with_an_fp32_head(dtype):
+    target = tiny_target("llama", dtype=dtype)
+    assert target.head.inner.weight.dtype == torch.float32
+    out = generate(target, Prompt.from_ids(prompt_ids(1)), "pld+h", max_new_tokens=12)
+    assert len(out) == 12
+
+
+def test_packed_and_plain_linears_agree():
+    ids = prompt_ids(4)
+    packed, plain = tiny_target("gpt2"), tiny_target("gpt2", packed=False)
+    assert packed.info["packed"] and not plain.info["packed"]
+    assert generate(packed, Prompt.from_ids(ids), max_new_tokens=NEW) == generate(
+        plain, Prompt.from_ids(ids), max_new_tokens=NEW
+    )

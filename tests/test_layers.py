@@ -1,0 +1,290 @@
+"""The house: who may import whom, what stays cheap to import, and what no file may hold."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+STDLIB = set(sys.stdlib_module_names)
+FRONT = {"specviz", "gradio", "plotly", "pandas"}
+HEAVY = {"torch", "transformers", "safetensors", "tokenizers", "jaxtyping"}
+# decoders' modules that open, check and count traces where torch is not installed
+LIGHT = {"errors", "metrics", "params", "trace", "tracefile", "tree"}
+# what specviz may import of decoders at module level
+READERS = LIGHT | {"prompts"}
+
+
+def imports(source: str, package: str, everywhere: bool = True) -> Iterator[str]:
+    """Absolute names of the modules (and of the names taken from them) that a file of ``package`` imports.
+
+    ``everywhere`` counts imports inside functions, too; those for type checking alone never count.
+    """
+
+    def walk(node: ast.AST) -> Iterator[ast.AST]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                yield from (each for part in child.orelse for each in [part, *walk(part)])
+            elif everywhere or not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                yield child
+                yield from walk(child)
+
+    for node in walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            yield from (f"{base}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+            yield from (str(given.value) for given in node.args[:1] if isinstance(given, ast.Constant))
+
+
+def roots(source: str, package: str, everywhere: bool = True) -> set[str]:
+    return {name.split(".")[0] for name in imports(source, package, everywhere)}
+
+
+def back_end_faults(source: str, package: str = "decoders") -> set[str]:
+    """The front end's packages are for the front end."""
+    return roots(source, package) & FRONT
+
+
+def light_faults(source: str, package: str = "decoders") -> set[str]:
+    """Opening a trace takes the standard library and numpy."""
+    names = imports(source, package)
+    ours = {f"decoders.{name}" for name in LIGHT}
+    return {
+        name
+        for name in names
+        if name.split(".")[0] not in STDLIB | {"numpy"} and ".".join(name.split(".")[:2]) not in ours
+    }
+
+
+def front_end_faults(source: str, package: str = "specviz") -> set[str]:
+    """No torch at module level, neither by itself nor through decoders."""
+    names = set(imports(source, package, everywhere=False))
+    readers = {f"decoders.{name}" for name in READERS}
+    ours = {name for name in names if name.split(".")[0] == "decoders"}
+    through = {name for name in ours if ".".join(name.split(".")[:2]) not in readers}
+    return {name for name in names if name.split(".")[0] in HEAVY} | through
+
+
+def files(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def package_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).parent.parts)
+
+
+@pytest.mark.parametrize("path", files("decoders"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_the_back_end_knows_no_front_end(path: Path):
+    assert back_end_faults(path.read_text("utf-8"), package_of(path)) == set()
+
+
+@pytest.mark.parametrize("name", sorted(LIGHT))
+def test_traces_open_with_the_standard_library_and_numpy(name: str):
+    assert light_faults((ROOT / "decoders" / f"{name}.py").read_text("utf-8")) == set()
+
+
+@pytest.mark.parametrize("path", [*files("specviz"), ROOT / "app.py"], ids=lambda p: str(p.relative_to(ROOT)))
+def test_the_front_end_imports_no_torch_at_module_level(path: Path):
+    assert front_end_faults(path.read_text("utf-8"), package_of(path)) == set()
+
+
+def test_the_composition_root_is_short():
+    assert len((ROOT / "app.py").read_text("utf-8").splitlines()) <= 40
+
+
+@pytest.mark.parametrize(
+    ("source", "back", "light", "front"),
+    [
+        ("import numpy as np\nfrom .trace import Trace", 0, 0, 0),
+        ("import pandas", 1, 1, 0),
+        ("def f():\n    import gradio.themes", 1, 1, 0),
+        ("from specviz.store import Store", 1, 1, 0),
+        ("import importlib\nimportlib.import_module('specviz.notebook')", 1, 1, 0),
+        ("import torch", 0, 1, 1),
+        ("from torch import Tensor", 0, 1, 1),
+        ("class A:\n    import transformers", 0, 1, 1),
+        ("try:\n    import torch.nn\nexcept ImportError:\n    pass", 0, 1, 1),
+        ("def f():\n    import torch", 0, 1, 0),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from torch import Tensor", 0, 0, 0),
+        ("if TYPE_CHECKING:\n    pass\nelse:\n    import torch", 0, 1, 1),
+        ("from decoders import record", 0, 1, 1),
+        ("from decoders.engine import decode", 0, 1, 1),
+        ("import decoders.target", 0, 1, 1),
+        ("from decoders.trace import Trace\nfrom decoders import tracefile", 0, 0, 0),
+    ],
+)
+def test_the_checks_catch_what_they_forbid(source: str, back: int, light: int, front: int):
+    """Negative control: made-up files, and whether each of the three rules objects."""
+    assert bool(back_end_faults(source)) == back
+    assert bool(light_faults(source)) == light
+    assert bool(front_end_faults(source)) == front
+
+
+def test_relative_imports_are_resolved():
+    assert set(imports("from ..errors import UserError\nfrom . import trace", "decoders.drafters")) == {
+        "decoders.errors.UserError",
+        "decoders.drafters.trace",
+    }
+    assert light_faults("from .engine import decode") == {"decoders.engine.decode"}
+
+
+PROBE = "import sys; {imports}; print(sorted({{m.split('.')[0] for m in sys.modules}} & {banned}))"
+
+
+def loaded(statement: str, banned: set[str], **environment: str) -> list[str]:
+    """Which of the banned packages a fresh interpreter has loaded after a statement."""
+    code = PROBE.format(imports=statement, banned=banned)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr
+    return ast.literal_eval(done.stdout.strip().splitlines()[-1])
+
+
+def test_a_trace_opens_without_torch_and_pandas():
+    names = ", ".join(f"decoders.{name}" for name in sorted(LIGHT))
+    assert loaded(f"import {names}", HEAVY | FRONT) == []
+
+
+def test_the_app_starts_without_torch():
+    front = ("cli", "server", "runner", "store", "export", "frames", "notebook")
+    assert loaded("import app, " + ", ".join(f"specviz.{name}" for name in front), HEAVY) == []
+
+
+def test_the_import_probe_catches_a_leak(tmp_path: Path):
+    """Negative control: a made-up module that loads a made-up torch."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").touch()
+    (tmp_path / "leaky.py").write_text("def _now():\n    import torch\n_now()\n")
+    assert loaded("import leaky", HEAVY, PYTHONPATH=str(tmp_path)) == ["torch"]
+
+
+# --- repository hygiene -----------------------------------------------------------------------------------------------
+
+SKIPPED = {".git", ".venv", "__pycache__", ".pytest_cache", ".hypothesis", ".ruff_cache", "build", "dist"}
+# written in pieces, so that this file does not hold what it looks for
+HOSTS = ("pypi" + ".org", "pythonhosted" + ".org", "npmjs" + ".org", "npmjs" + ".com", "deb.debian" + ".org")
+PATHS = re.compile(r"(?<![\w.~-])/(?:root|work|home/\w+|Users/\w+|opt)/\w")
+
+
+def hygiene_faults(text: str) -> list[str]:
+    """Absolute paths of somebody's machine, and hosts of package registries."""
+    return [match[0] for match in PATHS.finditer(text)] + [host for host in HOSTS if host in text]
+
+
+def repository() -> Iterator[Path]:
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [f for f in folders if f not in SKIPPED and not f.endswith(".egg-info")]
+        yield from (Path(folder) / name for name in names)
+
+
+def test_no_file_names_a_machine_or_a_registry():
+    found: dict[str, list[str]] = {}
+    for path in repository():
+        data = path.read_bytes()
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                data = b"\n".join(archive.read(name) for name in archive.namelist())
+        if b"\0" not in data[:4096] and (faults := hygiene_faults(data.decode("utf-8", "replace"))):
+            found[str(path.relative_to(ROOT))] = faults
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("see /ro" + "ot/model", 1),
+        ("path = '/wo" + "rk/main/x'", 1),
+        ("/ho" + "me/ada/specviz", 1),
+        ("https://" + HOSTS[0] + "/simple", 1),
+        ("a/work/b, network/work/x, ../work/x and api/traces/{id}", 0),
+        ("/tmp/x is anybody's", 0),
+    ],
+)
+def test_the_hygiene_check_catches_what_it_forbids(text: str, faults: int):
+    assert len(hygiene_faults(text)) == faults
+
+
+def test_the_constraints_pin_every_dependency_exactly():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    asked = project["dependencies"] + [r for group in project["optional-dependencies"].values() for r in group]
+    lines = [line for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
+
+    def plain(name: str) -> str:
+        return re.sub(r"[-_.]+", "-", re.split(r"[\[<>=!~ ]", name)[0]).lower()
+
+    pinned = [plain(line) for line in lines]
+    assert len(set(pinned)) == len(pinned)
+    assert {plain(name) for name in asked} <= set(pinned)
+
+
+def test_every_third_party_import_is_declared():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    names = {re.split(r"[\[<>=!~ ]", r)[0] for r in project["dependencies"]}
+    brought = {"starlette", "huggingface_hub", "pyarrow"}  # by fastapi, transformers, pandas' Parquet
+    used = set()
+    for path in [*files("decoders"), *files("specviz"), ROOT / "app.py"]:
+        used |= roots(path.read_text("utf-8"), package_of(path))
+    assert used - STDLIB - {"decoders", "specviz"} <= names | brought
+
+
+def tree_of(readme: str) -> list[str]:
+    """Paths in the README's file tree: a name per line, folders end with a slash, two spaces per level."""
+    block = re.search(r"<!-- tree -->\n```\w*\n(.*?)```", readme, re.DOTALL)
+    assert block, "README.md has no file tree after <!-- tree -->"
+    above: list[str] = []
+    paths = []
+    for line in block[1].splitlines():
+        level, name = (len(line) - len(line.lstrip())) // 2, line.split()[0]
+        above[level:] = [name.rstrip("/")]
+        assert len(line.split()) > 1, f"{name} has no description"
+        paths.append("/".join(above))
+    return paths
+
+
+def unnamed(named: list[str]) -> list[str]:
+    """Modules and browser scripts that a file tree leaves out.
+
+    A package's folder stands for its __init__; a folder without entries of its own stands for all that is in it.
+    """
+    folders = [path for path in named if (ROOT / path).is_dir()]
+    ends = tuple(f"{folder}/" for folder in folders if not any(path.startswith(f"{folder}/") for path in named))
+    code = [*files("decoders"), *files("specviz"), *sorted((ROOT / "assets" / "web").glob("*.*"))]
+    paths = [path.relative_to(ROOT).as_posix() for path in code if path.name != "__init__.py"]
+    return [path for path in paths if path not in named and not path.startswith(ends)]
+
+
+def test_the_readme_names_every_file():
+    named = tree_of((ROOT / "README.md").read_text("utf-8"))
+    assert [path for path in named if not (ROOT / path).exists()] == []
+    assert len(set(named)) == len(named)
+    assert unnamed(named) == []
+
+
+def test_the_tree_check_catches_a_stale_tree():
+    """Negative control."""
+    readme = "<!-- tree -->\n```\ndecoders/  the back end\n  gone.py  was here\n```"
+    assert tree_of(readme) == ["decoders", "decoders/gone.py"]
+    assert {"decoders/trace.py", "specviz/cli.py", "decoders/drafters/pld.py"} <= set(unnamed(tree_of(readme)))
+    assert "decoders/trace.py" not in unnamed(["decoders"])
+    with pytest.raises(AssertionError):
+        tree_of("no tree")

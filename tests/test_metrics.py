@@ -1,0 +1,214 @@
+"""Metrics against numbers worked out by hand, and the vectorised parts against the obvious loops."""
+
+import copy
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoders.metrics import METRICS, acceptance_by_depth, compute, fill_would_accept, metric_help, ranking_regret
+from decoders.trace import TABLES, Trace
+
+
+def made(prompt_length: int = 1, **tables: dict[str, list[Any]]) -> Trace:
+    """A trace with only the columns that a test is about."""
+    trace = Trace.new({"prompt_length": prompt_length, "timings": {}})
+    for table, columns in tables.items():
+        trace.tables[table].update(columns)
+    return trace
+
+
+def test_the_worked_example():
+    """Accepted drafts [2, 0, 1] give 2.0 tokens per step (methods.md, CASD); 6 output tokens, 3 of them copied."""
+    trace = made(
+        2,
+        steps={
+            "accepted": [2, 0, 1], "drafted": [4, 0, 2], "draft_ms": [1.0, 0.5, 0.5], "verify_ms": [10.0, 8.0, 12.0],
+            "elapsed_ms": [15.0, 25.0, 40.0],
+        },
+        tokens={"id": [5, 6, 7, 8, 9, 1, 2, 3], "source": [-1, -1, 0, 1, -1, -1, 0, -1]},
+    )  # fmt: skip
+    trace.run["timings"] = {"prefill_ms": 12.5}
+    assert compute(trace, plain_tokens_per_s=75.0) == {
+        "tokens": 6,
+        "steps": 3,
+        "drafted": 6,
+        "accepted": 3,
+        "tokens_per_step": 2.0,
+        "tokens_per_s": 150.0,
+        "speedup": 2.0,
+        "prefill_ms": 12.5,
+        "draft_share": 2.0 / 30.0,
+        "draft_efficiency": 0.5,
+        "copied_share": 0.5,
+        "no_draft_steps": 1,
+        "ranking_regret": None,
+    }
+    trace.run["timings"]["decode_ms"] = 60.0
+    assert compute(trace)["tokens_per_s"] == 100.0
+    assert compute(trace)["speedup"] is None
+
+
+def test_nothing_decoded_yet():
+    values = compute(made())
+    assert [values[key] for key in ("tokens", "steps", "drafted", "accepted", "no_draft_steps")] == [0] * 5
+    undefined = ("tokens_per_step", "tokens_per_s", "speedup", "draft_share", "draft_efficiency", "copied_share")
+    assert all(values[key] is None for key in (*undefined, "ranking_regret"))
+    assert acceptance_by_depth(made()) == []
+    fill_would_accept(made())
+
+
+def test_plain_decoding_has_one_token_per_step():
+    trace = made(steps={"accepted": [0, 0], "drafted": [0, 0], "draft_ms": [None, None], "verify_ms": [1.0, None]})
+    values = compute(trace)
+    assert values["tokens_per_step"] == 1.0 and values["no_draft_steps"] == 2
+    assert values["draft_efficiency"] is None and values["draft_share"] is None
+
+
+def test_every_metric_is_described_and_computed(trace: Trace):
+    values = compute(trace)
+    assert list(values) == [metric.key for metric in METRICS] == [row["key"] for row in metric_help()]
+    assert all(value is None or type(value) in (int, float) for value in values.values())
+    for metric in METRICS:
+        assert metric.label and metric.formula and metric.help
+        assert metric.unit in {"tokens", "steps", "tokens/step", "tokens/s", "ms", "share", "×"}
+
+
+def test_formulas_hold_on_honest_traces(trace: Trace):
+    values, steps = compute(trace), trace.tables["steps"]
+    assert values["tokens"] == sum(steps["emitted"]) == len(trace.output_ids)
+    assert values["tokens_per_step"] == pytest.approx(sum(a + 1 for a in steps["accepted"]) / trace.rows("steps"))
+    sources = trace.tables["tokens"]["source"][trace.run["prompt_length"] :]
+    assert values["copied_share"] == pytest.approx(sum(s >= 0 for s in sources) / len(sources))
+    assert values["no_draft_steps"] == steps["outcome"].count("plain")
+
+
+# --- acceptance by depth ----------------------------------------------------------------------------------------------
+
+
+def test_siblings_count_once_per_visited_parent():
+    nodes = {
+        # step 0: two children, the second accepted; below it two rejected; below the rejected one an unreached child
+        # step 1: one rejected child; step 2: no draft; step 3: a chain of two, both accepted
+        "step": [0, 0, 0, 0, 0, 0, 1, 1, 2, 3, 3, 3],
+        "parent": [-1, 0, 1, 0, 3, 3, -1, 0, -1, -1, 0, 1],
+        "depth": [0, 1, 2, 1, 2, 2, 0, 1, 0, 0, 1, 2],
+        "status": [
+            "root", "rejected", "unreached", "accepted", "rejected", "rejected", "root", "rejected", "root", "root",
+            "accepted", "accepted",
+        ],
+    }  # fmt: skip
+    assert acceptance_by_depth(made(nodes=nodes)) == [(1, 3, 2), (2, 2, 1)]
+
+
+def test_acceptance_by_depth_against_the_obvious_loop(trace: Trace):
+    nodes, reached, accepted = trace.tables["nodes"], Counter(), Counter()
+    starts: dict[int, int] = {}
+    visited: set[tuple[int, int]] = set()
+    for row, step in enumerate(nodes["step"]):
+        start = starts.setdefault(step, row)
+        if nodes["parent"][row] < 0:
+            continue
+        above, depth = start + nodes["parent"][row], nodes["depth"][row]
+        if nodes["status"][above] in ("root", "accepted") and (step, above) not in visited:
+            visited.add((step, above))
+            reached[depth] += 1
+        accepted[depth] += nodes["status"][row] == "accepted"
+    assert acceptance_by_depth(trace) == [(depth, reached[depth], accepted[depth]) for depth in sorted(reached)]
+    assert sum(accepted.values()) == sum(trace.tables["steps"]["accepted"])
+
+
+# --- what would have been ---------------------------------------------------------------------------------------------
+
+
+def obvious(ids: list[int], context: int, position: int, length: int) -> int:
+    if context >= len(ids):
+        return -1
+    right = 0
+    while right < length and context + right < len(ids) and ids[position + 1 + right] == ids[context + right]:
+        right += 1
+    return right
+
+
+def test_would_accept_by_hand():
+    # prompt 1 2 3 1, output 2 3 9: after step 0 (context 4) comes 2 3 9, after step 1 (context 6) comes 9
+    trace = made(
+        4,
+        tokens={"id": [1, 2, 3, 1, 2, 3, 9]},
+        steps={"context": [4, 6]},
+        candidates={
+            "step": [0, 0, 0, 1, 1],
+            "position": [0, 0, 1, 2, 1],
+            "length": [3, 1, 2, 3, 0],
+            "chosen": [False, True, False, True, False],
+            "would_accept": [-1] * 5,
+        },
+    )
+    fill_would_accept(trace)
+    assert trace.tables["candidates"]["would_accept"] == [2, 1, 0, 0, 0]
+    assert ranking_regret(trace) == 0.5  # step 0: best 2, chosen 1; step 1: best 0, chosen 0
+
+
+def test_would_accept_where_nothing_followed():
+    trace = made(
+        3,
+        tokens={"id": [7, 7, 7]},
+        steps={"context": [3]},
+        candidates={
+            "step": [0, 0], "position": [0, 1], "length": [2, 1], "chosen": [True, False], "would_accept": [5, 5],
+        },
+    )  # fmt: skip
+    fill_would_accept(trace)
+    assert trace.tables["candidates"]["would_accept"] == [-1, -1]
+    assert ranking_regret(trace) is None
+
+
+def test_would_accept_on_honest_traces(trace: Trace):
+    expected = copy.copy(trace.tables["candidates"]["would_accept"])
+    trace.tables["candidates"]["would_accept"] = [-1] * len(expected)
+    assert ranking_regret(trace) is None
+    fill_would_accept(trace)
+    assert trace.tables["candidates"]["would_accept"] == expected
+    chain = [r for r in range(len(expected)) if trace.tables["candidates"]["chosen"][r]]
+    accepted = [trace.tables["steps"]["accepted"][trace.tables["candidates"]["step"][r]] for r in chain]
+    if trace.run["method"]["name"] == "pld+h":
+        # a chain stands as far as it is right, but for the stop token, which is drafted by nobody
+        assert [min(expected[r], a) for r, a in zip(chain, accepted, strict=True)] == accepted
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_would_accept_against_the_obvious_loop(data: st.DataObject):
+    ids = data.draw(st.lists(st.integers(0, 3), min_size=2, max_size=30))
+    contexts = sorted(data.draw(st.lists(st.integers(1, len(ids)), min_size=1, max_size=4)))
+    rows = []
+    for step, context in enumerate(contexts):
+        for _ in range(data.draw(st.integers(0, 4))):
+            position = data.draw(st.integers(0, context - 1))
+            rows.append((step, position, data.draw(st.integers(0, context - 1 - position))))
+    step, position, length = ([row[i] for row in rows] for i in range(3))
+    trace = made(
+        tokens={"id": ids},
+        steps={"context": contexts},
+        candidates={"step": step, "position": position, "length": length, "would_accept": [-1] * len(rows)},
+    )
+    fill_would_accept(trace)
+    expected = [obvious(ids, contexts[s], p, n) for s, p, n in rows]
+    assert trace.tables["candidates"]["would_accept"] == expected
+    assert all(type(value) is int for value in trace.tables["candidates"]["would_accept"])
+
+
+def test_regret_counts_only_steps_with_a_chosen_candidate():
+    columns = {
+        "step": [0, 0, 2, 2, 3, 3],
+        "would_accept": [4, 1, 3, 9, 2, 2],
+        "chosen": [False, True, False, False, True, False],
+    }
+    assert ranking_regret(made(candidates=columns)) == 1.5  # step 0: 4 − 1, step 3: 2 − 2; step 2 chose none
+    assert ranking_regret(made(candidates={**columns, "chosen": [False] * 6})) is None
+
+
+def test_would_accept_is_the_column_that_the_trace_declares():
+    assert "would_accept" in {column.name for column in TABLES["candidates"]}

@@ -1,0 +1,81 @@
+"""Prompts: segments land on the right tokens, text stays text, and pieces give back every byte."""
+
+from __future__ import annotations
+
+import pytest
+
+from decoders import Prompt, UserError
+from decoders.pieces import Pieces
+
+from .models import tiny_tokenizer
+
+
+def part(prompt, name, passage=-1):
+    tokenizer = tiny_tokenizer()
+    ids = [
+        i for s in prompt.segments if (s.name, s.passage) == (name, passage) for i in prompt.tokens[s.start : s.stop]
+    ]
+    return tokenizer.decode(ids)
+
+
+def test_segments_cover_the_prompt_in_order():
+    prompt = Prompt.from_segments(
+        tiny_tokenizer(), instruction="Copy the text.", context=["the old lamp 🤖", "was <b>sold</b>"], question="who?"
+    )
+    assert prompt.segments[0].start == 0 and prompt.segments[-1].stop == len(prompt.tokens)
+    assert all(a.stop == b.start for a, b in zip(prompt.segments, prompt.segments[1:], strict=False))
+    assert part(prompt, "instruction") == "Copy the text."
+    assert part(prompt, "context", 0) == "[1] the old lamp 🤖" and part(prompt, "context", 1) == "[2] was <b>sold</b>"
+    assert part(prompt, "question") == "who?"
+
+
+def test_the_chat_template_is_the_tokenizers_own():
+    tokenizer = tiny_tokenizer()
+    messages = [
+        {"role": "user", "content": "hello\nyou"},
+        {"role": "assistant", "content": "the lamp"},
+        {"role": "user", "content": "again"},
+    ]
+    prompt = Prompt.from_messages(tokenizer, messages)
+    expected = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    assert list(prompt.tokens) == list(expected)
+    assert part(prompt, "chat") == "hello\nyouthe lampagain"
+    assert (
+        Prompt.from_text(tokenizer, "hello", chat=True).tokens
+        == Prompt.from_messages(tokenizer, messages[:1] and [{"role": "user", "content": "hello"}]).tokens
+    )
+
+
+def test_plain_text_is_left_as_it_is():
+    prompt = Prompt.from_text(tiny_tokenizer(), "the old lamp")
+    assert part(prompt, "text") == "the old lamp"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda t: Prompt.from_text(t, "  \n"), lambda t: Prompt.from_segments(t), lambda t: Prompt.from_messages(t, [])],
+)
+def test_empty_prompts_are_refused(make):
+    with pytest.raises(UserError, match="the prompt is empty"):
+        make(tiny_tokenizer())
+
+
+@pytest.mark.parametrize("text", ["the old lamp", "naïve 🤖👩‍👩‍👧 漢字", "<b>${x}</b>\r\n\t\x00", "שלום"])
+def test_pieces_give_back_every_byte(text):
+    tokenizer = tiny_tokenizer()
+    pieces = Pieces(tokenizer)
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    assert b"".join(pieces.of(i)[0] for i in ids) == text.encode()
+    assert pieces.of(tokenizer.eos_token_id) == (b"</s>", True)
+    assert pieces.of(10_000)[1]
+
+
+def test_sentencepiece_style_pieces():
+    from tokenizers import Tokenizer, decoders, models
+    from transformers import PreTrainedTokenizerFast
+
+    vocab = {"<unk>": 0, "▁the": 1, "lamp": 2, "<0xF0>": 3, "▁": 4}
+    inner = Tokenizer(models.BPE(vocab=vocab, merges=[], unk_token="<unk>", byte_fallback=True))
+    inner.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
+    pieces = Pieces(PreTrainedTokenizerFast(tokenizer_object=inner, unk_token="<unk>"))
+    assert [pieces.of(i)[0] for i in (1, 2, 3, 4)] == [b" the", b"lamp", b"\xf0", b" "]

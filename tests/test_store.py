@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+import synthetic
+
+from decoders import tracefile
+from decoders.trace import Trace
+from specviz import gallery, store
+from specviz.examples import TASKS, examples, passages, turns, typed
+from specviz.store import EVERYBODY, Library, TraceStore, UnknownTrace, is_id, load_folder, new_id, summary
+
+
+@pytest.fixture(scope="module")
+def chain() -> Trace:
+    return synthetic.chain()
+
+
+def named(trace: Trace, name: str, created: str = "2026-01-01T00:00:00Z") -> Trace:
+    return Trace({**trace.run, "id": name, "created": created}, trace.tables)
+
+
+def test_what_comes_out_is_what_went_in(chain: Trace) -> None:
+    kept = TraceStore()
+    key = kept.put(named(chain, "a"))
+    assert kept.get(key).to_json() == named(chain, "a").to_json()
+
+
+def test_least_recently_used_go_first_and_the_gallery_stays(chain: Trace) -> None:
+    kept = TraceStore(max_count=2)
+    kept.put(named(chain, "shown"), kind="gallery", owner=EVERYBODY)
+    for name in ("a", "b"):
+        kept.put(named(chain, name))
+    kept.blob("a")  # used: b is now the oldest
+    kept.put(named(chain, "c"))
+    assert ["shown" in kept, "a" in kept, "b" in kept, "c" in kept] == [True, True, False, True]
+    with pytest.raises(UnknownTrace, match="no run called 'b'"):
+        kept.get("b")
+
+
+def test_bytes_are_bounded_but_the_newest_run_is_always_kept(chain: Trace) -> None:
+    kept = TraceStore(max_bytes=10)
+    for name in ("a", "b", "c"):
+        kept.put(named(chain, name))
+        assert len(kept) == 1 and name in kept
+
+
+def test_nobody_replaces_a_gallery_run(chain: Trace) -> None:
+    kept = TraceStore()
+    kept.put(named(chain, "shown"), kind="gallery", owner=EVERYBODY)
+    kept.put(Trace.new({"id": "shown", "title": "mine", "prompt_length": 0}))
+    assert kept.get("shown").run["title"] == chain.run["title"]
+
+
+def test_an_owner_sees_only_own_runs_and_what_belongs_to_everybody(chain: Trace) -> None:
+    kept = TraceStore()
+    kept.put(named(chain, "shown"), kind="gallery", owner=EVERYBODY)
+    kept.put(named(chain, "old", "2026-01-01T00:00:00Z"), owner="ann")
+    kept.put(named(chain, "new", "2026-01-02T00:00:00Z"), owner="ann")
+    kept.put(named(chain, "other"), owner="bob")
+    assert [run["id"] for run in kept.listing("ann")] == ["new", "old", "shown"]
+    assert [run["id"] for run in kept.listing("")] == ["shown"]
+
+
+def test_summary_has_the_numbers_of_the_run(chain: Trace) -> None:
+    row = summary(chain)
+    assert row["tokens"] == len(chain.output_ids)
+    assert row["steps"] == chain.rows("steps")
+    assert row["tokens_per_step"] == round(chain.run["metrics"]["tokens_per_step"], 2)
+
+
+def test_ids_are_unguessable_and_well_formed() -> None:
+    made = {new_id() for _ in range(200)}
+    assert len(made) == 200 and all(is_id(name) and len(name) >= 12 for name in made)
+    assert not any(is_id(bad) for bad in ("", "a/b", "../x", "a b", "x" * 81, None, 5, "a\n"))
+
+
+def test_a_run_is_journaled_and_recovered_after_a_crash(tmp_path: Path, chain: Trace) -> None:
+    opening, parts = synthetic.deltas(named(chain, "crashed"))
+    journal = Library(tmp_path).start(opening)
+    for part in parts[:5]:
+        journal.append(part)
+    journal.close()  # the process ends here
+
+    kept = TraceStore()
+    library = Library(tmp_path)
+    library.restore(kept)
+    library.close()
+    found = kept.get("crashed")
+    assert found.rows("steps") == 5 and found.run["stop"] == "interrupted"
+    assert kept.listing("")[0]["kind"] == "recovered"
+    assert not list(tmp_path.glob("*.journal"))
+    again = TraceStore()
+    Library(tmp_path).restore(again)  # the next start finds it among the files
+    assert again.listing("")[0]["kind"] == "recovered"
+
+
+def test_a_journal_of_a_living_server_is_left_alone(tmp_path: Path, chain: Trace) -> None:
+    first = Library(tmp_path)
+    assert first.alone()
+    opening, _ = synthetic.deltas(named(chain, "running"))
+    journal = first.start(opening)
+    kept = TraceStore()
+    Library(tmp_path).restore(kept)
+    assert len(kept) == 0 and list(tmp_path.glob("*.journal"))
+    journal.close()
+    first.close()
+
+
+def test_a_finished_run_is_found_again_and_files_are_bounded(tmp_path: Path, chain: Trace) -> None:
+    library = Library(tmp_path, max_count=2)
+    for name in ("a", "b", "c"):
+        opening, _ = synthetic.deltas(named(chain, name))
+        library.finish(named(chain, name), library.start(opening))
+    assert len(list(tmp_path.glob("*.spectrace"))) == 2
+    kept = TraceStore()
+    library.restore(kept)
+    assert [run["kind"] for run in kept.listing("")] == ["earlier", "earlier"]
+
+
+def test_damaged_files_are_skipped(tmp_path: Path, chain: Trace, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "bad.spectrace").write_bytes(b"nothing")
+    (tmp_path / "bad.journal").write_text("{")
+    tracefile.save(named(chain, "good"), tmp_path / "good.spectrace")
+    kept = TraceStore()
+    Library(tmp_path).restore(kept)
+    assert [run["id"] for run in kept.listing("")] == ["good"]
+    assert (tmp_path / "bad.unreadable").exists() and "bad.spectrace" in caplog.text
+    shown = TraceStore()
+    assert load_folder(shown, tmp_path, "gallery") == 1 and shown.listing("")[0]["kind"] == "gallery"
+
+
+def test_home_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "here"))
+    assert store.home() == tmp_path / "here"
+
+
+def test_examples_cover_every_task_and_survive_the_editor() -> None:
+    found = examples()
+    assert {e.record.category for e in found} == set(TASKS)
+    assert len({e.record.id for e in found}) == len(found)
+    for example in found:
+        if example.record.messages:
+            assert tuple((t["role"], t["content"]) for t in turns(typed(example.record.messages))) == example.record.messages
+        else:
+            assert tuple(passages("\n---\n".join(example.record.context))) == example.record.context
+
+
+def test_turns_end_with_the_user() -> None:
+    assert turns("Just this: a question") == [{"role": "user", "content": "Just this: a question"}]
+    with pytest.raises(ValueError, match="end with a turn"):
+        turns("User: a\nAssistant: b")
+
+
+def test_the_gallery_names_examples_that_exist() -> None:
+    known = {e.record.id for e in examples()}
+    assert {name for name, _ in gallery.RECORDED} <= known
+    assert len(set(gallery.RECORDED)) == len(gallery.RECORDED)
+
+
+def test_the_store_does_not_change_what_it_is_given(chain: Trace) -> None:
+    mine = named(chain, "mine")
+    before = copy.deepcopy(mine.to_json())
+    TraceStore().put(mine)
+    assert mine.to_json() == before

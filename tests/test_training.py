@@ -1,0 +1,334 @@
+"""The demo target's tasks, tokenizer, training loop and evaluation, on tiny configurations."""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+
+from decoders.training.batches import IGNORED, PROMPT, RESPONSE, bucket, encode_chats, pad, training_batches
+from decoders.training.demo import (
+    Budget,
+    Recipe,
+    Run,
+    build_model,
+    evaluate_demo,
+    held_out_examples,
+    learning_rate_factor,
+    teacher_forced,
+    train_demo,
+)
+from decoders.training.evaluation import score
+from decoders.training.muon import orthogonalise
+from decoders.training.tasks import FAMILIES, GENERATORS, Example, stream, user_message
+from decoders.training.tasks.snippets import javascript
+from decoders.training.tokenizer import train_tokenizer
+
+TINY = Recipe(
+    pieces=400,
+    hidden=32,
+    layers=2,
+    heads=2,
+    mlp=48,
+    planted=False,
+    tokenizer_examples=60,
+    batch_tokens=1500,
+    chunk_examples=12,
+    warmup_steps=3,
+    probe_steps=8,
+    probe_examples=6,
+)
+
+
+def examples_of(family: str, count: int = 60) -> list[Example]:
+    return [GENERATORS[family](random.Random(f"test {family} {i}")) for i in range(count)]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return train_tokenizer(pieces=400, examples=60)
+
+
+# --- tasks
+
+
+def test_a_stream_is_decided_by_its_seed_and_splits_are_disjoint():
+    def drawn(split: str, seed: int, chunk: int = 0) -> list[Example]:
+        return list(islice(stream(split, seed, chunk), 40))
+
+    assert drawn("train", 3) == drawn("train", 3)
+    seen = {str(e.messages) for e in drawn("train", 3)}
+    for other in (drawn("held_out", 3), drawn("train", 4), drawn("train", 3, 1), held_out_examples(40, 3)):
+        assert seen.isdisjoint(str(e.messages) for e in other)
+    with pytest.raises(ValueError, match="held_out"):
+        next(stream("test", 0))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_last_user_message_is_made_of_its_segments(family: str):
+    for example in examples_of(family, 25):
+        assert example.family == family
+        assert [m["role"] for m in example.messages] == ["user", "assistant"] * (len(example.messages) // 2)
+        user, answer = example.messages[-2:]
+        assert user["content"] == user_message(example.instruction, example.context, example.question)
+        assert answer["content"] == example.reference
+        assert example.reference.strip() == example.reference != ""
+        for part in (example.instruction, example.question, *example.context):
+            assert part in user["content"]
+
+
+def test_summaries_hold_only_words_of_the_text():
+    for example in examples_of("summary"):
+        words = set(re.findall(r"\w+", example.context[0]))
+        assert set(re.findall(r"\w+", example.reference)) <= words
+        assert len(example.reference) < len(example.context[0])
+
+
+def test_quotes_stand_word_for_word_in_the_passage_they_name():
+    for example in examples_of("quote"):
+        assert example.span is not None
+        passage = example.context[example.span.passage]
+        answer = passage[example.span.start : example.span.end]
+        assert f"[{example.span.passage + 1}]" in example.reference
+        for quoted in re.findall(r'"(.*)"', example.reference):
+            assert quoted in passage and answer in quoted
+        if not example.reference.startswith("["):
+            assert example.reference.startswith(answer)
+        for name in re.findall(r"\b[A-Z]\w+ [A-Z]\w+\b", answer):  # people are named once
+            assert sum(name in other for other in example.context) == 1
+
+
+def python_in(text: str) -> str:
+    return re.search(r"```python\n(.*?)\n```", text, re.S).group(1)
+
+
+def test_edited_code_is_python_and_renames_are_complete():
+    renames = 0
+    for example in examples_of("code_edit", 150):
+        if example.reference.startswith("```javascript"):
+            assert example.reference.count("{") == example.reference.count("}")
+            continue
+        code = python_in(example.reference)
+        ast.parse(code)
+        if example.instruction.split(". ")[-1].startswith("Rename"):
+            old, new = re.search(r"`?(\w+)`? to `?(\w+)`?\.", example.instruction).groups()
+            names = set(re.findall(r"\w+", code))
+            assert new in names and old not in names
+            before = python_in(example.context[0])
+            assert len(re.findall(rf"\b{old}\b", before)) == len(re.findall(rf"\b{new}\b", code))
+            renames += 1
+    assert renames > 10
+
+
+def test_javascript_closes_blocks_and_declares_variables_once():
+    code = "def f(a, b):\n    if a > b:\n        c = len(a)\n    else:\n        c = None\n    return c"
+    assert javascript(code) == (
+        "function f(a, b) {\n    if (a > b) {\n        var c = a.length;\n    } else {\n        c = null;\n"
+        "    }\n    return c;\n}"
+    )
+
+
+def test_text_edits_replace_what_was_asked():
+    checked = 0
+    for example in examples_of("text_edit", 150):
+        for old, new in re.findall(r'"([^"]+)" with "([^"]+)"', example.instruction):
+            assert new in example.reference and not re.search(rf"\b{re.escape(old)}\b", example.reference)
+            checked += 1
+    assert checked > 15
+
+
+def test_sums_add_up():
+    for example in examples_of("sums"):
+        *steps, last = example.reference.split("\n")
+        for step in steps:
+            left, right = step.split(" = ")
+            a, sign, b = left.split(" ")
+            assert int(right) == (int(a) + int(b) if sign == "+" else int(a) - int(b)) >= 0
+        assert steps[-1].split(" = ")[1] in last
+
+
+def test_chats_rewrite_the_earlier_answer():
+    for example in examples_of("chat"):
+        assert len(example.history) == 2 and example.context == () and example.question == ""
+        assert example.history[1]["content"] != example.reference
+
+
+# --- tokenizer
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plain words",
+        "naïve 東京 🙂👩‍🚀",
+        "\x00\x07\x1b[0m\r\n\t",
+        "def f(x):\n        return x  # 1234",
+        "a , b 's  .",
+    ],
+)
+def test_text_survives_the_tokenizer(tokenizer: PreTrainedTokenizerFast, text: str):
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    assert tokenizer.decode(ids) == text
+    assert tokenizer.encode(text) == [tokenizer.bos_token_id, *ids]
+
+
+def test_digits_stand_alone(tokenizer: PreTrainedTokenizerFast):
+    assert tokenizer.tokenize("20267") == list("20267")
+
+
+def test_too_few_pieces_are_refused():
+    with pytest.raises(ValueError, match="262"):
+        train_tokenizer(pieces=100, examples=1)
+
+
+# --- batches
+
+
+def test_documents_are_what_the_chat_template_renders(tokenizer: PreTrainedTokenizerFast):
+    chats = [e.messages for e in (*examples_of("chat", 2), *examples_of("quote", 2))]
+    for chat, document in zip(chats, encode_chats(tokenizer, chats), strict=True):
+        text = tokenizer.apply_chat_template(chat, tokenize=False)
+        assert list(document.ids) == tokenizer.encode(text, add_special_tokens=False)
+        learnt = [i for i, kind in zip(document.ids, document.kinds, strict=True) if kind == RESPONSE]
+        answers = [m["content"] + "</s>" for m in chat if m["role"] == "assistant"]
+        assert tokenizer.decode(learnt) == "".join(answers)
+
+
+def test_batches_keep_documents_whole_and_within_the_budget(tokenizer: PreTrainedTokenizerFast):
+    documents = encode_chats(tokenizer, [e.messages for e in islice(stream("train", 1), 30)])
+    longest = max(len(d.ids) for d in documents)
+    groups = bucket(documents, 2 * longest)
+    assert sorted(d.ids for g in groups for d in g) == sorted(d.ids for d in documents)
+    for group in groups:
+        batch = pad(group, tokenizer.pad_token_id)
+        assert len(group) * max(len(d.ids) for d in group) <= 2 * longest
+        assert batch.tokens == sum(len(d.ids) for d in group)
+        for row, document in enumerate(group):
+            assert batch.ids[row, : len(document.ids)].tolist() == list(document.ids)
+            assert (batch.kinds[row, len(document.ids) :] == IGNORED).all()
+
+
+def test_repetitions_are_learnt_from_the_second_time_on(tokenizer: PreTrainedTokenizerFast):
+    batches = training_batches(tokenizer, seed=0, chunk=0, examples=1, budget=4000, repeated=20.0)
+    rows = [(i, k) for b in batches for i, k in zip(b.ids.tolist(), b.kinds.tolist(), strict=True)]
+    repeats = [(i, k) for i, k in rows if k[0] == IGNORED]
+    assert len(repeats) == 20
+    for ids, kinds in repeats:
+        assert PROMPT not in kinds
+        first = kinds.index(RESPONSE)
+        learnt = [i for i, kind in zip(ids[first:], kinds[first:], strict=True) if kind == RESPONSE]
+        said = ids[:first]
+        assert all(token in [*said, tokenizer.eos_token_id] for token in learnt)
+
+
+# --- training
+
+
+def test_orthogonalised_matrices_have_singular_values_near_one():
+    for shape in ((3, 8, 20), (2, 20, 8)):
+        values = torch.linalg.svdvals(orthogonalise(torch.randn(shape, generator=torch.Generator().manual_seed(0))))
+        assert values.min() > 0.4 and values.max() < 1.4
+
+
+def test_planted_heads_copy_before_any_training(tokenizer: PreTrainedTokenizerFast):
+    segment = torch.randint(6, len(tokenizer), (40,), generator=torch.Generator().manual_seed(0))
+    ids = segment.repeat(2)[None]
+    right = {}
+    for planted in (True, False):
+        recipe = replace(TINY, hidden=256, heads=8, mlp=64, planted=planted)
+        with torch.no_grad():
+            guesses = build_model(recipe, tokenizer, 0)(ids).logits[0, 40:-1].argmax(-1)
+        right[planted] = (guesses == segment[1:]).float().mean().item()
+    assert right[True] > 0.6 and right[False] < 0.1
+    with pytest.raises(ValueError, match="plant none"):
+        build_model(replace(TINY, planted=True), tokenizer, 0)
+
+
+def test_the_learning_rate_warms_up_holds_and_falls():
+    recipe = replace(TINY, warmup_steps=10, decay_share=0.2)
+    assert learning_rate_factor(0, 0.0, recipe) == pytest.approx(0.1)
+    assert learning_rate_factor(50, 0.79, recipe) == 1.0
+    assert learning_rate_factor(50, 0.9, recipe) == pytest.approx(0.5)
+    assert learning_rate_factor(50, 1.0, recipe) == 0.0
+    assert Budget(None, 60.0).done(10**9, 30.0) == 0.5
+
+
+def test_training_lowers_the_loss_and_exports_a_model_that_loads(tmp_path: Path):
+    losses: list[float] = []
+    train_demo(tmp_path / "run", tokens=30_000, recipe=TINY, progress=lambda p: losses.append(p.loss))
+    assert len(losses) >= 20
+    assert sum(losses[-5:]) / 5 < 0.9 * sum(losses[:5]) / 5
+
+    folder = tmp_path / "run" / "target"
+    names = {path.name for path in folder.iterdir()}
+    assert {"model.safetensors", "config.json", "generation_config.json", "chat_template.jinja"} <= names
+    assert {"recipe.json", "train_log.jsonl", "tokenizer.json"} <= names
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    assert model.dtype == torch.float16 and model.config.eos_token_id == 1
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Hi"}], add_generation_prompt=True, tokenize=False
+    )
+    assert text == "<s><|user|>Hi</s><|assistant|>"
+
+    report = evaluate_demo(folder, prompts=6, rows=6)
+    assert [s.family for s in report.scores] == list(FAMILIES)
+    assert report.table().count("\n") == len(FAMILIES) + 2
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path):
+    def advance(run: Run, steps: int) -> None:
+        for _ in range(steps):
+            run.train_step(done=0.5)
+
+    whole = Run.open(tmp_path / "whole", TINY, 7, True)
+    advance(whole, 9)
+    first = Run.open(tmp_path / "parts", TINY, 7, True)
+    advance(first, 5)
+    first.save()
+    second = Run.open(tmp_path / "parts", TINY, 7, True)
+    advance(second, 4)
+    assert (second.step, second.tokens) == (whole.step, whole.tokens)
+    for name, value in whole.model.state_dict().items():
+        assert torch.equal(value, second.model.state_dict()[name]), name
+    with pytest.raises(ValueError, match="seed 7"):
+        Run.open(tmp_path / "parts", TINY, 8, True)
+    with pytest.raises(FileExistsError, match="resume"):
+        Run.open(tmp_path / "parts", TINY, 7, False)
+
+
+def test_a_budget_must_be_given(tmp_path: Path):
+    with pytest.raises(ValueError, match="either tokens or minutes"):
+        train_demo(tmp_path)
+    with pytest.raises(FileNotFoundError, match="specviz train demo"):
+        evaluate_demo(tmp_path)
+
+
+def test_teacher_forcing_counts_what_greedy_decoding_finds(tmp_path: Path):
+    run = Run.open(tmp_path, TINY, 0, True)
+    example = examples_of("sums", 1)[0]
+    with torch.no_grad():  # a model that always says "</s>"
+        run.model.model.norm.weight.zero_()
+        run.model.lm_head.bias = torch.nn.Parameter(torch.zeros(len(run.tokenizer)))
+        run.model.lm_head.bias[run.tokenizer.eos_token_id] = 9.0
+    silent = replace(example, reference="")
+    probe = teacher_forced(run.model, run.tokenizer, [silent, example], 5000)
+    assert probe.exact == {"sums": (1, 2)}
+
+
+def test_scores_count_exact_and_near_answers():
+    examples = examples_of("sums", 3)
+    answers = [examples[0].reference, examples[1].reference + " ", "no"]
+    report = score(examples, ["p"] * 3, answers, seed=5)
+    (only,) = report.scores
+    assert (only.prompts, only.exact, only.near) == (3, 1, 2)
+    assert report.exact_share() == pytest.approx(1 / 3)
+    assert [m.answer for m in report.misses] == answers[1:]
+    assert '"exact": 1' in report.to_json()
