@@ -96,7 +96,8 @@ def expand(
     shape = shape_of(shape)
     plan = _Plan.of(model.config, shape)
     dtype = dtype or model.dtype
-    large = type(model)(plan.config(dtype)).to(dtype).eval()
+    large: Any = type(model)(plan.config(dtype))
+    large.to(dtype).eval()
     weights = dict(large.named_parameters())
     with torch.no_grad():
         for name, tensor in plan.tensors(model.state_dict(), dtype, seed):
@@ -350,6 +351,8 @@ def _write_shards(
         size, written, parameters = size + bytes_, written + bytes_, parameters + tensor.numel()
         progress(parameters)
     flush()
+    for number in range(len(shards)):  # the library makes them readable by the owner only
+        shutil.copymode(folder / "config.json", folder / f"part-{number:05d}")
     if len(shards) == 1:
         (folder / "part-00000").rename(folder / "model.safetensors")
         return

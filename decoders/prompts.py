@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,20 +107,20 @@ def parse_record(item: Any, name: str) -> PromptRecord:
         raise ValueError(f"none of 'turns', 'instruction' and 'messages' is there (its fields: {_fields(item)})")
     if len(forms) > 1:
         raise ValueError(f"'{forms[0]}' and '{forms[1]}' are both there, so it is unclear which is the prompt")
-    common: dict[str, str] = {
-        "id": _label(item, ("question_id", "id"), name),
-        "category": _label(item, ("category", "family"), ""),
-        "reference": _reference(item),
-    }
+    record = PromptRecord(
+        id=_label(item, ("question_id", "id"), name),
+        category=_label(item, ("category", "family"), ""),
+        reference=_reference(item),
+    )
     if forms == ["turns"]:
         turns = item["turns"]
         if not isinstance(turns, list) or not turns or not all(isinstance(t, str) for t in turns):
             raise ValueError("'turns' must be a list of at least one text")
         if not turns[0].strip():
             raise ValueError("the first of 'turns' is empty")
-        return PromptRecord(**common, turns=tuple(turns))
+        return replace(record, turns=tuple(turns))
     if forms == ["messages"]:
-        return PromptRecord(**common, messages=_messages(item["messages"]))
+        return replace(record, messages=_messages(item["messages"]))
     context = item.get("context") or []
     passages = [context] if isinstance(context, str) else context
     if not isinstance(passages, list) or not all(isinstance(p, str) for p in passages):
@@ -131,7 +131,7 @@ def parse_record(item: Any, name: str) -> PromptRecord:
             raise ValueError(f"'{key}' must be text, not {_kind(value)}")
     if not (instruction.strip() or question.strip() or any(p.strip() for p in passages)):
         raise ValueError("instruction, context and question are all empty")
-    return PromptRecord(**common, instruction=instruction, context=tuple(passages), question=question)
+    return replace(record, instruction=instruction, context=tuple(passages), question=question)
 
 
 def _messages(given: Any) -> tuple[tuple[str, str], ...]:

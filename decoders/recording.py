@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import threading
 import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import torch
 
 from . import metrics
 from .engine import Decoding, Step
 from .params import controls
 from .pieces import Pieces
 from .prompt import Prompt
-from .protocols import Method
+from .protocols import Candidates, Method
 from .sampling import Sampling
 from .target import Target, versions
 from .trace import Trace
 
 TARGET_CHOICES = 5  # the target's first choices kept after each visited node
 
+RECORD_STEPS, RECORD_CELLS, RECORD_SECONDS = 16, 2_000_000, 0.05  # steps wait for one another at most so long
+
+STEP_TABLES = ("nodes", "targets", "tokens", "steps", "candidates", "probes")
 Delta = dict[str, dict[str, list[Any]]]
 
 
 class Run:
-    """One traced run: iterate it for deltas (rows per table, one delta per step); ``trace`` holds all rows so far.
+    """One traced run: iterate it for deltas (rows per table, of one or a few steps); ``trace`` holds all rows so far.
 
     Arguments as in ``Decoding``; ``title`` names the run in lists. When the loop is over, ``trace.run`` has
     ``complete``, ``stop``,
@@ -63,6 +69,9 @@ class Run:
         self.trace = Trace.new(self._header(title))
         self.trace.extend(self._prompt_rows())
         self.decode_ms = 0.0
+        self._waiting: list[tuple[Step, float]] = []
+        self._waiting_cells = 0
+        self._recorded_at = 0.0
 
     def __iter__(self) -> Iterator[Delta]:
         run = self.trace.run
@@ -70,13 +79,19 @@ class Run:
             self.decoding.prefill()
             run["timings"]["prefill_ms"] = round(self.decoding.prefill_ms, 3)
             for step in self._timed(iter(self.decoding)):
-                delta = self._rows(step)
-                self.trace.extend(delta)
-                yield delta
+                self._waiting.append((step, self.decode_ms))
+                self._waiting_cells += step.scored.logits.numel()
+                late = time.perf_counter() - self._recorded_at > RECORD_SECONDS
+                if late or len(self._waiting) >= RECORD_STEPS or self._waiting_cells >= RECORD_CELLS:
+                    yield self._record()
             run["stop"] = self.decoding.stop
+            if self._waiting:
+                yield self._record()
         except Exception as error:
             run["stop"] = "error"
             run["error"] = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            if self._waiting:
+                yield self._record()
             raise
         finally:
             self._finish()
@@ -93,6 +108,8 @@ class Run:
 
     def _finish(self) -> None:
         run = self.trace.run
+        if self._waiting:  # whoever iterated has left
+            self._record()
         if not run["stop"]:
             run["stop"] = self.decoding.stop or "cancelled"
         run["timings"]["decode_ms"] = round(self.decode_ms, 3)
@@ -162,143 +179,165 @@ class Run:
         described = [self.pieces.of(i) if self.pieces is not None else (f"<{i}>".encode(), False) for i in new]
         return {"id": new, "hex": [b.hex() for b, _ in described], "special": [s for _, s in described]}
 
-    def _rows(self, step: Step) -> Delta:
-        draft, verdict, tree = step.draft, step.verdict, step.draft.tree
-        index, count = step.index, len(tree)
-        judged = _Judged(step)
-        depths = tree.depths
-        origins = draft.origins or ("root",) + ("main",) * (count - 1)
-        sources = draft.sources or (-1,) * count
-        drafted = count - 1
-        path = verdict.path[1:]
-        emitted = step.emitted
-        with_bonus = verdict.bonus is not None
-        delta: Delta = {
-            "nodes": {
-                "step": [index] * count,
-                "token": list(tree.tokens),
-                "parent": list(tree.parents),
-                "depth": list(depths),
-                "origin": list(origins),
-                "source": list(sources),
-                "draft_prob": [round(p, 6) for p in draft.probabilities] if draft.probabilities else [None] * count,
-                "prob": [None, *judged.node_probs],
-                "rank": [-1, *judged.node_ranks],
-                "status": list(verdict.status),
-                "reason": list(verdict.reasons),
-            },
-            "targets": {
-                "step": [index] * len(judged.target_nodes),
-                "node": judged.target_nodes,
-                "token": judged.target_tokens,
-                "prob": judged.target_probs,
-            },
-            "tokens": {
-                "id": list(emitted),
-                "segment": ["output"] * len(emitted),
-                "passage": [-1] * len(emitted),
-                "step": [index] * len(emitted),
-                "kind": ["accepted"] * len(path) + (["bonus" if drafted else "plain"] if with_bonus else []),
-                "origin": [origins[n] for n in path] + ([""] if with_bonus else []),
-                "source": [sources[n] for n in path] + ([-1] if with_bonus else []),
-                "prob": [judged.node_probs[n - 1] for n in path] + ([judged.bonus_prob] if with_bonus else []),
-            },
-        }  # fmt: skip
-        deepest = max(depths)
-        accepted = verdict.accepted
-        outcome = "plain" if not drafted else "full" if accepted == deepest else "partial" if accepted else "none"
-        delta["steps"] = {
-            "context": [step.context_length],
-            "route": [draft.route],
-            "reason": [draft.reason if not drafted else ""],
-            "drafted": [drafted],
-            "depth": [deepest],
-            "accepted": [accepted],
-            "emitted": [len(emitted)],
-            "bonus": [verdict.bonus if with_bonus else -1],
-            "outcome": [outcome],
-            "entropy": [judged.entropy],
-            "draft_ms": [round(step.draft_ms, 4)],
-            "verify_ms": [round(step.verify_ms, 4)],
-            "commit_ms": [round(step.commit_ms, 4)],
-            "elapsed_ms": [round(self.decode_ms, 4)],
-        }
-        if draft.candidates is not None:
-            delta["candidates"] = self._candidate_rows(index, draft.candidates)
-        if draft.probes:
-            delta["probes"] = self._probe_rows(step)
-        ids = [*tree.tokens, *judged.target_tokens, *emitted, *delta.get("probes", {}).get("token", ())]
-        pieces = self._new_pieces(ids)
-        if pieces["id"]:
-            delta["pieces"] = pieces
+    def _record(self) -> Delta:
+        """Rows of the steps that wait, added to the trace: together, as most of the cost is per call, not per row."""
+        steps, ends = [step for step, _ in self._waiting], [end for _, end in self._waiting]
+        self._waiting, self._waiting_cells = [], 0
+        numbers = _Numbers(steps)
+        delta: Delta = {table: {column: [] for column in self.trace.tables[table]} for table in STEP_TABLES}
+        ids: list[int] = []
+        for i, (step, end) in enumerate(zip(steps, ends, strict=True)):
+            self._add_nodes(delta["nodes"], step, numbers, i)
+            self._add_tokens(delta["tokens"], step, numbers, i)
+            self._add_step(delta["steps"], step, numbers, i, end)
+            if step.draft.candidates is not None:
+                self._add_candidates(delta["candidates"], step.index, step.draft.candidates)
+            if step.draft.probes:
+                self._add_probes(delta["probes"], step)
+            ids += step.emitted
+        delta["targets"] = numbers.targets
+        ids += [*delta["nodes"]["token"], *numbers.targets["token"], *delta["probes"]["token"]]
+        delta["pieces"] = self._new_pieces(ids)
+        self.trace.extend(delta)
+        self._recorded_at = time.perf_counter()
         return delta
 
-    def _candidate_rows(self, index: int, c) -> dict[str, list[Any]]:
+    @staticmethod
+    def _add_nodes(rows: dict[str, list[Any]], step: Step, numbers: _Numbers, i: int) -> None:
+        draft, tree, count = step.draft, step.draft.tree, len(step.draft.tree)
+        rows["step"] += [step.index] * count
+        rows["token"] += tree.tokens
+        rows["parent"] += tree.parents
+        rows["depth"] += tree.depths
+        rows["origin"] += draft.origins or ("root",) + ("drafter",) * (count - 1)
+        rows["source"] += draft.sources or (-1,) * count
+        rows["draft_prob"] += [round(p, 6) for p in draft.probabilities] if draft.probabilities else [None] * count
+        rows["prob"] += numbers.probs[i]
+        rows["rank"] += numbers.ranks[i]
+        rows["status"] += step.verdict.status
+        rows["reason"] += step.verdict.reasons
+
+    @staticmethod
+    def _add_tokens(rows: dict[str, list[Any]], step: Step, numbers: _Numbers, i: int) -> None:
+        draft, path, count = step.draft, step.verdict.path[1:], len(step.emitted)
+        rows["id"] += step.emitted
+        rows["segment"] += ["output"] * count
+        rows["passage"] += [-1] * count
+        rows["step"] += [step.index] * count
+        rows["kind"] += ["accepted"] * len(path)
+        rows["origin"] += [draft.origins[node] for node in path] if draft.origins else ["drafter"] * len(path)
+        rows["source"] += [draft.sources[node] for node in path] if draft.sources else [-1] * len(path)
+        rows["prob"] += [numbers.probs[i][node] for node in path]
+        if step.verdict.bonus is not None:
+            rows["kind"].append("bonus" if draft.tree.drafted else "plain")
+            rows["origin"].append("")
+            rows["source"].append(-1)
+            rows["prob"].append(numbers.bonus_prob[i])
+
+    @staticmethod
+    def _add_step(rows: dict[str, list[Any]], step: Step, numbers: _Numbers, i: int, end: float) -> None:
+        drafted, deepest, accepted = step.draft.tree.drafted, max(step.draft.tree.depths), step.accepted
+        outcome = "plain" if not drafted else "full" if accepted == deepest else "partial" if accepted else "none"
+        values = {
+            "context": step.context_length,
+            "route": step.draft.route,
+            "reason": "" if drafted else step.draft.reason,
+            "drafted": drafted,
+            "depth": deepest,
+            "accepted": accepted,
+            "emitted": len(step.emitted),
+            "bonus": -1 if step.verdict.bonus is None else step.verdict.bonus,
+            "outcome": outcome,
+            "entropy": numbers.entropy[i],
+            "draft_ms": round(step.draft_ms, 4),
+            "verify_ms": round(step.verify_ms, 4),
+            "commit_ms": round(step.commit_ms, 4),
+            "elapsed_ms": round(end, 4),
+        }
+        for column, value in values.items():
+            rows[column].append(value)
+
+    def _add_candidates(self, rows: dict[str, list[Any]], index: int, c: Candidates) -> None:
         n = len(c)
-        order = np.argsort(-np.asarray(c.score, dtype=np.float64), kind="stable")
+        score = np.asarray(c.score, dtype=np.float64)
         rank = np.empty(n, dtype=np.int64)
-        rank[order] = np.arange(n)
+        rank[np.argsort(-score, kind="stable")] = np.arange(n)
         chosen = [False] * n
         if c.chosen >= 0:
             chosen[c.chosen] = True
-        rows: dict[str, list[Any]] = {
-            "step": [index] * n,
-            "position": np.asarray(c.position).tolist(),
-            "score": np.round(np.asarray(c.score, dtype=np.float64), 6).tolist(),
-            "length": np.asarray(c.length).tolist(),
-            "rank": rank.tolist(),
-            "chosen": chosen,
-            "excluded": list(c.excluded) if c.excluded else [""] * n,
-            "would_accept": [-1] * n,
-        }
+        rows["step"] += [index] * n
+        rows["position"] += np.asarray(c.position).tolist()
+        rows["score"] += score.round(6).tolist()
+        rows["length"] += np.asarray(c.length).tolist()
+        rows["rank"] += rank.tolist()
+        rows["chosen"] += chosen
+        rows["excluded"] += c.excluded or [""] * n
+        rows["would_accept"] += [-1] * n
         for term in self.decoding.method.terms:
             values = c.terms.get(term.key)
-            rows[f"term:{term.key}"] = (
-                [None] * n if values is None else np.round(np.asarray(values, dtype=np.float64), 6).tolist()
-            )
-        return rows
+            given = [None] * n if values is None else np.asarray(values, dtype=np.float64).round(6).tolist()
+            rows[f"term:{term.key}"] += given
 
-    def _probe_rows(self, step: Step) -> dict[str, list[Any]]:
+    @staticmethod
+    def _add_probes(rows: dict[str, list[Any]], step: Step) -> None:
         probes, logits = step.draft.probes, step.scored.probe_logits
         assert logits is not None
         best, token = logits.max(-1)
-        prob = (best - logits.logsumexp(-1)).exp().tolist()
-        return {
-            "step": [step.index] * len(probes),
-            "parent": [p.parent for p in probes],
-            "offset": [p.offset for p in probes],
-            "kind": [p.kind for p in probes],
-            "token": token.tolist(),
-            "prob": [round(p, 6) for p in prob],
-        }
+        rows["step"] += [step.index] * len(probes)
+        rows["parent"] += [p.parent for p in probes]
+        rows["offset"] += [p.offset for p in probes]
+        rows["kind"] += [p.kind for p in probes]
+        rows["token"] += token.tolist()
+        rows["prob"] += [round(p, 6) for p in (best - logits.logsumexp(-1)).exp().tolist()]
 
 
-class _Judged:
-    """The numbers a trace keeps of one step's logits: per node the target's probability and rank, its first choices,
-    entropy.
+class _Numbers:
+    """What a trace keeps of the logits of some steps, one list entry per step.
+
+    The target's probability and rank of every node after its parent (None and -1 for the root), its probability of the
+    bonus, its first choices after visited nodes, its entropy at the root.
     """
 
-    def __init__(self, step: Step) -> None:
-        tree, path = step.draft.tree, list(step.verdict.path)
-        logits = step.scored.logits
-        top, top_ids = logits[path].topk(min(TARGET_CHOICES, logits.shape[-1]), dim=-1)
-        values = logits.cpu().numpy()
-        greatest = values.max(-1)
-        normaliser = np.log(np.exp(values - greatest[:, None]).sum(-1)) + greatest
-        parents, tokens = np.asarray(tree.parents[1:], dtype=np.int64), np.asarray(tree.tokens[1:], dtype=np.int64)
-        mine = values[parents, tokens]
-        self.node_probs: list[float] = np.round(np.exp(mine - normaliser[parents]).astype(np.float64), 6).tolist()
-        self.node_ranks: list[int] = (values[parents] > mine[:, None]).sum(-1).tolist()
-        probs = np.exp(top.cpu().numpy() - normaliser[path][:, None]).astype(np.float64)
-        self.target_nodes: list[int] = [node for node in path for _ in range(probs.shape[1])]
-        self.target_tokens: list[int] = top_ids.flatten().tolist()
-        self.target_probs: list[float] = np.round(probs, 6).flatten().tolist()
-        root = values[0] - normaliser[0]
-        self.entropy = round(float(-(np.exp(root) * np.maximum(root, -1e30)).sum()), 6)
-        bonus = step.verdict.bonus
-        self.bonus_prob = (
-            None if bonus is None else round(float(np.exp(values[path[-1], bonus] - normaliser[path[-1]])), 6)
-        )
+    def __init__(self, steps: list[Step]) -> None:
+        parts = [step.scored.logits for step in steps]
+        logits = parts[0] if len(parts) == 1 else torch.cat(parts)
+        starts = [0, *accumulate(len(part) for part in parts)]
+        normaliser = logits.logsumexp(-1)
+        lse: list[float] = normaliser.tolist()
+
+        device = logits.device
+        parents = [start + p for step, start in zip(steps, starts, strict=False) for p in step.draft.tree.parents[1:]]
+        tokens = [t for step in steps for t in step.draft.tree.tokens[1:]]
+        before = logits[torch.tensor(parents, device=device, dtype=torch.long)]
+        mine = before.gather(1, torch.tensor(tokens, device=device, dtype=torch.long)[:, None])
+        ranks: list[int] = (before > mine).sum(-1).tolist()
+        probs = [round(math.exp(x - lse[p]), 6) for x, p in zip(mine.flatten().tolist(), parents, strict=True)]
+
+        visited = [(s.index, start, node) for s, start in zip(steps, starts, strict=False) for node in s.verdict.path]
+        rows = torch.tensor([start + node for _, start, node in visited], device=device)
+        top, choice = logits[rows].topk(min(TARGET_CHOICES, logits.shape[-1]), dim=-1)
+        width = top.shape[1]
+        self.targets: dict[str, list[Any]] = {
+            "step": [index for index, _, _ in visited for _ in range(width)],
+            "node": [node for _, _, node in visited for _ in range(width)],
+            "token": choice.flatten().tolist(),
+            "prob": (top - normaliser[rows][:, None]).exp().double().mul_(1e6).round_().div_(1e6).flatten().tolist(),
+        }
+        roots = logits[starts[:-1]] - normaliser[starts[:-1]][:, None]
+        self.entropy = [round(e, 6) for e in (-(roots.exp() * roots.clamp_min(-1e30)).sum(-1)).tolist()]
+
+        self.probs: list[list[float | None]] = []
+        self.ranks: list[list[int]] = []
+        self.bonus_prob: list[float | None] = []
+        drafted = 0
+        for step, start in zip(steps, starts, strict=False):
+            n = step.draft.tree.drafted
+            self.probs.append([None, *probs[drafted : drafted + n]])
+            self.ranks.append([-1, *ranks[drafted : drafted + n]])
+            drafted += n
+            last, bonus = step.verdict.path[-1], step.verdict.bonus
+            logit = None if bonus is None else float(step.scored.logits[last, bonus])
+            self.bonus_prob.append(None if logit is None else round(math.exp(logit - lse[start + last]), 6))
 
 
 def record(

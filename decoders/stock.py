@@ -32,12 +32,13 @@ class StockModel:
     """A second copy of the model, as transformers loads it: its own attention, cache and linear layers."""
 
     def __init__(self, model: PreTrainedModel) -> None:
-        self.model = model.eval()
+        self.model: Any = model.eval()
         self.model.generation_config = GenerationConfig()  # no penalties or sampling a model's own settings may ask for
 
     @classmethod
     def load(cls, source: str, dtype: torch.dtype, device: torch.device) -> StockModel:
-        return cls(AutoModelForCausalLM.from_pretrained(source, dtype=dtype).to(device))
+        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
+        return cls(model.to(device))
 
     def generate(
         self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int], **options: Any

@@ -12,6 +12,7 @@ import math
 import os
 import struct
 import time
+import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -28,10 +29,12 @@ __all__ = ["SUFFIX", "Journal", "TraceError", "load", "recover", "save"]
 SUFFIX = ".spectrace"
 MAX_FILE = 128 * 2**20  # bytes of a file on disk or of an upload
 MAX_UNPACKED = 256 * 2**20  # bytes of all tables together
-MAX_RATIO = 250  # unpacked ÷ packed, for files that unpack to more than 8 MiB (recorded traces reach about 30)
-_HEAD_LIMIT = 8 * 2**20
+MAX_RATIO = 250  # unpacked ÷ packed, for files that unpack to more than 8 MiB (recorded traces reach about 15)
+_HEAD_LIMIT, _HEAD_CELLS = 8 * 2**20, 100_000
 _MEMBERS = ("trace.json", *(f"{table}.json" for table in TABLES))
 _END = struct.Struct("<4s4H2LH")  # the zip's last record
+# what zipfile may raise on a container that was tampered with
+_DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ArithmeticError, ValueError)
 _AGAIN = "open an undamaged copy or record the run again"
 
 
@@ -76,10 +79,10 @@ def load(source: str | os.PathLike[str] | bytes) -> Trace:
             return _load(io.BytesIO(source), len(source))
         with open(source, "rb") as file:
             return _load(file, os.fstat(file.fileno()).st_size)
-    except OSError as fault:
-        raise TraceError(f"{name} cannot be opened: {_why(fault)}; check the path") from None
     except TraceError as fault:
         raise TraceError(f"{name} cannot be opened as a trace: {fault}; {_AGAIN}") from None
+    except (OSError, ValueError) as fault:  # ValueError: a path with a NUL in it
+        raise TraceError(f"{name} cannot be opened: {_why(fault)}; check the path") from None
 
 
 def _load(file: BinaryIO, size: int) -> Trace:
@@ -91,7 +94,7 @@ def _load(file: BinaryIO, size: int) -> Trace:
     try:
         with zipfile.ZipFile(file) as archive:
             members = _members(archive, size)
-            head = _loads(_read(archive, members["trace.json"]), "trace.json")
+            head = _part(archive, members["trace.json"], _HEAD_CELLS)
             schema = head.get("schema")
             if schema != SCHEMA:
                 raise TraceError(f"it has the version {str(schema)[:40]!r}, and this program reads {SCHEMA}")
@@ -99,10 +102,10 @@ def _load(file: BinaryIO, size: int) -> Trace:
             cells = _manifest(head.get("tables"))
             document: dict[str, Any] = {"schema": schema, "run": head["run"]}
             for table in TABLES:
-                document[table] = _table(_read(archive, members[f"{table}.json"]), table, cells[table])
+                document[table] = _part(archive, members[f"{table}.json"], cells[table])
     except TraceError:
         raise
-    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError) as fault:
+    except _DAMAGE as fault:
         raise TraceError(f"its zip container is damaged ({str(fault)[:80] or type(fault).__name__})") from None
     for table, columns in head["tables"].items():
         for column, values in document[table].items():
@@ -179,11 +182,12 @@ def _manifest(tables: Any) -> dict[str, int]:
     return cells
 
 
-def _table(data: bytes, table: str, cells: int) -> dict[str, Any]:
-    """Parse one table, once its separators show that it cannot hold much more than what was announced."""
+def _part(archive: zipfile.ZipFile, info: zipfile.ZipInfo, cells: int) -> dict[str, Any]:
+    """Parse one part, once its separators show that it cannot hold much more than what was announced."""
+    data = _read(archive, info)
     if data.count(b"[") + data.count(b"{") > 1_000 + cells or data.count(b",") > 1_000 + 2 * cells:
-        raise TraceError(f"its part {table}.json holds more than trace.json announces")
-    return _loads(data, f"{table}.json")
+        raise TraceError(f"its part {info.filename} holds more than trace.json announces")
+    return _loads(data, info.filename)
 
 
 def _loads(data: bytes, name: str) -> dict[str, Any]:
@@ -214,12 +218,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _dumps = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
-def _why(fault: OSError) -> str:
-    return (fault.strerror or str(fault)).lower()
+def _why(fault: Exception) -> str:
+    return (getattr(fault, "strerror", None) or str(fault)).lower()
 
 
 def _replace(path: Path, data: bytes) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         try:
             with open(part, "wb") as file:

@@ -104,7 +104,8 @@ def bench_chart(report: Mapping[str, Any], value: str = "speedup") -> go.Figure:
     about = f"{model['name']}, {model['parameters'] / 1e6:,.0f} M parameters, {model['dtype']} on {model['device']}"
     title = f"{titles[value]}<br><sup>{_plain(about)}; median and quartiles</sup>"
     figure.update_layout(**LAYOUT, title=title, height=150 + 34 * len(rows))
-    figure.update_xaxes(title=value.replace("_", " "), rangemode="tozero", gridcolor="rgba(128,128,128,.25)")
+    unit = "×" if value == "speedup" else "tokens/s"
+    figure.update_xaxes(title=unit, rangemode="tozero", gridcolor="rgba(128,128,128,.25)")
     figure.update_yaxes(autorange="reversed", automargin=True)
     return figure
 

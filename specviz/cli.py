@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from . import __version__
 from .commands import COMMANDS
@@ -21,7 +21,10 @@ PACKAGES = tuple(str(Path(__file__).parent.parent / name) + os.sep for name in (
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line."""
+    """Says what is wrong in one line; takes options by their full names only."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{**settings, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
         message = re.sub(

@@ -35,10 +35,26 @@ MAX_UPLOAD = 64 << 20  # bytes
 class RunSettings:
     """What every run has, whatever its method."""
 
-    max_new_tokens: int = param(256, "New tokens", "The run stops after this many tokens, or at the end of the answer.", low=1, high=4096, step=1)
-    temperature: float = param(0.0, "Temperature", "0 takes the likeliest token every time; above 0 tokens are drawn.", low=0.0, high=2.0, step=0.05)
+    max_new_tokens: int = param(
+        256,
+        "New tokens",
+        "The run stops after this many tokens, or at the end of the answer.",
+        low=1,
+        high=4096,
+        step=1,
+    )
+    temperature: float = param(
+        0.0,
+        "Temperature",
+        "0 takes the likeliest token every time; above 0 tokens are drawn.",
+        low=0.0,
+        high=2.0,
+        step=0.05,
+    )
     top_k: int = param(0, "Top k", "Draw among the k likeliest tokens only; 0 takes all.", low=0, high=1000, step=1)
-    top_p: float = param(1.0, "Top p", "Draw among the likeliest tokens that add up to this probability.", low=0.05, high=1.0, step=0.05)
+    top_p: float = param(
+        1.0, "Top p", "Draw among the likeliest tokens that add up to this probability.", low=0.05, high=1.0, step=0.05
+    )
     seed: int = param(0, "Seed", "The same seed gives the same draws.", low=0, high=2**31 - 1, step=1)
 
 
@@ -83,13 +99,17 @@ class PromptForm:
             raise Rejected("prompt", f"The prompt's form {self.mode!r} is unknown: use one of {', '.join(MODES)}.")
         given = (self.instruction + self.context + self.question) if self.mode == "segments" else self.text
         if len(given) > MAX_PROMPT:
-            raise Rejected("prompt", f"The prompt has {len(given):,} characters and at most {MAX_PROMPT:,} are taken: shorten it.")
+            raise Rejected(
+                "prompt", f"The prompt has {len(given):,} characters and at most {MAX_PROMPT:,} are taken: shorten it."
+            )
         if not given.strip():
             raise Rejected("prompt", "The prompt is empty: type something, or choose an example above.")
         try:
             if self.mode == "segments":
                 parts = passages(self.context)
-                return Prompt.from_segments(tokenizer, instruction=self.instruction, context=parts, question=self.question)
+                return Prompt.from_segments(
+                    tokenizer, instruction=self.instruction, context=parts, question=self.question
+                )
             if self.mode == "chat":
                 return Prompt.from_messages(tokenizer, turns(self.text))
             return Prompt.from_text(tokenizer, self.text)
@@ -100,7 +120,14 @@ class PromptForm:
 class Desk:
     """Model, queue and stored runs behind one counter."""
 
-    def __init__(self, store: TraceStore, runner: Runner, loader: Loader, *, methods: Callable[[], Mapping[str, Any]] | None = None) -> None:
+    def __init__(
+        self,
+        store: TraceStore,
+        runner: Runner,
+        loader: Loader,
+        *,
+        methods: Callable[[], Mapping[str, Any]] | None = None,
+    ) -> None:
         self.store, self.runner, self.loader = store, runner, loader
         self._methods = methods or _registered
         self.first = ""  # the run the page opens on
@@ -139,7 +166,12 @@ class Desk:
                 found = [self._described(m) for m in self._methods().values()]
             except ImportError:
                 found = []
-        return {"methods": found, "settings": [_control(c) for c in controls(RunSettings)], "reason": reason, "state": self.loader.state}
+        return {
+            "methods": found,
+            "settings": [_control(c) for c in controls(RunSettings)],
+            "reason": reason,
+            "state": self.loader.state,
+        }
 
     def _described(self, method: Any) -> dict[str, Any]:
         target = self.loader.target
@@ -203,7 +235,9 @@ class Desk:
         name = title or form.title
 
         def build(cancel: threading.Event) -> Any:
-            return self.run_of(target, prompt, method, name, cancel, params=dataclasses.asdict(checked), settings=common)
+            return self.run_of(
+                target, prompt, method, name, cancel, params=dataclasses.asdict(checked), settings=common
+            )
 
         try:
             device = str(target.info.get("device", "cpu"))
@@ -212,22 +246,36 @@ class Desk:
             raise Rejected("queue", str(problem)) from None
 
     def run_of(
-        self, target: Any, prompt: Any, method: str, title: str, cancel: threading.Event, *, params: dict[str, Any], settings: RunSettings
+        self,
+        target: Any,
+        prompt: Any,
+        method: str,
+        title: str,
+        cancel: threading.Event,
+        *,
+        params: dict[str, Any],
+        settings: RunSettings,
     ) -> Any:
         """The run itself, made when its turn comes."""
         from decoders import Run, Sampling
 
         sampling = Sampling(settings.temperature, settings.top_k, settings.top_p, settings.seed)
         new = settings.max_new_tokens
-        return Run(target, prompt, method, params=params, sampling=sampling, max_new_tokens=new, title=title, cancel=cancel)
+        return Run(
+            target, prompt, method, params=params, sampling=sampling, max_new_tokens=new, title=title, cancel=cancel
+        )
 
     def open_file(self, source: str | Path | bytes, *, owner: str = "") -> str:
         """Put a trace file among the owner's runs; returns its id. Raises Rejected with the sentence."""
         from decoders import tracefile
 
-        size = len(source) if isinstance(source, bytes) else Path(source).stat().st_size if Path(source).is_file() else 0
+        size = (
+            len(source) if isinstance(source, bytes) else Path(source).stat().st_size if Path(source).is_file() else 0
+        )
         if size > MAX_UPLOAD:
-            raise Rejected("file", f"This file has {size >> 20} MiB and at most {MAX_UPLOAD >> 20} MiB are opened here.")
+            raise Rejected(
+                "file", f"This file has {size >> 20} MiB and at most {MAX_UPLOAD >> 20} MiB are opened here."
+            )
         try:
             trace = tracefile.load(source)
         except tracefile.TraceError as problem:
@@ -239,7 +287,14 @@ class Desk:
     def runs(self, owner: str) -> list[dict[str, Any]]:
         """What this browser may see in a list, its running ones first."""
         live = [
-            {"id": j.id, "title": j.title or "Untitled run", "kind": "live", "state": j.state, "method": "", "created": ""}
+            {
+                "id": j.id,
+                "title": j.title or "Untitled run",
+                "kind": "live",
+                "state": j.state,
+                "method": "",
+                "created": "",
+            }
             for j in self.runner.active(owner)
             if owner
         ]
@@ -247,7 +302,7 @@ class Desk:
 
 
 def _checked(kind: type, given: Mapping[str, Any]) -> Any:
-    """An instance of a params class from what the browser sent. Raises Rejected, naming the control as the page does."""
+    """An instance of a params class from what was sent. Raises Rejected, naming the control as the page does."""
     if not isinstance(given, Mapping):
         raise Rejected("method", "Parameters are given as names and values.")
     known = {c.name: c for c in controls(kind)}
@@ -260,7 +315,13 @@ def _checked(kind: type, given: Mapping[str, Any]) -> Any:
         try:
             known[name].check(value)
         except (ValueError, OverflowError):
-            shown = "nothing" if value in ("", None) else repr(value) if isinstance(value, str) and not _numeric(value) else value
+            shown = (
+                "nothing"
+                if value in ("", None)
+                else repr(value)
+                if isinstance(value, str) and not _numeric(value)
+                else value
+            )
             raise Rejected("method", f"{known[name].label} needs {known[name].allowed()}; given was {shown}.") from None
     return make_params(kind, given)
 
@@ -278,7 +339,8 @@ def _control(control: Control) -> dict[str, Any]:
 
 
 def _too_long(count: int, limit: int) -> str:
-    return f"The prompt has {count:,} tokens and the model's context holds {limit:,}: shorten it by at least {count - limit + 1:,}."
+    over = count - limit + 1
+    return f"The prompt has {count:,} tokens and the model's context holds {limit:,}: shorten it by at least {over:,}."
 
 
 def _registered() -> Mapping[str, Any]:
@@ -290,7 +352,7 @@ def _registered() -> Mapping[str, Any]:
 def open_desk(model: str | None = None, trace: str | Path | None = None) -> Desk:
     """A desk for the server: the gallery, what earlier servers left, and the model, which loads in the background.
 
-    With a ``trace`` and no ``model`` nothing is loaded: for viewing only. Raises Rejected if the trace cannot be opened.
+    With a ``trace`` and no ``model`` nothing is loaded: for viewing only. Raises Rejected if the trace cannot be read.
     """
     store = TraceStore()
     library = Library(home() / "runs")

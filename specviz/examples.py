@@ -1,7 +1,7 @@
 """The example prompts: input-guided tasks, where an answer can be copied, and one where it cannot.
 
-They live in ``assets/examples/examples.jsonl``, a prompt file like any other (``specviz bench --prompts`` reads it too); a line
-may add ``title`` and ``note`` for the page.
+They live in ``assets/examples/examples.jsonl``, a prompt file like any other: ``specviz bench --prompts`` takes it.
+A line may add ``title`` and ``note`` for the page.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def passages(text: str) -> list[str]:
 
 
 def turns(text: str) -> list[dict[str, str]]:
-    """A conversation as it is typed: ``User:`` and ``Assistant:`` at the start of a line begin a turn; without them it is one turn.
+    """A conversation as it is typed: ``User:`` and ``Assistant:`` at the start of a line begin a turn.
 
-    Raises ValueError where the last turn is not the user's.
+    Without them it is one turn. Raises ValueError where the last turn is not the user's.
 
     >>> [t["role"] for t in turns("User: Hi\\nAssistant: Hello!\\nUser: Bye")]
     ['user', 'assistant', 'user']

@@ -1,4 +1,4 @@
-"""The gallery: runs recorded with the bundled model, so that the page has something to show before any model is loaded."""
+"""The gallery: runs recorded with the bundled model, so that there is something to show before a model is loaded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ RECORDED = (
 )
 
 
-def record_gallery(target: Target, folder: Path, *, max_new_tokens: int = 320, say: Callable[[str], None] = print) -> list[Path]:
+def record_gallery(
+    target: Target, folder: Path, *, max_new_tokens: int = 320, say: Callable[[str], None] = print
+) -> list[Path]:
     """Record every run of ``RECORDED`` into ``folder`` (created if missing); files of earlier recordings are replaced.
 
     Nothing is removed before all runs are recorded. Raises UserError if a method or a prompt is refused.
@@ -41,7 +43,9 @@ def record_gallery(target: Target, folder: Path, *, max_new_tokens: int = 320, s
         trace = record(target, prompt, method, max_new_tokens=max_new_tokens, title=example.label)
         trace.run["id"] = f"{number}-{name}-{method.replace('+', '-')}"
         made.append(trace)
-        say(f"{trace.run['id']}: {len(trace.output_ids)} tokens, {trace.run['metrics']['tokens_per_step']:.2f} per step")
+        say(
+            f"{trace.run['id']}: {len(trace.output_ids)} tokens, {trace.run['metrics']['tokens_per_step']:.2f} per step"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{trace.run['id']}{SUFFIX}" for trace in made]
     for trace, path in zip(made, paths, strict=True):

@@ -131,7 +131,7 @@ class Job:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def snapshot(self) -> bytes:
-        """Compressed JSON of what is decoded so far, with ``live`` = {state, seq}: events above ``seq`` are not in it."""
+        """Compressed JSON of what is decoded so far, with ``live`` = {state, seq}: events up to ``seq`` are in it."""
         with self._lock:
             payload = self._copy.to_json() if self._copy else {"schema": SCHEMA, "run": self._waiting()}
             return packed({**payload, "live": {"state": self.state, "seq": self.feed.seq}}, level=3)
@@ -177,9 +177,7 @@ class Runner:
         self._change = threading.Condition()
         self._closing = False
 
-    def submit(
-        self, build: Build, *, title: str = "", owner: str = "", session: str = "", device: str = "cpu"
-    ) -> Job:
+    def submit(self, build: Build, *, title: str = "", owner: str = "", session: str = "", device: str = "cpu") -> Job:
         """Queue a run. Raises QueueFull with a sentence."""
         job = Job(new_id(), title, build, owner, session)
         with self._change:
@@ -187,7 +185,9 @@ class Runner:
                 raise QueueFull("The server is going down.")
             line = self._waiting.setdefault(device, deque())
             if len(line) >= self.max_waiting:
-                raise QueueFull(f"{len(line)} runs are waiting already, which is the most this server takes: try again later.")
+                raise QueueFull(
+                    f"{len(line)} runs are waiting already, which is the most this server takes: try again later."
+                )
             line.append(job)
             self._jobs[job.id] = job
             if device not in self._now:
@@ -373,7 +373,9 @@ class Loader:
         except ImportError as problem:
             self.state = "none"
             missing = problem.name or "a package"
-            self.text = f"Recorded runs only: {missing} is not installed. Install the project's requirements to run methods."
+            self.text = (
+                f"Recorded runs only: {missing} is not installed. Install the project's requirements to run methods."
+            )
         except Exception as problem:
             if not isinstance(problem, ValueError | OSError):
                 log.exception("the model could not be loaded")

@@ -153,7 +153,9 @@ def _routes(app: FastAPI, desk: Desk) -> None:
                 async for text in feed:
                     yield ": still here\n\n" if text is None else f"id: {json.loads(text)['seq']}\ndata: {text}\n\n"
 
-        return StreamingResponse(events(), media_type="text/event-stream", headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+        return StreamingResponse(
+            events(), media_type="text/event-stream", headers={"cache-control": "no-store", "x-accel-buffering": "no"}
+        )
 
     @app.get("/api/traces/{key}/download")
     def download(key: str, format: str = "trace", step: int = 0) -> Response:
@@ -173,7 +175,9 @@ def _routes(app: FastAPI, desk: Desk) -> None:
         found = ui.assets().get(name)
         if found is None:
             return _problem(404, "There is no such file.")
-        return Response(found.data, media_type=found.media, headers={"cache-control": "public, max-age=31536000, immutable"})
+        return Response(
+            found.data, media_type=found.media, headers={"cache-control": "public, max-age=31536000, immutable"}
+        )
 
 
 def exported(trace: Any, format: str, step: int = 0) -> tuple[bytes, str, str]:
@@ -196,7 +200,7 @@ def exported(trace: Any, format: str, step: int = 0) -> tuple[bytes, str, str]:
 
 
 def create_app(model: str | None = None, trace: str | Path | None = None, *, desk: Desk | None = None) -> FastAPI:
-    """The whole application. The model starts to load when the server starts; raises ValueError if ``trace`` cannot be opened."""
+    """The whole application. The model starts to load when it starts; raises ValueError if ``trace`` cannot be read."""
     desk = desk or open_desk(model, trace)
 
     @contextlib.asynccontextmanager
@@ -235,7 +239,7 @@ def serve(
     trace: str | Path | None = None,
     open_browser: bool = False,
 ) -> None:
-    """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs (no torch needed).
+    """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs.
 
     Raises ValueError with one sentence if the trace cannot be opened or the port is taken.
     """
@@ -248,7 +252,9 @@ def serve(
             port = probe.getsockname()[1]
         except OSError as problem:
             reason = (problem.strerror or str(problem)).lower()
-            raise ValueError(f"cannot listen on {host}, port {port}: {reason}; choose another one with --port") from None
+            raise ValueError(
+                f"cannot listen on {host}, port {port}: {reason}; choose another one with --port"
+            ) from None
     app = create_app(model, trace)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/"

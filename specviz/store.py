@@ -205,7 +205,7 @@ def load_folder(store: TraceStore, folder: Path, kind: str) -> int:
 class Library:
     """Runs on disk, one file each, bounded; a run that is under way is journaled, so that a crash loses nothing.
 
-    ``<id>.journal`` while a run goes on, ``<id>.spectrace`` when it is over. A disk that fails costs the files, never the run.
+    ``<id>.journal`` while a run goes on, ``<id>.spectrace`` when it is over. A failing disk costs files, never a run.
     """
 
     def __init__(self, folder: Path, *, max_count: int = 100, max_bytes: int = 512 << 20) -> None:
@@ -214,7 +214,7 @@ class Library:
         self._lock: int | None = None
 
     def alone(self) -> bool:
-        """Whether no other server writes journals here; this one then holds the folder until ``close`` or its process's end."""
+        """Whether no other server writes journals here; this one then holds the folder until ``close``."""
         try:
             import fcntl
         except ImportError:  # not a Unix: journals that rest for a minute count as abandoned

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+import uvicorn
+from fastapi import FastAPI
+
+from decoders.params import NoParams, param
+from decoders.trace import Trace
 from specviz.desk import Desk
 from specviz.runner import Loader, Runner
+from specviz.server import create_app
 from specviz.store import Library, TraceStore
 
 from . import synthetic
-from decoders.params import NoParams, param
-from decoders.trace import Trace
 
 
 class StubRun:
@@ -87,7 +93,42 @@ class StubTarget:
     name = "stub"
     context_length = 2000
     tokenizer = StubTokenizer()
-    info = {"name": "stub", "parameters": 5_300_000, "dtype": "float32", "device": "cpu", "context_length": 2000}
+    info: ClassVar[dict[str, Any]] = {
+        "name": "stub",
+        "parameters": 5_300_000,
+        "dtype": "float32",
+        "device": "cpu",
+        "context_length": 2000,
+    }
+
+
+def app_of(desk: Desk) -> FastAPI:
+    """The application, made inside a running loop (Gradio would otherwise make one and never close it)."""
+
+    async def make() -> FastAPI:
+        return create_app(desk=desk)
+
+    with ThreadPoolExecutor(1) as pool:  # this thread may have a loop already
+        return pool.submit(lambda: asyncio.run(make())).result()
+
+
+class serving:
+    """A real server on a free port, for the time of a with block."""
+
+    def __init__(self, desk: Desk) -> None:
+        config = uvicorn.Config(app_of(desk), port=0, log_level="error", timeout_graceful_shutdown=1)
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, daemon=True)
+
+    def __enter__(self) -> int:
+        self.thread.start()
+        while not self.server.started:
+            time.sleep(0.01)
+        return self.server.servers[0].sockets[0].getsockname()[1]
+
+    def __exit__(self, *_: object) -> None:
+        self.server.should_exit = True
+        self.thread.join(20)
 
 
 class StubDesk(Desk):

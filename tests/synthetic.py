@@ -264,8 +264,12 @@ class Synthetic:
             prob = delta["nodes"]["prob"][path[place + 1]] if place < accepted else number(rng.betavariate(6, 2), 3)
             probs.append(prob)
             left = 1 - prob
-            for rank in range(5):
-                token = truth[place] if rank == 0 else rng.choice(self.ids)
+            firsts = [truth[place]]
+            while len(firsts) < 5:
+                token = rng.choice(self.ids)
+                if token not in firsts:
+                    firsts.append(token)
+            for rank, token in enumerate(firsts):
                 _add(delta, "targets", step=step, node=node, token=token, prob=number(prob if rank == 0 else left / 2**rank, 3))
         for rank, row in enumerate(rows):
             _add(delta, "candidates", step=step, rank=rank, chosen=rank == 0, would_accept=-1, **row)

@@ -79,7 +79,8 @@ def test_a_row_by_hand():
 def test_named_ratios():
     found = {r.name: r for r in ratios_of(SAMPLES)}
     assert list(found) == [
-        "plain ÷ generate()", "plain ÷ generate(), end to end", "pld ÷ prompt lookup", "pld ÷ prompt lookup, end to end",
+        "plain ÷ generate()", "plain ÷ generate(), end to end",
+        "pld ÷ prompt lookup", "pld ÷ prompt lookup, end to end",
         "pld: tracing on ÷ off", "pld: tracing on ÷ off, end to end",
     ]  # fmt: skip
     assert found["pld ÷ prompt lookup"].value.median == pytest.approx(10 / 4)

@@ -295,6 +295,7 @@ def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):
         (["run", "--prompt", "a", "--model", "/no/such/model"], "there is no model folder"),
         (["verify", "--prompts", "/no/such.jsonl"], "there is no prompt file"),
         (["verify"], "--prompts"),
+        (["verify", "--prompt", "x"], "--prompts"),
         (["bench", "--prompts", "x", "--repeats", "0"], "from 1 to 1000"),
         (["methods", "nope"], "there is no method 'nope'"),
         (["app", "--port", "70000"], "from 0 to 65535"),

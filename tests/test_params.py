@@ -103,3 +103,8 @@ def test_an_unknown_type_is_an_error_of_the_method():
 
     with pytest.raises(StopIteration):
         controls(Odd)
+
+
+@pytest.mark.parametrize(("word", "value"), [("on", True), ("off", False), ("No", False), ("1", True), (False, False)])
+def test_words_for_true_and_false(word: object, value: bool):
+    assert make_params(Params, {"clip": word}).clip is value

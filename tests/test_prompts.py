@@ -156,10 +156,7 @@ def test_prompts_go_through_the_chat_template_where_there_is_one():
             ("text", text.prompt(toy_tokenizer)),
             ("chat", text.prompt(toy_tokenizer, chat=True)),
             ("messages", PromptRecord("c", messages=(("user", "Hi"),)).prompt(toy_tokenizer)),
-            (
-                "segments",
-                PromptRecord("d", instruction="Do", context=("One", "Two"), question="Q").prompt(toy_tokenizer),
-            ),
+            ("segments", segments.prompt(toy_tokenizer)),
         ):
             decoded[name, bool(template)] = toy_tokenizer.decode(list(prompt.tokens))
     assert decoded["turns", True] == decoded["chat", True] == decoded["messages", True] == "[user] Hi [assistant]"

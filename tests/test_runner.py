@@ -86,7 +86,11 @@ def test_runs_wait_for_each_other_and_hear_their_place(runner: Runner, chain: Tr
     first = runner.submit(gate)
     assert gate.begun.wait(5)
     second, third = (runner.submit(lambda cancel: StubRun(chain, cancel)) for _ in range(2))
-    assert [e["ahead"] for e in events(second)] == [1] and events(third)[-1] == {"seq": 0, "state": "queued", "ahead": 2}
+    assert [e["ahead"] for e in events(second)] == [1] and events(third)[-1] == {
+        "seq": 0,
+        "state": "queued",
+        "ahead": 2,
+    }
     assert body(third)["live"]["state"] == "queued" and "tokens" not in body(third)
     runner.cancel(second)
     assert events(second)[-1]["done"] and not events(second)[-1]["started"]
@@ -115,7 +119,9 @@ def test_stopping_keeps_what_was_decoded(runner: Runner, chain: Trace) -> None:
 
 
 @pytest.mark.parametrize("broken", ["build", "step"])
-def test_a_run_that_breaks_ends_with_a_sentence_and_the_next_one_runs(runner: Runner, chain: Trace, broken: str) -> None:
+def test_a_run_that_breaks_ends_with_a_sentence_and_the_next_one_runs(
+    runner: Runner, chain: Trace, broken: str
+) -> None:
     def build(cancel: threading.Event) -> Any:
         if broken == "build":
             raise ValueError("the prompt has 9 tokens and 8 fit")

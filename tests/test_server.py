@@ -5,8 +5,6 @@ import io
 import json
 import subprocess
 import sys
-import threading
-import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,13 +15,11 @@ import synthetic
 from fastapi.testclient import TestClient
 
 from decoders import tracefile
-from decoders.trace import Trace
 from specviz import server, ui
-from specviz.desk import Desk, PromptForm, Rejected, open_desk
+from specviz.desk import PromptForm, Rejected, open_desk
 
-from .stubs import StubDesk, StubTarget
+from .stubs import StubDesk, app_of, serving
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::ResourceWarning")
 FORM = PromptForm(instruction="Do it.", context="abc")
 
 
@@ -34,7 +30,7 @@ def desk() -> StubDesk:
 
 @pytest.fixture(scope="module")
 def client(desk: StubDesk) -> Iterator[TestClient]:
-    with TestClient(server.create_app(desk=desk)) as made:
+    with TestClient(app_of(desk)) as made:
         assert desk.loader.wait(10)
         yield made
 
@@ -150,7 +146,14 @@ def test_cookies_are_not_trusted() -> None:
     [
         (PromptForm(), "pld", {}, {}, "prompt", "empty"),
         (PromptForm("text", text="  \n"), "pld", {}, {}, "prompt", "empty"),
-        (PromptForm("text", text="x" * 2500), "pld", {}, {}, "prompt", "2,500 tokens and the model's context holds 2,000"),
+        (
+            PromptForm("text", text="x" * 2500),
+            "pld",
+            {},
+            {},
+            "prompt",
+            "2,500 tokens and the model's context holds 2,000",
+        ),
         (PromptForm("text", text="x" * 500_000), "pld", {}, {}, "prompt", "500,000 characters"),
         (PromptForm("poem", text="x"), "pld", {}, {}, "prompt", "use one of segments, chat, text"),
         (PromptForm("chat", text="User: a\nAssistant: b"), "pld", {}, {}, "prompt", "last turn is the assistant's"),
@@ -169,7 +172,14 @@ def test_cookies_are_not_trusted() -> None:
     ],
 )
 def test_bad_input_is_one_sentence_at_its_place(
-    client: TestClient, desk: StubDesk, form: PromptForm, method: str, params: Any, settings: Any, place: str, words: str
+    client: TestClient,
+    desk: StubDesk,
+    form: PromptForm,
+    method: str,
+    params: Any,
+    settings: Any,
+    place: str,
+    words: str,
 ) -> None:
     with pytest.raises(Rejected) as caught:
         desk.submit(form, method, params, settings)
@@ -236,12 +246,6 @@ print("served")
     assert done.stdout.strip() == "served", done.stderr[-2000:]
 
 
-def test_importing_the_server_does_not_import_torch() -> None:
-    code = "import sys, specviz.server; assert 'torch' not in sys.modules and 'transformers' not in sys.modules; print('clean')"
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.stdout.strip() == "clean", done.stderr[-2000:]
-
-
 def test_a_missing_trace_file_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
     with pytest.raises(Rejected, match=r"There is no trace file nowhere\.spectrace"):
@@ -253,7 +257,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_gallery() -> None:
         raise ValueError("the model folder /nowhere does not exist; give a folder or a Hub name")
 
     desk = StubDesk(load=refuse, gallery=(synthetic.quote(),))
-    with TestClient(server.create_app(desk=desk)) as client:
+    with TestClient(app_of(desk)) as client:
         assert desk.loader.wait(5)
         model = client.get("/api/status").json()["model"]
         assert model["state"] == "failed" and model["text"].startswith("The model folder /nowhere does not exist")
@@ -295,28 +299,6 @@ def test_the_named_endpoints_and_no_others() -> None:
         assert "empty" in call(port, "run", "", "pld", {}, {}, True)["error"]
 
 
-class serving:
-    """A real server on a free port, for the time of a with block."""
-
-    def __init__(self, desk: Desk) -> None:
-        import uvicorn
-
-        self.server = uvicorn.Server(
-            uvicorn.Config(server.create_app(desk=desk), port=0, log_level="error", timeout_graceful_shutdown=1)
-        )
-        self.thread = threading.Thread(target=self.server.run, daemon=True)
-
-    def __enter__(self) -> int:
-        self.thread.start()
-        while not self.server.started:
-            time.sleep(0.01)
-        return self.server.servers[0].sockets[0].getsockname()[1]
-
-    def __exit__(self, *_: object) -> None:
-        self.server.should_exit = True
-        self.thread.join(10)
-
-
 def sse(port: int, path: str) -> Iterator[dict[str, Any]]:
     link = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     link.request("GET", path)
@@ -328,5 +310,3 @@ def sse(port: int, path: str) -> Iterator[dict[str, Any]]:
                 yield json.loads(line[6:])
     finally:
         link.close()
-
-

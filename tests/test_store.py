@@ -143,7 +143,10 @@ def test_examples_cover_every_task_and_survive_the_editor() -> None:
     assert len({e.record.id for e in found}) == len(found)
     for example in found:
         if example.record.messages:
-            assert tuple((t["role"], t["content"]) for t in turns(typed(example.record.messages))) == example.record.messages
+            assert (
+                tuple((t["role"], t["content"]) for t in turns(typed(example.record.messages)))
+                == example.record.messages
+            )
         else:
             assert tuple(passages("\n---\n".join(example.record.context))) == example.record.context
 

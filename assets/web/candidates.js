@@ -7,6 +7,8 @@
   const SNIPPET = 9; // tokens
   const PIPS = 10;
 
+  const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
   class CandidateTable {
     constructor(owner) {
       this.owner = owner;
@@ -19,6 +21,7 @@
       this.remark = h("footer", { class: "sv-remark", hidden: true });
       this.element.append(this.remark);
       this.active = -1;
+      this.pool = [];
       this.top = 0;
       this.height = 300;
       const refresh = framed(() => this.drawRows());
@@ -46,9 +49,15 @@
       const { id } = model.trace.tokens;
       this.sameAnchor = view.candidates.every((one) => id[one.position] === view.root);
       const after = h("code", { class: "sv-token" }, model.pieces.label(view.root, 12));
-      const widths = ["38px", "minmax(150px, 1fr)", ...this.terms.map(() => "104px")];
+      const widths = ["38px", "minmax(150px, 1fr)", ...this.terms.map((term) => (term.high > term.low ? "104px" : "58px"))];
       if (this.showScore) widths.push("58px");
-      widths.push("46px", "124px");
+      widths.push("46px", "132px");
+      const layout = [...widths, ...this.terms.map((term) => term.key)].join(" ");
+      if (layout !== this.layout) {
+        this.layout = layout;
+        this.pool = [];
+        this.rows.replaceChildren();
+      }
       this.table.style.setProperty("--sv-columns", widths.join(" "));
       this.table.style.minWidth = `${38 + 150 + 104 * this.terms.length + (this.showScore ? 58 : 0) + 170 + 40}px`;
       const cell = (label, help) => {
@@ -61,7 +70,7 @@
           this.sameAnchor ? h("span", {}, "Copy after ", after) : "Copy from",
           "The line of the earlier place and the tokens that follow it there: what it offers. Underlined: those the output then had.",
         ),
-        ...this.terms.map((term) => cell(term.label, term.help)),
+        ...this.terms.map((term) => cell(capital(term.label || term.key), term.help)),
         ...(this.showScore ? [cell("Score", "What the method ranks by.")] : []),
         cell("Offers", "Tokens offered."),
         cell("Would accept", "Offered tokens that equal the output that followed. Known when the run is over."),
@@ -90,7 +99,7 @@
       this.drawRemark(view);
     }
 
-    /** Only the rows in sight are made. */
+    /** Only the rows in sight exist; they are used again from step to step. */
     drawRows(fresh) {
       const list = this.view ? this.view.candidates : [];
       if (!list.length) return;
@@ -99,71 +108,81 @@
       if (!fresh && from === this.from && to === this.to) return;
       this.from = from;
       this.to = to;
-      const made = [];
-      for (let k = from; k < to; k++) made.push(this.row(list[k], k));
-      this.rows.replaceChildren(...made);
+      while (this.pool.length < to - from) this.pool.push(this.makeRow());
+      for (let k = from; k < to; k++) this.fillRow(this.pool[k - from], list[k], k);
+      while (this.rows.childElementCount > to - from) this.rows.lastChild.remove();
+      for (let k = this.rows.childElementCount; k < to - from; k++) this.rows.append(this.pool[k].element);
     }
 
-    row(one, k) {
-      const { model } = this.owner;
-      const best = this.view.best;
-      const isBest = best && best.would > 0 && one.would === best.would;
-      const names = ["sv-crow"];
-      if (one.chosen) names.push("sv-chosen");
-      if (one.excluded) names.push("sv-excluded");
-      if (k === this.active) names.push("sv-active");
-      const row = h("div", { class: names.join(" "), role: "row", "data-k": k, "aria-rowindex": k + 2 });
-      row.style.transform = `translateY(${k * ROW}px)`;
-      row.append(
-        h("span", { class: "sv-rank", role: "cell" }, one.chosen ? "▸" : "", one.rank >= 0 ? String(one.rank + 1) : "–"),
-        this.snippet(one),
-        ...this.terms.map((term) => this.level(model.term(one, term.key), term)),
-      );
-      if (this.showScore) row.append(h("span", { class: "sv-number", role: "cell" }, format(one.score)));
-      row.append(h("span", { class: "sv-number", role: "cell" }, String(one.length)), this.pips(one, isBest));
-      if (one.excluded) this.owner.tip.add(row, () => [`Could not win: ${one.excluded}`]);
+    makeRow() {
+      const cell = (name) => h("span", { class: name, role: "cell" }, "");
+      const row = {
+        rank: cell("sv-rank"),
+        place: h("span", { class: "sv-place" }, ""),
+        anchor: h("code", { class: "sv-anchor-text" }, ""),
+        taken: h("code", { class: "sv-taken" }, ""),
+        rest: h("code", {}, ""),
+        terms: this.terms.map(() => cell("sv-term")),
+        score: cell("sv-number"),
+        length: cell("sv-number"),
+        pips: cell("sv-pips"),
+      };
+      const snippet = h("span", { class: "sv-snippet", role: "cell" }, row.place, row.anchor, row.taken, row.rest);
+      const parts = [row.rank, snippet, ...row.terms, this.showScore && row.score, row.length, row.pips];
+      row.element = this.owner.tip.add(h("div", { class: "sv-crow", role: "row" }, parts), () => {
+        const one = this.view.candidates[Number(row.element.dataset.k)];
+        return one && one.excluded ? [`Could not win: ${one.excluded}`] : [];
+      });
       return row;
     }
 
-    snippet(one) {
+    fillRow(row, one, k) {
       const { model } = this.owner;
       const { id } = model.trace.tokens;
+      const { best } = this.view;
+      const names = ["sv-crow", one.chosen && "sv-chosen", one.excluded && "sv-excluded", k === this.active && "sv-active"];
+      row.element.className = names.filter(Boolean).join(" ");
+      row.element.dataset.k = k;
+      row.element.setAttribute("aria-rowindex", k + 2);
+      row.element.style.transform = `translateY(${k * ROW}px)`;
       const most = Math.min(one.length, SNIPPET);
       const taken = clamp(one.would, 0, most);
       const start = one.position + 1;
-      const phrase = (a, b) => model.pieces.phrase(id.slice(a, b));
-      return h(
-        "span",
-        { class: "sv-snippet", role: "cell" },
-        h("span", { class: "sv-place" }, this.owner.short(one.position)),
-        this.sameAnchor ? null : h("code", { class: "sv-anchor-text" }, phrase(one.position, start)),
-        taken ? h("code", { class: "sv-taken" }, phrase(start, start + taken)) : null,
-        h("code", {}, phrase(start + taken, start + most) + (one.length > most ? "…" : "")),
-      );
+      const phrase = (a, b) => (b > a ? model.pieces.phrase(id.slice(a, b)) : "");
+      row.rank.textContent = (one.chosen ? "▸" : "") + (one.rank >= 0 ? one.rank + 1 : "–");
+      row.place.textContent = this.owner.short(one.position);
+      row.anchor.hidden = this.sameAnchor;
+      row.anchor.textContent = this.sameAnchor ? "" : phrase(one.position, start);
+      row.taken.textContent = phrase(start, start + taken);
+      row.rest.textContent = phrase(start + taken, start + most) + (one.length > most ? "…" : "");
+      this.terms.forEach((term, n) => this.level(row.terms[n], model.term(one, term.key), term));
+      row.score.textContent = format(one.score);
+      row.length.textContent = String(one.length);
+      this.pips(row.pips, one, best && best.would > 0 && one.would === best.would);
     }
 
-    level(value, term) {
+    /** A number with its bar between the term's low and high; a term without a range (a layer's number) has no bar. */
+    level(cell, value, term) {
       const known = typeof value === "number";
+      cell.classList.toggle("sv-barless", !(term.high > term.low));
       const share = known ? clamp((value - term.low) / (term.high - term.low || 1), 0, 1) : 0;
-      const cell = h("span", { class: "sv-term", role: "cell" }, known ? format(value, 2) : "–");
+      cell.textContent = known ? format(value, 2) : "–";
       cell.style.setProperty("--sv-share", share.toFixed(3));
-      return cell;
     }
 
-    pips(one, isBest) {
-      const cell = h("span", { class: "sv-pips", role: "cell" });
+    pips(cell, one, isBest) {
       if (one.would < 0) {
-        cell.append(h("span", { class: "sv-faint" }, this.owner.model.run.complete ? "–" : "after the run"));
-        return cell;
+        cell.className = "sv-pips sv-faint";
+        cell.textContent = this.owner.model.run.complete ? "–" : "after the run";
+        return;
       }
       const shown = Math.min(one.length, PIPS);
       const filled = one.length > PIPS ? Math.round((one.would / one.length) * PIPS) : one.would;
-      const bar = h("span", { class: "sv-pip-bar", "aria-hidden": "true" });
-      bar.style.setProperty("--sv-filled", filled);
-      bar.style.setProperty("--sv-shown", shown);
-      cell.append(bar, `${one.would}/${one.length}`);
+      cell.className = "sv-pips sv-pip-bar";
+      cell.style.setProperty("--sv-filled", filled);
+      cell.style.setProperty("--sv-shown", shown);
+      cell.textContent = `${one.would}/${one.length}`;
       if (isBest) cell.append(h("b", { class: "sv-best" }, "best"));
-      return cell;
     }
 
     /** Ties, ranking regret and exclusions, in words. */

@@ -138,7 +138,14 @@
       this.element.style.transform = `translate(${Math.round(left)}px, ${Math.round(top - frame.top)}px)`;
     }
 
+    /** Shows after a moment's rest, so that the marks of what is hovered are seen first. */
+    later(owner, fill) {
+      this.hide();
+      this.timer = setTimeout(() => this.show(owner, fill()), 250);
+    }
+
     hide() {
+      clearTimeout(this.timer);
       this.element.hidden = true;
     }
   }

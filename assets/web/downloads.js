@@ -4,7 +4,7 @@
 
   const { h, button, icon } = SV;
   const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-family", "font-size", "font-weight",
-    "text-anchor"];
+    "text-anchor", "text-decoration-line"];
 
   function save(name, blob) {
     const url = URL.createObjectURL(blob);
@@ -22,7 +22,7 @@
     const from = svg.querySelectorAll("*");
     copy.querySelectorAll("*").forEach((element, k) => {
       const style = getComputedStyle(from[k]);
-      for (const name of STYLES) element.setAttribute(name, style.getPropertyValue(name));
+      for (const name of STYLES) element.setAttribute(name.replace("-line", ""), style.getPropertyValue(name));
       for (const name of ["class", "tabindex", "role", "data-tip", "aria-label"]) element.removeAttribute(name);
     });
     for (const name of ["class", "role", "aria-label"]) copy.removeAttribute(name);

@@ -185,7 +185,9 @@
       this.heading.replaceChildren(...SV.words.heading(this));
       SV.words.metrics(this, this.metrics);
       this.legend.replaceChildren(...SV.words.legend(this));
+      const ranked = this.model.trace.candidates.step.length > 0 || (this.model.run.terms || []).length > 0;
       this.root.classList.toggle("sv-chains", !this.model.isTree);
+      this.root.classList.toggle("sv-unranked", !ranked);
       this.prompt.note.textContent = SV.plural(this.model.promptLength, "token");
     }
 
@@ -370,7 +372,7 @@
       if (!this.model) return;
       this.links.hover(position);
       const token = position >= 0 && element && element.closest(".sv-t");
-      if (token) this.tip.show(token, SV.tokenFacts(this, position));
+      if (token) this.tip.later(token, () => SV.tokenFacts(this, position));
       else this.tip.hide();
     }
 
@@ -429,7 +431,10 @@
     // ---- the rest -------------------------------------------------------------------------------------------------
 
     measure() {
-      for (const pane of this.panes) pane.measure();
+      for (const pane of this.panes) {
+        pane.resized();
+        pane.drawView();
+      }
       this.candidates.resized();
       this.tree.resized();
     }
@@ -438,7 +443,6 @@
       if (!this.model) return;
       this.timeline.draw();
       if (!this.model.stepCount) return;
-      for (const pane of this.panes) pane.resized();
       this.measure();
       this.timeline.move(this.number);
       this.drawMaps(this.model.step(this.number));

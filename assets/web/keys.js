@@ -64,7 +64,7 @@
     const rows = [
       ["written in", tokens.step[position] >= 0 ? `step ${tokens.step[position] + 1}` : ""],
       ["as", kinds[tokens.kind[position]] ? kinds[tokens.kind[position]] + (origin && origin !== "main" ? ` (${origin})` : "") : ""],
-      ["copied from", own ? `${inspector.where(tokens.source[position])}, with ${SV.plural(size, "token")}` : ""],
+      ["copied from", own ? `${inspector.where(tokens.source[position])}${size > 1 ? `, ${size} tokens in a row` : ""}` : ""],
       ["copied to", copies.length ? SV.plural(copies.length, "place") + ` (${inspector.where(copies[0].start)}${copies.length > 1 ? ", …" : ""})` : ""],
       ["target", tokens.prob[position] === null ? "" : `probability ${format(tokens.prob[position])}`],
       [shared > 1 ? `${shared} tokens` : "token", ids.map((one) => `${one} · bytes ${model.pieces.bytes(one)}`).join("; ")],

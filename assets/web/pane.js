@@ -3,8 +3,9 @@
   "use strict";
 
   const { h, clamp } = SV;
-  const LONGEST_ROW = 160; // tokens; a longer line goes on in an unnumbered row
+  const LONGEST_ROW = 500; // tokens; a longer line goes on in an unnumbered row
   const CHUNK = 24; // rows
+  const CHUNK_TOKENS = 1000;
   const ROW_HEIGHT = 21; // pixels, as in the style sheet
 
   const SEGMENTS = { instruction: "Instruction", context: "Context", question: "Question", chat: "Chat" };
@@ -106,8 +107,9 @@
     }
 
     newRow(position, holder, numbered) {
-      if (!this.chunk || this.chunk.childElementCount >= CHUNK) {
+      if (!this.chunk || this.chunk.childElementCount >= CHUNK || position - this.chunkStart > CHUNK_TOKENS) {
         this.chunk = h("div", { class: "sv-chunk" });
+        this.chunkStart = position;
         holder.append(this.chunk);
       }
       const number = numbered ? ++this.lines : 0;
@@ -143,9 +145,8 @@
       if (segment === this.segment) return;
       this.segment = segment;
       const name = SEGMENTS[tokens.segment[position]];
-      if (!name && this.open) return;
-      this.newRow(position, holder, !this.open);
       if (!name) return;
+      this.newRow(position, holder, true);
       const passage = tokens.passage[position];
       const label = h("span", { class: "sv-segment" }, passage >= 0 ? `${name} · passage ${passage + 1}` : name);
       this.row.element.before(label);
@@ -284,7 +285,7 @@
 
     /** Estimated top of every row, in lines: the minimap's scale. */
     measure() {
-      const columns = Math.max(20, (this.body.clientWidth - 64) / 7.3);
+      const columns = Math.max(20, (this.body.clientWidth - 64) / 7.6);
       this.tops = new Float64Array(this.rows.length + 1);
       this.rows.forEach((row, k) => {
         this.tops[k + 1] = this.tops[k] + Math.max(1, Math.ceil(row.size / columns)) + (row.label ? 1.3 : 0);
@@ -292,12 +293,15 @@
       this.height = this.map.clientHeight;
     }
 
+    /** Tells chunks that were never laid out how high they are likely to be. */
     resized() {
-      this.tops = null;
-      for (const chunk of this.code.children) {
-        const rows = chunk.childElementCount;
-        chunk.style.setProperty("--sv-rows", `${rows * ROW_HEIGHT}px`);
-      }
+      this.measure();
+      const heights = new Map();
+      this.rows.forEach((row, k) => {
+        const chunk = row.element.parentNode;
+        heights.set(chunk, (heights.get(chunk) || 0) + this.tops[k + 1] - this.tops[k]);
+      });
+      for (const [chunk, lines] of heights) chunk.style.setProperty("--sv-rows", `${Math.round(lines * ROW_HEIGHT)}px`);
     }
 
     /** Draws the strip: ``marks`` are {from, to, color, wide}. */
@@ -327,9 +331,9 @@
         pen.fillRect(inset, top, width - 2 * inset, Math.max(mark.wide ? 2.5 : 1.5, bottom - top));
       }
       pen.globalAlpha = 1;
-      this.drawView();
     }
 
+    /** The frame around what is in sight; reads the layout, so it is called on scrolling and resizing only. */
     drawView() {
       const { scrollTop, scrollHeight, clientHeight } = this.body;
       const whole = scrollHeight <= clientHeight + 1;

@@ -46,7 +46,7 @@
     const n = view.accepted;
     if (!n) parts.push(view.drafted === 1 ? "but it was not what the target wanted: " : `but none ${verb[0]}${own}: `);
     else if (n === view.drafted) parts.push(n === 1 ? `and it ${verb[0]}${own}` : `and all ${n} ${verb[1]}${own}`);
-    else parts.push(chain ? `the first ${n === 1 ? "one" : n} ${verb[n === 1 ? 0 : 1]}${own}` : `a path of ${n} ${verb[0]}${own}`);
+    else parts.push(chain ? `the first ${n === 1 ? "one" : n} ${verb[n === 1 ? 0 : 1]}${own}` : `a path of ${plural(n, "token")} ${verb[0]}${own}`);
     if (ended) return [...parts, ", and a stop token ended the run."];
     parts.push(n ? ", then the target " : "the target ");
     parts.push(view.refused.length ? "wrote " : "added ", token(owner, view.bonus));
@@ -120,7 +120,7 @@
     }
   }
 
-  const value = (v) => (v === null || v === undefined ? "off" : v === true ? "yes" : v === false ? "no" : String(v));
+  const value = (v) => (v === null || v === undefined ? "not set" : v === true ? "yes" : v === false ? "no" : String(v));
 
   function parameters(owner) {
     const { method } = owner.model.run;

@@ -12,7 +12,7 @@
 
   function unseen(character) {
     const code = character.charCodeAt(0);
-    if (code < 32) return String.fromCharCode(0x2400 + code);
+    if (code < 0xa0) return `⟨x${hexByte(code)}⟩`;
     return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
   }
 

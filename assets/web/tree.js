@@ -121,9 +121,11 @@
         item.x = lefts[item.depth];
         item.y = MARGIN + item.row * ROW;
       }
-      const edges = s("g", { class: "sv-edges" });
-      for (const item of placed) for (const child of item.children) edges.append(this.edge(item, child, view));
-      const svg = s("svg", { class: "sv-tree-svg", width, height, viewBox: `0 0 ${width} ${height}`, role: "group" }, edges);
+      const svg = s("svg", { class: "sv-tree-svg", width, height, viewBox: `0 0 ${width} ${height}`, role: "group" });
+      // one path per status, the accepted one last, so that it lies on top
+      const paths = { chip: "", unreached: "", rejected: "", bonus: "", accepted: "" };
+      for (const item of placed) for (const child of item.children) paths[this.status(child)] += this.edge(item, child);
+      for (const [status, d] of Object.entries(paths)) if (d) svg.append(s("path", { d, class: `sv-edge sv-edge-${status}` }));
       svg.setAttribute("aria-label", `Draft tree of step ${view.number + 1}`);
       for (const item of placed) svg.append(this.box(item, view));
       this.svg = svg;
@@ -193,8 +195,7 @@
       const y2 = to.y + NODE / 2;
       const turn = to.x - GAP / 2;
       const start = from.x + from.width;
-      const d = from.row === to.row ? `M${start} ${y1}H${to.x}` : `M${turn} ${y1}V${y2 - 6}Q${turn} ${y2} ${turn + 6} ${y2}H${to.x}`;
-      return s("path", { d, class: `sv-edge sv-edge-${this.status(to)}` });
+      return from.row === to.row ? `M${start} ${y1}H${to.x}` : `M${turn} ${y1}V${y2 - 6}Q${turn} ${y2} ${turn + 6} ${y2}H${to.x}`;
     }
 
     box(item, view) {
@@ -210,9 +211,6 @@
       const small = s("text", { class: "sv-small", x: item.middle, y: 30 });
       small.append(item.small);
       group.append(small);
-      const wide = Math.min(item.width - 12, this.measure(item.text));
-      if (status === "accepted") group.append(s("path", { class: "sv-under", d: `M${item.middle - wide / 2} 20.5h${wide}` }));
-      if (status === "rejected") group.append(s("path", { class: "sv-strike", d: `M${item.middle - wide / 2 - 2} 13h${wide + 4}` }));
       if (item.prob && item.kind === "node" && item.node.index) {
         group.append(s("rect", { class: "sv-level", x: 6, y: 33.5, width: Math.max(1, (item.width - 12) * item.prob), height: 2 }));
       }

@@ -50,7 +50,7 @@ class Recipe:
     matrix_lr: float = 0.02  # Muon, hidden matrices
     vector_lr: float = 0.003  # AdamW, embeddings and norms
     warmup_steps: int = 40
-    decay_share: float = 0.2  # of the budget, at its end
+    decay_share: float = 0.6  # of the budget, at its end
     prompt_share: float = 0.15  # prompt positions that enter the loss
     prompt_weight: float = 0.3  # of each of these; a response position weighs 1
     repeated_start: float = 0.2  # repetitions per task example at the start …
@@ -100,7 +100,7 @@ def train_demo(
 ) -> None:
     """Train until `tokens` tokens or `minutes` of computing are spent, then export to `out / "target"`.
 
-    The learning rate falls over the last fifth of the budget. A run that was stopped goes on from its checkpoint
+    The learning rate falls over the last part (`Recipe.decay_share`) of the budget. A run that was stopped goes on from its checkpoint
     and gives the model that it would have given; another budget may be given when resuming before the decay.
     `publish` is a second folder, which gets a whole, loadable model every `publish_minutes`.
 

@@ -229,3 +229,12 @@ def number(value: float | None, digits: int = 2) -> str:
     ('3.14', '–')
     """
     return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def shown(text: str) -> str:
+    """Model text fit for a terminal: control characters, which could move the cursor or worse, become visible.
+
+    >>> shown("a\\tb\\x1b[31m")
+    'a\\tb\\\\x1b[31m'
+    """
+    return "".join(c if c in "\n\t" or c == "\u200d" or c.isprintable() else repr(c)[1:-1] for c in text)

@@ -58,8 +58,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({**result, "text": text}, ensure_ascii=False))
         return 0
-    out = common.console()
-    out.print(text, markup=False, highlight=False, soft_wrap=True)
+    print(common.shown(text))
     parts = [
         f"{result['method']}: {result['tokens']} tokens in {result['steps']} steps",
         f"{common.number(result['tokens_per_step'])} tokens per step",

@@ -15,7 +15,9 @@ from specviz.store import UnknownTrace, is_id, summary
 def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
     """Register the endpoints; errors come back as {"error": sentence}."""
 
-    async def run(prompt: str, method: str = "pld", params: dict = {}, settings: dict = {}, chat: bool = True) -> dict[str, Any]:  # noqa: B006
+    async def run(
+        prompt: str, method: str = "pld", params: dict | None = None, settings: dict | None = None, chat: bool = True
+    ) -> dict[str, Any]:
         """Decode a prompt with a method; the answer has the run's id, its text and its metrics."""
         form = PromptForm("chat" if chat is True else "text", text=prompt if isinstance(prompt, str) else "")
         try:

@@ -53,5 +53,7 @@ def _head() -> str:
 def with_head(page: str, first: str) -> str:
     """Gradio's page with ours in its head: the run to open on, the renderer, and no mention of other sites."""
     page = REMOTE_META.sub("", page)
-    meta = f'<meta name="specviz-first" content="{html.escape(first)}">\n<meta name="color-scheme" content="light dark">'
+    meta = (
+        f'<meta name="specviz-first" content="{html.escape(first)}">\n<meta name="color-scheme" content="light dark">'
+    )
     return page.replace('<meta charset="utf-8" />', f'<meta charset="utf-8" />\n{meta}\n{_head()}', 1)

@@ -14,7 +14,7 @@ import gradio as gr
 from specviz.desk import MODES, Desk, PromptForm, Rejected
 from specviz.examples import SEPARATOR, Example, examples, typed
 
-from .parts import Chooser, MethodForm, Note, View, note
+from .parts import note, part, tell, told
 
 log = logging.getLogger(__name__)
 
@@ -33,9 +33,13 @@ def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
                 label="Example",
                 elem_id="sv-example",
             )
-            mode = gr.Radio([(label, key) for key, label in MODES.items()], value=start_with[0], label="Prompt", elem_id="sv-mode")
+            mode = gr.Radio(
+                [(label, key) for key, label in MODES.items()], value=start_with[0], label="Prompt", elem_id="sv-mode"
+            )
             with gr.Column(elem_id="sv-segments", elem_classes=["sv-fields"]):
-                instruction = gr.Textbox(start_with[1], label="Instruction", lines=2, max_lines=4, elem_id="sv-instruction")
+                instruction = gr.Textbox(
+                    start_with[1], label="Instruction", lines=2, max_lines=4, elem_id="sv-instruction"
+                )
                 context = gr.Textbox(
                     start_with[2],
                     label="Context",
@@ -52,26 +56,28 @@ def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
                     lines=10,
                     max_lines=18,
                     elem_id="sv-text",
-                    placeholder="Chat: what you would type to the model. For several turns begin lines with “User:” and “Assistant:”.\n"
-                    "Plain text: continued as it stands.",
+                    placeholder="Chat: what you would type to the model; for several turns begin lines with “User:” "
+                    "and “Assistant:”.\nPlain text: continued as it stands.",
                 )
-            prompt_note = Note(elem_id="sv-prompt-note")
-            form = MethodForm(elem_id="sv-form")
+            prompt_note = part("note", "sv-prompt-note")
+            form = part("form", "sv-form", tells="ready")
             with gr.Column(elem_id="sv-go"):
-                run_note = Note(elem_id="sv-run-note")
+                run_note = part("note", "sv-run-note")
                 with gr.Row():
                     run = gr.Button("Run", variant="primary", elem_id="sv-run")
                     stop = gr.Button("Stop", variant="stop", elem_id="sv-stop")
         with gr.Column(elem_id="sv-main", min_width=320):
             with gr.Row(elem_id="sv-bar", equal_height=True):
-                Chooser(elem_id="sv-chooser")
-                upload = gr.UploadButton("Open trace …", size="sm", file_count="single", type="filepath", elem_id="sv-open")
-            file_note = Note(elem_id="sv-file-note")
-            view = View({"trace": ""}, elem_id="sv-view")
+                part("chooser", "sv-chooser")
+                upload = gr.UploadButton(
+                    "Open trace …", size="sm", file_count="single", type="filepath", elem_id="sv-open"
+                )
+            file_note = part("note", "sv-file-note")
+            view = part("view", "sv-view")
 
     fields = [mode, instruction, context, question, text]
 
-    def count(*given: Any) -> dict[str, Any]:
+    def count(*given: Any) -> str:
         try:
             return note(desk.count(_form(given)))
         except Rejected as problem:
@@ -87,10 +93,17 @@ def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
         return [*_filled(found), note(found.note)]
 
     def start(
-        chosen: Any, settings: Any, mode: Any, instruction: Any, context: Any, question: Any, text: Any, request: gr.Request
+        chosen: Any,
+        settings: Any,
+        mode: Any,
+        instruction: Any,
+        context: Any,
+        question: Any,
+        text: Any,
+        request: gr.Request,
     ) -> tuple[Any, Any, Any]:
         """View, note at the prompt, note at the button."""
-        wished = settings if isinstance(settings, dict) else {}
+        wished = told(settings)
         given = _form((mode, instruction, context, question, text))
         found = next((e for e in examples() if e.record.id == chosen), None)
         try:
@@ -105,15 +118,15 @@ def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
             )
         except Rejected as problem:
             at_prompt = problem.place == "prompt"
-            told = note(str(problem), error=True)
-            return gr.skip(), told if at_prompt else gr.skip(), note() if at_prompt else told
+            words = note(str(problem), error=True)
+            return gr.skip(), words if at_prompt else gr.skip(), note() if at_prompt else words
         except Exception:
             log.exception("a run could not be queued")
             return gr.skip(), gr.skip(), note(FAILED, error=True)
-        return {"trace": job.id, "own": True, "n": secrets.token_hex(4)}, gr.skip(), note()
+        return tell(trace=job.id, own=True, n=secrets.token_hex(4)), gr.skip(), note()
 
     def end(shown: Any, request: gr.Request) -> None:
-        key = shown.get("stop") if isinstance(shown, dict) else None
+        key = told(shown).get("stop")
         job = desk.runner.job(key) if isinstance(key, str) else None
         if job is not None and job.owner == owner(request):
             desk.runner.cancel(job)
@@ -122,7 +135,7 @@ def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
         try:
             if not isinstance(path, str):
                 raise Rejected("file", "No file came through: choose one again.")
-            return {"trace": desk.open_file(path, owner=owner(request)), "n": secrets.token_hex(4)}, note()
+            return tell(trace=desk.open_file(path, owner=owner(request)), n=secrets.token_hex(4)), note()
         except Rejected as problem:
             return gr.skip(), note(str(problem), error=True)
         except Exception:

@@ -10,7 +10,7 @@ import gradio as gr
 from specviz.desk import Desk
 
 from . import api, inspect, runs
-from .parts import Brand
+from .parts import part
 
 SANS = ["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
 MONO = ["ui-monospace", "SFMono-Regular", "Cascadia Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
@@ -19,7 +19,13 @@ MONO = ["ui-monospace", "SFMono-Regular", "Cascadia Mono", "Menlo", "Consolas", 
 def theme() -> gr.themes.Base:
     """Fonts of the system only: nothing is fetched from elsewhere."""
     base = gr.themes.Base(
-        primary_hue="blue", neutral_hue="slate", radius_size="md", text_size="sm", spacing_size="sm", font=SANS, font_mono=MONO
+        primary_hue="blue",
+        neutral_hue="slate",
+        radius_size="md",
+        text_size="sm",
+        spacing_size="sm",
+        font=SANS,
+        font_mono=MONO,
     )
     return base.set(
         body_background_fill="#f7f8fa",
@@ -44,7 +50,7 @@ def build(desk: Desk, browser_id: Callable[[str | None], str]) -> gr.Blocks:
         return browser_id(headers.get("cookie")) if headers is not None else ""
 
     with gr.Blocks(title="specviz", fill_width=True, analytics_enabled=False, delete_cache=(3600, 3600)) as blocks:
-        Brand(elem_id="sv-brand")
+        part("brand", "sv-brand")
         with gr.Tabs(elem_id="sv-tabs"):
             with gr.Tab("Inspect", id="inspect"):
                 inspect.build(desk, owner)

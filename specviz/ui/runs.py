@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .parts import RunTable
+from .parts import part
 
 
 def build() -> None:
-    RunTable(elem_id="sv-runs")
+    part("table", "sv-runs")

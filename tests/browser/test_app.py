@@ -1,0 +1,373 @@
+"""The whole app in real Chromium: what a user does, from the first view to a downloaded page."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoders import tracefile
+from specviz.desk import BUNDLED, Desk
+from specviz.runner import Loader, Runner
+from specviz.store import TraceStore
+from tests import synthetic
+from tests.stubs import StubDesk, serving
+
+Visit = Callable[..., Any]
+MOUNTED = "#sv-view .svp-host[data-ready]"
+
+
+@pytest.fixture(scope="module")
+def desk() -> StubDesk:
+    return StubDesk(
+        pause_s=0.06, gallery=(synthetic.chain(), synthetic.tree(), synthetic.quote(), synthetic.nasty(), synthetic.steps(300))
+    )
+
+
+@pytest.fixture(scope="module")
+def port(desk: StubDesk) -> Iterator[int]:
+    with serving(desk) as found:
+        yield found
+
+
+@pytest.fixture
+def visit(page: Any, port: int) -> Iterator[Visit]:
+    """Opens the app at an address and waits until it is there; nothing may fail, and nothing is asked of other sites."""
+
+    def go(query: str = "", ready: str = MOUNTED) -> Any:
+        page.goto(f"http://127.0.0.1:{port}/{query}")
+        page.wait_for_selector(ready)
+        page.wait_for_selector("#sv-run:not([disabled])", state="attached")
+        return page
+
+    yield go
+    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
+    assert foreign == [] and page.problems == []
+
+
+def step(page: Any) -> int:
+    return page.evaluate("SpecVizApp.app.inspector.state().step")
+
+
+def shown(page: Any) -> str:
+    return page.evaluate("SpecVizApp.app.shown")
+
+
+def banner(page: Any) -> str:
+    return page.inner_text(".svp-banner") if page.is_visible(".svp-banner") else ""
+
+
+def wait(page: Any, code: str) -> None:
+    page.wait_for_function(f"() => {code}")
+
+
+def run(page: Any) -> None:
+    page.click("#sv-run")
+    page.wait_for_selector("body.sv-running", state="attached")
+
+
+def ended(page: Any) -> None:
+    page.wait_for_selector("body:not(.sv-running)", state="attached")
+    wait(page, "SpecVizApp.app.inspector.model.run.complete")
+
+
+def test_it_opens_on_a_recorded_run_at_once(visit: Visit) -> None:
+    page = visit()
+    assert shown(page) == "gallery-0" and page.inner_text(".sv-headline").startswith("Refactor ratelimit.py")
+    first = page.evaluate("SpecVizApp.app.drawn")
+    assert first < 6000, f"first view after {first:.0f} ms"  # 0.5 s on a quiet machine; the budget is 1.5 s
+    assert "stub · 5.3M parameters" in page.inner_text(".svp-pill")
+
+
+def test_a_method_runs_and_streams(visit: Visit, desk: StubDesk) -> None:
+    page = visit()
+    page.select_option("#svf-method", "pld")
+    run(page)
+    page.wait_for_selector(".svp-banner:has-text('tokens in')")
+    seen = page.evaluate("SpecVizApp.app.inspector.model.stepCount")
+    wait(page, f"SpecVizApp.app.inspector.model.stepCount > {seen} + 2")
+    assert not page.evaluate("SpecVizApp.app.inspector.model.run.complete")
+    ended(page)
+    whole = desk.store.get(shown(page))
+    assert page.evaluate("SpecVizApp.app.inspector.model.stepCount") == whole.rows("steps")
+    assert step(page) == whole.rows("steps") - 1  # it followed to the end
+    assert whole.run["title"] == "Edit code: rename a variable" and banner(page) == ""
+    assert page.input_value(".svp-chooser select") == whole.run["id"]
+
+
+def test_stop_in_the_middle(visit: Visit, desk: StubDesk) -> None:
+    page = visit()
+    run(page)
+    page.wait_for_selector(".svp-banner:has-text('tokens in')")
+    page.click(".svp-banner button:has-text('Stop')")
+    page.wait_for_selector(".svp-banner:has-text('Stopped by you after')")
+    kept = desk.store.get(shown(page))
+    assert kept.run["stop"] == "cancelled" and 0 < kept.rows("steps") < desk.whole().rows("steps")
+    assert page.is_visible("#sv-run")
+
+
+def test_two_users_at_once(visit: Visit, chromium: Any, port: int, desk: StubDesk) -> None:
+    page = visit()
+    other_context = chromium.new_context(viewport={"width": 1280, "height": 820})
+    other = other_context.new_page()
+    other.goto(f"http://127.0.0.1:{port}/")
+    other.wait_for_selector(MOUNTED)
+    other.wait_for_selector("#sv-run:not([disabled])")
+    run(page)
+    page.wait_for_selector(".svp-banner:has-text('Running')")
+    run(other)
+    other.wait_for_selector(".svp-banner:has-text('Waiting: 1 run before yours.')")
+    ended(page)
+    other.wait_for_selector(".svp-banner:has-text('Running')")
+    ended(other)
+    assert shown(page) != shown(other)
+    listed = other.evaluate("SpecVizApp.app.runs.map(r => r.id)")
+    assert shown(other) in listed and shown(page) not in listed
+    other_context.close()
+
+
+def test_closing_the_tab_ends_its_run(chromium: Any, port: int, desk: StubDesk) -> None:
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(f"http://127.0.0.1:{port}/")
+    page.wait_for_selector(MOUNTED)
+    page.wait_for_selector("#sv-run:not([disabled])", state="attached")
+    desk.pause_s, before = 0.4, desk.pause_s
+    page.evaluate("document.getElementById('sv-run').click()")
+    page.wait_for_selector("body.sv-running", state="attached")
+    key = page.evaluate("[...SpecVizApp.app.mine][0]")
+    job = desk.runner.job(key)
+    assert job is not None
+    context.close()
+    assert job.finished.wait(15) and job.cancel.is_set()
+    desk.pause_s = before
+
+
+def test_scrubbing_keys_and_hover(visit: Visit) -> None:
+    page = visit("?trace=gallery-4")
+    page.focus(".sv")
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    wait(page, "new URL(location.href).searchParams.get('step') === '4'")
+    assert step(page) == 3
+    times = page.evaluate(
+        """async () => { const v = SpecVizApp.app.inspector, out = [];
+        for (let i = 0; i < 60; i++) { const t = performance.now(); v.setStep((i * 37) % v.model.stepCount); v.host.offsetHeight;
+          out.push(performance.now() - t); } return out.sort((a, b) => a - b); }"""
+    )
+    assert times[30] < 60, f"a step change takes {times[30]:.1f} ms"  # about 6 ms on a quiet machine; the budget is 16 ms
+    page.hover(".sv-row .sv-t >> nth=5")
+    page.wait_for_selector(".sv-tip:visible")
+
+
+def test_a_copied_link_restores_the_view(visit: Visit, page: Any, context: Any) -> None:
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    visit("?trace=gallery-1")
+    page.evaluate("SpecVizApp.app.inspector.setStep(12); SpecVizApp.app.inspector.setPins([230, 231])")
+    page.click("button:has-text('Copy link')")
+    link = page.evaluate("navigator.clipboard.readText()")
+    again = context.new_page()
+    again.goto(link)
+    again.wait_for_selector(MOUNTED)
+    assert again.evaluate("SpecVizApp.app.inspector.state()") == {"trace": "gallery-1", "step": 12, "pins": [230, 231]}
+    again.close()
+
+
+def test_a_link_to_the_runs_page(visit: Visit) -> None:
+    page = visit("?tab=runs&trace=gallery-2", ready=".svp-grid")
+    page.wait_for_selector(".svp-grid button:has-text('Quoted answer')")
+    page.fill(".svp-search", "quoted")
+    assert page.locator(".svp-grid .svp-link").all_inner_texts() == ["Quoted answer"]
+    page.click(".svp-link")
+    page.wait_for_selector(MOUNTED)
+    wait(page, "SpecVizApp.app.shown === 'gallery-2' && !location.search.includes('tab')")
+
+
+def test_an_unknown_link_is_a_sentence_and_the_gallery(page: Any, port: int) -> None:
+    page.goto(f"http://127.0.0.1:{port}/?trace=gone")
+    page.wait_for_selector(".svp-banner:has-text(\"There is no run called 'gone' here\")")
+    wait(page, "SpecVizApp.app.shown === 'gallery-0'")
+    assert page.get_attribute(".svp-banner", "role") == "alert"
+    assert [p for p in page.problems if "404" not in p] == []
+
+
+def test_upload_good_and_bad(visit: Visit, tmp_path: Path) -> None:
+    page = visit()
+    tracefile.save(synthetic.nasty(), tmp_path / "nasty.spectrace")
+    (tmp_path / "cut.spectrace").write_bytes((tmp_path / "nasty.spectrace").read_bytes()[:3000])
+    chooser = "#sv-open input[type=file], input[type=file]"
+    page.set_input_files(chooser, tmp_path / "nasty.spectrace")
+    page.wait_for_selector(".sv-headline:has-text('<script>alert(1)</script>')")
+    opened = shown(page)
+    page.set_input_files(chooser, tmp_path / "cut.spectrace")
+    page.wait_for_selector("#sv-file-note :text('cannot be opened as a trace')")
+    assert shown(page) == opened and page.input_value("#sv-instruction textarea") != ""
+    page.set_input_files(chooser, tmp_path / "nasty.spectrace")  # the same file again
+    page.wait_for_function("before => SpecVizApp.app.shown !== before", arg=opened)
+
+
+def test_a_downloaded_page_opens_from_disk(visit: Visit, context: Any, tmp_path: Path) -> None:
+    page = visit("?trace=gallery-2&step=3")
+    with page.expect_download() as caught:
+        page.click("button:has-text('Download')")
+        page.click(".sv-menu-item:has-text('Interactive page')")
+    file = tmp_path / caught.value.suggested_filename
+    caught.value.save_as(file)
+    alone = context.new_page()
+    asked: list[str] = []
+    alone.on("request", lambda request: asked.append(request.url))
+    alone.goto(file.as_uri())
+    alone.wait_for_selector(".sv-row")
+    assert alone.evaluate("specviz.number") == 2 and asked == [file.as_uri()]
+    alone.close()
+    with page.expect_download() as caught:
+        page.click("button:has-text('Download')")
+        page.click(".sv-menu-item:has-text('Trace file')")
+    caught.value.save_as(tmp_path / "a.spectrace")
+    assert tracefile.load(tmp_path / "a.spectrace").run["title"] == "Quoted answer"
+
+
+def test_errors_stand_next_to_their_cause_and_the_input_stays(visit: Visit) -> None:
+    page = visit()
+    for name in ("instruction", "context"):
+        page.fill(f"#sv-{name} textarea", "")
+    page.click("#sv-run")
+    page.wait_for_selector("#sv-prompt-note .svp-error:has-text('The prompt is empty')")
+    page.fill("#sv-context textarea", "x" * 2500)
+    page.wait_for_selector("#sv-prompt-note .svp-error:has-text('2,500 tokens and the model')")
+    page.fill("#sv-context textarea", "short enough")
+    page.wait_for_selector("#sv-prompt-note :text('12 of 2,000 tokens')")
+    page.fill("#svf-k", "500")
+    assert page.inner_text("#svf-k >> xpath=ancestor::div[contains(@class, 'svf-row')]//span") == "Needs a whole number from 1 to 128."
+    page.click("#sv-run")
+    page.wait_for_selector("#sv-run-note :text('Draft length needs a whole number from 1 to 128')")
+    page.fill("#svf-k", "5")
+    run(page)
+    ended(page)
+    assert not page.is_visible("#sv-run-note .svp-error") and page.input_value("#sv-context textarea") == "short enough"
+
+
+def test_examples_modes_and_the_method_form(visit: Visit) -> None:
+    page = visit()
+    options = page.locator("#svf-method option").all_inner_texts()
+    assert "CASD (lossy)" in options and "PPD — not available" in options
+    assert page.locator("#svf-method option[value=ppd]").is_disabled()
+    page.click("summary:has-text('not available here')")
+    assert "specviz train ppd" in page.inner_text(".svf-missing")
+    page.select_option("#svf-method", "casd")
+    assert "≈ lossy" in page.inner_text("#svf-summary")
+    assert page.is_disabled("#svf-theta")  # optional, and off
+    page.check("input[aria-label='Use Threshold']")
+    page.fill("#svf-theta", "0.5")
+    page.select_option("#svf-method", "pld")
+    page.select_option("#svf-method", "casd")
+    assert page.input_value("#svf-theta") == "0.5"  # kept
+    page.click("#sv-example input")
+    page.click("[role=option]:has-text('rename in an earlier answer')")
+    wait(page, "document.body.dataset.svMode === 'chat'")
+    assert page.input_value("#sv-text textarea").startswith("User: ") and not page.is_visible("#sv-instruction")
+    page.check("#sv-mode input[value=segments]")
+    page.wait_for_selector("#sv-instruction", state="visible")
+
+
+def test_a_failing_run_is_told_and_the_app_goes_on(visit: Visit, desk: StubDesk) -> None:
+    page = visit()
+    desk.fail_at = 4
+    try:
+        run(page)
+        page.wait_for_selector(".svp-banner[data-kind=error]:has-text('the stub broke')")
+    finally:
+        desk.fail_at = -1
+    assert desk.store.get(shown(page)).rows("steps") == 4
+    run(page)
+    ended(page)
+    assert banner(page) == ""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    visit()
+    for width in (400, 760, 1280, 1900):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_timeout(150)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, width
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.reload()
+    page.wait_for_selector(MOUNTED)
+    assert not page.is_visible("#sv-panel")  # the views come first
+    page.click("button:has-text('New run')")
+    assert page.is_visible("#sv-run") and page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert page.evaluate("document.body.classList.contains('dark')") == (scheme == "dark")
+
+
+def test_folding_gives_the_views_the_page(visit: Visit) -> None:
+    page = visit()
+    before = page.evaluate("document.querySelector('.svp-host').clientWidth")
+    page.click("button:has-text('Hide')")
+    assert page.evaluate("document.querySelector('.svp-host').clientWidth") > before + 300
+    assert page.get_attribute("button:has-text('New run')", "aria-expanded") == "false"
+    page.reload()
+    page.wait_for_selector(MOUNTED)
+    assert not page.is_visible("#sv-panel")
+
+
+def test_everything_can_be_named_by_a_screen_reader(visit: Visit) -> None:
+    page = visit()
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll('button, select, input, textarea, a[href]')].filter(e => e.offsetParent
+        && !e.closest('[aria-hidden=true]') && !(e.getAttribute('aria-label') || e.textContent.trim() || e.title
+        || e.labels?.length || e.closest('label') || e.getAttribute('aria-labelledby'))).map(e => e.outerHTML.slice(0, 120))"""
+    )
+    assert nameless == []
+
+
+def test_a_page_without_a_model_says_so(chromium: Any) -> None:
+    def refuse() -> Any:
+        raise ValueError("the model folder /nowhere does not exist")
+
+    with serving(StubDesk(load=refuse, gallery=(synthetic.quote(),))) as port:
+        page = chromium.new_page()
+        page.goto(f"http://127.0.0.1:{port}/")
+        page.wait_for_selector(".svp-pill[data-state=failed]")
+        page.wait_for_selector(".svf-reason:has-text('The model folder /nowhere does not exist.')")
+        assert page.is_disabled("#sv-run") and page.evaluate("SpecVizApp.app.shown") == "gallery-0"
+        page.close()
+
+
+@pytest.mark.skipif(not (BUNDLED / "model.safetensors").exists(), reason="there is no bundled model")
+def test_the_bundled_model_runs(page: Any) -> None:
+    """The real engine behind the page: a prompt of one's own, one method, and the text it gives."""
+
+    def load() -> Any:
+        from decoders import load_target
+
+        return load_target(str(BUNDLED))
+
+    store = TraceStore()
+    desk = Desk(store, Runner(store), Loader(load, name="demo"))
+    with serving(desk) as port:
+        page.goto(f"http://127.0.0.1:{port}/")
+        page.wait_for_selector(".svp-banner:has-text('There is no recorded run yet')")
+        page.wait_for_selector("#sv-run:not([disabled])", timeout=60000)
+        page.fill("#sv-instruction textarea", "Make Voogi bold.")
+        page.fill("#sv-context textarea", "The company Flavil will move its park to Voogi in 1960.")
+        page.select_option("#svf-method", "pld")
+        page.fill("#svf-max_new_tokens", "24")
+        page.wait_for_selector("#sv-prompt-note :text('tokens')")
+        run(page)
+        ended(page)
+        key = shown(page)
+        trace = store.get(key)
+        assert trace.run["title"] == "Make Voogi bold." and trace.run["method"]["name"] == "pld"
+        assert 0 < len(trace.output_ids) <= 24 and trace.text(trace.prompt_ids).count("Voogi") == 2
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/traces/{key}") as answer:
+            assert json.loads(answer.read())["run"]["complete"]
+    assert page.problems == []
+
+
