@@ -122,10 +122,15 @@ def expand_to_folder(
     the source. ``dtype`` is float32, float16 or bfloat16 (default: the shape's). Everything goes to a temporary folder
     that is renamed at the end. ``progress(done, total)`` counts parameters. Raises UserError in one sentence.
     """
-    shape, out, source = shape_of(shape), Path(out).expanduser(), str(source)
+    shape, out, source = shape_of(shape), Path(out).expanduser(), os.path.expanduser(source)
     if out.exists():
         raise UserError(f"{out} is already there: give a new folder, or delete it first")
     stored = _dtype(dtype or shape.dtype)
+    is_path = os.path.exists(source) or source.startswith((".", os.sep)) or source.count("/") > 1
+    if is_path and not os.path.isfile(os.path.join(source, "config.json")):
+        raise UserError(
+            f"there is no model in {source!r}: give the folder that holds config.json, or a hub id like org/name"
+        )
     try:
         config = AutoConfig.from_pretrained(source)
     except (OSError, ValueError) as error:

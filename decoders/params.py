@@ -35,15 +35,14 @@ class Control:
         >>> Control("k", "int", 10, "Draft length", "", 1, 128).check("12")
         12
         """
-        if given is None or (
-            isinstance(given, str) and given.strip().lower() in {"", "none", "off"} and self.kind != "choice"
-        ):
+        words = self.kind in ("choice", "bool")  # "off" is a value of theirs
+        if given is None or (isinstance(given, str) and given.strip().lower() in {"", "none", "off"} and not words):
             if self.optional:
                 return None
             raise ValueError(f"{self.name} needs a value: {self.allowed()}")
         try:
             value = self._convert(given)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise ValueError(f"{self.name}={given!r} is not allowed: {self.allowed()}") from None
         outside = (self.low is not None and value < self.low) or (self.high is not None and value > self.high)
         if outside or (self.choices and value not in self.choices):

@@ -267,7 +267,7 @@ class Run:
             chosen[c.chosen] = True
         rows["step"] += [index] * n
         rows["position"] += np.asarray(c.position).tolist()
-        rows["score"] += score.round(6).tolist()
+        rows["score"] += _finite(score)
         rows["length"] += np.asarray(c.length).tolist()
         rows["rank"] += rank.tolist()
         rows["chosen"] += chosen
@@ -275,7 +275,7 @@ class Run:
         rows["would_accept"] += [-1] * n
         for term in self.decoding.method.terms:
             values = c.terms.get(term.key)
-            given = [None] * n if values is None else np.asarray(values, dtype=np.float64).round(6).tolist()
+            given = [None] * n if values is None else _finite(np.asarray(values, dtype=np.float64))
             rows[f"term:{term.key}"] += given
 
     @staticmethod
@@ -289,6 +289,12 @@ class Run:
         rows["kind"] += [p.kind for p in probes]
         rows["token"] += token.tolist()
         rows["prob"] += [round(p, 6) for p in (best - logits.logsumexp(-1)).exp().tolist()]
+
+
+def _finite(values: np.ndarray) -> list[float | None]:
+    """Numbers as a trace keeps them: six decimals, None for what is not finite."""
+    rounded: list[float | None] = values.round(6).tolist()
+    return rounded if np.isfinite(values).all() else [v if math.isfinite(v) else None for v in rounded]  # type: ignore
 
 
 class _Numbers:

@@ -10,7 +10,9 @@ from decoders.trace import Trace
 
 from . import web
 
-POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
+)
 
 PAGE_STYLE = """
 html { background: #f6f7f9; color-scheme: light; }
@@ -69,7 +71,7 @@ def embed_json(value: Any) -> str:
 
 
 def standalone_html(trace: Trace, step: int = 0) -> str:
-    """The whole page: renderer, style and trace in one text; opens at ``step`` (from 0), or at ``#step=`` of its address."""
+    """The whole page: renderer, style and trace in one; opens at ``step`` (from 0), or at ``#step=`` of its address."""
     title = escape(str(trace.run.get("title") or trace.run.get("id") or "run"))
     return f"""<!doctype html>
 <html lang="en">

@@ -29,8 +29,8 @@ class Display:
         )
 
     def __repr__(self) -> str:
-        run = self.trace.run
-        return f"Display({run.get('title') or run.get('id')!r}, {self.trace.rows('steps')} steps; open it in a notebook)"
+        name = self.trace.run.get("title") or self.trace.run.get("id")
+        return f"Display({name!r}, {self.trace.rows('steps')} steps; open it in a notebook)"
 
 
 def show(trace: Trace, step: int = 0, height: int = 980) -> Display:

@@ -131,10 +131,11 @@ class Job:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def snapshot(self) -> bytes:
-        """Compressed JSON of what is decoded so far, with ``live`` = {state, seq}: events up to ``seq`` are in it."""
+        """Compressed JSON of what is decoded so far; ``live`` = {state, seq, ahead}: events up to ``seq`` are in it."""
         with self._lock:
             payload = self._copy.to_json() if self._copy else {"schema": SCHEMA, "run": self._waiting()}
-            return packed({**payload, "live": {"state": self.state, "seq": self.feed.seq}}, level=3)
+            live = {"state": self.state, "seq": self.feed.seq, "ahead": max(0, self.ahead)}
+            return packed({**payload, "live": live}, level=3)
 
     def _waiting(self) -> dict[str, Any]:
         return {"id": self.id, "title": self.title, "complete": False, "error": self.error}

@@ -22,6 +22,7 @@ from typing import Any
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
 import gradio as gr
+import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
@@ -142,8 +143,11 @@ def _routes(app: FastAPI, desk: Desk) -> None:
     @app.get("/api/live/{key}")
     async def live(key: str, request: Request, after: int = -1) -> Response:
         job = runner.job(key) if is_id(key) else None
-        if job is None:  # over, or never there: the browser fetches the whole trace, or is told that there is none
-            return _problem(404, "This run is not going on.")
+        if job is None:  # over, or never there
+            if key not in store:
+                return _problem(404, str(UnknownTrace(key[:40])))
+            over = 'data: {"seq":0,"done":true,"started":true}\n\n'
+            return Response(over, media_type="text/event-stream", headers={"cache-control": "no-store"})
         last = request.headers.get("last-event-id", "")
         seen = int(last) if last.isdecimal() and len(last) < 12 else after
 
@@ -232,6 +236,14 @@ def create_app(model: str | None = None, trace: str | Path | None = None, *, des
     return app
 
 
+class _Server(uvicorn.Server):
+    """Ends without a word: open pages hold connections that never end, which uvicorn would report as errors."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        await super().shutdown(sockets)
+
+
 def serve(
     model: str | None = None,
     host: str = "127.0.0.1",
@@ -243,8 +255,6 @@ def serve(
 
     Raises ValueError with one sentence if the trace cannot be opened or the port is taken.
     """
-    import uvicorn
-
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -263,4 +273,4 @@ def serve(
         timer = threading.Timer(1.0, webbrowser.open, [address])
         timer.daemon = True
         timer.start()
-    uvicorn.run(app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=2)
+    _Server(uvicorn.Config(app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=1)).run()

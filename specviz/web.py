@@ -22,9 +22,11 @@ SCRIPTS = (
     "summary.js",
     "keys.js",
     "downloads.js",
+    "controls.js",
+    "marks.js",
     "inspector.js",
 )
-STYLES = ("specviz.css", "views.css")
+STYLES = ("theme.css", "parts.css", "page.css", "tokens.css", "tree.css", "table.css")
 
 
 @cache
@@ -54,7 +56,7 @@ def content_hash() -> str:
 def head_tags(base: str) -> str:
     """``<link>`` and ``<script>`` tags for the files served under the address ``base`` (relative or absolute).
 
-    >>> head_tags("static/web").splitlines()[0].startswith('<link rel="stylesheet" href="static/web/specviz.css?v=')
+    >>> head_tags("static/web").splitlines()[0].startswith('<link rel="stylesheet" href="static/web/theme.css?v=')
     True
     """
     root, version = escape(base.rstrip("/"), quote=True), content_hash()

@@ -1,12 +1,18 @@
 """Fixtures for all tests: small, honest traces (``synthetic``), made once and copied for every test that asks."""
 
 import copy
+import os
 
 import pytest
+from hypothesis import settings
 
 from decoders.trace import Trace
 
 from . import synthetic
+
+# machines differ and are shared, so no test fails for its time alone; CI repeats the same examples
+settings.register_profile("house", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("house")
 
 
 @pytest.fixture(scope="session")

@@ -25,15 +25,29 @@ from . import synthetic
 
 
 class StubRun:
-    """``decoders.Run``'s face: deltas of a synthetic trace, with an optional pause and an optional failure."""
+    """``decoders.Run``'s face: deltas of a synthetic trace.
 
-    def __init__(self, whole: Trace, cancel: threading.Event, *, pause_s: float = 0.0, fail_at: int = -1) -> None:
+    It may pause between steps, wait after the fourth until ``gate`` is set, and fail at a step.
+    """
+
+    def __init__(
+        self,
+        whole: Trace,
+        cancel: threading.Event,
+        *,
+        pause_s: float = 0.0,
+        fail_at: int = -1,
+        gate: threading.Event | None = None,
+    ) -> None:
+        self._gate = gate
         self.trace, self._parts = synthetic.deltas(copy.deepcopy(whole))
         self._whole, self._cancel, self._pause_s, self._fail_at = whole, cancel, pause_s, fail_at
         self.trace.run.update(stop="", timings={"prefill_ms": 1.0, "decode_ms": 1.0})
 
     def __iter__(self) -> Iterator[Mapping[str, Mapping[str, list[Any]]]]:
         for number, part in enumerate(self._parts):
+            while number == 4 and self._gate and not (self._gate.wait(0.01) or self._cancel.is_set()):
+                pass
             if self._cancel.is_set():
                 self.trace.run.update(complete=True, stop="cancelled")
                 return
@@ -152,6 +166,8 @@ class StubDesk(Desk):
         super().__init__(store, Runner(store, library), loader, methods=lambda: METHODS)
         self.whole, self.pause_s, self.fail_at, self.library = whole, pause_s, fail_at, library
         self.first = "gallery-0" if gallery else ""
+        self.gate = threading.Event()
+        self.gate.set()
 
     def run_of(self, target: Any, prompt: Any, method: str, title: str, cancel: threading.Event, **_: Any) -> Any:
-        return StubRun(self.whole(), cancel, pause_s=self.pause_s, fail_at=self.fail_at)
+        return StubRun(self.whole(), cancel, pause_s=self.pause_s, fail_at=self.fail_at, gate=self.gate)

@@ -1,7 +1,7 @@
 """Synthetic traces that are structurally honest: the drafts are really copied, and really checked against an output.
 
-A "target" that would write a given output token by token is drafted for by prompt lookup, so every count, status, source
-and would-accept number of the trace is consistent. Probabilities are made up. Nothing here needs torch.
+A "target" that would write a given output token by token is drafted for by prompt lookup, so every count, status,
+source and would-accept number of the trace is consistent. Probabilities are made up. Nothing here needs torch.
 
 >>> trace = chain()
 >>> trace.run["complete"], trace.rows("steps") > 10
@@ -159,8 +159,8 @@ class Synthetic:
             names += [("template" if special else segment, passage)] * len(new)
         self.ids, self.output = ids, [*words.encode(output), words.add(b"<|end|>", True)]
         terms = [] if kind == "plain" else [
-            {"key": "cosine", "label": "Hidden cosine", "help": "cos of the states before both places", "low": -1, "high": 1},
-            {"key": "suffix", "label": "Same suffix", "help": "tokens before both places that agree", "low": 0, "high": 12},
+            {"key": "cosine", "label": "Hidden cosine", "help": "of the states before both", "low": -1, "high": 1},
+            {"key": "suffix", "label": "Same suffix", "help": "tokens before both that agree", "low": 0, "high": 12},
         ]  # fmt: skip
         method = {"chain": "pld+h", "tree": "adapld", "plain": "plain"}[kind]
         self.trace = Trace.new(_run(title, method, terms, len(ids), lossless=True))
@@ -169,8 +169,8 @@ class Synthetic:
         for (piece, special), number_ in words.ids.items():
             _add(first, "pieces", id=number_, hex=piece.hex(), special=special)
         for token, (segment, passage) in zip(ids, names, strict=True):
-            _add(first, "tokens", id=token, segment=segment, passage=passage, step=-1, kind="prompt", origin="", source=-1,
-                 prob=None)  # fmt: skip
+            _add(first, "tokens", id=token, segment=segment, passage=passage, step=-1, kind="prompt", origin="",
+                 source=-1, prob=None)  # fmt: skip
         self.trace.extend(first)
 
     def __iter__(self) -> Iterator[dict[str, dict[str, list[Any]]]]:
@@ -226,7 +226,8 @@ class Synthetic:
             spine, taken = len(nodes), {(parent, token) for token, parent, _, _ in nodes}
             while len(nodes) < self.width:
                 late = rng.random() < 0.35 and len(nodes) > spine
-                parent = rng.randrange(spine + 1, len(nodes) + 1) if late else rng.choice([0, 0, rng.randrange(spine + 1)])
+                early = rng.choice([0, 0, rng.randrange(spine + 1)])
+                parent = rng.randrange(spine + 1, len(nodes) + 1) if late else early
                 token = rng.choice(self.ids[-80:] + self.output[:60])
                 if (parent, token) not in taken:
                     taken.add((parent, token))
@@ -263,14 +264,15 @@ class Synthetic:
         for place, node in enumerate(path):
             prob = delta["nodes"]["prob"][path[place + 1]] if place < accepted else number(rng.betavariate(6, 2), 3)
             probs.append(prob)
-            left = 1 - prob
+            left = 1 - (prob or 0)
             firsts = [truth[place]]
             while len(firsts) < 5:
                 token = rng.choice(self.ids)
                 if token not in firsts:
                     firsts.append(token)
             for rank, token in enumerate(firsts):
-                _add(delta, "targets", step=step, node=node, token=token, prob=number(prob if rank == 0 else left / 2**rank, 3))
+                share = prob if rank == 0 else left / 2**rank
+                _add(delta, "targets", step=step, node=node, token=token, prob=number(share, 3))
         for rank, row in enumerate(rows):
             _add(delta, "candidates", step=step, rank=rank, chosen=rank == 0, would_accept=-1, **row)
         for k in range(accepted + 1):
@@ -283,11 +285,11 @@ class Synthetic:
         self.clock += took
         deepest = max(depths)
         outcome = "plain" if not nodes else "full" if accepted == deepest else "partial" if accepted else "none"
+        reason = "the method never drafts" if self.kind == "plain" else "the last token occurs nowhere earlier"
         _add(delta, "steps", context=context, route="lexical" if nodes else "none", drafted=len(nodes), depth=deepest,
-             reason="" if nodes else "the method never drafts" if self.kind == "plain" else "the last token occurs nowhere earlier",
-             accepted=accepted, emitted=accepted + 1, bonus=truth[accepted], outcome=outcome,
-             entropy=number(rng.random() * 2, 3), draft_ms=0.3, verify_ms=number(took - 0.5, 4), commit_ms=0.2,
-             elapsed_ms=number(self.clock, 6))  # fmt: skip
+             reason="" if nodes else reason, accepted=accepted, emitted=accepted + 1, bonus=truth[accepted],
+             outcome=outcome, entropy=number(rng.random() * 2, 3), draft_ms=0.3, verify_ms=number(took - 0.5, 4),
+             commit_ms=0.2, elapsed_ms=number(self.clock, 6))  # fmt: skip
         return delta
 
     def _finish(self) -> None:
@@ -326,14 +328,16 @@ def plain() -> Trace:
 
 def quote() -> Trace:
     """Two passages and a question."""
-    segments = _chat("Answer from the passages, word for word.", PASSAGES, "When did the bridge open, and what does it carry?")
+    question = "When did the bridge open, and what does it carry?"
+    segments = _chat("Answer from the passages, word for word.", PASSAGES, question)
     return Synthetic(segments, QUOTE, "chain", "Quoted answer").run()
 
 
 def nasty() -> Trace:
-    """Markup, CRLF, emoji, right-to-left text, characters split over tokens and lone bytes; the output repeats itself."""
+    """Markup, CRLF, emoji, right-to-left text, split characters and lone bytes; the output repeats itself."""
     raw = NASTY.encode() + b" lone \xf0\x9f byte \xff end"
-    return Synthetic(_chat("Repeat it <i>twice</i>.", [raw]), raw + b"\n" + raw, "tree", "<script>alert(1)</script> ${x}").run()
+    segments = _chat("Repeat it <i>twice</i>.", [raw])
+    return Synthetic(segments, raw + b"\n" + raw, "tree", "<script>alert(1)</script> ${x}").run()
 
 
 def steps(count: int = 300, kind: str = "tree") -> Trace:
@@ -355,8 +359,31 @@ def steps(count: int = 300, kind: str = "tree") -> Trace:
 def long(context: int = 8000, output: int = 2000, kind: str = "chain") -> Trace:
     """About ``context`` prompt tokens in prose and code over several passages, and about ``output`` output tokens."""
     rng = random.Random(9)
-    nouns = "river harbour bridge winter engine letter garden window teacher market island captain engineer signal".split()
-    verbs = "crosses carries warms opens measures follows repairs describes reaches answers".split()
+    nouns = [
+        "river",
+        "harbour",
+        "bridge",
+        "winter",
+        "engine",
+        "letter",
+        "garden",
+        "window",
+        "teacher",
+        "market",
+        "island",
+    ]
+    verbs = [
+        "crosses",
+        "carries",
+        "warms",
+        "opens",
+        "measures",
+        "follows",
+        "repairs",
+        "describes",
+        "reaches",
+        "answers",
+    ]
 
     def sentence() -> str:
         return f"The {rng.choice(nouns)} {rng.choice(verbs)} the {rng.choice(nouns)} near the {rng.choice(nouns)}. "

@@ -195,8 +195,11 @@ def test_other_families_are_refused_by_name(tmp_path):
     for name, words in (("gpt2", "'gpt2' models cannot be grown"), ("window", "sliding window"), ("yarn", "'yarn'")):
         with pytest.raises(UserError, match=words):
             expand_to_folder(tmp_path / name, MHA, tmp_path / "out")
-    with pytest.raises(UserError, match="cannot read a model from"):
+    with pytest.raises(UserError, match="there is no model in"):
         expand_to_folder(tmp_path / "nothing", MHA, tmp_path / "out")
+    (tmp_path / "gpt2" / "config.json").write_text('{"model_type": "martian"}')
+    with pytest.raises(UserError, match="cannot read a model from"):
+        expand_to_folder(tmp_path / "gpt2", MHA, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

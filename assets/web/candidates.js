@@ -15,7 +15,12 @@
       Object.assign(this, SV.card("candidates", "Candidates"));
       this.head = h("div", { class: "sv-crow sv-chead", role: "row" });
       this.rows = h("div", { class: "sv-crows", role: "rowgroup" });
-      this.table = h("div", { class: "sv-ctable", role: "table", "aria-label": "Candidates of this step" }, this.head, this.rows);
+      this.table = h(
+        "div",
+        { class: "sv-ctable", role: "table", "aria-label": "Candidates of this step" },
+        this.head,
+        this.rows,
+      );
       this.empty = h("p", { class: "sv-empty", hidden: true });
       this.body.append(this.table, this.empty);
       this.remark = h("footer", { class: "sv-remark", hidden: true });
@@ -25,10 +30,14 @@
       this.top = 0;
       this.height = 300;
       const refresh = framed(() => this.drawRows());
-      this.body.addEventListener("scroll", () => {
-        this.top = this.body.scrollTop;
-        refresh();
-      }, { passive: true });
+      this.body.addEventListener(
+        "scroll",
+        () => {
+          this.top = this.body.scrollTop;
+          refresh();
+        },
+        { passive: true },
+      );
       this.body.addEventListener("keydown", (event) => this.key(event));
       const rowOf = (event) => {
         const row = event.target.closest(".sv-crow[data-k]");
@@ -44,12 +53,18 @@
       const { model } = this.owner;
       // a single term that is the score is shown once, under its own name
       const same = (term) => view.candidates.every((one) => model.term(one, term.key) === one.score);
-      this.terms = terms.filter((term) => view.candidates.some((one) => typeof model.term(one, term.key) === "number"));
+      this.terms = terms.filter((term) =>
+        view.candidates.some((one) => typeof model.term(one, term.key) === "number"),
+      );
       this.showScore = !this.terms.some(same);
       const { id } = model.trace.tokens;
       this.sameAnchor = view.candidates.every((one) => id[one.position] === view.root);
       const after = h("code", { class: "sv-token" }, model.pieces.label(view.root, 12));
-      const widths = ["38px", "minmax(150px, 1fr)", ...this.terms.map((term) => (term.high > term.low ? "104px" : "58px"))];
+      const widths = [
+        "38px",
+        "minmax(150px, 1fr)",
+        ...this.terms.map((term) => (term.high > term.low ? "104px" : "58px")),
+      ];
       if (this.showScore) widths.push("58px");
       widths.push("46px", "132px");
       const layout = [...widths, ...this.terms.map((term) => term.key)].join(" ");
@@ -68,7 +83,7 @@
         cell("#", "Rank: 1 is what the method likes best."),
         cell(
           this.sameAnchor ? h("span", {}, "Copy after ", after) : "Copy from",
-          "The line of the earlier place and the tokens that follow it there: what it offers. Underlined: those the output then had.",
+          "The earlier place and the tokens after it: what it offers. Underlined: those the output then had.",
         ),
         ...this.terms.map((term) => cell(capital(term.label || term.key), term.help)),
         ...(this.showScore ? [cell("Score", "What the method ranks by.")] : []),
@@ -140,7 +155,12 @@
       const { model } = this.owner;
       const { id } = model.trace.tokens;
       const { best } = this.view;
-      const names = ["sv-crow", one.chosen && "sv-chosen", one.excluded && "sv-excluded", k === this.active && "sv-active"];
+      const names = [
+        "sv-crow",
+        one.chosen && "sv-chosen",
+        one.excluded && "sv-excluded",
+        k === this.active && "sv-active",
+      ];
       row.element.className = names.filter(Boolean).join(" ");
       row.element.dataset.k = k;
       row.element.setAttribute("aria-rowindex", k + 2);
@@ -193,14 +213,22 @@
       const ties = chosen ? eligible.filter((one) => one.score === chosen.score).length : 0;
       if (ties > 1) parts.push(h("span", {}, `${ties} places tie at ${format(chosen.score)}. `));
       if (chosen && best && best.would > chosen.would && chosen.would >= 0) {
-        const text = `Ranking regret ${best.would - chosen.would}: the chosen place accepts ${chosen.would}, ` +
+        const text =
+          `Ranking regret ${best.would - chosen.would}: the chosen place accepts ${chosen.would}, ` +
           `the best (${this.owner.where(best.position)}) would have accepted ${best.would}. `;
         parts.push(h("span", { class: "sv-regret" }, text));
       } else if (chosen && best && best.would >= 0 && candidates.length > 1 && eligible.length > 1) {
         parts.push(h("span", {}, "No other place would have accepted more. "));
       }
       const out = candidates.length - eligible.length;
-      if (out) parts.push(h("span", {}, `${plural(out, "place")} could not win (${candidates.find((one) => one.excluded).excluded}). `));
+      if (out)
+        parts.push(
+          h(
+            "span",
+            {},
+            `${plural(out, "place")} could not win (${candidates.find((one) => one.excluded).excluded}). `,
+          ),
+        );
       this.remark.replaceChildren(...parts);
       this.remark.hidden = !parts.length;
     }

@@ -1,4 +1,4 @@
-/* Small helpers shared by every view: elements, icons, numbers, the tooltip. Text only ever enters through text nodes. */
+/* Helpers shared by every view: elements, icons, numbers, the tooltip. Text only ever enters through text nodes. */
 (function (SV) {
   "use strict";
 

@@ -3,8 +3,18 @@
   "use strict";
 
   const { h, button, icon } = SV;
-  const STYLES = ["fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-family", "font-size", "font-weight",
-    "text-anchor", "text-decoration-line"];
+  const STYLES = [
+    "fill",
+    "stroke",
+    "stroke-width",
+    "stroke-dasharray",
+    "opacity",
+    "font-family",
+    "font-size",
+    "font-weight",
+    "text-anchor",
+    "text-decoration-line",
+  ];
 
   function save(name, blob) {
     const url = URL.createObjectURL(blob);
@@ -44,7 +54,10 @@
         const pen = canvas.getContext("2d");
         pen.scale(scale, scale);
         pen.drawImage(picture, 0, 0, width, height);
-        canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("the picture is too large"))), "image/png");
+        canvas.toBlob(
+          (blob) => (blob ? resolve(blob) : reject(new Error("the picture is too large"))),
+          "image/png",
+        );
       };
       picture.onerror = () => reject(new Error("the tree could not be drawn"));
       picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(treeSvg(inspector))}`;
@@ -57,11 +70,12 @@
     return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
   }
 
-  /** A table as CSV; tables with tokens get a last column "text", in JSON quotes (so that a spreadsheet runs no formula). */
+  /** A table as CSV; tokens get a last column "text", in JSON quotes (so that a spreadsheet runs no formula). */
   function csv(model, table) {
     const columns = model.trace[table];
     const names = Object.keys(columns);
-    const ids = table === "candidates" ? columns.position.map((p) => model.trace.tokens.id[p]) : columns.token || columns.id;
+    const ids =
+      table === "candidates" ? columns.position.map((p) => model.trace.tokens.id[p]) : columns.token || columns.id;
     const lines = [[...names, ...(ids ? ["text"] : [])].map(cell).join(",")];
     const count = columns[names[0]].length;
     for (let row = 0; row < count; row++) {
@@ -83,7 +97,12 @@
   /** The "Download" button and its menu. */
   function menu(inspector) {
     const list = h("div", { class: "sv-menu", role: "menu", hidden: true });
-    const opener = button("Download", { "aria-haspopup": "menu", "aria-expanded": "false" }, icon("download"), "Download");
+    const opener = button(
+      "Download",
+      { "aria-haspopup": "menu", "aria-expanded": "false" },
+      icon("download"),
+      "Download",
+    );
     const close = () => {
       list.hidden = true;
       opener.setAttribute("aria-expanded", "false");
@@ -104,13 +123,21 @@
       const urls = (inspector.options.actions || {}).downloads || {};
       const links = Object.entries(urls).map(([key, url]) => {
         const href = typeof url === "function" ? url(inspector.state()) : url;
-        return h("a", { class: "sv-menu-item", role: "menuitem", href, download: "", onclick: close }, NAMES[key] || key);
+        return h(
+          "a",
+          { class: "sv-menu-item", role: "menuitem", href, download: "", onclick: close },
+          NAMES[key] || key,
+        );
       });
       list.replaceChildren(
         ...links,
-        item("Draft tree of this step (SVG)", () => save(name(`${step}.svg`), text(treeSvg(inspector), "image/svg+xml"))),
+        item("Draft tree of this step (SVG)", () =>
+          save(name(`${step}.svg`), text(treeSvg(inspector), "image/svg+xml")),
+        ),
         item("Draft tree of this step (PNG)", async () => save(name(`${step}.png`), await treePng(inspector))),
-        item("Candidates (CSV)", () => save(name("candidates.csv"), text(csv(inspector.model, "candidates"), "text/csv"))),
+        item("Candidates (CSV)", () =>
+          save(name("candidates.csv"), text(csv(inspector.model, "candidates"), "text/csv")),
+        ),
         item("Tree nodes (CSV)", () => save(name("nodes.csv"), text(csv(inspector.model, "nodes"), "text/csv"))),
       );
     };

@@ -2,8 +2,7 @@
 (function (SV) {
   "use strict";
 
-  const { h, button, icon, clamp, framed } = SV;
-  const SPEEDS = [1, 2, 4, 8, 16, 32];
+  const { h, clamp, framed } = SV;
 
   class Inspector {
     /**
@@ -18,7 +17,7 @@
       this.number = 0;
       this.pins = [];
       this.model = null;
-      this.rate = 4;
+      this.player = new SV.controls.Player(this);
       this.whitespace = false;
       this.heat = true;
       this.offers = false;
@@ -37,8 +36,18 @@
       this.timeline = new SV.Timeline(this);
       this.sentence = h("p", { class: "sv-sentence", "aria-live": "polite" });
       this.legend = h("ul", { class: "sv-legend", "aria-label": "Legend" });
-      this.heatButton = this.toggle("Score heat", "heat", "Shade the places compared this step by their score");
-      this.offerButton = this.toggle("Losing offers", "offers", "Show what the candidates that lost would have offered (O)");
+      this.heatButton = SV.controls.toggle(
+        this,
+        "Score heat",
+        "heat",
+        "Shade the places compared this step by their score",
+      );
+      this.offerButton = SV.controls.toggle(
+        this,
+        "Losing offers",
+        "offers",
+        "Show what the candidates that lost would have offered (O)",
+      );
       this.prompt = new SV.TokenPane(this, "prompt", "Prompt", this.heatButton, this.offerButton);
       this.pinNote = h("span", { class: "sv-pin-note", hidden: true });
       this.output = new SV.TokenPane(this, "output", "Output", this.pinNote);
@@ -47,61 +56,33 @@
       this.candidates = new SV.CandidateTable(this);
       this.links = new SV.Links(this);
       this.message = h("p", { class: "sv-message", role: "status", hidden: true });
-      this.help = h("div", { class: "sv-help", role: "dialog", "aria-label": "Keyboard help", hidden: true }, SV.words.help());
-      const head = h("header", { class: "sv-head" }, this.heading, this.metrics, this.actions());
-      const steps = h("section", { class: "sv-card sv-steps", "aria-label": "Steps" }, this.controls(), this.timeline.element,
-        this.sentence, this.legend);
-      this.views = h("div", { class: "sv-views" },
+      const shut = { class: "sv-button sv-square sv-quiet", onclick: () => this.showHelp(false) };
+      this.help = h("div", {
+        class: "sv-help",
+        role: "dialog",
+        "aria-label": "Keyboard help",
+        tabindex: "-1",
+        hidden: true,
+      });
+      this.help.append(SV.words.help(), SV.button("Close", shut, SV.icon("close")));
+      const head = h("header", { class: "sv-head" }, this.heading, this.metrics, SV.controls.actions(this));
+      const steps = h(
+        "section",
+        { class: "sv-card sv-steps", "aria-label": "Steps" },
+        SV.controls.toolbar(this),
+        this.timeline.element,
+        this.sentence,
+        this.legend,
+      );
+      this.views = h(
+        "div",
+        { class: "sv-views" },
         h("div", { class: "sv-grid" }, this.prompt.element, this.output.element),
-        h("div", { class: "sv-grid sv-grid-low" }, this.tree.element, this.candidates.element));
+        h("div", { class: "sv-grid sv-grid-low" }, this.tree.element, this.candidates.element),
+      );
       this.root.prepend(head, this.message, steps, this.views, this.links.layer, this.help);
       this.host.replaceChildren(this.root);
       this.root.classList.add("sv-waiting");
-    }
-
-    toggle(label, name, help) {
-      const flip = () => {
-        this[name] = !this[name];
-        one.setAttribute("aria-pressed", String(this[name]));
-        if (!this.model) return;
-        if (name === "whitespace") this.redrawTokens();
-        this.paint(this.model.step(this.number));
-      };
-      const one = button(label, { class: "sv-button sv-toggle", "aria-pressed": String(this[name]), onclick: flip }, label);
-      return this.tip.add(one, () => [help]);
-    }
-
-    actions() {
-      const wrap = h("div", { class: "sv-actions" });
-      const { link } = this.options.actions || {};
-      if (link) {
-        this.linkLabel = h("span", {}, "Copy link");
-        wrap.append(button("Copy a link to this step", { onclick: () => this.copyLink(link) }, icon("link"), this.linkLabel));
-      }
-      if (this.options.actions !== false) wrap.append(SV.downloads.menu(this));
-      return wrap;
-    }
-
-    controls() {
-      const keyed = (label, key, act, ...inside) => {
-        const one = button(label, { class: `sv-button ${inside.length > 1 ? "" : "sv-square"}`, onclick: act }, ...inside);
-        return this.tip.add(one, () => [label, " ", h("kbd", {}, key)]);
-      };
-      this.playButton = keyed("Play", "Space", () => (this.timer ? this.pause() : this.play()), icon("play"));
-      this.playButton.classList.add("sv-primary");
-      this.counter = h("span", { class: "sv-counter" });
-      const speed = h("select", { class: "sv-select", "aria-label": "Playback speed", onchange: (e) => this.setRate(e) },
-        SPEEDS.map((n) => h("option", { value: n, selected: n === this.rate }, `${n} ${n === 1 ? "step" : "steps"}/s`)));
-      this.spaceButton = this.toggle("Whitespace", "whitespace", "Show spaces, tabs and line ends as glyphs (W)");
-      const follow = this.toggle("Follow", "follow", "Scroll the panes to each step");
-      const ask = keyed("Keyboard help", "?", () => this.showHelp(this.help.hidden), h("span", {}, "?"));
-      return h("div", { class: "sv-controls", role: "toolbar", "aria-label": "Step controls" },
-        keyed("Previous step", "←", () => this.go(-1), icon("previous")), this.playButton,
-        keyed("Next step", "→", () => this.go(1), icon("next")), this.counter, speed,
-        h("span", { class: "sv-pair" },
-          keyed("Previous miss", "[", () => this.miss(-1), h("kbd", {}, "["), h("span", { class: "sv-wide" }, "miss")),
-          keyed("Next miss", "]", () => this.miss(1), h("span", { class: "sv-wide" }, "miss"), h("kbd", {}, "]"))),
-        h("span", { class: "sv-grow" }), follow, this.spaceButton, ask);
     }
 
     watch() {
@@ -134,7 +115,19 @@
       const style = getComputedStyle(this.root);
       const read = (name) => style.getPropertyValue(`--sv-${name}`).trim();
       this.colors = {};
-      for (const name of ["accepted", "rejected", "own", "ghost", "line", "faint", "card", "source", "heat", "pin", "mono"]) {
+      for (const name of [
+        "accepted",
+        "rejected",
+        "own",
+        "ghost",
+        "line",
+        "faint",
+        "card",
+        "source",
+        "heat",
+        "pin",
+        "mono",
+      ]) {
         this.colors[name] = read(name);
       }
       this.font = read("sans");
@@ -166,14 +159,33 @@
     append(delta, run) {
       if (!this.model) return;
       const last = this.model.stepCount - 1;
-      const following = this.number >= last && !this.timer;
+      const following = this.number >= last && !this.player.timer;
       this.model.append(delta, run);
       this.output.extend(this.model.tokenCount);
       this.describe();
       this.timeline.draw();
       if (!this.model.stepCount) return;
-      if (following || last < 0) this.number = this.model.stepCount - 1;
-      this.show(!following && last >= 0);
+      if (following || last < 0) {
+        this.number = this.model.stepCount - 1;
+        this.show();
+      } else {
+        this.count(this.model.step(this.number));
+      }
+    }
+
+    /** The numbers that change while a run grows, though the step shown does not. */
+    count(view) {
+      this.timeline.move(view.number);
+      this.output.showUntil(view.end);
+      this.counter.replaceChildren(
+        "Step ",
+        h("b", {}, String(view.number + 1)),
+        ` of ${this.model.stepCount.toLocaleString("en")}`,
+        h("span", { class: "sv-wide" }, ` · ${SV.format(this.timeline.total(view.number))} ms`),
+      );
+      const written = (view.end - this.model.promptLength).toLocaleString("en");
+      const all = SV.plural(this.model.tokenCount - this.model.promptLength, "token");
+      this.output.note.textContent = `${written} of ${all}`;
     }
 
     waiting() {
@@ -219,92 +231,23 @@
       this.setStep(this.number + by);
     }
 
-    /** Draws the current step everywhere; ``still`` leaves the panes where they are. */
-    show(still) {
+    /** Draws the current step everywhere. */
+    show() {
       const view = this.model.step(this.number);
       this.links.hover(-1);
-      this.paint(view);
-      this.timeline.move(view.number);
-      this.counter.replaceChildren("Step ", h("b", {}, String(view.number + 1)), ` of ${this.model.stepCount.toLocaleString("en")}`,
-        h("span", { class: "sv-wide" }, ` · ${SV.format(this.timeline.total(view.number))} ms`));
+      SV.marks.paint(this, view);
+      this.count(view);
       this.sentence.replaceChildren(...SV.words.sentence(this, view));
-      this.output.note.textContent = `${(view.end - this.model.promptLength).toLocaleString("en")} of ${SV.plural(
-        this.model.tokenCount - this.model.promptLength, "token")}`;
       this.tree.draw(view);
       this.candidates.draw(view);
-      if (this.follow && !still) {
+      if (this.follow) {
         this.output.reveal(Math.max(view.context, view.end - 1));
         const source = view.spans.length ? view.spans[0].start : view.chosen ? view.chosen.position : -1;
         if (source >= 0 && source < this.model.promptLength) this.prompt.reveal(source);
       }
       this.tree.settle();
-      this.drawMaps(view);
+      SV.marks.drawMaps(this, view);
       if (this.links.pinned.length) this.links.draw();
-    }
-
-    /** The step's marks on the tokens. */
-    paint(view) {
-      const items = [[view.context - 1, "sv-root"]];
-      const written = view.context + view.accepted;
-      for (let position = view.context; position < view.end; position++) items.push([position, "sv-now"]);
-      for (const span of view.spans) items.push([span.start, "sv-numbered", { span: span.number }]);
-      for (const node of view.nodes) {
-        if (node.source >= 0) items.push([node.source, node.status === "accepted" ? "sv-source" : "sv-offered"]);
-      }
-      let position = view.context;
-      for (const node of view.path) {
-        const parent = view.nodes[node.parent];
-        if (node.span && parent.span !== node.span && position < written) items.push([position, "sv-numbered", { span: node.span }]);
-        position++;
-      }
-      if (view.chosen) items.push([view.chosen.position, "sv-anchor"]);
-      const heat = this.heat ? this.heats(view) : [];
-      const ghosts = this.offers ? this.ghosts(view) : [];
-      this.output.showUntil(view.end);
-      for (const pane of this.panes) {
-        pane.paint("step", items);
-        pane.paint("heat", heat);
-        pane.paint("ghost", ghosts);
-      }
-    }
-
-    heats(view) {
-      const list = view.candidates.filter((one) => typeof one.score === "number");
-      const scores = list.map((one) => one.score);
-      const high = Math.max(...scores);
-      const low = Math.min(0, ...scores);
-      return list.map((one) => {
-        const share = high > low ? (one.score - low) / (high - low) : 1;
-        return [one.position, "sv-heat", { "--heat": (0.12 + 0.6 * share * share).toFixed(2) }];
-      });
-    }
-
-    ghosts(view) {
-      const items = [];
-      for (const one of view.candidates.slice(0, 60)) {
-        if (one.chosen) continue;
-        for (let k = 1; k <= one.length; k++) {
-          items.push([one.position + k, "sv-ghost", k === 1 ? { rank: `#${one.rank + 1}` } : undefined]);
-        }
-      }
-      return items;
-    }
-
-    drawMaps(view) {
-      const { colors, model } = this;
-      const marks = [[], []];
-      const add = (from, to, color, wide, alpha) => marks[from < model.promptLength ? 0 : 1].push({ from, to, color, wide, alpha });
-      for (const run of model.runs) if (run.stop <= view.end) add(run.start, run.stop, colors.accepted, false, 0.35);
-      if (this.heat) {
-        for (const one of view.candidates.slice(0, 500)) add(one.position, one.position + 1, colors.heat, true, one.chosen ? 1 : 0.45);
-      }
-      for (const span of view.spans) add(span.start, span.stop, colors.source, true);
-      if (view.end > view.context) add(view.context, view.end, colors.accepted, true);
-      for (const run of this.links.pinned) {
-        add(run.source, run.source + run.stop - run.start, colors.pin, true);
-        add(run.start, run.stop, colors.pin, true);
-      }
-      this.panes.forEach((pane, k) => pane.drawMap(marks[k]));
     }
 
     /** Steps to the next (or previous) draft of which nothing was accepted. */
@@ -317,36 +260,8 @@
       this.say(by > 0 ? "No later miss." : "No earlier miss.");
     }
 
-    play() {
-      if (!this.model || this.timer) return;
-      if (this.number >= this.model.stepCount - 1) this.setStep(0);
-      const tick = () => {
-        if (this.number >= this.model.stepCount - 1) return this.pause();
-        this.setStep(this.number + 1);
-      };
-      this.timer = setInterval(tick, 1000 / this.rate);
-      this.playState();
-    }
-
     pause() {
-      if (!this.timer) return;
-      clearInterval(this.timer);
-      this.timer = 0;
-      this.playState();
-    }
-
-    playState() {
-      this.playButton.replaceChildren(icon(this.timer ? "pause" : "play"));
-      this.playButton.setAttribute("aria-label", this.timer ? "Pause" : "Play");
-      // while playing, a screen reader would never come to rest
-      this.sentence.setAttribute("aria-live", this.timer ? "off" : "polite");
-    }
-
-    setRate(event) {
-      this.rate = Number(event.target.value);
-      if (!this.timer) return;
-      this.pause();
-      this.play();
+      this.player.pause();
     }
 
     // ---- tokens ---------------------------------------------------------------------------------------------------
@@ -393,29 +308,23 @@
       const known = (pin) => Number.isInteger(pin) && pin >= 0 && pin < this.model.tokenCount;
       this.pins = [...new Set((pins || []).map(Number).filter(known))];
       this.links.pin(this.pins);
-      this.drawPinNote();
-      if (this.model.stepCount) this.drawMaps(this.model.step(this.number));
+      this.links.drawNote(this.pinNote);
+      if (this.model.stepCount) SV.marks.drawMaps(this, this.model.step(this.number));
       if (tell) this.emit("pin", { pins: [...this.pins] });
-    }
-
-    drawPinNote() {
-      this.pinNote.hidden = !this.pins.length;
-      if (!this.pins.length) return;
-      const runs = this.links.pinned;
-      const size = runs.reduce((sum, run) => sum + run.stop - run.start, 0);
-      const text = runs.length ? `${SV.plural(runs.length, "pinned copy", "pinned copies")}, ${SV.plural(size, "token")}` : "pinned, not copied";
-      const clear = button("Unpin", { class: "sv-button sv-square sv-quiet", onclick: () => this.setPins([]) }, icon("close"));
-      this.pinNote.replaceChildren(text, clear);
     }
 
     /** Marks positions while something that offers them is hovered. */
     light(positions) {
-      for (const pane of this.panes) pane.paint("light", positions.map((position) => [position, "sv-light"]));
+      for (const pane of this.panes)
+        pane.paint(
+          "light",
+          positions.map((position) => [position, "sv-light"]),
+        );
     }
 
     reveal(position, always) {
       if (position >= 0) this.paneOf(position).reveal(position, always);
-      this.drawMaps(this.model.step(this.number));
+      SV.marks.drawMaps(this, this.model.step(this.number));
       this.links.draw();
     }
 
@@ -445,7 +354,7 @@
       if (!this.model.stepCount) return;
       this.measure();
       this.timeline.move(this.number);
-      this.drawMaps(this.model.step(this.number));
+      SV.marks.drawMaps(this, this.model.step(this.number));
       this.links.draw();
     }
 
@@ -456,6 +365,8 @@
 
     showHelp(open) {
       this.help.hidden = !open;
+      if (open) this.help.focus({ preventScroll: true });
+      else this.root.focus({ preventScroll: true });
     }
 
     say(text) {
@@ -463,17 +374,6 @@
       this.message.hidden = !text;
       clearTimeout(this.sayTimer);
       this.sayTimer = setTimeout(() => (this.message.hidden = true), 4000);
-    }
-
-    async copyLink(link) {
-      const url = typeof link === "function" ? link(this.state()) : link === true ? this.address() : link;
-      try {
-        await navigator.clipboard.writeText(new URL(url, location.href).href);
-        this.linkLabel.textContent = "Copied";
-      } catch {
-        window.prompt("Copy this link:", new URL(url, location.href).href);
-      }
-      setTimeout(() => (this.linkLabel.textContent = "Copy link"), 1500);
     }
 
     /** This page's address with the step and the pins in its hash. */

@@ -7,7 +7,8 @@
   /** ``inside``: the focus is in the inspector; otherwise only keys that the page itself has no use for are taken. */
   SV.keys = function (inspector, event, inside) {
     const typing = event.target.closest && event.target.closest("input, textarea, select, [contenteditable]");
-    if (typing || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !inspector.model) return;
+    if (typing || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !inspector.model)
+      return;
     const onButton = event.target.closest && event.target.closest("button, a, [role=button]");
     const many = event.shiftKey ? 10 : 1;
     const own = {
@@ -25,7 +26,7 @@
       w: () => inspector.spaceButton.click(),
       o: () => inspector.offerButton.click(),
     };
-    if (!onButton) focused[" "] = () => (inspector.timer ? inspector.pause() : inspector.play());
+    if (!onButton) focused[" "] = () => inspector.player.toggle();
     const act = own[event.key] || (inside && focused[event.key]);
     if (!act) return;
     event.preventDefault();
@@ -54,7 +55,11 @@
     const id = tokens.id[position];
     const own = model.runOf.get(position);
     const copies = model.copies.get(position) || [];
-    const kinds = { accepted: "drafted, then accepted", bonus: "the target's own token", plain: "the target's own token (no draft)" };
+    const kinds = {
+      accepted: "drafted, then accepted",
+      bonus: "the target's own token",
+      plain: "the target's own token (no draft)",
+    };
     const cell = inspector.paneOf(position).elements(position)[0];
     const shared = cell && cell.dataset.n ? Number(cell.dataset.n) : 1;
     const start = cell ? Number(cell.dataset.p) : position;
@@ -63,11 +68,28 @@
     const size = own ? own.stop - own.start : 0;
     const rows = [
       ["written in", tokens.step[position] >= 0 ? `step ${tokens.step[position] + 1}` : ""],
-      ["as", kinds[tokens.kind[position]] ? kinds[tokens.kind[position]] + (origin && origin !== "main" ? ` (${origin})` : "") : ""],
-      ["copied from", own ? `${inspector.where(tokens.source[position])}${size > 1 ? `, ${size} tokens in a row` : ""}` : ""],
-      ["copied to", copies.length ? SV.plural(copies.length, "place") + ` (${inspector.where(copies[0].start)}${copies.length > 1 ? ", …" : ""})` : ""],
+      [
+        "as",
+        kinds[tokens.kind[position]]
+          ? kinds[tokens.kind[position]] + (origin && origin !== "main" ? ` (${origin})` : "")
+          : "",
+      ],
+      [
+        "copied from",
+        own ? `${inspector.where(tokens.source[position])}${size > 1 ? `, ${size} tokens in a row` : ""}` : "",
+      ],
+      [
+        "copied to",
+        copies.length
+          ? SV.plural(copies.length, "place") +
+            ` (${inspector.where(copies[0].start)}${copies.length > 1 ? ", …" : ""})`
+          : "",
+      ],
       ["target", tokens.prob[position] === null ? "" : `probability ${format(tokens.prob[position])}`],
-      [shared > 1 ? `${shared} tokens` : "token", ids.map((one) => `${one} · bytes ${model.pieces.bytes(one)}`).join("; ")],
+      [
+        shared > 1 ? `${shared} tokens` : "token",
+        ids.map((one) => `${one} · bytes ${model.pieces.bytes(one)}`).join("; "),
+      ],
       ["position", String(position)],
     ];
     return [h("code", { class: "sv-token" }, model.pieces.phrase(ids, 60)), facts(rows)];

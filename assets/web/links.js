@@ -38,6 +38,18 @@
       for (const pane of this.owner.panes) pane.paint(layer, items);
     }
 
+    /** How much is pinned, and the button that unpins it. */
+    drawNote(note) {
+      const { pins } = this.owner;
+      note.hidden = !pins.length;
+      if (!pins.length) return;
+      const size = this.pinned.reduce((sum, run) => sum + run.stop - run.start, 0);
+      const copies = SV.plural(this.pinned.length, "pinned copy", "pinned copies");
+      const text = this.pinned.length ? `${copies}, ${SV.plural(size, "token")}` : "pinned, not copied";
+      const clear = { class: "sv-button sv-square sv-quiet", onclick: () => this.owner.setPins([]) };
+      note.replaceChildren(text, SV.button("Unpin", clear, SV.icon("close")));
+    }
+
     draw() {
       const runs = this.hovered.length ? this.hovered : this.pinned;
       if (!runs.length) {
@@ -66,9 +78,36 @@
       }
       const y = clamp(box.bottom, view.top + 6, view.bottom - 6);
       const hidden = box.bottom > view.bottom ? 1 : box.bottom < view.top + 6 ? -1 : 0;
-      const x = hidden ? (side === "right" ? view.right - 14 : view.left + 30) : side === "right" ? right : box.left;
+      const x = hidden
+        ? side === "right"
+          ? view.right - 14
+          : view.left + 30
+        : side === "right"
+          ? right
+          : box.left;
       const edge = side === "right" ? view.right + 10 : view.left;
-      return { x: x - frame.left, y: y - frame.top, edge: edge - frame.left, hidden, pane, left: view.left - frame.left };
+      return {
+        x: x - frame.left,
+        y: y - frame.top,
+        edge: edge - frame.left,
+        hidden,
+        pane,
+        left: view.left - frame.left,
+      };
+    }
+
+    /** From the right edge of one pane to the left edge of the next. */
+    across(from, to) {
+      const middle = (from.edge + to.edge) / 2;
+      return `M${from.x} ${from.y} H${from.edge} C${middle} ${from.y} ${middle} ${to.y} ${to.edge} ${to.y} H${to.x}`;
+    }
+
+    /** Along the left edge: inside one pane, or between panes that stand one above the other. */
+    beside(from, to) {
+      const turn = to.y > from.y ? 6 : -6;
+      const x = from.left + 3;
+      const out = `M${from.x} ${from.y} H${x + 5} Q${x} ${from.y} ${x} ${from.y + turn}`;
+      return `${out} V${to.y - turn} Q${x} ${to.y} ${x + 5} ${to.y} H${to.x}`;
     }
 
     line(run, frame) {
@@ -77,15 +116,17 @@
       const from = this.end(run.source, run.source + size - 1, apart ? "right" : "left", frame);
       const to = this.end(run.start, run.stop - 1, "left", frame);
       if (!from || !to) return [];
-      const middle = (from.edge + to.edge) / 2;
-      const d = apart
-        ? `M${from.x} ${from.y} H${from.edge} C${middle} ${from.y} ${middle} ${to.y} ${to.edge} ${to.y} H${to.x}`
-        : `M${from.x} ${from.y} H${from.left + 8} Q${from.left + 3} ${from.y} ${from.left + 3} ${from.y + (to.y > from.y ? 6 : -6)}` +
-          ` V${to.y + (to.y > from.y ? -6 : 6)} Q${to.left + 3} ${to.y} ${to.left + 8} ${to.y} H${to.x}`;
+      const d = apart ? this.across(from, to) : this.beside(from, to);
       const parts = [s("path", { d, class: "sv-link-back" }), s("path", { d, class: "sv-link" })];
       for (const end of [from, to]) {
         const { x, y, hidden } = end;
-        if (hidden) parts.push(s("path", { d: `M${x - 5} ${y - 4 * hidden} L${x} ${y + 3 * hidden} L${x + 5} ${y - 4 * hidden}`, class: "sv-link" }));
+        if (hidden)
+          parts.push(
+            s("path", {
+              d: `M${x - 5} ${y - 4 * hidden} L${x} ${y + 3 * hidden} L${x + 5} ${y - 4 * hidden}`,
+              class: "sv-link",
+            }),
+          );
         else parts.push(s("circle", { cx: x, cy: y, r: 2.5, class: "sv-link-dot" }));
       }
       return parts;

@@ -23,7 +23,9 @@
       this.runOf = new Map();
       this.copies = new Map();
       this.read = this.promptLength;
+      this.passages = 1 + Math.max(0, ...new Set(trace.tokens.passage));
       this.counts = { accepted: 0, own: 0, rejected: 0, unreached: 0, sources: 0 };
+      this.origins = new Map();
       this.counted = 0;
       this.cache = null;
       this.index();
@@ -67,9 +69,10 @@
         this.scanned[table] = steps.length;
       }
       this.indexRuns();
-      const { status, source } = this.trace.nodes;
+      const { status, source, origin } = this.trace.nodes;
       for (; this.counted < status.length; this.counted++) {
         const name = status[this.counted];
+        this.origins.set(origin[this.counted], (this.origins.get(origin[this.counted]) || 0) + 1);
         if (name in this.counts) this.counts[name]++;
         if (name === "accepted" && source[this.counted] >= 0) this.counts.sources++;
       }

@@ -37,7 +37,8 @@
       this.body.addEventListener("pointerover", (event) => this.owner.hoverToken(position(event), event.target));
       this.body.addEventListener("pointerleave", () => this.owner.hoverToken(-1));
       this.body.addEventListener("click", (event) => {
-        if (position(event) >= 0) this.owner.pickToken(position(event), event.shiftKey || event.ctrlKey || event.metaKey);
+        if (position(event) >= 0)
+          this.owner.pickToken(position(event), event.shiftKey || event.ctrlKey || event.metaKey);
       });
       this.body.addEventListener("scroll", () => this.owner.scrolled(this), { passive: true });
       const seek = (event) => {
@@ -101,7 +102,10 @@
       this.open = !row.number;
       this.row = this.rows[this.rows.length - 1] || null;
       for (const [name, items] of this.layers) {
-        this.layers.set(name, items.filter(([element]) => element.isConnected));
+        this.layers.set(
+          name,
+          items.filter(([element]) => element.isConnected),
+        );
       }
       return from;
     }
@@ -148,7 +152,11 @@
       if (!name) return;
       this.newRow(position, holder, true);
       const passage = tokens.passage[position];
-      const label = h("span", { class: "sv-segment" }, passage >= 0 ? `${name} · passage ${passage + 1}` : name);
+      const label = h(
+        "span",
+        { class: "sv-segment" },
+        passage >= 0 && this.owner.model.passages > 1 ? `${name} · passage ${passage + 1}` : name,
+      );
       this.row.element.before(label);
       this.row.label = label;
     }
@@ -301,7 +309,8 @@
         const chunk = row.element.parentNode;
         heights.set(chunk, (heights.get(chunk) || 0) + this.tops[k + 1] - this.tops[k]);
       });
-      for (const [chunk, lines] of heights) chunk.style.setProperty("--sv-rows", `${Math.round(lines * ROW_HEIGHT)}px`);
+      for (const [chunk, lines] of heights)
+        chunk.style.setProperty("--sv-rows", `${Math.round(lines * ROW_HEIGHT)}px`);
     }
 
     /** Draws the strip: ``marks`` are {from, to, color, wide}. */

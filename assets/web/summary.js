@@ -13,7 +13,8 @@
     const { model } = owner;
     for (const term of model.run.terms || []) {
       const value = model.term(candidate, term.key);
-      if (typeof value === "number") return `${term.label.charAt(0).toLowerCase()}${term.label.slice(1)} ${format(value, 2)}`;
+      if (typeof value === "number")
+        return `${term.label.charAt(0).toLowerCase()}${term.label.slice(1)} ${format(value, 2)}`;
     }
     return typeof candidate.score === "number" ? `score ${format(candidate.score, 2)}` : "";
   }
@@ -39,14 +40,25 @@
   function result(owner, view) {
     const ended = view.bonus < 0;
     const sampled = (owner.model.run.sampling || {}).temperature > 0;
-    const own = owner.model.run.method.lossless === false ? "passed the lossy rule" : sampled ? "drawn by the target too" : "the target's own choice";
+    const own =
+      owner.model.run.method.lossless === false
+        ? "passed the lossy rule"
+        : sampled
+          ? "drawn by the target too"
+          : "the target's own choice";
     const verb = own.startsWith("passed") ? ["", ""] : ["was ", "were "];
     const parts = [];
     const chain = view.depth === view.drafted;
     const n = view.accepted;
-    if (!n) parts.push(view.drafted === 1 ? "but it was not what the target wanted: " : `but none ${verb[0]}${own}: `);
+    if (!n)
+      parts.push(view.drafted === 1 ? "but it was not what the target wanted: " : `but none ${verb[0]}${own}: `);
     else if (n === view.drafted) parts.push(n === 1 ? `and it ${verb[0]}${own}` : `and all ${n} ${verb[1]}${own}`);
-    else parts.push(chain ? `the first ${n === 1 ? "one" : n} ${verb[n === 1 ? 0 : 1]}${own}` : `a path of ${plural(n, "token")} ${verb[0]}${own}`);
+    else
+      parts.push(
+        chain
+          ? `the first ${n === 1 ? "one" : n} ${verb[n === 1 ? 0 : 1]}${own}`
+          : `a path of ${plural(n, "token")} ${verb[0]}${own}`,
+      );
     if (ended) return [...parts, ", and a stop token ended the run."];
     parts.push(n ? ", then the target " : "the target ");
     parts.push(view.refused.length ? "wrote " : "added ", token(owner, view.bonus));
@@ -68,7 +80,9 @@
     const parts = [start, ...offer(owner, view), ...result(owner, view)];
     const { chosen, best } = view;
     if (chosen && best && chosen.would >= 0 && best.would > view.accepted && best.would > chosen.would) {
-      parts.push(h("span", { class: "sv-regret" }, ` ${owner.where(best.position, true)} would have given ${best.would}.`));
+      parts.push(
+        h("span", { class: "sv-regret" }, ` ${owner.where(best.position, true)} would have given ${best.would}.`),
+      );
     }
     return parts;
   }
@@ -82,11 +96,13 @@
     const box = h("div", { class: "sv-metric", tabindex: "0" }, h("dt", {}, help.label || help.key));
     const glue = unit === "%" || unit === "×" ? "" : " ";
     box.append(h("dd", {}, shown, unit && shown !== "–" ? h("small", {}, glue + unit) : null));
-    return owner.tip.add(box, () => [
-      h("b", {}, help.label || help.key),
-      help.formula ? h("div", { class: "sv-formula" }, `= ${help.formula}`) : null,
-      help.help ? h("div", {}, help.help) : null,
-    ].filter(Boolean));
+    return owner.tip.add(box, () =>
+      [
+        h("b", {}, help.label || help.key),
+        help.formula ? h("div", { class: "sv-formula" }, `= ${help.formula}`) : null,
+        help.help ? h("div", {}, help.help) : null,
+      ].filter(Boolean),
+    );
   }
 
   const SHOWN = 6;
@@ -97,10 +113,13 @@
   function metrics(owner, list) {
     const { run } = owner.model;
     const values = run.metrics || {};
-    const helps = (run.metric_help || []).filter((help) => values[help.key] !== undefined && values[help.key] !== null);
+    const helps = (run.metric_help || []).filter(
+      (help) => values[help.key] !== undefined && values[help.key] !== null,
+    );
     const known = new Set((run.metric_help || []).map((help) => help.key));
     for (const key of Object.keys(values)) {
-      if (!known.has(key) && values[key] !== null && typeof values[key] !== "object") helps.push({ key, label: key });
+      if (!known.has(key) && values[key] !== null && typeof values[key] !== "object")
+        helps.push({ key, label: key });
     }
     const place = (help) => (FIRST.includes(help.key) ? FIRST.indexOf(help.key) : FIRST.length);
     helps.sort((a, b) => place(a) - place(b));
@@ -120,7 +139,8 @@
     }
   }
 
-  const value = (v) => (v === null || v === undefined ? "not set" : v === true ? "yes" : v === false ? "no" : String(v));
+  const value = (v) =>
+    v === null || v === undefined ? "not set" : v === true ? "yes" : v === false ? "no" : String(v);
 
   function parameters(owner) {
     const { method } = owner.model.run;
@@ -138,10 +158,15 @@
     const { run } = owner.model;
     const by = h("div", { class: "sv-by" });
     const method = h("b", { class: "sv-method", tabindex: "0" }, run.method.title || run.method.name);
-    owner.tip.add(method, () => [h("div", {}, run.method.summary || ""), h("div", { class: "sv-faint" }, run.method.paper || "")]);
+    owner.tip.add(method, () => [
+      h("div", {}, run.method.summary || ""),
+      h("div", { class: "sv-faint" }, run.method.paper || ""),
+    ]);
     const model = run.model || {};
     const target = h("span", { tabindex: "0" }, model.name || "");
-    owner.tip.add(target, () => [SV.facts(Object.entries(model).map(([k, v]) => [k.replace(/_/g, " "), format(v)]))]);
+    owner.tip.add(target, () => [
+      SV.facts(Object.entries(model).map(([k, v]) => [k.replace(/_/g, " "), format(v)])),
+    ]);
     by.append(method, target);
     if (run.method.lossless === false) {
       const badge = h("span", { class: "sv-lossy", tabindex: "0" }, "lossy");
@@ -149,7 +174,9 @@
     }
     const { temperature, top_k: topK, top_p: topP, seed } = run.sampling || {};
     if (temperature > 0) {
-      const more = [topK ? `top-k ${topK}` : "", topP < 1 ? `top-p ${topP}` : "", `seed ${seed}`].filter(Boolean).join(", ");
+      const more = [topK ? `top-k ${topK}` : "", topP < 1 ? `top-p ${topP}` : "", `seed ${seed}`]
+        .filter(Boolean)
+        .join(", ");
       by.append(h("span", { class: "sv-chip" }, `temperature ${temperature}, ${more}`));
     }
     by.append(...parameters(owner));
@@ -167,12 +194,36 @@
       return owner.tip.add(h("li", {}, sample, h("span", {}, text)), () => [help]);
     };
     const where = "Counts are for the whole run.";
+    const origins = [...owner.model.origins].filter(([name]) => name !== "root" && name !== "main");
+    const letters = origins.map(([name, count]) => {
+      const letter = h("b", { class: "sv-letter", "aria-hidden": "true" }, name.charAt(0).toUpperCase());
+      const text = h("span", {}, `${name} `, h("b", {}, count.toLocaleString("en")));
+      return owner.tip.add(h("li", {}, letter, text), () => [
+        `Nodes whose origin is "${name}", marked by the letter. ${where}`,
+      ]);
+    });
     return [
       entry("accepted", "accepted", counts.accepted, `Drafted tokens that the target confirmed. ${where}`),
       entry("own", "target's own", counts.own, `One token per step that the target wrote itself. ${where}`),
-      entry("rejected", "rejected", counts.rejected, `Checked and refused: the target wanted something else. ${where}`),
-      entry("unreached", "never checked", counts.unreached, `Drafted below a refused token, so never compared. ${where}`),
-      entry("source", "copied from here", counts.sources, `Accepted tokens with a recorded source; the number links them. ${where}`),
+      entry(
+        "rejected",
+        "rejected",
+        counts.rejected,
+        `Checked and refused: the target wanted something else. ${where}`,
+      ),
+      entry(
+        "unreached",
+        "never checked",
+        counts.unreached,
+        `Drafted below a refused token, so never compared. ${where}`,
+      ),
+      entry(
+        "source",
+        "copied from here",
+        counts.sources,
+        `Accepted tokens with a recorded source; the number links them. ${where}`,
+      ),
+      ...letters,
     ];
   }
 
@@ -192,10 +243,22 @@
   function help() {
     const list = h("dl", { class: "sv-keys" });
     for (const [keys, what] of KEYS) {
-      list.append(h("dt", {}, keys.split(" ").map((key) => h("kbd", {}, key))), h("dd", {}, what));
+      list.append(
+        h(
+          "dt",
+          {},
+          keys.split(" ").map((key) => h("kbd", {}, key)),
+        ),
+        h("dd", {}, what),
+      );
     }
-    const hint = "Hover a token to see where it was copied from, or what was copied from it. Click to pin (Shift: several).";
-    return h("div", {}, h("h3", { class: "sv-heading" }, "Keyboard"), list, h("p", { class: "sv-faint" }, hint));
+    const notes = [
+      "Hover a token to see where it was copied from, or what was copied from it. Click to pin (Shift: several).",
+      "Bars: accepted tokens in blue, the target's own token hollow, the rest of the draft's depth in grey. " +
+        "Strip below: the deeper the blue, the more of the draft was accepted; a red line: none; grey: no draft.",
+      "In the tree: the target's probability, its rank there (#1: the first choice), q the drafter's probability.",
+    ].map((text) => h("p", { class: "sv-faint" }, text));
+    return h("div", {}, h("h3", { class: "sv-heading" }, "Keyboard"), list, ...notes);
   }
 
   SV.words = { sentence, metrics, heading, legend, help };

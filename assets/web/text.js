@@ -4,7 +4,8 @@
 
   const GLYPHS = { " ": "␣", "\n": "⏎", "\t": "→", "\r": "␍" };
   // controls, line separators, zero-width spaces and bidirectional overrides: never drawn raw
-  const UNSEEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]/g;
+  const UNSEEN =
+    /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]/g;
   const segmenter =
     typeof Intl !== "undefined" && Intl.Segmenter ? new Intl.Segmenter("en", { granularity: "grapheme" }) : null;
 
@@ -37,7 +38,8 @@
   function characterLength(bytes, at) {
     const lead = bytes[at];
     if (lead < 0x80) return 1;
-    const length = lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+    const length =
+      lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
     if (!length || at + length > bytes.length) return 0;
     let code = lead & (0x7f >> length);
     for (let i = 1; i < length; i++) {
@@ -52,10 +54,11 @@
   /** Characters of a byte string: [{text, start, valid}]; a byte that is no character becomes ⟨xF0⟩. */
   function characters(bytes) {
     const found = [];
-    for (let at = 0; at < bytes.length; ) {
+    for (let at = 0; at < bytes.length;) {
       const length = characterLength(bytes, at);
       if (length === 1) found.push({ text: String.fromCharCode(bytes[at]), start: at, valid: true });
-      else if (length) found.push({ text: decoder.decode(bytes.subarray(at, at + length)), start: at, valid: true });
+      else if (length)
+        found.push({ text: decoder.decode(bytes.subarray(at, at + length)), start: at, valid: true });
       else found.push({ text: `⟨x${hexByte(bytes[at])}⟩`, start: at, valid: false });
       at += length || 1;
     }
@@ -90,7 +93,9 @@
       if (!table || !table.id) return;
       table.id.forEach((id, row) => {
         const bytes = bytesOf(table.hex[row] || "");
-        const text = characters(bytes).map((c) => c.text).join("");
+        const text = characters(bytes)
+          .map((c) => c.text)
+          .join("");
         this.known.set(id, { bytes, special: !!table.special[row], text });
       });
     }
@@ -115,14 +120,18 @@
 
     /** Several tokens as one visible text. */
     phrase(ids, most = Infinity) {
-      const text = brief(this.cells(ids).map((cell) => cell.text).join(""));
+      const text = brief(
+        this.cells(ids)
+          .map((cell) => cell.text)
+          .join(""),
+      );
       return text.length > most ? text.slice(0, most - 1) + "…" : text;
     }
 
     /** Tokens as cells {start, stop, text}: usually one token each; tokens that share a grapheme share a cell. */
     cells(ids, from = 0, to = ids.length) {
       const found = [];
-      for (let i = from; i < to; ) {
+      for (let i = from; i < to;) {
         let j = i + 1;
         while (j < to && this.mayJoin(ids[j - 1], ids[j])) j++;
         if (j === i + 1) found.push({ start: i, stop: j, text: this.get(ids[i]).text });

@@ -13,7 +13,12 @@
       this.owner = owner;
       this.canvas = h("canvas", { class: "sv-bars", "aria-hidden": "true" });
       this.head = h("div", { class: "sv-playhead", "aria-hidden": "true" });
-      this.element = h("div", { class: "sv-timeline", role: "slider", tabindex: "0", "aria-label": "Step" }, this.canvas, this.head);
+      this.element = h(
+        "div",
+        { class: "sv-timeline", role: "slider", tabindex: "0", "aria-label": "Step" },
+        this.canvas,
+        this.head,
+      );
       this.hovered = 0;
       const at = (event) => {
         const box = this.element.getBoundingClientRect();
@@ -32,7 +37,8 @@
         this.hovered = at(event);
         this.owner.tip.show({ getBoundingClientRect: () => this.box(this.hovered) }, this.describe(this.hovered));
       });
-      for (const name of ["pointerup", "pointercancel"]) this.element.addEventListener(name, () => (this.dragging = false));
+      for (const name of ["pointerup", "pointercancel"])
+        this.element.addEventListener(name, () => (this.dragging = false));
       this.element.addEventListener("keydown", (event) => {
         const by = { ArrowUp: 1, ArrowDown: -1, PageUp: 10, PageDown: -10 }[event.key];
         if (!by) return;
@@ -53,7 +59,11 @@
       const drafted = steps.drafted[step];
       return [
         h("b", {}, `Step ${step + 1}`),
-        h("div", {}, drafted ? `${steps.accepted[step]} of ${plural(drafted, "drafted token")} accepted` : "no draft"),
+        h(
+          "div",
+          {},
+          drafted ? `${steps.accepted[step]} of ${plural(drafted, "drafted token")} accepted` : "no draft",
+        ),
         h("div", {}, `${plural(steps.emitted[step], "token")} written · ${format(this.total(step))} ms`),
       ];
     }
@@ -92,7 +102,8 @@
         const x = LEFT + k * this.width + gap / 2;
         if (depth[k] > emitted[k]) bar(x, emitted[k], depth[k], colors.ghost);
         if (accepted[k]) bar(x, 0, accepted[k], colors.accepted);
-        if (emitted[k] > accepted[k]) this.own(pen, x, BARS - emitted[k] * unit, wide, (emitted[k] - accepted[k]) * unit);
+        if (emitted[k] > accepted[k])
+          this.own(pen, x, BARS - emitted[k] * unit, wide, (emitted[k] - accepted[k]) * unit);
         this.cell(pen, x, wide, drafted[k] ? accepted[k] / Math.max(1, depth[k]) : -1);
       }
     }
@@ -107,7 +118,7 @@
       if (high > 4) pen.fillRect(x + 1.3, y + 1.3, wide - 2.6, high - 2.6);
     }
 
-    /** One step of the accept strip: deeper blue = more of the draft accepted; a red bar = all rejected; a dot = no draft. */
+    /** A step of the accept strip: the deeper the blue, the more was accepted; red: all rejected; grey: no draft. */
     cell(pen, x, wide, share) {
       const { colors } = this.owner;
       const y = BARS + 4;
@@ -162,7 +173,9 @@
       this.element.setAttribute("aria-valuemin", "1");
       this.element.setAttribute("aria-valuemax", String(Math.max(1, steps.context.length)));
       this.element.setAttribute("aria-valuenow", String(step + 1));
-      const said = steps.drafted[step] ? `${steps.accepted[step]} of ${steps.drafted[step]} drafted tokens accepted` : "no draft";
+      const said = steps.drafted[step]
+        ? `${steps.accepted[step]} of ${steps.drafted[step]} drafted tokens accepted`
+        : "no draft";
       this.element.setAttribute("aria-valuetext", `step ${step + 1} of ${steps.context.length}, ${said}`);
     }
   }

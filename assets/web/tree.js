@@ -121,17 +121,26 @@
         item.x = lefts[item.depth];
         item.y = MARGIN + item.row * ROW;
       }
-      const svg = s("svg", { class: "sv-tree-svg", width, height, viewBox: `0 0 ${width} ${height}`, role: "group" });
+      const svg = s("svg", {
+        class: "sv-tree-svg",
+        width,
+        height,
+        viewBox: `0 0 ${width} ${height}`,
+        role: "group",
+      });
       // one path per status, the accepted one last, so that it lies on top
       const paths = { chip: "", unreached: "", rejected: "", bonus: "", accepted: "" };
-      for (const item of placed) for (const child of item.children) paths[this.status(child)] += this.edge(item, child);
-      for (const [status, d] of Object.entries(paths)) if (d) svg.append(s("path", { d, class: `sv-edge sv-edge-${status}` }));
+      for (const item of placed)
+        for (const child of item.children) paths[this.status(child)] += this.edge(item, child);
+      for (const [status, d] of Object.entries(paths))
+        if (d) svg.append(s("path", { d, class: `sv-edge sv-edge-${status}` }));
       svg.setAttribute("aria-label", `Draft tree of step ${view.number + 1}`);
       for (const item of placed) svg.append(this.box(item, view));
       this.svg = svg;
       this.body.replaceChildren(svg);
+      const deep = view.depth === view.drafted ? "" : `, ${view.depth} deep`;
       this.note.textContent = view.drafted
-        ? `${view.drafted} drafted${view.depth === view.drafted ? "" : `, ${view.depth} deep`} · ${view.accepted} accepted`
+        ? `${view.drafted} drafted${deep} · ${view.accepted} accepted`
         : "no draft this step";
       this.drawChoices(view);
       const end = placed.find((item) => item.kind === "bonus");
@@ -179,7 +188,9 @@
         const { node } = item;
         item.text = pieces.label(node.token, LABEL);
         item.prob = node.prob;
-        item.small = node.index ? `${probability(node.prob)} #${node.rank + 1}` : "root";
+        const draft =
+          node.draftProb === null || node.draftProb === undefined ? "" : ` q${probability(node.draftProb)}`;
+        item.small = node.index ? `${probability(node.prob)} #${node.rank + 1}${draft}` : "root";
       }
       item.width = Math.max(46, Math.ceil(this.measure(item.text)) + 16, item.small.length * 5.6 + 12);
       item.middle = item.width / 2;
@@ -195,15 +206,21 @@
       const y2 = to.y + NODE / 2;
       const turn = to.x - GAP / 2;
       const start = from.x + from.width;
-      return from.row === to.row ? `M${start} ${y1}H${to.x}` : `M${turn} ${y1}V${y2 - 6}Q${turn} ${y2} ${turn + 6} ${y2}H${to.x}`;
+      return from.row === to.row
+        ? `M${start} ${y1}H${to.x}`
+        : `M${turn} ${y1}V${y2 - 6}Q${turn} ${y2} ${turn + 6} ${y2}H${to.x}`;
     }
 
     box(item, view) {
       const status = this.status(item);
       const group = s("g", { class: `sv-node sv-node-${status}`, transform: `translate(${item.x} ${item.y})` });
-      group.append(s("rect", { class: "sv-box", width: item.width, height: NODE, rx: item.kind === "chip" ? NODE / 2 : 6 }));
+      group.append(
+        s("rect", { class: "sv-box", width: item.width, height: NODE, rx: item.kind === "chip" ? NODE / 2 : 6 }),
+      );
       if (status === "bonus") {
-        group.append(s("rect", { class: "sv-box sv-inner", x: 2.5, y: 2.5, width: item.width - 5, height: NODE - 5, rx: 4 }));
+        group.append(
+          s("rect", { class: "sv-box sv-inner", x: 2.5, y: 2.5, width: item.width - 5, height: NODE - 5, rx: 4 }),
+        );
       }
       const label = s("text", { class: "sv-label", x: item.middle, y: 17 });
       label.append(item.text);
@@ -212,9 +229,18 @@
       small.append(item.small);
       group.append(small);
       if (item.prob && item.kind === "node" && item.node.index) {
-        group.append(s("rect", { class: "sv-level", x: 6, y: 33.5, width: Math.max(1, (item.width - 12) * item.prob), height: 2 }));
+        group.append(
+          s("rect", {
+            class: "sv-level",
+            x: 6,
+            y: 33.5,
+            width: Math.max(1, (item.width - 12) * item.prob),
+            height: 2,
+          }),
+        );
       }
       if (item.kind === "node" && item.node.span) this.badge(group, item.node);
+      if (item.kind === "node") this.mark(group, item);
       this.arm(group, item, view);
       return group;
     }
@@ -229,10 +255,22 @@
       group.append(text);
     }
 
+    /** A letter where a part of the tree begins that is not the main copy: B branch, S successor, … */
+    mark(group, item) {
+      const { origin, parent } = item.node;
+      const above = this.view.nodes[parent];
+      if (origin === "main" || origin === "root" || (above && above.origin === origin)) return;
+      const text = s("text", { class: "sv-origin", x: item.width - 3, y: 8 });
+      text.append(origin.charAt(0).toUpperCase());
+      group.append(text);
+    }
+
     arm(group, item, view) {
       if (item.kind === "chip") {
         const label = `Show ${plural(item.count, "folded node")}`;
-        Object.entries({ tabindex: 0, role: "button", "aria-label": label }).forEach(([k, v]) => group.setAttribute(k, v));
+        Object.entries({ tabindex: 0, role: "button", "aria-label": label }).forEach(([k, v]) =>
+          group.setAttribute(k, v),
+        );
         const open = (event) => {
           if (event.type === "keydown" && event.key !== "Enter" && event.key !== " ") return;
           event.preventDefault();
@@ -269,8 +307,16 @@
       const token = node ? node.token : view.bonus;
       if (token < 0) return ["A stop token ended the run here."];
       const rows = [
-        ["status", STATUS[status] + (node && node.index && node.reason && node.reason !== status ? ` (${node.reason})` : "")],
-        ["target", item.prob === null || item.prob === undefined ? "" : `${format(item.prob)}, its choice no. ${(node ? node.rank : item.rank) + 1}`],
+        [
+          "status",
+          STATUS[status] + (node && node.index && node.reason && node.reason !== status ? ` (${node.reason})` : ""),
+        ],
+        [
+          "target",
+          item.prob === null || item.prob === undefined
+            ? ""
+            : `${format(item.prob)}, its choice no. ${(node ? node.rank : item.rank) + 1}`,
+        ],
         ["drafter", node && node.draftProb !== null ? format(node.draftProb) : ""],
         ["origin", node && node.index ? node.origin : ""],
         ["copied from", node && node.source >= 0 ? this.owner.where(node.source) : ""],
@@ -278,7 +324,8 @@
       ];
       const parts = [h("code", { class: "sv-token" }, pieces.label(token)), facts(rows)];
       const asked = node ? view.targets.get(node.parent) : view.targets.get(view.last);
-      if (asked && asked.length) parts.push(h("div", { class: "sv-tip-head" }, "The target's first choices here"), this.bars(asked, token));
+      if (asked && asked.length)
+        parts.push(h("div", { class: "sv-tip-head" }, "The target's first choices here"), this.bars(asked, token));
       return parts;
     }
 
@@ -301,10 +348,26 @@
       const { pieces } = this.owner.model;
       const after = view.last ? view.nodes[view.last].token : view.root;
       const refused = new Set(view.refused.map((node) => node.token));
-      const parts = [h("span", { class: "sv-choices-head" }, "After ", h("code", { class: "sv-token" }, pieces.label(after, LABEL)), " the target prefers")];
+      const parts = [
+        h(
+          "span",
+          { class: "sv-choices-head" },
+          "After ",
+          h("code", { class: "sv-token" }, pieces.label(after, LABEL)),
+          " the target prefers",
+        ),
+      ];
       choices.slice(0, 5).forEach((one) => {
-        const status = one.token === view.bonus ? "sv-choice-own" : refused.has(one.token) ? "sv-choice-refused" : "";
-        parts.push(h("span", { class: `sv-choice ${status}` }, h("code", {}, pieces.label(one.token, LABEL)), ` ${probability(one.prob)}`));
+        const status =
+          one.token === view.bonus ? "sv-choice-own" : refused.has(one.token) ? "sv-choice-refused" : "";
+        parts.push(
+          h(
+            "span",
+            { class: `sv-choice ${status}` },
+            h("code", {}, pieces.label(one.token, LABEL)),
+            ` ${probability(one.prob)}`,
+          ),
+        );
       });
       this.choices.replaceChildren(...parts);
     }

@@ -78,7 +78,7 @@ def add_prompts(parser: argparse.ArgumentParser, limit: int | None) -> None:
 def model_source(args: argparse.Namespace) -> str:
     """The model asked for, or the bundled one."""
     if args.model:
-        return args.model
+        return os.path.expanduser(args.model)
     if not (BUNDLED / "config.json").is_file():
         raise UserError(
             f"the bundled target is not there ({BUNDLED}): make it with `specviz train demo`, or give --model"
@@ -87,8 +87,8 @@ def model_source(args: argparse.Namespace) -> str:
 
 
 def open_target(args: argparse.Namespace) -> Target:
-    """Load the model; transformers' own bars and warnings are kept off the screen."""
-    _quiet()
+    """Load the model asked for, or the bundled one."""
+    quiet()
     if args.threads:
         import torch
 
@@ -98,9 +98,13 @@ def open_target(args: argparse.Namespace) -> Target:
     return load_target(model_source(args), dtype=args.dtype, device=args.device)
 
 
-def _quiet() -> None:
+def quiet() -> None:
+    """Keep other packages' bars, warnings and retry messages off the screen."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import huggingface_hub
     import transformers
+
+    huggingface_hub.logging.set_verbosity_error()
 
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     if args.source and args.model:
         raise common.UserError("the model is given twice: as MODEL and as --model")
     args.model = args.source or args.model
-    common._quiet()
+    common.quiet()
 
     from decoders.expand import expand_to_folder, shape_of
 

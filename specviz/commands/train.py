@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 def _train(args: argparse.Namespace) -> int:
     if args.json or args.model:
         raise common.UserError("--json and --model go with --evaluate")
-    common._quiet()
+    common.quiet()
 
     from decoders.training.demo import train_demo
 
@@ -69,7 +69,7 @@ def _train(args: argparse.Namespace) -> int:
 
 def _evaluate(args: argparse.Namespace) -> int:
     common.check_writable(args.json)
-    common._quiet()
+    common.quiet()
 
     from decoders.training.evaluation import evaluate_demo
 

@@ -103,10 +103,17 @@
     app.banner.hidden = !text;
     app.banner.dataset.kind = kind;
     app.banner.setAttribute("role", kind === "error" ? "alert" : "status");
+    const stop = kind === "busy" && app.mine.has(app.current);
+    const words = app.banner.querySelector(".svp-words");
+    if (words && kind === "busy" && app.bannerHad === `${kind} ${stop}`) {
+      words.textContent = text; // in place: the button next to it may be under a finger
+      return;
+    }
+    app.bannerHad = `${kind} ${stop}`;
     const parts = [];
     if (kind === "busy") parts.push(h("span", { class: "svp-spin", "aria-hidden": "true" }));
-    if (text) parts.push(h("span", {}, text));
-    if (kind === "busy" && app.mine.has(app.current)) {
+    if (text) parts.push(h("span", { class: "svp-words" }, text));
+    if (stop) {
       parts.push(h("button", { type: "button", class: "svp-stop", onclick: () => document.getElementById("sv-stop").click() }, "Stop"));
     }
     if (text && kind !== "busy") parts.push(h("button", { type: "button", class: "svp-x", "aria-label": "Dismiss", onclick: () => say("") }, "×"));
@@ -147,16 +154,15 @@
       const trace = await (early || getJson(`api/traces/${encodeURIComponent(id)}`));
       if (ticket !== app.ticket) return;
       app.current = id;
-      const live = trace.live;
-      if (live) follow(id, live.seq, live.state);
+      const feed = trace.live ? follow(id, trace.live) : null;
       if (trace.tokens) {
-        show(trace, at);
-        if (live) busy(app.feeds.get(id));
+        draw(feed, trace, at);
+        if (feed) busy(feed);
         else if (trace.run.error) say(trace.run.error, "error");
         else say("");
       } else {
         app.host.hidden = !app.shown;
-        if (live) busy(app.feeds.get(id));
+        busy(feed);
       }
       address();
       emit("current", id);
@@ -183,10 +189,15 @@
     }
   }
 
-  function follow(id, seq, state) {
-    if (app.feeds.has(id)) return app.feeds.get(id);
-    const source = new EventSource(`api/live/${encodeURIComponent(id)}?after=${seq}`);
-    const feed = { id, seq, state, source, ahead: 0, tokens: 0, steps: 0, loading: false, pending: [], frame: 0 };
+  /** A feed of a run's events; `live` is {state, seq, ahead} of a snapshot, or of nothing yet (seq -1). */
+  function follow(id, live) {
+    const old = app.feeds.get(id);
+    if (old) {
+      if (live.seq > old.seq) Object.assign(old, { state: live.state, ahead: live.ahead });
+      return old;
+    }
+    const source = new EventSource(`api/live/${encodeURIComponent(id)}?after=${live.seq}`);
+    const feed = { id, source, seq: live.seq, state: live.state, ahead: live.ahead || 0, base: -1, tokens: 0, steps: 0, loading: 0, pending: [], frame: 0, over: false };
     app.feeds.set(id, feed);
     source.onmessage = (message) => receive(feed, JSON.parse(message.data));
     source.onerror = () => {
@@ -195,8 +206,22 @@
     return feed;
   }
 
+  /** Shows a snapshot; events up to its number are in it, and only later ones are added. */
+  function draw(feed, trace, at) {
+    const last = trace.steps.context.length - 1;
+    if (!feed) return show(trace, at);
+    const had = app.shown === feed.id ? app.inspector.state() : null;
+    const followed = !had || had.step >= app.inspector.model.stepCount - 1;
+    show(trace, { step: at.step ?? (followed ? last : had.step), pins: at.pins ?? had?.pins });
+    feed.base = trace.live ? trace.live.seq : Infinity;
+    feed.pending = feed.pending.filter((event) => event.seq > feed.base);
+    feed.steps = trace.steps.context.length;
+    feed.tokens = trace.tokens.id.length - trace.run.prompt_length;
+    flush(feed);
+  }
+
   function receive(feed, event) {
-    if (event.seq <= feed.seq && !event.reload) return;
+    if (event.seq <= feed.seq && !event.reload && !event.done) return;
     const gap = event.seq > feed.seq + 1;
     feed.seq = Math.max(feed.seq, event.seq);
     if (event.done) return end(feed, event);
@@ -204,10 +229,6 @@
       feed.state = event.state;
       feed.ahead = event.ahead || 0;
       busy(feed);
-    }
-    if (event.delta) {
-      feed.steps += event.delta.steps ? event.delta.steps.context.length : 0;
-      feed.tokens += event.delta.tokens ? event.delta.tokens.id.length : 0;
     }
     if (event.reload || gap || event.state === "running") return reload(feed);
     if (event.delta) {
@@ -219,10 +240,7 @@
   /** Everything that came since the last frame, as one append. */
   function flush(feed) {
     feed.frame = 0;
-    if (feed.loading || app.current !== feed.id || app.shown !== feed.id) {
-      if (app.current !== feed.id) feed.pending = [];
-      return;
-    }
+    if (feed.over || feed.loading || app.current !== feed.id || app.shown !== feed.id || feed.base < 0 || !feed.pending.length) return;
     const delta = {};
     const run = {};
     for (const event of feed.pending) {
@@ -232,39 +250,37 @@
         for (const [name, values] of Object.entries(columns)) (mine[name] ??= []).push(...values);
       }
     }
+    feed.base = feed.pending[feed.pending.length - 1].seq;
     feed.pending = [];
-    if (Object.keys(delta).length) app.inspector.append(delta, run);
+    app.inspector.append(delta, run);
+    feed.steps += delta.steps ? delta.steps.context.length : 0;
+    feed.tokens += delta.tokens ? delta.tokens.id.length : 0;
     busy(feed);
   }
 
+  /** The whole run again, where events were missed (or when it begins). */
   async function reload(feed) {
     if (app.current !== feed.id) return;
-    feed.loading = true;
+    const ticket = ++feed.loading;
     try {
       const trace = await getJson(`api/traces/${encodeURIComponent(feed.id)}`);
-      if (app.current !== feed.id || !trace.tokens) return;
-      const again = app.shown === feed.id && app.inspector ? { step: app.inspector.state().step, pins: app.inspector.state().pins } : {};
-      show(trace, again);
-      const seq = trace.live ? trace.live.seq : Infinity;
-      feed.pending = feed.pending.filter((event) => event.seq > seq);
-      feed.steps = trace.steps.context.length;
-      feed.tokens = trace.tokens.id.length - trace.run.prompt_length;
-      for (const event of feed.pending) {
-        feed.steps += event.delta.steps.context.length;
-        feed.tokens += event.delta.tokens.id.length;
-      }
+      if (feed.over || ticket !== feed.loading || app.current !== feed.id || !trace.tokens) return;
+      feed.loading = 0;
+      draw(feed, trace, {});
+      busy(feed);
     } catch (problem) {
       say(problem.message, "error");
     } finally {
-      feed.loading = false;
-      flush(feed);
+      if (ticket === feed.loading) feed.loading = 0;
     }
   }
 
   async function end(feed, event) {
+    if (feed.over) return;
+    flush(feed); // so that a view that follows the run is at its last step
+    feed.over = true;
     feed.source.close();
     cancelAnimationFrame(feed.frame);
-    flush(feed); // so that a view that follows the run is at its last step
     app.feeds.delete(feed.id);
     app.mine.delete(feed.id);
     running();
@@ -278,8 +294,7 @@
     try {
       const trace = await getJson(`api/traces/${encodeURIComponent(feed.id)}`);
       if (app.current !== feed.id) return;
-      const at = app.shown === feed.id && app.inspector ? app.inspector.state() : {};
-      show(trace, { step: at.step, pins: at.pins });
+      draw(feed, trace, {});
       const count = trace.tokens.id.length - trace.run.prompt_length;
       if (trace.run.error) say(trace.run.error, "error");
       else if (trace.run.stop === "cancelled") say(`Stopped by you after ${count} tokens.`);
@@ -303,7 +318,7 @@
       for (const run of app.runs) {
         if (run.kind === "live" && !app.feeds.has(run.id)) {
           app.mine.add(run.id);
-          follow(run.id, -1, run.state);
+          follow(run.id, { seq: -1, state: run.state });
         }
       }
       running();
@@ -540,7 +555,7 @@
   function form({ element, props, tell }) {
     const box = place(element, "form");
     const kept = {}; // method → its values, so that changing the method back and forth loses nothing
-    let catalog = { methods: [], settings: [], reason: "" };
+    let catalog = { methods: [], settings: [], reason: "Looking for methods …" };
     let chosen = stored.get("method") || "";
     let fields = [], common = [], commonValues = null, readyTold = false;
 
@@ -559,7 +574,7 @@
         run.title = catalog.reason || "Ctrl+Enter";
       }
       if (!method) {
-        box.replaceChildren(h("p", { class: "svf-reason" }, catalog.reason || "Looking for methods …"));
+        box.replaceChildren(h("p", { class: "svf-reason" }, catalog.reason));
         return;
       }
       chosen = method.name;

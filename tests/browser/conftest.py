@@ -59,7 +59,7 @@ def page(context: Any) -> Any:
     page = context.new_page()
     page.problems = []
     page.requests = []
-    page.on("console", lambda message: page.problems.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("console", lambda said: page.problems.append(said.text) if said.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: page.problems.append(str(error)))
     page.on("request", lambda request: page.requests.append(request.url))
     return page

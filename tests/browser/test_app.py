@@ -25,7 +25,8 @@ MOUNTED = "#sv-view .svp-host[data-ready]"
 @pytest.fixture(scope="module")
 def desk() -> StubDesk:
     return StubDesk(
-        pause_s=0.06, gallery=(synthetic.chain(), synthetic.tree(), synthetic.quote(), synthetic.nasty(), synthetic.steps(300))
+        pause_s=0.03,
+        gallery=(synthetic.chain(), synthetic.tree(), synthetic.quote(), synthetic.nasty(), synthetic.steps(300)),
     )
 
 
@@ -37,7 +38,7 @@ def port(desk: StubDesk) -> Iterator[int]:
 
 @pytest.fixture
 def visit(page: Any, port: int) -> Iterator[Visit]:
-    """Opens the app at an address and waits until it is there; nothing may fail, and nothing is asked of other sites."""
+    """Opens the app at an address and waits until it is there; nothing may fail or be asked of other sites."""
 
     def go(query: str = "", ready: str = MOUNTED) -> Any:
         page.goto(f"http://127.0.0.1:{port}/{query}")
@@ -87,11 +88,11 @@ def test_it_opens_on_a_recorded_run_at_once(visit: Visit) -> None:
 def test_a_method_runs_and_streams(visit: Visit, desk: StubDesk) -> None:
     page = visit()
     page.select_option("#svf-method", "pld")
+    desk.gate.clear()
     run(page)
-    page.wait_for_selector(".svp-banner:has-text('tokens in')")
-    seen = page.evaluate("SpecVizApp.app.inspector.model.stepCount")
-    wait(page, f"SpecVizApp.app.inspector.model.stepCount > {seen} + 2")
-    assert not page.evaluate("SpecVizApp.app.inspector.model.run.complete")
+    wait(page, "SpecVizApp.app.inspector.model.stepCount === 4")  # drawn while the run goes on
+    assert not page.evaluate("SpecVizApp.app.inspector.model.run.complete") and step(page) == 3
+    desk.gate.set()
     ended(page)
     whole = desk.store.get(shown(page))
     assert page.evaluate("SpecVizApp.app.inspector.model.stepCount") == whole.rows("steps")
@@ -102,12 +103,14 @@ def test_a_method_runs_and_streams(visit: Visit, desk: StubDesk) -> None:
 
 def test_stop_in_the_middle(visit: Visit, desk: StubDesk) -> None:
     page = visit()
+    desk.gate.clear()
     run(page)
-    page.wait_for_selector(".svp-banner:has-text('tokens in')")
+    page.wait_for_selector(".svp-banner:has-text('tokens in 4 steps')")
     page.click(".svp-banner button:has-text('Stop')")
     page.wait_for_selector(".svp-banner:has-text('Stopped by you after')")
+    desk.gate.set()
     kept = desk.store.get(shown(page))
-    assert kept.run["stop"] == "cancelled" and 0 < kept.rows("steps") < desk.whole().rows("steps")
+    assert kept.run["stop"] == "cancelled" and kept.rows("steps") == 4
     assert page.is_visible("#sv-run")
 
 
@@ -118,12 +121,13 @@ def test_two_users_at_once(visit: Visit, chromium: Any, port: int, desk: StubDes
     other.goto(f"http://127.0.0.1:{port}/")
     other.wait_for_selector(MOUNTED)
     other.wait_for_selector("#sv-run:not([disabled])")
+    desk.gate.clear()
     run(page)
     page.wait_for_selector(".svp-banner:has-text('Running')")
     run(other)
     other.wait_for_selector(".svp-banner:has-text('Waiting: 1 run before yours.')")
+    desk.gate.set()
     ended(page)
-    other.wait_for_selector(".svp-banner:has-text('Running')")
     ended(other)
     assert shown(page) != shown(other)
     listed = other.evaluate("SpecVizApp.app.runs.map(r => r.id)")
@@ -137,7 +141,7 @@ def test_closing_the_tab_ends_its_run(chromium: Any, port: int, desk: StubDesk) 
     page.goto(f"http://127.0.0.1:{port}/")
     page.wait_for_selector(MOUNTED)
     page.wait_for_selector("#sv-run:not([disabled])", state="attached")
-    desk.pause_s, before = 0.4, desk.pause_s
+    desk.gate.clear()
     page.evaluate("document.getElementById('sv-run').click()")
     page.wait_for_selector("body.sv-running", state="attached")
     key = page.evaluate("[...SpecVizApp.app.mine][0]")
@@ -145,7 +149,7 @@ def test_closing_the_tab_ends_its_run(chromium: Any, port: int, desk: StubDesk) 
     assert job is not None
     context.close()
     assert job.finished.wait(15) and job.cancel.is_set()
-    desk.pause_s = before
+    desk.gate.set()
 
 
 def test_scrubbing_keys_and_hover(visit: Visit) -> None:
@@ -157,10 +161,11 @@ def test_scrubbing_keys_and_hover(visit: Visit) -> None:
     assert step(page) == 3
     times = page.evaluate(
         """async () => { const v = SpecVizApp.app.inspector, out = [];
-        for (let i = 0; i < 60; i++) { const t = performance.now(); v.setStep((i * 37) % v.model.stepCount); v.host.offsetHeight;
+        for (let i = 0; i < 60; i++) {
+          const t = performance.now(); v.setStep((i * 37) % v.model.stepCount); v.host.offsetHeight;
           out.push(performance.now() - t); } return out.sort((a, b) => a - b); }"""
     )
-    assert times[30] < 60, f"a step change takes {times[30]:.1f} ms"  # about 6 ms on a quiet machine; the budget is 16 ms
+    assert times[5] < 60, f"a step change takes {times[5]:.1f} ms"  # about 6 ms on a quiet machine; the budget is 16 ms
     page.hover(".sv-row .sv-t >> nth=5")
     page.wait_for_selector(".sv-tip:visible")
 
@@ -243,7 +248,10 @@ def test_errors_stand_next_to_their_cause_and_the_input_stays(visit: Visit) -> N
     page.fill("#sv-context textarea", "short enough")
     page.wait_for_selector("#sv-prompt-note :text('12 of 2,000 tokens')")
     page.fill("#svf-k", "500")
-    assert page.inner_text("#svf-k >> xpath=ancestor::div[contains(@class, 'svf-row')]//span") == "Needs a whole number from 1 to 128."
+    assert (
+        page.inner_text("#svf-k >> xpath=ancestor::div[contains(@class, 'svf-row')]//span")
+        == "Needs a whole number from 1 to 128."
+    )
     page.click("#sv-run")
     page.wait_for_selector("#sv-run-note :text('Draft length needs a whole number from 1 to 128')")
     page.fill("#svf-k", "5")
@@ -322,7 +330,7 @@ def test_everything_can_be_named_by_a_screen_reader(visit: Visit) -> None:
     nameless = page.evaluate(
         """() => [...document.querySelectorAll('button, select, input, textarea, a[href]')].filter(e => e.offsetParent
         && !e.closest('[aria-hidden=true]') && !(e.getAttribute('aria-label') || e.textContent.trim() || e.title
-        || e.labels?.length || e.closest('label') || e.getAttribute('aria-labelledby'))).map(e => e.outerHTML.slice(0, 120))"""
+        || e.labels?.length || e.getAttribute('aria-labelledby'))).map(e => e.outerHTML.slice(0, 120))"""
     )
     assert nameless == []
 
@@ -354,7 +362,8 @@ def test_the_bundled_model_runs(page: Any) -> None:
     with serving(desk) as port:
         page.goto(f"http://127.0.0.1:{port}/")
         page.wait_for_selector(".svp-banner:has-text('There is no recorded run yet')")
-        page.wait_for_selector("#sv-run:not([disabled])", timeout=60000)
+        page.wait_for_selector("#svf-method", timeout=90000)
+        page.wait_for_selector("#sv-run:not([disabled])", timeout=90000)
         page.fill("#sv-instruction textarea", "Make Voogi bold.")
         page.fill("#sv-context textarea", "The company Flavil will move its park to Voogi in 1960.")
         page.select_option("#svf-method", "pld")
@@ -369,5 +378,3 @@ def test_the_bundled_model_runs(page: Any) -> None:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/traces/{key}") as answer:
             assert json.loads(answer.read())["run"]["complete"]
     assert page.problems == []
-
-
