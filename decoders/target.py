@@ -187,7 +187,8 @@ class Target:
         if not worst <= (1e-3 if self.dtype in (torch.float32, torch.float64) else 0.15) * max(1.0, spread):
             raise UserError(
                 f"models of the family {self.config.model_type!r} are refused: verifying a tree gives other logits "
-                f"than the plain model (largest difference {worst:.2g}). Supported and tested: {', '.join(families.TESTED)}."
+                f"than the plain model (largest difference {worst:.2g}). "
+                f"Supported and tested: {', '.join(families.TESTED)}."
             )
 
     @torch.inference_mode()

@@ -372,3 +372,25 @@ def test_the_bundled_target_is_the_default(capsys, monkeypatch, tmp_path, model)
     capsys.readouterr()
     monkeypatch.setattr(common, "BUNDLED", tmp_path / "gone")
     assert "make it with `specviz train demo`, or give --model" in refused(capsys, "run", "--prompt", "a")
+
+
+def test_a_method_whose_parts_are_missing_is_left_out_of_all(capsys, monkeypatch, model, prompts):
+    from dataclasses import replace
+
+    from decoders import drafters
+
+    made = "its prompt tokens are not there: make them with `specviz train ppd`"
+    fake = replace(drafters.find_method("pld"), name="ppd", available=lambda target: made)
+    monkeypatch.setattr(drafters, "_methods", {**drafters._methods, "ppd": fake})
+    args = ("verify", "--model", model, "--prompts", prompts, "--limit", 1, "--max-new-tokens", 4, "--no-generate")
+    assert specviz(*args) == 0
+    assert f"ppd was left out: {made}" in " ".join(capsys.readouterr().out.split())
+    assert made in refused(capsys, *args, "--methods", "ppd")
+
+
+def test_control_characters_of_a_model_stay_visible(capsys, model, monkeypatch):
+    keys = ("tokens", "steps", "accepted", "tokens_per_step", "tokens_per_s", "method")
+    result = dict.fromkeys(keys, 1), "a\x1b[31m\u202eb\n[bold]☃"
+    monkeypatch.setattr("specviz.commands.run._decoded", lambda args, record: result)
+    assert specviz("run", "--prompt", "x") == 0
+    assert capsys.readouterr().out == "a\\x1b[31m\\u202eb\n[bold]☃\n"

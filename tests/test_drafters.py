@@ -121,7 +121,7 @@ def test_prompt_only_leaves_generated_text_out():
     none = HiddenCopier(HiddenParams(prompt_only=True)).propose(
         HandContext([9, 7, 5, 8, 5], hidden=[[1, 0]] * 4, prompt_length=2), 10
     )
-    assert none.reason == "its last token occurs nowhere in the prompt"
+    assert none.reason == "the last token occurs nowhere in the prompt"
 
 
 def test_attention_oracle():

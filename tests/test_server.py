@@ -52,6 +52,11 @@ def test_every_answer_has_security_headers(client: TestClient) -> None:
         assert "connect-src 'self'" in headers["content-security-policy"]
 
 
+@pytest.mark.parametrize("name", ["/etc/passwd", "app.py", "assets/demo/target/config.json"])
+def test_files_of_the_machine_are_not_served(client: TestClient, name: str) -> None:
+    assert client.get(f"/gradio_api/file={name}").status_code in (403, 404)
+
+
 @pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json", "/api/nothing"])
 def test_nothing_else_is_served(client: TestClient, path: str) -> None:
     answer = client.get(path)

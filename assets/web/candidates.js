@@ -92,6 +92,12 @@
       );
     }
 
+    clear() {
+      this.view = null;
+      this.note.textContent = "";
+      this.table.hidden = this.empty.hidden = this.remark.hidden = true;
+    }
+
     draw(view) {
       this.view = view;
       const list = view.candidates;

@@ -84,6 +84,15 @@
     return value.toFixed(value < 0.01 ? 3 : 2).replace(/^0/, "");
   }
 
+  const COLORS = ["accepted", "rejected", "own", "ghost", "line", "faint", "card", "source", "heat", "pin"];
+
+  /** The theme's colours and fonts, for what is drawn on a canvas. */
+  function readColors(root) {
+    const style = getComputedStyle(root);
+    const names = [...COLORS, "sans", "mono"];
+    return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--sv-${name}`).trim()]));
+  }
+
   /** Runs fn at most once per frame. */
   function framed(fn) {
     let waiting = 0;
@@ -170,5 +179,19 @@
     return { element, body, note, bar, heading };
   }
 
-  Object.assign(SV, { h, s, icon, button, clamp, plural, format, probability, framed, Tooltip, facts, card });
+  Object.assign(SV, {
+    h,
+    s,
+    icon,
+    button,
+    clamp,
+    plural,
+    format,
+    probability,
+    framed,
+    readColors,
+    Tooltip,
+    facts,
+    card,
+  });
 })((window.SpecViz = window.SpecViz || {}));

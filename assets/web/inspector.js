@@ -111,28 +111,6 @@
       this.host.replaceChildren();
     }
 
-    readColors() {
-      const style = getComputedStyle(this.root);
-      const read = (name) => style.getPropertyValue(`--sv-${name}`).trim();
-      this.colors = {};
-      for (const name of [
-        "accepted",
-        "rejected",
-        "own",
-        "ghost",
-        "line",
-        "faint",
-        "card",
-        "source",
-        "heat",
-        "pin",
-        "mono",
-      ]) {
-        this.colors[name] = read(name);
-      }
-      this.font = read("sans");
-    }
-
     // ---- the trace ------------------------------------------------------------------------------------------------
 
     /** Shows a trace; ``view`` is {step, pins} as state() gives it. Throws where the trace is not one. */
@@ -140,7 +118,7 @@
       const { step = 0, pins = [] } = view || {};
       this.pause();
       this.model = new SV.Model(trace);
-      this.readColors();
+      this.colors = SV.readColors(this.root);
       this.root.classList.remove("sv-waiting");
       this.number = clamp(Number(step) || 0, 0, Math.max(0, this.model.stepCount - 1));
       this.pins = [];
@@ -148,6 +126,7 @@
       this.describe();
       this.timeline.draw();
       this.measure();
+      this.root.classList.toggle("sv-stepless", !this.model.stepCount);
       if (this.model.stepCount) this.show();
       else this.waiting();
       this.setPins(pins, false);
@@ -165,6 +144,7 @@
       this.describe();
       this.timeline.draw();
       if (!this.model.stepCount) return;
+      this.root.classList.remove("sv-stepless");
       if (following || last < 0) {
         this.number = this.model.stepCount - 1;
         this.show();
@@ -188,9 +168,14 @@
       this.output.note.textContent = `${written} of ${all}`;
     }
 
+    /** A run without a step: nothing of an earlier trace stays on the page. */
     waiting() {
       this.counter.textContent = "no step yet";
       this.sentence.textContent = this.model.run.complete ? "This run has no step." : "Waiting for the first step…";
+      this.output.note.textContent = "";
+      this.tree.clear();
+      this.candidates.clear();
+      for (const pane of this.panes) pane.drawMap([]);
     }
 
     describe() {
@@ -359,7 +344,7 @@
     }
 
     themed() {
-      this.readColors();
+      this.colors = SV.readColors(this.root);
       this.resized();
     }
 

@@ -137,9 +137,9 @@
     }
 
     axis(pen, full, most, count) {
-      const { colors, font } = this.owner;
+      const { colors } = this.owner;
       const unit = (BARS - 4) / most;
-      pen.font = `10.5px ${font}`;
+      pen.font = `10.5px ${colors.sans}`;
       pen.fillStyle = colors.faint;
       pen.textBaseline = "middle";
       pen.textAlign = "right";

@@ -104,6 +104,12 @@
       this.pen = document.createElement("canvas").getContext("2d");
     }
 
+    clear() {
+      this.body.replaceChildren();
+      this.note.textContent = "";
+      this.choices.hidden = true;
+    }
+
     draw(view, keep) {
       if (!keep) this.opened.clear();
       this.view = view;

@@ -62,7 +62,7 @@ class PldDrafter:
         p, tokens, root = self.params, context.tokens, context.root_position
         positions = np.flatnonzero(tokens[:root] == tokens[root])
         if not len(positions):
-            return Draft.empty(context.root, "its last token occurs nowhere before")
+            return Draft.empty(context.root, "the last token occurs nowhere before")
         matched = suffix_lengths(tokens, positions, p.max_ngram)
         follow = root - positions  # tokens after the anchor, up to the root
         wins = matched >= p.min_ngram

@@ -97,7 +97,7 @@ class RankedCopier:
         positions = np.flatnonzero(tokens[:searched] == tokens[root])
         if not len(positions):
             where = "in the prompt" if self.params.prompt_only else "before"
-            return Draft.empty(context.root, f"its last token occurs nowhere {where}")
+            return Draft.empty(context.root, f"the last token occurs nowhere {where}")
         terms = self.scores(context, positions)
         score = next(iter(terms.values()))
         eligible = np.ones(len(positions), dtype=bool)

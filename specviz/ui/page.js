@@ -316,10 +316,7 @@
       const answer = await getJson("api/runs");
       app.runs = answer.runs;
       for (const run of app.runs) {
-        if (run.kind === "live" && !app.feeds.has(run.id)) {
-          app.mine.add(run.id);
-          follow(run.id, { seq: -1, state: run.state });
-        }
+        if (run.kind === "live" && run.id === app.current) app.mine.add(run.id); // this page was loaded again
       }
       running();
       emit("runs", app.runs);
@@ -557,6 +554,8 @@
     const kept = {}; // method → its values, so that changing the method back and forth loses nothing
     let catalog = { methods: [], settings: [], reason: "Looking for methods …" };
     let chosen = stored.get("method") || "";
+    const reason = h("p", { class: "svf-reason", role: "status", hidden: true }); // beside the button it concerns
+    document.getElementById("sv-go").prepend(reason);
     let fields = [], common = [], commonValues = null, readyTold = false;
 
     function changed() {
@@ -573,10 +572,9 @@
         run.disabled = Boolean(catalog.reason);
         run.title = catalog.reason || "Ctrl+Enter";
       }
-      if (!method) {
-        box.replaceChildren(h("p", { class: "svf-reason" }, catalog.reason));
-        return;
-      }
+      reason.textContent = catalog.reason;
+      reason.hidden = !catalog.reason;
+      if (!method) return box.replaceChildren();
       chosen = method.name;
       const option = (m) => h("option", { value: m.name, disabled: Boolean(m.missing) }, m.title + (m.lossless ? "" : " (lossy)") + (m.missing ? " — not available" : ""));
       const lossless = catalog.methods.filter((m) => m.lossless && !m.missing), lossy = catalog.methods.filter((m) => !m.lossless && !m.missing), missing = catalog.methods.filter((m) => m.missing);
@@ -595,8 +593,6 @@
       const length = first.map(make), sampling = rest.map(make);
       common = [...length, ...sampling];
       const wasOpen = box.querySelector("details.svf-sampling")?.open, paramsOpen = box.querySelector("details.svf-params")?.open ?? true;
-      const sentences = [];
-      if (catalog.reason) sentences.push(h("p", { class: "svf-reason" }, catalog.reason));
       box.replaceChildren(
         h("label", { for: "svf-method", class: "svf-title" }, "Method"), select,
         h("p", { id: "svf-summary", class: "svf-summary" },
@@ -605,7 +601,6 @@
         fields.length ? h("details", { class: "svf-params", open: paramsOpen }, h("summary", {}, "Parameters of the method"), fields.map((f) => f.row)) : "",
         ...length.map((f) => f.row),
         rest.length ? h("details", { class: "svf-sampling", open: wasOpen }, h("summary", {}, "Sampling"), sampling.map((f) => f.row)) : "",
-        ...sentences,
       );
       changed();
     }
@@ -619,7 +614,8 @@
           tell();
         }
       } catch (problem) {
-        box.replaceChildren(h("p", { class: "svf-reason" }, problem.message));
+        reason.textContent = problem.message;
+        reason.hidden = false;
       }
     }
     on("model", load);

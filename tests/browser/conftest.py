@@ -48,7 +48,7 @@ def chromium() -> Iterator[Any]:
 def context(chromium: Any) -> Iterator[Any]:
     """A fresh 1280 × 820 browser context."""
     context = chromium.new_context(viewport={"width": 1280, "height": 820}, accept_downloads=True)
-    context.set_default_timeout(15000)
+    context.set_default_timeout(40000)
     yield context
     context.close()
 

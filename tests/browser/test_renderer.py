@@ -303,9 +303,13 @@ def test_live_append_equals_a_full_load(open_trace: Open, page: Any) -> None:
     full.tables["candidates"]["would_accept"] = [-1] * full.rows("candidates")
     page.evaluate("t => window.specviz.load(t, {step: 0})", full.to_json())
     assert page.evaluate(shot) == live
+    page.evaluate("t => window.specviz.load(t, {})", opening.to_json())
+    assert page.locator(".sv-node, .sv-crow[data-k]:visible").count() == 0  # nothing of the other trace stays
+    page.evaluate("all => all.forEach((delta) => window.specviz.append(delta, {}))", parts[:9])
     page.evaluate("window.specviz.setStep(3)")
-    page.evaluate("d => window.specviz.append(d, {})", {"steps": {}})
+    page.evaluate("d => window.specviz.append(d, {metrics: {tokens_per_step: 7.5}})", parts[9])
     assert step_of(page) == 3  # someone who looks back is left there
+    assert "of 10" in page.inner_text(".sv-counter") and "7.50" in page.inner_text(".sv-metrics")
     assert page.problems == []
 
 
