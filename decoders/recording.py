@@ -136,6 +136,7 @@ class Run:
                 "summary": method.summary,
                 "lossless": method.lossless and d.verifier.lossless,
                 "params": {c.name: getattr(d.params, c.name) for c in shown},
+                "resolved": _resolved(d),
                 "controls": [{"name": c.name, "label": c.label, "help": c.help} for c in shown],
             },
             "terms": [
@@ -289,6 +290,17 @@ class Run:
         rows["kind"] += [p.kind for p in probes]
         rows["token"] += token.tolist()
         rows["prob"] += [round(p, 6) for p in (best - logits.logsumexp(-1)).exp().tolist()]
+
+
+def _resolved(decoding: Decoding) -> dict[str, int]:
+    """What layer and heads came to where the parameters left them open."""
+    params, needs = decoding.params, decoding.needs
+    found: dict[str, int] = {}
+    if getattr(params, "layer", 0) is None and needs.hidden_layer is not None:
+        found["layer"] = needs.hidden_layer
+    if getattr(params, "heads", 0) is None and needs.heads:
+        found["heads"] = len(needs.heads)
+    return found
 
 
 def _finite(values: np.ndarray) -> list[float | None]:

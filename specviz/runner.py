@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -87,7 +87,7 @@ class Feed:
     def watchers(self) -> int:
         return len(self._wakers)
 
-    async def watch(self, after: int = -1, *, heartbeat_s: float = 15.0) -> AsyncIterator[str | None]:
+    async def watch(self, after: int = -1, *, heartbeat_s: float = 15.0) -> AsyncGenerator[str | None, None]:
         """Events as they come, until the run is over; None every ``heartbeat_s`` in which nothing happens."""
         waker = (asyncio.get_running_loop(), asyncio.Event())
         self._wakers.add(waker)

@@ -148,7 +148,9 @@
     return Object.entries(method.params || {}).map(([name, setting]) => {
       const control = controls.get(name) || {};
       const label = control.label || name;
-      const chip = h("span", { class: "sv-chip", tabindex: "0" }, `${label} `, h("b", {}, value(setting)));
+      const resolved = (method.resolved || {})[name]; // what a setting left open came to
+      const shown = resolved === undefined ? value(setting) : `${resolved} (automatic)`;
+      const chip = h("span", { class: "sv-chip", tabindex: "0" }, `${label} `, h("b", {}, shown));
       return owner.tip.add(chip, () => [h("b", {}, label), h("div", {}, control.help || name)]);
     });
   }

@@ -118,8 +118,9 @@ def _show(report: Report) -> None:
     )
     length = settings["prompt_tokens"]
     out.print(
-        f"{settings['prompts']} prompts of {length['low']:.0f}–{length['high']:.0f} tokens (quartiles), "
-        f"{settings['max_new_tokens']} new tokens, {settings['repeats']} rounds; median (quartiles)",
+        f"{common.counted(settings['prompts'], 'prompt')} of {length['low']:.0f}–{length['high']:.0f} tokens "
+        f"(quartiles), {settings['max_new_tokens']} new tokens, "
+        f"{common.counted(settings['repeats'], 'round')}; median (quartiles)",
         markup=False,
     )
     table = Table("", "tokens/s", "speedup", "tokens per step", "draft ms", "verify ms", "drafting", "differs")

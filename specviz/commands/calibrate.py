@@ -88,7 +88,8 @@ def _show(calibration: Calibration) -> None:
     for line in heat_map(calibration.head_counts):
         out.print(line, markup=False)
     out.print(
-        f"{calibration.model}: {calibration.tokens_counted} copied tokens of {calibration.prompts} prompts; best "
+        f"{calibration.model}: {calibration.tokens_counted} copied tokens of "
+        f"{common.counted(calibration.prompts, 'prompt')}; best "
         f"hidden state {calibration.best_layer} of 0–{len(steps) - 1}",
         markup=False,
     )

@@ -235,6 +235,15 @@ def number(value: float | None, digits: int = 2) -> str:
     return "–" if value is None else f"{value:,.{digits}f}"
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "prompt"), counted(2, "prompt")
+    ('1 prompt', '2 prompts')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def shown(text: str) -> str:
     """Model text fit for a terminal: control characters, which could move the cursor or worse, become visible.
 

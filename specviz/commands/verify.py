@@ -80,7 +80,8 @@ def run(args: argparse.Namespace) -> int:
     same = all(o.identical == o.total for o in checked)
     what = "every output is identical" if same else "every difference is a near tie"
     out.print(
-        f"ok: {what} ({len(prompts)} prompts, {args.max_new_tokens} tokens, {target.info['dtype']})", markup=False
+        f"ok: {what} ({common.counted(len(prompts), 'prompt')}, {args.max_new_tokens} tokens, {target.info['dtype']})",
+        markup=False,
     )
     return 0
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
+from gradio.events import api
 
 from specviz.desk import Desk, PromptForm, Rejected
 from specviz.store import UnknownTrace, is_id, summary
@@ -50,6 +51,6 @@ def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
             return {"error": str(problem)}
         return {**summary(trace), "text": trace.text(trace.output_ids), "metrics": trace.run.get("metrics", {})}
 
-    gr.api(run, api_name="run", concurrency_limit=8)
-    gr.api(methods, api_name="methods")
-    gr.api(trace_summary, api_name="trace_summary")
+    api(run, api_name="run", concurrency_limit=8)
+    api(methods, api_name="methods")
+    api(trace_summary, api_name="trace_summary")

@@ -363,6 +363,7 @@
       if (value.own) {
         app.mine.add(value.trace);
         running();
+        app.makeRoom?.();
       }
       open(value.trace);
       refreshRuns();
@@ -411,6 +412,12 @@
       fold.classList.toggle("svp-call", folded);
       fold.title = folded ? "Show the prompt and the method" : "Hide the prompt: more room for the views";
     }
+    app.makeRoom = () => {
+      if (wide()) return;
+      folded = true; // on a small screen the views would be below the form
+      apply();
+      scrollTo({ top: 0 });
+    };
     fold.addEventListener("click", () => {
       folded = !folded;
       stored.set("panel", folded ? "folded" : "open");

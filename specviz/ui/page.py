@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
+from gradio.themes import Base
 
 from specviz.desk import Desk
 
@@ -16,9 +17,9 @@ SANS = ["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "He
 MONO = ["ui-monospace", "SFMono-Regular", "Cascadia Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
 
 
-def theme() -> gr.themes.Base:
+def theme() -> Base:
     """Fonts of the system only: nothing is fetched from elsewhere."""
-    base = gr.themes.Base(
+    base = Base(
         primary_hue="blue",
         neutral_hue="slate",
         radius_size="md",

@@ -311,6 +311,11 @@ def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> Non
     assert not page.is_visible("#sv-panel")  # the views come first
     page.click("button:has-text('New run')")
     assert page.is_visible("#sv-run") and page.evaluate("document.documentElement.scrollWidth") <= 400
+    page.focus("#sv-instruction textarea")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("body.sv-running", state="attached")
+    page.wait_for_selector("#sv-panel", state="hidden")  # makes room for the views
+    ended(page)
     assert page.evaluate("document.body.classList.contains('dark')") == (scheme == "dark")
 
 
