@@ -1,30 +1,74 @@
-"""Linear layers that cost the same for one row and for sixteen.
+"""Linear layers whose cost hardly grows from one row to sixteen.
 
-On a CPU, a few rows through ``F.linear`` cost nearly as much each as one row alone, so short drafts lose. oneDNN's
-pre-packed weights are flat; where they are missing, the plain layers stay. Heads of half-precision bodies run in fp32.
+On a CPU, each row of a short draft through ``F.linear`` costs nearly as much as one row alone, so short drafts lose.
+oneDNN's pre-packed weights are flat; where they are missing, the plain layers stay. Heads of half-precision bodies
+run in fp32.
 """
 
 from __future__ import annotations
 
+import functools
+import math
+import time
+from collections.abc import Callable
+
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
-PACK_ROWS = 16  # rows the packed layout is tuned for: a usual draft
+PACK_ROWS = 8  # rows the packed layout is tuned for: a short draft
+TRIED_ROWS = (1, 2, 3, 4, 8, 16)
+NEVER = 1 << 30  # rows: the packed copy is not worth having
 
 
 class PackedLinear(nn.Module):
-    """A linear layer over a oneDNN-packed copy of ``weight`` [out, in]; ``weight`` stays for whoever reads it."""
+    """A linear layer with a oneDNN-packed copy of ``weight`` [out, in], used from ``packed_from`` rows on.
 
-    def __init__(self, weight: Float[Tensor, "out in"], bias: Tensor | None, rows: int = PACK_ROWS) -> None:
+    Below that, plain ``F.linear`` is faster: how far below depends on the processor and the shape (``crossover``).
+    """
+
+    def __init__(self, weight: Float[Tensor, "out in"], bias: Tensor | None, packed_from: int = 1) -> None:
         super().__init__()
         self.weight, self.bias = nn.Parameter(weight, requires_grad=False), bias
         self.out_features, self.in_features = weight.shape
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), rows)
+        self.packed_from = packed_from
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), PACK_ROWS)
 
     def forward(self, x: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
+        if x.numel() < self.packed_from * self.in_features:
+            return F.linear(x, self.weight, self.bias)
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
+
+
+@functools.cache
+def crossover(outputs: int, inputs: int, threads: int) -> int:
+    """Rows from which the packed copy of an [outputs, inputs] weight is the faster one on this machine, by trying.
+
+    Takes up to 0.3 s for a large shape, once; weights are cycled so that they come from memory as in a real forward.
+    """
+    random = torch.Generator().manual_seed(0)
+    copies = max(2, min(8, 32_000_000 // (outputs * inputs * 4)))
+    layers = [PackedLinear(torch.randn(outputs, inputs, generator=random), None) for _ in range(copies)]
+
+    def seconds(layer_call: Callable[[PackedLinear, Tensor], Tensor], x: Tensor) -> float:
+        best = math.inf
+        for _ in range(4):
+            started = time.perf_counter()
+            for layer in layers:
+                layer_call(layer, x)
+            best = min(best, time.perf_counter() - started)
+        return best
+
+    first = NEVER
+    for rows in reversed(TRIED_ROWS):
+        x = torch.randn(rows, inputs, generator=random)
+        plain = seconds(lambda layer, x: F.linear(x, layer.weight), x)
+        if seconds(lambda layer, x: layer(x), x) > plain:
+            break
+        first = rows
+    return first
 
 
 def packable(dtype: torch.dtype, device: torch.device) -> bool:
@@ -38,29 +82,35 @@ def packable(dtype: torch.dtype, device: torch.device) -> bool:
         return False
 
 
-def pack(model: nn.Module) -> int:
-    """Replace every linear layer of a frozen fp32 CPU model by a packed one; returns how many."""
+@torch.no_grad()
+def pack(model: nn.Module, packed_from: int | None = None) -> int:
+    """Replace the linear layers of a frozen fp32 CPU model by packed ones where that is faster; returns how many.
+
+    With ``packed_from``, all of them, the packed copy used from so many rows on.
+    """
     count = 0
+    threads = torch.get_num_threads()
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear:
-                packed = PackedLinear(child.weight.detach(), child.bias)
+                weight = child.weight.detach()
             elif type(child) is Conv1D:  # GPT-2 keeps its weights transposed
-                packed = PackedLinear(child.weight.detach().T.contiguous(), child.bias)
+                weight = child.weight.detach().T.contiguous()
             else:
                 continue
-            setattr(parent, name, packed)
-            count += 1
+            from_rows = crossover(*weight.shape, threads) if packed_from is None else packed_from
+            if from_rows < NEVER:
+                setattr(parent, name, PackedLinear(weight, child.bias, from_rows))
+                count += 1
     return count
 
 
 class Head(nn.Module):
     """The language-model head, in fp32 whatever the body's dtype, able to keep the top next tokens of every row.
 
-    With ``keep`` set, a forward over all rows stores the ``keep`` likeliest next tokens and their log-probabilities
-    per row
-    in ``kept`` (in blocks, so that rows x vocabulary never lie in memory at once) and returns the last row's logits
-    only.
+    With ``keep`` set, a forward over all rows stores the ``keep`` likeliest next tokens of every row and their
+    log-probabilities in ``kept`` (in blocks, so that rows x vocabulary never lie in memory at once), and returns the
+    last row's logits only.
     """
 
     BLOCK = 256

@@ -46,7 +46,8 @@ class Target:
 
     ``info`` describes it for traces: name, family, layers, heads, kv_heads, hidden, vocab, parameters,
     context_length, dtype,
-    device, packed. One forward runs at a time (``lock``); any number of sessions may be open.
+    device, packed (on a CPU: rows from which packed weights pay were tried, ``packed=True`` takes them always). One
+    forward runs at a time (``lock``); any number of sessions may be open.
     """
 
     def __init__(self, model: nn.Module, tokenizer: Any, name: str, *, packed: bool | None = None) -> None:
@@ -83,9 +84,9 @@ class Target:
         for module in model.modules():
             if getattr(module, "config", None) is not None and module.config is not model.config:
                 module.config._attn_implementation = NAME
-        if packed is None:
-            packed = packable(self.dtype, self.device)
-        self.info["packed"] = bool(packed and pack(model))
+        self.info["packed"] = packable(self.dtype, self.device) and packed is not False
+        if self.info["packed"]:
+            pack(model, packed_from=1 if packed else None)
         self.head = Head(model.get_output_embeddings(), getattr(config, "final_logit_softcapping", None))
         _replace(model, model.get_output_embeddings(), self.head)
         self.taps = Taps(self.stack, self.layers)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 import transformers as hf
+from transformers.pytorch_utils import Conv1D
 
 from decoders import Prompt, UserError, generate, methods
 from decoders.attention import Masks
+from decoders.linear import PackedLinear
 from decoders.protocols import Draft, Needs, Probe
 from decoders.target import Target, load_target
 from decoders.tree import DraftTree
@@ -186,8 +188,9 @@ def test_half_precision_runs_with_an_fp32_head(dtype):
 
 def test_packed_and_plain_linears_agree():
     ids = prompt_ids(4)
-    packed, plain = tiny_target("gpt2"), tiny_target("gpt2", packed=False)
+    packed, plain = tiny_target("gpt2", packed=True), tiny_target("gpt2", packed=False)
     assert packed.info["packed"] and not plain.info["packed"]
+    assert {PackedLinear} == {type(m) for m in packed.model.modules() if isinstance(m, PackedLinear | Conv1D)}
     assert generate(packed, Prompt.from_ids(ids), max_new_tokens=NEW) == generate(
         plain, Prompt.from_ids(ids), max_new_tokens=NEW
     )

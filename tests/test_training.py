@@ -38,7 +38,6 @@ TINY = Recipe(
     heads=2,
     mlp=48,
     planted=False,
-    context_heads_at=None,
     tokenizer_examples=60,
     batch_tokens=1500,
     chunk_examples=12,

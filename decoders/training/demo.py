@@ -26,9 +26,9 @@ from transformers import (
 
 from decoders.training.batches import PROMPT, RESPONSE, Batch, encode_chats, pad, training_batches
 from decoders.training.evaluation import EvaluationReport, evaluate_demo, held_out_examples, probe_examples
-from decoders.training.induction import plant_context_heads, plant_copying_heads
+from decoders.training.induction import plant_copying_heads
 from decoders.training.muon import Muon
-from decoders.training.tasks import FAMILIES, MIXTURE, Example, Family, stream
+from decoders.training.tasks import FAMILIES, MIXTURE, Example, Family
 from decoders.training.tokenizer import train_tokenizer
 
 __all__ = ["EvaluationReport", "Progress", "Recipe", "evaluate_demo", "held_out_examples", "train_demo"]
@@ -44,7 +44,6 @@ class Recipe:
     heads: int = 8
     mlp: int = 640
     planted: bool = True  # start with copying heads
-    context_heads_at: int | None = 3_600_000  # tokens after which context heads are planted too
     tokenizer_examples: int = 12_000
     batch_tokens: int = 5120  # padding included
     chunk_examples: int = 1024
@@ -208,7 +207,6 @@ class Run:
             torch.optim.AdamW(others, recipe.vector_lr, betas=(0.9, 0.95), weight_decay=0.0),
         )
         self.step = self.tokens = self.chunk = self.taken = 0
-        self.grown = False  # context heads are planted
         self.chunk_tokens = 0  # tokens before this chunk: decides its share of repetitions
         self.seconds = 0.0
         self._recent: list[tuple[int, float, float]] = []  # tokens, seconds, response loss
@@ -242,7 +240,6 @@ class Run:
             optimiser.load_state_dict(saved)
         self.step, self.tokens, self.seconds = state["step"], state["tokens"], state["seconds"]
         self.chunk, self.taken, self.chunk_tokens = state["chunk"], state["taken"], state["chunk_tokens"]
-        self.grown = state.get("grown", False)
         log = self.folder / "log.jsonl"
         if log.exists():
             kept = [line for line in log.read_text("utf-8").splitlines() if json.loads(line)["step"] <= self.step]
@@ -254,10 +251,7 @@ class Run:
             "model": self.model.state_dict(),
             "optimisers": [o.state_dict() for o in self.optimisers],
             "seed": self.seed,
-            **{
-                name: getattr(self, name)
-                for name in ("step", "tokens", "seconds", "chunk", "taken", "chunk_tokens", "grown")
-            },
+            **{name: getattr(self, name) for name in ("step", "tokens", "seconds", "chunk", "taken", "chunk_tokens")},
         }
         torch.save(state, self.folder / "checkpoint.new")
         os.replace(self.folder / "checkpoint.new", self.folder / "checkpoint.pt")
@@ -295,22 +289,9 @@ class Run:
         prompt = (batch.kinds == PROMPT) & chosen
         return (batch.kinds == RESPONSE).float() + prompt * self.recipe.prompt_weight
 
-    def _grow(self) -> None:
-        """Plant context heads, and forget the momentum of the matrices that they change."""
-        texts = islice(stream("train", self.seed, -1), 60)
-        plant_context_heads(
-            self.model, [d.ids for d in encode_chats(self.tokenizer, [e.messages for e in texts])], self.seed
-        )
-        for depth in (2, 3):
-            for matrix in self.model.model.layers[depth].self_attn.parameters():
-                self.optimisers[0].state[matrix]["momentum"].zero_()
-        self.grown = True
-
     def train_step(self, done: float) -> float:
         """One optimiser step; gives the mean loss of its response tokens."""
         started = time.perf_counter()
-        if not self.grown and self.recipe.context_heads_at is not None and self.tokens >= self.recipe.context_heads_at:
-            self._grow()
         batch = self._next_batch()
         factor = learning_rate_factor(self.step, done, self.recipe)
         for optimiser, rate in zip(self.optimisers, (self.recipe.matrix_lr, self.recipe.vector_lr), strict=True):
