@@ -24,7 +24,7 @@ _HOMES = {
     "methods": "drafters", "find_method": "drafters", "register": "drafters",
     "UserError": "errors",
 }  # fmt: skip
-__all__ = sorted(_HOMES)
+
 
 
 def __getattr__(name: str) -> Any:
@@ -34,4 +34,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted(_HOMES)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -19,7 +21,7 @@ class Taps:
 
     def __init__(self, stack: nn.Module, layers: nn.ModuleList) -> None:
         self.stack, self.layers = stack, layers
-        self.attentions = [_attention_of(layer) for layer in layers]
+        self.attentions: list[Any] = [_attention_of(layer) for layer in layers]
         self.hidden: Float[Tensor, "rows hidden"] | None = None
         self.queries: dict[int, Float[Tensor, "heads rows head_dim"]] = {}
         self._hooks: list = []

@@ -11,6 +11,7 @@ import functools
 import math
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -115,7 +116,7 @@ class Head(nn.Module):
 
     BLOCK = 256
 
-    def __init__(self, head: nn.Module, softcap: float | None) -> None:
+    def __init__(self, head: Any, softcap: float | None) -> None:
         super().__init__()
         half = next(head.parameters()).dtype in (torch.float16, torch.bfloat16)
         if half:  # the embedding may be tied to it and stays as it is
@@ -125,7 +126,8 @@ class Head(nn.Module):
             if head.bias is not None:
                 full.bias = nn.Parameter(head.bias.detach().float(), requires_grad=False)
             head = full
-        self.inner, self.softcap, self.half = head, softcap, half
+        self.inner: Any = head
+        self.softcap, self.in_half = softcap, half
         self.keep = 0
         self.kept: tuple[Tensor, Tensor] | None = None
 
@@ -134,7 +136,7 @@ class Head(nn.Module):
         return self.inner.weight
 
     def forward(self, hidden: Float[Tensor, "1 rows hidden"]) -> Float[Tensor, "1 rows vocab"]:
-        if self.half:
+        if self.in_half:
             hidden = hidden.float()
         if not self.keep:
             return self.inner(hidden)

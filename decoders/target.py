@@ -45,15 +45,16 @@ class Target:
     """A causal language model ready to score trees.
 
     ``info`` describes it for traces: name, family, layers, heads, kv_heads, hidden, vocab, parameters,
-    context_length, dtype,
-    device, packed (on a CPU: rows from which packed weights pay were tried, ``packed=True`` takes them always). One
-    forward runs at a time (``lock``); any number of sessions may be open.
+    context_length, dtype, device, packed (on a CPU: packed weights are used where that was found to be faster;
+    ``packed=True`` uses them always, False never). One forward runs at a time (``lock``); any number of sessions may
+    be open.
     """
 
-    def __init__(self, model: nn.Module, tokenizer: Any, name: str, *, packed: bool | None = None) -> None:
+    def __init__(self, model: Any, tokenizer: Any, name: str, *, packed: bool | None = None) -> None:
         config: Any = model.config
         families.check(config)
-        self.model, self.tokenizer, self.name = model.eval().requires_grad_(False), tokenizer, name
+        self.model: Any = model.eval().requires_grad_(False)
+        self.tokenizer, self.name = tokenizer, name
         self.config = config
         self.device = next(model.parameters()).device
         self.dtype = next(model.parameters()).dtype
@@ -111,7 +112,7 @@ class Target:
 
     def window_of_layer(self) -> dict[int, int | None]:
         """The sliding window of each layer that has one."""
-        kinds = getattr(self.config, "layer_types", None)
+        kinds: Any = getattr(self.config, "layer_types", None)
         if self.windows == (None,):
             return {}
         window = next(w for w in self.windows if w is not None)
@@ -386,7 +387,7 @@ def load_target(model: str | Path, *, dtype: str | None = None, device: str | No
         config = AutoConfig.from_pretrained(source)
         config = config.get_text_config(decoder=True)
         families.check(config)
-        network = AutoModelForCausalLM.from_pretrained(
+        network: Any = AutoModelForCausalLM.from_pretrained(
             source, dtype=kind, config=copy.deepcopy(config), attn_implementation="eager"
         )
         tokenizer = AutoTokenizer.from_pretrained(source)

@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedTokenizerFast
 
 from decoders.training.tasks import Family, stream
 from decoders.training.tasks.example import Message
@@ -38,7 +38,7 @@ class Batch:
         return int((self.kinds != IGNORED).sum())
 
 
-def encode_chats(tokenizer: PreTrainedTokenizerFast, chats: Sequence[Sequence[Message]]) -> list[Document]:
+def encode_chats(tokenizer: Any, chats: Sequence[Sequence[Message]]) -> list[Document]:
     """Each conversation as the chat template renders it; the assistant's turns are RESPONSE."""
     contents = [m["content"] for chat in chats for m in chat]
     encoded = iter(tokenizer(contents, add_special_tokens=False)["input_ids"])
@@ -53,7 +53,7 @@ def encode_chats(tokenizer: PreTrainedTokenizerFast, chats: Sequence[Sequence[Me
     return out
 
 
-def repetition(rng: random.Random, pieces: int, real: Sequence[int], tokenizer: PreTrainedTokenizerFast) -> Document:
+def repetition(rng: random.Random, pieces: int, real: Sequence[int], tokenizer: Any) -> Document:
     """A segment said again: what teaches a small model to copy before the tasks can.
 
     A third repeats random tokens, a third repeats real text, a third is a chat that asks for random tokens
@@ -98,7 +98,7 @@ def bucket(documents: Sequence[Document], budget: int) -> list[list[Document]]:
 
 
 def training_batches(
-    tokenizer: PreTrainedTokenizerFast,
+    tokenizer: Any,
     *,
     seed: int,
     chunk: int,

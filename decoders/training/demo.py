@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +22,6 @@ from transformers import (
     GenerationConfig,
     LlamaConfig,
     LlamaForCausalLM,
-    PreTrainedTokenizerFast,
 )
 
 from decoders.training.batches import PROMPT, RESPONSE, Batch, encode_chats, pad, training_batches
@@ -152,7 +152,7 @@ def learning_rate_factor(step: int, done: float, recipe: Recipe) -> float:
     return warm * min(1.0, max(0.0, 1 - done) / recipe.decay_share)
 
 
-def build_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast, seed: int) -> LlamaForCausalLM:
+def build_model(recipe: Recipe, tokenizer: Any, seed: int) -> LlamaForCausalLM:
     """A Llama with random weights that depend on `seed` alone."""
     config = LlamaConfig(
         vocab_size=len(tokenizer),
@@ -194,7 +194,7 @@ def weighted_loss(model: LlamaForCausalLM, batch: Batch, weights: Tensor) -> tup
 class Run:
     """A training run: the model, its optimisers, and its place in the stream of batches."""
 
-    def __init__(self, folder: Path, recipe: Recipe, seed: int, tokenizer: PreTrainedTokenizerFast):
+    def __init__(self, folder: Path, recipe: Recipe, seed: int, tokenizer: Any):
         self.folder = folder
         self.recipe = recipe
         self.seed = seed
@@ -370,7 +370,7 @@ class Run:
 
 @torch.no_grad()
 def teacher_forced(
-    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, examples: list[Example], budget: int
+    model: LlamaForCausalLM, tokenizer: Any, examples: list[Example], budget: int
 ) -> Probe:
     """Loss and exact matches of the last turn of each example, from one forward pass over the references."""
     documents = encode_chats(tokenizer, [e.messages for e in examples])

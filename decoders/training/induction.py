@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,7 +34,8 @@ def plant_copying_heads(model: LlamaForCausalLM, seed: int, *, sharpness: float 
             f"and {heads}: give a larger model, or plant none"
         )
     generator = torch.Generator().manual_seed(seed)
-    angles = config.rope_parameters["rope_theta"] ** (-torch.arange(pairs) / pairs)
+    rope: Any = config.rope_parameters
+    angles = rope["rope_theta"] ** (-torch.arange(pairs) / pairs)
     slow = torch.arange(pairs * 9 // 16, pairs)
     content = torch.cat((slow, slow + pairs))  # the dimensions of a head that can match content
     planted = heads // 2
@@ -48,7 +50,7 @@ def plant_copying_heads(model: LlamaForCausalLM, seed: int, *, sharpness: float 
     basis[0] = 0  # rows: coordinates, columns: directions; none reads the shared coordinate
     read, write = basis[:, : needed // 2].T, basis[:, needed // 2 : needed].T
 
-    layers = model.model.layers
+    layers: Any = model.model.layers
     for layer in layers:  # nothing else writes at first, so the circuit reads clean embeddings
         layer.self_attn.o_proj.weight.zero_()
         layer.mlp.down_proj.weight.zero_()

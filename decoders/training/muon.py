@@ -44,6 +44,7 @@ class Muon(torch.optim.Optimizer):
                     state = self.state[matrix]
                     if not state:
                         state["momentum"] = torch.zeros_like(matrix)
+                    assert matrix.grad is not None
                     state["momentum"].lerp_(matrix.grad, 1 - group["momentum"])
                     wanted.append(matrix.grad.lerp(state["momentum"], group["momentum"]))
                 scale = max(1.0, shape[0] / shape[1]) ** 0.5

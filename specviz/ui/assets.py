@@ -12,6 +12,13 @@ from pathlib import Path
 HERE = Path(__file__).parent
 REMOTE_META = re.compile(r"<meta\s[^>]*(?:property|name)=\"(?:og|twitter):[^>]*>\s*", re.S)
 
+# asks for the run before any script is there, so that it is drawn before Gradio's scripts begin their work
+EARLY = """<script>window.specvizEarly = (() => {
+  const id = new URLSearchParams(location.search).get("trace") || 
+    document.querySelector("meta[name=specviz-first]").content;
+  return id && { id, answer: fetch(new URL("api/traces/" + encodeURIComponent(id), location.href)) };
+})();</script>"""
+
 
 @dataclass(frozen=True, slots=True)
 class Asset:
@@ -56,4 +63,4 @@ def with_head(page: str, first: str) -> str:
     meta = (
         f'<meta name="specviz-first" content="{html.escape(first)}">\n<meta name="color-scheme" content="light dark">'
     )
-    return page.replace('<meta charset="utf-8" />', f'<meta charset="utf-8" />\n{meta}\n{_head()}', 1)
+    return page.replace('<meta charset="utf-8" />', f'<meta charset="utf-8" />\n{meta}\n{EARLY}\n{_head()}', 1)

@@ -24,10 +24,10 @@
     return element;
   }
 
-  async function getJson(url, options) {
+  async function getJson(url, asked) {
     let answer;
     try {
-      answer = await fetch(url, options);
+      answer = await (asked || fetch(url));
     } catch {
       throw new Error("The server does not answer: is it still running?");
     }
@@ -685,7 +685,7 @@
   paint();
   document.body.dataset.svMode = "segments";
   const id = params.get("trace") || meta("specviz-first");
-  if (id) app.early = { id, promise: getJson(`api/traces/${encodeURIComponent(id)}`) };
+  if (id) app.early = { id, promise: getJson(`api/traces/${encodeURIComponent(id)}`, window.specvizEarly?.answer) };
   app.early?.promise.catch(() => {});
   const folded = innerWidth < 1100 || stored.get("panel") === "folded";
   document.body.classList.toggle("sv-folded", folded);

@@ -298,6 +298,13 @@ def rename(code: str, old: str, new: str) -> str:
     return re.sub(rf"\b{re.escape(old)}\b", lambda _: new, code)
 
 
+def _parts(pattern: str, line: str) -> tuple[str, ...]:
+    """The groups of a pattern that the whole line is known to match."""
+    match = re.fullmatch(pattern, line)
+    assert match is not None, line
+    return match.groups()
+
+
 def javascript(code: str) -> str:
     """`code` (one of our snippets) in JavaScript; `var`, since Python's variables too outlive their block.
 
@@ -326,13 +333,13 @@ def javascript(code: str) -> str:
             in_class = True
             out.append(f"{body[:-1]} {{")
         elif body.startswith("def "):
-            name, parameters = re.fullmatch(r"def (\w+)\((.*)\):", body).groups()
+            name, parameters = _parts(r"def (\w+)\((.*)\):", body)
             declared = set(re.findall(r"\w+", parameters))
             name = "constructor" if name == "__init__" else name
             parameters = re.sub(r"^self(, )?", "", parameters)
             out.append(f"{margin}{'' if in_class else 'function '}{name}({parameters}) {{")
         elif body.startswith("for "):
-            variable, source = re.fullmatch(r"for (\w+) in (.*):", body).groups()
+            variable, source = _parts(r"for (\w+) in (.*):", body)
             if source.startswith("range("):
                 end = source[6:-1]
                 out.append(f"{margin}for (let {variable} = 0; {variable} < {end}; {variable}++) {{")
@@ -346,7 +353,7 @@ def javascript(code: str) -> str:
         else:
             assigned = re.match(r"(\w+) = ", body)
             new = assigned is not None and assigned.group(1) not in declared
-            if new:
+            if new and assigned is not None:
                 declared.add(assigned.group(1))
             out.append(f"{margin}{'var ' if new else ''}{_expression(body)};")
         if body.endswith(":"):
