@@ -345,6 +345,7 @@ class Run:
             eos_token_id=self.tokenizer.eos_token_id,
             pad_token_id=self.tokenizer.pad_token_id,
         )
+        half.config.specviz_name = "specviz-demo"
         half.half().save_pretrained(new)
         self.tokenizer.save_pretrained(new)
         facts = {"seed": self.seed, "steps": self.step, "tokens": self.tokens, "seconds": round(self.seconds)}
@@ -369,9 +370,7 @@ class Run:
 
 
 @torch.no_grad()
-def teacher_forced(
-    model: LlamaForCausalLM, tokenizer: Any, examples: list[Example], budget: int
-) -> Probe:
+def teacher_forced(model: LlamaForCausalLM, tokenizer: Any, examples: list[Example], budget: int) -> Probe:
     """Loss and exact matches of the last turn of each example, from one forward pass over the references."""
     documents = encode_chats(tokenizer, [e.messages for e in examples])
     order = sorted(range(len(examples)), key=lambda i: len(documents[i].ids))

@@ -6,8 +6,8 @@
   const meta = (name) => document.querySelector(`meta[name="${name}"]`)?.content || "";
   const app = {
     stage: null, banner: null, host: null, inspector: null,
-    current: "", shown: "", ticket: 0,
-    feeds: new Map(), mine: new Set(), runs: [], model: { state: "loading", text: "" },
+    current: "", shown: "", ticket: 0, runsTicket: 0,
+    feeds: new Map(), mine: new Set(), ended: new Set(), runs: [], model: { state: "loading", text: "" },
     listeners: [], tab: params.get("tab") || "inspect",
   };
 
@@ -155,6 +155,7 @@
       if (ticket !== app.ticket) return;
       app.current = id;
       const feed = trace.live ? follow(id, trace.live) : null;
+      if (!feed) over(id);
       if (trace.tokens) {
         draw(feed, trace, at);
         if (feed) busy(feed);
@@ -167,6 +168,7 @@
       address();
       emit("current", id);
     } catch (problem) {
+      over(id);
       if (ticket !== app.ticket) return;
       say(problem.message, "error");
       const first = meta("specviz-first");
@@ -282,8 +284,7 @@
     feed.source.close();
     cancelAnimationFrame(feed.frame);
     app.feeds.delete(feed.id);
-    app.mine.delete(feed.id);
-    running();
+    over(feed.id);
     refreshRuns();
     if (app.current !== feed.id) return;
     if (event && event.started === false) {
@@ -305,6 +306,13 @@
     }
   }
 
+  /** A run has ended, or was over before one could follow it. */
+  function over(id) {
+    app.mine.delete(id);
+    app.ended.add(id);
+    running();
+  }
+
   function running() {
     document.body.classList.toggle("sv-running", app.mine.size > 0);
   }
@@ -312,11 +320,14 @@
   // --- lists of runs ---
 
   async function refreshRuns() {
+    const ticket = ++app.runsTicket;
     try {
       const answer = await getJson("api/runs");
+      if (ticket !== app.runsTicket) return;
       app.runs = answer.runs;
       for (const run of app.runs) {
-        if (run.kind === "live" && run.id === app.current) app.mine.add(run.id); // this page was loaded again
+        // this page was loaded again (an answer may be older than the end it was told of)
+        if (run.kind === "live" && run.id === app.current && !app.ended.has(run.id)) app.mine.add(run.id);
       }
       running();
       emit("runs", app.runs);
@@ -363,6 +374,7 @@
       if (value.own) {
         app.mine.add(value.trace);
         running();
+        follow(value.trace, { seq: -1, state: "queued" }); // at once: its end is heard of whatever is looked at by then
         app.makeRoom?.();
       }
       open(value.trace);

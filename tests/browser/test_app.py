@@ -376,6 +376,7 @@ def test_the_bundled_model_runs(page: Any) -> None:
         page.wait_for_selector("#sv-prompt-note :text('tokens')")
         page.click("#sv-run")  # over before one could look
         wait(page, "SpecVizApp.app.inspector && SpecVizApp.app.inspector.model.run.complete")
+        page.wait_for_selector("#sv-run", state="visible")  # nothing goes on any more
         key = shown(page)
         trace = store.get(key)
         assert trace.run["title"] == "Make Voogi bold." and trace.run["method"]["name"] == "pld"
