@@ -6,7 +6,7 @@ import asyncio
 import copy
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -122,7 +122,12 @@ def app_of(desk: Desk) -> FastAPI:
     async def make() -> FastAPI:
         return create_app(desk=desk)
 
-    with ThreadPoolExecutor(1) as pool:  # this thread may have a loop already
+    return in_thread(make)
+
+
+def in_thread(make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """What a coroutine returns, run in a thread of its own: this one may have an event loop already (a browser's)."""
+    with ThreadPoolExecutor(1) as pool:
         return pool.submit(lambda: asyncio.run(make())).result()
 
 

@@ -15,7 +15,7 @@ from decoders.trace import Trace
 from specviz.runner import Feed, Job, Loader, QueueFull, Runner, sentence
 from specviz.store import Library, TraceStore
 
-from .stubs import StubRun, StubTarget
+from .stubs import StubRun, StubTarget, in_thread
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +210,7 @@ def test_a_watcher_that_falls_behind_is_told_so() -> None:
         async for text in feed.watch(0):
             return json.loads(text or "{}")
 
-    assert asyncio.run(first()) == {"seq": 49, "reload": True}
+    assert in_thread(first) == {"seq": 49, "reload": True}
 
 
 def test_watchers_get_events_as_they_come_and_leave_no_trace() -> None:
@@ -225,7 +225,7 @@ def test_watchers_get_events_as_they_come_and_leave_no_trace() -> None:
             await asyncio.to_thread(feed.publish, {"n": number}, last=number == 19)
         return await asyncio.gather(*tasks)
 
-    assert asyncio.run(main()) == [list(range(20))] * 5
+    assert in_thread(main) == [list(range(20))] * 5
     assert feed.watchers == 0
 
 

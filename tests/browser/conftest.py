@@ -1,4 +1,4 @@
-"""Real Chromium for the browser tests: one browser per session, one context (and console log) per test."""
+"""Real Chromium for the browser tests: one browser for this folder, one context (and console log) per test."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def _missing(why: str) -> Any:
     pytest.skip(why)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Any]:
-    """A running Chromium (``playwright.sync_api.Browser``)."""
+    """A running Chromium (``playwright.sync_api.Browser``), gone with its event loop when this folder's tests are over."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
