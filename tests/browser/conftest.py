@@ -29,7 +29,7 @@ def _missing(why: str) -> Any:
 
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Any]:
-    """A running Chromium (``playwright.sync_api.Browser``), gone with its event loop when this folder's tests are over."""
+    """A running Chromium (``playwright.sync_api.Browser``); it and its event loop end with this folder's tests."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
