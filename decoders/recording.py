@@ -155,10 +155,7 @@ class Run:
             "versions": {**versions(), "python": platform.python_version()},
             "timings": {"prefill_ms": 0.0, "decode_ms": 0.0},
             "metrics": {},
-            "metric_help": [
-                {"key": m.key, "label": m.label, "formula": m.formula, "unit": m.unit, "help": m.help}
-                for m in metrics.METRICS
-            ],
+            "metric_help": metrics.metric_help(),
         }
 
     def _prompt_rows(self) -> Delta:
@@ -319,19 +316,19 @@ class _Numbers:
     def __init__(self, steps: list[Step]) -> None:
         parts = [step.scored.logits for step in steps]
         logits = parts[0] if len(parts) == 1 else torch.cat(parts)
-        starts = [0, *accumulate(len(part) for part in parts)]
+        starts = [0, *accumulate(len(part) for part in parts[:-1])]
         normaliser = logits.logsumexp(-1)
         lse: list[float] = normaliser.tolist()
 
         device = logits.device
-        parents = [start + p for step, start in zip(steps, starts, strict=False) for p in step.draft.tree.parents[1:]]
+        parents = [start + p for step, start in zip(steps, starts, strict=True) for p in step.draft.tree.parents[1:]]
         tokens = [t for step in steps for t in step.draft.tree.tokens[1:]]
         before = logits[torch.tensor(parents, device=device, dtype=torch.long)]
         mine = before.gather(1, torch.tensor(tokens, device=device, dtype=torch.long)[:, None])
         ranks: list[int] = (before > mine).sum(-1).tolist()
         probs = [round(math.exp(x - lse[p]), 6) for x, p in zip(mine.flatten().tolist(), parents, strict=True)]
 
-        visited = [(s.index, start, node) for s, start in zip(steps, starts, strict=False) for node in s.verdict.path]
+        visited = [(s.index, start, node) for s, start in zip(steps, starts, strict=True) for node in s.verdict.path]
         rows = torch.tensor([start + node for _, start, node in visited], device=device)
         top, choice = logits[rows].topk(min(TARGET_CHOICES, logits.shape[-1]), dim=-1)
         width = top.shape[1]
@@ -341,14 +338,14 @@ class _Numbers:
             "token": choice.flatten().tolist(),
             "prob": (top - normaliser[rows][:, None]).exp().double().mul_(1e6).round_().div_(1e6).flatten().tolist(),
         }
-        roots = logits[starts[:-1]] - normaliser[starts[:-1]][:, None]
+        roots = logits[starts] - normaliser[starts][:, None]
         self.entropy = [round(e, 6) for e in (-(roots.exp() * roots.clamp_min(-1e30)).sum(-1)).tolist()]
 
         self.probs: list[list[float | None]] = []
         self.ranks: list[list[int]] = []
         self.bonus_prob: list[float | None] = []
         drafted = 0
-        for step, start in zip(steps, starts, strict=False):
+        for step, start in zip(steps, starts, strict=True):
             n = step.draft.tree.drafted
             self.probs.append([None, *probs[drafted : drafted + n]])
             self.ranks.append([-1, *ranks[drafted : drafted + n]])
