@@ -16,7 +16,7 @@ from .drafters import find_method
 from .memory import Context
 from .params import make_params
 from .prompt import Prompt
-from .protocols import Draft, Drafter, Method, Needs, Scored, Verdict
+from .protocols import Draft, Drafter, Method, Needs, Scored, Verdict, Verifier
 from .sampling import Chooser, Sampling
 from .target import SPARE_ROWS, Session, Target, emitted_tokens
 from .verify import MatchVerifier, stopped
@@ -69,6 +69,8 @@ class Decoding:
         missing = self.method.available(target)
         if missing:
             raise ValueError(missing)
+        if self.method.prompt is not None:
+            prompt = self.method.prompt(target, self.params, prompt)
         if max_new_tokens < 1:
             raise ValueError(f"max_new_tokens={max_new_tokens} is not allowed: a whole number of at least 1")
         target.check_fits(len(prompt.tokens))
@@ -78,10 +80,12 @@ class Decoding:
         self.stop_ids = frozenset(target.stop_ids if stop_ids is None else stop_ids)
         self.needs: Needs = self.method.needs(target, self.params)
         self.drafter: Drafter = self.method.build(target, self.params)
-        self.verifier = MatchVerifier(Chooser(self.sampling))
+        chooser = Chooser(self.sampling)
+        make = self.method.verifier
+        self.verifier: Verifier = MatchVerifier(chooser) if make is None else make(target, self.params, chooser)
         self.session: Session | None = None
         self.stop = ""
-        self.prefill_ms = 0.0
+        self.prefill_ms = self.prepare_ms = 0.0
 
     @property
     def context(self) -> Context:
@@ -89,11 +93,16 @@ class Decoding:
         return self.session.context
 
     def prefill(self) -> None:
-        """Open the session and process the prompt; called by iteration where it was not called before."""
+        """Open the session, process the prompt and let the drafter prepare; called by iteration if not before."""
         started = time.perf_counter()
         self.session = self.target.session(self.needs, len(self.prompt.tokens) + self.max_new_tokens)
         self.session.prefill(self.prompt)
-        self.prefill_ms = (time.perf_counter() - started) * 1e3
+        read = time.perf_counter()
+        self.prefill_ms = (read - started) * 1e3
+        prepare = getattr(self.drafter, "prepare", None)
+        if prepare is not None:
+            prepare(self.session.context)
+            self.prepare_ms = (time.perf_counter() - read) * 1e3
 
     def __iter__(self) -> Iterator[Step]:
         if self.session is None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .cache import TreeCache
 from .capture import heads_by_layer
-from .prompt import Segment
+from .prompt import Pool, Segment
 from .protocols import Needs
 
 
@@ -71,7 +71,8 @@ class Memory:
 class Context:
     """A run up to one point. ``tokens[-1]`` is the root: emitted, not yet processed; positions before it are processed.
 
-    Everything is append-only, so ``cut`` gives the context as it was at any earlier point.
+    Everything is append-only, so ``cut`` gives the context as it was at any earlier point. ``pool``: the text that
+    drafts may be taken from, if the prompt brings one or has a context.
     """
 
     buffer: np.ndarray
@@ -84,6 +85,7 @@ class Context:
     heads: int
     windows: dict[int, int | None]
     softcap: float | None
+    pool: Pool | None = None
 
     @property
     def tokens(self) -> np.ndarray:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from .trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One quantity. ``unit`` is tokens, steps, tokens/step, tokens/s, ms, share (0 to 1), × or "" (a plain ratio)."""
+    """One quantity. ``unit`` is tokens, steps, tokens/step, tokens/s, ms, MB, share (0 to 1), × or "" (a plain ratio)."""
 
     key: str
     label: str
@@ -50,6 +51,8 @@ METRICS: tuple[Metric, ...] = _metrics("""
         On the same engine with the same prompt; empty where plain decoding was not run.
     prefill_ms | Reading the prompt | time of the forward over the prompt | ms
         The prompt's last token is not part of it: it is the root of step 0.
+    kv_mb | Keys and values | bytes per token × (prompt + output tokens) ÷ 10⁶ | MB
+        What the target's cache holds at the end of the run.
     draft_share | Drafting cost | Σ draft_ms ÷ Σ verify_ms | share
         Time spent proposing, against the time of the target's forwards.
     draft_efficiency | Draft efficiency | Σ accepted ÷ Σ drafted | share
@@ -60,6 +63,14 @@ METRICS: tuple[Metric, ...] = _metrics("""
         Each of them says why.
     ranking_regret | Ranking regret | mean over steps with a chosen candidate of (best − chosen would_accept) | tokens
         What a perfect ranking of the same candidates would have added per step; known when the run is over.
+    differs | Not the target's first choice | number of output tokens with rank > 0 | tokens
+        0 for a greedy run of a lossless method: drawn tokens and a lossy verifier's leniency count here.
+    quality_f1 | F1 against the reference | 2 · precision · recall ÷ (precision + recall) over words | share
+        Words of the answer and the reference without case, punctuation and articles, as bags; empty without reference.
+    quality_rouge_l | ROUGE-L against the reference | f-measure of the longest common subsequence of words | share
+        As the package rouge-score computes it, with stemming off.
+    quality_edit | Edit similarity to the reference | 1 − edit distance ÷ longer length, on the first line of code | share
+        As LongBench scores code completion.
 """)
 
 
@@ -96,12 +107,54 @@ def compute(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         "tokens_per_s": tokens_per_s,
         "speedup": _ratio(tokens_per_s, plain_tokens_per_s),
         "prefill_ms": timings.get("prefill_ms"),
+        "kv_mb": _ratio(trace.run.get("memory", {}).get("kv_bytes"), 1e6),
         "draft_share": _ratio(_total(steps["draft_ms"]), _total(steps["verify_ms"])),
         "draft_efficiency": _ratio(int(accepted.sum()), int(drafted.sum())),
         "copied_share": _ratio(int((sources >= 0).sum()), tokens),
         "no_draft_steps": int((drafted == 0).sum()),
         "ranking_regret": ranking_regret(trace),
+        "differs": int((np.array(trace.tables["tokens"]["rank"]) > 0).sum()),
+        **_quality(trace),
     }
+
+
+def _quality(trace: Trace) -> dict[str, float | None]:
+    reference = trace.run.get("reference")
+    if not reference:
+        return {"quality_f1": None, "quality_rouge_l": None, "quality_edit": None}
+    from .quality import quality
+
+    return {f"quality_{key}": value for key, value in quality(trace.text(trace.output_ids), reference).items()}
+
+
+def outcomes(trace: Trace) -> dict[str, int]:
+    """Steps by what was accepted (AdaPLD, fig. 4): each origin or chain of origins, mismatch (a draft, nothing
+    accepted) and none (no draft).
+    """
+    steps = trace.tables["steps"]
+    counts = Counter(
+        won or ("mismatch" if drafted else "none")
+        for won, drafted in zip(steps["origins"], steps["drafted"], strict=True)
+    )
+    return dict(counts.most_common())
+
+
+def routes(trace: Trace) -> dict[str, int]:
+    """Steps by the way the method took."""
+    return dict(Counter(trace.tables["steps"]["route"]).most_common())
+
+
+def step_term_shares(trace: Trace) -> dict[str, float | None]:
+    """Of each part of drafting that the method times (step terms that end in ``_ms``): its sum ÷ Σ verify_ms."""
+    steps = trace.tables["steps"]
+    names = [term["key"] for term in trace.run.get("step_terms", ()) if term["key"].endswith("_ms")]
+    return {name: _ratio(_total(steps[f"term:{name}"]), _total(steps["verify_ms"])) for name in names}
+
+
+def accepted_lengths(trace: Trace) -> list[int]:
+    """Accepted draft tokens (bonus excluded) of the steps that had a draft."""
+    steps = trace.tables["steps"]
+    return [a for a, drafted in zip(steps["accepted"], steps["drafted"], strict=True) if drafted]
 
 
 def _ratio(above: float | None, below: float | None) -> float | None:
@@ -161,16 +214,21 @@ def fill_would_accept(trace: Trace) -> None:
     """
     candidates = trace.tables["candidates"]
     ids = np.array(trace.tables["tokens"]["id"], dtype=np.int64)
+    pool = trace.tables["pool"]
+    pooled = np.full(max(pool["position"], default=-1) + 1, -1, dtype=np.int64)
+    pooled[pool["position"]] = pool["id"]
+    text = np.concatenate([ids, [-1], pooled])  # the pool behind the tokens, so that an offer is a place in one array
     context = np.array(trace.tables["steps"]["context"], dtype=np.int64)
-    offer = np.array(candidates["position"], dtype=np.int64) + 1
+    place = np.array(candidates["pool"], dtype=np.int64)
+    offer = np.where(place >= 0, len(ids) + 1 + place, np.array(candidates["position"], dtype=np.int64)) + 1
     length = np.array(candidates["length"], dtype=np.int64)
     follows = context[np.array(candidates["step"], dtype=np.int64)] if len(offer) else offer
     would = np.where(follows < len(ids), 0, -1)
     alive = np.flatnonzero(would == 0)
     reach = 0
     while len(alive):
-        alive = alive[(length[alive] > reach) & (follows[alive] + reach < len(ids)) & (offer[alive] + reach < len(ids))]
-        alive = alive[ids[offer[alive] + reach] == ids[follows[alive] + reach]]
+        alive = alive[(length[alive] > reach) & (follows[alive] + reach < len(ids)) & (offer[alive] + reach < len(text))]
+        alive = alive[text[offer[alive] + reach] == ids[follows[alive] + reach]]
         would[alive] += 1
         reach += 1
     candidates["would_accept"] = would.tolist()

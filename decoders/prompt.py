@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from .errors import UserError
 
@@ -23,16 +27,65 @@ class Segment:
     passage: int = -1
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """Text that drafts may be taken from: token ids ``[tokens]``, of passages that begin at ``starts`` (the first at 0).
+
+    ``positions`` ``[tokens]`` says where each token stands in the prompt; None where the pool is another text.
+    ``label`` names the pool.
+    """
+
+    tokens: np.ndarray
+    starts: tuple[int, ...]
+    positions: np.ndarray | None = None
+    label: str = "the prompt's context"
+
+    @property
+    def passages(self) -> np.ndarray:
+        """The passage number of every token ``[tokens]``.
+
+        >>> Pool(np.array([5, 6, 7]), (0, 2)).passages
+        array([0, 0, 1])
+        """
+        return np.repeat(np.arange(len(self.starts)), np.diff([*self.starts, len(self.tokens)]))
+
+    @classmethod
+    def from_text(cls, tokenizer: Any, text: str, label: str) -> Pool:
+        """A text of its own; paragraphs with a blank line between them are its passages."""
+        parts = [part for part in re.split(r"\n[ \t]*\n", text) if part.strip()]
+        if not parts:
+            raise UserError(f"{label} holds no text: give one with at least a word in it")
+        encoded = [ids for ids in tokenizer(parts, add_special_tokens=False)["input_ids"] if ids]
+        starts = np.cumsum([0, *(len(ids) for ids in encoded[:-1])]).tolist()
+        return cls(np.concatenate([np.asarray(ids, dtype=np.int64) for ids in encoded]), tuple(starts), None, label)
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Token ids with their segments, which cover all positions in order."""
+    """Token ids with their segments, which cover all positions in order.
+
+    ``pool``: a text to draft from that is not (as it stands) in the prompt. ``compression``: what was left out of the
+    prompt, in numbers. ``reference``: the answer that is hoped for, "" where none is known.
+    """
 
     tokens: tuple[int, ...]
     segments: tuple[Segment, ...]
+    pool: Pool | None = None
+    compression: dict[str, Any] | None = None
+    reference: str = ""
 
     def __post_init__(self) -> None:
         if not self.tokens:
             raise UserError("the prompt is empty: type at least one character, or open an example")
+
+    def context_pool(self) -> Pool | None:
+        """The prompt's context as a pool, one passage per context segment; None if the prompt has no context."""
+        parts = [s for s in self.segments if s.name == "context" and s.stop > s.start]
+        if not parts:
+            return None
+        positions = np.concatenate([np.arange(s.start, s.stop) for s in parts])
+        new = [0, *(i for i, (a, b) in enumerate(pairwise(_passage_of(parts)), start=1) if a != b)]
+        return Pool(np.asarray(self.tokens, dtype=np.int64)[positions], tuple(new), positions)
 
     @classmethod
     def from_ids(cls, tokens: Sequence[int]) -> Prompt:
@@ -83,6 +136,11 @@ class Prompt:
         _not_empty("".join(text for text, _, _ in parts))
         turns = [[(m["content"], "chat", -1)] for m in earlier] + [parts]
         return _templated(tokenizer, [*(m["role"] for m in earlier), "user"], turns)
+
+
+def _passage_of(segments: Sequence[Segment]) -> list[int]:
+    """The passage number of every token of the segments, one after another."""
+    return [s.passage for s in segments for _ in range(s.stop - s.start)]
 
 
 def _gap(parts: list) -> list[tuple[str, str, int]]:

@@ -14,6 +14,8 @@ from .tree import DraftTree
 
 if TYPE_CHECKING:
     from .memory import Context
+    from .prompt import Prompt
+    from .sampling import Chooser
     from .target import Target
 
 ORIGINS = ("root", "main", "branch", "successor", "prompt", "expansion", "datastore", "drafter")
@@ -25,12 +27,13 @@ class Needs:
 
     ``hidden_layer`` indexes the model's hidden states (0 = embeddings, n = after layer n);
     ``heads`` are (layer, head) pairs whose attention rows are asked for, layers counted from 0;
-    ``top_tokens`` next tokens are kept per committed position.
+    ``top_tokens`` next tokens are kept per committed position; ``pool`` says that drafts come from ``Context.pool``.
     """
 
     hidden_layer: int | None = None
     heads: tuple[tuple[int, int], ...] = ()
     top_tokens: int = 0
+    pool: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +41,10 @@ class Candidates:
     """The ranking that led to a draft, losers included; all arrays have one entry per candidate.
 
     ``position`` is the anchor: the earlier position that holds the root's token (or stands for it); the draft it
-    offers is copied from ``position + 1`` on and has ``length`` tokens. ``score`` is what the method ranks by;
-    ``terms`` are all numbers that went into it. ``chosen`` indexes the winner (-1: none). ``excluded`` says why a
-    candidate could not win ("" where it could).
+    offers is copied from ``position + 1`` on and has ``length`` tokens. ``pool`` is the anchor's place in the pool,
+    where there is one (``position`` is -1 where the pool's text does not stand in the prompt). ``score`` is what the
+    method ranks by; ``terms`` are all numbers that went into it. ``chosen`` indexes the winner (-1: none).
+    ``excluded`` says why a candidate could not win ("" where it could).
     """
 
     position: np.ndarray
@@ -49,6 +53,7 @@ class Candidates:
     chosen: int = -1
     terms: dict[str, np.ndarray] = field(default_factory=dict)
     excluded: tuple[str, ...] = ()
+    pool: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.position)
@@ -80,6 +85,8 @@ class Draft:
     position it was
     copied from (-1: not copied). ``probabilities`` is the drafter's own probability per node (root 1.0), where it has
     one. ``route`` names the way taken ("lexical", "none", …); ``reason`` says, in plain words, why there is no draft.
+    ``pool`` is each node's place in the pool (-1: not from there; empty: none is). ``terms`` are numbers per node (nan:
+    not defined), ``notes`` numbers of the step, as the method's ``node_terms`` and ``step_terms`` declare them.
     """
 
     tree: DraftTree
@@ -90,7 +97,9 @@ class Draft:
     probes: tuple[Probe, ...] = ()
     route: str = ""
     reason: str = ""
-    notes: dict[str, Any] = field(default_factory=dict)
+    pool: tuple[int, ...] = ()
+    terms: dict[str, np.ndarray] = field(default_factory=dict)
+    notes: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def empty(cls, root: int, reason: str, *, route: str = "none", candidates: Candidates | None = None) -> Draft:
@@ -126,13 +135,15 @@ class Verdict:
 
     ``bonus`` is None only when a stop token inside the path ended the run. ``status`` per node: root, accepted,
     rejected
-    (its parent was accepted, it was not), unreached (its parent was not accepted).
+    (its parent was accepted, it was not), unreached (its parent was not accepted). ``terms`` are the verifier's own
+    numbers per node (nan: not defined), as the method's ``node_terms`` declare them.
     """
 
     path: tuple[int, ...]
     bonus: int | None
     status: tuple[str, ...]
     reasons: tuple[str, ...]
+    terms: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def accepted(self) -> int:
@@ -141,7 +152,11 @@ class Verdict:
 
 
 class Drafter(Protocol):
-    """A drafting method at work on one run. Deterministic, given the context and the seed."""
+    """A drafting method at work on one run. Deterministic, given the context and the seed.
+
+    A drafter that builds something for the prompt once (an index, say) may also have ``prepare(context)``, called
+    after the prompt was read and before the first step.
+    """
 
     def propose(self, context: Context, budget: int) -> Draft:
         """A draft after the context's last token, at most ``budget`` tokens deep."""
@@ -162,7 +177,7 @@ class Verifier(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A number that goes into a candidate's score, as the views show it."""
+    """A number that belongs to a candidate, a node or a step, as the views show it."""
 
     key: str
     label: str
@@ -177,7 +192,9 @@ class Method:
 
     ``params`` is a frozen dataclass made with ``decoders.params.param``: the app's controls, ``--set`` and sweeps
     are made from it.
-    ``order`` places it in lists. ``available`` returns None, or one sentence that says what is missing for this
+    ``terms``, ``node_terms`` and ``step_terms`` declare the numbers that it records per candidate, tree node and step.
+    ``verifier`` makes the verifier (None: tokens must match the target's choice). ``prompt`` may rewrite the prompt
+    before anything is read. ``order`` places the method in lists. ``available`` returns None, or one sentence that says what is missing for this
     target and which command makes it.
     """
 
@@ -190,5 +207,9 @@ class Method:
     needs: Callable[[Target, Any], Needs] = lambda target, params: Needs()
     lossless: bool = True
     terms: tuple[Term, ...] = ()
+    node_terms: tuple[Term, ...] = ()
+    step_terms: tuple[Term, ...] = ()
+    verifier: Callable[[Target, Any, Chooser], Verifier] | None = None
+    prompt: Callable[[Target, Any, Prompt], Prompt] | None = None
     available: Callable[[Target], str | None] = lambda target: None
     order: int = 50

@@ -18,14 +18,15 @@ from . import metrics
 from .engine import Decoding, Step
 from .params import controls
 from .pieces import Pieces
-from .prompt import Prompt
-from .protocols import Candidates, Method
+from .prompt import Pool, Prompt
+from .protocols import Candidates, Draft, Method, Term
 from .sampling import Sampling
 from .target import Target, versions
 from .trace import Trace
 
 TARGET_CHOICES = 5  # the target's first choices kept after each visited node
 
+WHOLE_POOL, POOL_AROUND = 20_000, 32  # tokens: a longer pool is recorded around what was used alone
 RECORD_STEPS, RECORD_CELLS, RECORD_SECONDS = 16, 2_000_000, 0.05  # steps wait for one another at most so long
 
 STEP_TABLES = ("nodes", "targets", "tokens", "steps", "candidates", "probes")
@@ -35,7 +36,9 @@ Delta = dict[str, dict[str, list[Any]]]
 class Run:
     """One traced run: iterate it for deltas (rows per table, of one or a few steps); ``trace`` holds all rows so far.
 
-    Arguments as in ``Decoding``; ``title`` names the run in lists. When the loop is over, ``trace.run`` has
+    Arguments as in ``Decoding``; ``title`` names the run in lists. ``compare`` also runs plain greedy decoding on the
+    same prompt when the method is done: its output goes into the table ``plain`` and its speed into the timings. When
+    the loop is over, ``trace.run`` has
     ``complete``, ``stop``,
     ``timings`` and ``metrics``, and every candidate its ``would_accept``. A failure inside a step ends the run with
     stop "error" and is raised again after the trace was closed.
@@ -53,7 +56,9 @@ class Run:
         title: str = "",
         stop_ids: Collection[int] | None = None,
         cancel: threading.Event | None = None,
+        compare: bool = False,
     ) -> None:
+        self.compare = compare
         self.decoding = Decoding(
             target,
             prompt,
@@ -69,6 +74,7 @@ class Run:
         self.trace = Trace.new(self._header(title))
         self.trace.extend(self._prompt_rows())
         self.decode_ms = 0.0
+        self._pool: Pool | None = None  # where it has to be recorded
         self._waiting: list[tuple[Step, float]] = []
         self._waiting_cells = 0
         self._recorded_at = 0.0
@@ -78,6 +84,8 @@ class Run:
         try:
             self.decoding.prefill()
             run["timings"]["prefill_ms"] = round(self.decoding.prefill_ms, 3)
+            run["timings"]["prepare_ms"] = round(self.decoding.prepare_ms, 3)
+            self._begin_pool()
             for step in self._timed(iter(self.decoding)):
                 self._waiting.append((step, self.decode_ms))
                 self._waiting_cells += step.scored.logits.numel()
@@ -87,6 +95,8 @@ class Run:
             run["stop"] = self.decoding.stop
             if self._waiting:
                 yield self._record()
+            if self.compare and run["stop"] != "cancelled":
+                yield self._compared()
         except Exception as error:
             run["stop"] = "error"
             run["error"] = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
@@ -95,6 +105,23 @@ class Run:
             raise
         finally:
             self._finish()
+
+    def _compared(self) -> Delta:
+        """Plain greedy decoding of the same prompt, as rows of the table ``plain``."""
+        d = self.decoding
+        plain = Decoding(
+            d.target, d.prompt, "plain", max_new_tokens=d.max_new_tokens, stop_ids=d.stop_ids, cancel=d.cancel
+        )
+        plain.prefill()
+        started = time.perf_counter()
+        ids = [token for step in plain for token in step.emitted]
+        seconds = time.perf_counter() - started
+        if plain.stop == "cancelled":
+            return {}
+        self.trace.run["timings"]["plain_tokens_per_s"] = round(len(ids) / seconds, 3)
+        delta: Delta = {"plain": {"id": ids}, "pieces": self._new_pieces(ids)}
+        self.trace.extend(delta)
+        return delta
 
     def _timed(self, steps: Iterator[Step]) -> Iterator[Step]:
         """Steps, with the time spent decoding them (recording excluded) added up in ``decode_ms``."""
@@ -113,8 +140,13 @@ class Run:
         if not run["stop"]:
             run["stop"] = self.decoding.stop or "cancelled"
         run["timings"]["decode_ms"] = round(self.decode_ms, 3)
+        session = self.decoding.session
+        if session is not None and session.cache.store is not None:
+            store = session.cache.store
+            per_token = store.numel() // session.cache.capacity * store.element_size()
+            run["memory"] = {"kv_bytes_per_token": per_token, "kv_bytes": per_token * session.length}
         metrics.fill_would_accept(self.trace)
-        run["metrics"] = metrics.compute(self.trace)
+        run["metrics"] = metrics.compute(self.trace, run["timings"].get("plain_tokens_per_s"))
         run["complete"] = True
 
     def _header(self, title: str) -> dict[str, Any]:
@@ -139,9 +171,9 @@ class Run:
                 "resolved": _resolved(d),
                 "controls": [{"name": c.name, "label": c.label, "help": c.help} for c in shown],
             },
-            "terms": [
-                {"key": t.key, "label": t.label, "help": t.help, "low": t.low, "high": t.high} for t in method.terms
-            ],
+            "terms": [_described(t) for t in method.terms],
+            "node_terms": [_described(t) for t in method.node_terms],
+            "step_terms": [_described(t) for t in method.step_terms],
             "reads": {"hidden_layer": d.needs.hidden_layer, "heads": [list(h) for h in d.needs.heads]},
             "sampling": {
                 "temperature": sampling.temperature,
@@ -153,9 +185,46 @@ class Run:
             "prompt_length": len(d.prompt.tokens),
             "stop_ids": sorted(d.stop_ids),
             "versions": {**versions(), "python": platform.python_version()},
-            "timings": {"prefill_ms": 0.0, "decode_ms": 0.0},
+            "timings": {"prefill_ms": 0.0, "prepare_ms": 0.0, "decode_ms": 0.0},
+            "reference": d.prompt.reference[:20_000],
+            **({} if d.prompt.compression is None else {"compression": dict(d.prompt.compression)}),
             "metrics": {},
             "metric_help": metrics.metric_help(),
+        }
+
+    def _begin_pool(self) -> None:
+        """Name the pool in the run's record; its tokens are recorded only if they do not stand in the prompt."""
+        pool = self.decoding.context.pool if self.decoding.needs.pool else None
+        if pool is None:
+            return
+        if pool.positions is None:
+            self._pool, self._pool_passages = pool, pool.passages
+            self._pool_known = np.zeros(len(pool.tokens), dtype=bool)
+        self.trace.run["pool"] = {
+            "label": pool.label,
+            "tokens": len(pool.tokens),
+            "passages": len(pool.starts),
+            "in_prompt": pool.positions is not None,
+        }
+
+    def _pool_rows(self, drafts: list[Draft]) -> dict[str, list[Any]]:
+        """The pool's tokens not yet recorded: all of them at first, or (of a long pool) those around what was used."""
+        assert self._pool is not None
+        wanted = ~self._pool_known
+        if len(self._pool.tokens) > WHOLE_POOL:
+            places = [np.asarray(draft.pool, dtype=np.int64) for draft in drafts]
+            places += [d.candidates.pool for d in drafts if d.candidates is not None and d.candidates.pool is not None]
+            used = np.concatenate(places)
+            around = used[used >= 0][:, None] + np.arange(-POOL_AROUND, POOL_AROUND + 1)
+            near = np.zeros_like(wanted)
+            near[np.clip(around, 0, len(wanted) - 1)] = True
+            wanted &= near
+        found = np.flatnonzero(wanted)
+        self._pool_known[found] = True
+        return {
+            "position": found.tolist(),
+            "id": self._pool.tokens[found].tolist(),
+            "passage": self._pool_passages[found].tolist(),
         }
 
     def _prompt_rows(self) -> Delta:
@@ -167,7 +236,7 @@ class Run:
             passages[s.start : s.stop] = [s.passage] * (s.stop - s.start)
         tokens = {
             "id": list(prompt.tokens), "segment": names, "passage": passages, "step": [-1] * n, "kind": ["prompt"] * n,
-            "origin": [""] * n, "source": [-1] * n, "prob": [None] * n,
+            "origin": [""] * n, "source": [-1] * n, "pool": [-1] * n, "prob": [None] * n, "rank": [-1] * n,
         }  # fmt: skip
         return {"tokens": tokens, "pieces": self._new_pieces(prompt.tokens)}
 
@@ -195,13 +264,15 @@ class Run:
             ids += step.emitted
         delta["targets"] = numbers.targets
         ids += [*delta["nodes"]["token"], *numbers.targets["token"], *delta["probes"]["token"]]
+        if self._pool is not None:
+            delta["pool"] = self._pool_rows([step.draft for step in steps])
+            ids += delta["pool"]["id"]
         delta["pieces"] = self._new_pieces(ids)
         self.trace.extend(delta)
         self._recorded_at = time.perf_counter()
         return delta
 
-    @staticmethod
-    def _add_nodes(rows: dict[str, list[Any]], step: Step, numbers: _Numbers, i: int) -> None:
+    def _add_nodes(self, rows: dict[str, list[Any]], step: Step, numbers: _Numbers, i: int) -> None:
         draft, tree, count = step.draft, step.draft.tree, len(step.draft.tree)
         rows["step"] += [step.index] * count
         rows["token"] += tree.tokens
@@ -209,14 +280,17 @@ class Run:
         rows["depth"] += tree.depths
         rows["origin"] += draft.origins or ("root",) + ("drafter",) * (count - 1)
         rows["source"] += draft.sources or (-1,) * count
-        rows["draft_prob"] += [round(p, 6) for p in draft.probabilities] if draft.probabilities else [None] * count
+        rows["pool"] += draft.pool if draft.pool and self._pool is not None else (-1,) * count
+        rows["draft_prob"] += _finite(np.asarray(draft.probabilities)) if draft.probabilities else [None] * count
         rows["prob"] += numbers.probs[i]
         rows["rank"] += numbers.ranks[i]
         rows["status"] += step.verdict.status
         rows["reason"] += step.verdict.reasons
+        for term in self.decoding.method.node_terms:
+            values = draft.terms.get(term.key, step.verdict.terms.get(term.key))
+            rows[f"term:{term.key}"] += [None] * count if values is None else _finite(np.asarray(values, dtype=float))
 
-    @staticmethod
-    def _add_tokens(rows: dict[str, list[Any]], step: Step, numbers: _Numbers, i: int) -> None:
+    def _add_tokens(self, rows: dict[str, list[Any]], step: Step, numbers: _Numbers, i: int) -> None:
         draft, path, count = step.draft, step.verdict.path[1:], len(step.emitted)
         rows["id"] += step.emitted
         rows["segment"] += ["output"] * count
@@ -225,15 +299,21 @@ class Run:
         rows["kind"] += ["accepted"] * len(path)
         rows["origin"] += [draft.origins[node] for node in path] if draft.origins else ["drafter"] * len(path)
         rows["source"] += [draft.sources[node] for node in path] if draft.sources else [-1] * len(path)
+        pooled = draft.pool if self._pool is not None else ()
+        rows["pool"] += [pooled[node] for node in path] if pooled else [-1] * len(path)
         rows["prob"] += [numbers.probs[i][node] for node in path]
+        rows["rank"] += [numbers.ranks[i][node] for node in path]
         if step.verdict.bonus is not None:
             rows["kind"].append("bonus" if draft.tree.drafted else "plain")
             rows["origin"].append("")
             rows["source"].append(-1)
+            rows["pool"].append(-1)
             rows["prob"].append(numbers.bonus_prob[i])
+            rows["rank"].append(numbers.bonus_rank[i])
 
-    @staticmethod
-    def _add_step(rows: dict[str, list[Any]], step: Step, numbers: _Numbers, i: int, end: float) -> None:
+    def _add_step(self, rows: dict[str, list[Any]], step: Step, numbers: _Numbers, i: int, end: float) -> None:
+        origins = step.draft.origins
+        won = dict.fromkeys(origins[node] if origins else "drafter" for node in step.verdict.path[1:])
         drafted, deepest, accepted = step.draft.tree.drafted, max(step.draft.tree.depths), step.accepted
         outcome = "plain" if not drafted else "full" if accepted == deepest else "partial" if accepted else "none"
         values = {
@@ -246,12 +326,16 @@ class Run:
             "emitted": len(step.emitted),
             "bonus": -1 if step.verdict.bonus is None else step.verdict.bonus,
             "outcome": outcome,
+            "origins": "+".join(won),
             "entropy": numbers.entropy[i],
             "draft_ms": round(step.draft_ms, 4),
             "verify_ms": round(step.verify_ms, 4),
             "commit_ms": round(step.commit_ms, 4),
             "elapsed_ms": round(end, 4),
         }
+        for term in self.decoding.method.step_terms:
+            note = step.draft.notes.get(term.key)
+            values[f"term:{term.key}"] = None if note is None or not math.isfinite(note) else round(float(note), 6)
         for column, value in values.items():
             rows[column].append(value)
 
@@ -265,6 +349,7 @@ class Run:
             chosen[c.chosen] = True
         rows["step"] += [index] * n
         rows["position"] += np.asarray(c.position).tolist()
+        rows["pool"] += [-1] * n if c.pool is None or self._pool is None else np.asarray(c.pool).tolist()
         rows["score"] += _finite(score)
         rows["length"] += np.asarray(c.length).tolist()
         rows["rank"] += rank.tolist()
@@ -287,6 +372,10 @@ class Run:
         rows["kind"] += [p.kind for p in probes]
         rows["token"] += token.tolist()
         rows["prob"] += [round(p, 6) for p in (best - logits.logsumexp(-1)).exp().tolist()]
+
+
+def _described(term: Term) -> dict[str, Any]:
+    return {"key": term.key, "label": term.label, "help": term.help, "low": term.low, "high": term.high}
 
 
 def _resolved(decoding: Decoding) -> dict[str, int]:
@@ -344,6 +433,7 @@ class _Numbers:
         self.probs: list[list[float | None]] = []
         self.ranks: list[list[int]] = []
         self.bonus_prob: list[float | None] = []
+        self.bonus_rank = self._bonus_ranks(steps)
         drafted = 0
         for step, start in zip(steps, starts, strict=True):
             n = step.draft.tree.drafted
@@ -353,6 +443,14 @@ class _Numbers:
             last, bonus = step.verdict.path[-1], step.verdict.bonus
             logit = None if bonus is None else float(step.scored.logits[last, bonus])
             self.bonus_prob.append(None if logit is None else round(math.exp(logit - lse[start + last]), 6))
+
+    @staticmethod
+    def _bonus_ranks(steps: list[Step]) -> list[int]:
+        """The rank of each step's bonus; -1 where there is none."""
+        rows = torch.stack([step.scored.logits[step.verdict.path[-1]] for step in steps])
+        bonus = torch.tensor([-1 if s.verdict.bonus is None else s.verdict.bonus for s in steps], device=rows.device)
+        ranks = (rows > rows.gather(1, bonus.clamp_min(0)[:, None])).sum(-1)
+        return torch.where(bonus < 0, -1, ranks).tolist()
 
 
 def record(

@@ -27,7 +27,7 @@ from .capture import Taps
 from .errors import UserError
 from .linear import Head, pack, packable, top_tokens
 from .memory import Context, Memory
-from .prompt import Prompt, Segment
+from .prompt import Pool, Prompt, Segment
 from .protocols import Draft, Needs, Scored, Verdict
 
 if TYPE_CHECKING:
@@ -221,6 +221,7 @@ class Session:
         self.buffer = np.zeros(capacity + 1, dtype=np.int64)
         self.length = self.prompt_length = 0
         self.segments: tuple[Segment, ...] = ()
+        self.pool: Pool | None = None
         self._scored: Draft | None = None
         self._logits: Tensor | None = None
         self._captured: tuple[Tensor | None, dict[int, Tensor]] = (None, {})
@@ -230,7 +231,7 @@ class Session:
         t = self.target
         return Context(
             self.buffer, self.length, self.prompt_length, self.segments, self.memory, self.cache, self.needs, t.heads,
-            t.window_of_layer(), t.softcap,
+            t.window_of_layer(), t.softcap, self.pool,
         )  # fmt: skip
 
     @torch.inference_mode()
@@ -239,7 +240,8 @@ class Session:
         position.
         """
         tokens = prompt.tokens if isinstance(prompt, Prompt) else tuple(prompt)
-        self.segments = prompt.segments if isinstance(prompt, Prompt) else ()
+        if isinstance(prompt, Prompt):
+            self.segments, self.pool = prompt.segments, prompt.pool or prompt.context_pool()
         if len(tokens) > self.capacity:
             raise UserError(f"the prompt has {len(tokens)} tokens, but this run was opened for at most {self.capacity}")
         self.buffer[: len(tokens)] = tokens

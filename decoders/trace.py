@@ -51,9 +51,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
         kind     str    prompt, accepted, bonus or plain (a step without a draft)
         origin   str    where the drafted token came from (main, branch, successor, ...), "" otherwise
         source   int    position it was copied from, -1 if not copied
+        pool     int    place in the pool it was copied from, -1 if not from there
         prob     float  the target's probability of it when it was decided (temperature 1)
+        rank     int    its rank in the target's distribution then (0 = the target's first choice), -1 for the prompt
     """),
-    # one row per verify step
+    # one row per verify step; the method's numbers follow as columns "term:<key>", see run["step_terms"]
     "steps": _columns("""
         context      int    committed tokens before the step, the root included (the root is at context - 1)
         route        str    the way the method took (lexical, none, ...)
@@ -64,13 +66,15 @@ TABLES: dict[str, tuple[Column, ...]] = {
         emitted      int    tokens added to the output
         bonus        int    the target's own token after the accepted path, -1 if a stop token ended the run
         outcome      str    full (deepest path accepted), partial, none (all rejected) or plain (no draft)
+        origins      str    origins of the accepted nodes, each once, in order, joined by "+"; "" if none was accepted
         entropy      float  of the target's distribution at the root, in nats
         draft_ms     float  proposing (the drafter's propose and observe)
         verify_ms    float  the target's forward over root, draft and probes, and the decision
         commit_ms    float  keeping the accepted rows
         elapsed_ms   float  since decoding began (prefill excluded), at the end of the step
     """),
-    # one row per tree node, root first, in tree order
+    # one row per tree node, root first, in tree order; the method's numbers follow as columns "term:<key>", see
+    # run["node_terms"]
     "nodes": _columns("""
         step        int    step
         token       int    token id
@@ -78,6 +82,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         depth       int    distance from the root
         origin      str    root, main, branch, successor, prompt, expansion, datastore or drafter
         source      int    position the token was copied from, -1 if not copied
+        pool        int    place in the pool it was copied from, -1 if not from there
         draft_prob  float  the drafter's probability, where it has one
         prob        float  the target's probability of the token after its parent (temperature 1), None for the root
         rank        int    its rank in the target's distribution after its parent (0 = first choice), -1 for the root
@@ -94,7 +99,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
     # the ranking behind each draft, losers included; score terms follow as columns "term:<key>", see run["terms"]
     "candidates": _columns("""
         step          int    step
-        position      int    anchor: earlier position with the root's token; its draft starts at position + 1
+        position      int    anchor: earlier position with the root's token, its draft follows; -1 if only in the pool
+        pool          int    the anchor's place in the pool, -1 if it is not from there
         score         float  what the method ranks by
         length        int    tokens it offers
         rank          int    0 = best
@@ -111,7 +117,20 @@ TABLES: dict[str, tuple[Column, ...]] = {
         token   int    the target's first choice after it
         prob    float  that choice's probability
     """),
+    # the text a method drafts from where it does not stand in the prompt: all of it, or (if long) what was referred to
+    "pool": _columns("""
+        position  int   place in the pool
+        id        int   token id
+        passage   int   passage number, from 0
+    """),
+    # what plain greedy decoding wrote for the same prompt, where it was run for comparison
+    "plain": _columns("""
+        id  int  token id
+    """),
 }
+
+# the run's lists of declared numbers, and the table whose columns "term:<key>" hold them
+TERMS = {"terms": "candidates", "node_terms": "nodes", "step_terms": "steps"}
 
 
 @dataclass(slots=True)
@@ -128,9 +147,9 @@ class Trace:
 
     @classmethod
     def new(cls, run: Mapping[str, Any]) -> Trace:
-        terms = [f"term:{t['key']}" for t in run.get("terms", ())]
         tables = {name: {c.name: [] for c in columns} for name, columns in TABLES.items()}
-        tables["candidates"].update({name: [] for name in terms})
+        for declared, table in TERMS.items():
+            tables[table].update({f"term:{t['key']}": [] for t in run.get(declared, ())})
         return cls(dict(run), tables)
 
     def rows(self, table: str) -> int:
@@ -222,10 +241,14 @@ _ENUMS = {
 }
 _RUN_TYPES: dict[str, type] = {
     "id": str, "title": str, "created": str, "complete": bool, "stop": str, "model": dict, "method": dict,
-    "terms": list, "sampling": dict, "max_new_tokens": int, "prompt_length": int, "stop_ids": list,
+    "terms": list, "node_terms": list, "step_terms": list, "sampling": dict, "max_new_tokens": int, "prompt_length": int, "stop_ids": list,
     "versions": dict, "timings": dict, "metrics": dict, "metric_help": list, "error": str,
+    "pool": dict, "compression": dict, "memory": dict, "reference": str,
 }  # fmt: skip
-_RUN_OPTIONAL = {"title", "stop_ids", "versions", "metrics", "metric_help", "error"}
+_RUN_OPTIONAL = {
+    "title", "node_terms", "step_terms", "stop_ids", "versions", "metrics", "metric_help", "error", "pool",
+    "compression", "memory", "reference",
+}  # fmt: skip
 _METHOD_TYPES: dict[str, type] = {
     "name": str, "title": str, "paper": str, "summary": str, "lossless": bool, "params": dict, "controls": list,
 }  # fmt: skip
@@ -243,6 +266,7 @@ def check(trace: Trace) -> None:
     _check_values(a)
     _check_tokens(trace.run["prompt_length"], a)
     _check_nodes(a)
+    _check_pool(a)
     _check_rest(a)
 
 
@@ -260,14 +284,15 @@ def check_run(run: Any) -> None:
         for key, value in run.get(name, {}).items():
             if value is not None and type(value) not in (int, float):
                 raise TraceError(f"run.{name}.{key} is {_shown(value)}; a number or null is allowed")
-    keys = []
-    for i, term in enumerate(run["terms"]):
-        if not isinstance(term, dict):
-            raise TraceError(f"run.terms[{i}] is not an object")
-        _typed(term, f"run.terms[{i}]", {"key": str, "label": str, "help": str}, {"label", "help"})
-        keys.append(term["key"])
-    if len(set(keys)) != len(keys):
-        raise TraceError("run.terms names a score term twice")
+    for declared in TERMS:
+        keys = []
+        for i, term in enumerate(run.get(declared, ())):
+            if not isinstance(term, dict):
+                raise TraceError(f"run.{declared}[{i}] is not an object")
+            _typed(term, f"run.{declared}[{i}]", {"key": str, "label": str, "help": str}, {"label", "help"})
+            keys.append(term["key"])
+        if len(set(keys)) != len(keys):
+            raise TraceError(f"run.{declared} names a number twice")
     for name in ("controls", "metric_help"):
         rows = run["method"].get("controls", []) if name == "controls" else run.get("metric_help", [])
         if not all(isinstance(row, dict) for row in rows):
@@ -339,8 +364,9 @@ def _arrays(trace: Trace, table: str) -> dict[str, np.ndarray]:
     if not isinstance(given, dict):
         raise TraceError(f"its table {table} is missing")
     kinds = {c.name: c.type for c in TABLES[table]}
-    if table == "candidates":
-        kinds |= {f"term:{term['key']}": "float" for term in trace.run["terms"]}
+    for declared, owner in TERMS.items():
+        if owner == table:
+            kinds |= {f"term:{term['key']}": "float" for term in trace.run.get(declared, ())}
     if missing := sorted(set(kinds) - set(given)):
         raise TraceError(f"{table}.{missing[0]} is missing")
     if unknown := sorted(set(given) - set(kinds)):
@@ -400,7 +426,9 @@ def _check_values(a: dict[str, dict[str, np.ndarray]]) -> None:
     for row, text in enumerate(a["pieces"]["hex"]):
         if len(text) % 2 or not re.fullmatch("[0-9a-fA-F]*", text):
             raise TraceError(f"pieces.hex, row {row}, is {_shown(text)}; two hexadecimal digits per byte are allowed")
-    for table, name in (("tokens", "id"), ("nodes", "token"), ("targets", "token"), ("probes", "token")):
+    for table, name in (
+        ("tokens", "id"), ("nodes", "token"), ("targets", "token"), ("probes", "token"), ("pool", "id"), ("plain", "id"),
+    ):  # fmt: skip
         values = a[table][name]
         _refuse(~np.isin(values, ids), f"{table}.{name}", values, "the ids listed in pieces")
     for (table, name), allowed in _ENUMS.items():
@@ -441,6 +469,7 @@ def _check_tokens(prompt_length: int, a: dict[str, dict[str, np.ndarray]]) -> No
     bad = (tokens["kind"] == "prompt") != (owner < 0)
     _refuse(bad, "tokens.kind", tokens["kind"], "prompt inside the prompt, and only there")
     _refuse(tokens["passage"] < -1, "tokens.passage", tokens["passage"], "a passage number, or -1")
+    _refuse(tokens["rank"] < -1, "tokens.rank", tokens["rank"], "0 or more, -1 for the prompt")
     bad = (tokens["source"] < -1) | (tokens["source"] >= np.arange(rows))
     _refuse(bad, "tokens.source", tokens["source"], "an earlier position, or -1")
     last = steps["context"] + steps["accepted"]
@@ -490,6 +519,18 @@ def _check_nodes(a: dict[str, dict[str, np.ndarray]]) -> None:
     _refuse(token != expected, "nodes.token", token, "along the accepted path, the tokens of the output")
 
 
+def _check_pool(a: dict[str, dict[str, np.ndarray]]) -> None:
+    """Places in the pool are listed in the table pool."""
+    place = a["pool"]["position"]
+    _refuse(place < 0, "pool.position", place, "0 or more")
+    if len(np.unique(place)) != len(place):
+        raise TraceError("pool.position names a place twice")
+    _refuse(a["pool"]["passage"] < 0, "pool.passage", a["pool"]["passage"], "0 or more")
+    for table in ("tokens", "nodes", "candidates"):
+        given = a[table]["pool"]
+        _refuse((given != -1) & ~np.isin(given, place), f"{table}.pool", given, "a position listed in pool, or -1")
+
+
 def _check_rest(a: dict[str, dict[str, np.ndarray]]) -> None:
     steps, targets, probes, candidates = a["steps"], a["targets"], a["probes"], a["candidates"]
     for table, name in ((targets, "node"), (probes, "parent")):
@@ -497,8 +538,11 @@ def _check_rest(a: dict[str, dict[str, np.ndarray]]) -> None:
         _refuse(bad, f"{'targets' if table is targets else 'probes'}.{name}", table[name], "a node of the step")
     context = steps["context"][candidates["step"]]
     position, length = candidates["position"], candidates["length"]
-    _refuse((position < 0) | (position >= context), "candidates.position", position, "a position before the step")
-    _refuse((length < 0) | (length > context), "candidates.length", length, "0 to the tokens before the step")
+    pooled = candidates["pool"] >= 0
+    bad = (position < np.where(pooled, -1, 0)) | (position >= context)
+    _refuse(bad, "candidates.position", position, "a position before the step, or -1 for one that is in the pool alone")
+    most = np.maximum(context, len(a["pool"]["position"]))
+    _refuse((length < 0) | (length > most), "candidates.length", length, "0 to the tokens before the step")
     _refuse(candidates["rank"] < 0, "candidates.rank", candidates["rank"], "0 or more")
     would = candidates["would_accept"]
     _refuse((would < -1) | (would > length), "candidates.would_accept", would, "0 to its length, or -1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 from .protocols import Draft, Scored, Verdict
 from .sampling import Chooser
@@ -68,5 +69,5 @@ def stopped(draft: Draft, verdict: Verdict, stop_ids: Collection[int]) -> Verdic
             for other in range(1, len(tokens)):
                 if node in draft.tree.path(other)[:-1]:
                     status[other], reasons[other] = "unreached", "after stop"
-            return Verdict(kept, None, tuple(status), tuple(reasons))
+            return replace(verdict, path=kept, bonus=None, status=tuple(status), reasons=tuple(reasons))
     return verdict

@@ -9,10 +9,11 @@ import pandas as pd
 from decoders.trace import TABLES, Trace
 
 # columns that hold a token id, and the column of text that is put after them
-_TOKENS = {"pieces": "id", "tokens": "id", "nodes": "token", "targets": "token", "probes": "token", "steps": "bonus"}
+_TOKENS = {"pieces": "id", "tokens": "id", "nodes": "token", "targets": "token", "probes": "token", "steps": "bonus",
+           "pool": "id", "plain": "id"}  # fmt: skip
 _TEXT = {"steps": "bonus_text"}
 # text columns with few distinct values
-_CATEGORIES = {"segment", "kind", "origin", "route", "outcome", "status"}
+_CATEGORIES = {"segment", "kind", "origin", "origins", "route", "outcome", "status"}
 # what a spreadsheet would take for the beginning of a formula
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 

@@ -126,7 +126,7 @@ def _delta(trace: Trace) -> dict[str, dict[str, list[Any]]]:
 
 def _add(delta: dict[str, dict[str, list[Any]]], table: str, **row: Any) -> None:
     for column, values in delta[table].items():
-        values.append(row[column])
+        values.append(-1 if column == "pool" else row[column])
 
 
 class Synthetic:
@@ -170,7 +170,7 @@ class Synthetic:
             _add(first, "pieces", id=number_, hex=piece.hex(), special=special)
         for token, (segment, passage) in zip(ids, names, strict=True):
             _add(first, "tokens", id=token, segment=segment, passage=passage, step=-1, kind="prompt", origin="",
-                 source=-1, prob=None)  # fmt: skip
+                 source=-1, prob=None, rank=-1)  # fmt: skip
         self.trace.extend(first)
 
     def __iter__(self) -> Iterator[dict[str, dict[str, list[Any]]]]:
@@ -280,7 +280,7 @@ class Synthetic:
             node = path[k + 1] if k < accepted else 0
             _add(delta, "tokens", id=truth[k], segment="output", passage=-1, step=step, kind=kind,
                  origin=delta["nodes"]["origin"][node] if k < accepted else "",
-                 source=delta["nodes"]["source"][node], prob=probs[k])  # fmt: skip
+                 source=delta["nodes"]["source"][node], prob=probs[k], rank=0)  # fmt: skip
         took = 24 + rng.random() * 4
         self.clock += took
         deepest = max(depths)
@@ -288,7 +288,8 @@ class Synthetic:
         reason = "the method never drafts" if self.kind == "plain" else "the last token occurs nowhere earlier"
         _add(delta, "steps", context=context, route="lexical" if nodes else "none", drafted=len(nodes), depth=deepest,
              reason="" if nodes else reason, accepted=accepted, emitted=accepted + 1, bonus=truth[accepted],
-             outcome=outcome, entropy=number(rng.random() * 2, 3), draft_ms=0.3, verify_ms=number(took - 0.5, 4),
+             outcome=outcome, origins="+".join(dict.fromkeys(delta["nodes"]["origin"][node] for node in path[1:])),
+             entropy=number(rng.random() * 2, 3), draft_ms=0.3, verify_ms=number(took - 0.5, 4),
              commit_ms=0.2, elapsed_ms=number(self.clock, 6))  # fmt: skip
         return delta
 
@@ -410,7 +411,7 @@ def deltas(trace: Trace) -> tuple[Trace, list[dict[str, dict[str, list[Any]]]]]:
     opening.tables["tokens"] = {name: values[:prompt] for name, values in trace.tables["tokens"].items()}
     parts = [_delta(trace) for _ in range(trace.rows("steps"))]
     for table in TABLES:
-        if table == "pieces":
+        if table in ("pieces", "pool", "plain"):
             continue
         columns = trace.tables[table]
         owners = range(trace.rows("steps")) if table == "steps" else columns["step"]

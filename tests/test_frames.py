@@ -55,7 +55,7 @@ def with_pieces(*texts: str) -> Trace:
     for token, text in enumerate(texts):
         trace.append("pieces", {"id": token, "hex": text.encode().hex(), "special": False})
         row = {"id": token, "segment": "text", "passage": -1, "step": -1, "kind": "prompt", "origin": "", "source": -1}
-        trace.append("tokens", {**row, "prob": -0.5 if token == 0 else None})
+        trace.append("tokens", {**row, "pool": -1, "rank": -1, "prob": -0.5 if token == 0 else None})
     return trace
 
 

@@ -17,6 +17,8 @@ def made(prompt_length: int = 1, **tables: dict[str, list[Any]]) -> Trace:
     trace = Trace.new({"prompt_length": prompt_length, "timings": {}})
     for table, columns in tables.items():
         trace.tables[table].update(columns)
+    candidates = trace.tables["candidates"]
+    candidates["pool"] = candidates["pool"] or [-1] * len(candidates["position"])
     return trace
 
 
@@ -28,7 +30,10 @@ def test_the_worked_example():
             "accepted": [2, 0, 1], "drafted": [4, 0, 2], "draft_ms": [1.0, 0.5, 0.5], "verify_ms": [10.0, 8.0, 12.0],
             "elapsed_ms": [15.0, 25.0, 40.0],
         },
-        tokens={"id": [5, 6, 7, 8, 9, 1, 2, 3], "source": [-1, -1, 0, 1, -1, -1, 0, -1]},
+        tokens={
+            "id": [5, 6, 7, 8, 9, 1, 2, 3], "source": [-1, -1, 0, 1, -1, -1, 0, -1],
+            "rank": [-1, -1, 0, 0, 0, 3, 0, 1],
+        },
     )  # fmt: skip
     trace.run["timings"] = {"prefill_ms": 12.5}
     assert compute(trace, plain_tokens_per_s=75.0) == {
@@ -40,11 +45,16 @@ def test_the_worked_example():
         "tokens_per_s": 150.0,
         "speedup": 2.0,
         "prefill_ms": 12.5,
+        "kv_mb": None,
         "draft_share": 2.0 / 30.0,
         "draft_efficiency": 0.5,
         "copied_share": 0.5,
         "no_draft_steps": 1,
         "ranking_regret": None,
+        "differs": 2,
+        "quality_f1": None,
+        "quality_rouge_l": None,
+        "quality_edit": None,
     }
     trace.run["timings"]["decode_ms"] = 60.0
     assert compute(trace)["tokens_per_s"] == 100.0
@@ -73,7 +83,7 @@ def test_every_metric_is_described_and_computed(trace: Trace):
     assert all(value is None or type(value) in (int, float) for value in values.values())
     for metric in METRICS:
         assert metric.label and metric.formula and metric.help
-        assert metric.unit in {"tokens", "steps", "tokens/step", "tokens/s", "ms", "share", "×"}
+        assert metric.unit in {"tokens", "steps", "tokens/step", "tokens/s", "ms", "share", "×", "MB"}
 
 
 def test_formulas_hold_on_honest_traces(trace: Trace):

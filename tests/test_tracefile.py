@@ -157,8 +157,8 @@ def test_another_version_is_refused_naming_both(version: object):
 
 def test_members():
     members = parts()
-    refused(packed(members | {"extra.json": b"{}"}), "9 entries")
-    refused(packed({name: data for name, data in members.items() if name != "nodes.json"}), "7 entries")
+    refused(packed(members | {"extra.json": b"{}"}), "11 entries")
+    refused(packed({name: data for name, data in members.items() if name != "nodes.json"}), "9 entries")
     for name in ("../nodes.json", "/nodes.json", "a/nodes.json", "nodes.json/", "NODES.JSON", "x\\..\\y", "nödes.json"):
         renamed = {name if old == "nodes.json" else old: data for old, data in members.items()}
         refused(packed(renamed), "only trace.json")

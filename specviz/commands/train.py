@@ -26,6 +26,12 @@ def add(commands: Any) -> None:
     demo.add_argument("--seed", type=common.whole(0), default=None, metavar="N", help="of data and weights")
     resume = argparse.BooleanOptionalAction
     demo.add_argument("--resume", action=resume, default=True, help="go on from the last checkpoint (default)")
+    demo.add_argument(
+        "--fast",
+        action="store_true",
+        help="bf16 and compiled layers: about twice as fast where the processor has bf16 instructions and a C++ "
+        "compiler is installed",
+    )
     demo.add_argument("--evaluate", action="store_true", help="answer held-out prompts instead of training")
     demo.add_argument(
         "--prompts", type=common.whole(1), default=200, metavar="N", help="held-out prompts (default: 200)"
@@ -44,11 +50,13 @@ def _train(args: argparse.Namespace) -> int:
         raise common.UserError("--json and --model go with --evaluate")
     common.quiet()
 
-    from decoders.training.demo import train_demo
+    from decoders.training.demo import Recipe, train_demo
 
     out = args.out or OUT
     minutes = args.minutes if args.minutes or args.tokens else 240.0
-    options = {} if args.seed is None else {"seed": args.seed}
+    options: dict[str, Any] = {} if args.seed is None else {"seed": args.seed}
+    if args.fast:
+        options["recipe"] = Recipe(fast=True)
     with common.progress_bar("training") as bar:
 
         def show(now: Any) -> None:

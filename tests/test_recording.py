@@ -1,0 +1,152 @@
+"""What a method declares and hands over is in the trace: numbers per node and step, the pool, the prompt it rewrote."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from decoders import Prompt, record
+from decoders.prompt import Pool, Segment
+from decoders.protocols import Candidates, Draft, Needs, Term
+from decoders.recording import WHOLE_POOL, Run
+from decoders.trace import check
+from decoders.tree import DraftTree
+from decoders.verify import MatchVerifier, judged
+
+from .drafters_for_tests import method_of
+from .models import prompt_ids, tiny_target
+
+
+@pytest.fixture(scope="module")
+def target():
+    return tiny_target()
+
+
+class PoolDrafter:
+    """Drafts pool tokens 3 and 4 as two branches, and counts how often it prepared."""
+
+    def __init__(self) -> None:
+        self.prepared = 0
+
+    def prepare(self, context) -> None:
+        self.prepared += 1
+
+    def propose(self, context, budget: int) -> Draft:
+        pool = context.pool
+        assert pool is not None
+        tokens = pool.tokens[[3, 4]].tolist()
+        place = -1 if pool.positions is None else pool.positions[2]
+        found = Candidates(np.array([place]), np.array([2.0]), np.array([2]), 0, pool=np.array([2]))
+        return Draft(
+            DraftTree((context.root, *tokens), (-1, 0, 0)),
+            ("root", "datastore", "datastore"),
+            (-1, -1, -1),
+            probabilities=(1.0, float("nan"), 0.25),
+            candidates=found,
+            route="pool",
+            pool=(-1, 3, 4),
+            terms={"count": np.array([np.nan, 2.0, 1.0])},
+            notes={"lookup_ms": 0.5},
+        )
+
+    def observe(self, draft, scored, verdict) -> None: ...
+
+
+def pooled(drafter, **changes):
+    return replace(
+        method_of(drafter, Needs(pool=True)),
+        node_terms=(Term("count", "count", "hits"), Term("p_eos", "p(EOS)", "of the target")),
+        step_terms=(Term("lookup_ms", "lookup", "time"), Term("missing", "missing", "never given")),
+        **changes,
+    )
+
+
+def given(tokens: int = 6) -> Prompt:
+    return replace(Prompt.from_ids(prompt_ids(3)), pool=Pool(np.arange(40, 40 + tokens) % 60 + 3, (0, 2), None, "notes"))
+
+
+def test_declared_numbers_and_the_pool_are_in_the_trace(target):
+    drafter = PoolDrafter()
+    trace = record(target, given(), pooled(drafter), max_new_tokens=4)
+    check(trace)
+    assert drafter.prepared == 1
+    assert trace.run["pool"] == {"label": "notes", "tokens": 6, "passages": 2, "in_prompt": False}
+    assert trace.tables["pool"]["position"] == list(range(6)) and trace.tables["pool"]["passage"] == [0, 0, 1, 1, 1, 1]
+    nodes, steps = trace.tables["nodes"], trace.tables["steps"]
+    assert nodes["pool"][:3] == [-1, 3, 4] and nodes["term:count"][:3] == [None, 2.0, 1.0]
+    assert nodes["draft_prob"][:3] == [1.0, None, 0.25] and nodes["term:p_eos"][:3] == [None] * 3
+    assert steps["term:lookup_ms"][0] == 0.5 and steps["term:missing"][0] is None
+    assert trace.tables["candidates"]["pool"][0] == 2 and trace.tables["candidates"]["position"][0] == -1
+    assert trace.run["timings"]["prepare_ms"] >= 0 and trace.run["memory"]["kv_bytes"] > 0
+
+
+def test_what_a_pool_candidate_would_have_brought(target):
+    output = record(target, Prompt.from_ids(prompt_ids(3)), "plain", max_new_tokens=4).output_ids
+    pool = Pool(np.array([9, 9, 9, output[0], output[0] + 1]), (0,), None, "the answer's beginning")
+    trace = record(target, replace(given(), pool=pool), pooled(PoolDrafter()), max_new_tokens=4)
+    assert trace.tables["candidates"]["would_accept"][0] == 1
+    assert trace.tables["steps"]["origins"][0] == "datastore"
+    prompt = trace.run["prompt_length"]
+    assert trace.tables["tokens"]["pool"][prompt] == 3 and trace.tables["tokens"]["rank"][prompt] == 0
+
+
+def test_a_long_pool_is_recorded_around_what_was_used(target):
+    trace = record(target, given(WHOLE_POOL + 1), pooled(PoolDrafter()), max_new_tokens=2)
+    check(trace)
+    assert max(trace.tables["pool"]["position"]) == 4 + 32 and trace.run["pool"]["tokens"] == WHOLE_POOL + 1
+
+
+def test_a_context_in_the_prompt_is_its_pool_and_not_recorded_twice(target):
+    parts = (Segment("context", 0, 20, 0), Segment("context", 20, 40, 1), Segment("question", 40, 60))
+    prompt = Prompt(tuple(prompt_ids(3)), parts)
+    pool = prompt.context_pool()
+    assert pool is not None and pool.starts == (0, 20) and len(pool.tokens) == 40
+    assert pool.positions is not None and pool.positions.tolist() == list(range(40))
+    trace = record(target, prompt, pooled(PoolDrafter()), max_new_tokens=2)
+    check(trace)
+    assert trace.run["pool"]["in_prompt"] and not trace.tables["pool"]["position"]
+    assert set(trace.tables["nodes"]["pool"]) == {-1}
+    assert Prompt.from_ids([5, 6]).context_pool() is None
+
+
+class Lenient(MatchVerifier):
+    """Takes the first branch whatever the target says."""
+
+    lossless = False
+
+    def __call__(self, draft, scored):
+        path = [0, 1] if draft.tree.drafted else [0]
+        bonus = int(scored.logits[path[-1]].argmax())
+        return replace(judged(draft, path, bonus), terms={"p_eos": np.full(len(draft.tree), 0.5)})
+
+
+def test_a_method_may_bring_its_verifier_and_plain_decoding_stands_beside(target):
+    method = pooled(PoolDrafter(), verifier=lambda target, params, chooser: Lenient(chooser), lossless=False)
+    run = Run(target, given(), method, max_new_tokens=5, compare=True)
+    deltas = list(run)
+    trace = run.trace
+    check(trace)
+    assert deltas[-1]["plain"]["id"] == trace.tables["plain"]["id"]
+    assert trace.tables["plain"]["id"] == record(target, given(), "plain", max_new_tokens=5).output_ids
+    assert not trace.run["method"]["lossless"] and trace.output_ids != trace.tables["plain"]["id"]
+    assert trace.tables["nodes"]["term:p_eos"][:3] == [0.5] * 3
+    assert trace.run["metrics"]["differs"] == sum(r > 0 for r in trace.tables["tokens"]["rank"]) > 0
+    assert trace.run["metrics"]["speedup"] > 0
+
+
+def test_a_method_may_rewrite_the_prompt(target):
+    def shorter(target, params, prompt):
+        return replace(prompt, tokens=prompt.tokens[:10], compression={"ratio_asked": 6.0, "kept_tokens": 10})
+
+    trace = record(target, given(), pooled(PoolDrafter(), prompt=shorter), max_new_tokens=2)
+    assert trace.run["prompt_length"] == 10 and trace.run["compression"]["kept_tokens"] == 10
+
+
+def test_text_becomes_a_pool_of_paragraphs(target):
+    pool = Pool.from_text(target.tokenizer, "the lamp\n\nthe museum\n \nsold", "notes.txt")
+    texts = [target.tokenizer.decode(pool.tokens[pool.passages == i]) for i in range(3)]
+    assert texts == ["the lamp", "the museum", "sold"] and pool.label == "notes.txt" and pool.positions is None
+    with pytest.raises(ValueError, match=r"notes.txt holds no text: give one"):
+        Pool.from_text(target.tokenizer, " \n\n ", "notes.txt")
