@@ -10,9 +10,9 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,25 @@ class Calibration:
     def top_heads(self, count: int) -> list[tuple[int, int]]:
         """The ``count`` (layer, head) pairs that copied most often, best first."""
         return ranked(self.head_counts)[:count]
+
+    def grown(
+        self, key: str, name: str, layers: Sequence[int], heads: Sequence[int], size: tuple[int, int]
+    ) -> Calibration:
+        """The same for a model that this one was expanded to: layer i became ``layers[i]``, head h ``heads[h]``.
+
+        ``size`` is its (layers, heads). What was added does nothing: no head there copies, and a hidden state is that
+        of the layer before.
+        """
+        depth, width = size
+        counts = [[0] * width for _ in range(depth)]
+        for layer, row in zip(layers, self.head_counts, strict=True):
+            for head, count in zip(heads, row, strict=True):
+                counts[layer][head] = count
+        live = [sum(layer < k for layer in layers) for k in range(depth + 1)]  # hidden state k has passed so many
+        return replace(
+            self, model_key=key, model=name, tokens_per_step=tuple(self.tokens_per_step[k] for k in live),
+            best_layer=live.index(self.best_layer), head_counts=tuple(map(tuple, counts)),
+        )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         return {"schema": SCHEMA, **asdict(self)}
@@ -179,9 +198,14 @@ def _hidden_states(target: Target) -> Iterator[list[Tensor]]:
 
 def model_key(target: Target) -> str:
     """A fingerprint of the model: its configuration and a sample of every weight, whatever dtype it was loaded in."""
-    config = {k: v for k, v in target.config.to_dict().items() if k not in IGNORED and not k.startswith("_attn")}
-    digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode())
-    for parameter in target.stack.parameters():
+    return fingerprint(target.config, target.stack.parameters())
+
+
+def fingerprint(config: Any, parameters: Iterable[Tensor]) -> str:
+    """``model_key`` of a configuration and the decoder stack's parameters, in their order."""
+    known = {k: v for k, v in config.to_dict().items() if k not in IGNORED and not k.startswith("_attn")}
+    digest = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode())
+    for parameter in parameters:
         # a diagonal, as GPT-2's weights are turned when they are packed
         sample = parameter.detach().diagonal()[:64] if parameter.ndim == 2 else parameter.detach().flatten()[:64]
         digest.update(sample.to("cpu", torch.bfloat16).view(torch.int16).numpy().tobytes())
@@ -210,7 +234,11 @@ def save_calibration(calibration: Calibration, path: Path | None = None) -> Path
 
 def load_calibration(target: Target) -> Calibration | None:
     """The user's own calibration of this model, else the one shipped for the bundled target; None if it has none."""
-    key = model_key(target)
+    return find_calibration(model_key(target), len(target.layers), target.heads)
+
+
+def find_calibration(key: str, layers: int, heads: int) -> Calibration | None:
+    """The calibration kept for the model with this fingerprint and shape."""
     for path in (calibration_folder() / f"{key}.json", PACKAGED):
         if not path.is_file():
             continue
@@ -220,6 +248,6 @@ def load_calibration(target: Target) -> Calibration | None:
             log.warning("%s is left out: %s", path, error)
             continue
         shape = (len(calibration.head_counts), len(calibration.head_counts[0]))
-        if calibration.model_key == key and shape == (len(target.layers), target.heads):
+        if calibration.model_key == key and shape == (layers, heads):
             return calibration
     return None

@@ -19,7 +19,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -120,7 +120,8 @@ def expand_to_folder(
 
     Weights are made and written tensor by tensor, in shards of about ``shard_bytes``, so memory holds one shard beside
     the source. ``dtype`` is float32, float16 or bfloat16 (default: the shape's). Everything goes to a temporary folder
-    that is renamed at the end. ``progress(done, total)`` counts parameters. Raises UserError in one sentence.
+    that is renamed at the end. ``progress(done, total)`` counts parameters. What ``specviz calibrate`` found of the
+    source is kept for the new model too. Raises UserError in one sentence.
     """
     shape, out, source = shape_of(shape), Path(out).expanduser(), os.path.expanduser(source)
     if out.exists():
@@ -152,13 +153,39 @@ def expand_to_folder(
         _copy_tokenizer(source, partial)
         note = {"source": _name(source, config), "shape": asdict(shape), "layers": plan.layer_map, "seed": seed}
         (partial / "expansion.json").write_text(json.dumps(note, indent=1) + "\n", encoding="utf-8")
-        tensors = plan.tensors(model.state_dict(), stored, seed)
+        samples: list[Tensor] = []
+        tensors = _sampled(plan.tensors(model.state_dict(), stored, seed), samples)
         _write_shards(tensors, partial, shard_bytes, lambda done: progress(done, total) if progress else None)
         partial.rename(out)
     except BaseException:  # an interrupt too leaves nothing half-written
         shutil.rmtree(partial, ignore_errors=True)
         raise
+    _carry_calibration(model, plan, AutoConfig.from_pretrained(out), samples)
     return out
+
+
+def _sampled(tensors: Iterator[tuple[str, Tensor]], samples: list[Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """The tensors, with what a fingerprint reads of each put aside (the head's apart: it is not in the stack)."""
+    for name, tensor in tensors:
+        if name != "lm_head.weight":
+            samples.append(tensor[:64, :64].clone() if tensor.ndim == 2 else tensor[:64].clone())
+        yield name, tensor
+
+
+def _carry_calibration(model: PreTrainedModel, plan: _Plan, grown: PreTrainedConfig, samples: list[Tensor]) -> None:
+    """Keep the source's calibration for the grown model as well, if it has one."""
+    from .calibrate import find_calibration, fingerprint, save_calibration
+
+    stack = cast(Any, model).model
+    small = plan.small
+    known = find_calibration(
+        fingerprint(model.config, stack.parameters()), small.num_hidden_layers, small.num_attention_heads
+    )
+    if known is None:
+        return
+    size = (plan.shape.layers, plan.shape.heads)
+    name = f"{known.model}-{plan.shape.name}"
+    save_calibration(known.grown(fingerprint(grown, samples), name, plan.layer_map, plan.head_map, size))
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +237,13 @@ class _Plan:
     @property
     def layer_map(self) -> list[int]:
         return layer_map(self.small.num_hidden_layers, self.shape.layers)
+
+    @property
+    def head_map(self) -> list[int]:
+        """Which large query head each small one becomes."""
+        heads, group = self.small.num_attention_heads, self.small.num_attention_heads // self.small.num_key_value_heads
+        room = self.shape.heads // self.shape.kv_heads
+        return [(h // group * self.copies + h % group // room) * room + h % group % room for h in range(heads)]
 
     def config(self, dtype: torch.dtype) -> PreTrainedConfig:
         config, shape = copy.deepcopy(self.small), self.shape
@@ -297,13 +331,12 @@ class _Plan:
     def _rows(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Where the small model's rows go: of queries, keys, values, the output projection's columns; and which old
         key/value rows are repeated to fill them."""
-        heads, kv_heads, size = self.small.num_attention_heads, self.small.num_key_value_heads, self.head_dim
-        group, room = heads // kv_heads, self.shape.heads // self.shape.kv_heads
+        kv_heads, size = self.small.num_key_value_heads, self.head_dim
         factor = self.shape.head_dim // size
         half = torch.arange(size // 2) * factor
         rotary = torch.cat([half, half + self.shape.head_dim // 2])  # pair i of the small head → pair factor·i
         plain = torch.arange(size)
-        new_query = [(h // group * self.copies + h % group // room) * room + h % group % room for h in range(heads)]
+        new_query = self.head_map
 
         def rows(chosen: list[int] | range, within: Tensor, head_dim: int) -> Tensor:
             return torch.cat([h * head_dim + within for h in chosen])

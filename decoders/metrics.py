@@ -15,7 +15,7 @@ from .trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One quantity. ``unit`` is tokens, steps, tokens/step, tokens/s, ms, MB, share (0 to 1), × or "" (a plain ratio)."""
+    """One quantity. ``unit``: tokens, steps, tokens/step, tokens/s, ms, MB, share (0 to 1), × or "" (a plain ratio)."""
 
     key: str
     label: str
@@ -69,7 +69,7 @@ METRICS: tuple[Metric, ...] = _metrics("""
         Words of the answer and the reference without case, punctuation and articles, as bags; empty without reference.
     quality_rouge_l | ROUGE-L against the reference | f-measure of the longest common subsequence of words | share
         As the package rouge-score computes it, with stemming off.
-    quality_edit | Edit similarity to the reference | 1 − edit distance ÷ longer length, on the first line of code | share
+    quality_edit | Edit similarity to the reference | 1 − edit distance ÷ longer length, first code line | share
         As LongBench scores code completion.
 """)
 
@@ -227,7 +227,8 @@ def fill_would_accept(trace: Trace) -> None:
     alive = np.flatnonzero(would == 0)
     reach = 0
     while len(alive):
-        alive = alive[(length[alive] > reach) & (follows[alive] + reach < len(ids)) & (offer[alive] + reach < len(text))]
+        inside = (follows[alive] + reach < len(ids)) & (offer[alive] + reach < len(text))
+        alive = alive[(length[alive] > reach) & inside]
         alive = alive[text[offer[alive] + reach] == ids[follows[alive] + reach]]
         would[alive] += 1
         reach += 1

@@ -29,7 +29,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """Text that drafts may be taken from: token ids ``[tokens]``, of passages that begin at ``starts`` (the first at 0).
+    """Text that drafts may come from: token ids ``[tokens]``, of passages that begin at ``starts`` (the first at 0).
 
     ``positions`` ``[tokens]`` says where each token stands in the prompt; None where the pool is another text.
     ``label`` names the pool.

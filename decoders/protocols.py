@@ -194,7 +194,8 @@ class Method:
     are made from it.
     ``terms``, ``node_terms`` and ``step_terms`` declare the numbers that it records per candidate, tree node and step.
     ``verifier`` makes the verifier (None: tokens must match the target's choice). ``prompt`` may rewrite the prompt
-    before anything is read. ``order`` places the method in lists. ``available`` returns None, or one sentence that says what is missing for this
+    before anything is read. ``order`` places the method in lists. ``available`` returns None, or one sentence that says
+    what is missing for this
     target and which command makes it.
     """
 

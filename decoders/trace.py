@@ -241,7 +241,8 @@ _ENUMS = {
 }
 _RUN_TYPES: dict[str, type] = {
     "id": str, "title": str, "created": str, "complete": bool, "stop": str, "model": dict, "method": dict,
-    "terms": list, "node_terms": list, "step_terms": list, "sampling": dict, "max_new_tokens": int, "prompt_length": int, "stop_ids": list,
+    "terms": list, "node_terms": list, "step_terms": list, "sampling": dict, "max_new_tokens": int,
+    "prompt_length": int, "stop_ids": list,
     "versions": dict, "timings": dict, "metrics": dict, "metric_help": list, "error": str,
     "pool": dict, "compression": dict, "memory": dict, "reference": str,
 }  # fmt: skip
@@ -427,7 +428,8 @@ def _check_values(a: dict[str, dict[str, np.ndarray]]) -> None:
         if len(text) % 2 or not re.fullmatch("[0-9a-fA-F]*", text):
             raise TraceError(f"pieces.hex, row {row}, is {_shown(text)}; two hexadecimal digits per byte are allowed")
     for table, name in (
-        ("tokens", "id"), ("nodes", "token"), ("targets", "token"), ("probes", "token"), ("pool", "id"), ("plain", "id"),
+        ("tokens", "id"), ("nodes", "token"), ("targets", "token"), ("probes", "token"), ("pool", "id"),
+        ("plain", "id"),
     ):  # fmt: skip
         values = a[table][name]
         _refuse(~np.isin(values, ids), f"{table}.{name}", values, "the ids listed in pieces")

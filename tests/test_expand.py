@@ -14,8 +14,12 @@ from transformers import (
     MistralForCausalLM,
 )
 
+from decoders import Prompt, load_target
+from decoders.calibrate import calibrate, save_calibration
 from decoders.errors import UserError
 from decoders.expand import SHAPES, Shape, expand, expand_to_folder, layer_map
+
+from .models import VOCAB, prompt_ids, tiny_tokenizer
 
 torch.set_num_threads(1)  # toys: more threads only cost
 
@@ -218,3 +222,31 @@ def test_nothing_half_written(tmp_path):
     with pytest.raises(UserError, match="'int8': allowed are float32, float16, bfloat16"):
         expand_to_folder(source, MHA, tmp_path / "large", dtype="int8")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["small", "taken"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_calibration_is_carried_over(tmp_path, monkeypatch, dtype):
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+    network = toy(kv_heads=2)
+    network.resize_token_embeddings(VOCAB)
+    network.save_pretrained(tmp_path / "small")
+    tiny_tokenizer().save_pretrained(tmp_path / "small")
+    small = load_target(tmp_path / "small")
+    prompts = [Prompt.from_ids(prompt_ids(seed)) for seed in range(3)]
+    found = calibrate(small, prompts, max_new_tokens=12)
+    save_calibration(found)
+    expand_to_folder(tmp_path / "small", MHA, tmp_path / "large", dtype=dtype)
+    large = load_target(tmp_path / "large", dtype="float32")
+    carried = large.calibration
+    assert carried is not None and carried.model == "small-toy"
+    if dtype == "float32":  # the same counts where only rounding differs
+        measured = calibrate(large, prompts, max_new_tokens=12)
+        assert [carried.head_counts[i] for i in layer_map(4, 9)] == [measured.head_counts[i] for i in layer_map(4, 9)]
+        assert carried.tokens_per_step == measured.tokens_per_step
+        assert carried.best_layer == measured.best_layer and sum(map(sum, carried.head_counts)) > 0
+
+
+def test_an_uncalibrated_model_grows_without_one(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+    expand_to_folder(save(toy(), tmp_path / "small"), MHA, tmp_path / "large")
+    assert not (tmp_path / "home").exists()

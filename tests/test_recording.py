@@ -64,7 +64,8 @@ def pooled(drafter, **changes):
 
 
 def given(tokens: int = 6) -> Prompt:
-    return replace(Prompt.from_ids(prompt_ids(3)), pool=Pool(np.arange(40, 40 + tokens) % 60 + 3, (0, 2), None, "notes"))
+    pool = Pool(np.arange(40, 40 + tokens) % 60 + 3, (0, 2), None, "notes")
+    return replace(Prompt.from_ids(prompt_ids(3)), pool=pool)
 
 
 def test_declared_numbers_and_the_pool_are_in_the_trace(target):
