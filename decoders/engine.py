@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .drafters import find_method
+from .errors import UserError
 from .memory import Context
 from .params import make_params
 from .prompt import Prompt
@@ -66,9 +67,10 @@ class Decoding:
         self.params = (
             params if isinstance(params, self.method.params) else make_params(self.method.params, params or {})
         )
-        missing = self.method.available(target)
-        if missing:
-            raise ValueError(missing)
+        if missing := self.method.available(target):
+            raise UserError(missing)
+        if lacking := self.method.applies(prompt):
+            raise UserError(lacking)
         if self.method.prompt is not None:
             prompt = self.method.prompt(target, self.params, prompt)
         if max_new_tokens < 1:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -76,7 +76,7 @@ METRICS: tuple[Metric, ...] = _metrics("""
 
 def metric_help() -> list[dict[str, str]]:
     """``METRICS`` as it is stored in a trace's run record."""
-    return [asdict(metric) for metric in METRICS]
+    return [{name: getattr(metric, name) for name in ("key", "label", "formula", "unit", "help")} for metric in METRICS]
 
 
 def compute(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, float | None]:

@@ -195,8 +195,8 @@ class Method:
     ``terms``, ``node_terms`` and ``step_terms`` declare the numbers that it records per candidate, tree node and step.
     ``verifier`` makes the verifier (None: tokens must match the target's choice). ``prompt`` may rewrite the prompt
     before anything is read. ``order`` places the method in lists. ``available`` returns None, or one sentence that says
-    what is missing for this
-    target and which command makes it.
+    what is missing for this target and which command makes it; ``applies`` returns None, or one sentence that says what
+    a prompt lacks.
     """
 
     name: str
@@ -213,4 +213,5 @@ class Method:
     verifier: Callable[[Target, Any, Chooser], Verifier] | None = None
     prompt: Callable[[Target, Any, Prompt], Prompt] | None = None
     available: Callable[[Target], str | None] = lambda target: None
+    applies: Callable[[Prompt], str | None] = lambda prompt: None
     order: int = 50

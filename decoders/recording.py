@@ -17,7 +17,6 @@ import torch
 from . import metrics
 from .engine import Decoding, Step
 from .params import controls
-from .pieces import Pieces
 from .prompt import Pool, Prompt
 from .protocols import Candidates, Draft, Method, Term
 from .sampling import Sampling
@@ -27,7 +26,7 @@ from .trace import Trace
 TARGET_CHOICES = 5  # the target's first choices kept after each visited node
 
 WHOLE_POOL, POOL_AROUND = 20_000, 32  # tokens: a longer pool is recorded around what was used alone
-RECORD_STEPS, RECORD_CELLS, RECORD_SECONDS = 16, 2_000_000, 0.05  # steps wait for one another at most so long
+RECORD_STEPS, RECORD_CELLS, RECORD_SECONDS = 32, 2_000_000, 0.1  # steps wait for one another at most so long
 
 STEP_TABLES = ("nodes", "targets", "tokens", "steps", "candidates", "probes")
 Delta = dict[str, dict[str, list[Any]]]
@@ -69,7 +68,7 @@ class Run:
             stop_ids=stop_ids,
             cancel=cancel,
         )
-        self.pieces = Pieces(target.tokenizer) if target.tokenizer is not None else None
+        self.pieces = target.pieces
         self._known: set[int] = set()
         self.trace = Trace.new(self._header(title))
         self.trace.extend(self._prompt_rows())
@@ -398,8 +397,8 @@ def _finite(values: np.ndarray) -> list[float | None]:
 class _Numbers:
     """What a trace keeps of the logits of some steps, one list entry per step.
 
-    The target's probability and rank of every node after its parent (None and -1 for the root), its probability of the
-    bonus, its first choices after visited nodes, its entropy at the root.
+    The target's probability and rank of every node after its parent (None and -1 for the root) and of the bonus, its
+    first choices after visited nodes, its entropy at the root.
     """
 
     def __init__(self, steps: list[Step]) -> None:
@@ -410,14 +409,18 @@ class _Numbers:
         lse: list[float] = normaliser.tolist()
 
         device = logits.device
-        parents = [start + p for step, start in zip(steps, starts, strict=True) for p in step.draft.tree.parents[1:]]
+        placed = list(zip(steps, starts, strict=True))
+        parents = [start + p for step, start in placed for p in step.draft.tree.parents[1:]]
         tokens = [t for step in steps for t in step.draft.tree.tokens[1:]]
+        drafted = len(tokens)
+        parents += [start + step.verdict.path[-1] for step, start in placed]  # each step's bonus, behind the nodes
+        tokens += [step.verdict.bonus or 0 for step in steps]
         before = logits[torch.tensor(parents, device=device, dtype=torch.long)]
         mine = before.gather(1, torch.tensor(tokens, device=device, dtype=torch.long)[:, None])
         ranks: list[int] = (before > mine).sum(-1).tolist()
         probs = [round(math.exp(x - lse[p]), 6) for x, p in zip(mine.flatten().tolist(), parents, strict=True)]
 
-        visited = [(s.index, start, node) for s, start in zip(steps, starts, strict=True) for node in s.verdict.path]
+        visited = [(step.index, start, node) for step, start in placed for node in step.verdict.path]
         rows = torch.tensor([start + node for _, start, node in visited], device=device)
         top, choice = logits[rows].topk(min(TARGET_CHOICES, logits.shape[-1]), dim=-1)
         width = top.shape[1]
@@ -432,25 +435,15 @@ class _Numbers:
 
         self.probs: list[list[float | None]] = []
         self.ranks: list[list[int]] = []
-        self.bonus_prob: list[float | None] = []
-        self.bonus_rank = self._bonus_ranks(steps)
-        drafted = 0
-        for step, start in zip(steps, starts, strict=True):
+        ended = [step.verdict.bonus is None for step in steps]
+        self.bonus_prob = [None if e else p for e, p in zip(ended, probs[drafted:], strict=True)]
+        self.bonus_rank = [-1 if e else r for e, r in zip(ended, ranks[drafted:], strict=True)]
+        at = 0
+        for step in steps:
             n = step.draft.tree.drafted
-            self.probs.append([None, *probs[drafted : drafted + n]])
-            self.ranks.append([-1, *ranks[drafted : drafted + n]])
-            drafted += n
-            last, bonus = step.verdict.path[-1], step.verdict.bonus
-            logit = None if bonus is None else float(step.scored.logits[last, bonus])
-            self.bonus_prob.append(None if logit is None else round(math.exp(logit - lse[start + last]), 6))
-
-    @staticmethod
-    def _bonus_ranks(steps: list[Step]) -> list[int]:
-        """The rank of each step's bonus; -1 where there is none."""
-        rows = torch.stack([step.scored.logits[step.verdict.path[-1]] for step in steps])
-        bonus = torch.tensor([-1 if s.verdict.bonus is None else s.verdict.bonus for s in steps], device=rows.device)
-        ranks = (rows > rows.gather(1, bonus.clamp_min(0)[:, None])).sum(-1)
-        return torch.where(bonus < 0, -1, ranks).tolist()
+            self.probs.append([None, *probs[at : at + n]])
+            self.ranks.append([-1, *ranks[at : at + n]])
+            at += n
 
 
 def record(

@@ -27,6 +27,7 @@ from .capture import Taps
 from .errors import UserError
 from .linear import Head, pack, packable, top_tokens
 from .memory import Context, Memory
+from .pieces import Pieces
 from .prompt import Pool, Prompt, Segment
 from .protocols import Draft, Needs, Scored, Verdict
 
@@ -102,6 +103,11 @@ class Target:
         if ids is None:
             return ()
         return tuple(ids) if isinstance(ids, (list, tuple)) else (int(ids),)
+
+    @cached_property
+    def pieces(self) -> Pieces | None:
+        """The bytes behind token ids; None without a tokenizer."""
+        return None if self.tokenizer is None else Pieces(self.tokenizer)
 
     @cached_property
     def calibration(self) -> Calibration | None:

@@ -28,6 +28,7 @@ from decoders.training.demo import (
 from decoders.training.evaluation import score
 from decoders.training.muon import orthogonalise
 from decoders.training.tasks import FAMILIES, GENERATORS, Example, stream, user_message
+from decoders.training.tasks.drills import lookup
 from decoders.training.tasks.snippets import javascript
 from decoders.training.tokenizer import train_tokenizer
 
@@ -158,6 +159,31 @@ def test_chats_rewrite_the_earlier_answer():
     for example in examples_of("chat"):
         assert len(example.history) == 2 and example.context == () and example.question == ""
         assert example.history[1]["content"] != example.reference
+
+
+def test_drills_can_be_answered_from_their_own_text():
+    kinds = set()
+    for seed in range(150):
+        first, *turns = lookup(random.Random(seed))
+        answers = [m["content"] for m in turns if m["role"] == "assistant"]
+        passages = dict(re.findall(r"^\[(\d)\] (.*)$", first["content"], re.M))
+        if not passages:  # a replacement
+            kinds.add("replacement")
+            wish, text = first["content"].split("\n\n")
+            old, new = (re.findall(r"\w+", t) for t in (text, answers[0]))
+            gone, come = set(old) - set(new), set(new) - set(old)
+            assert len(answers) == 1 and (gone or come) and all(word in wish for word in gone | come)
+            continue
+        questions = [m["content"].split("\n\n")[-1] for m in (first, *turns) if m["role"] == "user"]
+        for question, answer in zip(questions, answers, strict=True):
+            passage = passages[answer[answer.rindex("[") + 1 : -1]]
+            said = answer[: answer.rindex("[")].strip()
+            kinds.add("fact" if said else "word")
+            assert said in passage
+            if not first["content"].startswith(("Which", "Answer")):
+                assert question.rstrip("?") in passage
+                assert sum(bool(re.search(rf"(^| ){re.escape(question[:-1])}( |$)", p)) for p in passages.values()) == 1
+    assert kinds == {"replacement", "fact", "word"}
 
 
 # --- tokenizer

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from decoders.training.tasks import Family, stream
+from decoders.training.tasks.drills import lookup
 from decoders.training.tasks.example import Message
 
 PROMPT, RESPONSE, IGNORED = 0, 1, 2
@@ -105,9 +106,11 @@ def training_batches(
     examples: int,
     budget: int,
     repeated: float,
+    looked_up: float = 0.0,
     mixture: dict[Family, float] | None = None,
 ) -> Iterator[Batch]:
-    """The batches of one chunk: `examples` tasks and `repeated` × `examples` repetitions, in shuffled order.
+    """The batches of one chunk, in shuffled order: `examples` tasks, `repeated` × `examples` repetitions and
+    `looked_up` × `examples` lookup drills.
 
     A pure function of its arguments, so a resumed run sees the batches that the interrupted one would have
     seen.
@@ -118,6 +121,7 @@ def training_batches(
     for _ in range(round(repeated * examples)):
         real = rng.choice(documents[:examples]).ids
         documents.append(repetition(rng, len(tokenizer), real, tokenizer))
+    documents += encode_chats(tokenizer, [lookup(rng) for _ in range(round(looked_up * examples))])
     groups = bucket(documents, budget)
     rng.shuffle(groups)
     padding = tokenizer.pad_token_id

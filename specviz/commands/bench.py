@@ -59,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
         prompts, note = lengthened([r.prompt(target.tokenizer) for r in records], args.context), ""
     else:
         prompts, _, note = common.fitting(target, records, args.max_new_tokens)
+    methods, missing = common.applicable(methods, missing, prompts, args.methods)
     stock = None
     if args.peers:
         from decoders.stock import StockModel

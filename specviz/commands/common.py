@@ -159,6 +159,25 @@ def chosen_methods(target: Target, names: Sequence[str], sets: Sequence[str]) ->
     return {name: make_params(find_method(name).params, given) for name, given in chosen.items()}, missing
 
 
+def applicable(
+    methods: dict[str, Any], missing: dict[str, str], prompts: Sequence[Prompt], names: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """``chosen_methods``' result without those that cannot work on every prompt; a UserError unless "all" was asked."""
+    from decoders import find_method
+
+    kept, left_out = dict(methods), dict(missing)
+    for name in methods:
+        lacking = [reason for prompt in prompts if (reason := find_method(name).applies(prompt))]
+        if not lacking:
+            continue
+        count = f"{len(lacking)} of {counted(len(prompts), 'prompt')} will not do: {lacking[0]}"
+        if "all" not in " ".join(names).replace(",", " ").split():
+            raise UserError(f"{name} cannot run: {count}")
+        left_out[name] = count
+        del kept[name]
+    return kept, left_out
+
+
 def fitting(
     target: Target, records: Sequence[PromptRecord], max_new_tokens: int
 ) -> tuple[list[Prompt], list[PromptRecord], str]:

@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     target = common.open_target(args)
     methods, missing = common.chosen_methods(target, args.methods, args.set)
     prompts, kept, note = common.fitting(target, records, args.max_new_tokens)
+    methods, missing = common.applicable(methods, missing, prompts, args.methods)
 
     from decoders.lossless import check_lossless
 
