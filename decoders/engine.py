@@ -84,7 +84,7 @@ class Decoding:
         self.drafter: Drafter = self.method.build(target, self.params)
         chooser = Chooser(self.sampling)
         make = self.method.verifier
-        self.verifier: Verifier = MatchVerifier(chooser) if make is None else make(target, self.params, chooser)
+        self.verifier: Verifier = MatchVerifier(chooser) if make is None else make(self.params, chooser, self.stop_ids)
         self.session: Session | None = None
         self.stop = ""
         self.prefill_ms = self.prepare_ms = 0.0

@@ -69,7 +69,7 @@ METRICS: tuple[Metric, ...] = _metrics("""
         Words of the answer and the reference without case, punctuation and articles, as bags; empty without reference.
     quality_rouge_l | ROUGE-L against the reference | f-measure of the longest common subsequence of words | share
         As the package rouge-score computes it, with stemming off.
-    quality_edit | Edit similarity to the reference | 1 − edit distance ÷ longer length, first code line | share
+    quality_edit | Edit similarity to the reference | 1 − (insertions + deletions) ÷ both lengths, first code line | share
         As LongBench scores code completion.
 """)
 
@@ -119,12 +119,13 @@ def compute(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
 
 
 def _quality(trace: Trace) -> dict[str, float | None]:
-    reference = trace.run.get("reference")
-    if not reference:
-        return {"quality_f1": None, "quality_rouge_l": None, "quality_edit": None}
-    from .quality import quality
+    scores: dict[str, float | None] = {"quality_f1": None, "quality_rouge_l": None, "quality_edit": None}
+    if reference := trace.run.get("reference"):
+        from .quality import quality
 
-    return {f"quality_{key}": value for key, value in quality(trace.text(trace.output_ids), reference).items()}
+        found = quality(trace.text(trace.output_ids), reference)
+        scores |= {f"quality_{key}": value for key, value in found.items()}
+    return scores
 
 
 def outcomes(trace: Trace) -> dict[str, int]:

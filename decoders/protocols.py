@@ -193,7 +193,8 @@ class Method:
     ``params`` is a frozen dataclass made with ``decoders.params.param``: the app's controls, ``--set`` and sweeps
     are made from it.
     ``terms``, ``node_terms`` and ``step_terms`` declare the numbers that it records per candidate, tree node and step.
-    ``verifier`` makes the verifier (None: tokens must match the target's choice). ``prompt`` may rewrite the prompt
+    ``verifier`` makes the verifier from the parameters, the chooser and the stop tokens (None: tokens must match the
+    target's choice). ``prompt`` may rewrite the prompt
     before anything is read. ``order`` places the method in lists. ``available`` returns None, or one sentence that says
     what is missing for this target and which command makes it; ``applies`` returns None, or one sentence that says what
     a prompt lacks.
@@ -210,7 +211,7 @@ class Method:
     terms: tuple[Term, ...] = ()
     node_terms: tuple[Term, ...] = ()
     step_terms: tuple[Term, ...] = ()
-    verifier: Callable[[Target, Any, Chooser], Verifier] | None = None
+    verifier: Callable[[Any, Chooser, frozenset[int]], Verifier] | None = None
     prompt: Callable[[Target, Any, Prompt], Prompt] | None = None
     available: Callable[[Target], str | None] = lambda target: None
     applies: Callable[[Prompt], str | None] = lambda prompt: None

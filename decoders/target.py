@@ -27,6 +27,7 @@ from .capture import Taps
 from .errors import UserError
 from .linear import Head, pack, packable, top_tokens
 from .memory import Context, Memory
+from .norms import fuse_norms
 from .pieces import Pieces
 from .prompt import Pool, Prompt, Segment
 from .protocols import Draft, Needs, Scored, Verdict
@@ -89,6 +90,7 @@ class Target:
         self.info["packed"] = packable(self.dtype, self.device) and packed is not False
         if self.info["packed"]:
             pack(model, packed_from=1 if packed else None)
+        self.info["fused_norms"] = fuse_norms(model)
         self.head = Head(model.get_output_embeddings(), getattr(config, "final_logit_softcapping", None))
         _replace(model, model.get_output_embeddings(), self.head)
         self.taps = Taps(self.stack, self.layers)

@@ -124,7 +124,7 @@ class Lenient(MatchVerifier):
 
 
 def test_a_method_may_bring_its_verifier_and_plain_decoding_stands_beside(target):
-    method = pooled(PoolDrafter(), verifier=lambda target, params, chooser: Lenient(chooser), lossless=False)
+    method = pooled(PoolDrafter(), verifier=lambda params, chooser, stop_ids: Lenient(chooser), lossless=False)
     run = Run(target, given(), method, max_new_tokens=5, compare=True)
     deltas = list(run)
     trace = run.trace

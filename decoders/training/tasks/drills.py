@@ -1,4 +1,4 @@
-"""Drills: many small decisions on few tokens, so that a small model learns to look things up before the tasks need it."""
+"""Drills: many small decisions on few tokens, which teach a small model to look things up before the tasks need it."""
 
 from __future__ import annotations
 

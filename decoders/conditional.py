@@ -1,0 +1,103 @@
+"""CASD's verifier (eq. 3 and 4): a drafted token stands where the target finds it likely enough. Not lossless."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+
+import numpy as np
+import torch
+
+from .protocols import Draft, Scored, Verdict
+from .sampling import Chooser
+
+RULES = ("fixed", "mixed", "top-k only")
+
+
+class ConditionalVerifier:
+    """Accepts a node if its parent is accepted and p > max(δ, p(EOS)), p at temperature 1 (CASD eq. 3).
+
+    ``rule``: "fixed" is eq. 3; "mixed" also wants the token among the target's ``top_k`` (eq. 4); "top-k only" wants
+    nothing else (table 6). With ``or_argmax`` the target's first choice is accepted whatever the rule says. The longest
+    accepted path wins, of equally long ones that with the highest summed log-probability; the bonus is the chooser's
+    token after it. With δ = 1 nothing is accepted under "fixed" and "mixed": the output is plain decoding's.
+    """
+
+    lossless = False
+
+    def __init__(
+        self, chooser: Chooser, stop_ids: Collection[int] = (), *, delta: float = 0.1, rule: str = "fixed",
+        top_k: int = 5, or_argmax: bool = False,
+    ) -> None:  # fmt: skip
+        if rule not in RULES:
+            raise ValueError(f"rule={rule!r} is not allowed: one of {', '.join(RULES)}")
+        self.chooser, self.stop_ids = chooser, sorted(stop_ids)
+        self.delta, self.rule, self.top_k, self.or_argmax = delta, rule, top_k, or_argmax
+
+    def __call__(self, draft: Draft, scored: Scored) -> Verdict:
+        parents, count = draft.tree.parents, len(draft.tree)
+        p, p_eos, rank, first = self._judge(draft, scored)
+        passed, total, depths = [True] * count, [0.0] * count, draft.tree.depths
+        clauses = ["root"] * count
+        best = 0
+        for node in range(1, count):
+            stands, clauses[node] = self._clause(p[node], p_eos[node], rank[node], first[node])
+            passed[node] = stands and passed[parents[node]]
+            if passed[node]:
+                total[node] = total[parents[node]] + math.log(p[node]) if p[node] > 0 else -np.inf
+                if (depths[node], total[node]) > (depths[best], total[best]):
+                    best = node
+        path = draft.tree.path(best)
+        on_path, status, reasons = set(path), ["root"], ["root"]
+        for node in range(1, count):
+            accepted, reached = node in on_path, parents[node] in on_path
+            status.append("accepted" if accepted else "rejected" if reached else "unreached")
+            if not passed[parents[node]]:
+                reasons.append("parent rejected")
+            else:
+                reasons.append("another path won" if passed[node] and not accepted else clauses[node])
+        bonus = self.chooser.choices(scored.logits[best : best + 1]).after(0)
+        return Verdict(tuple(path), bonus, tuple(status), tuple(reasons), {"p_eos": np.asarray(p_eos)})
+
+    def _judge(self, draft: Draft, scored: Scored) -> tuple[list[float], list[float], list[int], list[bool]]:
+        """Per node, after its parent: the target's probability and that of the likeliest stop token (nan without one),
+        the rank (-1 where no rule asks), and whether it is the target's first choice. The root has nan, -1 and False.
+        """
+        tree, nan = draft.tree, float("nan")
+        if not tree.drafted:
+            return [nan], [nan], [-1], [False]
+        inner, row = np.unique(tree.parents[1:], return_inverse=True)
+        logits = scored.logits[torch.as_tensor(inner, device=scored.logits.device)].float()
+        rows = torch.as_tensor(row, device=logits.device)
+        tokens = torch.as_tensor(tree.tokens[1:], device=logits.device)
+        probabilities = logits.softmax(-1)
+        p = probabilities[rows, tokens]
+        rank, first = torch.full_like(tokens, -1), torch.zeros_like(tokens)
+        if self.rule != "fixed":
+            rank = (logits[rows] > logits[rows, tokens][:, None]).sum(-1)
+        if self.or_argmax:
+            first = logits.argmax(-1)[rows] == tokens
+        p_eos = torch.full_like(p, nan)
+        if self.stop_ids:
+            p_eos = probabilities[:, self.stop_ids].amax(-1)[rows]
+        return (
+            [nan, *p.tolist()],
+            [nan, *p_eos.tolist()],
+            [-1, *rank.tolist()],
+            [False, *first.bool().tolist()],
+        )
+
+    def _clause(self, p: float, p_eos: float, rank: int, first: bool) -> tuple[bool, str]:
+        """Whether a node passes on its own, and the clause that decided."""
+        bound, name = self.delta, f"δ = {self.delta:g}"
+        if p_eos >= bound:  # never for nan
+            bound, name = p_eos, f"p(EOS) = {p_eos:.3g}"
+        if self.or_argmax and first:
+            return True, "the target's first choice"
+        if self.rule != "top-k only" and p <= bound:
+            return False, f"p = {p:.3g} ≤ {name}"
+        if self.rule != "fixed" and rank >= self.top_k:
+            return False, f"not in the top {self.top_k}"
+        if self.rule == "top-k only":
+            return True, f"in the top {self.top_k}"
+        return True, f"p = {p:.3g} > {name}"

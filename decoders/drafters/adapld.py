@@ -1,0 +1,467 @@
+"""AdaPLD (papers: AdaPLD, §3 and algorithm 1): look the last token up by its identity, else by its meaning; copy what
+followed, and branch over what the target thought could follow there.
+
+An anchor j is an earlier position that holds the root's token (lexical) or one whose embedding is alike (semantic,
+only where no lexical one exists). The best anchor by hidden states, as in PLD+, gives a small tree: the tokens after it
+(main, lexical anchors only), the target's own likeliest tokens at the anchor (branches), and one token more after a
+branch, copied from wherever the branch's token stood before (successor).
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from ..memory import Context, Memory
+from ..params import param
+from ..protocols import Candidates, Draft, Method, Needs, Scored, Term, Verdict
+from ..target import Target
+from ..tree import DraftTree
+from .pldplus import NO_PREDECESSOR, HiddenParams, hidden_layer
+
+PAPER = "AdaPLD: adaptive retrieval and reuse for efficient model-free speculative decoding"
+TOP_TOKENS = 64  # likeliest next tokens kept per position: the widest branching the paper tries
+RECORDED = 256  # candidates recorded of one semantic retrieval
+DECIMALS = 6  # cosines are compared as a trace keeps them, so that a tie or an exact τ is what it looks like
+GATHER_BELOW = 0.3  # share of the positions up to which gathering their states is cheaper than comparing all
+
+
+@dataclass(frozen=True)
+class AdaPldParams:
+    layer: int | None = param(
+        None,
+        "Layer",
+        "Hidden states compared (0 = embeddings). Off: the calibrated layer, else 0.3 of the model's depth.",
+        low=0,
+        high=200,
+    )
+    k: int = param(
+        8,
+        "Branches K",
+        "How many of the target's likeliest tokens at the chosen place are tried as the next token.",
+        low=1,
+        high=TOP_TOKENS,
+    )
+    copy_length: int = param(
+        30, "Copy length L", "Most tokens copied after a place that holds the last token itself.", low=1, high=256
+    )
+    tau: float = param(
+        0.1,
+        "Threshold τ",
+        "How alike two tokens' embeddings must be to stand for one another. The paper tuned 0.1 on Vicuna.",
+        low=-1.0,
+        high=1.0,
+        step=0.05,
+    )
+    branches: bool = param(
+        True, "Branches", "Try other next tokens beside the copy. Off (the paper's ablation): the copy alone."
+    )
+    successors: bool = param(True, "Successors", "Extend a branch by one more token, copied from an earlier place.")
+    successor_on_lexical: bool = param(
+        False, "Successors beside a copy", "Extend branches also where there is a copy, not only where there is none."
+    )
+    semantic: bool = param(
+        True,
+        "Semantic fallback",
+        "Look for tokens of like meaning where the same token is not found. Off: the same token only.",
+    )
+    center_embeddings: bool = param(
+        False,
+        "Center embeddings",
+        "Take the vocabulary's mean off the embeddings first: in small models all tokens are alike without it.",
+    )
+
+
+class UnitEmbeddings:
+    """Rows of a target's input embedding table at length 1; with ``center``, the table's mean is taken off before.
+
+    The table itself, not what the model makes of it: a family's scaling of embeddings leaves cosines as they are.
+    """
+
+    def __init__(self, target: Target, center: bool = False) -> None:
+        self.table = cast(Tensor, target.embeddings.weight)
+        self.center = center
+
+    @cached_property
+    def mean(self) -> Float[Tensor, "width"]:
+        return self.table.mean(0, dtype=torch.float32)
+
+    def rows(self, ids: Sequence[int]) -> Float[Tensor, "ids width"]:
+        rows = self.table[torch.as_tensor(ids, device=self.table.device)].float()
+        return normalize(rows - self.mean if self.center else rows, dim=-1)
+
+
+def embedding_cosines(
+    target: Target, tokens: Sequence[int] | np.ndarray, query_id: int, center: bool = False
+) -> np.ndarray:
+    """cos(embedding[token], embedding[query_id]) for every token, ``[tokens]`` (AdaPLD eq. 4): what τ is held against.
+    """
+    distinct, place = np.unique(np.asarray(tokens, dtype=np.int64), return_inverse=True)
+    embeddings = UnitEmbeddings(target, center)
+    return _rounded(embeddings.rows(distinct.tolist()) @ embeddings.rows([query_id])[0])[place]
+
+
+class History:
+    """What retrieval needs of one run, worked out once per position: where every token stands, the hidden states at
+    length 1, and the embeddings of the distinct tokens at length 1.
+
+    Append-only, as the run is: a context cut short reads the first rows of it. Holds positions before the root only.
+    """
+
+    def __init__(self, memory: Memory, embeddings: UnitEmbeddings) -> None:
+        self.memory, self.embeddings = memory, embeddings
+        self.length = 0
+        self.places: dict[int, list[int]] = {}  # token → positions, ascending
+        self.first: list[int] = []  # of each distinct token its first position, ascending
+        self.distinct: list[int] = []  # those tokens
+        self._row: dict[int, int] = {}  # token → its row among the distinct ones
+        self._rows = np.zeros(0, dtype=np.int64)  # position → row
+        self._states, self._states_known = torch.zeros((0, 1)), 0
+        self._embedded, self._embedded_known = torch.zeros((0, 1)), 0
+
+    def read(self, context: Context) -> None:
+        """Take in the tokens before the context's root that are new."""
+        fresh = context.tokens[self.length : context.root_position].tolist()
+        if not fresh:
+            return
+        if self.length + len(fresh) > len(self._rows):
+            self._rows = np.resize(self._rows, 2 * (self.length + len(fresh)))
+        for position, token in enumerate(fresh, start=self.length):
+            places = self.places.get(token)
+            if places is None:
+                self._row[token] = len(self.distinct)
+                self.distinct.append(token)
+                self.first.append(position)
+                self.places[token] = [position]
+            else:
+                places.append(position)
+            self._rows[position] = self._row[token]
+        self.length += len(fresh)
+
+    def occurrences(self, token: int, before: int) -> np.ndarray:
+        """Positions below ``before`` that hold ``token``, ascending."""
+        places = self.places.get(token, [])
+        if places and places[-1] >= before:
+            places = places[: bisect_left(places, before)]
+        return np.asarray(places, dtype=np.int64)
+
+    def states(self, context: Context) -> Float[Tensor, "processed hidden"]:
+        """The hidden states of the processed positions, at length 1."""
+        processed = context.root_position
+        if processed > self._states_known:
+            fresh = normalize(context.hidden[self._states_known : processed].float(), dim=-1)
+            self._states = _grown(self._states, self._states_known, processed, fresh)
+            self._states[self._states_known : processed] = fresh
+            self._states_known = processed
+        return self._states[:processed]
+
+    def hidden_cosines(self, context: Context, anchors: np.ndarray, query: int) -> np.ndarray:
+        """cos(h[j-1], h[query]) for every anchor j (AdaPLD eq. 6 and 13), ``[anchors]``; -1 where nothing is before j.
+        """
+        states = self.states(context)
+        before = np.maximum(anchors - 1, 0)
+        if states.device.type == "cpu" and len(anchors) < GATHER_BELOW * len(states):
+            cosines = _rounded(states.index_select(0, torch.from_numpy(before)) @ states[query])
+        else:
+            cosines = _rounded(states @ states[query])[before]
+        if len(anchors) and anchors[0] == 0:
+            cosines[0] = NO_PREDECESSOR
+        return cosines
+
+    def embedding_cosines(self, context: Context, queries: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """cos(embedding[x_j], embedding[query]) of the positions j before the root: ``[queries, distinct tokens]``, and
+        the column of each position.
+        """
+        count = bisect_left(self.first, context.root_position)
+        self.embed(count)
+        cosines = _rounded(self.embeddings.rows(queries) @ self._embedded[:count].T)
+        return cosines, self._rows[: context.root_position]
+
+    def embed(self, count: int) -> None:
+        """Have the embeddings of the first ``count`` distinct tokens at hand."""
+        known = self._embedded_known
+        if count > known:
+            fresh = self.embeddings.rows(self.distinct[known:count])
+            self._embedded = _grown(self._embedded, known, count, fresh)
+            self._embedded[known:count] = fresh
+            self._embedded_known = count
+
+
+def _grown(kept: Tensor, known: int, wanted: int, like: Tensor) -> Tensor:
+    """Room for ``wanted`` rows (and as many again), the ``known`` ones kept."""
+    if wanted <= len(kept):
+        return kept
+    room = like.new_empty((2 * wanted, like.shape[1]))
+    if known:
+        room[:known] = kept[:known]
+    return room
+
+
+def _rounded(cosines: Tensor) -> np.ndarray:
+    return cosines.cpu().numpy().astype(np.float64).round(DECIMALS)
+
+
+@dataclass(slots=True)
+class Laps:
+    """Milliseconds per component of one step."""
+
+    notes: dict[str, float] = field(default_factory=dict)
+    _at: float = field(default_factory=time.perf_counter)
+
+    def lap(self, component: str) -> None:
+        now = time.perf_counter()
+        key = f"{component}_ms"
+        self.notes[key] = self.notes.get(key, 0.0) + (now - self._at) * 1e3
+        self._at = now
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """The token to append to a branch: ``source`` is its position, ``cosine`` the rerank score of the anchor before it,
+    ``embedding`` that anchor's embedding cosine (nan: it holds the branch's own token).
+    """
+
+    source: int
+    cosine: float
+    embedding: float
+
+
+class AdaPldDrafter:
+    """Algorithm 1 of AdaPLD.
+
+    A semantic retrieval may let thousands of positions pass. All of them are reranked, but only the 256 best by rerank
+    are recorded as candidates; the step's numbers say how many were compared and how many passed τ.
+    """
+
+    def __init__(self, params: AdaPldParams, embeddings: UnitEmbeddings) -> None:
+        self.params, self.embeddings = params, embeddings
+        self.history: History | None = None
+
+    @torch.inference_mode()
+    def prepare(self, context: Context) -> None:
+        """Index the prompt, so that the first step costs what the others do."""
+        history = self._read(context)
+        history.states(context)
+        if self.params.semantic:
+            history.embed(len(history.distinct))
+
+    def _read(self, context: Context) -> History:
+        if self.history is None or self.history.memory is not context.memory:
+            self.history = History(context.memory, self.embeddings)
+        self.history.read(context)
+        return self.history
+
+    @torch.inference_mode()
+    def propose(self, context: Context, budget: int) -> Draft:
+        params, root, at = self.params, context.root, context.root_position
+        laps = Laps()
+        history = self._read(context)
+        anchors = history.occurrences(root, at)
+        route, alike = "lexical", np.full(len(anchors), np.nan)
+        if not len(anchors) and params.semantic:
+            route = "semantic"
+            anchors, alike = self._like(history, context, laps.notes)
+        laps.lap("retrieval")
+        if not len(anchors):
+            reason = "the last token occurs nowhere before"
+            reason += f", and no earlier token is as alike as τ = {params.tau:g}" if params.semantic else ""
+            return Draft(DraftTree.chain(root), ("root",), (-1,), route="none", reason=reason, notes=laps.notes)
+
+        score = history.hidden_cosines(context, anchors, at - 1)
+        chosen = int(score.argmax())  # ties: the earliest
+        anchor, copied = int(anchors[chosen]), route == "lexical"
+        candidates = _candidates(anchors, score, alike, chosen, at, params.copy_length if copied else 0)
+        laps.lap("rerank")
+
+        main = context.tokens[anchor + 1 : anchor + 1 + min(params.copy_length, budget)].tolist() if copied else []
+        ranks: list[int] = []
+        top: list[int] = []
+        logprobs: list[float] = []
+        if params.branches:
+            top = context.top_ids[anchor, : params.k].tolist()
+            logprobs = context.top_logprobs[anchor, : params.k].tolist()
+            ranks = [rank for rank, token in enumerate(top) if token not in main[:1]]
+        laps.lap("branches")
+        successors: dict[int, Successor] = {}
+        if ranks and budget > 1 and params.successors and (not copied or params.successor_on_lexical):
+            successors = self._successors(history, context, anchor, [top[rank] for rank in ranks])
+            laps.lap("successors")
+
+        nodes = _Nodes(root, context.tokens)
+        nodes.copy(main, anchor + 1)
+        for number, rank in enumerate(ranks):
+            nodes.branch(top[rank], rank, logprobs[rank], anchor, successors.get(number))
+        draft = nodes.draft(route, candidates, laps.notes)
+        laps.lap("branches")
+        return draft
+
+    def _like(self, history: History, context: Context, notes: dict[str, float]) -> tuple[np.ndarray, np.ndarray]:
+        """Positions whose token is alike enough to the root (eq. 4), and how alike."""
+        notes["semantic_seen"], notes["semantic_passed"] = context.root_position, 0
+        if not context.root_position:
+            return np.zeros(0, dtype=np.int64), np.zeros(0)
+        cosines, column = history.embedding_cosines(context, [context.root])
+        alike = cosines[0][column]
+        anchors = np.flatnonzero(alike >= self.params.tau)
+        notes["semantic_passed"] = len(anchors)
+        return anchors, alike[anchors]
+
+    def _successors(
+        self, history: History, context: Context, anchor: int, branches: list[int]
+    ) -> dict[int, Successor]:
+        """For each branch, by its number, the token after the place most like the anchor that holds the branch's token
+        or, if none does, one alike (eq. 13–15). A place is before the root, so one token at least follows it.
+        """
+        before = context.root_position
+        same = [history.occurrences(token, before) for token in branches]
+        unseen = [number for number, places in enumerate(same) if not len(places)] if self.params.semantic else []
+        wanted = np.zeros(before, dtype=bool)
+        for places in same:
+            wanted[places] = True
+        if unseen:
+            alike, column = history.embedding_cosines(context, [branches[number] for number in unseen])
+            passing = alike >= self.params.tau
+            wanted |= np.logical_or.reduce(passing)[column]
+        places = np.flatnonzero(wanted)
+        score = np.full(before, -np.inf)
+        score[places] = history.hidden_cosines(context, places, anchor)
+
+        found: dict[int, Successor] = {}
+        for number, places in enumerate(same):
+            if len(places):
+                best = int(places[score[places].argmax()])
+                found[number] = Successor(best + 1, float(score[best]), float("nan"))
+        if unseen:
+            winners = np.where(passing.take(column, axis=1), score, -np.inf).argmax(1)
+            for row, (number, best) in enumerate(zip(unseen, winners.tolist(), strict=True)):
+                if passing[row, column[best]]:
+                    found[number] = Successor(best + 1, float(score[best]), float(alike[row, column[best]]))
+        return found
+
+    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None: ...
+
+
+def _candidates(
+    anchors: np.ndarray, score: np.ndarray, alike: np.ndarray, chosen: int, root_position: int, copy_length: int
+) -> Candidates:
+    """The ranking as it is recorded: all lexical anchors, the best ``RECORDED`` semantic ones."""
+    if not copy_length and len(anchors) > RECORDED:
+        border = np.partition(score, -RECORDED)[-RECORDED]  # ties there: the earliest are recorded
+        above, ties = np.flatnonzero(score > border), np.flatnonzero(score == border)
+        best = np.sort(np.concatenate([above, ties[: RECORDED - len(above)]]))
+        anchors, score, alike, chosen = anchors[best], score[best], alike[best], int(np.searchsorted(best, chosen))
+    offered = np.minimum(root_position - anchors, copy_length)
+    return Candidates(anchors, score, offered, chosen, {"cosine": score, "embedding": alike})
+
+
+class _Nodes:
+    """A draft under construction, node by node."""
+
+    def __init__(self, root: int, tokens: np.ndarray) -> None:
+        self.context = tokens
+        self.tokens, self.parents, self.origins, self.sources = [root], [-1], ["root"], [-1]
+        self.terms: dict[str, dict[int, float]] = {term.key: {} for term in NODE_TERMS}
+
+    def _add(self, token: int, parent: int, origin: str, source: int) -> int:
+        self.tokens.append(token)
+        self.parents.append(parent)
+        self.origins.append(origin)
+        self.sources.append(source)
+        return len(self.tokens) - 1
+
+    def copy(self, tokens: list[int], start: int) -> None:
+        for place, token in enumerate(tokens, start=start):
+            self._add(token, len(self.tokens) - 1, "main", place)
+
+    def branch(self, token: int, rank: int, logprob: float, anchor: int, successor: Successor | None) -> None:
+        node = self._add(token, 0, "branch", -1)  # drawn from the anchor's distribution: nothing was copied
+        terms = self.terms
+        terms["branch_anchor"][node], terms["branch_rank"][node], terms["branch_logprob"][node] = anchor, rank, logprob
+        if successor is not None:
+            node = self._add(int(self.context[successor.source]), node, "successor", successor.source)
+            terms["successor_cosine"][node], terms["successor_embedding"][node] = successor.cosine, successor.embedding
+
+    def draft(self, route: str, candidates: Candidates, notes: dict[str, float]) -> Draft:
+        count = len(self.tokens)
+        terms = {}
+        for key, values in self.terms.items():
+            if values:
+                terms[key] = np.full(count, np.nan)
+                terms[key][list(values)] = list(values.values())
+        probabilities = np.exp(terms.get("branch_logprob", np.full(count, np.nan)))
+        probabilities[0] = 1.0
+        return Draft(
+            DraftTree(tuple(self.tokens), tuple(self.parents)),
+            tuple(self.origins),
+            tuple(self.sources),
+            probabilities=tuple(probabilities.tolist()),
+            candidates=candidates,
+            route=route,
+            reason="" if count > 1 else "the place found holds another token, so there are branches only: they are off",
+            terms=terms,
+            notes=notes,
+        )
+
+
+NODE_TERMS = (
+    Term("branch_anchor", "anchor", "Position whose next-token distribution the branch was taken from.", 0, 0),
+    Term("branch_rank", "rank at the anchor", "The branch's place in that distribution: 0 = likeliest.", 0, 63),
+    Term("branch_logprob", "log-prob at the anchor", "The target's log-probability of the branch there.", -12, 0),
+    Term(
+        "successor_cosine",
+        "successor's cosine",
+        "cos(H[t'-1], H[j]): how alike the states before the place t' copied from and at the anchor j are.",
+        -1,
+        1,
+    ),
+    Term(
+        "successor_embedding",
+        "successor's embedding",
+        "How alike the token at that place is to the branch; empty where it is the same token.",
+        -1,
+        1,
+    ),
+)
+
+METHOD = Method(
+    name="adapld",
+    title="AdaPLD",
+    paper=PAPER,
+    summary="Copies after the most alike place, else one of like meaning, and tries the model's own next tokens there.",
+    params=AdaPldParams,
+    build=lambda target, params: AdaPldDrafter(params, UnitEmbeddings(target, params.center_embeddings)),
+    needs=lambda target, params: Needs(
+        hidden_layer=hidden_layer(target, HiddenParams(layer=params.layer)),
+        top_tokens=TOP_TOKENS if params.branches else 0,
+    ),
+    terms=(
+        Term("cosine", "hidden cosine", "cos(H[j-1], H[t-1]): how alike the states before both places are.", -1, 1),
+        Term(
+            "embedding",
+            "embedding cosine",
+            "How alike the candidate's token is to the last one; empty on the lexical route, where it is the same.",
+            -1,
+            1,
+        ),
+    ),
+    node_terms=NODE_TERMS,
+    step_terms=(
+        Term("retrieval_ms", "retrieval ms", "Finding the candidates, the semantic fallback included.", 0, 0),
+        Term("rerank_ms", "rerank ms", "Comparing the candidates' hidden states.", 0, 0),
+        Term("branches_ms", "branches ms", "Reading the anchor's distribution and building the tree.", 0, 0),
+        Term("successors_ms", "successors ms", "Finding successors; empty where none were looked for.", 0, 0),
+        Term("semantic_seen", "positions compared", "Earlier positions compared by embedding; empty if none.", 0, 0),
+        Term("semantic_passed", "positions passing τ", "Of them, those alike enough; 256 are recorded at most.", 0, 0),
+    ),
+    order=10,
+)
