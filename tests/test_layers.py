@@ -20,8 +20,10 @@ FRONT = {"specviz", "gradio", "plotly", "pandas"}
 HEAVY = {"torch", "transformers", "safetensors", "tokenizers", "jaxtyping"}
 # decoders' modules that open, check and count traces where torch is not installed
 LIGHT = {"errors", "metrics", "params", "trace", "tracefile", "tree"}
+# light to import; what else they need is imported where it is used, and done without where it is missing
+LAZY = {"quality"}
 # what specviz may import of decoders at module level
-READERS = LIGHT | {"prompts"}
+READERS = LIGHT | LAZY | {"prompts"}
 
 
 def imports(source: str, package: str, everywhere: bool = True) -> Iterator[str]:
@@ -58,10 +60,10 @@ def back_end_faults(source: str, package: str = "decoders") -> set[str]:
     return roots(source, package) & FRONT
 
 
-def light_faults(source: str, package: str = "decoders") -> set[str]:
+def light_faults(source: str, package: str = "decoders", everywhere: bool = True) -> set[str]:
     """Opening a trace takes the standard library and numpy."""
-    names = imports(source, package)
-    ours = {f"decoders.{name}" for name in LIGHT}
+    names = imports(source, package, everywhere)
+    ours = {f"decoders.{name}" for name in LIGHT | LAZY}
     return {
         name
         for name in names
@@ -94,6 +96,11 @@ def test_the_back_end_knows_no_front_end(path: Path):
 @pytest.mark.parametrize("name", sorted(LIGHT))
 def test_traces_open_with_the_standard_library_and_numpy(name: str):
     assert light_faults((ROOT / "decoders" / f"{name}.py").read_text("utf-8")) == set()
+
+
+@pytest.mark.parametrize("name", sorted(LAZY))
+def test_scores_are_imported_without_their_packages(name: str):
+    assert light_faults((ROOT / "decoders" / f"{name}.py").read_text("utf-8"), everywhere=False) == set()
 
 
 @pytest.mark.parametrize("path", [*files("specviz"), ROOT / "app.py"], ids=lambda p: str(p.relative_to(ROOT)))
@@ -225,7 +232,7 @@ def test_the_hygiene_check_catches_what_it_forbids(text: str, faults: int):
 
 def test_the_constraints_pin_every_dependency_exactly():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    asked = project["dependencies"] + [r for group in project["optional-dependencies"].values() for r in group]
+    asked = project["dependencies"] + project["optional-dependencies"]["test"]  # llmlingua brings hundreds of megabytes
     lines = [line for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
 
@@ -239,7 +246,8 @@ def test_the_constraints_pin_every_dependency_exactly():
 
 def test_every_third_party_import_is_declared():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    names = {re.split(r"[\[<>=!~ ]", r)[0] for r in project["dependencies"]}
+    asked = project["dependencies"] + project["optional-dependencies"]["llmlingua"]
+    names = {re.split(r"[\[<>=!~ ]", r)[0].replace("-", "_") for r in asked}
     brought = {"starlette", "huggingface_hub", "pyarrow"}  # by fastapi, transformers, pandas' Parquet
     used = set()
     for path in [*files("decoders"), *files("specviz"), ROOT / "app.py"]:
