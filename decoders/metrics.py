@@ -170,16 +170,16 @@ def _total(values: list[float | None]) -> float | None:
 def ranking_regret(trace: Trace) -> float | None:
     """Mean tokens per step that the best candidate would have added to the chosen one; None before the run is over.
 
-    Only steps with a chosen candidate whose outcome is known count.
+    Only steps count whose chosen candidate offered tokens to copy and whose outcome is known.
     """
     candidates = trace.tables["candidates"]
-    step, would, chosen = (np.array(candidates[name]) for name in ("step", "would_accept", "chosen"))
+    step, would, chosen, length = (np.array(candidates[n]) for n in ("step", "would_accept", "chosen", "length"))
     if not len(step) or not chosen.any():
         return None
     best = np.full(int(step.max()) + 1, -1, dtype=np.int64)
     np.maximum.at(best, step, would)
     of_chosen = would[chosen]
-    regret = (best[step[chosen]] - of_chosen)[of_chosen >= 0]
+    regret = (best[step[chosen]] - of_chosen)[(of_chosen >= 0) & (length[chosen] > 0)]
     return float(regret.mean()) if len(regret) else None
 
 

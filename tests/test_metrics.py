@@ -18,7 +18,9 @@ def made(prompt_length: int = 1, **tables: dict[str, list[Any]]) -> Trace:
     for table, columns in tables.items():
         trace.tables[table].update(columns)
     candidates = trace.tables["candidates"]
-    candidates["pool"] = candidates["pool"] or [-1] * len(candidates["position"])
+    rows = len(candidates["would_accept"] or candidates["position"])
+    candidates["pool"] = candidates["pool"] or [-1] * rows
+    candidates["length"] = candidates["length"] or [1] * rows
     return trace
 
 
