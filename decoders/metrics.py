@@ -58,19 +58,19 @@ METRICS: tuple[Metric, ...] = _metrics("""
     draft_efficiency | Draft efficiency | Σ accepted ÷ Σ drafted | share
         How much of what was proposed stood; of a tree, most cannot.
     copied_share | Copied | output tokens with a source ÷ output tokens | share
-        Accepted tokens that the method copied from an earlier position.
+        Accepted tokens that the method copied from an earlier position, or from a pool outside the prompt.
     no_draft_steps | Steps without a draft | number of steps with drafted = 0 | steps
         Each of them says why.
     ranking_regret | Ranking regret | mean over steps with a chosen candidate of (best − chosen would_accept) | tokens
         What a perfect ranking of the same candidates would have added per step; known when the run is over.
     differs | Not the target's first choice | number of output tokens with rank > 0 | tokens
         0 for a greedy run of a lossless method: drawn tokens and a lossy verifier's leniency count here.
-    quality_f1 | F1 against the reference | 2 · precision · recall ÷ (precision + recall) over words | share
-        Words of the answer and the reference without case, punctuation and articles, as bags; empty without reference.
-    quality_rouge_l | ROUGE-L against the reference | f-measure of the longest common subsequence of words | share
-        As the package rouge-score computes it, with stemming off.
-    quality_edit | Edit similarity to the reference | 1 − (insertions + deletions) ÷ both lengths, first code line | share
-        As LongBench scores code completion.
+    quality_f1 | F1 | 2 · precision · recall ÷ (precision + recall) over words | share
+        Words of the answer and the reference without case, punctuation and articles, as bags; empty without a reference.
+    quality_rouge_l | ROUGE-L | f-measure of the longest common subsequence of words | share
+        Of answer and reference, as the package rouge-score computes it, with stemming off.
+    quality_edit | Edit similarity | 1 − (insertions + deletions) ÷ both lengths | share
+        Of the first line of code, as LongBench scores code completion.
 """)
 
 
@@ -94,7 +94,8 @@ def compute(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     steps = trace.tables["steps"]
     accepted, drafted = np.array(steps["accepted"], dtype=np.int64), np.array(steps["drafted"], dtype=np.int64)
     tokens = len(trace.output_ids)
-    sources = np.array(trace.tables["tokens"]["source"][trace.run["prompt_length"] :], dtype=np.int64)
+    placed = (trace.tables["tokens"][name][trace.run["prompt_length"] :] for name in ("source", "pool"))
+    copied = np.logical_or(*(np.array(places, dtype=np.int64) >= 0 for places in placed))
     timings = trace.run.get("timings", {})
     decode_ms = timings.get("decode_ms") or (steps["elapsed_ms"][-1] if steps["elapsed_ms"] else None)
     tokens_per_s = _ratio(1000 * tokens, decode_ms)
@@ -110,7 +111,7 @@ def compute(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         "kv_mb": _ratio(trace.run.get("memory", {}).get("kv_bytes"), 1e6),
         "draft_share": _ratio(_total(steps["draft_ms"]), _total(steps["verify_ms"])),
         "draft_efficiency": _ratio(int(accepted.sum()), int(drafted.sum())),
-        "copied_share": _ratio(int((sources >= 0).sum()), tokens),
+        "copied_share": _ratio(int(copied.sum()), tokens),
         "no_draft_steps": int((drafted == 0).sum()),
         "ranking_regret": ranking_regret(trace),
         "differs": int((np.array(trace.tables["tokens"]["rank"]) > 0).sum()),

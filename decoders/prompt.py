@@ -173,7 +173,20 @@ def _templated(tokenizer: Any, roles: list[str], turns: list[list[tuple[str, str
 
 
 def _encode(tokenizer: Any, parts: Sequence[tuple[str, str, int]], *, special: bool) -> Prompt:
-    """Tokenise the joined text once; each token belongs to the part its first character lies in."""
+    """Tokenise the joined text once; each token belongs to the part its first character lies in.
+
+    Where what was typed spells a special token, template and typed parts are tokenised apart, so that it stays text.
+    """
+    typed = "".join(part for part, name, _ in parts if name != "template")
+    if not special and any(token in typed for token in _special_tokens(tokenizer)):
+        ids: list[int] = []
+        found: list[tuple[str, int]] = []
+        for part, name, passage in parts:
+            as_text = {} if name == "template" else {"split_special_tokens": True}
+            new = tokenizer(part, add_special_tokens=False, **as_text)["input_ids"]
+            ids += new
+            found += [(name, passage)] * len(new)
+        return Prompt(tuple(ids), _joined(found))
     text = "".join(part for part, _, _ in parts)
     encoded = tokenizer(text, add_special_tokens=special, return_offsets_mapping=tokenizer.is_fast)
     ids = encoded["input_ids"]
@@ -186,10 +199,20 @@ def _encode(tokenizer: Any, parts: Sequence[tuple[str, str, int]], *, special: b
     else:  # a slow tokenizer gives no offsets: the whole prompt is one segment
         offsets, empty, labels = [0] * len(ids), [False] * len(ids), [("text", -1)] * max(1, len(text))
     per_token = [("template", -1) if e or o >= len(labels) else labels[o] for o, e in zip(offsets, empty, strict=True)]
+    return Prompt(tuple(ids), _joined(per_token))
+
+
+def _special_tokens(tokenizer: Any) -> set[str]:
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    return {*tokenizer.all_special_tokens, *(token.content for token in added if token.special)}
+
+
+def _joined(per_token: Sequence[tuple[str, int]]) -> tuple[Segment, ...]:
+    """Segments of neighbouring tokens that belong to the same part."""
     segments: list[Segment] = []
     for i, (name, passage) in enumerate(per_token):
         if segments and (segments[-1].name, segments[-1].passage) == (name, passage):
             segments[-1] = Segment(name, segments[-1].start, i + 1, passage)
         else:
             segments.append(Segment(name, i, i + 1, passage))
-    return Prompt(tuple(ids), tuple(segments))
+    return tuple(segments)

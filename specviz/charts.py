@@ -110,6 +110,32 @@ def bench_chart(report: Mapping[str, Any], value: str = "speedup") -> go.Figure:
     return figure
 
 
+def training_charts(name: str, log: Sequence[Mapping[str, Any]]) -> list[go.Figure]:
+    """Loss, and acceptance with expected speedup, over the steps of a draft model's training."""
+    steps = [line["step"] for line in log]
+    loss, learnt = go.Figure(), go.Figure()
+    curves = (
+        (loss, "loss", "training loss", GREY, "solid"),
+        (loss, "held_out_loss", "held-out loss", BLUE, "solid"),
+        (learnt, "acceptance", "acceptance β, sampled", BLUE, "solid"),
+        (learnt, "agreement", "equal first choices, greedy", GREEN, "dash"),
+    )
+    for figure, key, label, color, dash in curves:
+        figure.add_scatter(
+            x=steps, y=[line[key] for line in log], name=label, mode="lines", line={"color": color, "dash": dash},
+            customdata=[[line["tokens"], line["seconds"] / 60, line["expected_speedup"]] for line in log],
+            hovertemplate="step %{x:,}: %{y:.3f}<br>%{customdata[0]:,} tokens, %{customdata[1]:.1f} minutes, "
+            "expected speedup %{customdata[2]:.2f}×",
+        )  # fmt: skip
+    last = log[-1] if log else None
+    reached = f": β {last['acceptance']:.3f}, expected speedup {last['expected_speedup']:.2f}× at γ = 5" if last else ""
+    for figure, title in ((loss, f"{name}: loss per answer token"), (learnt, f"{name}{reached}")):
+        figure.update_layout(**LAYOUT, title=_plain(title), height=360, legend={"orientation": "h", "y": 1.12})
+        figure.update_xaxes(title="step")
+        figure.update_yaxes(gridcolor="rgba(128,128,128,.25)")
+    return [loss, learnt]
+
+
 def write_page(path: Path, title: str, figures: Sequence[go.Figure]) -> None:
     """One HTML file with all figures, whole or not at all; it works from disk and asks nothing of the network."""
     parts = [

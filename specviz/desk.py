@@ -6,6 +6,7 @@ Pages (and the named API) go through one ``Desk``; it ties the model, the queue 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from decoders.params import Control, controls, make_params, param
 
 from .examples import passages, turns
+from .experiments.lab import Lab
 from .runner import Job, Loader, QueueFull, Runner, sentence
 from .store import EVERYBODY, Library, TraceStore, home, load_folder, new_id
 
@@ -29,6 +31,8 @@ BUNDLED = Path(__file__).parent.parent / "assets" / "demo" / "target"
 MODES = {"segments": "Segments", "chat": "Chat", "text": "Plain text"}
 MAX_PROMPT = 400_000  # characters
 MAX_UPLOAD = 64 << 20  # bytes
+MAX_POOL = 4 << 20  # bytes
+MAX_REFERENCE = 20_000  # characters
 
 
 @dataclass(frozen=True)
@@ -56,10 +60,15 @@ class RunSettings:
         1.0, "Top p", "Draw among the likeliest tokens that add up to this probability.", low=0.05, high=1.0, step=0.05
     )
     seed: int = param(0, "Seed", "The same seed gives the same draws.", low=0, high=2**31 - 1, step=1)
+    compare: bool = param(
+        False,
+        "Compare with plain decoding",
+        "Runs plain decoding on the same prompt afterwards: its text beside the output, and the speedup.",
+    )
 
 
 class Rejected(ValueError):
-    """Bad input: one sentence, and the place (prompt, method, model, queue, file) it belongs to."""
+    """Bad input: one sentence, and the place (prompt, pool, method, model, queue, file) it belongs to."""
 
     def __init__(self, place: str, text: str) -> None:
         super().__init__(text)
@@ -68,13 +77,27 @@ class Rejected(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PromptForm:
-    """A prompt as it is typed. ``mode`` is a key of ``MODES``; the fields of the other modes are ignored."""
+    """A prompt as it is typed. ``mode`` is a key of ``MODES``; the fields of the other modes are ignored.
+
+    ``reference`` is the answer hoped for, to measure quality by. ``pool_text`` is another text to draft from, for
+    methods that take one, and ``pool_name`` what it is called.
+    """
 
     mode: str = "segments"
     instruction: str = ""
     context: str = ""
     question: str = ""
     text: str = ""
+    reference: str = ""
+    pool_text: str = ""
+    pool_name: str = ""
+
+    @property
+    def key(self) -> str:
+        """The same for the same prompt: mode, text and pool."""
+        used = (self.instruction, self.context, self.question) if self.mode == "segments" else (self.text,)
+        parts = (self.mode, *used, self.pool_text)
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
 
     @property
     def title(self) -> str:
@@ -90,6 +113,27 @@ class PromptForm:
                 source = self.text
         words = " ".join(source.split())
         return words if len(words) <= 70 else words[:69].rsplit(" ", 1)[0] + " …"
+
+    def whole(self, tokenizer: Any, *, pooled: bool) -> Prompt:
+        """``prompt`` with its reference and, for a method that takes one, its pool."""
+        from decoders.prompt import Pool
+
+        if len(self.reference) > MAX_REFERENCE:
+            raise Rejected(
+                "prompt",
+                f"The reference has {len(self.reference):,} characters and at most {MAX_REFERENCE:,} are taken: "
+                "shorten it.",
+            )
+        prompt = dataclasses.replace(self.prompt(tokenizer), reference=self.reference.strip())
+        if not pooled or not self.pool_name:
+            return prompt
+        if not self.pool_text.strip():
+            raise Rejected("pool", f"The pool file {self.pool_name} holds no text: give one with at least two words.")
+        try:
+            pool = Pool.from_text(tokenizer, self.pool_text, self.pool_name)
+        except ValueError as problem:
+            raise Rejected("pool", sentence(problem)) from None
+        return dataclasses.replace(prompt, pool=pool)
 
     def prompt(self, tokenizer: Any) -> Prompt:
         """The tokens. Raises Rejected where nothing was typed or the turns make no sense."""
@@ -132,6 +176,7 @@ class Desk:
         self._methods = methods or _registered
         self.first = ""  # the run the page opens on
         self.library: Library | None = None
+        self.lab = Lab(self)
 
     def begin(self) -> None:
         """Load the model and find earlier runs, both in the background."""
@@ -141,6 +186,7 @@ class Desk:
 
     def end(self) -> None:
         """Stop all runs; what they decoded is kept."""
+        self.lab.close()
         self.runner.close()
         if self.library is not None:
             self.library.close()
@@ -152,6 +198,10 @@ class Desk:
             log.warning("earlier runs are not listed: %s", problem)
 
     # --- what there is ---
+
+    def methods(self) -> Mapping[str, Any]:
+        """The registered methods by name."""
+        return self._methods()
 
     def catalog(self) -> dict[str, Any]:
         """Methods with their controls, and the settings of every run. ``reason`` says why nothing can be run, if so."""
@@ -188,11 +238,35 @@ class Desk:
             "paper": method.paper,
             "summary": method.summary,
             "lossless": method.lossless,
+            "pooled": self._pooled(method, method.params()),
             "missing": missing or "",
             "controls": [_control(c) for c in controls(method.params)],
         }
 
+    def _pooled(self, method: Any, params: Any) -> bool:
+        """Whether a method drafts from a pool of text; False while there is no model to ask for."""
+        target = self.loader.target
+        if target is None or method.available(target):
+            return False
+        return bool(method.needs(target, params).pool)
+
     # --- what may be asked ---
+
+    def read_pool(self, path: str | Path, name: str = "") -> tuple[str, str]:
+        """The text of an uploaded pool file, and the name it is shown under. Raises Rejected with the sentence."""
+        shown = " ".join((name or Path(path).name).split())[:80] or "the pool file"
+        size = Path(path).stat().st_size
+        if size > MAX_POOL:
+            raise Rejected(
+                "pool",
+                f"The pool file {shown} has {size / (1 << 20):.1f} MiB and at most {MAX_POOL >> 20} MiB are taken: "
+                "give a part of it.",
+            )
+        try:
+            return Path(path).read_bytes().decode("utf-8-sig"), shown
+        except UnicodeDecodeError:
+            text = f"The pool file {shown} is not text in UTF-8: save it as such and try again."
+            raise Rejected("pool", text) from None
 
     def count(self, form: PromptForm) -> str:
         """How much of the model's context the prompt takes, in words; Rejected where it does not fit."""
@@ -228,8 +302,16 @@ class Desk:
         if missing := chosen.available(target):
             raise Rejected("method", missing)
         checked, common = _checked(chosen.params, params), _checked(RunSettings, settings)
-        prompt = form.prompt(target.tokenizer)
-        if len(prompt.tokens) >= target.context_length:
+        pooled = self._pooled(chosen, checked)
+        prompt = form.whole(target.tokenizer, pooled=pooled)
+        if pooled and prompt.pool is None and prompt.context_pool() is None:
+            raise Rejected(
+                "prompt",
+                f"{chosen.title} drafts from a context, and this prompt has none: fill in Context (form “Segments”), "
+                "or add a pool file under More.",
+            )
+        shortened = chosen.prompt is not None  # by how much, only the run knows
+        if len(prompt.tokens) >= target.context_length and not shortened:
             raise Rejected("prompt", _too_long(len(prompt.tokens), target.context_length))
 
         name = title or form.title
@@ -259,10 +341,17 @@ class Desk:
         """The run itself, made when its turn comes."""
         from decoders import Run, Sampling
 
-        sampling = Sampling(settings.temperature, settings.top_k, settings.top_p, settings.seed)
-        new = settings.max_new_tokens
+        lossy = not self._methods()[method].lossless
         return Run(
-            target, prompt, method, params=params, sampling=sampling, max_new_tokens=new, title=title, cancel=cancel
+            target,
+            prompt,
+            method,
+            params=params,
+            sampling=Sampling(settings.temperature, settings.top_k, settings.top_p, settings.seed),
+            max_new_tokens=settings.max_new_tokens,
+            title=title,
+            cancel=cancel,
+            compare=lossy or (settings.compare and method != "plain"),
         )
 
     def open_file(self, source: str | Path | bytes, *, owner: str = "") -> str:
@@ -349,7 +438,9 @@ def _registered() -> Mapping[str, Any]:
     return methods()
 
 
-def open_desk(model: str | None = None, trace: str | Path | None = None) -> Desk:
+def open_desk(
+    model: str | None = None, trace: str | Path | None = None, *, device: str | None = None, dtype: str | None = None
+) -> Desk:
     """A desk for the server: the gallery, what earlier servers left, and the model, which loads in the background.
 
     With a ``trace`` and no ``model`` nothing is loaded: for viewing only. Raises Rejected if the trace cannot be read.
@@ -365,7 +456,7 @@ def open_desk(model: str | None = None, trace: str | Path | None = None) -> Desk
         def load() -> Any:
             from decoders import load_target
 
-            return load_target(chosen)
+            return load_target(chosen, device=device, dtype=dtype)
 
         loader = Loader(load, name=Path(chosen).name if model is None or Path(chosen).exists() else chosen)
     desk = Desk(store, Runner(store, library), loader)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,12 @@ if TYPE_CHECKING:
 RECORDED = (
     ("rename-variable", "pld+h"),
     ("rename-variable", "pld"),
+    ("rename-variable", "adapld"),
     ("quote-passage", "pld+h"),
     ("replace-town", "pld+a"),
     ("summary-list", "pld+h"),
+    ("quote-passage", "adapld"),
+    ("summary-list", "casd"),
     ("chat-rename", "pld+h"),
     ("sums-story", "pld"),
 )
@@ -33,14 +37,15 @@ def record_gallery(
 
     Nothing is removed before all runs are recorded. Raises UserError if a method or a prompt is refused.
     """
-    from decoders import record
+    from decoders import find_method, record
 
     known = {e.record.id: e for e in examples()}
     made = []
     for number, (name, method) in enumerate(RECORDED, 1):
         example = known[name]
-        prompt = example.record.prompt(target.tokenizer)
-        trace = record(target, prompt, method, max_new_tokens=max_new_tokens, title=example.label)
+        prompt = replace(example.record.prompt(target.tokenizer), reference=example.record.reference)
+        compare = not find_method(method).lossless
+        trace = record(target, prompt, method, max_new_tokens=max_new_tokens, title=example.label, compare=compare)
         trace.run["id"] = f"{number}-{name}-{method.replace('+', '-')}"
         made.append(trace)
         say(

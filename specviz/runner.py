@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -165,7 +166,7 @@ def _copied(trace: Trace) -> Trace:
 
 
 class Runner:
-    """One worker thread per device; runs on one device wait for each other.
+    """One worker thread per device; runs on one device wait for each other, errands (``between``) for all runs.
 
     A run that fails ends with ``stop="error"`` and a sentence; the worker goes on with the next one.
     """
@@ -173,6 +174,8 @@ class Runner:
     def __init__(self, store: TraceStore, library: Library | None = None, *, max_waiting: int = MAX_WAITING) -> None:
         self.store, self.library, self.max_waiting = store, library, max_waiting
         self._waiting: dict[str, deque[Job]] = {}
+        self._errands: dict[str, deque[tuple[Future[Any], Callable[[], Any]]]] = {}
+        self._workers: set[str] = set()
         self._now: dict[str, Job] = {}
         self._jobs: dict[str, Job] = {}
         self._change = threading.Condition()
@@ -191,12 +194,34 @@ class Runner:
                 )
             line.append(job)
             self._jobs[job.id] = job
-            if device not in self._now:
-                self._now[device] = job  # a placeholder until the worker takes one, so that it is started once
-                threading.Thread(target=self._work, args=(device,), name=f"runs on {device}", daemon=True).start()
+            self._start_worker(device)
             self._tell_positions(device)
             self._change.notify_all()
         return job
+
+    def between(self, work: Callable[[], Any], *, device: str = "cpu") -> Any:
+        """What ``work`` returns, done by the device's worker when no run waits for it: a step of something long.
+
+        Raises QueueFull when the server goes down before it is done.
+        """
+        future: Future[Any] = Future()
+        with self._change:
+            if self._closing:
+                raise QueueFull("The server is going down.")
+            self._errands.setdefault(device, deque()).append((future, work))
+            self._start_worker(device)
+            self._change.notify_all()
+        try:
+            return future.result()
+        except CancelledError:
+            raise QueueFull("The server is going down.") from None
+
+    def _start_worker(self, device: str) -> None:
+        if device not in self._workers:
+            self._workers.add(device)
+            self._waiting.setdefault(device, deque())
+            self._errands.setdefault(device, deque())
+            threading.Thread(target=self._work, args=(device,), name=f"runs on {device}", daemon=True).start()
 
     def job(self, key: str) -> Job | None:
         """A run that waits or goes on (not one that is over)."""
@@ -274,17 +299,26 @@ class Runner:
         job.finished.set()
 
     def _work(self, device: str) -> None:
-        line = self._waiting[device]
+        line, errands = self._waiting[device], self._errands[device]
         while True:
             with self._change:
-                while not line and not self._closing:
+                while not line and not errands and not self._closing:
                     self._change.wait()
                 if self._closing:
+                    for future, _ in errands:
+                        future.cancel()
                     return
-                job = line.popleft()
-                self._now[device] = job
-                job.state = "running"
-                self._tell_positions(device)
+                if line:
+                    job, errand = line.popleft(), None
+                    self._now[device] = job
+                    job.state = "running"
+                    self._tell_positions(device)
+                else:
+                    job, errand = None, errands.popleft()
+            if errand is not None:
+                _settle(*errand)
+                continue
+            assert job is not None
             try:
                 self._run(job)
             except BaseException:  # the worker outlives whatever a run does
@@ -331,6 +365,13 @@ class Runner:
         job.error = str(trace.run.get("error") or "")
         job.feed.publish({"done": True, "stop": trace.run["stop"], "error": job.error, "started": True}, last=True)
         job.finished.set()
+
+
+def _settle(future: Future[Any], work: Callable[[], Any]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as problem:  # it belongs to whoever waits for the result
+        future.set_exception(problem)
 
 
 def sentence(problem: BaseException) -> str:

@@ -31,6 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from . import ui
 from .desk import MAX_UPLOAD, Desk, open_desk
+from .runner import sentence
 from .store import SUFFIX, UnknownTrace, is_id
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ HEADERS = {
     "content-security-policy": POLICY,
 }
 TABLES = {"csv-nodes": "nodes", "csv-steps": "steps", "csv-candidates": "candidates", "csv-tokens": "tokens"}
+MAX_ASKED = 8 << 20  # bytes of a question to the lab, a prompt file included
 FORMATS = ("trace", "html", *TABLES)
 
 
@@ -131,6 +133,8 @@ def _routes(app: FastAPI, desk: Desk) -> None:
         if not is_id(key):
             return _problem(404, "This link names no run: its id is not well formed.")
         job = runner.job(key)
+        if job is None and key not in store:
+            await run_in_threadpool(desk.lab.bring, key)
         try:
             blob = await run_in_threadpool(job.snapshot) if job is not None else store.blob(key)
         except UnknownTrace as problem:
@@ -168,20 +172,90 @@ def _routes(app: FastAPI, desk: Desk) -> None:
         try:
             if not is_id(key):
                 raise UnknownTrace(key[:40])
+            if key not in store:
+                desk.lab.bring(key)
             found = store.get(key)
         except UnknownTrace as problem:
             return _problem(404, str(problem))
         data, media, name = exported(found, format, step)
         return Response(data, media_type=media, headers={"content-disposition": f'attachment; filename="{name}"'})
 
+    _lab_routes(app, desk)
+
     @app.get("/web/{name}")
-    async def web(name: str) -> Response:
-        found = ui.assets().get(name)
+    def web(name: str) -> Response:
+        found = ui.asset(name)
         if found is None:
             return _problem(404, "There is no such file.")
         return Response(
             found.data, media_type=found.media, headers={"cache-control": "public, max-age=31536000, immutable"}
         )
+
+
+def _lab_routes(app: FastAPI, desk: Desk) -> None:
+    """The lab's JSON. What is sent must be JSON by its type too: another site's form cannot send that."""
+    lab = desk.lab
+
+    def owner(request: Request) -> str:
+        return browser_id(request.headers.get("cookie"))
+
+    async def sent(request: Request) -> dict[str, Any]:
+        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            raise ValueError("what is asked is sent as JSON")
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > MAX_ASKED:
+                raise ValueError(f"more than {MAX_ASKED >> 20} MiB were sent: use a smaller prompt file")
+        found = json.loads(body)
+        if not isinstance(found, dict):
+            raise ValueError("what is asked is one JSON object")
+        return found
+
+    @app.get("/api/lab")
+    def catalog(request: Request) -> Response:
+        return _json({**lab.catalog(owner(request)), "plotly": ui.plotly()})
+
+    @app.post("/api/lab/{what}")
+    async def ask(what: str, request: Request) -> Response:
+        try:
+            asked = await sent(request)
+            if what == "estimate":
+                return _json(await run_in_threadpool(lab.estimate, asked))
+            if what == "start":
+                return _json(await run_in_threadpool(lab.start, asked, owner(request)))
+            if what in ("cancel", "remove"):
+                act = lab.cancel if what == "cancel" else lab.remove
+                return _json({"done": await run_in_threadpool(act, str(asked.get("id")), owner(request))})
+            return _problem(404, f"The lab cannot {what[:40]!r}: it can estimate, start, cancel and remove.")
+        except (ValueError, RecursionError) as problem:
+            return _problem(422, sentence(problem))
+
+    @app.get("/api/lab/results/{key}")
+    def results(key: str, have: int = -1, metrics: str = "") -> Response:
+        try:
+            return _json(lab.shown(key, [m for m in metrics.split(",") if m] or None, have))
+        except ValueError as problem:
+            return _problem(404, sentence(problem))
+
+    @app.get("/api/lab/results/{key}/download")
+    def download(key: str, format: str = "csv") -> Response:
+        kinds = {"csv": "text/csv; charset=utf-8", "json": "application/json", "zip": "application/zip"}
+        if format not in kinds:
+            return _problem(422, f"The format {format[:40]!r} is unknown: use one of {', '.join(kinds)}.")
+        try:
+            found = lab.results(key)
+        except ValueError as problem:
+            return _problem(404, sentence(problem))
+        if format == "csv":
+            data = found.to_csv().encode()
+        elif format == "json":
+            data = json.dumps(found.to_json(), ensure_ascii=False).encode()
+        else:
+            data = found.zipped()
+        name = f"{found.about['name']}-{key}.{format}"
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        return Response(data, media_type=kinds[format], headers=headers)
 
 
 def exported(trace: Any, format: str, step: int = 0) -> tuple[bytes, str, str]:
@@ -250,6 +324,9 @@ def serve(
     port: int = 7860,
     trace: str | Path | None = None,
     open_browser: bool = False,
+    *,
+    device: str | None = None,
+    dtype: str | None = None,
 ) -> None:
     """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs.
 
@@ -265,7 +342,7 @@ def serve(
             raise ValueError(
                 f"cannot listen on {host}, port {port}: {reason}; choose another one with --port"
             ) from None
-    app = create_app(model, trace)
+    app = create_app(desk=open_desk(model, trace, device=device, dtype=dtype))
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/"
     print(f"specviz is at {address} (Ctrl+C ends it)", flush=True)

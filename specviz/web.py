@@ -19,6 +19,8 @@ SCRIPTS = (
     "timeline.js",
     "tree.js",
     "candidates.js",
+    "diff.js",
+    "shares.js",
     "summary.js",
     "keys.js",
     "downloads.js",

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import uvicorn
@@ -68,6 +69,11 @@ class StubParams:
 
 
 @dataclass(frozen=True)
+class StubLossyParams(StubParams):
+    delta: float = param(0.1, "Threshold δ", "Accept above it.", low=0.0, high=1.0, step=0.01)
+
+
+@dataclass(frozen=True)
 class StubMethod:
     name: str
     title: str
@@ -76,6 +82,11 @@ class StubMethod:
     missing: str | None = None
     paper: str = "A paper 2024"
     summary: str = "Copies what followed an earlier place."
+    pooled: bool = False
+    prompt: None = None
+
+    def needs(self, target: Any, params: Any) -> SimpleNamespace:
+        return SimpleNamespace(pool=self.pooled)
 
     def available(self, _: Any) -> str | None:
         return self.missing
@@ -87,7 +98,7 @@ METHODS = {
         StubMethod("plain", "Plain decoding", params=NoParams, summary="One token at a time."),
         StubMethod("pld", "PLD"),
         StubMethod("pld+h", "PLD+ (hidden states)"),
-        StubMethod("casd", "CASD", lossless=False),
+        StubMethod("casd", "CASD", params=StubLossyParams, lossless=False, pooled=True),
         StubMethod("ppd", "PPD", missing="Prompt tokens are missing: make them with `specviz train ppd`."),
     )
 }
@@ -99,7 +110,9 @@ class StubTokenizer:
     chat_template = None
     is_fast = True
 
-    def __call__(self, text: str, **_: Any) -> dict[str, Any]:
+    def __call__(self, text: str | list[str], **_: Any) -> dict[str, Any]:
+        if isinstance(text, list):
+            return {"input_ids": [[ord(c) for c in one] for one in text]}
         return {"input_ids": [ord(c) for c in text], "offset_mapping": [(i, i + 1) for i in range(len(text))]}
 
 
@@ -173,6 +186,8 @@ class StubDesk(Desk):
         self.first = "gallery-0" if gallery else ""
         self.gate = threading.Event()
         self.gate.set()
+        self.asked: list[Any] = []  # prompts of the runs
 
     def run_of(self, target: Any, prompt: Any, method: str, title: str, cancel: threading.Event, **_: Any) -> Any:
+        self.asked.append(prompt)
         return StubRun(self.whole(), cancel, pause_s=self.pause_s, fail_at=self.fail_at, gate=self.gate)

@@ -84,7 +84,7 @@ class Vocabulary:
 
 
 def _run(title: str, method: str, terms: list[dict[str, Any]], prompt_length: int, lossless: bool) -> dict[str, Any]:
-    titles = {"plain": "Plain decoding", "pld+h": "PLD+ (hidden states)", "adapld": "AdaPLD"}
+    titles = {"plain": "Plain decoding", "pld+h": "PLD+ (hidden states)", "adapld": "AdaPLD", "casd": "CASD"}
     return {
         "id": f"synthetic-{method}",
         "title": title,
@@ -125,8 +125,13 @@ def _delta(trace: Trace) -> dict[str, dict[str, list[Any]]]:
 
 
 def _add(delta: dict[str, dict[str, list[Any]]], table: str, **row: Any) -> None:
+    """A row; a place in the pool and the method's own numbers may be left out."""
     for column, values in delta[table].items():
-        values.append(-1 if column == "pool" else row[column])
+        left_out = -1 if column == "pool" else None if column.startswith("term:") else KeyError
+        value = row.get(column, left_out)
+        if value is KeyError:
+            raise KeyError(f"{table}.{column}")
+        values.append(value)
 
 
 class Synthetic:
@@ -162,8 +167,8 @@ class Synthetic:
             {"key": "cosine", "label": "Hidden cosine", "help": "of the states before both", "low": -1, "high": 1},
             {"key": "suffix", "label": "Same suffix", "help": "tokens before both that agree", "low": 0, "high": 12},
         ]  # fmt: skip
-        method = {"chain": "pld+h", "tree": "adapld", "plain": "plain"}[kind]
-        self.trace = Trace.new(_run(title, method, terms, len(ids), lossless=True))
+        method = {"chain": "pld+h", "tree": "adapld"}.get(kind, kind)
+        self.trace = Trace.new({**_run(title, method, terms, len(ids), lossless=True), **self.more(words)})
         self.trace.run["stop_ids"] = [self.output[-1]]
         first = _delta(self.trace)
         for (piece, special), number_ in words.ids.items():
@@ -172,6 +177,23 @@ class Synthetic:
             _add(first, "tokens", id=token, segment=segment, passage=passage, step=-1, kind="prompt", origin="",
                  source=-1, prob=None, rank=-1)  # fmt: skip
         self.trace.extend(first)
+
+    def more(self, words: Vocabulary) -> dict[str, Any]:
+        """What a kind of run adds to its record, its own tokens known to ``words``."""
+        return {}
+
+    def node_numbers(self, node: int, origin: str, chosen: Any, rng: random.Random) -> dict[str, Any]:
+        return {}
+
+    def step_numbers(self, nodes: int, rng: random.Random) -> dict[str, Any]:
+        return {}
+
+    def route(self, chosen: dict[str, Any] | None) -> str:
+        return "lexical"
+
+    def prefers(self, position: int) -> int | None:
+        """The token that the target would rather have had at a position than the one that was accepted."""
+        return None
 
     def __iter__(self) -> Iterator[dict[str, dict[str, list[Any]]]]:
         rng = random.Random(self.seed)
@@ -255,20 +277,26 @@ class Synthetic:
                 path.append(node)
             prob = rng.betavariate(9, 1.5) if match else rng.betavariate(1, 9)
             rank = 0 if match else rng.randrange(1, 400)
-            _add(delta, "nodes", step=step, token=token, parent=parent, depth=depth, origin=origin, source=source,
+            if match and self.prefers(context + depth - 1) is not None:
+                prob, rank = 0.14, 1
+            pooled = {"source": -1, "pool": source} if origin == "datastore" else {"source": source}
+            _add(delta, "nodes", step=step, token=token, parent=parent, depth=depth, origin=origin, **pooled,
                  draft_prob=number(rng.random(), 3) if origin == "branch" else None, prob=number(prob, 3), rank=rank,
                  status=status, reason={"accepted": "match", "rejected": "mismatch"}.get(status, "parent rejected"),
-                 )  # fmt: skip
+                 **self.node_numbers(node, origin, chosen, rng))  # fmt: skip
         accepted = len(path) - 1
         probs = []
         for place, node in enumerate(path):
             prob = delta["nodes"]["prob"][path[place + 1]] if place < accepted else number(rng.betavariate(6, 2), 3)
             probs.append(prob)
             left = 1 - (prob or 0)
+            rather = self.prefers(context + place) if place < accepted else None
+            if rather is not None:
+                _add(delta, "targets", step=step, node=node, token=rather, prob=0.52)
             firsts = [truth[place]]
             while len(firsts) < 5:
                 token = rng.choice(self.ids)
-                if token not in firsts:
+                if token not in firsts and token != rather:
                     firsts.append(token)
             for rank, token in enumerate(firsts):
                 share = prob if rank == 0 else left / 2**rank
@@ -280,13 +308,16 @@ class Synthetic:
             node = path[k + 1] if k < accepted else 0
             _add(delta, "tokens", id=truth[k], segment="output", passage=-1, step=step, kind=kind,
                  origin=delta["nodes"]["origin"][node] if k < accepted else "",
-                 source=delta["nodes"]["source"][node], prob=probs[k], rank=0)  # fmt: skip
+                 source=delta["nodes"]["source"][node], pool=delta["nodes"]["pool"][node], prob=probs[k],
+                 rank=max(0, delta["nodes"]["rank"][node]) if k < accepted else 0)  # fmt: skip
         took = 24 + rng.random() * 4
         self.clock += took
         deepest = max(depths)
         outcome = "plain" if not nodes else "full" if accepted == deepest else "partial" if accepted else "none"
         reason = "the method never drafts" if self.kind == "plain" else "the last token occurs nowhere earlier"
-        _add(delta, "steps", context=context, route="lexical" if nodes else "none", drafted=len(nodes), depth=deepest,
+        route = self.route(chosen) if nodes else "none"
+        _add(delta, "steps", context=context, route=route, **self.step_numbers(len(nodes), rng),
+             drafted=len(nodes), depth=deepest,
              reason="" if nodes else reason, accepted=accepted, emitted=accepted + 1, bonus=truth[accepted],
              outcome=outcome, origins="+".join(dict.fromkeys(delta["nodes"]["origin"][node] for node in path[1:])),
              entropy=number(rng.random() * 2, 3), draft_ms=0.3, verify_ms=number(took - 0.5, 4),
@@ -295,9 +326,173 @@ class Synthetic:
 
     def _finish(self) -> None:
         trace = self.trace
-        trace.run.update(complete=True, stop="eos", timings={"prefill_ms": 42.0, "decode_ms": number(self.clock)})
+        trace.run.update(complete=True, stop="eos")
+        trace.run["timings"].update(decode_ms=number(self.clock))
         fill_would_accept(trace)
         trace.run["metrics"] = {key: number(value, 4) for key, value in compute(trace, 38.5).items()}
+
+
+def _terms(text: str) -> list[dict[str, Any]]:
+    """Lines of key | label | low | high."""
+    found = []
+    for line in text.strip().splitlines():
+        key, label, low, high = (part.strip() for part in line.split("|"))
+        found.append({"key": key, "label": label, "help": f"{label}, in one sentence.", "low": float(low),
+                      "high": float(high)})  # fmt: skip
+    return found
+
+
+class Adapld(Synthetic):
+    """As AdaPLD records: branches drawn at an anchor, successors, a semantic route, and times per component."""
+
+    def more(self, words: Vocabulary) -> dict[str, Any]:
+        return {
+            "terms": _terms("cosine | hidden cosine | -1 | 1\nembedding | embedding cosine | -1 | 1"),
+            "node_terms": _terms("""
+                branch_anchor | anchor | 0 | 0
+                branch_rank | rank at the anchor | 0 | 63
+                branch_logprob | log-prob at the anchor | -12 | 0
+                successor_cosine | successor's cosine | -1 | 1
+                successor_embedding | successor's embedding | -1 | 1
+            """),
+            "step_terms": _terms("""
+                retrieval_ms | retrieval ms | 0 | 0
+                rerank_ms | rerank ms | 0 | 0
+                branches_ms | branches ms | 0 | 0
+                successors_ms | successors ms | 0 | 0
+                semantic_seen | positions compared | 0 | 0
+                semantic_passed | positions passing τ | 0 | 0
+            """),
+        }
+
+    def _candidates(self, context: int, rng: random.Random) -> list[dict[str, Any]]:
+        rows = super()._candidates(context, rng)
+        if context % 4 == 0:  # earlier places whose tokens are of like meaning
+            rows = [{"position": p, "score": number(0.9 - 0.1 * k, 3), "length": 0, "excluded": "",
+                     "term:cosine": number(0.9 - 0.1 * k, 3), "term:embedding": number(rng.random(), 3)}
+                    for k, p in enumerate(rng.sample(range(1, context - 1), 5))]  # fmt: skip
+        return [{k: v for k, v in row.items() if k != "term:suffix"} for row in rows]
+
+    def _tree(self, chosen: dict[str, Any], rng: random.Random) -> list[tuple[int, int, str, int]]:
+        start, nodes = chosen["position"] + 1, []
+        for k in range(chosen["length"]):
+            nodes.append((self.all[start + k], k, "main", start + k))
+        taken, follow = {nodes[0][0]} if nodes else set(), self.all[len(self.ids) :]
+        for k in range(8):
+            token = rng.choice(follow) if k else self.all[self.now]
+            if token in taken:
+                continue
+            taken.add(token)
+            nodes.append((token, 0, "branch", -1))
+            places = [p for p in self.where.get(token, []) if p + 1 < self.now]
+            if places and not chosen["length"]:
+                wanted = [p for p in places if self.all[p + 1] == self.all[min(self.now + 1, len(self.all) - 1)]]
+                place = (wanted or places)[-1] + 1
+                nodes.append((self.all[place], len(nodes), "successor", place))
+        return nodes
+
+    def _step(self, context: int, rng: random.Random) -> dict[str, dict[str, list[Any]]]:
+        self.now, self.branch = context, 0
+        return super()._step(context, rng)
+
+    def route(self, chosen: dict[str, Any] | None) -> str:
+        return "lexical" if chosen is not None and chosen["length"] else "semantic"
+
+    def node_numbers(self, node: int, origin: str, chosen: Any, rng: random.Random) -> dict[str, Any]:
+        if origin == "branch":
+            self.branch += 1
+            return {"term:branch_anchor": chosen["position"], "term:branch_rank": self.branch - 1,
+                    "term:branch_logprob": number(-0.2 - 0.6 * self.branch, 3)}  # fmt: skip
+        return {"term:successor_cosine": number(rng.random(), 3)} if origin == "successor" else {}
+
+    def step_numbers(self, nodes: int, rng: random.Random) -> dict[str, Any]:
+        times = {f"term:{name}_ms": number(0.02 + 0.2 * rng.random(), 3) for name in ("retrieval", "rerank")}
+        return {**times, "term:branches_ms": number(0.05 * nodes, 3), "term:semantic_seen": self.now}
+
+
+class Casd(Synthetic):
+    """As CASD records: drafts from a pool that is not in the prompt, a lossy rule, a compressed context, a reference.
+
+    ``rather`` maps words of the output to what the target preferred there: plain decoding writes those.
+    """
+
+    def __init__(self, pool: Sequence[str], rather: dict[str, str], reference: str, *given: Any, **more: Any) -> None:
+        self.texts, self.rather, self.reference = pool, rather, reference
+        super().__init__(*given, kind="casd", **more)
+
+    def more(self, words: Vocabulary) -> dict[str, Any]:
+        encoded = [words.encode(text) for text in self.texts]
+        self.pool = [token for ids in encoded for token in ids]
+        self.passage = [number_ for number_, ids in enumerate(encoded) for _ in ids]
+        self.swaps = {words.add(a.encode()): words.add(b.encode()) for a, b in self.rather.items()}
+        run = _run("", "casd", [], 1, lossless=False)
+        return {
+            "method": {
+                **run["method"], "summary": "Accepts what the target finds likely enough.", "params": {"delta": 0.1},
+                "controls": [{"name": "delta", "label": "Threshold δ", "help": "Accept above it."}],
+            },
+            "terms": _terms("matched | matched | 0 | 16\ncount | agreeing places | 0 | 0"),
+            "node_terms": _terms("count | count | 0 | 0\np_eos | p(EOS) | 0 | 1"),
+            "step_terms": _terms("matched | matched | 0 | 16\nhits | hits | 0 | 0"),
+            "pool": {"label": "the full context", "tokens": len(self.pool), "passages": len(self.texts),
+                     "in_prompt": False},
+            "compression": {"compressor": "extractive", "ratio_asked": 5.0, "context_tokens": len(self.pool),
+                            "kept_tokens": 40, "prompt_tokens_full": len(self.ids) + len(self.pool) - 40,
+                            "compress_ms": 3.5},
+            "memory": {"kv_bytes_per_token": 12288, "kv_bytes": 12288 * len(self.ids)},
+            "timings": {"prefill_ms": 42.0, "prepare_ms": 2.5, "decode_ms": 0.0, "plain_tokens_per_s": 38.5},
+            "reference": self.reference,
+        }  # fmt: skip
+
+    def __iter__(self) -> Iterator[dict[str, dict[str, list[Any]]]]:
+        first = _delta(self.trace)
+        for place, (token, passage) in enumerate(zip(self.pool, self.passage, strict=True)):
+            _add(first, "pool", position=place, id=token, passage=passage)
+        self.trace.extend(first)
+        yield from super().__iter__()
+
+    def _candidates(self, context: int, rng: random.Random) -> list[dict[str, Any]]:
+        rows, last = [], self.all[context - 2 : context]
+        for place in range(1, len(self.pool) - 1):
+            whole = self.passage[place - 1] == self.passage[place + 1]
+            if self.pool[place - 1 : place + 1] == last and whole:
+                end = next((p for p in range(place, len(self.pool)) if self.passage[p] != self.passage[place]),
+                           len(self.pool))  # fmt: skip
+                rows.append({"position": -1, "pool": place, "score": 1.0, "length": min(self.draft, end - place - 1),
+                             "excluded": "", "term:matched": 2, "term:count": 1})  # fmt: skip
+        return rows
+
+    def _tree(self, chosen: dict[str, Any], rng: random.Random) -> list[tuple[int, int, str, int]]:
+        start = chosen["pool"] + 1
+        nodes = [(self.pool[start + k], k, "datastore", start + k) for k in range(chosen["length"])]
+        others = [place for place in range(len(self.pool)) if self.pool[place] not in {n[0] for n in nodes}]
+        parents = {(parent, token) for token, parent, _, _ in nodes}
+        for place in rng.sample(others, min(6, len(others))):
+            parent = rng.randrange(chosen["length"])
+            if (parent, self.pool[place]) not in parents:
+                parents.add((parent, self.pool[place]))
+                nodes.append((self.pool[place], parent, "datastore", place))
+        return nodes
+
+    def route(self, chosen: dict[str, Any] | None) -> str:
+        return "pool"
+
+    def prefers(self, position: int) -> int | None:
+        return self.swaps.get(self.all[position])
+
+    def node_numbers(self, node: int, origin: str, chosen: Any, rng: random.Random) -> dict[str, Any]:
+        return {"term:count": 1.0, "term:p_eos": 0.002}
+
+    def step_numbers(self, nodes: int, rng: random.Random) -> dict[str, Any]:
+        return {"term:matched": 2.0, "term:hits": 3.0} if nodes else {}
+
+    def _finish(self) -> None:
+        plain = _delta(self.trace)
+        accepted = self.trace.tables["tokens"]["rank"][len(self.ids) :]
+        for token, rank in zip(self.output, accepted, strict=True):
+            _add(plain, "plain", id=self.swaps[token] if rank else token)
+        self.trace.extend(plain)
+        super()._finish()
 
 
 def _chat(instruction: str, context: Sequence[str | bytes], question: str = "") -> list[tuple[str, int, str | bytes]]:
@@ -320,6 +515,20 @@ def chain() -> Trace:
 def tree(width: int = 26) -> Trace:
     """The same with a draft tree of ``width`` nodes."""
     return Synthetic(CODE_SEGMENTS, EDITED, "tree", "Refactor ratelimit.py", width=width).run()
+
+
+def adapld() -> Trace:
+    """The same as AdaPLD would record it."""
+    return Adapld(CODE_SEGMENTS, EDITED, "adapld", "Refactor ratelimit.py").run()
+
+
+def casd(rather: dict[str, str] | None = None) -> Trace:
+    """A lossy answer from passages that the target saw a compressed form of; ``rather``: what it preferred."""
+    question = "When did the bridge open, and what does it carry?"
+    segments = _chat("Answer from the passages, word for word.", ["The Halvorsen bridge opened in 1932."], question)
+    swaps = {" carries": " takes", " trains": " wagons"} if rather is None else rather
+    return Casd(PASSAGES, swaps, "It opened in 1932 and carries trains and cars.", segments, QUOTE + "\n" + PASSAGES[1],
+                title="Quoted answer").run()  # fmt: skip
 
 
 def plain() -> Trace:
@@ -404,12 +613,16 @@ def long(context: int = 8000, output: int = 2000, kind: str = "chain") -> Trace:
 
 
 def deltas(trace: Trace) -> tuple[Trace, list[dict[str, dict[str, list[Any]]]]]:
-    """The trace as it is streamed: an opening trace with the prompt only, and one delta per step."""
+    """The trace as it is streamed: an opening trace with the prompt and the pool only, and one delta per step; the
+    last one has plain decoding's output too.
+    """
     opening = Trace.new({**trace.run, "complete": False, "metrics": {}})
     prompt = trace.run["prompt_length"]
     opening.tables["pieces"] = {name: list(values) for name, values in trace.tables["pieces"].items()}
     opening.tables["tokens"] = {name: values[:prompt] for name, values in trace.tables["tokens"].items()}
+    opening.tables["pool"] = {name: list(values) for name, values in trace.tables["pool"].items()}
     parts = [_delta(trace) for _ in range(trace.rows("steps"))]
+    parts[-1]["plain"] = {"id": list(trace.tables["plain"]["id"])}
     for table in TABLES:
         if table in ("pieces", "pool", "plain"):
             continue

@@ -85,8 +85,10 @@ def test_run_prints_a_summary_or_one_json_object(capsys, model, tmp_path):
     assert specviz(*common_args, "--prompt", "the old lamp the old", "--json") == 0
     result = json.loads(capsys.readouterr().out)
     assert list(result) == [
-        "method", "tokens", "steps", "accepted", "tokens_per_step", "tokens_per_s", "output_ids", "text",
+        "method", "tokens", "steps", "accepted", "tokens_per_step", "tokens_per_s", "lossless", "differs",
+        "differs_from_plain", "speedup", "quality_f1", "quality_rouge_l", "quality_edit", "output_ids", "text",
     ]  # fmt: skip
+    assert result["lossless"] is True and result["differs"] == 0 and result["quality_f1"] is None
     assert result["method"] == "pld" and result["tokens"] == len(result["output_ids"]) == 12
     assert result["tokens_per_step"] == pytest.approx((result["accepted"] + result["steps"]) / result["steps"])
     out = tmp_path / "run.spectrace"
@@ -102,6 +104,24 @@ def test_run_prints_a_summary_or_one_json_object(capsys, model, tmp_path):
     assert specviz(*common_args, "--prompt", "the old lamp the old", "--out", out, "--json") == 0
     again = json.loads(capsys.readouterr().out)
     assert {**again, "tokens_per_s": 0} == {**result, "tokens_per_s": 0}
+
+
+def test_run_compares_drafts_from_a_pool_and_measures_quality(capsys, model, tmp_path):
+    (tmp_path / "pool.txt").write_text("the old lamp the old lamp\n\nthe old door", encoding="utf-8")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    asked = ("run", "--model", model, "--prompt", "the old lamp the old", "--max-new-tokens", 12)
+    lossy = (*asked, "--method", "casd", "--set", "delta=0", "--pool", tmp_path / "pool.txt", "--reference", "the old")
+    assert specviz(*lossy, "--compare", "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["lossless"] is False and result["speedup"] > 0 and 0 <= result["quality_f1"] <= 1
+    assert (result["differs"] > 0) == (result["differs_from_plain"] > 0)
+    assert specviz(*lossy) == 0
+    assert "lossy: " in capsys.readouterr().err
+    assert specviz(*asked, "--method", "pld", "--compare") == 0
+    assert "identical to plain decoding" in capsys.readouterr().err
+    assert "UTF-8" in refused(capsys, *asked, "--method", "casd", "--pool", tmp_path / "latin.txt")
+    assert "of no use to pld" in refused(capsys, *asked, "--method", "pld", "--pool", tmp_path / "pool.txt")
+    assert "needs a context" in refused(capsys, *asked, "--method", "casd")
 
 
 def test_run_takes_prompt_files_and_samples_by_seed(capsys, model, prompts, tmp_path):
@@ -246,7 +266,7 @@ def test_app_and_view_call_the_server(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "specviz.server", server)
     assert specviz("app", "--model", "x", "--port", 0) == 0
     assert specviz("view", tmp_path / "a.spectrace", "--open") == 0
-    assert calls[0] == (("x", "127.0.0.1", 0), {"open_browser": False})
+    assert calls[0] == (("x", "127.0.0.1", 0), {"open_browser": False, "device": None, "dtype": None})
     assert calls[1] == ((None, "127.0.0.1", 7860), {"trace": tmp_path / "a.spectrace", "open_browser": True})
 
 
@@ -390,6 +410,7 @@ def test_a_method_whose_parts_are_missing_is_left_out_of_all(capsys, monkeypatch
 
 def test_control_characters_of_a_model_stay_visible(capsys, model, monkeypatch):
     keys = ("tokens", "steps", "accepted", "tokens_per_step", "tokens_per_s", "method")
+    keys += ("lossless", "differs", "differs_from_plain", "speedup", "quality_f1", "quality_rouge_l", "quality_edit")
     result = dict.fromkeys(keys, 1), "a\x1b[31m\u202eb\n[bold]☃"
     monkeypatch.setattr("specviz.commands.run._decoded", lambda args, record: result)
     assert specviz("run", "--prompt", "x") == 0

@@ -34,7 +34,7 @@ def test_the_worked_example():
         },
         tokens={
             "id": [5, 6, 7, 8, 9, 1, 2, 3], "source": [-1, -1, 0, 1, -1, -1, 0, -1],
-            "rank": [-1, -1, 0, 0, 0, 3, 0, 1],
+            "rank": [-1, -1, 0, 0, 0, 3, 0, 1], "pool": [-1] * 8,
         },
     )  # fmt: skip
     trace.run["timings"] = {"prefill_ms": 12.5}

@@ -7,6 +7,13 @@
   const SNIPPET = 9; // tokens
   const PIPS = 10;
 
+  /** Text is written only where it changed: a new text node costs a layout. */
+  function write(element, text) {
+    if (element.svText === text) return;
+    element.svText = text;
+    element.textContent = text;
+  }
+
   const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
   class CandidateTable {
@@ -57,8 +64,7 @@
         view.candidates.some((one) => typeof model.term(one, term.key) === "number"),
       );
       this.showScore = !this.terms.some(same);
-      const { id } = model.trace.tokens;
-      this.sameAnchor = view.candidates.every((one) => id[one.position] === view.root);
+      this.sameAnchor = view.candidates.every((one) => model.id(one.position) === view.root);
       const after = h("code", { class: "sv-token" }, model.pieces.label(view.root, 12));
       const widths = [
         "38px",
@@ -68,11 +74,15 @@
       if (this.showScore) widths.push("58px");
       widths.push("46px", "132px");
       const layout = [...widths, ...this.terms.map((term) => term.key)].join(" ");
-      if (layout !== this.layout) {
+      if (layout !== this.layout || this.owner.model !== this.headedFor) {
         this.layout = layout;
         this.pool = [];
         this.rows.replaceChildren();
       }
+      const head = `${layout} ${this.sameAnchor && view.root}`;
+      if (head === this.headed && this.owner.model === this.headedFor) return;
+      this.headed = head;
+      this.headedFor = this.owner.model;
       this.table.style.setProperty("--sv-columns", widths.join(" "));
       this.table.style.minWidth = `${38 + 150 + 104 * this.terms.length + (this.showScore ? 58 : 0) + 170 + 40}px`;
       const cell = (label, help) => {
@@ -105,7 +115,13 @@
       this.table.hidden = !some;
       this.empty.hidden = some;
       this.active = -1;
-      this.note.textContent = some ? plural(list.length, "earlier place") : "";
+      this.note.textContent = some
+        ? plural(
+            list.length,
+            list[0].position >= SV.POOL ? "place in the pool" : "earlier place",
+            list[0].position >= SV.POOL ? "places in the pool" : "",
+          )
+        : "";
       if (some) {
         this.columns(view);
         this.table.setAttribute("aria-rowcount", String(list.length + 1));
@@ -159,7 +175,6 @@
 
     fillRow(row, one, k) {
       const { model } = this.owner;
-      const { id } = model.trace.tokens;
       const { best } = this.view;
       const names = [
         "sv-crow",
@@ -167,36 +182,46 @@
         one.excluded && "sv-excluded",
         k === this.active && "sv-active",
       ];
-      row.element.className = names.filter(Boolean).join(" ");
-      row.element.dataset.k = k;
-      row.element.setAttribute("aria-rowindex", k + 2);
-      row.element.style.transform = `translateY(${k * ROW}px)`;
+      const name = names.filter(Boolean).join(" ");
+      if (row.name !== name) row.element.className = row.name = name;
+      if (row.k !== k) {
+        row.k = k;
+        row.element.dataset.k = k;
+        row.element.setAttribute("aria-rowindex", k + 2);
+        row.element.style.transform = `translateY(${k * ROW}px)`;
+      }
       const most = Math.min(one.length, SNIPPET);
       const taken = clamp(one.would, 0, most);
       const start = one.position + 1;
-      const phrase = (a, b) => (b > a ? model.pieces.phrase(id.slice(a, b)) : "");
-      row.rank.textContent = (one.chosen ? "▸" : "") + (one.rank >= 0 ? one.rank + 1 : "–");
-      row.place.textContent = this.owner.short(one.position);
-      row.anchor.hidden = this.sameAnchor;
-      row.anchor.textContent = this.sameAnchor ? "" : phrase(one.position, start);
-      row.taken.textContent = phrase(start, start + taken);
-      row.rest.textContent = phrase(start + taken, start + most) + (one.length > most ? "…" : "");
+      const phrase = (a, b) => (b > a ? model.pieces.phrase(model.ids(a, b)) : "");
+      write(row.rank, (one.chosen ? "▸" : "") + (one.rank >= 0 ? one.rank + 1 : "–"));
+      write(row.place, this.owner.short(one.position));
+      if (row.anchor.hidden !== this.sameAnchor) row.anchor.hidden = this.sameAnchor;
+      write(row.anchor, this.sameAnchor ? "" : phrase(one.position, start));
+      write(row.taken, phrase(start, start + taken));
+      write(row.rest, phrase(start + taken, start + most) + (one.length > most ? "…" : ""));
       this.terms.forEach((term, n) => this.level(row.terms[n], model.term(one, term.key), term));
-      row.score.textContent = format(one.score);
-      row.length.textContent = String(one.length);
+      if (this.showScore) write(row.score, format(one.score));
+      write(row.length, String(one.length));
       this.pips(row.pips, one, best && best.would > 0 && one.would === best.would);
     }
 
     /** A number with its bar between the term's low and high; a term without a range (a layer's number) has no bar. */
     level(cell, value, term) {
       const known = typeof value === "number";
-      cell.classList.toggle("sv-barless", !(term.high > term.low));
       const share = known ? clamp((value - term.low) / (term.high - term.low || 1), 0, 1) : 0;
-      cell.textContent = known ? format(value, 2) : "–";
-      cell.style.setProperty("--sv-share", share.toFixed(3));
+      write(cell, known ? format(value, 2) : "–");
+      const shown = share.toFixed(2);
+      if (cell.svShare === shown) return;
+      if (cell.svShare === undefined) cell.classList.toggle("sv-barless", !(term.high > term.low));
+      cell.svShare = shown;
+      cell.style.setProperty("--sv-share", shown);
     }
 
     pips(cell, one, isBest) {
+      const key = `${one.would}/${one.length} ${isBest} ${this.owner.model.run.complete}`;
+      if (cell.svKey === key) return;
+      cell.svKey = key;
       if (one.would < 0) {
         cell.className = "sv-pips sv-faint";
         cell.textContent = this.owner.model.run.complete ? "–" : "after the run";

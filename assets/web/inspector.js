@@ -35,6 +35,14 @@
       this.metrics = h("dl", { class: "sv-metrics" });
       this.timeline = new SV.Timeline(this);
       this.sentence = h("p", { class: "sv-sentence", "aria-live": "polite" });
+      this.facts = new SV.shares.StepFacts(this);
+      // folded in a low window, so that the tree is in sight; its title tells the outcomes all the same
+      this.breakdown = h("details", { class: "sv-breakdown", open: window.innerHeight >= 900 });
+      this.breakdownTitle = h("summary", {});
+      this.breakdownParts = h("div", { class: "sv-breakdown-parts" });
+      this.breakdown.append(this.breakdownTitle, this.breakdownParts);
+      this.compression = h("p", { class: "sv-compression" });
+      this.diff = new SV.DiffView(this);
       this.legend = h("ul", { class: "sv-legend", "aria-label": "Legend" });
       this.heatButton = SV.controls.toggle(
         this,
@@ -51,7 +59,8 @@
       this.prompt = new SV.TokenPane(this, "prompt", "Prompt", this.heatButton, this.offerButton);
       this.pinNote = h("span", { class: "sv-pin-note", hidden: true });
       this.output = new SV.TokenPane(this, "output", "Output", this.pinNote);
-      this.panes = [this.prompt, this.output];
+      this.pool = new SV.PoolPane(this);
+      this.panes = [this.prompt, this.output, this.pool];
       this.tree = new SV.TreeView(this);
       this.candidates = new SV.CandidateTable(this);
       this.links = new SV.Links(this);
@@ -65,19 +74,33 @@
         hidden: true,
       });
       this.help.append(SV.words.help(), SV.button("Close", shut, SV.icon("close")));
-      const head = h("header", { class: "sv-head" }, this.heading, this.metrics, SV.controls.actions(this));
+      const head = h(
+        "header",
+        { class: "sv-head" },
+        this.heading,
+        this.metrics,
+        SV.controls.actions(this),
+        h("div", { class: "sv-run-facts" }, this.compression, this.options.strip, this.breakdown),
+      );
       const steps = h(
         "section",
         { class: "sv-card sv-steps", "aria-label": "Steps" },
         SV.controls.toolbar(this),
         this.timeline.element,
         this.sentence,
+        this.facts.element,
         this.legend,
       );
       this.views = h(
         "div",
         { class: "sv-views" },
-        h("div", { class: "sv-grid" }, this.prompt.element, this.output.element),
+        h(
+          "div",
+          { class: "sv-grid sv-texts" },
+          h("div", { class: "sv-sources" }, this.prompt.element, this.pool.element),
+          this.output.element,
+        ),
+        this.diff.element,
         h("div", { class: "sv-grid sv-grid-low" }, this.tree.element, this.candidates.element),
       );
       this.root.prepend(head, this.message, steps, this.views, this.links.layer, this.help);
@@ -141,6 +164,7 @@
       const following = this.number >= last && !this.player.timer;
       this.model.append(delta, run);
       this.output.extend(this.model.tokenCount);
+      this.drawPool();
       this.describe();
       this.timeline.draw();
       if (!this.model.stepCount) return;
@@ -181,7 +205,14 @@
     describe() {
       this.heading.replaceChildren(...SV.words.heading(this));
       SV.words.metrics(this, this.metrics);
+      this.compression.replaceChildren(...SV.shares.compression(this));
+      this.compression.hidden = !this.compression.childElementCount;
       this.legend.replaceChildren(...SV.words.legend(this));
+      this.breakdownParts.replaceChildren(...SV.shares.run(this));
+      this.breakdownTitle.replaceChildren(...SV.shares.brief(this));
+      this.breakdown.hidden = !this.breakdownParts.childElementCount;
+      this.facts.build();
+      this.diff.draw();
       const ranked = this.model.trace.candidates.step.length > 0 || (this.model.run.terms || []).length > 0;
       this.root.classList.toggle("sv-chains", !this.model.isTree);
       this.root.classList.toggle("sv-unranked", !ranked);
@@ -193,11 +224,26 @@
       const tops = this.panes.map((pane) => pane.body.scrollTop);
       this.prompt.fill(0, model.promptLength);
       this.output.fill(model.promptLength, model.tokenCount);
+      this.drawPool(true);
       this.panes.forEach((pane, k) => {
         pane.resized();
         pane.body.scrollTop = tops[k];
       });
       this.links.pin(this.pins);
+    }
+
+    /** The pool's text, where it was recorded; a run that goes on may add to it. */
+    drawPool(fresh) {
+      const { model } = this;
+      this.root.classList.toggle("sv-pooled", model.pooled > 0);
+      if (!fresh && this.pool.shownCount === model.pooled) return;
+      this.pool.refill();
+      const { label, tokens, passages } = model.run.pool || {};
+      const all = SV.plural(tokens === undefined ? model.pooled : tokens, "token");
+      const part = tokens > model.pooled ? ` (${model.pooled.toLocaleString("en")} shown)` : "";
+      this.pool.note.textContent = [label, all + part, passages > 1 && SV.plural(passages, "passage")]
+        .filter(Boolean)
+        .join(" · ");
     }
 
     // ---- the step -------------------------------------------------------------------------------------------------
@@ -223,12 +269,13 @@
       SV.marks.paint(this, view);
       this.count(view);
       this.sentence.replaceChildren(...SV.words.sentence(this, view));
+      this.facts.draw(view);
       this.tree.draw(view);
       this.candidates.draw(view);
       if (this.follow) {
         this.output.reveal(Math.max(view.context, view.end - 1));
         const source = view.spans.length ? view.spans[0].start : view.chosen ? view.chosen.position : -1;
-        if (source >= 0 && source < this.model.promptLength) this.prompt.reveal(source);
+        if (source >= 0 && this.paneOf(source) !== this.output) this.paneOf(source).reveal(source);
       }
       this.tree.settle();
       SV.marks.drawMaps(this, view);
@@ -252,18 +299,20 @@
     // ---- tokens ---------------------------------------------------------------------------------------------------
 
     paneOf(position) {
+      if (position >= SV.POOL) return this.pool;
       return position < this.model.promptLength ? this.prompt : this.output;
     }
 
     /** "line 4", "line 4 of the output". */
     where(position, capital) {
-      const inside = position >= this.model.promptLength;
-      const text = `line ${this.paneOf(position).line(position)}${inside ? " of the output" : ""}`;
+      const pane = this.paneOf(position);
+      const text = `line ${pane.line(position)}${{ output: " of the output", pool: " of the pool" }[pane.side] || ""}`;
       return capital ? text.charAt(0).toUpperCase() + text.slice(1) : text;
     }
 
     /** The same in a narrow column: L4, out 4. */
     short(position) {
+      if (position >= SV.POOL) return `pool ${(position - SV.POOL).toLocaleString("en")}`;
       const line = this.paneOf(position).line(position);
       return position < this.model.promptLength ? `L${line}` : `out ${line}`;
     }
@@ -290,7 +339,9 @@
 
     /** Positions whose copies stay marked. */
     setPins(pins, tell = true) {
-      const known = (pin) => Number.isInteger(pin) && pin >= 0 && pin < this.model.tokenCount;
+      const { model } = this;
+      const known = (pin) =>
+        Number.isInteger(pin) && pin >= 0 && (pin < model.tokenCount || model.id(pin) !== undefined);
       this.pins = [...new Set((pins || []).map(Number).filter(known))];
       this.links.pin(this.pins);
       this.links.drawNote(this.pinNote);
@@ -299,12 +350,9 @@
     }
 
     /** Marks positions while something that offers them is hovered. */
-    light(positions) {
-      for (const pane of this.panes)
-        pane.paint(
-          "light",
-          positions.map((position) => [position, "sv-light"]),
-        );
+    light(positions, name = "sv-light") {
+      const items = positions.map((position) => [position, name]);
+      for (const pane of this.panes) pane.paint("light", items);
     }
 
     reveal(position, always) {
@@ -314,7 +362,7 @@
     }
 
     stacked() {
-      return this.prompt.element.offsetTop !== this.output.element.offsetTop;
+      return this.prompt.element.getBoundingClientRect().left === this.output.element.getBoundingClientRect().left;
     }
 
     scrolled(pane) {

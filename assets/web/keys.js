@@ -51,6 +51,7 @@
   /** A token's facts: its bytes, how it was written, where from. */
   SV.tokenFacts = function (inspector, position) {
     const { model } = inspector;
+    if (position >= SV.POOL) return poolFacts(inspector, position);
     const { tokens } = model.trace;
     const id = tokens.id[position];
     const own = model.runOf.get(position);
@@ -76,7 +77,7 @@
       ],
       [
         "copied from",
-        own ? `${inspector.where(tokens.source[position])}${size > 1 ? `, ${size} tokens in a row` : ""}` : "",
+        own ? `${inspector.where(model.sourceOf(position))}${size > 1 ? `, ${size} tokens in a row` : ""}` : "",
       ],
       [
         "copied to",
@@ -86,12 +87,47 @@
           : "",
       ],
       ["target", tokens.prob[position] === null ? "" : `probability ${format(tokens.prob[position])}`],
+      ["its choice", tokens.rank[position] > 0 ? `no. ${tokens.rank[position] + 1}` : ""],
       [
         shared > 1 ? `${shared} tokens` : "token",
         ids.map((one) => `${one} · bytes ${model.pieces.bytes(one)}`).join("; "),
       ],
       ["position", String(position)],
     ];
-    return [h("code", { class: "sv-token" }, model.pieces.phrase(ids, 60)), facts(rows)];
+    return [
+      h("code", { class: "sv-token" }, model.pieces.phrase(ids, 60)),
+      tokens.rank[position] > 0 ? differing(inspector, position) : null,
+      facts(rows),
+    ];
   };
+
+  /** "accepted at p = 0.14; the model preferred “carried” (p = 0.52)". */
+  function differing(inspector, position) {
+    const { model } = inspector;
+    const { kind, prob } = model.trace.tokens;
+    const { rather } = model.decision(position);
+    const how = kind[position] === "accepted" && inspector.model.lossy ? "accepted" : "drawn";
+    const line = h("div", { class: "sv-tip-differs" }, `${how} at p = ${format(prob[position], 2)}`);
+    if (rather)
+      line.append(`; the model preferred “${model.pieces.label(rather.token)}” (p = ${format(rather.prob, 2)})`);
+    return line;
+  }
+
+  function poolFacts(inspector, position) {
+    const { model } = inspector;
+    const id = model.id(position);
+    const copies = model.copies.get(position) || [];
+    const at = position - SV.POOL;
+    return [
+      h("code", { class: "sv-token" }, model.pieces.label(id)),
+      facts([
+        ["in the pool", `position ${at.toLocaleString("en")}, passage ${model.poolPassages[at] + 1}`],
+        [
+          "copied to",
+          copies.length ? `${SV.plural(copies.length, "place")} (${inspector.where(copies[0].start)})` : "",
+        ],
+        ["token", `${id} · bytes ${model.pieces.bytes(id)}`],
+      ]),
+    ];
+  }
 })((window.SpecViz = window.SpecViz || {}));

@@ -2,6 +2,8 @@
 (function (SV) {
   "use strict";
 
+  const HEATS = 6; // shades above the faintest
+
   /** The step's marks on the tokens. */
   function paint(inspector, view) {
     const items = [[view.context - 1, "sv-root"]];
@@ -36,7 +38,7 @@
     const low = Math.min(0, ...scores);
     return list.map((one) => {
       const share = high > low ? (one.score - low) / (high - low) : 1;
-      return [one.position, "sv-heat", { "--heat": (0.12 + 0.6 * share * share).toFixed(2) }];
+      return [one.position, `sv-heat-${Math.round(share * share * HEATS)}`];
     });
   }
 
@@ -55,9 +57,9 @@
   /** The minimaps: copies so far, compared places, this step's sources and tokens, pins. */
   function drawMaps(inspector, view) {
     const { colors, model } = inspector;
-    const marks = [[], []];
-    const add = (from, to, color, wide, alpha) =>
-      marks[from < model.promptLength ? 0 : 1].push({ from, to, color, wide, alpha });
+    const marks = [[], [], []];
+    const side = (from) => (from >= SV.POOL ? 2 : from < model.promptLength ? 0 : 1);
+    const add = (from, to, color, wide, alpha) => marks[side(from)].push({ from, to, color, wide, alpha });
     for (const run of model.runs) if (run.stop <= view.end) add(run.start, run.stop, colors.accepted, false, 0.35);
     if (inspector.heat) {
       for (const one of view.candidates.slice(0, 500))

@@ -3,6 +3,10 @@
   "use strict";
 
   const PER_STEP = ["nodes", "targets", "candidates", "probes"];
+  // a place in the pool is POOL + its position there: sources, copies and marks need not tell the two texts apart
+  const POOL = 2 ** 31;
+
+  const place = (source, pool) => (source >= 0 || !(pool >= 0) ? source : POOL + pool);
 
   class Model {
     constructor(trace) {
@@ -25,10 +29,35 @@
       this.read = this.promptLength;
       this.passages = 1 + Math.max(0, ...new Set(trace.tokens.passage));
       this.counts = { accepted: 0, own: 0, rejected: 0, unreached: 0, sources: 0 };
-      this.origins = new Map();
+      this.origins = new Map(); // origin → {nodes, accepted}
+      this.differs = 0;
+      this.poolIds = [];
+      this.poolPassages = [];
+      this.pooled = 0;
+      this.nodeTerms = this.declared("node_terms", trace.nodes);
+      this.stepTerms = this.declared("step_terms", trace.steps);
       this.counted = 0;
       this.cache = null;
       this.index();
+    }
+
+    get lossy() {
+      return this.run.method.lossless === false;
+    }
+
+    /** The numbers of the run's list ``name`` that have a column in ``table``. */
+    declared(name, table) {
+      return (this.run[name] || []).filter((term) => table[`term:${term.key}`]);
+    }
+
+    /** The token at a position, or at a place in the pool; undefined where it was not recorded. */
+    id(position) {
+      return position >= POOL ? this.poolIds[position - POOL] : this.trace.tokens.id[position];
+    }
+
+    ids(from, to) {
+      if (from < POOL) return this.trace.tokens.id.slice(from, to);
+      return this.poolIds.slice(from - POOL, to - POOL).filter((id) => id !== undefined);
     }
 
     get steps() {
@@ -68,34 +97,49 @@
         }
         this.scanned[table] = steps.length;
       }
+      this.indexPool();
       this.indexRuns();
-      const { status, source, origin } = this.trace.nodes;
+      const { status, source, pool, origin } = this.trace.nodes;
       for (; this.counted < status.length; this.counted++) {
         const name = status[this.counted];
-        this.origins.set(origin[this.counted], (this.origins.get(origin[this.counted]) || 0) + 1);
+        if (!this.origins.has(origin[this.counted]))
+          this.origins.set(origin[this.counted], { nodes: 0, accepted: 0 });
+        const count = this.origins.get(origin[this.counted]);
+        count.nodes++;
+        if (name === "accepted") count.accepted++;
         if (name in this.counts) this.counts[name]++;
-        if (name === "accepted" && source[this.counted] >= 0) this.counts.sources++;
+        if (name === "accepted" && place(source[this.counted], pool[this.counted]) >= 0) this.counts.sources++;
       }
       const { accepted, emitted, drafted, depth } = this.trace.steps;
       this.isTree = drafted.some((count, step) => count > depth[step]);
       this.counts.own = emitted.reduce((sum, n, step) => sum + (n > accepted[step] ? 1 : 0), 0);
     }
 
+    indexPool() {
+      const { position, id, passage } = this.trace.pool || { position: [] };
+      for (; this.pooled < position.length; this.pooled++) {
+        this.poolIds[position[this.pooled]] = id[this.pooled];
+        this.poolPassages[position[this.pooled]] = passage[this.pooled];
+      }
+    }
+
     /** A copied run: consecutive accepted tokens whose sources are consecutive too. */
     indexRuns() {
-      const { kind, source, step } = this.trace.tokens;
+      const { kind, source, pool, step, rank } = this.trace.tokens;
       for (let position = this.read; position < kind.length; position++) {
-        if (kind[position] !== "accepted" || source[position] < 0) continue;
+        if (rank[position] > 0) this.differs++;
+        const from = place(source[position], pool[position]);
+        if (kind[position] !== "accepted" || from < 0) continue;
         const before = this.runOf.get(position - 1);
         let run = before;
-        if (!before || source[position] !== before.source + position - before.start) {
-          run = { start: position, stop: position, source: source[position], step: step[position] };
+        if (!before || from !== before.source + position - before.start) {
+          run = { start: position, stop: position, source: from, step: step[position] };
           this.runs.push(run);
         }
         run.stop = position + 1;
         this.runOf.set(position, run);
-        const copies = this.copies.get(source[position]);
-        if (!copies) this.copies.set(source[position], [run]);
+        const copies = this.copies.get(from);
+        if (!copies) this.copies.set(from, [run]);
         else if (!copies.includes(run)) copies.push(run);
       }
       this.read = kind.length;
@@ -117,7 +161,41 @@
 
     /** The step that a position was emitted in, -1 for the prompt. */
     stepOf(position) {
-      return this.trace.tokens.step[position];
+      return position >= POOL ? -1 : this.trace.tokens.step[position];
+    }
+
+    /** Where an output token was copied from, -1 if nowhere. */
+    sourceOf(position) {
+      const { source, pool } = this.trace.tokens;
+      return place(source[position], pool[position]);
+    }
+
+    /** How an output token was decided: {node (null: not drafted), rather (the target's first choice there)}. */
+    decision(position) {
+      const number = this.stepOf(position);
+      if (!(number >= 0)) return null;
+      const nodes = this.nodes(number);
+      const path = nodes.filter((node) => node.status === "accepted" || node.status === "root");
+      const k = position - this.trace.steps.context[number];
+      const choices = path[k] ? this.targets(number).get(path[k].index) : null;
+      return { node: path[k + 1] || null, rather: (choices && choices[0]) || null };
+    }
+
+    /** The position in whose distribution a node was found: the node's number that ends in "_anchor"; -1 if none. */
+    anchorOf(node) {
+      for (const { key } of this.nodeTerms) {
+        const value = key.endsWith("_anchor") ? this.nodeTerm(node, key) : null;
+        if (Number.isInteger(value) && value >= 0 && value < this.tokenCount) return value;
+      }
+      return -1;
+    }
+
+    nodeTerm(node, key) {
+      return this.trace.nodes[`term:${key}`][node.row];
+    }
+
+    stepTerm(step, key) {
+      return this.trace.steps[`term:${key}`][step];
     }
 
     /** Everything the views show of one step. */
@@ -147,12 +225,13 @@
       const found = [];
       for (let row = from; row < to; row++) {
         found.push({
+          row,
           index: row - from,
           token: table.token[row],
           parent: table.parent[row],
           depth: table.depth[row],
           origin: table.origin[row],
-          source: table.source[row],
+          source: place(table.source[row], table.pool[row]),
           draftProb: table.draft_prob[row],
           prob: table.prob[row],
           rank: table.rank[row],
@@ -198,7 +277,7 @@
       for (let row = from; row < to; row++) {
         found.push({
           row,
-          position: table.position[row],
+          position: place(table.position[row], table.pool[row]),
           score: table.score[row],
           length: table.length[row],
           rank: table.rank[row],
@@ -226,5 +305,5 @@
     }
   }
 
-  SV.Model = Model;
+  Object.assign(SV, { Model, POOL });
 })((window.SpecViz = window.SpecViz || {}));

@@ -15,6 +15,7 @@
     constructor(owner, side, title, ...tools) {
       this.owner = owner;
       this.side = side;
+      this.offset = 0; // what is added to an index of the table to make it a position
       Object.assign(this, SV.card(side, title, ...tools));
       this.body.classList.add("sv-tokens");
       this.code = h("div", { class: "sv-code", dir: "ltr" });
@@ -101,12 +102,9 @@
       // a token cut by the row's start (a line end followed by spaces) keeps its first part in the row before
       this.open = !row.number;
       this.row = this.rows[this.rows.length - 1] || null;
-      for (const [name, items] of this.layers) {
-        this.layers.set(
-          name,
-          items.filter(([element]) => element.isConnected),
-        );
-      }
+      for (const layer of this.layers.values())
+        for (const elements of layer.values())
+          for (const element of elements.keys()) if (!element.isConnected) elements.delete(element);
       return from;
     }
 
@@ -129,9 +127,9 @@
     }
 
     addCell(cell, tokens, holder) {
-      const position = cell.start;
+      const position = cell.start + this.offset;
       if (this.side === "prompt") this.enterSegment(position, tokens, holder);
-      const special = this.owner.model.pieces.special(tokens.id[position]);
+      const special = this.owner.model.pieces.special(tokens.id[cell.start]);
       const parts = special ? [cell.text] : cell.text.split("\n");
       parts.forEach((part, k) => {
         const last = k === parts.length - 1;
@@ -164,7 +162,7 @@
     addSpan(cell, text, lineEnd, special, tokens) {
       const span = document.createElement("span");
       span.className = "sv-t";
-      span.dataset.p = cell.start;
+      span.dataset.p = cell.start + this.offset;
       const visible = (this.owner.whitespace ? SV.glyphs(text) : SV.safe(text)).replace(/\r/g, "␍");
       if (visible) span.append(visible);
       if (lineEnd) span.append(h("i", { class: "sv-eol", "aria-hidden": "true" }, "⏎"));
@@ -174,12 +172,12 @@
         span.classList.add("sv-group");
         span.dataset.n = cell.stop - cell.start;
       }
-      if (tokens.segment[cell.start] === "template") span.classList.add("sv-template");
+      if (this.side === "prompt" && tokens.segment[cell.start] === "template") span.classList.add("sv-template");
       if (this.side === "output") this.dress(span, cell, tokens);
       this.row.line.append(span);
       this.row.count += 1;
       this.row.size += visible.length;
-      for (let position = cell.start; position < cell.stop; position++) {
+      for (let position = cell.start + this.offset; position < cell.stop + this.offset; position++) {
         const known = this.spans[position - this.base];
         if (!known) this.spans[position - this.base] = span;
         else if (!this.more.has(position)) this.more.set(position, [span]);
@@ -192,6 +190,7 @@
       const accepted = tokens.kind[position] === "accepted";
       span.classList.add(accepted ? "sv-accepted" : "sv-own");
       if (accepted && tokens.source[position] < 0) span.classList.add("sv-uncopied");
+      for (let at = position; at < cell.stop; at++) if (tokens.rank[at] > 0) span.classList.add("sv-differs");
       if (tokens.step[position] !== tokens.step[position - 1]) span.classList.add("sv-first");
       if (tokens.step[cell.stop - 1] !== tokens.step[cell.stop]) span.classList.add("sv-last");
     }
@@ -243,33 +242,39 @@
       }
     }
 
-    /** Replaces a layer of marks by [position, class, {style or data}] items; unknown positions are left out. */
+    /** Replaces a layer of marks by [position, class, {data}] items; unknown positions are left out. */
     paint(layer, items) {
-      for (const [element, name, extra] of this.layers.get(layer) || []) {
-        element.classList.remove(name);
-        if (extra) for (const key of Object.keys(extra)) this.unset(element, key);
+      const had = this.layers.get(layer);
+      if (!items.length && !(had && had.size)) return;
+      const now = new Map(); // class → element → data; what stays as it was is not touched
+      for (const [position, name, data] of items) {
+        const span = this.spans[position - this.base];
+        if (!span) continue;
+        if (!now.has(name)) now.set(name, new Map());
+        const of = now.get(name);
+        of.set(span, data || of.get(span));
+        const more = this.more.get(position);
+        if (more) for (const other of more) if (!of.has(other)) of.set(other, undefined);
       }
-      const done = [];
-      for (const [position, name, extra] of items) {
-        const elements = this.elements(position);
-        elements.forEach((element, k) => {
-          element.classList.add(name);
-          const data = extra && (k === 0 || extra["--heat"]) ? extra : null;
-          if (data) for (const [key, value] of Object.entries(data)) this.set(element, key, value);
-          done.push([element, name, data]);
-        });
+      if (had) {
+        for (const [name, elements] of had) {
+          const kept = now.get(name);
+          for (const [element, data] of elements) {
+            if (!kept || !kept.has(element)) element.classList.remove(name);
+            const next = kept && kept.get(element);
+            if (data) for (const key of Object.keys(data)) if (!next || !(key in next)) delete element.dataset[key];
+          }
+        }
       }
-      this.layers.set(layer, done);
-    }
-
-    set(element, key, value) {
-      if (key.startsWith("--")) element.style.setProperty(key, value);
-      else element.dataset[key] = value;
-    }
-
-    unset(element, key) {
-      if (key.startsWith("--")) element.style.removeProperty(key);
-      else delete element.dataset[key];
+      for (const [name, elements] of now) {
+        const old = had && had.get(name);
+        for (const [element, data] of elements) {
+          if (!old || !old.has(element)) element.classList.add(name);
+          const before = old && old.get(element);
+          for (const key in data) if (!before || before[key] !== data[key]) element.dataset[key] = data[key];
+        }
+      }
+      this.layers.set(layer, now);
     }
 
     /** Scrolls only this pane, only if the position is out of sight (or ``always``). */
@@ -355,5 +360,43 @@
     }
   }
 
-  SV.TokenPane = TokenPane;
+  /** The text a method drafts from, where it is not in the prompt: all of it, or the stretches that were recorded. */
+  class PoolPane extends TokenPane {
+    constructor(owner) {
+      super(owner, "pool", "Context pool");
+      this.offset = SV.POOL;
+    }
+
+    refill() {
+      const { model } = this.owner;
+      const { poolIds: id, poolPassages: passage } = model;
+      this.clear(SV.POOL);
+      this.stop = SV.POOL + id.length;
+      const from = [];
+      id.forEach((_, at) => {
+        if (!from.length || id[at - 1] === undefined || passage[at - 1] !== passage[at]) from.push(at);
+      });
+      const many = new Set(passage.filter((number) => number !== undefined)).size > 1;
+      for (const start of from) {
+        let stop = start + 1;
+        while (id[stop] !== undefined && passage[stop] === passage[start]) stop++;
+        this.open = false;
+        this.segment = "context";
+        const named = many && (start === 0 || passage[start - 1] !== passage[start]);
+        const left = start > 0 && id[start - 1] === undefined;
+        this.newRow(SV.POOL + start, this.code, true);
+        if (named || left) {
+          const gap = left ? "…" : "";
+          const name = named ? `Passage ${passage[start] + 1}` : "";
+          this.row.label = h("span", { class: "sv-segment" }, [gap, name].filter(Boolean).join(" "));
+          this.row.element.before(this.row.label);
+        }
+        for (const cell of model.pieces.cells(id, start, stop)) this.addCell(cell, { id }, this.code);
+      }
+      this.code.classList.toggle("sv-big", this.rows.length > 200);
+      this.shownCount = model.pooled;
+    }
+  }
+
+  Object.assign(SV, { TokenPane, PoolPane });
 })((window.SpecViz = window.SpecViz || {}));

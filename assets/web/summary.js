@@ -25,13 +25,21 @@
     const { chosen } = view;
     const draft = plural(view.drafted, "token");
     if (!count || !chosen) return [`the drafter offered ${draft} after `, token(owner, view.root), ". "];
-    const ids = owner.model.trace.tokens.id;
-    const same = view.candidates.every((one) => ids[one.position] === view.root);
+    const same = view.candidates.every((one) => owner.model.id(one.position) === view.root);
+    const pooled = chosen.position >= SV.POOL;
+    const places = pooled
+      ? plural(count, "place in the pool", "places in the pool")
+      : plural(count, "earlier place");
     const seen = same
-      ? [token(owner, view.root), ` was seen at ${plural(count, "earlier place")}; `]
-      : [`${plural(count, "earlier place")} resembled `, token(owner, view.root), "; "];
+      ? [token(owner, view.root), pooled ? ` stands at ${places}; ` : ` was seen at ${places}; `]
+      : [`${places} resembled `, token(owner, view.root), "; "];
     const ranked = evidence(owner, chosen);
     const from = `the copy from ${owner.where(chosen.position)}${ranked ? ` (${ranked})` : ""}`;
+    if (!chosen.length)
+      return [
+        ...seen,
+        `the branches at ${owner.where(chosen.position)}${ranked ? ` (${ranked})` : ""} offered ${draft}, `,
+      ];
     const branches = view.drafted > chosen.length;
     return [...seen, branches ? `${from} and its branches offered ${draft}, ` : `${from} offered ${draft}, `];
   }
@@ -107,7 +115,10 @@
 
   const SHOWN = 6;
   // what a reader looks for first; all others follow in the run's own order
-  const FIRST = ["tokens_per_step", "tokens_per_s", "speedup", "copied_share", "ranking_regret", "tokens", "steps"];
+  const SPEED = ["tokens_per_step", "tokens_per_s", "speedup"];
+  const QUALITY = ["quality_f1", "quality_rouge_l", "quality_edit"];
+  const FIRST = [...SPEED, "copied_share", "ranking_regret", "tokens", "steps"];
+  const FIRST_LOSSY = [...SPEED, "differs", ...QUALITY, "tokens", "steps"];
 
   /** Key metrics in the order the run explains them; the rest behind a button. */
   function metrics(owner, list) {
@@ -121,7 +132,8 @@
       if (!known.has(key) && values[key] !== null && typeof values[key] !== "object")
         helps.push({ key, label: key });
     }
-    const place = (help) => (FIRST.includes(help.key) ? FIRST.indexOf(help.key) : FIRST.length);
+    const first = owner.model.lossy ? FIRST_LOSSY : FIRST;
+    const place = (help) => (first.includes(help.key) ? first.indexOf(help.key) : first.length);
     helps.sort((a, b) => place(a) - place(b));
     const shown = owner.allMetrics ? helps : helps.slice(0, SHOWN);
     list.replaceChildren(...shown.map((help) => metric(owner, help, values[help.key])));
@@ -155,6 +167,17 @@
     });
   }
 
+  const LOSSY =
+    "Lossy: this method keeps drafted tokens that are likely enough, so its text may differ from what the model " +
+    "would write by itself.";
+
+  /** The hoped-for answer, opened by a click. */
+  function reference(run) {
+    const box = h("details", { class: "sv-reference" }, h("summary", { class: "sv-chip" }, "reference"));
+    box.append(h("div", { class: "sv-reference-text", tabindex: "0" }, run.reference));
+    return box;
+  }
+
   /** Title, method, parameters, model and badges. */
   function heading(owner) {
     const { run } = owner.model;
@@ -171,8 +194,8 @@
     ]);
     by.append(method, target);
     if (run.method.lossless === false) {
-      const badge = h("span", { class: "sv-lossy", tabindex: "0" }, "lossy");
-      by.append(owner.tip.add(badge, () => ["This method may write another text than plain decoding would."]));
+      const badge = h("span", { class: "sv-lossy", tabindex: "0" }, "≈ lossy");
+      by.append(owner.tip.add(badge, () => [LOSSY]));
     }
     const { temperature, top_k: topK, top_p: topP, seed } = run.sampling || {};
     if (temperature > 0) {
@@ -182,11 +205,22 @@
       by.append(h("span", { class: "sv-chip" }, `temperature ${temperature}, ${more}`));
     }
     by.append(...parameters(owner));
+    if (run.reference) by.append(reference(run));
     if (!run.complete) by.append(h("span", { class: "sv-live" }, run.error ? "stopped" : "running"));
     else if (run.stop) by.append(h("span", { class: "sv-chip" }, "ended: ", h("b", {}, run.stop)));
     if (run.error) by.append(h("span", { class: "sv-lossy" }, run.error));
     return [h("h2", { class: "sv-title" }, run.title || run.id || "Untitled run"), by];
   }
+
+  const ORIGINS = {
+    main: "Copied from the chosen earlier place.",
+    branch: "Not copied: one of the target's own likeliest tokens at the anchor; hover one to see the anchor.",
+    successor: "Copied: what followed the branch's token at another earlier place.",
+    datastore: "Copied from a pool of text, where the last tokens stand too.",
+    expansion: "A further guess at a position that was uncertain.",
+    prompt: "Guessed by a trained prompt token.",
+    drafter: "Written by a draft model.",
+  };
 
   function legend(owner) {
     const { counts } = owner.model;
@@ -196,14 +230,31 @@
       return owner.tip.add(h("li", {}, sample, h("span", {}, text)), () => [help]);
     };
     const where = "Counts are for the whole run.";
-    const origins = [...owner.model.origins].filter(([name]) => name !== "root" && name !== "main");
-    const letters = origins.map(([name, count]) => {
-      const letter = h("b", { class: "sv-letter", "aria-hidden": "true" }, name.charAt(0).toUpperCase());
-      const text = h("span", {}, `${name} `, h("b", {}, count.toLocaleString("en")));
-      return owner.tip.add(h("li", {}, letter, text), () => [
-        `Nodes whose origin is "${name}", marked by the letter. ${where}`,
+    const origins = [...owner.model.origins].filter(([name]) => name !== "root");
+    const telling = origins.length > 1 || (origins[0] && !["main", "drafter"].includes(origins[0][0]));
+    const marks = (telling ? origins : []).map(([name, { nodes, accepted }]) => {
+      const text = h(
+        "span",
+        {},
+        `${name} `,
+        h("b", {}, accepted.toLocaleString("en")),
+        ` of ${nodes.toLocaleString("en")}`,
+      );
+      return owner.tip.add(h("li", { class: "sv-of" }, SV.originSample(name), text), () => [
+        `${ORIGINS[name] || `Nodes whose origin is "${name}".`} Accepted of drafted; told by the node's outline and letter. ${where}`,
       ]);
     });
+    const routes = SV.shares.routeMarks(owner);
+    const differing = owner.model.differs
+      ? [
+          entry(
+            "differs",
+            "not its first choice",
+            owner.model.differs,
+            `Output tokens that the model ranked below another one; hover them to see which. ${where}`,
+          ),
+        ]
+      : [];
     return [
       entry("accepted", "accepted", counts.accepted, `Drafted tokens that the target confirmed. ${where}`),
       entry("own", "target's own", counts.own, `One token per step that the target wrote itself. ${where}`),
@@ -225,7 +276,9 @@
         counts.sources,
         `Accepted tokens with a recorded source; the number links them. ${where}`,
       ),
-      ...letters,
+      ...differing,
+      ...marks,
+      ...routes,
     ];
   }
 
@@ -263,5 +316,5 @@
     return h("div", {}, h("h3", { class: "sv-heading" }, "Keyboard"), list, ...notes);
   }
 
-  SV.words = { sentence, metrics, heading, legend, help };
+  SV.words = { sentence, metrics, heading, legend, help, LOSSY };
 })((window.SpecViz = window.SpecViz || {}));

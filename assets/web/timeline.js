@@ -4,9 +4,10 @@
 
   const { h, clamp, plural, format } = SV;
   const LEFT = 26;
-  const BARS = 62;
   const STRIP = 8;
-  const HEIGHT = BARS + 4 + STRIP + 16;
+  const BELOW = 4 + STRIP + 16;
+  const [TALL, SHORT] = [62, 40]; // the bars' height; the shorter one in a low window, where the tree should be in sight
+  const LOW_WINDOW = 900;
 
   class Timeline {
     constructor(owner) {
@@ -65,6 +66,7 @@
           drafted ? `${steps.accepted[step]} of ${plural(drafted, "drafted token")} accepted` : "no draft",
         ),
         h("div", {}, `${plural(steps.emitted[step], "token")} written · ${format(this.total(step))} ms`),
+        this.looks && this.looks.size ? h("div", {}, `route: ${steps.route[step]}`) : null,
       ];
     }
 
@@ -76,35 +78,43 @@
     draw() {
       const { model, colors } = this.owner;
       if (!model) return;
-      const { accepted, emitted, depth, drafted } = model.steps;
+      const { accepted, emitted, depth, drafted, route } = model.steps;
       const count = Math.max(1, accepted.length);
       const full = this.element.clientWidth || 800;
+      this.bars = window.innerHeight < LOW_WINDOW ? SHORT : TALL;
+      this.height = this.bars + BELOW;
+      this.element.style.setProperty("--sv-timeline", `${this.height}px`);
       const scale = window.devicePixelRatio || 1;
       this.width = (full - LEFT) / Math.max(count, 24);
-      if (this.canvas.width !== Math.round(full * scale)) {
+      if (
+        this.canvas.width !== Math.round(full * scale) ||
+        this.canvas.height !== Math.round(this.height * scale)
+      ) {
         this.canvas.width = Math.round(full * scale);
-        this.canvas.height = Math.round(HEIGHT * scale);
+        this.canvas.height = Math.round(this.height * scale);
       }
       const pen = this.canvas.getContext("2d");
       pen.setTransform(scale, 0, 0, scale, 0, 0);
-      pen.clearRect(0, 0, full, HEIGHT);
+      pen.clearRect(0, 0, full, this.height);
       let most = 4;
       for (let k = 0; k < accepted.length; k++) most = Math.max(most, emitted[k], depth[k]);
       this.axis(pen, full, most, accepted.length);
-      const unit = (BARS - 4) / most;
+      this.looks = new Map(SV.shares.routes(model));
+      const unit = (this.bars - 4) / most;
       const gap = this.width > 5 ? 1.5 : this.width > 2.5 ? 0.6 : 0;
       const wide = Math.max(0.7, this.width - gap);
       const bar = (x, from, to, color) => {
         pen.fillStyle = color;
-        pen.fillRect(x, BARS - to * unit, wide, Math.max(1, (to - from) * unit));
+        pen.fillRect(x, this.bars - to * unit, wide, Math.max(1, (to - from) * unit));
       };
       for (let k = 0; k < accepted.length; k++) {
         const x = LEFT + k * this.width + gap / 2;
         if (depth[k] > emitted[k]) bar(x, emitted[k], depth[k], colors.ghost);
         if (accepted[k]) bar(x, 0, accepted[k], colors.accepted);
         if (emitted[k] > accepted[k])
-          this.own(pen, x, BARS - emitted[k] * unit, wide, (emitted[k] - accepted[k]) * unit);
+          this.own(pen, x, this.bars - emitted[k] * unit, wide, (emitted[k] - accepted[k]) * unit);
         this.cell(pen, x, wide, drafted[k] ? accepted[k] / Math.max(1, depth[k]) : -1);
+        if (this.looks.has(route[k])) this.lane(pen, x, wide, this.looks.get(route[k]));
       }
     }
 
@@ -121,7 +131,7 @@
     /** A step of the accept strip: the deeper the blue, the more was accepted; red: all rejected; grey: no draft. */
     cell(pen, x, wide, share) {
       const { colors } = this.owner;
-      const y = BARS + 4;
+      const y = this.bars + 4;
       if (share > 0) {
         pen.globalAlpha = 0.2 + 0.8 * share;
         pen.fillStyle = colors.accepted;
@@ -136,16 +146,31 @@
       }
     }
 
+    /** The route of a step, where there are several: a line, a dot, a line at the lane's top, or two dots. */
+    lane(pen, x, wide, look) {
+      const { colors } = this.owner;
+      const y = this.bars + 4 + STRIP + 1;
+      const dot = Math.min(wide, 2.5);
+      pen.fillStyle = look % 2 ? colors.heat : colors.faint;
+      if (look === 0) pen.fillRect(x, y, wide, 1.5);
+      else if (look === 1) pen.fillRect(x + (wide - dot) / 2, y, dot, 3);
+      else if (look === 2) pen.fillRect(x, y + 1.5, wide, 1.5);
+      else {
+        pen.fillRect(x, y, dot, 3);
+        pen.fillRect(x + wide - dot, y, dot, 3);
+      }
+    }
+
     axis(pen, full, most, count) {
       const { colors } = this.owner;
-      const unit = (BARS - 4) / most;
+      const unit = (this.bars - 4) / most;
       pen.font = `10.5px ${colors.sans}`;
       pen.fillStyle = colors.faint;
       pen.textBaseline = "middle";
       pen.textAlign = "right";
       const jump = most > 24 ? 16 : most > 12 ? 8 : most > 6 ? 4 : 2;
       for (let value = 0; value <= most; value += jump) {
-        const y = Math.round(BARS - value * unit) - 0.5;
+        const y = Math.round(this.bars - value * unit) - 0.5;
         pen.fillStyle = colors.line;
         pen.fillRect(LEFT, y, full - LEFT, 1);
         pen.fillStyle = colors.faint;
@@ -158,10 +183,10 @@
         const x = LEFT + (step - 0.5) * this.width;
         if (x > full - 14 || x < LEFT + 44) continue;
         pen.textAlign = "center";
-        pen.fillText(step.toLocaleString("en"), x, HEIGHT - 3);
+        pen.fillText(step.toLocaleString("en"), x, this.height - 3);
       }
       pen.textAlign = "left";
-      pen.fillText("step 1", LEFT, HEIGHT - 3);
+      pen.fillText("step 1", LEFT, this.height - 3);
     }
 
     move(step) {

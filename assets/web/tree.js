@@ -20,6 +20,69 @@
     bonus: "the target's own token",
   };
 
+  const corner = (w, h, r) =>
+    `M${r} 0H${w - r}Q${w} 0 ${w} ${r}V${h - r}Q${w} ${h} ${w - r} ${h}H${r}Q0 ${h} 0 ${h - r}V${r}Q0 0 ${r} 0Z`;
+
+  // how a node's box tells where its token came from: [letter, outline]
+  const ORIGINS = {
+    main: ["", (w, h) => corner(w, h, h / 6)],
+    // a pointed left side: it springs from the place before it
+    branch: [
+      "B",
+      (w, h) => `M${h / 5} 0H${w - 5}Q${w} 0 ${w} 5V${h - 5}Q${w} ${h} ${w - 5} ${h}H${h / 5}L0 ${h / 2}Z`,
+    ],
+    // a notched one: it goes on from a branch
+    successor: ["S", (w, h) => `M0 0H${w - 5}Q${w} 0 ${w} 5V${h - 5}Q${w} ${h} ${w - 5} ${h}H0L${h / 5} ${h / 2}Z`],
+    // a book's spine
+    datastore: ["D", (w, h) => `M0 0H${w}V${h}H0ZM${h / 9} 0V${h}`],
+    // cut corners
+    expansion: ["E", (w, h) => `M7 0H${w - 7}L${w} 7V${h - 7}L${w - 7} ${h}H7L0 ${h - 7}V7Z`],
+    // a dog's ear
+    prompt: ["P", (w, h) => `M0 0H${w - h / 4}L${w} ${h / 4}V${h}H0ZM${w - h / 4} 0V${h / 4}H${w}`],
+    drafter: ["", (w, h) => corner(w, h, h / 2.4)],
+  };
+  const letterOf = (origin) => (ORIGINS[origin] ? ORIGINS[origin][0] : origin.charAt(0).toUpperCase());
+
+  /** A node's outline, by its origin. */
+  const outline = (origin, width, height) => (ORIGINS[origin] || ORIGINS.main)[1](width, height);
+
+  /** Sets what differs from the last time: an attribute costs a style pass, a string comparison does not. */
+  function set(element, name, value) {
+    const had = element.svSet || (element.svSet = {});
+    if (had[name] === value) return;
+    had[name] = value;
+    if (value === null) element.removeAttribute(name);
+    else element.setAttribute(name, value);
+  }
+
+  function write(element, text) {
+    if (element.svText === text) return;
+    element.svText = text;
+    element.textContent = text;
+  }
+
+  /** The drawing of one item; used again for another item of another step. */
+  class Box {
+    constructor() {
+      this.shape = s("path", { class: "sv-box" });
+      this.label = s("text", { class: "sv-label", y: 17 });
+      this.small = s("text", { class: "sv-small", y: 30 });
+      this.group = s("g", {}, this.shape, this.label, this.small);
+      this.group.svBox = this;
+    }
+
+    /** A part that only some items have: made when first needed, taken out where it is not. */
+    part(name, wanted, make, before = null) {
+      if (!wanted) {
+        if (this[name] && this[name].parentNode) this[name].remove();
+        return null;
+      }
+      if (!this[name]) this[name] = make();
+      if (!this[name].parentNode) this.group.insertBefore(this[name], before);
+      return this[name];
+    }
+  }
+
   /** The items to draw: nodes, the target's own token, and chips that stand for folded nodes. */
   function items(view, opened) {
     const children = view.nodes.map(() => []);
@@ -102,6 +165,42 @@
       this.body.addEventListener("scroll", () => (this.moved = true), { passive: true });
       this.widths = new Map();
       this.pen = document.createElement("canvas").getContext("2d");
+      this.boxes = [];
+      this.shown = 0;
+      this.lit = null;
+      this.frame();
+    }
+
+    /** The SVG: one path per status, the accepted one last, so that it lies on top; then the boxes. */
+    frame() {
+      this.svg = s("svg", { class: "sv-tree-svg", role: "group" });
+      this.edges = {};
+      for (const status of ["chip", "unreached", "rejected", "bonus", "accepted"]) {
+        this.edges[status] = s("path", { class: `sv-edge sv-edge-${status}` });
+        this.svg.append(this.edges[status]);
+      }
+      const boxOf = (event) => {
+        const group = event.target.closest && event.target.closest(".sv-node");
+        return group ? group.svBox : null;
+      };
+      this.svg.addEventListener("pointerover", (event) => this.hover(boxOf(event)));
+      this.svg.addEventListener("pointerleave", () => this.hover(null));
+      const act = (event) => {
+        const box = boxOf(event);
+        if (!box || (event.type === "keydown" && event.key !== "Enter" && event.key !== " ")) return;
+        if (box.item.kind === "chip") this.open(event, box.item);
+        else if (event.type === "click" && box.place >= 0) this.owner.reveal(box.place, true);
+      };
+      this.svg.addEventListener("click", act);
+      this.svg.addEventListener("keydown", act);
+    }
+
+    /** Lights the place a node was copied from, or the anchor in whose distribution it was found. */
+    hover(box) {
+      if (box === this.lit) return;
+      this.lit = box;
+      const anchored = box && box.anchored;
+      this.owner.light(box && box.place >= 0 ? [box.place] : [], anchored ? "sv-light-anchor" : "sv-light");
     }
 
     clear() {
@@ -127,23 +226,21 @@
         item.x = lefts[item.depth];
         item.y = MARGIN + item.row * ROW;
       }
-      const svg = s("svg", {
-        class: "sv-tree-svg",
-        width,
-        height,
-        viewBox: `0 0 ${width} ${height}`,
-        role: "group",
-      });
-      // one path per status, the accepted one last, so that it lies on top
+      const { svg } = this;
+      set(svg, "width", width);
+      set(svg, "height", height);
+      set(svg, "viewBox", `0 0 ${width} ${height}`);
+      set(svg, "aria-label", `Draft tree of step ${view.number + 1}`);
       const paths = { chip: "", unreached: "", rejected: "", bonus: "", accepted: "" };
       for (const item of placed)
         for (const child of item.children) paths[this.status(child)] += this.edge(item, child);
-      for (const [status, d] of Object.entries(paths))
-        if (d) svg.append(s("path", { d, class: `sv-edge sv-edge-${status}` }));
-      svg.setAttribute("aria-label", `Draft tree of step ${view.number + 1}`);
-      for (const item of placed) svg.append(this.box(item, view));
-      this.svg = svg;
-      this.body.replaceChildren(svg);
+      for (const [status, d] of Object.entries(paths)) set(this.edges[status], "d", d);
+      this.lit = null;
+      placed.forEach((item, k) => this.fill(this.boxes[k] || this.makeBox(k), item, view));
+      for (let k = placed.length; k < this.shown; k++) this.boxes[k].group.remove();
+      for (let k = this.shown; k < placed.length; k++) svg.append(this.boxes[k].group);
+      this.shown = placed.length;
+      if (svg.parentNode !== this.body) this.body.replaceChildren(svg);
       const deep = view.depth === view.drafted ? "" : `, ${view.depth} deep`;
       this.note.textContent = view.drafted
         ? `${view.drafted} drafted${deep} · ${view.accepted} accepted`
@@ -217,97 +314,114 @@
         : `M${turn} ${y1}V${y2 - 6}Q${turn} ${y2} ${turn + 6} ${y2}H${to.x}`;
     }
 
-    box(item, view) {
+    makeBox(k) {
+      const box = new Box();
+      this.boxes[k] = box;
+      this.owner.tip.add(box.group, () => this.explain(box.item, this.view));
+      return box;
+    }
+
+    fill(box, item, view) {
       const status = this.status(item);
-      const group = s("g", { class: `sv-node sv-node-${status}`, transform: `translate(${item.x} ${item.y})` });
-      group.append(
-        s("rect", { class: "sv-box", width: item.width, height: NODE, rx: item.kind === "chip" ? NODE / 2 : 6 }),
+      const node = item.kind === "node" ? item.node : null;
+      const { group } = box;
+      const { model } = this.owner;
+      const origin = node && node.index ? node.origin : "main";
+      const anchor = node && node.source < 0 ? model.anchorOf(node) : -1;
+      box.item = item;
+      box.anchored = anchor >= 0;
+      box.place = anchor >= 0 ? anchor : node ? node.source : -1;
+      const copied = box.place >= 0 ? " sv-copied" : "";
+      set(group, "class", `sv-node sv-node-${status} sv-of-${ORIGINS[origin] ? origin : "other"}${copied}`);
+      set(group, "transform", `translate(${item.x} ${item.y})`);
+      set(
+        box.shape,
+        "d",
+        item.kind === "chip" ? corner(item.width, NODE, NODE / 2) : outline(origin, item.width, NODE),
       );
-      if (status === "bonus") {
-        group.append(
-          s("rect", { class: "sv-box sv-inner", x: 2.5, y: 2.5, width: item.width - 5, height: NODE - 5, rx: 4 }),
-        );
+      const doubled = () => s("path", { class: "sv-box sv-inner", transform: "translate(2.5 2.5)" });
+      const inner = box.part("inner", status === "bonus", doubled, box.label);
+      if (inner) set(inner, "d", corner(item.width - 5, NODE - 5, 4));
+      set(box.label, "x", item.middle);
+      set(box.small, "x", item.middle);
+      write(box.label, item.text);
+      write(box.small, item.small);
+      const bar = () => s("rect", { class: "sv-level", y: 33.5, height: 2 });
+      const level = box.part("level", item.prob && node && node.index, bar);
+      if (level) {
+        set(level, "x", 8);
+        set(level, "width", Math.max(1, (item.width - 14) * item.prob));
       }
-      const label = s("text", { class: "sv-label", x: item.middle, y: 17 });
-      label.append(item.text);
-      group.append(label);
-      const small = s("text", { class: "sv-small", x: item.middle, y: 30 });
-      small.append(item.small);
-      group.append(small);
-      if (item.prob && item.kind === "node" && item.node.index) {
-        group.append(
-          s("rect", {
-            class: "sv-level",
-            x: 6,
-            y: 33.5,
-            width: Math.max(1, (item.width - 12) * item.prob),
-            height: 2,
-          }),
-        );
+      this.badge(box, node);
+      this.tag(box, item, node);
+      if (item.kind === "chip") {
+        set(group, "tabindex", 0);
+        set(group, "role", "button");
+        set(group, "aria-label", `Show ${plural(item.count, "folded node")}`);
+        return;
       }
-      if (item.kind === "node" && item.node.span) this.badge(group, item.node);
-      if (item.kind === "node") this.mark(group, item);
-      this.arm(group, item, view);
-      return group;
+      const token = item.kind === "bonus" ? view.bonus : node.token;
+      const from = node && node.index && node.origin !== "main" ? `, ${node.origin}` : "";
+      set(group, "tabindex", null);
+      set(group, "role", "img");
+      set(group, "aria-label", `${token < 0 ? "stop" : model.pieces.label(token)}: ${STATUS[status]}${from}`);
     }
 
     /** The number of the source span a copied token came from; only where a span begins. */
-    badge(group, node) {
-      const parent = this.view.nodes[node.parent];
-      if (parent && parent.span === node.span) return;
-      group.append(s("circle", { class: "sv-badge", cx: 3, cy: 3, r: 7 }));
-      const text = s("text", { class: "sv-badge-text", x: 3, y: 6 });
-      text.append(String(node.span));
-      group.append(text);
+    badge(box, node) {
+      const above = node && this.view.nodes[node.parent];
+      const wanted = node && node.span && !(above && above.span === node.span);
+      const badge = box.part("number", wanted, () =>
+        s(
+          "g",
+          {},
+          s("circle", { class: "sv-badge", cx: 3, cy: 3, r: 7 }),
+          s("text", { class: "sv-badge-text", x: 3, y: 6 }),
+        ),
+      );
+      if (badge) write(badge.lastChild, String(node.span));
     }
 
-    /** A letter where a part of the tree begins that is not the main copy: B branch, S successor, … */
-    mark(group, item) {
-      const { origin, parent } = item.node;
-      const above = this.view.nodes[parent];
-      if (origin === "main" || origin === "root" || (above && above.origin === origin)) return;
-      const text = s("text", { class: "sv-origin", x: item.width - 3, y: 8 });
-      text.append(origin.charAt(0).toUpperCase());
-      group.append(text);
+    /** A letter where a part of the tree begins that is not the main copy, and its rank where one was recorded. */
+    tag(box, item, node) {
+      const above = node && this.view.nodes[node.parent];
+      const begins = node && node.index && !(above && above.index && above.origin === node.origin);
+      const letter = begins ? letterOf(node.origin) : "";
+      const tag = box.part("letter", letter, () =>
+        s(
+          "g",
+          {},
+          s("rect", { class: "sv-tag", y: -5, height: 13, rx: 3 }),
+          s("text", { class: "sv-tag-text", y: 5 }),
+        ),
+      );
+      if (!tag) return;
+      const ranked = this.owner.model.nodeTerms.find(({ key }) => key.endsWith("_rank"));
+      const rank = ranked ? this.owner.model.nodeTerm(node, ranked.key) : null;
+      const text = Number.isInteger(rank) ? `${letter}${rank + 1}` : letter;
+      const width = 7 + 6 * text.length;
+      set(tag, "transform", `translate(${item.width - width + 4} 0)`);
+      set(tag.firstChild, "width", width);
+      set(tag.lastChild, "x", width / 2);
+      write(tag.lastChild, text);
     }
 
-    arm(group, item, view) {
-      if (item.kind === "chip") {
-        const label = `Show ${plural(item.count, "folded node")}`;
-        Object.entries({ tabindex: 0, role: "button", "aria-label": label }).forEach(([k, v]) =>
-          group.setAttribute(k, v),
-        );
-        const open = (event) => {
-          if (event.type === "keydown" && event.key !== "Enter" && event.key !== " ") return;
-          event.preventDefault();
-          event.stopPropagation();
-          const { scrollLeft, scrollTop } = this.body;
-          this.opened.add(item.key);
-          this.draw(view, true);
-          this.body.scrollLeft = scrollLeft;
-          this.body.scrollTop = scrollTop;
-          this.body.focus({ preventScroll: true });
-        };
-        group.addEventListener("click", open);
-        group.addEventListener("keydown", open);
-        this.owner.tip.add(group, () => [`${label} (${item.what})`]);
-        return;
-      }
-      const { pieces } = this.owner.model;
-      const token = item.kind === "bonus" ? view.bonus : item.node.token;
-      group.setAttribute("role", "img");
-      group.setAttribute("aria-label", `${token < 0 ? "stop" : pieces.label(token)}: ${STATUS[this.status(item)]}`);
-      this.owner.tip.add(group, () => this.explain(item, view));
-      const source = item.kind === "node" ? item.node.source : -1;
-      if (source < 0) return;
-      group.classList.add("sv-copied");
-      group.addEventListener("pointerenter", () => this.owner.light([source]));
-      group.addEventListener("pointerleave", () => this.owner.light([]));
-      group.addEventListener("click", () => this.owner.reveal(source, true));
+    /** Unfolds what a chip stands for. */
+    open(event, item) {
+      event.preventDefault();
+      event.stopPropagation();
+      const { scrollLeft, scrollTop } = this.body;
+      this.opened.add(item.key);
+      this.draw(this.view, true);
+      this.body.scrollLeft = scrollLeft;
+      this.body.scrollTop = scrollTop;
+      this.body.focus({ preventScroll: true });
     }
 
     explain(item, view) {
-      const { pieces } = this.owner.model;
+      const { model } = this.owner;
+      const { pieces } = model;
+      if (item.kind === "chip") return [`Show ${plural(item.count, "folded node")} (${item.what})`];
       const status = this.status(item);
       const node = item.kind === "node" ? item.node : null;
       const token = node ? node.token : view.bonus;
@@ -326,6 +440,7 @@
         ["drafter", node && node.draftProb !== null ? format(node.draftProb) : ""],
         ["origin", node && node.index ? node.origin : ""],
         ["copied from", node && node.source >= 0 ? this.owner.where(node.source) : ""],
+        ...(node ? this.numbers(node) : []),
         ["token", `${token} · bytes ${pieces.bytes(token)}`],
       ];
       const parts = [h("code", { class: "sv-token" }, pieces.label(token)), facts(rows)];
@@ -333,6 +448,26 @@
       if (asked && asked.length)
         parts.push(h("div", { class: "sv-tip-head" }, "The target's first choices here"), this.bars(asked, token));
       return parts;
+    }
+
+    /** The method's own numbers of a node: [label, value]. */
+    numbers(node) {
+      const { model } = this.owner;
+      const rows = [];
+      for (const { key, label } of model.nodeTerms) {
+        const value = model.nodeTerm(node, key);
+        if (typeof value !== "number") continue;
+        let shown = format(value);
+        if (key.endsWith("_anchor") && model.id(value) !== undefined)
+          shown = [
+            `${this.owner.where(value)}, `,
+            h("code", { class: "sv-token" }, model.pieces.label(model.id(value), LABEL)),
+          ];
+        else if (key.endsWith("_rank")) shown = `no. ${value + 1}`;
+        else if (key.endsWith("_logprob")) shown = `${format(value)} (p = ${probability(Math.exp(value))})`;
+        rows.push([label || key, shown]);
+      }
+      return rows;
     }
 
     bars(choices, token) {
@@ -379,5 +514,19 @@
     }
   }
 
-  SV.TreeView = TreeView;
+  /** A small node as it looks in the tree, for the legend. */
+  function sample(origin) {
+    const letter = letterOf(origin);
+    const size = { class: "sv-mini", width: 24, height: 16, viewBox: "-1 -1 26 18", "aria-hidden": "true" };
+    const text = s("text", { class: "sv-mini-text", x: 13, y: 11.5 });
+    text.append(letter);
+    const known = ORIGINS[origin] ? origin : "other";
+    return s(
+      "svg",
+      size,
+      s("g", { class: `sv-of-${known}` }, s("path", { class: "sv-mini-box", d: outline(origin, 24, 16) }), text),
+    );
+  }
+
+  Object.assign(SV, { TreeView, originSample: sample });
 })((window.SpecViz = window.SpecViz || {}));

@@ -121,7 +121,8 @@ def training_batches(
     for _ in range(round(repeated * examples)):
         real = rng.choice(documents[:examples]).ids
         documents.append(repetition(rng, len(tokenizer), real, tokenizer))
-    documents += encode_chats(tokenizer, [lookup(rng) for _ in range(round(looked_up * examples))])
+    if drills := round(looked_up * examples):
+        documents += encode_chats(tokenizer, [lookup(rng) for _ in range(drills)])
     groups = bucket(documents, budget)
     rng.shuffle(groups)
     padding = tokenizer.pad_token_id

@@ -11,6 +11,8 @@ from . import common
 def add(commands: Any) -> None:
     parser = commands.add_parser("app", help="open the web app", description="Serve the web app.")
     parser.add_argument("--model", metavar="PATH_OR_ID", help="model folder or hub id (default: the bundled target)")
+    parser.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
+    parser.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
     add_address(parser)
     parser.set_defaults(run=run)
 
@@ -26,5 +28,5 @@ def add_address(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..server import serve
 
-    serve(args.model, args.host, args.port, open_browser=args.open)
+    serve(args.model, args.host, args.port, open_browser=args.open, device=args.device, dtype=args.dtype)
     return 0

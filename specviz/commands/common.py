@@ -140,15 +140,9 @@ def chosen_methods(target: Target, names: Sequence[str], sets: Sequence[str]) ->
         raise UserError(f"no method was named: choose of {', '.join(methods())}, or say all")
     everything = "all" in asked
     missing: dict[str, str] = {}
-    chosen: dict[str, dict[str, str]] = {}
-    for name in methods() if everything else dict.fromkeys(asked):
-        reason = find_method(name).available(target)
-        if reason and not everything:
-            raise UserError(reason)
-        if reason:
-            missing[name] = reason
-        else:
-            chosen[name] = {}
+    chosen: dict[str, dict[str, str]] = {name: {} for name in (methods() if everything else dict.fromkeys(asked))}
+    for name in chosen:
+        find_method(name)
     for key, value in parse_sets(sets).items():
         method, dot, name = key.rpartition(".")
         if not dot or method not in chosen:
@@ -156,7 +150,16 @@ def chosen_methods(target: Target, names: Sequence[str], sets: Sequence[str]) ->
                 f"--set {key}={value} is not of the form METHOD.name=value, with METHOD one of {', '.join(chosen)}"
             )
         chosen[method][name] = value
-    return {name: make_params(find_method(name).params, given) for name, given in chosen.items()}, missing
+    params = {name: make_params(find_method(name).params, given) for name, given in chosen.items()}
+    for name, given in list(params.items()):
+        method = find_method(name)
+        reason = None if method.brings(given) else method.available(target)
+        if reason and not everything:
+            raise UserError(reason)
+        if reason:
+            missing[name] = reason
+            del params[name]
+    return params, missing
 
 
 def applicable(

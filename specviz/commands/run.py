@@ -5,12 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sequence
+from dataclasses import replace
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
 from decoders.errors import UserError
 
 from . import common
+
+QUALITY = {"quality_f1": "F1", "quality_rouge_l": "ROUGE-L", "quality_edit": "edit similarity"}
 
 
 def add(commands: Any) -> None:
@@ -33,6 +38,13 @@ def add(commands: Any) -> None:
     parser.add_argument("--top-k", type=common.whole(0), default=0, metavar="N", help="0 is off (default)")
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="1 is off (default)")
     parser.add_argument("--seed", type=common.whole(0), default=0, metavar="N", help="of a sampled run (default: 0)")
+    parser.add_argument("--pool", type=Path, metavar="FILE", help="a text to draft from, for methods that take one")
+    parser.add_argument(
+        "--reference", metavar="TEXT", help="the answer hoped for, to measure quality by (default: the record's own)"
+    )
+    parser.add_argument(
+        "--compare", action="store_true", help="also run plain decoding, and say how many tokens differ and the speedup"
+    )
     parser.add_argument("--out", type=Path, metavar="TRACE", help="write the whole run as a trace file (.spectrace)")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     common.add_model(parser)
@@ -65,12 +77,53 @@ def run(args: argparse.Namespace) -> int:
         f"{result['accepted']} drafted tokens accepted",
         f"{common.number(result['tokens_per_s'], 1)} tokens/s",
     ]
-    common.console(error=True).print("\n" + " · ".join(parts), markup=False)
+    if result["speedup"] is not None:
+        parts.append(f"{common.number(result['speedup'])}× plain decoding")
+    parts += [f"{label} {100 * result[key]:.1f} %" for key, label in QUALITY.items() if result[key] is not None]
+    common.console(error=True).print("\n" + " · ".join(parts), markup=False, soft_wrap=True)
+    if not result["lossless"]:
+        common.console(error=True).print(f"lossy: {_how_lossy(result)}", markup=False, soft_wrap=True)
+    elif result["differs_from_plain"] is not None:
+        same = "identical to" if not result["differs_from_plain"] else "not identical to"
+        common.console(error=True).print(f"{same} plain decoding", markup=False)
     if args.out:
         common.console(error=True).print(
             f"trace: {args.out} (open it with specviz view {args.out})", markup=False, soft_wrap=True
         )
     return 0
+
+
+def _how_lossy(result: dict[str, Any]) -> str:
+    """What a lossy run changed, in one line."""
+    words = f"{result['differs']} of {result['tokens']} tokens are not the target's own first choice"
+    if result["differs_from_plain"] is None:
+        return words + "; --compare shows plain decoding's too"
+    return words + f"; {result['differs_from_plain']} differ from plain decoding's text"
+
+
+def _differing(output: Sequence[int], plain: Sequence[int]) -> int:
+    """Tokens by which two texts differ: the longer side of what an alignment leaves over."""
+    blocks = SequenceMatcher(None, output, plain, autojunk=False).get_matching_blocks()
+    return max(len(output), len(plain)) - sum(block.size for block in blocks)
+
+
+def _prompt(args: argparse.Namespace, record: Any, target: Any, method: Any, params: Any) -> Any:
+    """The record's prompt with its pool and its reference."""
+    from decoders.prompt import Pool
+
+    reference = record.reference if args.reference is None else args.reference
+    prompt = replace(record.prompt(target.tokenizer, chat=args.chat), reference=reference.strip())
+    if args.pool is None:
+        return prompt
+    if not method.needs(target, params).pool:
+        raise UserError(f"--pool is of no use to {method.name}: it takes its drafts from elsewhere")
+    try:
+        text = args.pool.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"the pool file {args.pool} is not text in UTF-8: save it as such and try again") from None
+    except OSError as error:
+        raise UserError(f"cannot read the pool file {args.pool}: {(error.strerror or str(error)).lower()}") from None
+    return replace(prompt, pool=Pool.from_text(target.tokenizer, text, args.pool.name))
 
 
 def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str]:
@@ -82,16 +135,25 @@ def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str
     params = make_params(method.params, common.parse_sets(args.set))
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
     target = common.open_target(args)
-    prompt = record.prompt(target.tokenizer, chat=args.chat)
+    prompt = _prompt(args, record, target, method, params)
     options: dict[str, Any] = {"sampling": sampling, "max_new_tokens": args.max_new_tokens}
-    if args.out:
+    if args.out or args.compare or prompt.reference or not method.lossless:
         from decoders import record as traced
         from decoders import save
 
-        trace = traced(target, prompt, method.name, params, title=record.id, **options)
-        save(trace, args.out)
+        trace = traced(target, prompt, method.name, params, title=record.id, compare=args.compare, **options)
+        if args.out:
+            save(trace, args.out)
         output, steps = trace.output_ids, trace.tables["steps"]["accepted"]
         metrics = trace.run["metrics"]
+        plain = trace.tables["plain"]["id"] or None
+        more = {
+            "lossless": trace.run["method"]["lossless"],
+            "differs": metrics["differs"],
+            "differs_from_plain": None if plain is None else _differing(output, plain),
+            "speedup": metrics["speedup"],
+            **{key: metrics[key] for key in QUALITY},
+        }
         per_s = metrics["tokens_per_s"]
     else:
         from decoders import Decoding
@@ -104,6 +166,13 @@ def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str
             output += step.emitted
             steps.append(step.accepted)
         per_s = len(output) / (time.perf_counter() - started)
+        more = {
+            "lossless": True,
+            "differs": 0 if args.temperature == 0 else None,
+            "differs_from_plain": None,
+            "speedup": None,
+            **dict.fromkeys(QUALITY),
+        }
     result = {
         "method": method.name,
         "tokens": len(output),
@@ -111,6 +180,7 @@ def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str
         "accepted": sum(steps),
         "tokens_per_step": sum(a + 1 for a in steps) / len(steps) if steps else None,
         "tokens_per_s": per_s,
+        **more,
         "output_ids": list(output),
     }
     return result, target.tokenizer.decode(output, skip_special_tokens=True)

@@ -1,19 +1,24 @@
-"""``specviz train demo``: make the bundled target from nothing, or say how good it is."""
+"""``specviz train``: the bundled target from nothing, and draft models for any target."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
 from . import common
 
 OUT = Path("runs") / "demo"
+DRAFTERS = {
+    "drafter": ("a vanilla drafter for a target", "a small draft model, for the method sps"),
+    "glide": ("a GLIDE draft model for a target", "a draft model that reads the target's cached keys, for glide"),
+}
 
 
 def add(commands: Any) -> None:
     parser = commands.add_parser(
-        "train", help="train the parts specviz brings along", description="Train the bundled parts."
+        "train", help="train the bundled target, or draft models for a target", description="Train models."
     )
     parts = parser.add_subparsers(dest="part", metavar="PART", required=True, title="parts")
     demo = parts.add_parser("demo", help="the bundled target", description="Train the bundled target, or evaluate it.")
@@ -39,6 +44,107 @@ def add(commands: Any) -> None:
     demo.add_argument("--model", metavar="FOLDER", help="model to evaluate (default: --out's, else the bundled target)")
     demo.add_argument("--json", type=Path, metavar="F", help="write the evaluation to a file too")
     demo.set_defaults(run=run)
+    for kind, (short, what) in DRAFTERS.items():
+        _add_drafter(parts, kind, short, what)
+
+
+def _add_drafter(parts: Any, kind: str, short: str, what: str) -> None:
+    parser = parts.add_parser(
+        kind, help=short, description=f"Train {what}. Interrupted runs go on where they stopped when asked again."
+    )
+    parser.add_argument(
+        "--data", nargs="+", default=["demo"], metavar="FILE",
+        help="text files, or JSONL with conversations; `demo` for the generator of the bundled tasks (default)",
+    )  # fmt: skip
+    budget = parser.add_mutually_exclusive_group()
+    budget.add_argument("--minutes", type=common.positive, metavar="M", help="computing time to spend (default: 60)")
+    budget.add_argument("--steps", type=common.whole(1), metavar="N", help="steps to make: to train two models alike")
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER",
+        help=f"where checkpoints, curves and the part go (default: {Path('runs') / kind})",
+    )  # fmt: skip
+    parser.add_argument("--layers", type=common.whole(1, 16), default=1, metavar="N", help="draft layers (default: 1)")
+    parser.add_argument("--width", type=common.whole(8), metavar="N", help="draft width (default: the target's)")
+    if kind == "glide":
+        parser.add_argument(
+            "--kv-layer", type=common.whole(0), metavar="N",
+            help="target layer that the last draft layer reads, from 0 (default: the target's last)",
+        )  # fmt: skip
+    parser.add_argument("--distill", action="store_true", help="learn the target's own greedy answers to the prompts")
+    parser.add_argument("--seed", type=common.whole(0), default=0, metavar="N", help="of data and weights (default: 0)")
+    parser.add_argument(
+        "--resume", action=argparse.BooleanOptionalAction, default=True, help="go on from the checkpoint (default)"
+    )
+    parser.add_argument("--fast", action="store_true", help="bf16 and compiled layers, as for `train demo`")
+    group = parser.add_argument_group("model")
+    group.add_argument("--model", metavar="PATH_OR_ID", help="the target (default: the bundled one)")
+    group.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
+    group.add_argument("--threads", type=common.whole(1), metavar="N", help="CPU threads (default: torch's choice)")
+    parser.set_defaults(run=lambda args: _train_drafter(kind, args))
+
+
+def _train_drafter(kind: str, args: argparse.Namespace) -> int:
+    common.quiet()
+    if args.threads:
+        import torch
+
+        torch.set_num_threads(args.threads)
+    from decoders.target import load_network
+    from decoders.training.data import source_of
+    from decoders.training.drafter import Recipe, train_part
+
+    out = args.out or Path("runs") / kind
+    model, tokenizer, name = load_network(
+        common.model_source(args), dtype="float32", device=args.device, attention="sdpa"
+    )
+    recipe = Recipe(
+        layers=args.layers, hidden=args.width, kv_layer=args.kv_layer if kind == "glide" else None, fast=args.fast
+    )
+    source = source_of(args.data, tokenizer, args.seed, model if args.distill else None)
+    minutes = None if args.steps else args.minutes or 60.0
+    console, title = common.console(error=True), f"{kind} for {name}"
+    with common.progress_bar(f"training the {kind}") as bar:
+
+        def show(now: Any) -> None:
+            bar(round(now.done * 1000), 1000)
+            if now.warning:
+                console.print(now.warning, markup=False, soft_wrap=True)
+            if now.logged:
+                console.print(_learnt(now), markup=False, soft_wrap=True)
+                _draw(out, title)
+
+        where = train_part(
+            kind, out, model, name, source, minutes=minutes, steps=args.steps, seed=args.seed, resume=args.resume,
+            recipe=recipe, progress=show,
+        )  # fmt: skip
+    common.console().print(
+        f"{out / 'part'} holds the part, {out / 'curves.html'} its curves; "
+        f"{where} is where methods find it for this model",
+        markup=False, soft_wrap=True,
+    )  # fmt: skip
+    return 0
+
+
+def _learnt(now: Any) -> str:
+    """One line on how far a draft model has come."""
+    line = now.logged
+    return (
+        f"step {now.step:,}: {now.tokens / 1e6:.2f} M tokens, {line['seconds'] / 60:.1f} min, loss {line['loss']:.3f} "
+        f"(held-out {line['held_out_loss']:.3f}), acceptance {line['acceptance']:.3f} sampled and "
+        f"{line['agreement']:.3f} greedy, expected speedup {line['expected_speedup']:.2f}× "
+        f"(γ = 5, c = {line['cost']:.3f}), {now.tokens_per_second:,.0f} tokens/s"
+    )
+
+
+def _draw(out: Path, title: str) -> None:
+    """The curves so far as a page; a full disk costs the page, not the run."""
+    from ..charts import training_charts, write_page
+
+    try:
+        log = [json.loads(line) for line in (out / "log.jsonl").read_text("utf-8").splitlines()]
+        write_page(out / "curves.html", title, training_charts(title, log))
+    except OSError as error:
+        common.console(error=True).print(f"the curves could not be drawn: {error.strerror}", markup=False)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .assets import assets, with_head
+from .assets import asset, assets, plotly, with_head
 from .page import build, theme
 
-__all__ = ["assets", "build", "theme", "with_head"]
+__all__ = ["asset", "assets", "build", "plotly", "theme", "with_head"]

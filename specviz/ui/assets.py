@@ -34,16 +34,36 @@ def assets() -> dict[str, Asset]:
     files = {
         "specviz.css": web.styles(),
         "page.css": (HERE / "page.css").read_text(encoding="utf-8"),
+        "lab.css": (HERE / "lab.css").read_text(encoding="utf-8"),
         "specviz.js": web.script(),
         "page.js": (HERE / "page.js").read_text(encoding="utf-8"),
+        "lab.js": (HERE / "lab.js").read_text(encoding="utf-8"),
     }
-    found = {}
-    for name, text in files.items():
-        data = text.encode()
-        stem, _, kind = name.partition(".")
-        media = "text/css; charset=utf-8" if kind == "css" else "text/javascript; charset=utf-8"
-        found[f"{stem}.{hashlib.sha256(data).hexdigest()[:12]}.{kind}"] = Asset(data, media)
-    return found
+    return dict(_named(name, text.encode()) for name, text in files.items())
+
+
+@cache
+def _late() -> dict[str, Asset]:
+    """What the page asks for when it is needed: the plotly.js that the package plotly ships."""
+    from plotly.offline import get_plotlyjs
+
+    return dict([_named("plotly.js", get_plotlyjs().encode())])
+
+
+def plotly() -> str:
+    """Where the page finds plotly.js."""
+    return f"web/{next(iter(_late()))}"
+
+
+def asset(name: str) -> Asset | None:
+    """A file of the page by its name; None if there is none."""
+    return assets().get(name) or (_late().get(name) if name.startswith("plotly.") else None)
+
+
+def _named(name: str, data: bytes) -> tuple[str, Asset]:
+    stem, _, kind = name.partition(".")
+    media = "text/css; charset=utf-8" if kind == "css" else "text/javascript; charset=utf-8"
+    return f"{stem}.{hashlib.sha256(data).hexdigest()[:12]}.{kind}", Asset(data, media)
 
 
 @cache

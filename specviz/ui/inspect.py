@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import secrets
 from collections.abc import Callable
@@ -19,12 +20,13 @@ from .parts import note, part, tell, told
 log = logging.getLogger(__name__)
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+NO_POOL = ("", "")  # a pool's text and name
 FAILED = "Something went wrong on the server; its log says what. Your input is kept."
 
 
 def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
     """The panel (what to run) and the view (what happened)."""
-    start_with = _filled(examples()[0]) if examples() else ["segments", "", "", "", ""]
+    start_with = _filled(examples()[0]) if examples() else ["segments", "", "", "", "", ""]
     with gr.Row(elem_id="sv-inspect", equal_height=False):
         with gr.Column(elem_id="sv-panel", min_width=280):
             example = gr.Dropdown(
@@ -60,6 +62,29 @@ def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
                     "and “Assistant:”.\nPlain text: continued as it stands.",
                 )
             prompt_note = part("note", "sv-prompt-note")
+            with gr.Accordion("More", open=False, elem_id="sv-more"):
+                reference = gr.Textbox(
+                    start_with[5],
+                    label="Reference",
+                    info="The answer you hope for: quality is measured against it.",
+                    lines=2,
+                    max_lines=6,
+                    elem_id="sv-reference",
+                )
+                with gr.Column(elem_id="sv-pool-field", elem_classes=["sv-fields"]):
+                    gr.HTML(
+                        "<b>Pool</b><br>A text file (UTF-8) to draft from instead of the context.",
+                        apply_default_css=False,
+                        padding=False,
+                        elem_id="sv-pool-help",
+                    )
+                    pool = gr.State(NO_POOL)
+                    with gr.Row(elem_id="sv-pool-row"):
+                        pool_file = gr.UploadButton(
+                            "Choose a text file …", size="sm", file_count="single", type="filepath", elem_id="sv-pool"
+                        )
+                        pool_clear = gr.Button("Remove", size="sm", elem_id="sv-pool-clear")
+                    pool_note = part("note", "sv-pool-note")
             form = part("form", "sv-form", tells="ready")
             with gr.Column(elem_id="sv-go"):
                 run_note = part("note", "sv-run-note")
@@ -75,7 +100,8 @@ def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
             file_note = part("note", "sv-file-note")
             view = part("view", "sv-view")
 
-    fields = [mode, instruction, context, question, text]
+    typed_in = [mode, instruction, context, question, text]
+    fields = [*typed_in, reference]
 
     def count(*given: Any) -> str:
         try:
@@ -100,13 +126,17 @@ def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
         context: Any,
         question: Any,
         text: Any,
+        reference: Any,
+        pool: tuple[str, str],
         request: gr.Request,
-    ) -> tuple[Any, Any, Any]:
-        """View, note at the prompt, note at the button."""
+    ) -> tuple[Any, Any, Any, Any]:
+        """View, note at the prompt, at the pool, at the button."""
         wished = told(settings)
-        given = _form((mode, instruction, context, question, text))
+        given = _form((mode, instruction, context, question, text, reference))
         found = next((e for e in examples() if e.record.id == chosen), None)
         try:
+            if wished.get("pooled") is True:
+                given = dataclasses.replace(given, pool_text=pool[0], pool_name=pool[1])
             job = desk.submit(
                 given,
                 str(wished.get("method") or ""),
@@ -117,13 +147,33 @@ def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
                 session=request.session_hash or "",
             )
         except Rejected as problem:
-            at_prompt = problem.place == "prompt"
             words = note(str(problem), error=True)
-            return gr.skip(), words if at_prompt else gr.skip(), note() if at_prompt else words
+            if problem.place == "prompt":
+                return gr.skip(), words, gr.skip(), note()
+            if problem.place == "pool":
+                return gr.skip(), gr.skip(), words, words
+            return gr.skip(), gr.skip(), gr.skip(), words
         except Exception:
             log.exception("a run could not be queued")
-            return gr.skip(), gr.skip(), note(FAILED, error=True)
-        return tell(trace=job.id, own=True, n=secrets.token_hex(4)), gr.skip(), note()
+            return gr.skip(), gr.skip(), gr.skip(), note(FAILED, error=True)
+        return tell(trace=job.id, own=True, prompt=given.key, n=secrets.token_hex(4)), gr.skip(), gr.skip(), note()
+
+    def taken(path: Any) -> tuple[tuple[str, str], Any]:
+        """The pool's text and name, and the note below the button."""
+        try:
+            if not isinstance(path, str):
+                raise Rejected("pool", "No file came through: choose one again.")
+            text, name = desk.read_pool(path)
+            if not text.strip():
+                raise Rejected("pool", f"The pool file {name} holds no text: give one with at least two words.")
+            return (text, name), note(f"{name}: {len(text):,} characters")
+        except Rejected as problem:
+            return NO_POOL, note(str(problem), error=True)
+        except Exception:
+            log.exception("a pool file could not be read")
+            return NO_POOL, note(FAILED, error=True)
+        finally:
+            _forget(path)
 
     def end(shown: Any, request: gr.Request) -> None:
         key = told(shown).get("stop")
@@ -142,18 +192,26 @@ def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
             log.exception("an uploaded file could not be opened")
             return gr.skip(), note(FAILED, error=True)
         finally:
-            if isinstance(path, str):
-                with contextlib.suppress(OSError):
-                    Path(path).unlink()
+            _forget(path)
 
     mode.change(None, mode, None, js="mode => SpecVizApp.mode(mode)", **QUIET)
     example.input(fill, example, [*fields, run_note], queue=False, **QUIET)
     again: dict[str, Any] = {"trigger_mode": "always_last", "queue": False, **QUIET}
-    gr.on([f.change for f in fields], count, fields, prompt_note, **again)
-    form.ready(count, fields, prompt_note, **again)
-    run.click(start, [example, form, *fields], [view, prompt_note, run_note], queue=False, **QUIET)
+    gr.on([f.change for f in typed_in], count, typed_in, prompt_note, **again)
+    form.ready(count, typed_in, prompt_note, **again)
+    given = [example, form, *fields, pool]
+    run.click(start, given, [view, prompt_note, pool_note, run_note], queue=False, **QUIET)
     stop.click(end, view, None, js="() => SpecVizApp.stopping()", queue=False, **QUIET)
+    pool_file.upload(taken, pool_file, [pool, pool_note], queue=False, **QUIET)
+    pool_clear.click(lambda: (NO_POOL, note()), None, [pool, pool_note], queue=False, **QUIET)
     upload.upload(opened, upload, [view, file_note], queue=False, **QUIET)
+
+
+def _forget(path: Any) -> None:
+    """Remove an uploaded file."""
+    if isinstance(path, str):
+        with contextlib.suppress(OSError):
+            Path(path).unlink()
 
 
 def _form(given: tuple[Any, ...]) -> PromptForm:
@@ -163,18 +221,20 @@ def _form(given: tuple[Any, ...]) -> PromptForm:
 
 
 def _filled(example: Example) -> list[str]:
-    """The fields of the form (mode, instruction, context, question, text) with an example in them."""
+    """The fields of the form (mode, instruction, context, question, text, reference) with an example in them."""
     record = example.record
     if record.messages or record.turns:
-        return ["chat", "", "", "", typed(record.messages) if record.messages else record.turns[0]]
+        text = typed(record.messages) if record.messages else record.turns[0]
+        return ["chat", "", "", "", text, record.reference]
     if record.text:
-        return ["text", "", "", "", record.text]
-    return ["segments", record.instruction, f"\n{SEPARATOR}\n".join(record.context), record.question, ""]
+        return ["text", "", "", "", record.text, record.reference]
+    context = f"\n{SEPARATOR}\n".join(record.context)
+    return ["segments", record.instruction, context, record.question, "", record.reference]
 
 
 def _same(example: Example, form: PromptForm) -> bool:
     """Whether the prompt is still the example's."""
-    mode, *texts = _filled(example)
+    mode, *texts, _ = _filled(example)
     given = [form.instruction, form.context, form.question, form.text]
     used = slice(0, 3) if mode == "segments" else slice(3, 4)
     return form.mode == mode and [t.strip() for t in given[used]] == [t.strip() for t in texts[used]]

@@ -7,7 +7,7 @@
   const app = {
     stage: null, banner: null, host: null, inspector: null,
     current: "", shown: "", ticket: 0, runsTicket: 0,
-    feeds: new Map(), mine: new Set(), ended: new Set(), runs: [], model: { state: "loading", text: "" },
+    feeds: new Map(), promptOf: new Map(), tries: [], mine: new Set(), ended: new Set(), runs: [], model: { state: "loading", text: "" },
     listeners: [], tab: params.get("tab") || "inspect",
   };
 
@@ -130,7 +130,8 @@
       "Tokens (CSV)": link_("csv-tokens"),
     };
     if (!app.inspector) {
-      app.inspector = new SpecViz.Inspector(app.host, { live: true, actions: { link, downloads } });
+      app.strip = h("div", { class: "svp-tries", hidden: true });
+      app.inspector = new SpecViz.Inspector(app.host, { live: true, actions: { link, downloads }, strip: app.strip });
       app.inspector.on("step", address);
       app.inspector.on("pin", address);
     }
@@ -140,7 +141,57 @@
     app.host.dataset.ready = id;
     if (!app.drawn) app.drawn = performance.now(); // ms since the navigation began: the first view
     app.host.hidden = false;
+    keepTry(trace);
     address();
+  }
+
+  // --- what this page ran on one prompt, one row per run ---
+
+  const TRIED = [["quality_f1", "F1", 100, "%"], ["quality_rouge_l", "ROUGE-L", 100, "%"], ["quality_edit", "edit similarity", 100, "%"], ["tokens_per_step", "tokens/step", 1, ""], ["tokens_per_s", "tokens/s", 1, ""], ["speedup", "speedup", 1, "×"]];
+
+  function keepTry(trace) {
+    const { run } = trace;
+    const prompt = app.promptOf.get(run.id);
+    if (prompt && run.complete && !app.tries.some((one) => one.id === run.id)) {
+      const labels = Object.fromEntries((run.method.controls || []).map((c) => [c.name, c.label]));
+      app.tries.push({ id: run.id, prompt, method: run.method.title || run.method.name, params: run.method.params || {}, labels, metrics: run.metrics || {} });
+    }
+    drawTries(prompt);
+  }
+
+  /** The method and the parameters by which runs differ (of the threshold δ always), and what came of them. */
+  function drawTries(prompt) {
+    const tries = app.tries.filter((one) => one.prompt === prompt);
+    app.strip.hidden = !prompt || tries.length < 2;
+    if (app.strip.hidden) return;
+    const names = [...new Set(tries.flatMap((one) => Object.keys(one.params)))];
+    const differs = (name) => new Set(tries.map((one) => JSON.stringify(one.params[name]))).size > 1;
+    const shown = names.filter((name) => name === "delta" || differs(name));
+    const methods = new Set(tries.map((one) => one.method)).size > 1;
+    const label = (name) => (name === "delta" ? "δ" : tries.find((one) => one.labels[name])?.labels[name] || name);
+    const number = (value, scale, unit) => (typeof value === "number" ? `${(value * scale).toFixed(scale === 1 ? 2 : 1)}${unit}` : "–");
+    const columns = TRIED.filter(([key]) => tries.some((one) => typeof one.metrics[key] === "number"));
+    const setting = (value) => (value === undefined ? "–" : value === null ? "off" : value === true ? "on" : value === false ? "off" : String(value));
+    const head = h("tr", {}, h("th", { scope: "col" }, "run"), methods ? h("th", { scope: "col" }, "method") : null, shown.map((name) => h("th", { scope: "col" }, label(name))), columns.map(([, name]) => h("th", { scope: "col" }, name)));
+    const rows = tries.map((one, k) =>
+      h("tr", { class: one.id === app.shown ? "svp-now" : null, onclick: () => open(one.id) },
+        h("td", {}, h("button", { type: "button", class: "svp-link", "aria-label": `Open run ${k + 1} of this prompt`, onclick: (event) => { event.stopPropagation(); open(one.id); } }, `${k + 1}`)),
+        methods ? h("td", {}, one.method) : null,
+        shown.map((name) => h("td", {}, setting(one.params[name]))),
+        columns.map(([key, , scale, unit]) => h("td", {}, number(one.metrics[key], scale, unit)))));
+    app.strip.replaceChildren(h("table", { class: "svp-tried", "aria-label": "Runs of this prompt" }, h("thead", {}, head), h("tbody", {}, rows)));
+  }
+
+  let againTimer = 0;
+  /** Runs again with what the form has now, in place of the run of this page that goes on. */
+  function again() {
+    clearTimeout(againTimer);
+    againTimer = setTimeout(() => {
+      const button = document.getElementById("sv-run");
+      if (!button || button.disabled) return;
+      if (app.mine.size) document.getElementById("sv-stop").click();
+      button.click();
+    }, 350);
   }
 
   /** Open a run: fetch it once; follow it where it is not over. */
@@ -212,6 +263,7 @@
   function draw(feed, trace, at) {
     const last = trace.steps.context.length - 1;
     if (!feed) return show(trace, at);
+    if (app.shown === feed.id && trace.live && trace.live.seq < feed.base) return; // an older answer came later
     const had = app.shown === feed.id ? app.inspector.state() : null;
     const followed = !had || had.step >= app.inspector.model.stepCount - 1;
     show(trace, { step: at.step ?? (followed ? last : had.step), pins: at.pins ?? had?.pins });
@@ -289,6 +341,7 @@
     if (app.current !== feed.id) return;
     if (event && event.started === false) {
       say(event.error, event.stop === "cancelled" ? "info" : "error");
+      if (event.stop !== "cancelled") atButton(event.error);
       if (app.shown) app.current = app.shown;
       return;
     }
@@ -304,6 +357,15 @@
     } catch (problem) {
       say(problem.message, "error");
     }
+  }
+
+  /** A run that could not begin says why beside the button too, where the form is. */
+  function atButton(text) {
+    const box = document.querySelector("#sv-run-note .svp-note");
+    if (!box) return;
+    box.textContent = text;
+    box.classList.add("svp-error");
+    box.setAttribute("role", "alert");
   }
 
   /** A run has ended, or was over before one could follow it. */
@@ -339,7 +401,7 @@
   const KINDS = { live: "Running now", run: "Your runs", opened: "Opened files", gallery: "Gallery", recovered: "Recovered after a crash", earlier: "Earlier runs" };
 
   const brief = (run) =>
-    [run.title, run.method, run.tokens_per_step === null || run.tokens_per_step === undefined ? "" : `${run.tokens_per_step.toFixed(2)} tokens/step`].filter(Boolean).join(" · ");
+    [run.title, run.method + (run.lossless === false ? " (lossy)" : ""), run.tokens_per_step === null || run.tokens_per_step === undefined ? "" : `${run.tokens_per_step.toFixed(2)} tokens/step`].filter(Boolean).join(" · ");
 
   // --- places in the page (gr.HTML components) ---
 
@@ -373,6 +435,7 @@
       if (!value.trace) return;
       if (value.own) {
         app.mine.add(value.trace);
+        app.promptOf.set(value.trace, value.prompt || "");
         running();
         follow(value.trace, { seq: -1, state: "queued" }); // at once: its end is heard of whatever is looked at by then
         app.makeRoom?.();
@@ -505,7 +568,7 @@
 
   // --- the method form ---
 
-  function field(control, value, changed) {
+  function field(control, value, changed, released) {
     const id = `svf-${control.name}`;
     const hint = `${id}-help`;
     let read, wrong = "";
@@ -536,6 +599,7 @@
         slider = h("input", { type: "range", class: "svp-range", min: low, max: high, step: grain, tabindex: -1, "aria-hidden": "true" });
         slider.value = input.value === "" ? String(low) : input.value;
         slider.addEventListener("input", () => { input.value = slider.value; mark(); changed(); });
+        if (released) slider.addEventListener("change", released);
         input.addEventListener("input", () => { slider.value = input.value; });
       }
       wrong = h("span", { class: "svp-wrong", role: "alert" });
@@ -574,14 +638,16 @@
     let catalog = { methods: [], settings: [], reason: "Looking for methods …" };
     let chosen = stored.get("method") || "";
     const reason = h("p", { class: "svf-reason", role: "status", hidden: true }); // beside the button it concerns
-    document.getElementById("sv-go").prepend(reason);
+    const lossy = h("p", { class: "svf-may-differ", hidden: true });
+    document.getElementById("sv-go").prepend(reason, lossy);
     let fields = [], common = [], commonValues = null, readyTold = false;
 
     function changed() {
       const collect = (list) => Object.fromEntries(list.map((f) => [f.name, f.read()]));
       kept[chosen] = collect(fields);
-      commonValues = collect(common);
-      props.value = JSON.stringify({ method: chosen, params: kept[chosen], settings: commonValues });
+      commonValues = { ...commonValues, ...collect(common) };
+      const method = catalog.methods.find((m) => m.name === chosen);
+      props.value = JSON.stringify({ method: chosen, params: kept[chosen], settings: commonValues, pooled: Boolean(method?.pooled) });
     }
 
     function draw() {
@@ -596,17 +662,23 @@
       if (!method) return box.replaceChildren();
       chosen = method.name;
       const option = (m) => h("option", { value: m.name, disabled: Boolean(m.missing) }, m.title + (m.lossless ? "" : " (lossy)") + (m.missing ? " — not available" : ""));
-      const lossless = catalog.methods.filter((m) => m.lossless && !m.missing), lossy = catalog.methods.filter((m) => !m.lossless && !m.missing), missing = catalog.methods.filter((m) => m.missing);
+      const lossless = catalog.methods.filter((m) => m.lossless && !m.missing), lenient = catalog.methods.filter((m) => !m.lossless && !m.missing), missing = catalog.methods.filter((m) => m.missing);
       const select = h("select", { id: "svf-method", class: "svp-select", "aria-describedby": "svf-summary" }, [
         h("optgroup", { label: "Lossless: the output is plain decoding's" }, lossless.map(option)),
-        lossy.length ? h("optgroup", { label: "Lossy: the output may differ" }, lossy.map(option)) : null,
+        lenient.length ? h("optgroup", { label: "Lossy: the output may differ" }, lenient.map(option)) : null,
         missing.length ? h("optgroup", { label: "Not available here" }, missing.map(option)) : null,
       ].filter(Boolean));
       select.value = chosen;
       select.addEventListener("change", () => { chosen = select.value; stored.set("method", chosen); draw(); document.getElementById("svf-method").focus(); });
       const values = kept[chosen] || {};
-      fields = method.controls.map((c) => field(c, c.name in values ? values[c.name] : c.default, changed));
-      const first = catalog.settings.filter((c) => c.name === "max_new_tokens"), rest = catalog.settings.filter((c) => c.name !== "max_new_tokens");
+      document.body.classList.toggle("sv-pooled-method", Boolean(method.pooled));
+      lossy.textContent = method.lossless ? "" : `≈ lossy: ${method.title.split(":")[0]} may answer otherwise than the model by itself; plain decoding runs too, to compare.`;
+      lossy.hidden = method.lossless;
+      // a lossy threshold is there to be tried: letting go of its slider runs again
+      const tried = (c) => !method.lossless && c.name === "delta";
+      fields = method.controls.map((c) => field(tried(c) ? { ...c, help: `${c.help} Letting go of the slider runs.` } : c, c.name in values ? values[c.name] : c.default, changed, tried(c) ? again : null));
+      const plain = method.name === "plain", upFront = (c) => c.name === "max_new_tokens" || (c.name === "compare" && method.lossless && !plain);
+      const first = catalog.settings.filter(upFront), rest = catalog.settings.filter((c) => !upFront(c) && c.name !== "compare");
       const had = commonValues || {};
       const make = (c) => field(c, c.name in had ? had[c.name] : c.default, changed);
       const length = first.map(make), sampling = rest.map(make);
@@ -685,7 +757,7 @@
   // --- start: draw before Gradio is there ---
 
   window.SpecVizApp = {
-    view, note, chooser, brand, form, table, open, link, app,
+    view, note, chooser, brand, form, table, open, link, app, h, getJson, on, parse,
     mode(mode) { document.body.dataset.svMode = mode; },
     stopping() {
       const id = app.mine.has(app.current) ? app.current : [...app.mine].pop() || "";

@@ -10,7 +10,7 @@ from gradio.themes import Base
 
 from specviz.desk import Desk
 
-from . import api, inspect, runs
+from . import api, inspect, lab, runs
 from .parts import part
 
 SANS = ["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
@@ -55,6 +55,8 @@ def build(desk: Desk, browser_id: Callable[[str | None], str]) -> gr.Blocks:
         with gr.Tabs(elem_id="sv-tabs"):
             with gr.Tab("Inspect", id="inspect"):
                 inspect.build(desk, owner)
+            with gr.Tab("Lab", id="lab"):
+                lab.build()
             with gr.Tab("Runs", id="runs"):
                 runs.build()
         api.build(desk, owner)

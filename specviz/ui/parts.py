@@ -23,6 +23,7 @@ def part(name: str, elem_id: str, *, value: str = "", tells: str = "") -> gr.HTM
     chooser   the recorded runs to choose from, and the button that folds the panel
     brand     the name, the model's state and the switch between light and dark
     table     all recorded runs as a table
+    lab       experiments: what there is to run, what is asked, and the results (made in ``lab.js``)
     ========  =========================================================================================================
     """
     return gr.HTML(

@@ -67,6 +67,14 @@ def wait(page: Any, code: str) -> None:
     page.wait_for_function(f"() => {code}")
 
 
+def wait_for(page: Any, found: Callable[[], bool]) -> None:
+    for _ in range(400):
+        if found():
+            return
+        page.wait_for_timeout(25)
+    raise AssertionError("never so")
+
+
 def run(page: Any) -> None:
     page.click("#sv-run")
     page.wait_for_selector("body.sv-running", state="attached")
@@ -205,7 +213,7 @@ def test_upload_good_and_bad(visit: Visit, tmp_path: Path) -> None:
     page = visit()
     tracefile.save(synthetic.nasty(), tmp_path / "nasty.spectrace")
     (tmp_path / "cut.spectrace").write_bytes((tmp_path / "nasty.spectrace").read_bytes()[:3000])
-    chooser = "#sv-open input[type=file], input[type=file]"
+    chooser = "#sv-bar input[type=file]"
     page.set_input_files(chooser, tmp_path / "nasty.spectrace")
     page.wait_for_selector(".sv-headline:has-text('<script>alert(1)</script>')")
     opened = shown(page)
@@ -281,6 +289,67 @@ def test_examples_modes_and_the_method_form(visit: Visit) -> None:
     assert page.input_value("#sv-text textarea").startswith("User: ") and not page.is_visible("#sv-instruction")
     page.check("#sv-mode input[value=segments]")
     page.wait_for_selector("#sv-instruction", state="visible")
+
+
+def test_a_pool_and_a_reference_reach_the_run(visit: Visit, desk: StubDesk, tmp_path: Path) -> None:
+    page = visit()
+    (tmp_path / "notes.txt").write_text("One text.\n\nAnother.", encoding="utf-8")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    page.select_option("#svf-method", "pld")
+    page.click("#sv-more > button")
+    reference = page.locator("#sv-reference textarea")
+    assert "index" in reference.input_value()  # the example's own
+    assert not page.is_visible("#sv-pool") and not page.is_visible(".svf-may-differ")
+    page.select_option("#svf-method", "casd")
+    assert page.is_visible("#sv-pool") and "may answer otherwise" in page.inner_text(".svf-may-differ")
+    chooser = "#sv-pool-row input[type=file]"
+    page.set_input_files(chooser, tmp_path / "latin.txt")
+    page.wait_for_selector("#sv-pool-note .svp-error:has-text('latin.txt is not text in UTF-8')")
+    page.set_input_files(chooser, tmp_path / "notes.txt")
+    page.wait_for_selector("#sv-pool-note :text('notes.txt: 19 characters')")
+    reference.fill("the answer")
+    before = len(desk.asked)
+    page.click("#sv-run")
+    wait_for(page, lambda: len(desk.asked) > before)
+    asked = desk.asked[-1]
+    assert asked.reference == "the answer" and (asked.pool.label, asked.pool.starts) == ("notes.txt", (0, 9))
+    ended(page)
+    page.click("#sv-pool-clear")
+    page.wait_for_selector("#sv-pool-clear", state="hidden")
+    page.click("#sv-run")
+    wait_for(page, lambda: len(desk.asked) > before + 1)
+    assert desk.asked[-1].pool is None
+    ended(page)
+
+
+def test_letting_go_of_the_threshold_runs_again_and_the_runs_are_listed(visit: Visit, desk: StubDesk) -> None:
+    page = visit()
+    page.select_option("#svf-method", "casd")
+    slider = page.locator(".svf-row:has(#svf-delta) input[type=range]")
+    before = len(desk.asked)
+    desk.gate.clear()
+    for value in ("0.3", "0.5"):  # the second at once: one run
+        slider.evaluate("(e, v) => { e.value = v; e.dispatchEvent(new Event('input', {bubbles: true})); "
+                        "e.dispatchEvent(new Event('change', {bubbles: true})) }", value)  # fmt: skip
+    page.wait_for_selector("body.sv-running", state="attached")
+    wait_for(page, lambda: len(desk.asked) == before + 1)
+    wait(page, "SpecVizApp.app.inspector.model.stepCount === 4")
+    first = page.evaluate("[...SpecVizApp.app.mine][0]")
+    slider.evaluate("e => { e.value = 0.7; e.dispatchEvent(new Event('input', {bubbles: true})); "
+                    "e.dispatchEvent(new Event('change', {bubbles: true})) }")  # fmt: skip
+    wait_for(page, lambda: len(desk.asked) == before + 2)  # the one that went on was stopped
+    desk.gate.set()
+    ended(page)
+    second = shown(page)
+    assert desk.store.get(first).run["stop"] == "cancelled" and page.input_value("#svf-delta") == "0.7"
+    page.click("#sv-run")
+    wait(page, f"SpecVizApp.app.shown !== '{second}'")
+    ended(page)
+    page.wait_for_selector(".svp-tries .svp-now")
+    rows = page.locator(".svp-tries tbody tr")
+    assert rows.count() >= 2 and "tokens/step" in page.inner_text(".svp-tries thead")
+    page.click(f".svp-tries tbody tr:nth-child({rows.count() - 1}) button")
+    wait(page, f"SpecVizApp.app.shown === '{second}'")
 
 
 def test_a_failing_run_is_told_and_the_app_goes_on(visit: Visit, desk: StubDesk) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -170,8 +172,8 @@ def test_pins_and_the_address_restore_the_view(open_trace: Open, page: Any) -> N
 OURS = set(
     re.findall(
         r"\w+",
-        "a b button canvas circle code dd div dl dt footer g h2 h3 header i kbd li option p path rect section select "
-        "small span svg text ul",
+        "a b button canvas circle code dd details div dl dt footer g h2 h3 h4 header i kbd li option p path rect "
+        "section select small span summary svg text ul",
     )
 )
 
@@ -266,6 +268,190 @@ def test_the_sentence_says_what_was_recorded(open_trace: Open, page: Any) -> Non
     page.evaluate("k => window.specviz.setStep(k)", none)
     assert f"No draft this step, because {steps['reason'][none]}" in page.inner_text(".sv-sentence")
     assert page.get_attribute(".sv-sentence", "aria-live") == "polite"
+
+
+def tip(page: Any) -> str:
+    until(page, "!document.querySelector('.sv-tip').hidden")
+    return page.inner_text(".sv-tip")
+
+
+def test_origins_are_told_by_shape_and_letter_and_the_legend_counts_them(open_trace: Open) -> None:
+    trace = synthetic.adapld()
+    nodes, steps = trace.tables["nodes"], trace.tables["steps"]
+    step = steps["route"].index("semantic")
+    page = open_trace(trace, step=step)
+    looks = {}
+    for origin in ("branch", "successor"):
+        outline = page.locator(f".sv-of-{origin}.sv-node .sv-box").first.get_attribute("d")
+        looks[origin] = float(re.search(r"L([\d.]+) 19Z$", outline)[1])  # where the left side's middle is
+    assert looks["branch"] == 0 < looks["successor"]
+    assert "L" not in page.get_attribute(".sv-node-root .sv-box", "d")
+    assert page.locator(".sv-of-branch .sv-tag-text").first.text_content() == "B1"
+    assert page.locator(".sv-of-successor .sv-tag-text").first.text_content() == "S"
+    legend = page.inner_text(".sv-legend")
+    for origin in ("main", "branch", "successor"):
+        of = [k for k, name in enumerate(nodes["origin"]) if name == origin]
+        stood = sum(nodes["status"][k] == "accepted" for k in of)
+        assert f"{origin} {stood} of {len(of)}" in legend
+    assert "semantic route" in legend
+
+
+def test_a_branch_lights_its_anchor_and_a_successor_its_source(open_trace: Open) -> None:
+    trace = synthetic.adapld()
+    nodes = trace.tables["nodes"]
+    step = trace.tables["steps"]["route"].index("semantic")
+    of = [k for k, at in enumerate(nodes["step"]) if at == step]
+    page = open_trace(trace, step=step)
+    branch = next(k for k in of if nodes["origin"][k] == "branch")
+    page.locator(".sv-of-branch.sv-node").first.hover()
+    lit_at = page.eval_on_selector_all(".sv-light-anchor", "all => all.map(e => Number(e.dataset.p))")
+    assert lit_at == [nodes["term:branch_anchor"][branch]]
+    said = tip(page)
+    assert "rank at the anchor" in said and "no. 1" in said and "log-prob at the anchor" in said
+    successor = next(k for k in of if nodes["origin"][k] == "successor")
+    page.locator(".sv-of-successor.sv-node").first.hover()
+    source = page.eval_on_selector_all(".sv-light", "all => all.map(e => Number(e.dataset.p))")
+    assert source == [nodes["source"][successor]] and "successor's cosine" in tip(page)
+    page.mouse.move(2, 2)
+    until(page, "!document.querySelector('.sv-light, .sv-light-anchor')")
+    assert page.problems == []
+
+
+def test_a_step_tells_its_route_and_its_times(open_trace: Open) -> None:
+    trace = synthetic.adapld()
+    steps = trace.tables["steps"]
+    step = steps["origins"].index("branch+successor")
+    page = open_trace(trace, step=step)
+    chips = page.inner_text(".sv-step-facts")
+    assert "route semantic" in chips and "accepted branch + successor" in chips and "retrieval" in chips
+    page.locator(".sv-step-facts .sv-chip:has-text('retrieval')").hover()
+    took = f"{steps['term:retrieval_ms'][step]:.3g}".rstrip("0")
+    assert took in tip(page) and "retrieval_ms ÷ verify_ms" in tip(page)
+    page.evaluate("k => window.specviz.setStep(k)", steps["route"].index("none"))
+    assert "accepted" not in page.inner_text(".sv-step-facts")
+
+
+def test_the_run_is_broken_down_by_outcome_route_and_time(open_trace: Open) -> None:
+    from decoders.metrics import outcomes, step_term_shares
+
+    trace = synthetic.adapld()
+    page = open_trace(trace)
+    found = value(page, "Object.fromEntries(SpecViz.shares.outcomes(v.model))")
+    assert found == outcomes(trace) and "branch+successor" in found
+    assert "branch+successor" in page.inner_text(".sv-breakdown summary")  # folded in a low window
+    page.click(".sv-breakdown summary")
+    text = page.inner_text(".sv-breakdown").replace("\n", " ")
+    share = step_term_shares(trace)["retrieval_ms"]
+    assert f"retrieval {100 * share:.2g}" in text and "Steps by route" in text
+    page.evaluate("t => window.specviz.load(t, {})", synthetic.chain().to_json())
+    assert not page.is_visible(".sv-breakdown") and not page.is_visible(".sv-step-facts")
+
+
+def test_lossy_tokens_are_marked_and_explained(open_trace: Open) -> None:
+    trace = synthetic.casd()
+    tokens = trace.tables["tokens"]
+    marked = [p for p, rank in enumerate(tokens["rank"]) if rank > 0]
+    page = open_trace(trace, step=trace.rows("steps") - 1)
+    assert page.inner_text(".sv-lossy") == "≈ lossy"
+    assert page.eval_on_selector_all(".sv-differs", "all => all.map(e => Number(e.dataset.p))") == marked
+    corner = "e => getComputedStyle(e, '::after').borderTopWidth"
+    assert page.eval_on_selector(f'[data-p="{marked[0]}"]', corner) == "4px"
+    page.hover(f'.sv-output [data-p="{marked[0]}"]')
+    assert "accepted at p = 0.14; the model preferred “␣takes” (p = 0.52)" in tip(page)
+    page.locator(".sv-lossy").hover()
+    assert "may differ from what the model would write" in tip(page)
+    assert "not its first choice 2" in page.inner_text(".sv-legend")
+    page.evaluate("window.specviz.setStep(0)")
+    hidden = "e => { const s = getComputedStyle(e, '::after'); return s.display === 'none' || s.content === 'none' }"
+    assert page.eval_on_selector(f'[data-p="{marked[0]}"]', hidden)  # not written yet
+
+
+def test_the_output_is_compared_with_plain_decoding(open_trace: Open) -> None:
+    page = open_trace(synthetic.casd())
+    assert "2 of 54 tokens differ: +2 here, −2 there" in page.inner_text(".sv-diff .sv-note")
+    assert page.locator(".sv-ins").all_text_contents() == ["+carries", "+trains"]
+    assert page.locator(".sv-del").all_text_contents() == ["−takes", "−wagons"]
+    assert page.locator(".sv-diff-changed code").count() == 2
+    page.click(".sv-diff .sv-button")
+    assert not page.is_visible(".sv-ins")
+    page.evaluate("t => window.specviz.load(t, {})", synthetic.casd({}).to_json())
+    assert "identical to plain decoding" in page.inner_text(".sv-diff .sv-note")
+    page.evaluate("t => window.specviz.load(t, {})", synthetic.chain().to_json())
+    assert not page.is_visible(".sv-diff")
+
+
+def test_differences_are_shortest_edit_scripts(open_trace: Open, page: Any) -> None:
+    open_trace(synthetic.plain())
+    rng = random.Random(3)
+    pairs = [([], []), ([1], []), ([], [1, 2]), (list(range(4000)), list(range(5000, 9000)))]
+    for _ in range(60):
+        a, b = ([rng.randrange(4) for _ in range(rng.randrange(12))] for _ in range(2))
+        pairs.append((a, b))
+    for a, b in pairs:
+        edits = page.evaluate("([a, b]) => SpecViz.difference(a, b)", [a, b])
+        assert [a[x] for sign, x, _ in edits if sign != "−"] == a
+        assert [b[y] for sign, _, y in edits if sign != "+"] == b
+        same = [(x, y) for sign, x, y in edits if sign == "="]
+        assert all(a[x] == b[y] for x, y in same) and same == sorted(same)
+        longest = [[0] * (len(b) + 1) for _ in range(len(a) + 1)] if len(a) < 20 else None
+        if longest is not None:
+            for x, y in itertools.product(range(len(a)), range(len(b))):
+                best = max(longest[x][y + 1], longest[x + 1][y])
+                longest[x + 1][y + 1] = longest[x][y] + 1 if a[x] == b[y] else best
+            assert len(same) == longest[-1][-1]
+
+
+def test_a_pool_stands_under_the_prompt_and_is_linked(open_trace: Open) -> None:
+    trace = synthetic.casd()
+    tokens, nodes = trace.tables["tokens"], trace.tables["nodes"]
+    position = next(p for p, place in enumerate(tokens["pool"]) if place >= 0)
+    page = open_trace(trace, step=tokens["step"][position])
+    assert "the full context · 56 tokens · 2 passages" in page.inner_text(".sv-pool .sv-note")
+    assert "PASSAGE 2" in page.inner_text(".sv-pool").upper()
+    boxes = [page.locator(name).bounding_box() for name in (".sv-prompt", ".sv-pool", ".sv-output")]
+    ends = [box["y"] + box["height"] for box in boxes]
+    assert ends[0] < boxes[1]["y"] and abs(ends[1] - ends[2]) < 2
+    page.hover(f'.sv-output [data-p="{position}"]')
+    at = page.eval_on_selector_all(".sv-pool .sv-lit", "all => all.map(e => Number(e.dataset.p) - SpecViz.POOL)")
+    assert tokens["pool"][position] in at and page.locator(".sv-links path.sv-link").count() >= 1
+    page.locator(".sv-of-datastore.sv-node").first.hover()
+    until(page, "document.querySelector('.sv-pool .sv-light')")
+    node = next(k for k, step in enumerate(nodes["step"]) if step == tokens["step"][position] and nodes["pool"][k] >= 0)
+    at = page.eval_on_selector_all(".sv-pool .sv-light", "all => all.map(e => Number(e.dataset.p) - SpecViz.POOL)")
+    assert at == [nodes["pool"][node]] and "line 1 of the pool" in tip(page)
+    assert page.inner_text(".sv-crows .sv-place").startswith("pool ")
+    page.evaluate("p => window.specviz.pickToken(p, false)", position)
+    assert page.locator(".sv-pool .sv-pinned").count() > 0
+    page.hover(".sv-pool .sv-t >> nth=3")
+    assert "in the pool" in tip(page)
+    assert page.problems == []
+
+
+def test_a_pool_recorded_in_stretches_shows_its_gaps(open_trace: Open) -> None:
+    trace = synthetic.casd()
+    used = {p for table in ("tokens", "nodes", "candidates") for p in trace.tables[table]["pool"]}
+    pool = trace.tables["pool"]
+    keep = [k for k, p in enumerate(pool["position"]) if any(abs(p - q) <= 2 for q in used if q >= 0) and p > 3]
+    for table in ("tokens", "nodes", "candidates"):
+        trace.tables[table]["pool"] = [-1 if -1 < p <= 3 else p for p in trace.tables[table]["pool"]]
+    trace.tables["pool"] = {name: [values[k] for k in keep] for name, values in pool.items()}
+    page = open_trace(trace, step=trace.rows("steps") - 1)
+    assert page.locator(".sv-pool .sv-segment").first.inner_text().startswith("…")
+    assert f"({len(keep)} shown)" in page.inner_text(".sv-pool .sv-note")
+    assert page.problems == []
+
+
+def test_compression_and_quality_are_told_with_their_formulas(open_trace: Open) -> None:
+    trace = synthetic.casd()
+    page = open_trace(trace)
+    said = page.inner_text(".sv-compression")
+    assert "context 56 → 40 tokens (1.4×, extractive)" in said and "keys and values" in said
+    page.locator(".sv-compression span:has-text('keys and values')").hover()
+    assert "12,288 bytes per token" in tip(page)
+    assert "F1 against the reference" in page.inner_text(".sv-metrics")
+    assert not page.is_visible(".sv-reference-text")
+    page.click(".sv-reference summary")
+    assert page.inner_text(".sv-reference-text") == trace.run["reference"]
 
 
 def test_candidates_show_ranking_and_regret(open_trace: Open) -> None:

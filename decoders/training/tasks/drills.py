@@ -16,7 +16,7 @@ def lookup(rng: random.Random) -> list[Message]:
     task that asks once per context teaches slowly. A replacement is the same seen from the other end: at every word of
     a copy, whether the instruction names it.
     """
-    return rng.choice((_words, _facts, _replacements))(rng)
+    return rng.choice((_words, _facts, _phrases, _phrases, _replacements, _replacements))(rng)
 
 
 def _words(rng: random.Random) -> list[Message]:
@@ -45,6 +45,16 @@ def _facts(rng: random.Random) -> list[Message]:
     ]
     instruction = "Which passage answers?" if numbers_only else "Answer briefly and name the passage."
     return _chat(instruction, tuple(item.text for item in items), rng.sample(turns, min(len(turns), rng.randint(3, 6))))
+
+
+def _phrases(rng: random.Random) -> list[Message]:
+    """Which passage has these words? Sentences are longer than lists: their words stand far from the number."""
+    items = facts(Cast(rng), rng.randint(2, 6))
+    passages = tuple(item.text for item in items)
+    answers = [question.answer for item in items for question in item.questions]
+    once = {a: [i for i, text in enumerate(passages, 1) if a in text] for a in answers}
+    turns = [(f"{answer}?", f"[{where[0]}]") for answer, where in once.items() if len(where) == 1]
+    return _chat("", passages, rng.sample(turns, min(len(turns), rng.randint(4, 10))))
 
 
 _WISHES = (

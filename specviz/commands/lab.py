@@ -1,0 +1,192 @@
+"""``specviz lab``: an experiment of a paper, or a sweep of one's own, on real prompts."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decoders.errors import UserError
+
+from . import common
+
+if TYPE_CHECKING:
+    from ..experiments import Experiment, Plan, Results
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "lab",
+        help="run an experiment of a paper, or your own sweep",
+        description="Run a recipe (alone: list them), or sweep a parameter with --method and --vary.",
+    )
+    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="an experiment's name; without one they are listed")
+    parser.add_argument(
+        "--prompts", metavar="F", help="prompt file, or demo[:task,…], examples[:task,…], turns (default: the recipe's)"
+    )
+    parser.add_argument("--count", type=common.whole(1, 5000), metavar="N", help="prompts (default: the recipe's)")
+    parser.add_argument("--max-new-tokens", type=common.whole(1, 4096), metavar="N", help="tokens per answer")
+    parser.add_argument("--metric", action="append", default=[], metavar="KEY", help="measured; may be repeated")
+    free = parser.add_argument_group("your own sweep")
+    free.add_argument("--method", action="append", default=[], metavar="NAME", help="a method; may be repeated")
+    free.add_argument(
+        "--set", action="append", default=[], metavar="K=V", help="a fixed parameter of the methods; may be repeated"
+    )
+    free.add_argument(
+        "--vary", action="append", default=[], metavar="K=VALUES", help="as in k=5,10,20 or theta=0..1 step 0.1; 1 or 2"
+    )
+    free.add_argument("--temperature", type=float, default=None, metavar="T", help="0 is greedy (default)")
+    out = parser.add_argument_group("output")
+    out.add_argument("--json", type=Path, metavar="F", help="write description, points and runs to a file")
+    out.add_argument("--csv", type=Path, metavar="F", help="write every run as a line of a table")
+    out.add_argument("--html", type=Path, metavar="F", help="write the charts to a file that works from disk")
+    out.add_argument("--yes", action="store_true", help="start a long experiment without asking")
+    common.add_model(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    from ..experiments import plan, run_experiment
+    from ..experiments.prompts import cases, records
+    from ..experiments.running import pace
+
+    if args.recipe is None and not args.method:
+        if given := [name for name in ("vary", "set", "prompts", "json", "csv", "html") if getattr(args, name)]:
+            raise UserError(f"--{given[0]} needs a recipe or a --method: specviz lab alone lists the recipes")
+        return _list()
+    for path in (args.json, args.csv, args.html):
+        common.check_writable(path)
+    experiment = _wanted(args)
+    from decoders import methods
+
+    experiment.check(methods())
+    found = [] if experiment.measure else records(experiment.prompts, experiment.count)
+    target = common.open_target(args)
+    planned = plan(target, experiment, cases(target.tokenizer, found))
+    if not _agreed(planned, pace(target), args.yes):
+        return 1
+    with common.progress_bar(experiment.title) as bar:
+        results = run_experiment(target, planned, progress=lambda p: bar(p.done, p.total))
+    _show(results)
+    if args.json:
+        common.write_json(args.json, results.to_json())
+    if args.csv:
+        args.csv.write_text(results.to_csv(), encoding="utf-8", newline="")
+    if args.html:
+        from ..charts import write_page
+        from ..experiments.figures import charts
+
+        write_page(args.html, f"specviz lab: {experiment.title}", [chart.figure for chart in charts(results)])
+    if results.about["state"] == "cancelled":
+        print(f"stopped after {len(results.rows)} of {planned.runs} runs; what is done is shown", file=sys.stderr)
+        return 130
+    return 1 if results.rows and results.failed == len(results.rows) else 0
+
+
+def _list() -> int:
+    from rich.table import Table
+
+    from ..experiments import recipes
+    from ..experiments.experiment import PAPERS
+
+    out = common.console()
+    for paper, title in PAPERS.items():
+        mine = [experiment for experiment in recipes().values() if experiment.paper == paper]
+        if not mine:
+            continue
+        table = Table("recipe", "in the paper", "question", title=title, title_justify="left", expand=False)
+        for experiment in mine:
+            table.add_row(experiment.name, experiment.figure, experiment.question)
+        out.print(table)
+    out.print("specviz lab RECIPE runs one; specviz lab --method pld+h --vary k=5,10,20 is your own.", markup=False)
+    return 0
+
+
+def _wanted(args: argparse.Namespace) -> Experiment:
+    """The recipe, or the sweep that the options describe."""
+    from ..experiments import find_recipe
+    from ..experiments.free import free
+
+    if args.recipe is not None:
+        if given := [name for name in ("method", "set", "vary") if getattr(args, name)]:
+            raise UserError(
+                f"--{given[0]} is for a sweep of your own and {args.recipe} is a recipe: leave out one of the two"
+            )
+        experiment = find_recipe(args.recipe)
+    else:
+        named = [part for name in args.method for part in name.replace(",", " ").split()]
+        experiment = free(named, common.parse_sets(args.set), _vary(args.vary), args.metric or ("tokens_per_step",))
+    changed: dict[str, Any] = {
+        "prompts": args.prompts, "count": args.count, "max_new_tokens": args.max_new_tokens,
+        "temperature": args.temperature, "metrics": tuple(args.metric) or None,
+    }  # fmt: skip
+    if args.temperature is not None and not 0 <= args.temperature <= 2:
+        raise UserError(f"--temperature {args.temperature:g} is out of range: a number from 0 to 2")
+    return replace(experiment, **{name: value for name, value in changed.items() if value is not None})
+
+
+def _vary(given: list[str]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, equals, values = (part.strip() for part in text.partition("="))
+        if not equals or not name:
+            raise UserError(f"--vary {text!r} is not of the form name=values, as in k=5,10,20 or theta=0..1 step 0.1")
+        found[name] = values
+    return found
+
+
+def _agreed(planned: Plan, per_token: float, yes: bool) -> bool:
+    """Whether to go on: long experiments are started only with --yes or after a question."""
+    err = common.console(error=True)
+    for note in planned.notes:
+        err.print(note, markup=False, soft_wrap=True)
+    question = planned.asks(per_token)
+    if not question or yes:
+        return True
+    if not sys.stdin.isatty():
+        raise UserError(f"{question.removesuffix(' Start it?')} Nothing was started: add --yes, or take fewer values")
+    return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _show(results: Results) -> None:
+    from rich.table import Table
+
+    from ..experiments import points
+    from ..experiments.figures import caption
+    from ..experiments.prompts import NAMES
+    from ..experiments.results import columns_of
+
+    about = results.about
+    out = common.console()
+    head = f"{about['title']} ({about['figure']})" if about["figure"] else about["title"]
+    out.print(f"{head}\n{about['question']}".rstrip(), markup=False)
+    found = list(points(results))
+    measured = list(results.frame.columns)
+    columns = [column for key in about["metrics"] for column in columns_of(results.quantity(key), key, measured)]
+    second = any(point["y"] for point in found)
+    place = next((a["label"] for a in about["axes"] if a["param"] == about["x"]), about["x"])
+    heads = ["", *([] if about["x"] == "line" else [place])] + ([about["axes"][1]["label"]] if second else [])
+    table = Table(*heads, *(c.split(":")[-1] if ":" in c else results.quantity(c).label for c in columns), "runs")
+    for point in found:
+        shown = [] if about["x"] == "line" else [NAMES.get(point["x"], point["x"]) if point["x"] else "(level)"]
+        shown += [point["y"]] if second else []
+        numbers = [common.number(point["values"].get(c, {}).get("mean"), 3) for c in columns]
+        failed = f", {point['failed']} failed" if point["failed"] else ""
+        table.add_row(point["series"] or point["x"], *shown, *numbers, f"{len(point['runs'])}{failed}")
+    out.print(table)
+    for key in about["metrics"]:
+        quantity = results.quantity(key)
+        out.print(f"{quantity.label} = {quantity.formula}", markup=False)
+    out.print(caption(results), markup=False)
+    for series in about["papers"]:
+        listed = ", ".join(f"{x}: {y:g}" if x != "" else f"{y:g}" for x, y in series["points"])
+        label = results.quantity(series["metric"]).label
+        out.print(f"paper ({series['model']}, {series['where']}), {label}, {series['label']}: {listed}", markup=False)
+    for text in (about["finding"] and f"The paper found: {about['finding']}", about["note"], *about["notes"]):
+        if text:
+            out.print(text, markup=False)
+    errors = list(dict.fromkeys(row["error"] for row in results.rows if row.get("error")))
+    for error in errors[:5]:
+        out.print(f"failed: {error}", markup=False)

@@ -1,0 +1,294 @@
+"""An experiment: which methods and parameters vary over which values, on which prompts, and what is measured.
+
+>>> drafts = Experiment(
+...     "draft-length", "Draft length", lines=(Line("PLD", "pld"), Line("PLD+ (h)", "pld+h")),
+...     axes=(Axis("k", (5, 10, 20)),), prompts="demo:summary", count=4,
+... )
+>>> [setting.values for setting in drafts.settings({})][:3]
+[{'k': 5}, {'k': 10}, {'k': 20}]
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from decoders.errors import UserError
+from decoders.params import controls, make_params
+
+from .quantities import QUANTITIES, Breakdown, Quantity
+
+PAPERS = {
+    "pldplus": "PLD+: accelerating LLM inference by leveraging language model artifacts",
+    "adapld": "AdaPLD: adaptive retrieval and reuse for efficient model-free speculative decoding",
+    "casd": "CASD: context-aware speculative decoding",
+    "": "Your own",
+}
+CATEGORY, LINE = "category", "line"  # what x may be beside a parameter
+Row = dict[str, Any]
+Values = tuple[Any, ...] | Callable[[Mapping[str, Any]], Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A parameter and the values it takes; a function makes them from what the model is (its number of layers, say).
+
+    ``paper`` is the value the paper settled on, where it says so: marked in the chart.
+    """
+
+    param: str
+    values: Values
+    label: str = ""
+    log: bool = False
+    paper: float | None = None
+
+    def over(self, info: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The values for a model, each once, in order."""
+        values = self.values(info) if callable(self.values) else self.values
+        return tuple(dict.fromkeys(values))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A method with fixed parameters: a line of the chart. ``fixed``: the axes do not apply (drawn level)."""
+
+    label: str
+    method: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    fixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PaperSeries:
+    """Numbers that a paper prints, as (x, y); ``where`` cites them. Of a breakdown, x names the part."""
+
+    label: str
+    where: str
+    metric: str
+    points: tuple[tuple[Any, float], ...]
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One line at one point of the axes."""
+
+    line: Line
+    values: Mapping[str, Any]
+
+    @property
+    def params(self) -> dict[str, Any]:
+        return {**self.line.params, **self.values}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is run and what is drawn.
+
+    ``question`` is what the experiment answers; ``finding`` is what the paper found. ``prompts`` names a prompt set
+    (``specviz.experiments.prompts``) of ``count`` prompts. ``x`` is what goes along the chart: a parameter,
+    ``category`` (the prompts' tasks) or ``line`` (default: the first axis, else the tasks or the lines).
+    ``by_category`` keeps the tasks apart where x is something else. ``arrange`` may turn the runs' rows into what is
+    drawn; ``measure`` replaces the runs: it yields rows of its own for a setting, whose numbers ``own`` describes.
+    """
+
+    name: str
+    title: str
+    lines: tuple[Line, ...] = ()
+    axes: tuple[Axis, ...] = ()
+    paper: str = ""
+    figure: str = ""
+    question: str = ""
+    finding: str = ""
+    note: str = ""
+    prompts: str = "demo:code_edit,text_edit,summary"
+    count: int = 6
+    max_new_tokens: int = 96
+    temperature: float = 0.0
+    metrics: tuple[str, ...] = ("tokens_per_step",)
+    x: str = ""
+    by_category: bool = False
+    chart: str = "line"
+    papers: tuple[PaperSeries, ...] = ()
+    arrange: Callable[[list[Row]], list[Row]] | None = None
+    measure: Callable[..., Iterator[dict[str, Any]]] | None = None
+    own: tuple[Quantity, ...] = ()
+
+    def settings(self, info: Mapping[str, Any]) -> list[Setting]:
+        """Every line at every point of the axes, for a model."""
+        grid = [
+            dict(zip((axis.param for axis in self.axes), point, strict=True))
+            for point in itertools.product(*(axis.over(info) for axis in self.axes))
+        ]
+        return [Setting(line, values) for line in self.lines for values in ([{}] if line.fixed else grid)]
+
+    @property
+    def along(self) -> str:
+        """What x is."""
+        return self.x or (self.axes[0].param if self.axes else CATEGORY if self.by_category else LINE)
+
+    def quantity(self, key: str) -> Quantity | Breakdown:
+        """A metric of this experiment by key. Raises UserError naming those there are."""
+        known = {**QUANTITIES, **{quantity.key: quantity for quantity in self.own}}
+        if key not in known:
+            raise UserError(f"there is no metric {key!r}{near(key, known)}: choose one of {', '.join(known)}")
+        return known[key]
+
+    @property
+    def baseline(self) -> bool:
+        """Whether plain decoding has to be run beside it, for the speedup."""
+        return "speedup" in self.metrics
+
+    @property
+    def needs_reference(self) -> bool:
+        return any(self.quantity(key).needs_reference for key in self.metrics)
+
+    def check(self, methods: Mapping[str, Any], info: Mapping[str, Any] | None = None) -> None:
+        """Raise UserError for an unknown method, parameter, metric or value, naming what exists.
+
+        >>> Experiment("x", "X", (Line("A", "plain"),), metrics=("speed",)).check({})
+        Traceback (most recent call last):
+        decoders.errors.UserError: there is no metric 'speed'...
+        """
+        for key in self.metrics:
+            self.quantity(key)
+        if self.measure is not None:
+            return
+        if not self.lines:
+            raise UserError("nothing is to be run: choose at least one method")
+        if len(self.axes) > 2:
+            raise UserError(f"{len(self.axes)} parameters vary, and a chart shows two: fix some of them")
+        for line in self.lines:
+            if line.method not in methods:
+                raise UserError(
+                    f"there is no method {line.method!r}{near(line.method, methods)}: "
+                    f"choose one of {', '.join(methods)}"
+                )
+            make_params(methods[line.method].params, line.params)
+            known = {control.name: control for control in controls(methods[line.method].params)}
+            for axis in () if line.fixed else self.axes:
+                if axis.param not in known:
+                    listed = ", ".join(known) or "no parameters"
+                    raise UserError(
+                        f"{line.method} has no parameter {axis.param!r}{near(axis.param, known)}: it has {listed}"
+                    )
+                if callable(axis.values) and info is None:
+                    continue
+                values = axis.over(info or {})
+                if not values:
+                    raise UserError(f"{axis.param} has no values: give some, as in “1, 2, 4” or “0..1 step 0.1”")
+                for value in values:
+                    known[axis.param].check(value)
+        if self.along not in {LINE, CATEGORY, *(axis.param for axis in self.axes)}:
+            raise UserError(f"x={self.x!r} is neither a varied parameter nor {CATEGORY!r} nor {LINE!r}")
+
+    def described(self, info: Mapping[str, Any]) -> dict[str, Any]:
+        """All of it as JSON, the values settled for a model: enough to draw and to run it again."""
+        axes = [
+            {"param": a.param, "label": a.label or a.param, "log": a.log, "paper": a.paper, "values": [*a.over(info)]}
+            for a in self.axes
+        ]
+        return {
+            "name": self.name, "title": self.title, "paper": self.paper, "figure": self.figure,
+            "question": self.question, "finding": self.finding, "note": self.note, "prompts": self.prompts,
+            "count": self.count, "max_new_tokens": self.max_new_tokens, "temperature": self.temperature,
+            "metrics": list(self.metrics), "x": self.along, "by_category": self.by_category, "chart": self.chart,
+            "axes": axes,
+            "lines": [{**dataclasses.asdict(line), "params": dict(line.params)} for line in self.lines],
+            "papers": [dataclasses.asdict(series) for series in self.papers],
+            "own": [{k: v for k, v in dataclasses.asdict(q).items() if k != "of"} for q in self.own],
+        }  # fmt: skip
+
+
+def near(given: str, known: Mapping[str, Any]) -> str:
+    """", did you mean …?", or nothing.
+
+    >>> near("adapld-fig11", {"adapld-fig1": 0})
+    ' (did you mean adapld-fig1?)'
+    """
+    found = difflib.get_close_matches(str(given), known, 1, 0.7)
+    return f" (did you mean {found[0]}?)" if found else ""
+
+
+def text_of(value: Any) -> str:
+    """A parameter's value as charts, tables and files show it.
+
+    >>> text_of(None), text_of(True), text_of(0.1), text_of(30)
+    ('off', 'yes', '0.1', '30')
+    """
+    if value is None:
+        return "off"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def values_of(text: str) -> tuple[Any, ...]:
+    """Values as they are typed: a list, or a range with a step (both ends belong to it).
+
+    >>> values_of("1, 2, off"), values_of("0..1 step 0.25")
+    ((1, 2, 'off'), (0, 0.25, 0.5, 0.75, 1))
+    """
+    found: list[Any] = []
+    for part in (p.strip() for p in text.replace(";", ",").split(",")):
+        if ".." in part:
+            found += _range(part)
+        elif part:
+            found.append(_typed(part))
+    if not found:
+        raise UserError("no values are given: type some, as in “1, 2, 4” or “0..1 step 0.1”")
+    if len(found) > MAX_VALUES:
+        raise UserError(f"{len(found)} values are given and at most {MAX_VALUES} are taken: use a wider step")
+    return tuple(dict.fromkeys(found))
+
+
+MAX_VALUES = 200
+
+
+def _range(part: str) -> list[Any]:
+    ends, _, step_text = part.partition("step")
+    low_text, _, high_text = ends.partition("..")
+    try:
+        low, high, step = float(low_text), float(high_text), float(step_text or 1)
+        count = (high - low) / step
+    except (ValueError, ZeroDivisionError):
+        count = float("nan")
+        low = step = 0.0
+    if not 0 <= count < float("inf"):
+        raise UserError(f"{part!r} is no range: it is written like “0..1 step 0.1”, from low to high")
+    if count > MAX_VALUES:
+        raise UserError(f"{part!r} has {count:,.0f} values and at most {MAX_VALUES} are taken: use a wider step")
+    return [_typed(f"{low + i * step:.10g}") for i in range(int(count + 1e-9) + 1)]
+
+
+def _typed(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def hidden_states(info: Mapping[str, Any]) -> Sequence[int]:
+    """Every hidden state of a model, 0 = embeddings."""
+    return range(int(info.get("layers") or 1) + 1)
+
+
+def attention_layers(info: Mapping[str, Any]) -> Sequence[int]:
+    """Every attention layer of a model."""
+    return range(int(info.get("layers") or 1))
+
+
+def head_counts(info: Mapping[str, Any]) -> Sequence[int]:
+    """1, 2, 4, … heads, up to all of them.
+
+    >>> head_counts({"layers": 3, "heads": 4})
+    [1, 2, 4, 8, 12]
+    """
+    every = int(info.get("layers") or 1) * int(info.get("heads") or 1)
+    return [*(2**n for n in range(every.bit_length()) if 2**n < every), every]

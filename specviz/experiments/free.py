@@ -1,0 +1,67 @@
+"""An experiment of one's own: methods, one or two parameters, values, and a metric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from decoders.errors import UserError
+from decoders.params import controls
+
+from .experiment import Axis, Experiment, Line, values_of
+from .running import registered
+
+NAME = "own"
+
+
+def free(
+    methods: Sequence[str],
+    fixed: Mapping[str, Any],
+    vary: Mapping[str, str],
+    metrics: Sequence[str] = ("tokens_per_step",),
+    *,
+    known: Mapping[str, Any] | None = None,
+) -> Experiment:
+    """A sweep from what a user typed; values are checked and converted by the first method that has the parameter.
+
+    A method without any of the varied parameters is drawn level. Two parameters make a heat map.
+
+    >>> free(["plain"], {}, {}).title
+    'plain'
+    """
+    known = known or registered()
+    if not methods:
+        raise UserError(f"no method was named: choose of {', '.join(known)}")
+    if len(vary) > 2:
+        raise UserError(f"{len(vary)} parameters vary, and a chart shows two: fix some of them")
+    of = {name: {c.name: c for c in controls(known[name].params)} if name in known else {} for name in methods}
+    everywhere = {param: control for name in reversed(methods) for param, control in of[name].items()}
+    for param in (*fixed, *vary):
+        if all(name in known for name in methods) and param not in everywhere:
+            listed = ", ".join(everywhere) or "no parameters"
+            raise UserError(f"there is no parameter {param!r} in {', '.join(methods)}: there is {listed}")
+    axes = []
+    for param, text in vary.items():
+        control = everywhere.get(param)
+        values = [control.check(v) if control else v for v in values_of(text)]
+        axes.append(Axis(param, tuple(values), control.label if control else param))
+    lines = []
+    for name in dict.fromkeys(methods):
+        own = of[name]
+        if not own or not vary or not set(vary) <= set(own):
+            partly = [param for param in vary if param in own]
+            if partly:
+                raise UserError(
+                    f"{name} has {', '.join(partly)} but not {', '.join(p for p in vary if p not in own)}: "
+                    "vary parameters that it has all, or leave it out"
+                )
+        level = bool(vary) and not set(vary) & set(own)
+        params = {param: value for param, value in fixed.items() if param in own}
+        lines.append(Line(known[name].title if name in known else name, name, params, fixed=level))
+    named = " and ".join(axis.label for axis in axes)
+    title = ", ".join(methods) + (f": {named}" if named else "")
+    chart = "heat" if len(axes) == 2 else "line" if axes else "bar"
+    return Experiment(
+        NAME, title, tuple(lines), tuple(axes), metrics=tuple(metrics), chart=chart, x="" if axes else "category",
+        count=6,
+    )  # fmt: skip

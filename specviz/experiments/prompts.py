@@ -1,0 +1,141 @@
+"""The prompts an experiment runs on: the bundled examples, fresh held-out ones with references, or a user's file.
+
+A set is named ``examples``, ``demo`` or ``turns``, with the tasks wanted after a colon (``demo:code_edit,quote``); any
+other name is a prompt file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decoders.errors import UserError
+from decoders.prompts import PromptRecord, read_prompts
+
+from ..examples import TASKS, examples
+
+if TYPE_CHECKING:
+    from decoders import Prompt
+
+SEED = 2027  # of the held-out stream: not the one that the target was judged with
+SETS = {
+    "demo": "Held-out prompts with references",
+    "examples": "The examples of the Inspect page",
+    "turns": "Chats: first turn and second turn",
+}
+FIRST, SECOND = "turn 1", "turn 2"
+ALL = "all"  # the mean over all tasks, beside them
+NAMES = {
+    "summary": "summary", "quote": "quote", "text_edit": "text edit", "code_edit": "code edit", "chat": "chat",
+    "sums": "sums", FIRST: "first turn", SECOND: "second turn", ALL: "all", "": "all prompts",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A prompt of an experiment: its tokens, its task, and the words it is listed under."""
+
+    id: str
+    category: str
+    prompt: Prompt
+
+
+def records(name: str, count: int) -> list[PromptRecord]:
+    """The prompts of a set, ``count`` of them, the tasks in turn. Raises UserError naming what there is."""
+    if count < 1:
+        raise UserError(f"{count} prompts are asked for; at least one is needed")
+    kind, colon, wanted = name.partition(":")
+    path = Path(name).expanduser()
+    if kind not in SETS or (not colon and path.is_file()):
+        if not path.exists():
+            raise UserError(f"{name} is no prompt file and no prompt set: the sets are {', '.join(SETS)}")
+        return read_prompts(path, count)
+    tasks = tuple(task.strip() for task in wanted.split(",") if task.strip()) or tuple(TASKS)
+    for task in tasks:
+        if task not in TASKS:
+            raise UserError(f"there is no task {task!r} in {kind}: choose of {', '.join(TASKS)}")
+    if kind == "turns":
+        return _turns(count)
+    if kind == "examples":
+        found = [example.record for example in examples() if example.record.category in tasks]
+        return _in_turn([[r for r in found if r.category == task] for task in tasks])[:count]
+    return _in_turn([_held_out(task, -(-count // len(tasks))) for task in tasks])[:count]
+
+
+def _in_turn(lists: Sequence[Sequence[PromptRecord]]) -> list[PromptRecord]:
+    """One of each list, then the next of each.
+
+    >>> [r.id for r in _in_turn([[PromptRecord("a"), PromptRecord("b")], [PromptRecord("c")]])]
+    ['a', 'c', 'b']
+    """
+    longest = max((len(one) for one in lists), default=0)
+    return [one[i] for i in range(longest) for one in lists if i < len(one)]
+
+
+def _held_out(task: str, count: int) -> list[PromptRecord]:
+    from decoders.training.tasks import stream
+
+    found = []
+    for number, example in enumerate(islice(stream("held_out", SEED, mixture={task: 1.0}), count), 1):  # pyright: ignore
+        record = PromptRecord(f"{task}-{number}", task, reference=example.reference)
+        if example.history:
+            turns = tuple((m["role"], m["content"]) for m in example.messages[:-1])
+            found.append(replace(record, messages=turns))
+        else:
+            found.append(
+                replace(
+                    record, instruction=example.instruction, context=example.context, question=example.question
+                )
+            )
+    return found
+
+
+def _turns(count: int) -> list[PromptRecord]:
+    """Chats, each as two prompts: its first turn alone, and its second turn after the first answer."""
+    found = []
+    for record in _held_out("chat", -(-count // 2)):
+        first, answer = record.messages[0], record.messages[1][1]
+        found.append(replace(record, id=f"{record.id}, first", category=FIRST, messages=(first,), reference=answer))
+        found.append(replace(record, id=f"{record.id}, second", category=SECOND))
+    return found[:count]
+
+
+def cases(tokenizer: Any, found: Sequence[PromptRecord]) -> list[Case]:
+    """Their tokens, with the references."""
+    made = []
+    for record in found:
+        prompt = record.prompt(tokenizer)
+        if record.reference and not prompt.reference:
+            prompt = replace(prompt, reference=record.reference)
+        made.append(Case(record.id, record.category, prompt))
+    return made
+
+
+def of_trace(run: Mapping[str, Any], table: Mapping[str, Sequence[Any]]) -> Case:
+    """The prompt of a recorded run, token by token (``table``: the trace's ``tokens``)."""
+    from decoders.prompt import Prompt, Segment
+
+    length = int(run["prompt_length"])
+    parts = list(zip(table["segment"][:length], table["passage"][:length], strict=True))
+    starts = [i for i in range(length) if not i or parts[i] != parts[i - 1]]
+    segments = tuple(
+        Segment(str(parts[start][0]), start, stop, int(parts[start][1]))
+        for start, stop in zip(starts, [*starts[1:], length], strict=True)
+    )
+    ids = tuple(int(token) for token in table["id"][:length])
+    prompt = Prompt(ids, segments, reference=str(run.get("reference") or ""))
+    return Case(str(run.get("title") or "recorded run"), "", prompt)
+
+
+def check_references(found: Sequence[Case], metrics: Sequence[str]) -> None:
+    """Raise UserError if a quality metric is asked for and an answer to compare with is missing."""
+    missing = [case.id for case in found if not case.prompt.reference]
+    if missing:
+        raise UserError(
+            f"{', '.join(metrics)} compares answers with a reference, and {len(missing)} of {len(found)} prompts have "
+            f"none (the first is {missing[0]}): use the held-out prompts (demo), the examples, or a file whose lines "
+            'have a "reference"'
+        )

@@ -1,0 +1,196 @@
+"""What an experiment can draw: every metric of a run, a few more numbers, and breakdowns into shares or parts.
+
+A quantity is one number per run; a breakdown is a handful of them that belong together (the shares of a run's steps by
+outcome, say), kept in the columns ``breakdown:part``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from decoders import metrics
+from decoders.trace import Trace
+
+EDIT_TASKS = ("code_edit", "code")
+SUMMARY_TASKS = ("summary", "summarization", "text_edit")
+LONG = 5  # accepted lengths of so many tokens and more are one class
+
+
+@dataclass(frozen=True, slots=True)
+class Quantity:
+    """One number per run; ``of`` gives it from a trace (None: it is not defined for that run)."""
+
+    key: str
+    label: str
+    formula: str
+    unit: str
+    help: str
+    needs_reference: bool = False
+    of: Callable[[Trace, str], float | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """Numbers per run that belong together, by part; ``whole`` says that they are shares of one whole."""
+
+    key: str
+    label: str
+    formula: str
+    unit: str
+    help: str
+    of: Callable[[Trace], Mapping[str, float]]
+    parts: tuple[str, ...] = ()  # in the order they are drawn; others follow
+    whole: bool = True
+    needs_reference: bool = False
+
+
+def _of_metric(metric: metrics.Metric) -> Quantity:
+    return Quantity(
+        metric.key, metric.label, metric.formula, metric.unit, metric.help, metric.key.startswith("quality_")
+    )
+
+
+def _quality(trace: Trace, category: str) -> float | None:
+    """The metric its papers score a task with: edit similarity of code, ROUGE-L of texts, F1 of answers."""
+    kind = "edit" if category in EDIT_TASKS else "rouge_l" if category in SUMMARY_TASKS else "f1"
+    return trace.run.get("metrics", {}).get(f"quality_{kind}")
+
+
+def _won(trace: Trace) -> list[str]:
+    return [origin for origin in trace.tables["steps"]["origins"] if origin]
+
+
+def _reuse_rate(trace: Trace, _: str) -> float | None:
+    steps = trace.rows("steps")
+    return len(_won(trace)) / steps if steps else None
+
+
+def _branch_fraction(trace: Trace, _: str) -> float | None:
+    won = _won(trace)
+    return sum("branch" in origin for origin in won) / len(won) if won else None
+
+
+def _reuse_length(trace: Trace, _: str) -> float | None:
+    lengths = [length for length in metrics.accepted_lengths(trace) if length]
+    return sum(lengths) / len(lengths) if lengths else None
+
+
+def _recovery(trace: Trace, _: str) -> float | None:
+    routes = metrics.routes(trace)
+    missed = routes.get("semantic", 0) + routes.get("none", 0)
+    return routes.get("semantic", 0) / missed if missed else None
+
+
+def _kept_context(trace: Trace, _: str) -> float | None:
+    numbers = trace.run.get("compression") or {}
+    whole, kept = numbers.get("context_tokens"), numbers.get("kept_tokens")
+    return kept / whole if whole and kept is not None else None
+
+
+EXTRA: tuple[Quantity, ...] = (
+    Quantity(
+        "quality", "Quality", "edit similarity of code, ROUGE-L of summaries and edited texts, F1 of answers", "share",
+        "Against the reference, by the measure that CASD scores each task with.", True, _quality,
+    ),
+    Quantity(
+        "reuse_rate", "Reuse rate", "steps with an accepted draft token ÷ steps", "share",
+        "How often a draft helped at all.", of=_reuse_rate,
+    ),
+    Quantity(
+        "branch_fraction", "Branch-based fraction", "reuse steps won by a branch ÷ reuse steps", "share",
+        "Of the steps where a draft helped, those where the main copy was not the path that stood.",
+        of=_branch_fraction,
+    ),
+    Quantity(
+        "reuse_length", "Reuse length", "mean accepted draft tokens of the reuse steps", "tokens",
+        "Bonus excluded; steps that accepted nothing do not count.", of=_reuse_length,
+    ),
+    Quantity(
+        "semantic_recovery", "Semantic recovery", "semantic steps ÷ (semantic + none) steps", "share",
+        "Of the steps without a lexical hit, those where the semantic fallback found one.", of=_recovery,
+    ),
+    Quantity(
+        "kept_context", "Context kept", "context tokens kept ÷ context tokens", "share",
+        "What prompt compression left of the context; empty where nothing was compressed.", of=_kept_context,
+    ),
+)  # fmt: skip
+
+
+def _shares(counts: Mapping[str, int]) -> dict[str, float]:
+    total = sum(counts.values())
+    return {part: count / total for part, count in counts.items()} if total else {}
+
+
+def _lengths(trace: Trace) -> dict[str, float]:
+    counts = Counter(min(length, LONG) for length in metrics.accepted_lengths(trace) if length)
+    return _shares({str(n) if n < LONG else f"{LONG}+": counts[n] for n in range(1, LONG + 1)})
+
+
+def _times(trace: Trace) -> dict[str, float]:
+    steps, count = trace.tables["steps"], trace.rows("steps")
+    if not count:
+        return {}
+    parts = {key.removesuffix("_ms"): steps[f"term:{key}"] for key in metrics.step_term_shares(trace)}
+    parts = {"verify": steps["verify_ms"], **(parts or {"draft": steps["draft_ms"]})}
+    return {part: sum(v for v in values if v is not None) / count for part, values in parts.items()}
+
+
+def _cost(trace: Trace) -> dict[str, float]:
+    times = _times(trace)
+    verify = times.pop("verify", 0.0)
+    return {part: value / verify for part, value in times.items()} if verify else {}
+
+
+BREAKDOWNS: tuple[Breakdown, ...] = (
+    Breakdown(
+        "outcomes", "Steps by outcome", "steps with that outcome ÷ steps", "share",
+        "Which part of the draft stood; mismatch: a draft of which nothing stood; none: no draft.",
+        lambda trace: _shares(metrics.outcomes(trace)), ("main", "branch", "branch+successor", "mismatch", "none"),
+    ),
+    Breakdown(
+        "routes", "Steps by route", "steps with that route ÷ steps", "share",
+        "How the method found its draft.",
+        lambda trace: _shares(metrics.routes(trace)), ("lexical", "semantic", "none"),
+    ),
+    Breakdown(
+        "lengths", "Accepted lengths", "reuse steps with that many accepted draft tokens ÷ reuse steps", "share",
+        "Bonus excluded.", _lengths, ("1", "2", "3", "4", f"{LONG}+"),
+    ),
+    Breakdown(
+        "times", "Time per step by part", "Σ time of the part ÷ number of steps", "ms",
+        "Of every step, whether the part was needed in it or not.", _times, ("verify",), False,
+    ),
+    Breakdown(
+        "cost", "Drafting by part, against the forward", "Σ time of the part ÷ Σ verify_ms", "share",
+        "What every part of drafting costs beside the target's forwards.", _cost, (), False,
+    ),
+)  # fmt: skip
+
+QUANTITIES: dict[str, Quantity | Breakdown] = {
+    quantity.key: quantity for quantity in (*map(_of_metric, metrics.METRICS), *EXTRA, *BREAKDOWNS)
+}
+
+
+def measured(trace: Trace, category: str = "", plain_tokens_per_s: float | None = None) -> dict[str, float | None]:
+    """Every quantity of a finished run by column: ``tokens_per_step``, …, ``outcomes:main``, …"""
+    values: dict[str, float | None] = dict(metrics.compute(trace, plain_tokens_per_s))
+    trace.run["metrics"] = {**(trace.run.get("metrics") or {}), **values}
+    for quantity in EXTRA:
+        assert quantity.of is not None
+        values[quantity.key] = quantity.of(trace, category)
+    for breakdown in BREAKDOWNS:
+        values |= {f"{breakdown.key}:{part}": value for part, value in breakdown.of(trace).items()}
+    return values
+
+
+def parts_of(breakdown: Breakdown, columns: list[str]) -> list[str]:
+    """The parts of a breakdown that a frame's columns have, in the order they are drawn.
+
+    >>> parts_of(QUANTITIES["routes"], ["routes:none", "tokens", "routes:filtered", "routes:lexical"])
+    ['lexical', 'none', 'filtered']
+    """
+    found = [c.split(":", 1)[1] for c in columns if c.startswith(f"{breakdown.key}:")]
+    known = [part for part in breakdown.parts if part in found]
+    return known + [part for part in found if part not in known]

@@ -1,0 +1,266 @@
+"""What an experiment gave: one row per run, with its description; saved as JSON and CSV, opened again, drawn from.
+
+Columns of text: ``series`` (the line), ``param:<name>`` (the varied parameters), ``prompt``, ``category``, ``method``,
+``trace`` (the run's id), ``role`` and ``error``; all others are numbers. ``role`` is ``run`` (drawn), ``hidden`` (run,
+but not drawn: plain decoding for the speedup) or ``derived`` (a copy under another series: the best of a sweep).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from decoders.errors import UserError
+
+from .experiment import CATEGORY, LINE, Row, text_of
+from .prompts import ALL, NAMES
+from .quantities import QUANTITIES, Breakdown, Quantity, parts_of
+
+SCHEMA = "speclab/1"
+TEXT = ("series", "prompt", "category", "method", "trace", "role", "error")
+ABOUT, RUNS = "experiment.json", "runs.csv"
+MAX_BYTES = 64 << 20
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
+
+
+@dataclass
+class Results:
+    """Rows and their description (``Experiment.described`` with id, model, created, state, notes and seconds).
+
+    ``state`` is running, complete, cancelled or error.
+    """
+
+    about: dict[str, Any]
+    rows: list[Row] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        return self.about["id"]
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per run; text columns are never missing, numbers may be nan."""
+        data = {name: [row.get(name) for row in self.rows] for name in self.columns}
+        return pd.DataFrame(
+            {
+                name: pd.Series(["" if v is None else str(v) for v in values], dtype="str")
+                if is_text(name)
+                else pd.Series([math.nan if v is None else v for v in values], dtype="float64")
+                for name, values in data.items()
+            }
+        )
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns of the rows, those of text first."""
+        found = dict.fromkeys(("series", *(f"param:{a['param']}" for a in self.about["axes"]), *TEXT[1:]))
+        for row in self.rows:
+            found |= dict.fromkeys(row)
+        return list(found)
+
+    @property
+    def failed(self) -> int:
+        return sum(bool(row.get("error")) for row in self.rows)
+
+    def quantity(self, key: str) -> Quantity | Breakdown:
+        """A quantity by key, the experiment's own ones included."""
+        for own in self.about["own"]:
+            if own["key"] == key:
+                return Quantity(**own)
+        if key not in QUANTITIES:
+            raise UserError(f"there is no metric {key!r}: choose one of {', '.join(QUANTITIES)}")
+        return QUANTITIES[key]
+
+    def to_csv(self) -> str:
+        """Every run, as CSV; text that a spreadsheet would run as a formula gets an apostrophe."""
+        frame = self.frame
+        for name in frame.columns:
+            if is_text(name):
+                frame[name] = [f"'{t}" if t.startswith(FORMULA) and not _number(t) else t for t in frame[name]]
+        return frame.to_csv(index=False, lineterminator="\r\n")
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for ``specviz lab --json``."""
+        rows = [{k: v for k, v in row.items() if v is not None} for row in self.rows]
+        return {"schema": SCHEMA, **self.about, "points": list(points(self)), "rows": rows}
+
+    # --- files ---
+
+    def save(self, folder: Path) -> None:
+        """Write ``experiment.json`` and ``runs.csv`` into a folder, each whole or not at all."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in self._files().items():
+            partial = folder / f".{name}.{os.getpid()}"
+            try:
+                partial.write_text(text, encoding="utf-8", newline="")
+                partial.replace(folder / name)
+            finally:
+                partial.unlink(missing_ok=True)
+
+    def _files(self) -> dict[str, str]:
+        about = json.dumps({"schema": SCHEMA, **self.about}, indent=1, ensure_ascii=False)
+        return {ABOUT: about, RUNS: self.frame.to_csv(index=False)}
+
+    def zipped(self) -> bytes:
+        """Both files as one, for a download."""
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, text in self._files().items():
+                archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), text)
+        return buffer.getvalue()
+
+    @classmethod
+    def load(cls, source: Path | bytes) -> Results:
+        """Results from a folder, a zip file or a zip's bytes. Raises UserError saying what is wrong with them."""
+        shown = "the file" if isinstance(source, bytes) else str(source)
+        try:
+            if isinstance(source, Path) and source.is_dir():
+                parts = {}
+                for name in (ABOUT, RUNS):
+                    if (source / name).stat().st_size > MAX_BYTES:
+                        raise UserError(f"{source / name} is larger than {MAX_BYTES >> 20} MiB")
+                    parts[name] = (source / name).read_text(encoding="utf-8")
+            else:
+                with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as archive:
+                    for name in (ABOUT, RUNS):
+                        if archive.getinfo(name).file_size > MAX_BYTES:
+                            raise UserError(f"{name} in {shown} is larger than {MAX_BYTES >> 20} MiB")
+                    parts = {name: archive.read(name).decode() for name in (ABOUT, RUNS)}
+            return cls(_about(parts[ABOUT], shown), _rows(parts[RUNS]))
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile, RecursionError) as fault:
+            if isinstance(fault, UserError):
+                raise
+            raise UserError(f"{shown} cannot be opened as results of an experiment: {fault}") from None
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """The description alone, from ``experiment.json``. Raises UserError."""
+    try:
+        return _about(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, ValueError, RecursionError) as fault:
+        if isinstance(fault, UserError):
+            raise
+        raise UserError(f"{path} cannot be read: {fault}") from None
+
+
+NEEDED = {
+    "id": str, "name": str, "state": str, "created": str, "x": str, "chart": str, "axes": list, "lines": list,
+    "metrics": list, "papers": list, "own": list, "model": dict, "by_category": bool,
+}  # fmt: skip
+
+
+def _about(text: str, shown: str) -> dict[str, Any]:
+    about = json.loads(text)
+    if not isinstance(about, dict) or about.pop("schema", None) != SCHEMA:
+        raise UserError(f"{shown} is not of the form {SCHEMA}: it was written by another version of specviz")
+    for name, kind in NEEDED.items():
+        if not isinstance(about.get(name), kind):
+            raise UserError(f"{shown} says nothing usable of {name!r}: it is damaged, so run the experiment again")
+    return about
+
+
+def is_text(column: str) -> bool:
+    return column in TEXT or column.startswith("param:")
+
+
+def _number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _rows(text: str) -> list[Row]:
+    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+    rows = []
+    for row in reader:
+        if None in row or None in row.values():
+            raise ValueError(f"line {reader.line_num} of {RUNS} has another number of columns than its head")
+        rows.append({name: v if is_text(name) else float(v) if v else None for name, v in row.items()})
+    return rows
+
+
+# --- points: what is drawn ---
+
+
+def points(results: Results, metrics: Sequence[str] | None = None) -> Iterator[dict[str, Any]]:
+    """Runs with the same series and place, averaged: a dict per point of the chart, as JSON.
+
+    ``series``, ``x`` (text), ``y`` (text; of a second axis), ``values`` {column: {mean, se, low, high, n}} (mean over
+    runs, its standard error, quartiles), ``runs`` [{trace, prompt, category}], ``failed``.
+    """
+    about = results.about
+    measured = results.columns
+    columns = [c for key in metrics or about["metrics"] for c in columns_of(results.quantity(key), key, measured)]
+    drawn = [row for row in results.rows if row.get("role") != "hidden"]
+    grid = about["chart"] == "heat" and len(about["axes"]) == 2
+    x_name = {CATEGORY: CATEGORY, LINE: "series"}.get(about["x"], f"param:{about['x']}")
+    y_name = f"param:{about['axes'][1]['param']}" if grid else ""
+    order = {f"param:{a['param']}": [text_of(value) for value in a["values"]] for a in about["axes"]}
+    level = {line["label"] for line in about["lines"] if line["fixed"]}
+
+    def places(rows: Sequence[Row], name: str) -> list[str]:
+        there = dict.fromkeys(row.get(name) or "" for row in rows)
+        return [text for text in order[name] if text in there] if name in order else list(there)
+
+    for series, group in _by_series(about, drawn, {x_name, y_name}):
+        is_level = x_name in order and group[0]["series"] in level
+        along = [""] if is_level else places(group, x_name)
+        if x_name == CATEGORY and len(along) > 1:
+            along.append(ALL)
+        for x in along:
+            here = group if is_level or x == ALL else [row for row in group if (row.get(x_name) or "") == x]
+            for y in places(here, y_name) if grid and not is_level else [""]:
+                found = [row for row in here if row.get(y_name) == y] if y else here
+                yield {
+                    "series": series, "x": x, "y": y, "level": is_level,
+                    "values": {c: _spread([row.get(c) for row in found]) for c in columns},
+                    "runs": [
+                        {name: row.get(name) or "" for name in ("trace", "prompt", "category")}
+                        for row in found if row.get("trace")
+                    ],
+                    "failed": sum(bool(row.get("error")) for row in found),
+                }  # fmt: skip
+
+
+def columns_of(quantity: Quantity | Breakdown, key: str, columns: Sequence[str]) -> list[str]:
+    """The columns of the rows that hold a quantity."""
+    if isinstance(quantity, Breakdown):
+        return [f"{key}:{part}" for part in parts_of(quantity, list(columns))]
+    return [key]
+
+
+def _by_series(about: Mapping[str, Any], rows: Sequence[Row], taken: set[str]) -> Iterator[tuple[str, list[Row]]]:
+    """The rows by what is not along an axis: the line, other varied parameters, and the task if kept apart."""
+    params = [(f"param:{axis['param']}", axis["label"]) for axis in about["axes"]]
+    params = [(column, label) for column, label in params if column not in taken]
+    apart = about["by_category"] and CATEGORY not in taken
+    several = len({row["series"] for row in rows}) > 1
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        label = [row["series"]] if "series" not in taken and (several or not (params or apart)) else []
+        label += [f"{title} = {row[column]}" for column, title in params if row.get(column)]
+        label += [NAMES.get(row.get(CATEGORY) or "", row.get(CATEGORY) or "")] if apart else []
+        groups.setdefault(" · ".join(part for part in label if part), []).append(row)
+    yield from groups.items()
+
+
+def _spread(values: Sequence[float | None]) -> dict[str, float | int | None]:
+    known = np.array([value for value in values if value is not None], dtype=np.float64)
+    if not len(known):
+        return {"mean": None, "se": None, "low": None, "high": None, "n": 0}
+    low, high = np.quantile(known, (0.25, 0.75))
+    error = float(known.std(ddof=1)) / math.sqrt(len(known)) if len(known) > 1 else None
+    return {"mean": float(known.mean()), "se": error, "low": float(low), "high": float(high), "n": len(known)}

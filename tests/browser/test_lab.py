@@ -1,0 +1,142 @@
+"""The lab in real Chromium: choose, estimate, run, watch, open the runs behind a point, and find the results again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import synthetic
+from tests.stubs import StubDesk, serving
+
+Visit = Callable[..., Any]
+COMPLETE = ".svl-results[data-state=complete] .svl-card .main-svg"
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubDesk]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
+        yield StubDesk(gallery=(synthetic.chain(),))
+
+
+@pytest.fixture(scope="module")
+def port(desk: StubDesk) -> Iterator[int]:
+    with serving(desk) as found:
+        yield found
+
+
+@pytest.fixture
+def visit(page: Any, port: int, desk: StubDesk) -> Iterator[Visit]:
+    def go(query: str = "?tab=lab&lab=own") -> Any:
+        page.goto(f"http://127.0.0.1:{port}/{query}")
+        page.wait_for_selector("#svl-run:not([disabled])")
+        return page
+
+    yield go
+    desk.gate.set()
+    desk.pause_s = 0.0
+    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
+    assert foreign == [] and [p for p in page.problems if "422" not in p] == []
+
+
+def sweep(page: Any, values: str = "2, 4", count: str = "2") -> None:
+    """PLD's draft length on the examples."""
+    chosen = page.locator(".svl-check input:checked").evaluate_all("boxes => boxes.map(b => b.value)")
+    for name in {"pld"} ^ set(chosen):
+        page.click(f".svl-check input[value='{name}']")
+    page.select_option("#svl-param-0", "k")
+    page.fill("#svl-values-0", values)
+    page.select_option("#svl-prompts", "examples")
+    page.fill("#svl-count", count)
+
+
+def test_a_sweep_from_the_first_click_to_its_runs(visit: Visit, tmp_path: Path) -> None:
+    page = visit()
+    sweep(page)
+    page.wait_for_selector(".svl-estimate:has-text('4 runs, about')")
+    page.click("#svl-run")
+    page.wait_for_selector(COMPLETE)
+    assert "Tokens per step" in (page.text_content(".svl-card .gtitle") or "")
+    assert page.locator(".svl-table tbody tr").count() == 2
+    with page.expect_download() as caught:
+        page.click(".svl-bar a:has-text('CSV')")
+    caught.value.save_as(tmp_path / "runs.csv")
+    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 5
+    place = page.locator(".svl-card .scatterlayer .points path").nth(1).bounding_box()
+    page.mouse.move(place["x"] + 2, place["y"] + 2)
+    page.wait_for_selector(".svl-card .hovertext")
+    page.mouse.click(place["x"] + 4, place["y"] + 4)
+    page.wait_for_selector(".svl-dialog[open] h3:has-text('Draft length = 4')")
+    trace = page.get_attribute(".svl-dialog [data-trace]", "data-trace")
+    page.click(".svl-dialog [data-trace]")
+    page.wait_for_function("id => SpecVizApp.app.shown === id", arg=trace)
+    assert page.is_visible("#sv-view") and f"trace={trace}" in page.evaluate("SpecVizApp.link()")
+    page.click("[role=tab]:has-text('Lab')")
+    page.wait_for_selector(COMPLETE)  # still there
+    page.reload()
+    page.click("[role=tab]:has-text('Lab')")
+    page.wait_for_selector(COMPLETE)  # and found again
+    assert page.input_value("#svl-values-0") == "2, 4"
+
+
+def test_a_recipe_is_explained_and_drawn_beside_the_paper(visit: Visit) -> None:
+    page = visit("?tab=lab&lab=own")
+    page.click("[data-name='adapld-table4']")
+    assert "AdaPLD, table 4" in page.inner_text(".svl-cite")
+    assert page.is_disabled("#svl-run") and "adapld" in page.inner_text(".svl-estimate")  # the stub has no such method
+    page.click("[data-name='pldplus-table8']")
+    facts = page.inner_text(".svl-facts")
+    assert "states averaged, m" in facts and "table 8 (Vicuna-7B)" in facts
+    page.wait_for_function("new URL(location.href).searchParams.get('lab') === 'pldplus-table8'")
+
+
+def test_bad_values_are_told_and_nothing_is_lost(visit: Visit) -> None:
+    page = visit()
+    sweep(page, values="0, 5")
+    page.wait_for_selector(".svl-note.svp-error:has-text('K=0 is out of range: a whole number from 1 to 128')")
+    page.fill("#svl-values-0", "1..100")
+    page.fill("#svl-count", "13")
+    page.wait_for_selector(".svl-estimate:has-text('1,300 runs')")
+    page.click("#svl-run")
+    page.wait_for_selector(".svl-dialog[open]:has-text('This is 1,300 runs')")
+    page.click(".svl-dialog button:has-text('Not now')")
+    assert page.input_value("#svl-values-0") == "1..100"
+    page.select_option("#svl-metric", "quality_f1")
+    page.select_option("#svl-prompts", "file")
+    page.set_input_files("#svl-file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"hello"})
+    page.wait_for_selector(".svl-note.svp-error:has-text('none')")
+    assert page.input_value("#svl-metric") == "quality_f1"
+
+
+def test_progress_and_cancel(visit: Visit, desk: StubDesk) -> None:
+    page = visit()
+    desk.pause_s = 0.004
+    sweep(page, values="1..10", count="13")
+    page.wait_for_selector(".svl-estimate:has-text('130 runs')")
+    page.click("#svl-run")
+    page.wait_for_selector(".svl-left:has-text('of 130 runs · about')")
+    page.wait_for_selector(".svl-card .main-svg")  # drawn while it goes on
+    page.click(".svl-cancel")
+    page.wait_for_selector(".svl-results[data-state=cancelled]")
+    assert "cancelled: what was done is kept" in page.inner_text(".svl-bar") and not page.is_visible(".svl-progress")
+    page.click(".svl-bar button:has-text('Delete')")
+    page.wait_for_selector(".svl-results:not(:has(.svl-card))", state="attached")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)
+    visit()
+    sweep(page)
+    page.click("#svl-run")
+    page.wait_for_selector(COMPLETE)
+    for width in (390, 760, 1280, 1900):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_timeout(200)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, width
+    ink = page.evaluate("getComputedStyle(document.querySelector('.svl-card .gtitle')).fill")
+    assert (int(re.findall(r"\d+", ink)[0]) > 128) == (scheme == "dark")

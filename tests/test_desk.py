@@ -1,0 +1,94 @@
+"""What a page may ask for: pools, references and comparisons (the rest is in test_server.py)."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specviz import desk as desks
+from specviz.desk import PromptForm, Rejected
+
+from .stubs import METHODS, StubDesk, StubTarget
+
+FORM = PromptForm(instruction="Do it.", context="abc")
+
+
+@pytest.fixture
+def desk() -> Any:
+    made = StubDesk()
+    made.begin()
+    assert made.loader.wait(10)
+    yield made
+    made.end()
+
+
+def pool_file(tmp_path: Path, data: bytes, name: str = "notes.txt") -> Path:
+    path = tmp_path / name
+    path.write_bytes(data)
+    return path
+
+
+def test_the_catalog_says_who_takes_a_pool_and_who_is_lossy(desk: StubDesk) -> None:
+    found = {m["name"]: (m["pooled"], m["lossless"]) for m in desk.catalog()["methods"]}
+    assert found["casd"] == (True, False) and found["pld"] == (False, True)
+
+
+def test_a_pool_file_becomes_the_prompts_pool(desk: StubDesk, tmp_path: Path) -> None:
+    text, name = desk.read_pool(pool_file(tmp_path, b"\xef\xbb\xbfone two\n\nthree", "notes .txt"))
+    form = dataclasses.replace(FORM, pool_text=text, pool_name=name, reference=" the answer ")
+    prompt = form.whole(StubTarget.tokenizer, pooled=True)
+    assert prompt.reference == "the answer" and prompt.pool is not None
+    assert (prompt.pool.label, prompt.pool.starts, prompt.pool.positions) == ("notes .txt", (0, 7), None)
+    assert "".join(map(chr, prompt.pool.tokens)) == "one twothree"
+    assert form.whole(StubTarget.tokenizer, pooled=False).pool is None
+    assert form.key != FORM.key == dataclasses.replace(FORM, reference="x", text="unused").key
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [(b"caf\xe9", "not text in UTF-8"), (b"x" * 3000, r"at most 0 MiB"), (b" \n\n ", "holds no text")],
+)
+def test_bad_pool_files_are_refused_by_name(
+    desk: StubDesk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes, said: str
+) -> None:
+    monkeypatch.setattr(desks, "MAX_POOL", 2000)
+    with pytest.raises(Rejected, match=said) as caught:
+        text, name = desk.read_pool(pool_file(tmp_path, data))
+        desk.submit(dataclasses.replace(FORM, pool_text=text, pool_name=name), "casd", {}, {})
+    assert caught.value.place == "pool" and "notes.txt" in str(caught.value)
+
+
+def test_a_pooled_method_without_a_context_is_refused_at_the_prompt(desk: StubDesk) -> None:
+    form = PromptForm("text", text="no context here")
+    with pytest.raises(Rejected, match="CASD drafts from a context, and this prompt has none") as caught:
+        desk.submit(form, "casd", {}, {})
+    assert caught.value.place == "prompt"
+    pooled = dataclasses.replace(form, pool_text="some text", pool_name="notes.txt")
+    for given, method in ((form, "pld"), (pooled, "casd"), (FORM, "casd")):
+        assert desk.submit(given, method, {}, {}).finished.wait(20)
+
+
+def test_a_reference_may_not_be_endless(desk: StubDesk) -> None:
+    with pytest.raises(Rejected, match="reference has 20,001 characters"):
+        desk.submit(dataclasses.replace(FORM, reference="x" * 20_001), "pld", {}, {})
+
+
+@pytest.mark.parametrize(
+    ("method", "asked", "compared"),
+    [("casd", False, True), ("pld", False, False), ("pld", True, True), ("plain", True, False)],
+)
+def test_what_is_compared_with_plain_decoding(
+    monkeypatch: pytest.MonkeyPatch, method: str, asked: bool, compared: bool
+) -> None:
+    import decoders
+
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(decoders, "Run", lambda *args, **more: given.update(more))
+    desk = StubDesk()
+    settings = desks.RunSettings(compare=asked)
+    assert method in METHODS
+    desks.Desk.run_of(desk, None, None, method, "", None, params={}, settings=settings)  # type: ignore[arg-type]
+    assert given["compare"] is compared

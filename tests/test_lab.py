@@ -1,0 +1,618 @@
+"""Experiments: what is planned, run, kept, drawn and refused; the papers' recipes fit the registered methods."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from decoders import Prompt, methods
+from decoders.errors import UserError
+from decoders.trace import Trace
+from specviz import cli
+from specviz.experiments import Axis, Experiment, Line, PaperSeries, Results, find_recipe, plan, points, recipes
+from specviz.experiments import run_experiment as run
+from specviz.experiments.experiment import values_of
+from specviz.experiments.figures import charts
+from specviz.experiments.free import free
+from specviz.experiments.prompts import Case, cases, of_trace, records
+from specviz.experiments.quantities import BREAKDOWNS, measured
+from specviz.experiments.recipes import casd_table1
+from specviz.experiments.running import MAX_RUNS, Progress
+from specviz.runner import QueueFull, Runner
+from specviz.store import TraceStore
+
+from . import synthetic
+from .models import prompt_ids, tiny_target, tiny_tokenizer
+from .stubs import StubDesk, app_of
+
+INFO = {"layers": 6, "heads": 8}
+SWEEP = Experiment(
+    "sweep", "Sweep", (Line("PLD", "pld"), Line("PLD+", "pld+h", fixed=True)), (Axis("k", (2, 4), "draft length"),),
+    metrics=("tokens_per_step", "speedup"), max_new_tokens=12,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture(scope="module")
+def target() -> Any:
+    return tiny_target("llama")
+
+
+def made_cases(count: int = 2, reference: str = "") -> list[Case]:
+    return [
+        Case(f"p{n}", ("a", "b")[n % 2], replace(Prompt.from_ids(prompt_ids(n)), reference=reference))
+        for n in range(count)
+    ]
+
+
+@pytest.fixture(scope="module")
+def done(target: Any) -> tuple[Results, list[Trace]]:
+    kept: list[Trace] = []
+    return run(target, plan(target, SWEEP, made_cases()), keep=kept.append), kept
+
+
+# --- recipes ---
+
+
+def test_every_recipe_fits_the_registered_methods() -> None:
+    names = {
+        *(f"pldplus-{n}" for n in ("fig3", "fig4", "fig5", "table6", "table7", "table8")),
+        *(f"adapld-fig{n}" for n in range(1, 6)),
+        *(f"adapld-table{n}" for n in (4, 7, 9, 10, 11, 12)),
+        *(f"casd-{n}" for n in ("fig2", "fig3", "fig4", "table1", "table4", "table6", "table8")),
+    }
+    assert set(recipes()) == names
+    for name, experiment in recipes().items():
+        assert experiment.name == name and experiment.figure and experiment.question.endswith("?")
+        experiment.check(methods(), INFO)
+        assert len(experiment.settings(INFO)) * (1 if experiment.measure else experiment.count) <= 150, name
+        assert experiment.max_new_tokens <= 128 and json.dumps(experiment.described(INFO))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"lines": (Line("A", "plds"),)}, "there is no method 'plds' (did you mean pld?)"),
+        ({"lines": (Line("A", "pld", {"kk": 1}),)}, "unknown parameter 'kk'"),
+        ({"axes": (Axis("tau", (1,)),)}, "pld has no parameter 'tau'"),
+        ({"axes": (Axis("k", (2, 500)),)}, "k=500 is out of range: a whole number from 1 to 128"),
+        ({"axes": (Axis("k", ()),)}, "k has no values"),
+        ({"metrics": ("speed",)}, "there is no metric 'speed'"),
+        ({"x": "layer"}, "x='layer' is neither"),
+        ({"lines": ()}, "nothing is to be run"),
+    ],
+)
+def test_a_recipe_with_a_mistake_is_refused(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=".*") as caught:
+        replace(SWEEP, **change).check(methods(), INFO)
+    assert words in str(caught.value)
+
+
+def test_what_the_papers_print_can_be_drawn() -> None:
+    """Every paper value belongs to a metric of its recipe and to a place of its chart."""
+    for name, experiment in recipes().items():
+        whole = {b.key for b in BREAKDOWNS if b.whole}
+        for series in experiment.papers:
+            assert series.metric in experiment.metrics and series.model and series.where, name
+            if experiment.axes and experiment.along == experiment.axes[0].param:
+                assert all(isinstance(x, float | int | str) for x, _ in series.points)
+            if series.metric in whole:
+                assert sum(y for _, y in series.points) == pytest.approx(1, abs=0.011), name
+            elif experiment.quantity(series.metric).unit == "share":
+                assert all(0 <= y <= 1 for _, y in series.points), name
+
+
+def test_an_unknown_recipe_is_named_with_the_nearest() -> None:
+    with pytest.raises(UserError, match=r"did you mean adapld-table12\?"):
+        find_recipe("adapld-tabel12")
+
+
+def test_oracles_take_the_best_threshold_per_task_and_per_prompt() -> None:
+    def row(prompt: str, delta: str, quality: float) -> dict[str, Any]:
+        return {"series": casd_table1.SWEEP, "param:delta": delta, "prompt": prompt, "category": "quote",
+                "quality": quality, "trace": prompt + delta, "role": "run"}  # fmt: skip
+
+    rows = [row("p", "0.1", 0.2), row("p", "0.01", 0.6), row("q", "0.1", 0.9), row("q", "0.01", 0.3)]
+    arranged = casd_table1.oracles([*rows, {**row("p", "", 0.5), "series": "Plain decoding"}])
+    found = {name: [r["trace"] for r in arranged if r["series"] == name] for name in ("Oracle-D", "Oracle-S")}
+    assert found == {"Oracle-D": ["p0.1", "q0.1"], "Oracle-S": ["p0.01", "q0.1"]}
+    assert [r["role"] for r in arranged] == ["hidden"] * 4 + ["run"] + ["derived"] * 4
+
+
+# --- planning ---
+
+
+def test_values_as_they_are_typed() -> None:
+    assert values_of("1, 2; 4") == (1, 2, 4)
+    assert values_of("off, 0..0.3 step 0.1") == ("off", 0, 0.1, 0.2, 0.3)
+    mistakes = {"": "no values", "3..1": "no range", "0..1 step 0": "no range", "1..9999": "9,998 values"}
+    for wrong, words in mistakes.items():
+        with pytest.raises(UserError, match=words):
+            values_of(wrong)
+
+
+def test_a_sweep_of_ones_own() -> None:
+    grid = free(["pld"], {"clip": "yes"}, {"k": "5, 10", "max_ngram": "1..3"}, ["tokens_per_s"])
+    assert grid.chart == "heat" and [a.values for a in grid.axes] == [(5, 10), (1, 2, 3)]
+    assert free(["pld", "plain"], {}, {"k": "5"}).lines[1].fixed  # has no k: drawn level
+    for wrong, words in (
+        ((["pld"], {}, {"kk": "1"}), "there is no parameter 'kk'"),
+        ((["pld"], {}, {"k": "0, 5"}), "k=0 is out of range"),
+        (([], {}, {}), "no method was named"),
+        ((["pld", "pld+h"], {}, {"k": "5", "theta": "0.5"}), "pld has k but not theta"),
+        ((["pld"], {}, {"a": "1", "b": "1", "c": "1"}), "3 parameters vary"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            free(*wrong).check(methods(), INFO)
+
+
+def test_a_plan_says_what_is_missing_and_what_is_left_out(target: Any) -> None:
+    quality = replace(SWEEP, metrics=("quality_f1",))
+    with pytest.raises(UserError, match=r"quality_f1 compares answers .* 2 of 2 prompts have none \(the first is p0\)"):
+        plan(target, quality, made_cases())
+    assert plan(target, quality, made_cases(reference="the lamp")).runs == 6
+    long = Case("long", "a", Prompt.from_ids([5] * 510))
+    planned = plan(target, SWEEP, [*made_cases(), long])
+    assert len(planned.cases) == 2 and "1 of 3 prompts are left out" in planned.notes[0]
+    with pytest.raises(UserError, match="1 of 1 prompts are left out"):
+        plan(target, SWEEP, [long])
+    with pytest.raises(UserError, match="there are no prompts"):
+        plan(target, SWEEP, [])
+    many = made_cases(1) * (MAX_RUNS // 4 + 1)
+    with pytest.raises(UserError, match=r"at most 20,000 are taken"):
+        plan(target, SWEEP, many)
+
+
+def test_a_long_experiment_asks_first(target: Any) -> None:
+    planned = plan(target, SWEEP, made_cases(1) * 200)
+    assert planned.runs == 800 and planned.asks(0.001).startswith("This is 800 runs, about ")
+    assert plan(target, SWEEP, made_cases()).asks(0.001) == ""
+    assert "hours" in plan(target, SWEEP, made_cases()).asks(100.0)
+
+
+def test_prompt_sets() -> None:
+    found = records("demo:summary,code_edit", 5)
+    assert [r.category for r in found] == ["summary", "code_edit", "summary", "code_edit", "summary"]
+    assert all(r.reference for r in found) and found == records("demo:summary,code_edit", 5)
+    first, second = records("turns", 2)
+    assert (first.category, second.category) == ("turn 1", "turn 2") and second.messages[0] == first.messages[0]
+    assert first.reference == second.messages[1][1]
+    assert {r.category for r in records("examples:quote", 9)} == {"quote"}
+    with pytest.raises(UserError, match="no task 'poems'"):
+        records("demo:poems", 1)
+    with pytest.raises(UserError, match="no prompt file and no prompt set"):
+        records("demos", 1)
+    assert all(case.prompt.reference for case in cases(tiny_tokenizer(), found))
+
+
+def test_the_prompt_of_a_recorded_run_is_the_same_tokens(target: Any) -> None:
+    from decoders import record
+
+    prompt = Prompt.from_segments(tiny_tokenizer(), instruction="Copy.", context=["the old lamp", "a museum"])
+    trace = record(target, prompt, "pld", max_new_tokens=4)
+    again = of_trace(trace.run, trace.tables["tokens"]).prompt
+    assert (again.tokens, again.segments) == (prompt.tokens, prompt.segments)
+
+
+# --- running ---
+
+
+def test_every_setting_runs_on_every_prompt(done: tuple[Results, list[Trace]]) -> None:
+    results, kept = done
+    assert results.about["state"] == "complete" and len(results.rows) == 8 and results.failed == 0
+    assert [r["series"] for r in results.rows[:4]] == ["Plain decoding", "PLD", "PLD", "PLD+"]
+    assert [r["param:k"] for r in results.rows[1:3]] == ["2", "4"]
+    assert {r["trace"] for r in results.rows} == {t.run["id"] for t in kept} and len(kept) == 8
+    plain, pld = results.rows[0], results.rows[1]
+    assert plain["role"] == "hidden" and pld["speedup"] == pytest.approx(pld["tokens_per_s"] / plain["tokens_per_s"])
+    assert kept[1].run["title"] == "p0 · PLD · k = 2" and kept[1].run["method"]["params"]["k"] == 2
+
+
+def test_points_are_means_over_the_prompts(done: tuple[Results, list[Trace]]) -> None:
+    results, kept = done
+    found = list(points(results))
+    places = [(p["series"], p["x"], p["level"]) for p in found]
+    assert places == [("PLD", "2", False), ("PLD", "4", False), ("PLD+", "", True)]
+    per_step = [t.run["metrics"]["tokens_per_step"] for t in kept if t.run["title"].endswith("k = 4")]
+    spread = found[1]["values"]["tokens_per_step"]
+    assert spread["n"] == 2 and spread["mean"] == pytest.approx(sum(per_step) / 2)
+    assert [run_["prompt"] for run_ in found[1]["runs"]] == ["p0", "p1"]
+    tasks = Results({**results.about, "x": "category", "by_category": True}, results.rows)
+    assert [p["x"] for p in points(tasks) if p["series"] == "PLD · draft length = 2"] == ["a", "b", "all"]
+
+
+def test_a_failing_run_is_a_row_and_the_others_go_on(target: Any) -> None:
+    line, axis = Line("PLD+", "pld+h"), Axis("layer", (1, 99))
+    layers = replace(SWEEP, lines=(line,), axes=(axis,), metrics=("tokens_per_step",))
+    results = run(target, plan(target, layers, made_cases()))
+    assert results.failed == 2 and [bool(r["error"]) for r in results.rows] == [False, True] * 2
+    assert "ayer=99 is out of range" in results.rows[1]["error"]
+    failed = list(points(results))[1]
+    assert failed["failed"] == 2 and failed["runs"] == [] and failed["values"]["tokens_per_step"]["mean"] is None
+    assert list(charts(results)[0].figure.data[0].x) == [1.0]  # there is nothing to draw at 99
+
+
+@pytest.mark.parametrize("how", ["cancel", "interrupt"])
+def test_what_is_done_is_kept(target: Any, how: str) -> None:
+    cancel = threading.Event()
+    seen: list[Progress] = []
+
+    def told(progress: Progress) -> None:
+        seen.append(progress)
+        if progress.done == 3:
+            if how == "interrupt":
+                raise KeyboardInterrupt
+            cancel.set()
+
+    results = run(target, plan(target, SWEEP, made_cases()), progress=told, cancel=cancel)
+    assert results.about["state"] == "cancelled" and len(results.rows) == 3
+    assert [p.done for p in seen] == [1, 2, 3] and seen[0].total == 8
+    left = seen[1].left_s
+    assert left is not None and left == pytest.approx(seen[1].seconds * 3)
+
+
+def test_every_quantity_of_a_trace() -> None:
+    trace = synthetic.adapld()
+    values = measured(trace, "quote", 10.0)
+    shares = [v for k, v in values.items() if k.startswith("outcomes:") and v is not None]
+    assert sum(shares) == pytest.approx(1) and len(shares) > 2
+    steps = trace.tables["steps"]
+    won = [o for o in steps["origins"] if o]
+    assert values["reuse_rate"] == len(won) / len(steps["origins"])
+    assert values["branch_fraction"] == sum("branch" in o for o in won) / len(won)
+    assert values["times:verify"] == pytest.approx(sum(steps["verify_ms"]) / len(steps["verify_ms"]))
+    assert values["quality"] == values["quality_f1"]
+    assert measured(trace, "code_edit")["quality"] == values["quality_edit"]
+    lengths = [v for k, v in values.items() if k.startswith("lengths:")]
+    assert sum(v or 0 for v in lengths) == pytest.approx(1)
+
+
+def test_an_experiment_that_measures_by_itself() -> None:
+    pools = find_recipe("casd-fig3")
+    small = replace(pools, axes=(replace(pools.axes[0], values=(1000, 2000)),))
+    stub = type("Stub", (), {"info": INFO, "context_length": 100})()
+    results = run(stub, plan(stub, small, []))
+    assert [r["param:pool_tokens"] for r in results.rows] == ["1000", "2000"] and results.failed == 0
+    assert all(0 < r["retrieval_ms"] < 1000 for r in results.rows) and len(charts(results)) == 2
+
+
+# --- files ---
+
+
+def test_results_are_saved_and_opened_again(done: tuple[Results, list[Trace]], tmp_path: Path) -> None:
+    results, _ = done
+    results.save(tmp_path / "kept")
+    for again in (Results.load(tmp_path / "kept"), Results.load(results.zipped())):
+        assert list(points(again)) == list(points(results)) and again.about == json.loads(json.dumps(results.about))
+        assert again.frame.equals(results.frame)
+    assert sorted(p.name for p in (tmp_path / "kept").iterdir()) == ["experiment.json", "runs.csv"]
+
+
+def test_csv_is_a_table_that_a_spreadsheet_does_not_run(done: tuple[Results, list[Trace]]) -> None:
+    results, _ = done
+    hostile = Results(results.about, [{**results.rows[0], "prompt": '=cmd|"x",\n'}])
+    (row,) = csv.DictReader(io.StringIO(hostile.to_csv(), newline=""))
+    assert row["prompt"] == '\'=cmd|"x",\n' and float(row["tokens_per_step"]) == results.rows[0]["tokens_per_step"]
+
+
+def test_damaged_results_are_refused_with_a_sentence(done: tuple[Results, list[Trace]], tmp_path: Path) -> None:
+    results, _ = done
+
+    def zipped(**changed: str) -> bytes:
+        with zipfile.ZipFile(io.BytesIO(results.zipped())) as archive:
+            parts = {name: archive.read(name).decode() for name in archive.namelist()} | changed
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for name, text in parts.items():
+                archive.writestr(name, text)
+        return buffer.getvalue()
+
+    about = json.loads(zipfile.ZipFile(io.BytesIO(results.zipped())).read("experiment.json"))
+    for data in (
+        b"no zip",
+        zipped(**{"runs.csv": "series,tokens\nA,many\n"}),
+        zipped(**{"runs.csv": "series,tokens\nA\n"}),
+        zipped(**{"experiment.json": "[]"}),
+        zipped(**{"experiment.json": json.dumps({**about, "schema": "speclab/9"})}),
+        zipped(**{"experiment.json": json.dumps({**about, "axes": 3})}),
+    ):
+        with pytest.raises(UserError):
+            Results.load(data)
+    with pytest.raises(UserError, match="cannot be opened"):
+        Results.load(tmp_path / "nowhere")
+
+
+# --- figures ---
+
+
+def drawn(results: Results, **about: Any) -> list[Any]:
+    return charts(Results({**results.about, **about}, results.rows))
+
+
+def test_charts_carry_the_points_behind_them(done: tuple[Results, list[Trace]]) -> None:
+    results, _ = done
+    found = list(points(results))
+    for chart in charts(results):
+        for trace in chart.figure.data:
+            for place, index in enumerate(trace.customdata):
+                if not found[index]["level"]:
+                    assert float(trace.x[place]) == float(found[index]["x"])
+    assert [c.title for c in charts(results)] == ["Tokens per step", "Speedup"]
+
+
+def test_paper_numbers_are_drawn_apart(done: tuple[Results, list[Trace]]) -> None:
+    results, _ = done
+    here = next(points(results))["values"]["tokens_per_step"]["mean"]
+    series = PaperSeries("PLD", "table 1", "tokens_per_step", ((2, here), (4, here)), "Vicuna-7B")
+    near, far = ({"papers": [_as_dict(series, by)]} for by in (1.0, 20.0))
+    over = drawn(results, **near)[0].figure.data[-1]
+    assert over.line.dash == "dash" and over.marker.symbol.endswith("-open") and "paper (Vicuna-7B)" in over.name
+    apart = drawn(results, **far)
+    assert [c.paper for c in apart] == [False, True, False] and "table 1" in apart[1].figure.layout.title.text
+
+
+def _as_dict(series: PaperSeries, factor: float) -> dict[str, Any]:
+    return {
+        "label": series.label, "where": series.where, "metric": series.metric, "model": series.model,
+        "points": [[x, factor * y] for x, y in series.points],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("chart", ["line", "bar", "stack"])
+def test_every_metric_can_be_drawn_and_names_are_no_markup(done: tuple[Results, list[Trace]], chart: str) -> None:
+    results, _ = done
+    rows = [{**row, "series": "<b>bold</b><a href='x'>"} for row in results.rows]
+    hostile = Results({**results.about, "chart": chart, "x": "category"}, rows)
+    for key in ("tokens_per_step", "outcomes", "lengths", "times", "quality"):
+        for made in charts(hostile, [key]):
+            text = made.figure.to_json()
+            assert "<b>bold" not in text and "\\u003cb\\u003ebold" not in text
+    with pytest.raises(UserError, match="there is no metric 'speed'"):
+        charts(results, ["speed"])
+
+
+def test_two_parameters_make_a_heat_map(target: Any) -> None:
+    grid = replace(free(["pld"], {}, {"k": "2,4", "max_ngram": "1,2,3"}), max_new_tokens=6)
+    results = run(target, plan(target, grid, made_cases(1)))
+    (chart,) = charts(results)
+    heat, found = chart.figure.data[0], list(points(results))
+    assert (len(heat.z), len(heat.z[0]), len(found)) == (3, 2, 6)
+    assert (found[heat.customdata[2][1]]["x"], found[heat.customdata[2][1]]["y"]) == ("4", "3")
+
+
+# --- the command ---
+
+
+def lab(*args: object) -> int:
+    try:
+        return cli.main(["lab", *map(str, args)])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch, target: Any, tmp_path: Path) -> str:
+    """A target instead of the bundled one, and a prompt file."""
+    monkeypatch.setattr("decoders.load_target", lambda *_, **__: target)
+    path = tmp_path / "prompts.jsonl"
+    path.write_text(json.dumps({"id": "one", "instruction": "Copy", "context": "the old lamp at the station"}) + "\n")
+    return str(path)
+
+
+def test_alone_it_lists_the_recipes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert lab() == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in recipes())
+
+
+def test_a_recipe_from_the_shell(capsys: pytest.CaptureFixture[str], tiny: str, tmp_path: Path) -> None:
+    files = {kind: tmp_path / f"out.{kind}" for kind in ("json", "csv", "html")}
+    outputs = [part for kind, path in files.items() for part in (f"--{kind}", path)]
+    assert lab("pldplus-table8", "--prompts", tiny, "--max-new-tokens", 8, *outputs) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Averaged hidden states (table 8)" in out and "mean over steps of (accepted + 1)" in out
+    assert "Vicuna-7B, table 8" in out and "1: 3.14" in out
+    written = json.loads(files["json"].read_text())
+    assert [p["x"] for p in written["points"]] == list("123456") and len(written["rows"]) == 6
+    assert len(files["csv"].read_text().splitlines()) == 7
+    page = files["html"].read_text()
+    assert "Plotly.newPlot" in page and "default-src 'none'" in page
+
+
+def test_a_sweep_from_the_shell(capsys: pytest.CaptureFixture[str], tiny: str) -> None:
+    assert lab("--method", "pld,pld+h", "--vary", "k=2,4", "--prompts", tiny, "--max-new-tokens", 6) == 0
+    out = capsys.readouterr().out
+    assert "PLD: prompt lookup" in out and "PLD+ by hidden states" in out
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("pldplus-fig9",), "there is no recipe 'pldplus-fig9' (did you mean pldplus-fig"),
+        (("--vary", "k=1"), "--vary needs a recipe or a --method"),
+        (("pldplus-fig4", "--method", "pld"), "--method is for a sweep of your own"),
+        (("--method", "pld", "--vary", "k"), "--vary 'k' is not of the form name=values"),
+        (("--method", "pld", "--vary", "k=0..500 step 100"), "k=0 is out of range"),
+        (("pldplus-fig4", "--metric", "speed"), "there is no metric 'speed'"),
+        (("pldplus-fig4", "--prompts", "nowhere.jsonl"), "nowhere.jsonl is no prompt file and no prompt set"),
+        (("pldplus-fig4", "--temperature", "5"), "a number from 0 to 2"),
+        (("pldplus-fig4", "--json", "no/such/folder.json"), "there is no folder"),
+    ],
+)
+def test_mistakes_are_one_sentence(capsys: pytest.CaptureFixture[str], args: tuple[str, ...], words: str) -> None:
+    assert lab(*args) == 2
+    err = capsys.readouterr().err
+    assert words in err and err.count("\n") == 1
+
+
+def test_a_missing_reference_and_a_long_sweep(capsys: pytest.CaptureFixture[str], tiny: str) -> None:
+    assert lab("casd-table6", "--prompts", tiny) == 2
+    assert "quality compares answers with a reference" in capsys.readouterr().err
+    sweep = ("--method", "pld", "--vary", "k=1..60", "--vary", "max_ngram=1..16", "--prompts", tiny)
+    assert lab(*sweep, "--count", 9, "--max-new-tokens", 4096) == 2  # does not fit
+    capsys.readouterr()
+    assert lab(*sweep, "--max-new-tokens", 400) == 2
+    assert "Nothing was started: add --yes" in capsys.readouterr().err
+
+
+# --- the lab of a server ---
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[StubDesk]:
+    made = StubDesk()
+    made.loader.start()
+    assert made.loader.wait(10)
+    yield made
+    made.end()
+
+
+ASKED = {
+    "free": {"methods": ["pld"], "fixed": {}, "vary": [{"param": "k", "values": "2,4"}]},
+    "prompts": "examples", "count": 2,
+}  # fmt: skip
+
+
+def wait(desk: StubDesk, key: str, *states: str) -> dict[str, Any]:
+    for _ in range(1000):
+        shown = desk.lab.shown(key)
+        if shown["state"] in (states or ("complete", "cancelled", "error")):
+            return shown
+        time.sleep(0.01)
+    raise AssertionError(f"still {shown['state']}")
+
+
+def test_the_lab_runs_keeps_and_opens_runs(desk: StubDesk) -> None:
+    assert desk.lab.estimate(ASKED)["text"] == "4 runs, about 5 seconds"
+    key = desk.lab.start(ASKED, "ada")["id"]
+    shown = wait(desk, key)
+    assert shown["state"] == "complete" and shown["rows"] == 4 and not shown["errors"]
+    assert [json.loads(c["figure"])["data"][0]["customdata"] for c in shown["charts"]] == [[0, 1]]
+    assert "charts" not in desk.lab.shown(key, have=4)
+    assert desk.lab.shown(key, ["routes"])["columns"][0]["key"].startswith("routes:")
+    trace = shown["points"][1]["runs"][0]["trace"]
+    assert trace not in desk.store and desk.lab.bring(trace) and desk.store.get(trace).run["id"] == trace
+    assert desk.store.listing("ada") == []  # an experiment's runs do not crowd the list
+    assert [a["id"] for a in desk.lab.listing("ada")] == [key] and desk.lab.listing("bo") == []
+    again = StubDesk()  # another server, on the same folder
+    assert [a["id"] for a in again.lab.listing("bo")] == [key] and again.lab.shown(key)["points"] == shown["points"]
+    assert not desk.lab.remove(key, "bo") and desk.lab.remove(key, "ada") and desk.lab.listing("ada") == []
+    assert not desk.lab.bring("../../etc/passwd") and not desk.lab.bring(trace)
+
+
+def test_cancel_keeps_what_is_done_and_a_user_run_goes_first(desk: StubDesk) -> None:
+    desk.pause_s = 0.01
+    key = desk.lab.start({**ASKED, "count": 13}, "ada")["id"]
+    while desk.lab.shown(key)["rows"] < 1:
+        time.sleep(0.01)
+    from specviz.desk import PromptForm
+
+    job = desk.submit(PromptForm("text", text="abc"), "pld", {}, {}, owner="ada")
+    assert job.finished.wait(20) and desk.lab.shown(key)["state"] == "running"
+    assert not desk.lab.cancel(key, "bo") and desk.lab.cancel(key, "ada")
+    shown = wait(desk, key)
+    assert shown["state"] == "cancelled" and 1 <= shown["rows"] < 26 and shown["points"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"recipe": "x"}, "there is no recipe 'x'"),
+        ({**ASKED, "count": "many"}, "the number of prompts is 'many': a whole number from 1 to 5,000"),
+        ({**ASKED, "temperature": 9}, "a number from 0 to 2"),
+        ({**ASKED, "metrics": "tokens"}, "as a list"),
+        ({**ASKED, "metrics": ["quality_f1"], "prompts": {"file": {"name": "a.txt", "text": "hello"}}}, "have none"),
+        ({**ASKED, "prompts": "/etc/passwd"}, "there are no prompts called '/etc/passwd'"),
+        ({**ASKED, "prompts": {"file": {"name": "a.jsonl", "text": "{"}}}, "a.jsonl, line 1: not JSON"),
+        ({**ASKED, "prompts": {"trace": "gone"}}, "There is no run called 'gone'"),
+        ({"free": {"methods": ["ppd"]}}, "Prompt tokens are missing"),
+        ({"free": {"methods": [["pld"]]}}, "as a list of their names"),
+        ({"free": {"methods": ["pld"], "vary": [{"param": "k", "values": "2"}] * 2}}, "k is varied twice"),
+    ],
+)
+def test_what_a_page_asks_is_checked(desk: StubDesk, asked: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=".*") as caught:
+        desk.lab.start(asked, "ada")
+    assert words in str(caught.value) and desk.lab.listing("ada") == []
+
+
+def test_a_long_sweep_is_asked_about_in_the_app(desk: StubDesk) -> None:
+    asked = {**ASKED, "free": {"methods": ["pld"], "vary": [{"param": "k", "values": "1..100"}]}, "count": 13}
+    assert desk.lab.start(asked, "ada")["asks"].startswith("This is 1,300 runs")
+    key = desk.lab.start({**asked, "yes": True}, "ada")["id"]
+    assert desk.lab.cancel(key, "ada")
+
+
+def test_the_routes_of_the_lab(desk: StubDesk) -> None:
+    with TestClient(app_of(desk)) as client:
+        catalog = client.get("/api/lab").json()
+        assert len(catalog["recipes"]) == len(recipes()) and catalog["plotly"].startswith("web/plotly.")
+        assert client.get(f"/{catalog['plotly']}").headers["cache-control"].startswith("public")
+        assert client.post("/api/lab/start", data={"recipe": "x"}).status_code == 422  # a form of another site
+        refused = client.post("/api/lab/estimate", json={"recipe": "x"})
+        assert refused.status_code == 422 and "There is no recipe" in refused.json()["error"]
+        deep = client.post("/api/lab/start", content="[" * 90000, headers={"content-type": "application/json"})
+        assert deep.status_code == 422
+        key = client.post("/api/lab/start", json=ASKED).json()["id"]
+        shown = wait(desk, key)
+        assert client.get(f"/api/lab/results/{key}").json()["points"] == json.loads(json.dumps(shown["points"]))
+        trace = shown["points"][0]["runs"][0]["trace"]
+        assert client.get(f"/api/traces/{trace}").json()["run"]["id"] == trace
+        table = client.get(f"/api/lab/results/{key}/download?format=csv")
+        assert table.text.count("\r\n") == 5 and f"own-{key}.csv" in table.headers["content-disposition"]
+        assert Results.load(client.get(f"/api/lab/results/{key}/download?format=zip").content).id == key
+        assert client.get(f"/api/lab/results/{key}/download?format=exe").status_code == 422
+        assert client.get("/api/lab/results/none").status_code == 404
+        assert client.post("/api/lab/remove", json={"id": key}).json() == {"done": True}
+
+
+def test_errands_wait_for_runs_and_give_back_what_happens() -> None:
+    runner = Runner(TraceStore())
+    order: list[str] = []
+    gate = threading.Event()
+
+    def errand(name: str) -> str:
+        if name == "first":
+            gate.wait(10)
+        order.append(name)
+        return name
+
+    threads = [threading.Thread(target=runner.between, args=(lambda: errand("first"),))]
+    threads[0].start()
+    while "cpu" not in runner._workers or runner._errands["cpu"]:
+        time.sleep(0.001)
+    threads.append(threading.Thread(target=runner.between, args=(lambda: errand("second"),)))
+    threads[1].start()
+
+    def build(_: threading.Event) -> Any:
+        order.append("run")
+        raise ValueError("no run")
+
+    while not runner._errands["cpu"]:
+        time.sleep(0.001)
+    job = runner.submit(build)
+    gate.set()
+    for thread in threads:
+        thread.join(10)
+    assert job.finished.is_set() and order == ["first", "run", "second"]
+    with pytest.raises(ZeroDivisionError):
+        runner.between(lambda: 1 / 0)
+    assert runner.between(lambda: 7) == 7  # the worker goes on
+    runner.close()
+    with pytest.raises(QueueFull):
+        runner.between(lambda: 7)
