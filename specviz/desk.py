@@ -240,7 +240,7 @@ class Desk:
             "lossless": method.lossless,
             "pooled": self._pooled(method, method.params()),
             "missing": missing or "",
-            "controls": [_control(c) for c in controls(method.params)],
+            "controls": [_control(c) for c in controls(method.params) if c.kind != "str"],  # those name files
         }
 
     def _pooled(self, method: Any, params: Any) -> bool:
@@ -396,6 +396,8 @@ def _checked(kind: type, given: Mapping[str, Any]) -> Any:
         raise Rejected("method", "Parameters are given as names and values.")
     known = {c.name: c for c in controls(kind)}
     for name, value in given.items():
+        if name in known and known[name].kind == "str" and value not in ("", None):
+            raise Rejected("method", f"{known[name].label} names a file: it can be set in the commands only (--set).")
         if name not in known:
             listed = ", ".join(known) or "none"
             raise Rejected("method", f"There is no parameter {str(name)[:40]!r} here: there is {listed}.")

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 # (example, method) in the order of the list; the page opens on the first one
 RECORDED = (
+    ("docstring", "pld+h"),
+    ("docstring", "pld"),
+    ("docstring", "adapld"),
     ("rename-variable", "pld+h"),
-    ("rename-variable", "pld"),
-    ("rename-variable", "adapld"),
     ("quote-passage", "pld+h"),
-    ("replace-town", "pld+a"),
+    ("add-sentence", "pld+a"),
     ("summary-list", "pld+h"),
     ("quote-passage", "adapld"),
     ("summary-list", "casd"),

@@ -56,7 +56,7 @@ class Recipe:
     repeated_start: float = 0.2  # repetitions per task example at the start …
     repeated_tokens: int = 1_000_000  # … falling linearly to repeated_end over so many tokens
     repeated_end: float = 0.02
-    looked_up: float = 0.5  # lookup drills per task example
+    looked_up: float = 0.4  # lookup drills per task example
     probe_steps: int = 100
     probe_examples: int = 96
     mixture: dict[Family, float] = field(default_factory=lambda: dict(MIXTURE))

@@ -10,21 +10,23 @@ from decoders.training.tasks.words import ADJECTIVE, COLOUR, IDENTIFIER, PLACE, 
 
 
 def lookup(rng: random.Random) -> list[Message]:
-    """A chat that asks which numbered passage holds a word or answers a question, or to replace a word in a list.
+    """A chat that asks several questions about the same passages, or to replace a word in a list.
 
-    Answering takes three steps of attention (the word asked for, where it stands, the number of that passage), which a
+    An answer takes several steps of attention (the words asked for, where they stand, what stands beside them), which a
     task that asks once per context teaches slowly. A replacement is the same seen from the other end: at every word of
     a copy, whether the instruction names it.
     """
-    return rng.choice((_words, _facts, _phrases, _phrases, _replacements, _replacements))(rng)
+    return rng.choice((_questions, _replacements))(rng)
 
 
-def _words(rng: random.Random) -> list[Message]:
-    cast = Cast(rng)
-    lists = [[_word(cast) for _ in range(rng.randint(1, 3))] for _ in range(rng.randint(2, 6))]
-    where = {word: i for i, words in enumerate(lists, 1) for word in words}
-    asked = rng.sample(list(where), min(len(where), rng.randint(3, 8)))
-    return _chat("", tuple(" ".join(words) for words in lists), [(f"{word}?", f"[{where[word]}]") for word in asked])
+def _questions(rng: random.Random) -> list[Message]:
+    items = facts(Cast(rng), rng.randint(2, 6))
+    quoted = rng.random() < 0.5
+    turns = [
+        (question.text, f'"{item.text}"' if quoted else question.answer) for item in items for question in item.questions
+    ]
+    instruction = "Copy the sentence that answers the question." if quoted else "Answer briefly."
+    return _chat(instruction, tuple(item.text for item in items), rng.sample(turns, min(len(turns), rng.randint(3, 6))))
 
 
 def _word(cast: Cast) -> str:
@@ -33,28 +35,6 @@ def _word(cast: Cast) -> str:
         return cast.person() if rng.random() < 0.5 else cast.town()
     word = cast.pick(rng.choice((THING, PLACE, PLURAL)))
     return f"{rng.choice(ADJECTIVE + COLOUR)} {word}" if rng.random() < 0.3 else word
-
-
-def _facts(rng: random.Random) -> list[Message]:
-    items = facts(Cast(rng), rng.randint(2, 5))
-    numbers_only = rng.random() < 0.4
-    turns = [
-        (question.text, f"[{i}]" if numbers_only else f"{question.answer} [{i}]")
-        for i, item in enumerate(items, 1)
-        for question in item.questions
-    ]
-    instruction = "Which passage answers?" if numbers_only else "Answer briefly and name the passage."
-    return _chat(instruction, tuple(item.text for item in items), rng.sample(turns, min(len(turns), rng.randint(3, 6))))
-
-
-def _phrases(rng: random.Random) -> list[Message]:
-    """Which passage has these words? Sentences are longer than lists: their words stand far from the number."""
-    items = facts(Cast(rng), rng.randint(2, 6))
-    passages = tuple(item.text for item in items)
-    answers = [question.answer for item in items for question in item.questions]
-    once = {a: [i for i, text in enumerate(passages, 1) if a in text] for a in answers}
-    turns = [(f"{answer}?", f"[{where[0]}]") for answer, where in once.items() if len(where) == 1]
-    return _chat("", passages, rng.sample(turns, min(len(turns), rng.randint(4, 10))))
 
 
 _WISHES = (

@@ -83,7 +83,11 @@ def summary(rng: random.Random) -> Example:
 
 
 def quote(rng: random.Random) -> Example:
-    """A question over two to five passages; the answer quotes the passage that holds it."""
+    """A question over two to six passages; the answer quotes the passage that holds it.
+
+    It does not name the passage's number: in two hours on two cores a model of five million parameters learns to find
+    the sentence, but not to carry the number that stands before it.
+    """
     cast = Cast(rng)
     passages: list[str] = []
     items: list[Fact] = []
@@ -106,7 +110,7 @@ def quote(rng: random.Random) -> Example:
                 "Use the passages to answer. Quote the sentence that you used.",
             )
         )
-        reference = f'{asked.answer}. Passage [{where + 1}] says: "{items[where].text}"'
+        reference = f'{asked.answer}. The passage says: "{items[where].text}"'
     elif shape == 1:
         instruction = rng.choice(
             (
@@ -115,12 +119,10 @@ def quote(rng: random.Random) -> Example:
                 "Find the sentence that answers the question and copy it.",
             )
         )
-        reference = f'[{where + 1}] "{items[where].text}"'
+        reference = f'"{items[where].text}"'
     else:
-        instruction = rng.choice(
-            ("Answer briefly and name the passage.", "Give a short answer with the number of the passage.")
-        )
-        reference = f"{asked.answer} [{where + 1}]"
+        instruction = rng.choice(("Answer briefly.", "Give a short answer in the words of the passages."))
+        reference = asked.answer
     return Example("quote", lead_in(rng, instruction), tuple(passages), asked.text, reference, span=span)
 
 

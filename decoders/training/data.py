@@ -1,0 +1,274 @@
+"""What draft models learn from: the demo's generator, text files, or conversations in JSON lines.
+
+A source is a sequence of chunks of documents, each a pure function of its number, so that a resumed run sees the
+documents that the interrupted one would have seen.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from decoders.errors import UserError
+from decoders.prompts import parse_record
+from decoders.training.batches import PROMPT, RESPONSE, Document
+from decoders.training.tasks import stream, user_message
+
+DEMO = "demo"
+LEAST_TOKENS = 2000  # to be learnt; less teaches nothing
+LEAST_DOCUMENTS = 4
+HELD_OUT = 48  # documents for validation, at most a tenth of a file's
+MARK = "\ue000{}\ue001"
+FORMS = (
+    'allowed are {"text": "..."}, {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", ...}]} and '
+    "the forms of prompt files with a \"reference\""
+)
+
+
+class Source(Protocol):
+    """Training documents in chunks; ``label`` tells one set of data from another."""
+
+    label: str
+
+    def chunk(self, index: int) -> list[Document]: ...
+
+    def held_out(self) -> list[Document]:
+        """Documents for validation that no chunk holds."""
+        ...
+
+
+class DemoSource:
+    """The input-guided tasks that the bundled target learnt, from a stream of its own."""
+
+    label = DEMO
+
+    def __init__(self, tokenizer: Any, seed: int, documents: int = 256) -> None:
+        if not tokenizer.chat_template:
+            raise UserError("the demo's tasks are chats, and this model has no chat template: give text with --data")
+        self.tokenizer, self.seed, self.documents = tokenizer, seed + 1, documents  # the target's own began at 0
+
+    def chunk(self, index: int) -> list[Document]:
+        drawn = islice(stream("train", self.seed, index), self.documents)
+        return [encoded(self.tokenizer, e.messages) for e in drawn]
+
+    def held_out(self) -> list[Document]:
+        return [encoded(self.tokenizer, e.messages) for e in islice(stream("held_out", self.seed, 2), HELD_OUT)]
+
+
+class FileSource:
+    """Files of text (cut into pieces of ``length`` tokens) and of conversations (one per line of JSON).
+
+    ``answered`` says that the target will write the answers, so that records need none.
+    """
+
+    def __init__(
+        self, tokenizer: Any, files: Sequence[Path], seed: int, *, length: int = 512, documents: int = 256,
+        answered: bool = False,
+    ) -> None:  # fmt: skip
+        self.seed, self.documents = seed, documents
+        self.label = ", ".join(path.name for path in files)
+        found: list[Document] = []
+        for path in files:
+            found += read_documents(tokenizer, path, length, answered)
+        learnt = sum(document.kinds.count(RESPONSE) for document in found)
+        if len(found) < LEAST_DOCUMENTS or (learnt < LEAST_TOKENS and not answered):
+            raise UserError(
+                f"{self.label} is too little to learn from: {len(found):,} documents with {learnt:,} tokens to learn; "
+                f"at least {LEAST_DOCUMENTS} documents and {LEAST_TOKENS:,} tokens are needed"
+            )
+        random.Random(f"specviz data {seed}").shuffle(found)
+        kept = max(1, min(HELD_OUT, len(found) // 10))
+        self._held_out, self._train = found[:kept], found[kept:]
+
+    def chunk(self, index: int) -> list[Document]:
+        """The next documents of endless epochs, each in an order of its own."""
+        orders: dict[int, list[Document]] = {}
+        chosen = []
+        for i in range(index * self.documents, (index + 1) * self.documents):
+            epoch, place = divmod(i, len(self._train))
+            if epoch not in orders:
+                orders[epoch] = list(self._train)
+                random.Random(f"specviz epoch {self.seed} {epoch}").shuffle(orders[epoch])
+            chosen.append(orders[epoch][place])
+        return chosen
+
+    def held_out(self) -> list[Document]:
+        return self._held_out
+
+
+class DistilledSource:
+    """Another source's prompts with the target's own greedy answers (sequence-level distillation, Kim & Rush 2016)."""
+
+    def __init__(self, source: Source, model: Any, tokenizer: Any, rows: int = 16) -> None:
+        self.source, self.model, self.rows = source, model, rows
+        self.stop = _stop_ids(model)
+        self.padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
+        self.label = f"{source.label}, answered by the target"
+
+    def chunk(self, index: int) -> list[Document]:
+        return self._answered(self.source.chunk(index))
+
+    def held_out(self) -> list[Document]:
+        return self._answered(self.source.held_out())
+
+    def _answered(self, documents: list[Document]) -> list[Document]:
+        order = sorted(range(len(documents)), key=lambda i: len(documents[i].ids))
+        made: dict[int, Document] = {}
+        for start in range(0, len(order), self.rows):
+            group = order[start : start + self.rows]
+            prompts = [_prompt_of(documents[i]) for i in group]
+            limit = max(len(documents[i].ids) - len(p) for i, p in zip(group, prompts, strict=True)) + 8
+            for i, prompt, answer in zip(group, prompts, self._greedy(prompts, limit), strict=True):
+                kinds = documents[i].kinds[: len(prompt)]
+                made[i] = Document((*prompt, *answer), (*kinds, *([RESPONSE] * len(answer))))
+        return [made[i] for i in range(len(documents))]
+
+    @torch.no_grad()
+    def _greedy(self, prompts: list[tuple[int, ...]], limit: int) -> list[list[int]]:
+        longest = max(map(len, prompts))
+        device = self.model.device
+        ids = torch.tensor([[self.padding] * (longest - len(p)) + list(p) for p in prompts], device=device)
+        mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=device)
+        out = self.model.generate(
+            input_ids=ids, attention_mask=mask, max_new_tokens=limit, do_sample=False, pad_token_id=self.padding
+        )
+        answers: list[list[int]] = out[:, longest:].tolist()
+        ends = [next((i + 1 for i, t in enumerate(a) if t in self.stop), len(a)) for a in answers]
+        return [answer[:end] for answer, end in zip(answers, ends, strict=True)]
+
+
+def _prompt_of(document: Document) -> tuple[int, ...]:
+    """What comes before a document's last answer; of plain text, its first quarter."""
+    if PROMPT not in document.kinds:
+        return document.ids[: max(1, len(document.ids) // 4)]
+    last = len(document.kinds) - 1 - document.kinds[::-1].index(PROMPT)
+    return document.ids[: last + 1]
+
+
+def _stop_ids(model: Any) -> set[int]:
+    ids = model.generation_config.eos_token_id
+    return set(ids) if isinstance(ids, list | tuple) else set() if ids is None else {ids}
+
+
+def read_documents(tokenizer: Any, path: Path, length: int, answered: bool) -> list[Document]:
+    """One file's documents. Raises UserError naming the file and the line for what is missing, empty or not text."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read the training file {path}: {(error.strerror or str(error)).lower()}") from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}, line {line}: not text in UTF-8, so it cannot be learnt from") from None
+    if "\0" in text:
+        raise UserError(f"{path}, line {text[: text.index(chr(0))].count(chr(10)) + 1}: holds a NUL: not text")
+    if not text.strip():
+        raise UserError(f"the training file {path} is empty")
+    if path.suffix.lower() not in {".jsonl", ".ndjson"}:
+        return _pieces(tokenizer, text, length)
+    documents: list[Document] = []
+    unanswered = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            given = _conversation(json.loads(line), f"{path.stem}-{number}")
+        except json.JSONDecodeError as error:
+            raise UserError(f"{path}, line {number}: not JSON ({error.msg}); {FORMS}") from None
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path}, line {number}: {error}; {FORMS}") from None
+        if isinstance(given, str):
+            documents += _pieces(tokenizer, given, length)
+        elif given[-1]["role"] == "assistant" or answered:
+            documents.append(encoded(tokenizer, given))
+        else:
+            unanswered += 1
+    if not documents:
+        raise UserError(
+            f"none of the {unanswered} records of {path} has an answer to learn: let the target answer with --distill"
+        )
+    return documents
+
+
+def _conversation(item: Any, name: str) -> str | list[dict[str, str]]:
+    """A record's text, or its messages. Raises ValueError saying what is wrong."""
+    if isinstance(item, dict) and isinstance(item.get("text"), str):
+        if not item["text"].strip():
+            raise ValueError("'text' is empty")
+        return item["text"]
+    if isinstance(item, dict) and "messages" in item:
+        messages = item["messages"]
+        if not isinstance(messages, list) or not messages:
+            raise ValueError("'messages' must be a list of at least one message")
+        for number, m in enumerate(messages, 1):
+            if not isinstance(m, dict) or not isinstance(m.get("role"), str) or not isinstance(m.get("content"), str):
+                raise ValueError(f"message {number} needs a 'role' and a text 'content'")
+        return [{"role": m["role"], "content": m["content"]} for m in messages]
+    record = parse_record(item, name)
+    asked = record.turns[0] if record.turns else user_message(record.instruction, record.context, record.question)
+    messages = [{"role": "user", "content": asked}]
+    return [*messages, {"role": "assistant", "content": record.reference}] if record.reference.strip() else messages
+
+
+def _pieces(tokenizer: Any, text: str, length: int) -> list[Document]:
+    """Text in pieces of at most ``length`` tokens, all to be learnt; a short rest is left out."""
+    ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+    cut = [tuple(ids[i : i + length]) for i in range(0, len(ids), length)]
+    return [Document(piece, (RESPONSE,) * len(piece)) for piece in cut if len(piece) >= min(length, 16)]
+
+
+def encoded(tokenizer: Any, messages: Sequence[Any]) -> Document:
+    """A conversation as the chat template renders it; the assistant's words, and what ends them, are to be learnt."""
+    parts = list(_rendered(tokenizer, messages))
+    text = "".join(part for part, _ in parts)
+    spans: list[int] = []
+    for part, kind in parts:
+        spans += [kind] * len(part)
+    out = tokenizer(text, add_special_tokens=not tokenizer.chat_template, return_offsets_mapping=True)
+    kinds, special = [], set(tokenizer.all_special_ids)
+    for token, (start, stop) in zip(out["input_ids"], out["offset_mapping"], strict=True):
+        kind = spans[start] if start < stop else PROMPT
+        after_answer = bool(kinds) and kinds[-1] == RESPONSE and start > 0 and spans[start - 1] == RESPONSE
+        kinds.append(RESPONSE if after_answer and token in special else kind)  # what ends an answer belongs to it
+    return Document(tuple(out["input_ids"]), tuple(kinds))
+
+
+def _rendered(tokenizer: Any, messages: Sequence[Any]) -> Iterator[tuple[str, int]]:
+    """The template's text and the contents in between, in order, with what each is."""
+    asked = messages[-1]["role"] != "assistant"
+    kinds = [RESPONSE if m["role"] == "assistant" else PROMPT for m in messages]
+    if not tokenizer.chat_template:
+        for message, kind in zip(messages, kinds, strict=True):
+            yield message["content"], kind
+            yield "\n\n", PROMPT
+        return
+    marked = [{"role": m["role"], "content": MARK.format(i)} for i, m in enumerate(messages)]
+    rest = tokenizer.apply_chat_template(marked, tokenize=False, add_generation_prompt=asked)
+    for i, (message, kind) in enumerate(zip(messages, kinds, strict=True)):
+        before, found, after = rest.partition(MARK.format(i))
+        if not found:  # the template leaves this message out
+            continue
+        yield before, PROMPT
+        yield message["content"], kind
+        rest = after
+    yield rest, PROMPT
+
+
+def source_of(
+    data: Sequence[str], tokenizer: Any, seed: int, model: Any = None, *, documents: int = 256, length: int = 512
+) -> Source:
+    """The source that was asked for: "demo" or files. With ``model``, its answers are what is learnt."""
+    if list(data) == [DEMO]:
+        source: Source = DemoSource(tokenizer, seed, documents)
+    else:
+        files = [Path(name).expanduser() for name in data]
+        answered = model is not None
+        source = FileSource(tokenizer, files, seed, length=length, documents=documents, answered=answered)
+    return source if model is None else DistilledSource(source, model, tokenizer)

@@ -1,0 +1,86 @@
+"""The target as a teacher: cached keys and values of chosen layers for whole batches, and its own distributions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from decoders.families import window_of
+from decoders.glide import rotate
+
+KeysValues = tuple[Tensor, Tensor]
+
+
+class Teacher(nn.Module):
+    """A frozen target that runs only as deep as the layers whose keys are read.
+
+    Batches are padded at the right; as attention is causal, padding changes nothing before it.
+    """
+
+    def __init__(self, model: Any, kv_layers: Sequence[int] = ()) -> None:
+        super().__init__()
+        self.model = model.eval().requires_grad_(False)
+        self.model.set_attn_implementation("sdpa")  # causal by itself where no mask is given
+        self.kv_layers = tuple(kv_layers)
+        windows, mixed = window_of(model.config)
+        kinds: Any = getattr(model.config, "layer_types", None)
+        self.windows = [
+            None if mixed and kinds[i] != "sliding_attention" else windows[-1] for i in range(len(model.model.layers))
+        ]
+
+    def forward(self, ids: Int[Tensor, "batch length"]) -> tuple[list[KeysValues], tuple[Tensor, Tensor]]:
+        """Keys and values per chosen layer (after rotary), and the positions' cos and sin; no deeper than they need."""
+        return self._run(ids, whole=False)[1:]
+
+    def told(
+        self, ids: Int[Tensor, "batch length"], wanted: Bool[Tensor, "batch before"]
+    ) -> tuple[Float[Tensor, "chosen vocab"], list[KeysValues], tuple[Tensor, Tensor] | None]:
+        """The target's logits after the wanted positions (of all but the last), and what ``forward`` gives."""
+        if not self.kv_layers:
+            return self.model(input_ids=ids, use_cache=False).logits[:, :-1][wanted].float(), [], None
+        x, found, rotary = self._run(ids, whole=True)
+        states = self.model.model.norm(x)[:, :-1][wanted]
+        return self.model.get_output_embeddings()(states).float(), found, rotary
+
+    def _run(
+        self, ids: Tensor, whole: bool
+    ) -> tuple[Float[Tensor, "batch length hidden"], list[KeysValues], tuple[Tensor, Tensor]]:
+        stack = self.model.model
+        x = stack.embed_tokens(ids)
+        positions = torch.arange(ids.shape[1], device=ids.device)[None]
+        rotary = stack.rotary_emb(x, position_ids=positions)
+        found: dict[int, KeysValues] = {}
+        deepest = max(self.kv_layers)
+        for i, layer in enumerate(stack.layers):
+            if i in self.kv_layers:
+                found[i] = _keys_values(layer, x, rotary)
+            if i == deepest and not whole:
+                break
+            x = layer(
+                x, attention_mask=self._mask(i, ids.shape[1], ids.device), position_ids=positions,
+                position_embeddings=rotary,
+            )  # fmt: skip
+        return x, [found[i] for i in self.kv_layers], (rotary[0][0], rotary[1][0])
+
+    def _mask(self, layer: int, length: int, device: Any) -> Tensor | None:
+        """None where plain causal attention will do; else the layer's window."""
+        window = self.windows[layer]
+        if window is None or length <= window:
+            return None
+        at = torch.arange(length, device=device)
+        return ((at[:, None] >= at) & (at > at[:, None] - window))[None, None]
+
+
+def _keys_values(layer: Any, x: Tensor, rotary: tuple[Tensor, Tensor]) -> KeysValues:
+    """What a decoder layer's self-attention would cache for these states (Llama, Mistral, Qwen2, Qwen3)."""
+    attention = layer.self_attn
+    h = layer.input_layernorm(x)
+    keys = attention.k_proj(h).unflatten(-1, (-1, attention.head_dim))
+    if hasattr(attention, "k_norm"):
+        keys = attention.k_norm(keys)
+    values = attention.v_proj(h).unflatten(-1, (-1, attention.head_dim))
+    return rotate(keys.transpose(1, 2), rotary[0][0], rotary[1][0]), values.transpose(1, 2)
