@@ -67,7 +67,7 @@ class Decoding:
         self.params = (
             params if isinstance(params, self.method.params) else make_params(self.method.params, params or {})
         )
-        if missing := self.method.available(target):
+        if not self.method.brings(self.params) and (missing := self.method.available(target)):
             raise UserError(missing)
         if lacking := self.method.applies(prompt):
             raise UserError(lacking)
@@ -83,6 +83,9 @@ class Decoding:
         self.needs: Needs = self.method.needs(target, self.params)
         self.drafter: Drafter = self.method.build(target, self.params)
         chooser = Chooser(self.sampling)
+        sample_with = getattr(self.drafter, "sample_with", None)
+        if sample_with is not None:
+            sample_with(chooser)
         make = self.method.verifier
         self.verifier: Verifier = MatchVerifier(chooser) if make is None else make(self.params, chooser, self.stop_ids)
         self.session: Session | None = None

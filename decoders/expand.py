@@ -17,7 +17,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -121,7 +121,7 @@ def expand_to_folder(
     Weights are made and written tensor by tensor, in shards of about ``shard_bytes``, so memory holds one shard beside
     the source. ``dtype`` is float32, float16 or bfloat16 (default: the shape's). Everything goes to a temporary folder
     that is renamed at the end. ``progress(done, total)`` counts parameters. What ``specviz calibrate`` found of the
-    source is kept for the new model too. Raises UserError in one sentence.
+    source, and its draft models, are kept for the new model too. Raises UserError in one sentence.
     """
     shape, out, source = shape_of(shape), Path(out).expanduser(), os.path.expanduser(source)
     if out.exists():
@@ -160,7 +160,7 @@ def expand_to_folder(
     except BaseException:  # an interrupt too leaves nothing half-written
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    _carry_calibration(model, plan, AutoConfig.from_pretrained(out), samples)
+    _carry(model, plan, AutoConfig.from_pretrained(out), samples)
     return out
 
 
@@ -172,20 +172,47 @@ def _sampled(tensors: Iterator[tuple[str, Tensor]], samples: list[Tensor]) -> It
         yield name, tensor
 
 
-def _carry_calibration(model: PreTrainedModel, plan: _Plan, grown: PreTrainedConfig, samples: list[Tensor]) -> None:
-    """Keep the source's calibration for the grown model as well, if it has one."""
+def _carry(model: PreTrainedModel, plan: _Plan, grown: PreTrainedConfig, samples: list[Tensor]) -> None:
+    """Keep the source's calibration and its draft models for the grown model as well, where it has some."""
     from .calibrate import find_calibration, fingerprint, save_calibration
 
-    stack = cast(Any, model).model
-    small = plan.small
-    known = find_calibration(
-        fingerprint(model.config, stack.parameters()), small.num_hidden_layers, small.num_attention_heads
-    )
-    if known is None:
-        return
-    size = (plan.shape.layers, plan.shape.heads)
-    name = f"{known.model}-{plan.shape.name}"
-    save_calibration(known.grown(fingerprint(grown, samples), name, plan.layer_map, plan.head_map, size))
+    small, key = plan.small, fingerprint(grown, samples)
+    old = fingerprint(model.config, cast(Any, model).model.parameters())
+    known = find_calibration(old, small.num_hidden_layers, small.num_attention_heads)
+    if known is not None:
+        size = (plan.shape.layers, plan.shape.heads)
+        save_calibration(known.grown(key, f"{known.model}-{plan.shape.name}", plan.layer_map, plan.head_map, size))
+    _carry_parts(plan, old, key)
+
+
+def _carry_parts(plan: _Plan, old: str, key: str) -> None:
+    """The draft models keep their own size; GLIDE's queries go to where the target's own heads went."""
+    from safetensors.torch import load_file
+
+    from .parts import KINDS, WEIGHTS, find_part, own_place, read_part, save_part
+
+    q_rows, _, _, o_columns, _ = plan._rows()
+    total, scale = plan.shape.heads * plan.shape.head_dim, math.sqrt(plan.shape.head_dim / plan.head_dim)
+    for kind in KINDS:
+        folder = find_part(old, kind)
+        if folder is None:
+            continue
+        part, weights = read_part(folder), load_file(folder / WEIGHTS)
+        config = part.config
+        if config.kv_layers:
+            config = replace(
+                config, kv_layers=tuple(plan.layer_map[layer] for layer in config.kv_layers),
+                target_heads=plan.shape.heads, target_head_dim=plan.shape.head_dim,
+            )  # fmt: skip
+        for name, tensor in weights.items():
+            if ".glimpse.query." in name:
+                weights[name] = tensor.new_zeros(total, *tensor.shape[1:])
+                weights[name][q_rows] = tensor * scale
+            elif ".glimpse.out." in name:
+                weights[name] = tensor.new_zeros(len(tensor), total)
+                weights[name][:, o_columns] = tensor
+        grown = replace(part, model_key=key, model=f"{part.model}-{plan.shape.name}", config=config)
+        save_part(grown, weights, own_place(kind, key), dtype=next(iter(weights.values())).dtype)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,8 @@ class Draft:
     one. ``route`` names the way taken ("lexical", "none", …); ``reason`` says, in plain words, why there is no draft.
     ``pool`` is each node's place in the pool (-1: not from there; empty: none is). ``terms`` are numbers per node (nan:
     not defined), ``notes`` numbers of the step, as the method's ``node_terms`` and ``step_terms`` declare them.
+    ``distributions`` are the drafter's own next-token distributions after nodes, where it has them; ``drawn`` says that
+    the tokens were drawn from them (after the run's warpers), not chosen.
     """
 
     tree: DraftTree
@@ -100,6 +102,8 @@ class Draft:
     pool: tuple[int, ...] = ()
     terms: dict[str, np.ndarray] = field(default_factory=dict)
     notes: dict[str, float] = field(default_factory=dict)
+    distributions: dict[int, Float[Tensor, "vocab"]] | None = None
+    drawn: bool = False
 
     @classmethod
     def empty(cls, root: int, reason: str, *, route: str = "none", candidates: Candidates | None = None) -> Draft:
@@ -155,7 +159,9 @@ class Drafter(Protocol):
     """A drafting method at work on one run. Deterministic, given the context and the seed.
 
     A drafter that builds something for the prompt once (an index, say) may also have ``prepare(context)``, called
-    after the prompt was read and before the first step.
+    after the prompt was read and before the first step. One that draws its tokens may have ``sample_with(chooser)``,
+    called when it was built; it takes the warpers and the seed from there, but leaves the chooser's draws to the
+    verifier.
     """
 
     def propose(self, context: Context, budget: int) -> Draft:
@@ -196,8 +202,8 @@ class Method:
     ``verifier`` makes the verifier from the parameters, the chooser and the stop tokens (None: tokens must match the
     target's choice). ``prompt`` may rewrite the prompt
     before anything is read. ``order`` places the method in lists. ``available`` returns None, or one sentence that says
-    what is missing for this target and which command makes it; ``applies`` returns None, or one sentence that says what
-    a prompt lacks.
+    what is missing for this target and which command makes it (``brings`` says of parameters that they name it, so that
+    nothing is missing); ``applies`` returns None, or one sentence that says what a prompt lacks.
     """
 
     name: str
@@ -214,5 +220,6 @@ class Method:
     verifier: Callable[[Any, Chooser, frozenset[int]], Verifier] | None = None
     prompt: Callable[[Target, Any, Prompt], Prompt] | None = None
     available: Callable[[Target], str | None] = lambda target: None
+    brings: Callable[[Any], bool] = lambda params: False
     applies: Callable[[Prompt], str | None] = lambda prompt: None
     order: int = 50

@@ -94,6 +94,7 @@ class Target:
         self.head = Head(model.get_output_embeddings(), getattr(config, "final_logit_softcapping", None))
         _replace(model, model.get_output_embeddings(), self.head)
         self.taps = Taps(self.stack, self.layers)
+        self.companions: dict[Any, Any] = {}  # draft models that methods loaded for this target, kept with it
         if config.model_type not in families.TESTED:
             self._self_check()
 
@@ -110,6 +111,13 @@ class Target:
     def pieces(self) -> Pieces | None:
         """The bytes behind token ids; None without a tokenizer."""
         return None if self.tokenizer is None else Pieces(self.tokenizer)
+
+    @cached_property
+    def key(self) -> str:
+        """The model's fingerprint, which trained parts carry."""
+        from .calibrate import model_key
+
+        return model_key(self)
 
     @cached_property
     def calibration(self) -> Calibration | None:
@@ -386,6 +394,13 @@ def load_target(model: str | Path, *, dtype: str | None = None, device: str | No
 
     Raises UserError with one sentence for a missing or incomplete folder, a refused family, an unknown dtype or device.
     """
+    return Target(*load_network(model, dtype=dtype, device=device))
+
+
+def load_network(
+    model: str | Path, *, dtype: str | None = None, device: str | None = None, attention: str = "eager"
+) -> tuple[Any, Any, str]:
+    """The transformers model as it is, its tokenizer and its name; arguments and errors as of ``load_target``."""
     where = torch.device(_device(device))
     kind = _dtype(dtype, where)
     source, name = str(model), str(model)
@@ -398,7 +413,7 @@ def load_target(model: str | Path, *, dtype: str | None = None, device: str | No
         config = config.get_text_config(decoder=True)
         families.check(config)
         network: Any = AutoModelForCausalLM.from_pretrained(
-            source, dtype=kind, config=copy.deepcopy(config), attn_implementation="eager"
+            source, dtype=kind, config=copy.deepcopy(config), attn_implementation=attention
         )
         tokenizer = AutoTokenizer.from_pretrained(source)
     except UserError:
@@ -409,7 +424,7 @@ def load_target(model: str | Path, *, dtype: str | None = None, device: str | No
             f"the model {str(model)!r} could not be loaded: {known[:240]} Give a folder with config.json, "
             "weights and tokenizer, or a hub id such as org/name."
         ) from error
-    return Target(network.to(where), tokenizer, name)
+    return network.to(where), tokenizer, name
 
 
 def _device(device: str | None) -> str:

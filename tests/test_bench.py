@@ -166,12 +166,16 @@ def test_first_difference():
 
 
 def test_every_method_is_lossless_and_generate_agrees():
-    seen = []
+    seen, target = [], tiny_target()
+    able = [
+        name for name, method in methods().items()
+        if method.available(target) is None and all(method.applies(prompt) is None for prompt in PROMPTS)
+    ]  # fmt: skip
     outcomes = check_lossless(
-        tiny_target(), PROMPTS, dict.fromkeys(methods()), max_new_tokens=16, stock=StockModel(network()),
+        target, PROMPTS, dict.fromkeys(able), max_new_tokens=16, stock=StockModel(network()),
         progress=lambda done, total: seen.append((done, total)),
     )  # fmt: skip
-    assert [o.method for o in outcomes] == list(methods())
+    assert [o.method for o in outcomes] == able and len(able) >= 5
     assert all(o.identical == o.total == 2 and not o.failed for o in outcomes if o.lossless)
     assert outcomes[0].against == "generate()" and outcomes[0].tokens_per_step == 1
     assert seen[-1] == (2 * (len(outcomes) + 1),) * 2

@@ -1,0 +1,90 @@
+"""GLIDE and CAPE.
+
+GLIDE (§4.1) drafts with a small model that glimpses the target's cached keys and values; CAPE (§4.2) widens the drafts
+where that model is unsure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..cape import EXPANSIONS
+from ..glide import DraftRun, refusal, target_rotary
+from ..params import param
+from ..parts import load_part, missing_part
+from ..proposals import KV_DELAY, NODE_TERMS, STEP_TERMS, ModelDrafter
+from ..protocols import Method
+from ..residual import ResidualVerifier
+from ..target import Target
+
+PAPER = "GLIDE with a CAPE: a low-hassle method to accelerate speculative decoding"
+
+_PART = param(None, "Draft model", "Folder of a trained GLIDE draft model. Off: the one trained for this target.")
+
+
+@dataclass(frozen=True)
+class GlideParams:
+    part: str | None = _PART
+    gamma: int = param(5, "Draft length γ", "Tokens drafted per step (the paper: 5).", low=1, high=32)
+
+
+@dataclass(frozen=True)
+class CapeParams:
+    part: str | None = _PART
+    gamma: int = param(4, "Draft length γ", "Tokens of the chain per step; at most 8 candidates each.", low=1, high=32)
+    expansion: str = param(
+        "confidence",
+        "Expansion",
+        "Candidates beside the chain: by the drafter's confidence (CAPE), a fixed number, or beam search instead.",
+        choices=EXPANSIONS[1:],
+    )
+    size: int = param(
+        4, "Fixed size", "For fixed expansion: candidates at each position, the first one included.", low=2, high=16
+    )
+
+
+def build(target: Target, params: GlideParams | CapeParams) -> ModelDrafter:
+    run = DraftRun(load_part(target, "glide", params.part), target_rotary(target.stack))
+    if isinstance(params, GlideParams):
+        return ModelDrafter(run, params.gamma, delayed=True)
+    return ModelDrafter(run, params.gamma, params.expansion, params.size, delayed=True)
+
+
+def available(target: Target) -> str | None:
+    """Why GLIDE cannot draft for this target: its family, or no trained draft model."""
+    return refusal(target.config) or missing_part(target, "glide")
+
+
+def _method(name: str, title: str, summary: str, params: type, order: int) -> Method:
+    return Method(
+        name=name,
+        title=title,
+        paper=PAPER,
+        summary=summary,
+        params=params,
+        build=build,
+        node_terms=(*NODE_TERMS, KV_DELAY),
+        step_terms=(*STEP_TERMS, KV_DELAY),
+        verifier=lambda params, chooser, stop_ids: ResidualVerifier(chooser),
+        available=available,
+        brings=lambda params: params.part is not None,
+        order=order,
+    )
+
+
+METHODS = (
+    _method(
+        "glide",
+        "GLIDE",
+        "A small draft model reads the target's cached keys and values and writes a few tokens ahead.",
+        GlideParams,
+        21,
+    ),
+    _method(
+        "glide+cape",
+        "GLIDE with CAPE",
+        "GLIDE's drafts, with more candidates beside a token the less sure the draft model is of it.",
+        CapeParams,
+        22,
+    ),
+)

@@ -1,0 +1,207 @@
+"""SpS: speculative decoding with a draft model (Leviathan et al. 2023; Chen et al. 2023).
+
+The drafter is any causal LM with the target's tokenizer, or a part that was trained for the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..attention import Masks
+from ..cache import TreeCache
+from ..cape import EXPANSIONS
+from ..errors import UserError
+from ..glide import DraftRun, common_prefix, target_rotary
+from ..memory import Context
+from ..params import param
+from ..parts import is_part, load_part, missing_part
+from ..proposals import NODE_TERMS, STEP_TERMS, ModelDrafter
+from ..protocols import Method
+from ..residual import ResidualVerifier
+from ..target import SPARE_ROWS, Target, load_target
+
+PROBE = "The 12 quick foxes, naïve 東京 🙂\n\tdef f(x):\n        return x  # don't"
+SCHEDULES = ("fixed", "heuristic")
+
+EXPANSION = param(
+    "none",
+    "Expansion",
+    "Further candidates beside the chain: CAPE's by confidence, a fixed number, or beam search instead. Expanded "
+    "drafts hold the drafter's first choices and are verified by matching.",
+    choices=EXPANSIONS,
+)
+SIZE = param(
+    4, "Fixed size", "For fixed expansion: candidates at each position, the first one included.", low=2, high=16
+)
+
+
+@dataclass(frozen=True)
+class SpsParams:
+    drafter: str | None = param(
+        None,
+        "Drafter",
+        "Model folder or hub id with the target's tokenizer, or folder of a trained drafter. Off: the drafter trained "
+        "for this target.",
+    )
+    gamma: int = param(5, "Draft length γ", "Tokens drafted per step.", low=1, high=32)
+    schedule: str = param(
+        "fixed",
+        "Schedule",
+        "Heuristic: γ grows by two after a fully accepted draft and shrinks by one after any other.",
+        choices=SCHEDULES,
+    )
+    expansion: str = EXPANSION
+    size: int = SIZE
+
+
+class LanguageModelRun:
+    """Any causal LM as the drafter, with a cache of its own that keeps what the text still begins with."""
+
+    def __init__(self, drafter: Target, vocab: int) -> None:
+        self.drafter, self.vocab, self.limit = drafter, vocab, drafter.context_length
+        self.tokens = np.zeros(0, dtype=np.int64)  # those of the cached rows, as far as they are a chain
+        self.cache: TreeCache | None = None
+        self.masks = DraftMasks(1, drafter.dtype, drafter.device, drafter.windows)
+
+    @torch.inference_mode()
+    def read(self, context: Context) -> Float[Tensor, "vocab"]:
+        have = min(common_prefix(self.tokens, context.tokens), context.length - 1)
+        needed = len(context.buffer) + SPARE_ROWS
+        if self.cache is None or self.cache.capacity < needed:
+            drafter, have = self.drafter, 0
+            self.cache = TreeCache(len(drafter.layers), needed)
+            self.masks = DraftMasks(needed, drafter.dtype, drafter.device, drafter.windows)
+        self.cache.length, self.tokens = have, context.tokens.copy()
+        self.masks.begin(context.length)
+        logits = self._forward(self.tokens[have:].tolist(), np.arange(have, context.length), last_only=True)
+        return logits[-1]
+
+    @torch.inference_mode()
+    def extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Float[Tensor, "rows vocab"]:
+        positions = self.masks.grow(parents)
+        if self.masks.sees is None:
+            self.tokens = np.append(self.tokens, tokens)
+        return self._forward(list(tokens), positions)
+
+    def _forward(self, tokens: list[int], positions: np.ndarray, *, last_only: bool = False) -> Tensor:
+        assert self.cache is not None
+        with self.drafter.lock:
+            logits = self.drafter.forward(self.cache, self.masks, tokens, positions, None, last_only=last_only)
+        self.cache.length += len(tokens)
+        if logits.shape[-1] >= self.vocab:  # a table padded to another size
+            return logits[:, : self.vocab]
+        return torch.nn.functional.pad(logits, (0, self.vocab - logits.shape[-1]), value=-torch.inf)
+
+
+class DraftMasks(Masks):
+    """Masks of a draft that grows row by row: a chain needs none of its own, of a tree each row sees its ancestors."""
+
+    base = 0
+    sees: np.ndarray | None = None
+    depths: list[int]
+    parents: list[int]
+
+    def begin(self, base: int) -> None:
+        """A new draft behind ``base`` rows."""
+        self.base, self.sees, self.depths, self.parents = base, None, [], []
+
+    def grow(self, parents: Sequence[int]) -> np.ndarray:
+        """Take in more rows; their positions."""
+        before = len(self.parents)
+        self.parents += parents
+        self.depths += [0 if parent < 0 else self.depths[parent] + 1 for parent in parents]
+        if len(parents) > 1 or any(parent != row - 1 for row, parent in enumerate(self.parents)):
+            self.sees = np.zeros((len(self.parents),) * 2, dtype=bool)
+            for row, parent in enumerate(self.parents):
+                if parent >= 0:
+                    self.sees[row] = self.sees[parent]
+                self.sees[row, row] = True
+        return np.asarray(self.depths[before:]) + self.base
+
+    def rows(
+        self, length: int, sees: np.ndarray | None, positions: np.ndarray, count: int
+    ) -> dict[int | None, Tensor | None]:
+        if self.sees is None:
+            return super().rows(length, sees, positions, count)
+        allowed = np.ones((count, length + count), dtype=bool)
+        allowed[:, self.base :] = self.sees[-count:]
+        key_positions = np.concatenate([np.arange(self.base), self.base + np.asarray(self.depths)])
+        masks: dict[int | None, Tensor | None] = {}
+        for window in self.windows:
+            near = allowed if window is None else allowed & (key_positions > positions[:, None] - window)
+            mask = torch.zeros((count, length + count), dtype=self.dtype)
+            masks[window] = mask.masked_fill_(torch.from_numpy(~near), self.least).to(self.device)[None, None]
+        return masks
+
+
+def differing(target: Any, drafter: Any) -> str | None:
+    """How two tokenizers differ, in words; None if they give the same tokens."""
+    if target is None or drafter is None:
+        return None
+    ours, theirs = target.get_vocab(), drafter.get_vocab()
+    if ours != theirs:
+        if len(ours) != len(theirs):
+            return f"its tokenizer has {len(theirs):,} tokens, the target's {len(ours):,}"
+        token = min((t for t in ours if theirs.get(t) != ours[t]), key=ours.__getitem__)
+        there = f"token {theirs[token]} there" if token in theirs else "unknown there"
+        return f"its tokenizer has other tokens: {token!r} is token {ours[token]} here and {there}"
+    if target(PROBE, add_special_tokens=False)["input_ids"] != drafter(PROBE, add_special_tokens=False)["input_ids"]:
+        return "its tokenizer has the same tokens but splits text in another way"
+    return None
+
+
+def opened(target: Target, source: str) -> Target:
+    """A causal LM as a drafter for the target, loaded once. Raises UserError where the tokenizer is another."""
+    known = ("drafter", source)
+    if known not in target.companions:
+        drafter = load_target(source, dtype=target.info["dtype"], device=str(target.device))
+        reason = differing(target.tokenizer, drafter.tokenizer)
+        sizes = drafter.info["vocab"], target.info["vocab"]
+        if target.tokenizer is None and sizes[0] != sizes[1]:
+            reason = f"its vocabulary has {sizes[0]:,} tokens, the target's {sizes[1]:,}"
+        if reason is not None:
+            raise UserError(
+                f"{drafter.name} cannot draft for {target.name}: {reason}. A drafter needs the target's own tokenizer"
+            )
+        target.companions[known] = drafter
+    return target.companions[known]
+
+
+def build(target: Target, params: SpsParams) -> ModelDrafter:
+    source = params.drafter
+    if source is None or is_part(Path(source).expanduser()):
+        run: Any = DraftRun(load_part(target, "drafter", source), target_rotary(target.stack))
+    else:
+        run = LanguageModelRun(opened(target, source), target.info["vocab"])
+    heuristic = params.schedule == "heuristic"
+    return ModelDrafter(run, params.gamma, params.expansion, params.size, heuristic=heuristic)
+
+
+def available(target: Target) -> str | None:
+    """What is missing where no drafter is named."""
+    missing = missing_part(target, "drafter")
+    return missing and f"{missing}, or name a model with the same tokenizer (parameter drafter)"
+
+
+METHOD = Method(
+    name="sps",
+    title="SpS: a draft model",
+    paper="Leviathan et al. 2023, Fast inference from transformers via speculative decoding",
+    summary="A small language model writes a few tokens ahead, and the target checks them in one forward.",
+    params=SpsParams,
+    build=build,
+    node_terms=NODE_TERMS,
+    step_terms=STEP_TERMS,
+    verifier=lambda params, chooser, stop_ids: ResidualVerifier(chooser),
+    available=available,
+    brings=lambda params: params.drafter is not None,
+    order=20,
+)

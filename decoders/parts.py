@@ -1,0 +1,172 @@
+"""Trained parts: a target's draft models, kept with its fingerprint and refused on any other target."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .errors import UserError
+from .glide import DraftConfig, DraftModel
+from .linear import pack, packable
+
+if TYPE_CHECKING:
+    from .target import Target
+
+SCHEMA = "specpart/1"
+KINDS = {"glide": "GLIDE draft model", "drafter": "vanilla drafter"}
+PACKAGED = Path(__file__).parent.parent / "assets" / "demo" / "parts"
+DESCRIPTION, WEIGHTS = "part.json", "part.safetensors"
+MOST_JSON = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a trained part is: its kind, the target it belongs to, its shape, and how it was trained."""
+
+    kind: str
+    model_key: str
+    model: str
+    config: DraftConfig
+    training: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA, "kind": self.kind, "model_key": self.model_key, "model": self.model,
+            "config": self.config.to_json(), "training": self.training,
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, data: Any) -> Part:
+        """Back from ``to_json``. Raises ValueError in one sentence for anything else."""
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA or data.get("kind") not in KINDS:
+            raise ValueError(f"not a trained part of this version ({SCHEMA})")
+        try:
+            config = DraftConfig.from_json(data["config"])
+            return cls(data["kind"], str(data["model_key"]), str(data["model"]), config, dict(data.get("training", {})))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"a damaged trained part ({error})") from None
+
+
+def parts_folder() -> Path:
+    """Where trained parts are kept: ``SPECVIZ_HOME``/parts, or beside the user's settings."""
+    from .calibrate import calibration_folder  # it needs the registry of methods, which needs this file
+
+    return calibration_folder().parent / "parts"
+
+
+def own_place(kind: str, key: str) -> Path:
+    """Where the user's part of this kind for the model with this fingerprint is kept."""
+    return parts_folder() / key / kind
+
+
+def save_part(part: Part, weights: Mapping[str, Tensor], folder: Path, *, dtype: torch.dtype = torch.float16) -> Path:
+    """Write a part's folder, whole or not at all; one that is there is replaced."""
+    from safetensors.torch import save_file
+
+    new = folder.with_name(f".{folder.name}.new-{os.getpid()}")
+    shutil.rmtree(new, ignore_errors=True)
+    new.mkdir(parents=True)
+    try:
+        stored = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in weights.items()}
+        save_file(stored, new / WEIGHTS, metadata={"format": "pt"})
+        (new / DESCRIPTION).write_text(json.dumps(part.to_json(), indent=1) + "\n", encoding="utf-8")
+        (new / WEIGHTS).chmod(0o644)
+        old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
+        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            folder.rename(old)
+        new.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    return folder
+
+
+def is_part(folder: Path) -> bool:
+    """Whether a folder holds a trained part."""
+    return (folder / DESCRIPTION).is_file()
+
+
+def read_part(folder: Path) -> Part:
+    """A part's description. Raises UserError in one sentence."""
+    path = folder / DESCRIPTION
+    try:
+        if path.stat().st_size > MOST_JSON:
+            raise ValueError(f"a description of {path.stat().st_size >> 20} MiB")
+        return Part.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except OSError:
+        raise UserError(f"there is no trained part in {folder}: give the folder that holds {DESCRIPTION}") from None
+    except ValueError as error:
+        raise UserError(f"{folder} holds no usable part: {error}") from None
+
+
+def find_part(key: str, kind: str) -> Path | None:
+    """The folder of the part for the model with this fingerprint: the user's own, else the bundled one."""
+    for folder in (own_place(kind, key), PACKAGED / kind):
+        if is_part(folder):
+            try:
+                part = read_part(folder)
+            except UserError:
+                continue
+            if (part.kind, part.model_key) == (kind, key):
+                return folder
+    return None
+
+
+def missing_part(target: Target, kind: str) -> str | None:
+    """What is missing and the command that makes it, in one sentence; None if the part is there."""
+    if find_part(target.key, kind) is not None:
+        return None
+    return (
+        f"there is no {KINDS[kind]} for {target.name}: make one with `specviz train {kind}`"
+        + (" --model and this model" if target.name != "specviz-demo" else "")
+    )
+
+
+def load_part(target: Target, kind: str, folder: str | Path | None = None) -> DraftModel:
+    """The draft model for this target, ready to run; ``folder`` where it is not looked for in the usual places.
+
+    Loaded once per target. Raises UserError for a part that is missing, damaged or of another target or kind.
+    """
+    found = find_part(target.key, kind) if folder is None else Path(folder).expanduser()
+    if found is None:
+        raise UserError(str(missing_part(target, kind)))
+    part = read_part(found)
+    if part.kind != kind:
+        raise UserError(f"{found} holds a {KINDS[part.kind]}, not a {KINDS[kind]}")
+    if part.model_key != target.key:
+        raise UserError(
+            f"the {KINDS[kind]} in {found} was trained for {part.model} (fingerprint {part.model_key}), "
+            f"not for {target.name} ({target.key}): train one for it with `specviz train {kind} --model ...`"
+        )
+    weights = found / WEIGHTS
+    if not weights.is_file():
+        raise UserError(f"{found} holds no usable part: {WEIGHTS} is missing")
+    known = (kind, str(found.resolve()), weights.stat().st_mtime_ns)
+    if known not in target.companions:
+        target.companions[known] = _opened(part, weights, target)
+    return target.companions[known]
+
+
+def _opened(part: Part, weights: Path, target: Target) -> DraftModel:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    model = DraftModel(part.config)
+    try:
+        model.load_state_dict(load_file(weights))
+    except (RuntimeError, SafetensorError) as error:
+        raise UserError(f"{weights} does not fit its description: {str(error).splitlines()[0]}") from None
+    model.to(target.device, target.dtype).eval().requires_grad_(False)
+    if packable(target.dtype, target.device) and target.info["packed"]:
+        pack(model)
+    return model

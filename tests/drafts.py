@@ -1,0 +1,31 @@
+"""Untrained draft models for tiny targets, saved where methods look for parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from decoders.glide import DraftConfig, DraftModel
+from decoders.parts import Part, own_place, save_part
+from decoders.target import Target
+from decoders.training.drafter import draft_for
+
+
+def tiny_draft(target: Target, kind: str, *, layers: int = 1, seed: int = 3, **options: Any) -> DraftModel:
+    """A random draft model whose glimpse matters; same seed, same weights."""
+    config = DraftConfig.of(target.config, glimpse=kind == "glide", layers=layers, **options)
+    model = draft_for(target.model, config, seed) if target.config.model_type == "qwen3" else DraftModel(config, seed)
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        if parameter.ndim == 2:
+            parameter.data.normal_(0, 0.12, generator=generator)
+    return model.requires_grad_(False).to(target.dtype)
+
+
+def save_tiny_part(target: Target, kind: str, folder: Path | None = None, **options: Any) -> Path:
+    """A part of random weights for this target; without a folder, where methods find it (set SPECVIZ_HOME first)."""
+    model = tiny_draft(target, kind, **options)
+    part = Part(kind, target.key, target.name, model.config, {"steps": 0})
+    return save_part(part, model.state_dict(), folder or own_place(kind, target.key), dtype=torch.float32)

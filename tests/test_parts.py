@@ -1,0 +1,114 @@
+"""Trained parts: kept with the target's fingerprint, found in order, refused elsewhere."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from decoders import Prompt, UserError, find_method, generate, parts
+from decoders.parts import find_part, load_part, missing_part, own_place, read_part
+
+from .drafts import save_tiny_part, tiny_draft
+from .models import prompt_ids, tiny_target
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(parts, "PACKAGED", tmp_path / "packaged")
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def target():
+    return tiny_target("qwen3")
+
+
+def test_a_part_comes_back_as_it_was(target, home):
+    folder = save_tiny_part(target, "glide", layers=2)
+    part = read_part(folder)
+    assert (part.kind, part.model_key, part.model) == ("glide", target.key, "tiny-qwen3")
+    model, made = load_part(target, "glide"), tiny_draft(target, "glide", layers=2)
+    ids = torch.tensor([prompt_ids(1, 12)])
+    torch.testing.assert_close(model(ids), made(ids), atol=1e-5, rtol=1e-4)
+    assert load_part(target, "glide") is model, "loaded once"
+    assert sorted(p.name for p in folder.iterdir()) == ["part.json", "part.safetensors"]
+    assert [p.name for p in folder.parent.iterdir()] == ["glide"], "nothing half-written is left"
+
+
+def test_the_users_own_part_comes_before_the_bundled_one(target, home):
+    assert find_part(target.key, "glide") is None
+    bundled = save_tiny_part(target, "glide", home / "packaged" / "glide", seed=5)
+    assert find_part(target.key, "glide") == bundled
+    assert find_part("another model", "glide") is None and find_part(target.key, "drafter") is None
+    own = save_tiny_part(target, "glide")
+    assert own == own_place("glide", target.key) == find_part(target.key, "glide")
+    (own / "part.json").write_text("{")
+    assert find_part(target.key, "glide") == bundled, "a damaged one is passed over"
+
+
+def test_what_is_missing_and_the_command_that_makes_it(target, home):
+    for name, kind in (("glide", "glide"), ("glide+cape", "glide"), ("sps", "drafter")):
+        assert f"make one with `specviz train {kind}`" in find_method(name).available(target)
+        with pytest.raises(UserError, match=f"specviz train {kind}"):
+            generate(target, Prompt.from_ids([5, 6]), name, max_new_tokens=4)
+    save_tiny_part(target, "glide")
+    assert find_method("glide").available(target) is None is missing_part(target, "glide")
+
+
+def test_an_explicit_part_is_enough(target, home):
+    folder = save_tiny_part(target, "glide", home / "elsewhere")
+    prompt = Prompt.from_ids(prompt_ids(3))
+    plain = generate(target, prompt, max_new_tokens=8)
+    assert generate(target, prompt, "glide", {"part": str(folder)}, max_new_tokens=8) == plain
+    assert find_method("glide").available(target) is not None
+
+
+def test_parts_of_other_targets_and_kinds_are_refused(target, home):
+    other = tiny_target("qwen3", seed=2)
+    folder = save_tiny_part(other, "glide", home / "of another")
+    with pytest.raises(UserError, match=rf"was trained for tiny-qwen3 \(fingerprint {other.key}\), not for"):
+        load_part(target, "glide", folder)
+    mine = save_tiny_part(target, "drafter", home / "mine")
+    with pytest.raises(UserError, match="holds a vanilla drafter, not a GLIDE draft model"):
+        load_part(target, "glide", mine)
+    with pytest.raises(UserError, match="there is no trained part in"):
+        load_part(target, "glide", home / "nowhere")
+
+
+def test_damaged_parts_are_told_apart(target, home):
+    folder = save_tiny_part(target, "glide", home / "part")
+    description = json.loads((folder / "part.json").read_text())
+    (folder / "part.json").write_text(json.dumps({**description, "schema": "specpart/9"}))
+    with pytest.raises(UserError, match="not a trained part of this version"):
+        load_part(target, "glide", folder)
+    (folder / "part.json").write_text(json.dumps({**description, "config": {"vocab": 5}}))
+    with pytest.raises(UserError, match="a damaged trained part"):
+        load_part(target, "glide", folder)
+    wider = {**description["config"], "mlp": description["config"]["mlp"] + 1}
+    (folder / "part.json").write_text(json.dumps({**description, "config": wider}))
+    with pytest.raises(UserError, match="does not fit its description"):
+        load_part(target, "glide", folder)
+    (folder / "part.json").write_text(json.dumps(description))
+    (folder / "part.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(UserError, match="does not fit its description"):
+        load_part(target, "glide", folder)
+    (folder / "part.safetensors").unlink()
+    with pytest.raises(UserError, match="part.safetensors is missing"):
+        load_part(target, "glide", folder)
+
+
+def test_a_failed_save_leaves_the_old_part(target, home, monkeypatch):
+    folder = save_tiny_part(target, "glide")
+    before = (folder / "part.safetensors").read_bytes()
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(OSError, match="No space left"):
+        save_tiny_part(target, "glide", seed=9)
+    assert (folder / "part.safetensors").read_bytes() == before
+    assert [p.name for p in folder.parent.iterdir()] == ["glide"]

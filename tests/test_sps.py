@@ -1,0 +1,192 @@
+"""SpS: any causal LM, or the trained vanilla drafter, drafts for the target."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
+
+from decoders import Prompt, Sampling, UserError, find_method, generate
+from decoders.drafters.sps import LanguageModelRun, differing
+from decoders.engine import Decoding
+from decoders.params import make_params
+from decoders.proposals import ModelDrafter
+from decoders.protocols import Needs
+
+from .drafts import save_tiny_part
+from .models import VOCAB, network, prompt_ids, tiny_target, tiny_tokenizer
+
+NEW = 24
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def target():
+    return tiny_target("llama")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Drafters on disk: the target itself, another family, one with sliding windows."""
+    made = {}
+    for family, seed in (("llama", 1), ("gpt2", 2), ("mistral-window", 3)):
+        folder = tmp_path_factory.mktemp(family)
+        network(family, seed).save_pretrained(folder)
+        tiny_tokenizer().save_pretrained(folder)
+        made[family] = str(folder)
+    return made
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "mistral-window"])
+@pytest.mark.parametrize("expansion", ["none", "confidence", "beam 4"])
+def test_any_language_model_may_draft(target, folders, family, expansion):
+    prompt = Prompt.from_ids(prompt_ids(3))
+    plain = generate(target, prompt, max_new_tokens=NEW)
+    params = {"drafter": folders[family], "expansion": expansion, "gamma": 4}
+    steps = list(Decoding(target, prompt, "sps", params, max_new_tokens=NEW))
+    assert [t for s in steps for t in s.emitted] == plain
+    if family == "llama" and expansion != "beam 4":  # the target drafts for itself: all is accepted
+        assert all(s.accepted == max(s.draft.tree.depths) for s in steps)
+        assert all(s.draft.origins[n] == "drafter" for s in steps for n in s.verdict.path[1:])
+
+
+def test_the_target_as_its_own_drafter_is_always_accepted_when_drawn(target, folders):
+    sampling = Sampling(temperature=0.8, top_p=0.9, seed=3)
+    params = {"drafter": folders["llama"]}
+    steps = list(Decoding(target, Prompt.from_ids(prompt_ids(3)), "sps", params, sampling=sampling, max_new_tokens=NEW))
+    assert all(s.accepted == s.draft.tree.drafted and s.draft.drawn for s in steps if s.draft.tree.drafted)
+    assert len(steps) == 4  # γ + 1 = 6 tokens a step
+
+
+def test_its_cache_follows_the_context(target, folders):
+    """Rows are kept as far as the text agrees, and the logits are those of a fresh forward."""
+    drafter = tiny_target("mistral-window", seed=3)
+
+    def context(tokens):
+        session = target.session(Needs(), 120)
+        session.prefill(tokens)
+        return session.context
+
+    first = prompt_ids(1, 60)
+    texts = [first, [*first, 5, 6, 7], first[:30], [*first[:20], *prompt_ids(2, 25)]]
+    run = LanguageModelRun(drafter, VOCAB)
+    for tokens in texts:
+        logits = [run.read(context(tokens)), *(run.extend([t], [i - 1])[0] for i, t in enumerate((9, 8)))]
+        expected = drafter.reference_logits([*tokens, 9, 8])[-3:].float()
+        torch.testing.assert_close(torch.stack(logits), expected, atol=2e-4, rtol=1e-3)
+        run.read(context(tokens))
+        level = run.extend([9, 10], [-1, -1])
+        leaves = run.extend([8, 7], [1, 0])
+        for path, row in (([9], level[0]), ([10], level[1]), ([10, 8], leaves[0]), ([9, 7], leaves[1])):
+            torch.testing.assert_close(
+                row, drafter.reference_logits([*tokens, *path])[-1].float(), atol=2e-4, rtol=1e-3
+            )
+
+
+def test_a_padded_vocabulary_is_cut_or_filled(target):
+    for vocab in (VOCAB - 20, VOCAB + 20):
+        session = target.session(Needs(), 60)
+        session.prefill(prompt_ids(1, 20))
+        logits = LanguageModelRun(tiny_target("gpt2"), vocab).read(session.context)
+        assert logits.shape == (vocab,) and torch.isfinite(logits[:VOCAB]).all()
+        assert torch.isinf(logits[VOCAB:]).all()
+
+
+def test_a_short_drafter_stops_drafting_where_it_cannot_read_on(target):
+    run = LanguageModelRun(tiny_target("gpt2"), VOCAB)
+    run.limit = 66
+    made = ModelDrafter(run, 5)
+    session = target.session(Needs(), 120)
+    session.prefill(prompt_ids(1, 63))
+    assert made.propose(session.context, 10).tree.drafted == 3
+    session = target.session(Needs(), 120)
+    session.prefill(prompt_ids(1, 66))
+    draft = made.propose(session.context, 10)
+    assert draft.tree.drafted == 0 and draft.reason == "the drafter reads at most 66 tokens"
+
+
+def test_the_heuristic_schedule_is_a_function_of_the_run(target, folders):
+    params = {"drafter": folders["llama"], "schedule": "heuristic", "gamma": 2}
+    run = Decoding(target, Prompt.from_ids(prompt_ids(3)), "sps", params, max_new_tokens=NEW)
+    steps = list(run)
+    asked = {s.context_length: s.draft.notes["gamma"] for s in steps if s.draft.tree.drafted}
+    assert list(asked.values())[:3] == [2, 4, 6]  # all accepted: two more each time
+    drafter = run.drafter
+    for length in reversed(asked):
+        assert drafter.propose(run.context.cut(length), 40).notes["gamma"] == asked[length]
+    bad = Decoding(
+        target, Prompt.from_ids(prompt_ids(3)), "sps", {**params, "drafter": folders["gpt2"]}, max_new_tokens=NEW
+    )
+    wanted = [s.draft.notes["gamma"] for s in bad if s.draft.tree.drafted]
+    assert wanted[:2] == [2, 1] and min(wanted) == 1
+
+
+def test_the_trained_drafter_is_the_default(target):
+    prompt = Prompt.from_ids(prompt_ids(3))
+    plain = generate(target, prompt, max_new_tokens=NEW)
+    folder = save_tiny_part(target, "drafter", layers=2)
+    for params in ({}, {"drafter": str(folder)}, {"expansion": "confidence"}, {"expansion": "beam 8", "gamma": 3}):
+        assert generate(target, prompt, "sps", params, max_new_tokens=NEW) == plain
+    step = next(iter(Decoding(target, prompt, "sps", max_new_tokens=NEW)))
+    assert set(step.draft.terms) == {"confidence", "bin", "draft_rank"} and np.isfinite(step.draft.notes["forward_ms"])
+
+
+def other_tokenizer(change) -> PreTrainedTokenizerFast:
+    known = tiny_tokenizer()
+    model = json.loads(known.backend_tokenizer.to_str())
+    change(model)
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(model)))
+
+
+def test_another_tokenizer_is_refused_with_the_reason(target, tmp_path):
+    def swap(model):
+        vocab = model["model"]["vocab"]
+        vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
+
+    def shrink(model):
+        model["model"]["merges"].pop()
+        model["model"]["vocab"].popitem()
+
+    def resplit(model):
+        model["pre_tokenizer"]["add_prefix_space"] = True
+
+    same = copy.deepcopy(tiny_tokenizer())
+    assert differing(tiny_tokenizer(), same) is None
+    for change, reason in (
+        (swap, r"its tokenizer has other tokens: 'a' is token \d+ here and token \d+ there"),
+        (resplit, "its tokenizer has the same tokens but splits text in another way"),
+    ):
+        folder = tmp_path / change.__name__
+        network("llama").save_pretrained(folder)
+        other_tokenizer(change).save_pretrained(folder)
+        with pytest.raises(UserError, match=f"cannot draft for tiny-llama: {reason}.*needs the target's own tokenizer"):
+            generate(target, Prompt.from_ids([5, 6]), "sps", {"drafter": str(folder)}, max_new_tokens=3)
+    smaller = other_tokenizer(shrink)
+    reason = f"its tokenizer has {len(smaller):,} tokens, the target's {len(tiny_tokenizer()):,}"
+    assert differing(tiny_tokenizer(), smaller) == reason
+
+
+def test_a_drafter_that_is_not_there(target, tmp_path):
+    with pytest.raises(UserError, match="there is no model folder"):
+        generate(target, Prompt.from_ids([5, 6]), "sps", {"drafter": str(tmp_path / "none")}, max_new_tokens=3)
+
+
+def test_the_command_line_takes_a_drafter_without_a_trained_part(target, folders):
+    from specviz.commands.common import chosen_methods
+
+    chosen, missing = chosen_methods(target, ["sps"], [f"sps.drafter={folders['gpt2']}"])
+    assert chosen["sps"].drafter == folders["gpt2"] and not missing
+    with pytest.raises(UserError, match="or name a model with the same tokenizer"):
+        chosen_methods(target, ["sps"], [])
+    chosen, missing = chosen_methods(target, ["all"], [])
+    assert "sps" in missing and "sps" not in chosen and "plain" in chosen
+    assert make_params(find_method("sps").params, {"drafter": "off"}).drafter is None

@@ -1,0 +1,341 @@
+"""Training draft models on tiny targets: data, teacher, loop, checkpoints, bad input."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+
+from decoders import Prompt, UserError, find_method, generate, load_target
+from decoders.calibrate import fingerprint
+from decoders.parts import find_part, own_place, read_part
+from decoders.protocols import Needs
+from decoders.training.batches import RESPONSE, encode_chats
+from decoders.training.data import DemoSource, DistilledSource, FileSource, encoded, source_of
+from decoders.training.drafter import Recipe, Run, learning_rate_factor, reached_mean, train_part
+from decoders.training.tasks import stream
+from decoders.training.teacher import Teacher
+from decoders.training.tokenizer import train_tokenizer
+from specviz import cli
+
+from .models import network, prompt_ids, tiny_target, tiny_tokenizer
+
+TINY = Recipe(batch_tokens=1500, warmup_steps=3, validate_steps=12)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory) -> Path:
+    """A text with little in it, so that it is learnt in a few steps."""
+    path = tmp_path_factory.mktemp("data") / "text.txt"
+    line = "the old lamp at the station was sold to the city museum. def total(items): return sum(items)\n"
+    path.write_text(line * 160)
+    return path
+
+
+@pytest.fixture
+def source(text):
+    return FileSource(tiny_tokenizer(), [text], 0, length=96, documents=12)
+
+
+# --- data
+
+
+def test_conversations_are_what_the_chat_template_renders():
+    tokenizer = train_tokenizer(pieces=400, examples=40)
+    chats = [example.messages for example in islice(stream("train", 3), 12)]
+    for chat, expected in zip(chats, encode_chats(tokenizer, chats), strict=True):
+        assert encoded(tokenizer, chat) == expected
+    asked = encoded(tokenizer, chats[0][:-1])
+    assert RESPONSE not in asked.kinds[-3:], "a prompt alone has nothing to learn at its end"
+
+
+def test_the_demos_tasks_never_repeat_between_learning_and_validation():
+    source = DemoSource(tiny_tokenizer(), 0, documents=8)
+    assert source.chunk(0) == source.chunk(0) != source.chunk(1)
+    learnt = {d.ids for i in range(3) for d in source.chunk(i)}
+    assert learnt.isdisjoint(d.ids for d in source.held_out()) and len(source.held_out()) == 48
+
+
+def test_files_give_every_document_once_an_epoch(text):
+    source = FileSource(tiny_tokenizer(), [text], 0, length=64, documents=7)
+    total = len(source._train)
+    seen = [d for i in range(-(-2 * total // 7)) for d in source.chunk(i)]
+    assert sorted(d.ids for d in seen[:total]) == sorted(d.ids for d in source._train)
+    assert [d.ids for d in seen[:total]] != [d.ids for d in seen[total : 2 * total]]
+    assert len(source.held_out()) == max(1, (total + len(source.held_out())) // 10)
+    assert all(set(d.kinds) == {RESPONSE} and len(d.ids) <= 64 for d in seen)
+
+
+def test_conversations_from_json_lines(tmp_path):
+    path = tmp_path / "chats.jsonl"
+    answer = "the old lamp was sold to the museum in the city " * 20
+    said = {"role": "assistant", "content": answer}
+    records: list[dict] = [{"messages": [{"role": "user", "content": f"Ask {i}"}, said]} for i in range(4)]
+    segments = {"instruction": "Copy.", "context": ["a b", "c"], "reference": answer}
+    records += [{**segments, "question": f"q{i}?"} for i in range(4)]
+    records += [{"turns": [f"hello {i}"]} for i in range(3)]  # no answer: left out
+    path.write_text("\n".join(json.dumps(r) for r in records) + "\n\n")
+    source = FileSource(tiny_tokenizer(), [path], 0)
+    documents = source._train + source.held_out()
+    assert len(documents) == 8
+    for document in documents:
+        learnt = [i for i, kind in zip(document.ids, document.kinds, strict=True) if kind == RESPONSE]
+        assert tiny_tokenizer().decode(learnt) == answer
+    with pytest.raises(UserError, match=r"too little to learn from"):
+        FileSource(tiny_tokenizer(), [short_file(tmp_path)], 0)
+
+
+def short_file(folder: Path) -> Path:
+    path = folder / "short.txt"
+    path.write_text("too short to learn from")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.txt", b"", "is empty"),
+        ("a.txt", b" \n\n ", "is empty"),
+        ("a.txt", b"fine\n\xff\xfe", "line 2: not text in UTF-8"),
+        ("a.txt", b"fine\nab\0c", "line 2: holds a NUL: not text"),
+        ("a.jsonl", b'{"text": "x"}\n{oops', "line 2: not JSON"),
+        ("a.jsonl", b'{"texts": 5}', "line 1: none of 'turns'.*allowed are"),
+        ("a.jsonl", b'{"text": "  "}', "line 1: 'text' is empty"),
+        ("a.jsonl", b'{"messages": [{"role": "user"}]}', "line 1: message 1 needs"),
+        ("a.jsonl", b'{"turns": ["a"]}', "none of the 1 records of .* has an answer to learn: .*--distill"),
+    ],
+)
+def test_bad_data_is_refused_with_its_place(tmp_path, name, content, reason):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=reason):
+        FileSource(tiny_tokenizer(), [path], 0)
+
+
+def test_missing_files_and_folders_are_refused(tmp_path):
+    for path in (tmp_path / "none.txt", tmp_path):
+        with pytest.raises(UserError, match="cannot read the training file"):
+            source_of([str(path)], tiny_tokenizer(), 0)
+
+
+def test_distillation_learns_what_the_target_says(text):
+    """The answers of a batch are those of plain decoding, one by one."""
+    model = network("llama")
+    inner = FileSource(tiny_tokenizer(), [text], 0, length=40, documents=5)
+    source = DistilledSource(inner, model, tiny_tokenizer(), rows=3)
+    target = tiny_target("llama")
+    for given, made in zip(inner.chunk(0), source.chunk(0), strict=True):
+        prompt = given.ids[: len(given.ids) // 4]
+        answer = made.ids[len(prompt) :]
+        assert made.ids[: len(prompt)] == prompt and len(answer) >= len(given.ids) - len(prompt)
+        assert list(answer) == generate(target, Prompt.from_ids(list(prompt)), max_new_tokens=len(answer))
+    assert source.label == "text.txt, answered by the target"
+
+
+# --- the teacher
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral-window", "qwen2", "qwen2-window", "qwen3"])
+def test_the_teacher_gives_what_the_engine_caches(family):
+    model, target = network(family), tiny_target(family)
+    teacher = Teacher(model, (1, 2))
+    tokens = prompt_ids(1, 40)
+    session = target.session(Needs(), 60)
+    session.prefill([*tokens, 5])
+    with torch.no_grad():
+        kvs, _ = teacher(torch.tensor([tokens + [3] * 4]))
+        wanted = torch.zeros(1, 43, dtype=torch.bool)
+        wanted[0, [4, 39]] = True
+        told, again, _ = teacher.told(torch.tensor([tokens + [3] * 4]), wanted)
+    for layer, (keys, values), (keys_again, _) in zip((1, 2), kvs, again, strict=True):
+        torch.testing.assert_close(keys[0, :, :40], session.context.keys(layer), atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(values[0, :, :40], session.context.values(layer), atol=2e-5, rtol=1e-4)
+        torch.testing.assert_close(keys, keys_again)
+    expected = target.reference_logits(tokens)[[4, 39]].float()
+    torch.testing.assert_close(told, expected, atol=2e-4, rtol=1e-4)
+    assert fingerprint(model.config, model.base_model.parameters()) == target.key
+
+
+def test_positions_behind_a_rejection_do_not_count():
+    values = torch.tensor([[1.0, 0.0, 1.0, 1.0, 0.5, 0.5]])
+    everything = torch.ones(1, 6, dtype=torch.bool)
+    assert reached_mean(values, everything, 3) == pytest.approx((1 + 0 + 1 + 0.5 + 0.25) / (1 + 1 + 0 + 1 + 1 + 0.5))
+    answer = torch.tensor([[False, False, True, True, True, True]])
+    assert reached_mean(values, answer, 3) == pytest.approx((1 + 1 + 0.5 + 0.25) / (1 + 1 + 1 + 0.5))
+
+
+# --- the loop
+
+
+@pytest.mark.parametrize("kind", ["glide", "drafter"])
+def test_training_lowers_the_loss_and_makes_a_part_that_drafts(kind, tmp_path, source):
+    losses, logged = [], []
+
+    def seen(now):
+        losses.append(now.loss)
+        logged.extend([now.logged] if now.logged else [])
+
+    model = network("qwen3")
+    place = train_part(kind, tmp_path / "run", model, "tiny-qwen3", source, steps=40, recipe=TINY, progress=seen)
+    assert sum(losses[-5:]) < 0.75 * sum(losses[:5])
+    assert [line["step"] for line in logged] == [12, 24, 36, 40]
+    assert logged[-1]["held_out_loss"] < logged[0]["held_out_loss"]
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert lines == logged and all(0 <= line["acceptance"] <= 1 and line["expected_speedup"] > 0 for line in lines)
+    target = tiny_target("qwen3")
+    assert place == own_place(kind, target.key) == find_part(target.key, kind)
+    part = read_part(tmp_path / "run" / "part")
+    assert part == read_part(place) and part.training["steps"] == 40 and part.training["log"] == lines
+    name, prompt = {"glide": "glide", "drafter": "sps"}[kind], Prompt.from_ids(prompt_ids(3))
+    assert generate(target, prompt, name, max_new_tokens=8) == generate(target, prompt, max_new_tokens=8)
+
+
+@pytest.mark.parametrize("kind", ["glide", "drafter"])
+def test_a_resumed_run_is_the_uninterrupted_one(kind, tmp_path, text):
+    def run(folder: str) -> Run:
+        source = FileSource(tiny_tokenizer(), [text], 0, length=96, documents=12)
+        made = Run(kind, tmp_path / folder, network("qwen3"), "tiny", source, TINY, 5)
+        made.open(True)
+        return made
+
+    def advance(made: Run, steps: int) -> None:
+        for _ in range(steps):
+            made.train_step(0.5)
+
+    whole = run("whole")
+    advance(whole, 9)
+    first = run("parts")
+    advance(first, 5)
+    first.save()
+    advance(first, 1)  # lost
+    second = run("parts")
+    assert second.step == 5
+    advance(second, 4)
+    assert (second.step, second.tokens, second.chunk, second.taken) == (9, whole.tokens, whole.chunk, whole.taken)
+    for name, value in whole.draft.state_dict().items():
+        assert torch.equal(value, second.draft.state_dict()[name]), name
+
+
+def test_another_run_in_the_same_folder_is_refused(tmp_path, source):
+    model = network("llama")
+    train_part("glide", tmp_path, model, "tiny", source, steps=2, recipe=TINY)
+    deeper = {"recipe": replace(TINY, layers=2)}
+    for change, reason in (({"seed": 1}, "has seed 0, not 1"), (deeper, "has layers 1, not 2")):
+        with pytest.raises(UserError, match=f"{reason}: give the same again, or another folder"):
+            train_part("glide", tmp_path, model, "tiny", source, **{"steps": 3, "recipe": TINY, **change})
+    with pytest.raises(UserError, match="has part 'glide', not 'drafter'"):
+        train_part("drafter", tmp_path, model, "tiny", source, steps=3, recipe=TINY)
+    with pytest.raises(UserError, match="has target"):
+        train_part("glide", tmp_path, network("llama", seed=8), "other", source, steps=3, recipe=TINY)
+    with pytest.raises(UserError, match="holds a run: resume it"):
+        train_part("glide", tmp_path, model, "tiny", source, steps=3, recipe=TINY, resume=False)
+
+
+def test_a_full_disk_costs_the_checkpoint_not_the_last_good_one(tmp_path, source, monkeypatch):
+    run = Run("drafter", tmp_path, network("llama"), "tiny", source, TINY, 0)
+    run.open(True)
+    run.train_step(0.1)
+    assert run.try_to_save() == ""
+    good = (tmp_path / "checkpoint.pt").read_bytes()
+
+    def full(state, path):
+        Path(path).write_bytes(b"half of it")
+        raise RuntimeError("[enforce fail at inline_container.cc:659] . unexpected pos 64 vs 0")
+
+    monkeypatch.setattr(torch, "save", full)
+    run.train_step(0.1)
+    warning = run.try_to_save()
+    assert warning.startswith("the checkpoint of step 2 could not be written") and "that of step 1 stays" in warning
+    assert (tmp_path / "checkpoint.pt").read_bytes() == good and not (tmp_path / "checkpoint.new").exists()
+    with pytest.raises(UserError, match="make room and give the same command again"):
+        train_part("drafter", tmp_path, network("llama"), "tiny", source, steps=2, recipe=TINY)
+
+
+def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path, source):
+    run = Run("glide", tmp_path, network("llama"), "tiny", source, TINY, 0)
+    run.open(True)
+    run.train_step(0.1)
+    run.save()
+    before = (tmp_path / "checkpoint.pt").read_bytes()
+    run.draft.head.weight.data[0, 0] = float("nan")
+    where = r"no number any more at step 2 \(chunk \d of text.txt, batch \d.*checkpoint of step 1"
+    with pytest.raises(UserError, match=where):
+        run.train_step(0.1)
+    assert (tmp_path / "checkpoint.pt").read_bytes() == before
+
+
+def test_an_interrupted_run_keeps_what_it_has(tmp_path, source):
+    def stop(now):
+        if now.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_part("drafter", tmp_path, network("llama"), "tiny", source, steps=50, recipe=TINY, progress=stop)
+    assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] == 3
+    assert read_part(tmp_path / "part").training["steps"] == 3
+
+
+def test_the_learning_rate_warms_up_and_falls_to_nothing():
+    rates = [learning_rate_factor(step, step / 100, 10) for step in range(101)]
+    assert rates[0] == pytest.approx(0.1) and max(rates) == rates[9] and rates[100] == 0.0
+    assert learning_rate_factor(50, 0.5, 10) == pytest.approx(0.5)
+
+
+def test_budgets_are_minutes_or_steps(tmp_path, source):
+    for given in ({}, {"minutes": 1.0, "steps": 2}):
+        with pytest.raises(ValueError, match="either minutes or steps"):
+            train_part("glide", tmp_path, network("llama"), "tiny", source, **given)
+    train_part("drafter", tmp_path, network("llama"), "tiny", source, minutes=1e-5, recipe=TINY)
+    assert read_part(tmp_path / "part").training["steps"] == 1
+
+
+# --- the command
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("model")
+    network("llama").save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+def test_the_command_trains_draws_and_resumes(tmp_path, text, model, capsys):
+    out = tmp_path / "glide"
+    asked = ["train", "glide", "--model", model, "--data", str(text), "--out", str(out), "--kv-layer", "1"]
+    assert cli.main([*asked, "--steps", "3"]) == 0
+    said = capsys.readouterr()
+    assert "acceptance" in said.err and "expected speedup" in said.err and "is where methods find it" in said.out
+    assert read_part(out / "part").config.kv_layers == (1,)
+    page = (out / "curves.html").read_text()
+    assert page.startswith("<!doctype html>") and "acceptance" in page
+    assert cli.main([*asked, "--steps", "5"]) == 0
+    assert [json.loads(line)["step"] for line in (out / "log.jsonl").read_text().splitlines()][-1] == 5
+    assert find_method("glide").available(load_target(model)) is None
+
+
+def test_the_command_refuses_in_a_sentence(tmp_path, text, model, capsys):
+    def refused(*args: str) -> str:
+        try:
+            code = cli.main(["train", *args])
+        except SystemExit as left:
+            code = left.code
+        assert code == 2
+        return capsys.readouterr().err
+
+    assert "cannot read the training file" in refused("glide", "--model", model, "--data", "none.txt")
+    assert "there is no model folder" in refused("drafter", "--model", str(tmp_path / "none"))
+    assert "not allowed with" in refused("glide", "--steps", "3", "--minutes", "3")
+    given = ["--model", model, "--data", str(text), "--out", str(tmp_path / "o"), "--steps", "1"]
+    assert "KV layer 7 is out of range" in refused("glide", *given, "--kv-layer", "7")
+    assert "width 9 is not possible" in refused("drafter", *given, "--width", "9")
