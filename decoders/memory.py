@@ -157,9 +157,10 @@ class Context:
             if chosen == list(range(len(chosen))) and len(chosen) == group * keys.shape[0]:  # every head: no gather
                 folded = query.view(keys.shape[0], group, -1)
                 scores = (folded.float() @ keys[:, first : row + 1].float().transpose(1, 2)).reshape(len(chosen), -1)
-            else:
-                mine = keys[[h // group for h in chosen], first : row + 1]
-                scores = torch.einsum("hd,hkd->hk", query.float(), mine.float())
+            else:  # head by head: gathering the keys would copy them all
+                pairs = zip(chosen, query.float(), strict=True)
+                rows_of = [keys[h // group, first : row + 1].float() @ q for h, q in pairs]
+                scores = torch.stack(rows_of)
             if self.softcap:
                 scores = self.softcap * torch.tanh(scores / self.softcap)
             weights = scores.softmax(-1)

@@ -66,7 +66,7 @@ METRICS: tuple[Metric, ...] = _metrics("""
     differs | Not the target's first choice | number of output tokens with rank > 0 | tokens
         0 for a greedy run of a lossless method: drawn tokens and a lossy verifier's leniency count here.
     quality_f1 | F1 | 2 · precision · recall ÷ (precision + recall) over words | share
-        Words of the answer and the reference without case, punctuation and articles, as bags; empty without a reference.
+        Words of the answer and the reference without case, punctuation and articles, as bags; empty without one.
     quality_rouge_l | ROUGE-L | f-measure of the longest common subsequence of words | share
         Of answer and reference, as the package rouge-score computes it, with stemming off.
     quality_edit | Edit similarity | 1 − (insertions + deletions) ÷ both lengths | share

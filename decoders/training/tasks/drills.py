@@ -22,9 +22,7 @@ def lookup(rng: random.Random) -> list[Message]:
 def _questions(rng: random.Random) -> list[Message]:
     items = facts(Cast(rng), rng.randint(2, 6))
     quoted = rng.random() < 0.5
-    turns = [
-        (question.text, f'"{item.text}"' if quoted else question.answer) for item in items for question in item.questions
-    ]
+    turns = [(q.text, f'"{item.text}"' if quoted else q.answer) for item in items for q in item.questions]
     instruction = "Copy the sentence that answers the question." if quoted else "Answer briefly."
     return _chat(instruction, tuple(item.text for item in items), rng.sample(turns, min(len(turns), rng.randint(3, 6))))
 
