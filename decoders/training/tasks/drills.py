@@ -59,5 +59,6 @@ def _chat(instruction: str, passages: tuple[str, ...], turns: list[tuple[str, st
     messages: list[Message] = []
     for i, (question, answer) in enumerate(turns):
         asked = user_message(instruction, passages, question) if i == 0 else question
-        messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
+        messages.append({"role": "user", "content": asked})
+        messages.append({"role": "assistant", "content": answer})
     return messages
