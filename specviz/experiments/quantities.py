@@ -7,7 +7,7 @@ outcome, say), kept in the columns ``breakdown:part``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from decoders import metrics
@@ -118,9 +118,14 @@ EXTRA: tuple[Quantity, ...] = (
 )  # fmt: skip
 
 
-def _shares(counts: Mapping[str, int]) -> dict[str, float]:
+OUTCOMES = ("main", "branch", "branch+successor", "mismatch", "none")  # AdaPLD, fig. 4
+ROUTES = ("lexical", "semantic", "none")
+
+
+def _shares(counts: Mapping[str, int], parts: Sequence[str] = ()) -> dict[str, float]:
+    """Each part of the whole; of ``parts`` also those that did not occur, so that a mean over runs counts their 0."""
     total = sum(counts.values())
-    return {part: count / total for part, count in counts.items()} if total else {}
+    return {part: counts.get(part, 0) / total for part in dict.fromkeys([*parts, *counts])} if total else {}
 
 
 def _lengths(trace: Trace) -> dict[str, float]:
@@ -147,12 +152,12 @@ BREAKDOWNS: tuple[Breakdown, ...] = (
     Breakdown(
         "outcomes", "Steps by outcome", "steps with that outcome ÷ steps", "share",
         "Which part of the draft stood; mismatch: a draft of which nothing stood; none: no draft.",
-        lambda trace: _shares(metrics.outcomes(trace)), ("main", "branch", "branch+successor", "mismatch", "none"),
+        lambda trace: _shares(metrics.outcomes(trace), OUTCOMES), OUTCOMES,
     ),
     Breakdown(
         "routes", "Steps by route", "steps with that route ÷ steps", "share",
         "How the method found its draft.",
-        lambda trace: _shares(metrics.routes(trace)), ("lexical", "semantic", "none"),
+        lambda trace: _shares(metrics.routes(trace), ROUTES), ROUTES,
     ),
     Breakdown(
         "lengths", "Accepted lengths", "reuse steps with that many accepted draft tokens ÷ reuse steps", "share",
