@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
 import torch
 
 from .protocols import Draft, Scored, Verdict
 from .sampling import Chooser
+from .verify import judged
 
 RULES = ("fixed", "mixed", "top-k only")
 
@@ -47,17 +49,14 @@ class ConditionalVerifier:
                 total[node] = total[parents[node]] + math.log(p[node]) if p[node] > 0 else -np.inf
                 if (depths[node], total[node]) > (depths[best], total[best]):
                     best = node
-        path = draft.tree.path(best)
-        on_path, status, reasons = set(path), ["root"], ["root"]
-        for node in range(1, count):
-            accepted, reached = node in on_path, parents[node] in on_path
-            status.append("accepted" if accepted else "rejected" if reached else "unreached")
-            if not passed[parents[node]]:
-                reasons.append("parent rejected")
-            else:
-                reasons.append("another path won" if passed[node] and not accepted else clauses[node])
         bonus = self.chooser.choices(scored.logits[best : best + 1]).after(0)
-        return Verdict(tuple(path), bonus, tuple(status), tuple(reasons), {"p_eos": np.asarray(p_eos)})
+        verdict = judged(draft, draft.tree.path(best), bonus)
+        for node in range(1, count):
+            if not passed[parents[node]]:
+                clauses[node] = "parent rejected"
+            elif passed[node] and verdict.status[node] != "accepted":
+                clauses[node] = "another path won"
+        return replace(verdict, reasons=tuple(clauses), terms={"p_eos": np.asarray(p_eos)})
 
     def _judge(self, draft: Draft, scored: Scored) -> tuple[list[float], list[float], list[int], list[bool]]:
         """Per node, after its parent: the target's probability and that of the likeliest stop token (nan without one),

@@ -3,3 +3,12 @@
 
 class UserError(ValueError):
     """Raised for bad input; shown as it is, without a traceback."""
+
+
+def first_line(error: BaseException, most: int | None = None) -> str:
+    """What another library's error says, for the middle of a sentence: its first line, of it ``most`` characters.
+
+    >>> first_line(OSError("No space left.\\nat write"))
+    'No space left'
+    """
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:most].rstrip(".")

@@ -23,9 +23,11 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
 
-from .errors import UserError
+from .errors import UserError, first_line
+from .folders import replacing
 
 FAMILIES = ("llama", "mistral")
 ROTARIES = ("default", "linear", "llama3")  # these frequencies depend on the pair's own frequency only
@@ -121,7 +123,7 @@ def expand_to_folder(
     Weights are made and written tensor by tensor, in shards of about ``shard_bytes``, so memory holds one shard beside
     the source. ``dtype`` is float32, float16 or bfloat16 (default: the shape's). Everything goes to a temporary folder
     that is renamed at the end. ``progress(done, total)`` counts parameters. What ``specviz calibrate`` found of the
-    source, and its draft models, are kept for the new model too. Raises UserError in one sentence.
+    source, and its trained parts, are kept for the new model too. Raises UserError in one sentence.
     """
     shape, out, source = shape_of(shape), Path(out).expanduser(), os.path.expanduser(source)
     if out.exists():
@@ -135,17 +137,15 @@ def expand_to_folder(
     try:
         config = AutoConfig.from_pretrained(source)
     except (OSError, ValueError) as error:
-        raise UserError(f"cannot read a model from {source}: {_first_line(error)}") from None
+        raise UserError(f"cannot read a model from {source}: {first_line(error)}") from None
     plan = _Plan.of(config, shape)
     total = shape.parameters(config.vocab_size, bool(config.tie_word_embeddings))
     _check_disk(out, total * stored.itemsize)
     try:
         model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
     except (OSError, ValueError, RuntimeError) as error:
-        raise UserError(f"cannot load the weights of {source}: {_first_line(error)}") from None
-    partial = out.parent / f".{out.name}.partial-{os.getpid()}"
-    partial.mkdir(parents=True)
-    try:
+        raise UserError(f"cannot load the weights of {source}: {first_line(error)}") from None
+    with replacing(out) as partial:
         grown = plan.config(stored)
         grown.specviz_name = f"{_name(source, config)}-{shape.name}"
         grown.save_pretrained(partial)
@@ -156,10 +156,6 @@ def expand_to_folder(
         samples: list[Tensor] = []
         tensors = _sampled(plan.tensors(model.state_dict(), stored, seed), samples)
         _write_shards(tensors, partial, shard_bytes, lambda done: progress(done, total) if progress else None)
-        partial.rename(out)
-    except BaseException:  # an interrupt too leaves nothing half-written
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
     _carry(model, plan, AutoConfig.from_pretrained(out), samples)
     return out
 
@@ -173,7 +169,7 @@ def _sampled(tensors: Iterator[tuple[str, Tensor]], samples: list[Tensor]) -> It
 
 
 def _carry(model: PreTrainedModel, plan: _Plan, grown: PreTrainedConfig, samples: list[Tensor]) -> None:
-    """Keep the source's calibration and its draft models for the grown model as well, where it has some."""
+    """Keep the source's calibration and its trained parts for the grown model as well, where it has some."""
     from .calibrate import find_calibration, fingerprint, save_calibration
 
     small, key = plan.small, fingerprint(grown, samples)
@@ -186,10 +182,13 @@ def _carry(model: PreTrainedModel, plan: _Plan, grown: PreTrainedConfig, samples
 
 
 def _carry_parts(plan: _Plan, old: str, key: str) -> None:
-    """The draft models keep their own size; GLIDE's queries go to where the target's own heads went."""
+    """The draft models keep their own size; GLIDE's queries go to where the target's own heads went. Prompt tokens
+    widen as the embeddings do.
+    """
     from safetensors.torch import load_file
 
     from .parts import KINDS, WEIGHTS, find_part, own_place, read_part, save_part
+    from .ppd import PromptConfig
 
     q_rows, _, _, o_columns, _ = plan._rows()
     total, scale = plan.shape.heads * plan.shape.head_dim, math.sqrt(plan.shape.head_dim / plan.head_dim)
@@ -199,7 +198,10 @@ def _carry_parts(plan: _Plan, old: str, key: str) -> None:
             continue
         part, weights = read_part(folder), load_file(folder / WEIGHTS)
         config = part.config
-        if config.kv_layers:
+        if isinstance(config, PromptConfig):
+            config = replace(config, hidden=plan.shape.hidden)
+            weights["embeddings"] = pad(weights["embeddings"], (0, plan.shape.hidden - plan.small.hidden_size))
+        elif config.kv_layers:
             config = replace(
                 config, kv_layers=tuple(plan.layer_map[layer] for layer in config.kv_layers),
                 target_heads=plan.shape.heads, target_head_dim=plan.shape.head_dim,
@@ -457,7 +459,3 @@ def _dtype(name: str) -> torch.dtype:
     if name not in allowed:
         raise UserError(f"weights cannot be stored as {name!r}: allowed are {', '.join(allowed)}")
     return allowed[name]
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -83,9 +82,13 @@ class Prompt:
         parts = [s for s in self.segments if s.name == "context" and s.stop > s.start]
         if not parts:
             return None
+        starts, count = [], 0
+        for part, before in zip(parts, [None, *parts], strict=False):
+            if before is None or part.passage != before.passage:
+                starts.append(count)
+            count += part.stop - part.start
         positions = np.concatenate([np.arange(s.start, s.stop) for s in parts])
-        new = [0, *(i for i, (a, b) in enumerate(pairwise(_passage_of(parts)), start=1) if a != b)]
-        return Pool(np.asarray(self.tokens, dtype=np.int64)[positions], tuple(new), positions)
+        return Pool(np.asarray(self.tokens, dtype=np.int64)[positions], tuple(starts), positions)
 
     @classmethod
     def from_ids(cls, tokens: Sequence[int]) -> Prompt:
@@ -136,11 +139,6 @@ class Prompt:
         _not_empty("".join(text for text, _, _ in parts))
         turns = [[(m["content"], "chat", -1)] for m in earlier] + [parts]
         return _templated(tokenizer, [*(m["role"] for m in earlier), "user"], turns)
-
-
-def _passage_of(segments: Sequence[Segment]) -> list[int]:
-    """The passage number of every token of the segments, one after another."""
-    return [s.passage for s in segments for _ in range(s.stop - s.start)]
 
 
 def _gap(parts: list) -> list[tuple[str, str, int]]:

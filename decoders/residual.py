@@ -14,8 +14,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .protocols import Draft, Scored, Term, Verdict
-from .sampling import Chooser
-from .verify import MatchVerifier
+from .sampling import Chooser, drawn_token
+from .verify import MatchVerifier, judged
 
 NODE_TERMS = (
     Term("overlap", "overlap β", "Σ min(p, q) of the target's and the drafter's distributions at this position.", 0, 1),
@@ -41,15 +41,6 @@ def expected_speedup(acceptance: float, cost: float, gamma: int) -> float:
     if acceptance >= 1:
         return (gamma + 1) / (gamma * cost + 1)
     return (1 - acceptance ** (gamma + 1)) / ((1 - acceptance) * (gamma * cost + 1))
-
-
-def drawn_token(distribution: Float[Tensor, "vocab"], point: float) -> int:
-    """The token that a uniform number stands for, by inverting the distribution."""
-    cumulative = distribution.double().cumsum(0)
-    index = int(torch.searchsorted(cumulative, point * float(cumulative[-1]), right=True))
-    while index >= len(cumulative) or distribution[index] <= 0:  # rounding at the edges
-        index -= 1
-    return index
 
 
 def residual(target: Float[Tensor, "vocab"], drafter: Float[Tensor, "vocab"]) -> Float[Tensor, "vocab"]:
@@ -89,15 +80,12 @@ class ResidualVerifier:
         assert tree.is_chain and draft.distributions is not None, "only chains are verified by ratio"
         count, nan = len(tree), float("nan")
         p = self.chooser.probabilities(scored.logits).double()
-        status, reasons = ["root"], ["root"]
         terms = {term.key: np.full(count, nan) for term in NODE_TERMS}
-        path, bonus = [0], None
+        path, bonus, reasons = [0], None, ["root"]
         for node in range(1, count):
             q = draft.distributions[node - 1].to(p)
             terms["overlap"][node] = float(overlap(p[node - 1], q))
             if bonus is not None:
-                status.append("unreached")
-                reasons.append("parent rejected")
                 continue
             token = tree.tokens[node]
             ratio = min(1.0, float(p[node - 1, token] / q[token]))
@@ -105,12 +93,11 @@ class ResidualVerifier:
             terms["accept_ratio"][node], terms["draw"][node] = ratio, draw
             if draw < ratio:
                 path.append(node)
-                status.append("accepted")
                 reasons.append(f"draw {draw:.3g} < p/q = {ratio:.3g}")
             else:
                 bonus = drawn_token(residual(p[node - 1], q), float(random.random()))
-                status.append("rejected")
                 reasons.append(f"draw {draw:.3g} ≥ p/q = {ratio:.3g}: redrawn from the residual")
         if bonus is None:
             bonus = drawn_token(p[count - 1], float(random.random()))
-        return Verdict(tuple(path), bonus, tuple(status), tuple(reasons), terms)
+        verdict = judged(draft, path, bonus)
+        return replace(verdict, reasons=(*reasons, *verdict.reasons[len(reasons) :]), terms=terms)

@@ -37,6 +37,17 @@ class Sampling:
         return self.temperature == 0
 
 
+def drawn_token(distribution: Float[Tensor, "vocab"], point: float) -> int:
+    """The token that a uniform number in [0, 1] stands for, by inverting the distribution.
+
+    >>> drawn_token(torch.tensor([0.5, 0.0, 0.5]), 0.6)
+    2
+    """
+    cumulative = distribution.double().cumsum(0)
+    index = int(torch.searchsorted(cumulative, point * float(cumulative[-1]), right=True))
+    return index if index < len(cumulative) else int(distribution.nonzero()[-1])  # rounding at the end
+
+
 class Chooser:
     """Draws the target's token after a node.
 
@@ -77,6 +88,5 @@ class Choices:
         """The target's own next token after ``node``; ask once per visited node."""
         if self.best is not None:
             return self.best[node]
-        cumulative = self.chooser.probabilities(self.logits[node : node + 1])[0].double().cumsum(0)
-        point = float(self.chooser.random.random()) * float(cumulative[-1])
-        return min(int(torch.searchsorted(cumulative, point, right=True)), cumulative.shape[0] - 1)
+        distribution = self.chooser.probabilities(self.logits[node : node + 1])[0]
+        return drawn_token(distribution, float(self.chooser.random.random()))

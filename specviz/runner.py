@@ -248,14 +248,6 @@ class Runner:
                     self._end_unstarted(job)
                     self._tell_positions(device)
 
-    def cancel_session(self, session: str) -> int:
-        """Stop what one open page started; returns how many runs that were."""
-        with self._change:
-            jobs = [j for j in self._jobs.values() if session and j.session == session]
-        for job in jobs:
-            self.cancel(job)
-        return len(jobs)
-
     def leave(self, session: str, *, after_s: float = ABANDONED_S) -> None:
         """The page was closed: its runs end soon, unless somebody watches them by then (a reload, a shared link)."""
 

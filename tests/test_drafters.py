@@ -139,9 +139,9 @@ def test_attention_oracle():
 
 def test_layers_and_heads_chosen():
     target = tiny_target()
-    assert hidden_layer(target, HiddenParams()) == round(0.3 * 3)
+    assert hidden_layer(target, None) == round(0.3 * 3)
     with pytest.raises(ValueError, match="hidden states 0 to 3"):
-        hidden_layer(target, HiddenParams(layer=4))
+        hidden_layer(target, 4)
     assert len(selected_heads(target, AttentionParams())) == 12  # uncalibrated: all of them
     assert selected_heads(target, AttentionParams(aggregation="layer sum", layer=2)) == tuple((2, h) for h in range(4))
     target.__dict__["calibration"] = SimpleNamespace(
@@ -149,7 +149,7 @@ def test_layers_and_heads_chosen():
         head_counts=[[0] * 4, [5, 1, 0, 0], [9, 0, 0, 0]],
         top_heads=lambda n: [(2, 0), (1, 0), (1, 1)][:n],
     )
-    assert hidden_layer(target, HiddenParams()) == 2
+    assert hidden_layer(target, None) == 2
     assert selected_heads(target, AttentionParams(heads=2)) == ((2, 0), (1, 0))
     assert selected_heads(target, AttentionParams(aggregation="layer max"))[0] == (2, 0)
 

@@ -18,7 +18,11 @@ from decoders import Prompt, load_target
 from decoders.calibrate import calibrate, save_calibration
 from decoders.errors import UserError
 from decoders.expand import SHAPES, Shape, expand, expand_to_folder, layer_map
+from decoders.parts import load_part
+from decoders.protocols import Draft, Needs
+from decoders.tree import DraftTree
 
+from .drafts import save_tiny_part
 from .models import VOCAB, prompt_ids, tiny_tokenizer
 
 torch.set_num_threads(1)  # toys: more threads only cost
@@ -250,3 +254,24 @@ def test_an_uncalibrated_model_grows_without_one(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
     expand_to_folder(save(toy(), tmp_path / "small"), MHA, tmp_path / "large")
     assert not (tmp_path / "home").exists()
+
+
+def test_prompt_tokens_are_carried_over(tmp_path, monkeypatch):
+    """They guess the same after the same text."""
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+    network = toy(kv_heads=2)
+    network.resize_token_embeddings(VOCAB)
+    network.save_pretrained(tmp_path / "small")
+    tiny_tokenizer().save_pretrained(tmp_path / "small")
+    small = load_target(tmp_path / "small", dtype="float32")
+    save_tiny_part(small, "ppd", vectors=2)
+    large = load_target(expand_to_folder(tmp_path / "small", MHA, tmp_path / "large", dtype="float32"), dtype="float32")
+    guesses = []
+    for target in (small, large):
+        session = target.session(Needs(), 60)
+        session.prefill(prompt_ids(2))
+        prompts = load_part(target, "ppd")
+        draft = Draft(DraftTree.chain(session.context.root, [7]), probes=prompts.probes(1, 3, 0))
+        guesses.append(prompts.guesses(session.score(draft).probe_logits))
+    assert guesses[0].std() > 0.1
+    torch.testing.assert_close(*guesses, atol=1e-3, rtol=1e-3)

@@ -9,8 +9,8 @@ from scipy.stats import chisquare
 
 from decoders import Sampling
 from decoders.protocols import Draft, Scored
-from decoders.residual import ResidualVerifier, drawn_token, expected_speedup, overlap, residual
-from decoders.sampling import Chooser
+from decoders.residual import ResidualVerifier, expected_speedup, overlap, residual
+from decoders.sampling import Chooser, drawn_token
 from decoders.tree import DraftTree
 
 P, Q = torch.tensor([0.6, 0.4]), torch.tensor([0.3, 0.7])

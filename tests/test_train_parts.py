@@ -16,7 +16,8 @@ from decoders.parts import find_part, own_place, read_part
 from decoders.protocols import Needs
 from decoders.training.batches import RESPONSE, encode_chats
 from decoders.training.data import DemoSource, DistilledSource, FileSource, encoded, source_of
-from decoders.training.drafter import Recipe, Run, learning_rate_factor, reached_mean, train_part
+from decoders.training.drafter import Recipe, Run, reached_mean, train_part
+from decoders.training.loop import cosine_factor, try_to_save
 from decoders.training.tasks import stream
 from decoders.training.teacher import Teacher
 from decoders.training.tokenizer import train_tokenizer
@@ -221,7 +222,8 @@ def test_a_resumed_run_is_the_uninterrupted_one(kind, tmp_path, text):
     second = run("parts")
     assert second.step == 5
     advance(second, 4)
-    assert (second.step, second.tokens, second.chunk, second.taken) == (9, whole.tokens, whole.chunk, whole.taken)
+    assert (second.step, second.tokens) == (9, whole.tokens)
+    assert (second.feed.chunk, second.feed.taken) == (whole.feed.chunk, whole.feed.taken)
     for name, value in whole.draft.state_dict().items():
         assert torch.equal(value, second.draft.state_dict()[name]), name
 
@@ -245,7 +247,7 @@ def test_a_full_disk_costs_the_checkpoint_not_the_last_good_one(tmp_path, source
     run = Run("drafter", tmp_path, network("llama"), "tiny", source, TINY, 0)
     run.open(True)
     run.train_step(0.1)
-    assert run.try_to_save() == ""
+    assert try_to_save(run) == ""
     good = (tmp_path / "checkpoint.pt").read_bytes()
 
     def full(state, path):
@@ -254,7 +256,7 @@ def test_a_full_disk_costs_the_checkpoint_not_the_last_good_one(tmp_path, source
 
     monkeypatch.setattr(torch, "save", full)
     run.train_step(0.1)
-    warning = run.try_to_save()
+    warning = try_to_save(run)
     assert warning.startswith("the checkpoint of step 2 could not be written") and "that of step 1 stays" in warning
     assert (tmp_path / "checkpoint.pt").read_bytes() == good and not (tmp_path / "checkpoint.new").exists()
     with pytest.raises(UserError, match="make room and give the same command again"):
@@ -286,9 +288,9 @@ def test_an_interrupted_run_keeps_what_it_has(tmp_path, source):
 
 
 def test_the_learning_rate_warms_up_and_falls_to_nothing():
-    rates = [learning_rate_factor(step, step / 100, 10) for step in range(101)]
+    rates = [cosine_factor(step, step / 100, 10) for step in range(101)]
     assert rates[0] == pytest.approx(0.1) and max(rates) == rates[9] and rates[100] == 0.0
-    assert learning_rate_factor(50, 0.5, 10) == pytest.approx(0.5)
+    assert cosine_factor(50, 0.5, 10) == pytest.approx(0.5)
 
 
 def test_budgets_are_minutes_or_steps(tmp_path, source):

@@ -27,7 +27,7 @@ from ..params import param
 from ..protocols import Candidates, Draft, Method, Needs, Scored, Term, Verdict
 from ..target import Target
 from ..tree import DraftTree
-from .pldplus import NO_PREDECESSOR, HiddenParams, hidden_layer
+from .pldplus import LAYER, NO_PREDECESSOR, hidden_layer
 
 PAPER = "AdaPLD: adaptive retrieval and reuse for efficient model-free speculative decoding"
 TOP_TOKENS = 64  # likeliest next tokens kept per position: the widest branching the paper tries
@@ -38,13 +38,7 @@ GATHER_BELOW = 0.3  # share of the positions up to which gathering their states 
 
 @dataclass(frozen=True)
 class AdaPldParams:
-    layer: int | None = param(
-        None,
-        "Layer",
-        "Hidden states compared (0 = embeddings). Off: the calibrated layer, else 0.3 of the model's depth.",
-        low=0,
-        high=200,
-    )
+    layer: int | None = LAYER
     k: int = param(
         8,
         "Branches K",
@@ -441,7 +435,7 @@ METHOD = Method(
     params=AdaPldParams,
     build=lambda target, params: AdaPldDrafter(params, UnitEmbeddings(target, params.center_embeddings)),
     needs=lambda target, params: Needs(
-        hidden_layer=hidden_layer(target, HiddenParams(layer=params.layer)),
+        hidden_layer=hidden_layer(target, params.layer),
         top_tokens=TOP_TOKENS if params.branches else 0,
     ),
     terms=(

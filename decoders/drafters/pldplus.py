@@ -23,6 +23,13 @@ from ..target import Target
 PAPER = "PLD+: accelerating LLM inference by leveraging language model artifacts"
 NO_PREDECESSOR = -1.0  # score of a candidate at position 0: nothing stands before it to compare
 
+LAYER = param(
+    None,
+    "Layer",
+    "Hidden states compared (0 = embeddings). Off: the calibrated layer, else 0.3 of the model's depth.",
+    low=0,
+    high=200,
+)
 _K = param(
     20,
     "Draft length K",
@@ -40,13 +47,7 @@ _PROMPT_ONLY = param(False, "Prompt only", "Look for candidates in the prompt al
 
 @dataclass(frozen=True)
 class HiddenParams:
-    layer: int | None = param(
-        None,
-        "Layer",
-        "Hidden states compared (0 = embeddings). Off: the calibrated layer, else 0.3 of the model's depth.",
-        low=0,
-        high=200,
-    )
+    layer: int | None = LAYER
     k: int = _K
     theta: float | None = _THETA
     average_last: int = param(
@@ -169,13 +170,13 @@ class AttentionCopier(RankedCopier):
         return {"attention": score.astype(np.float64), "layer": strongest[:, 0], "head": strongest[:, 1]}
 
 
-def hidden_layer(target: Target, params: HiddenParams) -> int:
-    """The layer PLD+(h) reads: asked for, calibrated, or round(0.3 · layers)."""
+def hidden_layer(target: Target, layer: int | None) -> int:
+    """The layer PLD+(h) reads: asked for, calibrated, or round(0.3 · layers). Raises UserError for one too many."""
     depth = target.info["layers"]
-    if params.layer is not None:
-        if params.layer > depth:
-            raise UserError(f"layer={params.layer} is out of range: {target.name} has hidden states 0 to {depth}")
-        return params.layer
+    if layer is not None:
+        if layer > depth:
+            raise UserError(f"layer={layer} is out of range: {target.name} has hidden states 0 to {depth}")
+        return layer
     calibration = target.calibration
     return calibration.best_layer if calibration is not None else round(0.3 * depth)
 
@@ -209,7 +210,7 @@ METHODS = (
         summary="Of all places where the last token occurred, copies after the one whose hidden state is most alike.",
         params=HiddenParams,
         build=lambda target, params: HiddenCopier(params),
-        needs=lambda target, params: Needs(hidden_layer=hidden_layer(target, params)),
+        needs=lambda target, params: Needs(hidden_layer=hidden_layer(target, params.layer)),
         terms=(
             Term(
                 "cosine",

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
-import os
-import shutil
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 from transformers import (
     AutoTokenizer,
     GenerationConfig,
@@ -24,10 +18,21 @@ from transformers import (
     LlamaForCausalLM,
 )
 
+from decoders.folders import replacing
 from decoders.training.batches import PROMPT, RESPONSE, Batch, encode_chats, pad, training_batches
 from decoders.training.evaluation import EvaluationReport, evaluate_demo, held_out_examples, probe_examples
 from decoders.training.induction import plant_copying_heads
-from decoders.training.muon import Muon
+from decoders.training.loop import (
+    CHECKPOINT,
+    Feed,
+    LogFile,
+    Pace,
+    Progress,
+    muon_and_adamw,
+    position_weights,
+    save_checkpoint,
+    weighted_loss,
+)
 from decoders.training.tasks import FAMILIES, MIXTURE, Example, Family
 from decoders.training.tokenizer import train_tokenizer
 
@@ -61,18 +66,6 @@ class Recipe:
     probe_examples: int = 96
     mixture: dict[Family, float] = field(default_factory=lambda: dict(MIXTURE))
     fast: bool = False  # bf16 matrix products and compiled layers: needs a C++ compiler, pays after ten minutes
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a progress bar needs: `done` runs from 0 to 1; seconds are computing time, pauses excluded."""
-
-    step: int
-    tokens: int
-    seconds: float
-    done: float
-    loss: float
-    tokens_per_second: float
 
 
 @dataclass(frozen=True)
@@ -116,7 +109,7 @@ def train_demo(
     while (done := budget.done(run.tokens, run.seconds)) < 1:
         loss = run.train_step(done)
         if progress is not None:
-            progress(Progress(run.step, run.tokens, run.seconds, done, loss, run.tokens_per_second))
+            progress(Progress(run.step, run.tokens, run.seconds, done, loss, run.pace.tokens_per_second))
         now = time.monotonic()
         if now - saved > checkpoint_minutes * 60:
             run.save()
@@ -178,24 +171,6 @@ def build_model(recipe: Recipe, tokenizer: Any, seed: int) -> LlamaForCausalLM:
     return model
 
 
-def weighted_loss(
-    model: LlamaForCausalLM, batch: Batch, weights: Tensor, fast: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Mean weighted cross-entropy, and the mean over response tokens alone (without gradient).
-
-    `weights` has the shape of `batch.ids`, and weighs the prediction *of* each token. The head runs only where
-    the weight is not zero; it is computed in fp32 even where the layers (`fast`) use bf16.
-    """
-    with torch.autocast("cpu", torch.bfloat16, enabled=fast):
-        hidden = model.model(input_ids=batch.ids, use_cache=False).last_hidden_state[:, :-1].float()
-    weights = weights[:, 1:]
-    wanted = weights > 0
-    losses = F.cross_entropy(model.lm_head(hidden[wanted]), batch.ids[:, 1:][wanted], reduction="none")
-    weights = weights[wanted]
-    answers = batch.kinds[:, 1:][wanted] == RESPONSE
-    return (losses * weights).sum() / weights.sum(), losses.detach()[answers].mean()
-
-
 class Run:
     """A training run: the model, its optimisers, and its place in the stream of batches."""
 
@@ -205,28 +180,21 @@ class Run:
         self.seed = seed
         self.tokenizer = tokenizer
         self.model = build_model(recipe, tokenizer, seed)
-        matrices = [p for p in self.model.model.layers.parameters() if p.ndim == 2]
-        others = [p for p in self.model.parameters() if not any(p is m for m in matrices)]
-        self.optimisers = (
-            Muon(
-                matrices, recipe.matrix_lr, weight_decay=0.01, dtype=torch.bfloat16 if recipe.fast else torch.float32
-            ),
-            torch.optim.AdamW(others, recipe.vector_lr, betas=(0.9, 0.95), weight_decay=0.0),
+        self.optimisers = muon_and_adamw(
+            self.model, self.model.model.layers, recipe.matrix_lr, recipe.vector_lr, fast=recipe.fast
         )
         if recipe.fast:
             self.model.model.compile(dynamic=True)
-        self.step = self.tokens = self.chunk = self.taken = 0
+        self.feed, self.pace, self.log_file = Feed(self._chunk), Pace(), LogFile(folder)
+        self.step = self.tokens = 0
         self.chunk_tokens = 0  # tokens before this chunk: decides its share of repetitions
         self.seconds = 0.0
-        self._recent: list[tuple[int, float, float]] = []  # tokens, seconds, response loss
-        self._batches: Iterator[Batch] | None = None
-        self._probe: list[Batch] | None = None
 
     @classmethod
     def open(cls, folder: Path, recipe: Recipe, seed: int, resume: bool) -> Run:
         """A new run in `folder`, or the one that was stopped there."""
         folder.mkdir(parents=True, exist_ok=True)
-        checkpoint = folder / "checkpoint.pt"
+        checkpoint = folder / CHECKPOINT
         if checkpoint.exists() and not resume:
             raise FileExistsError(f"{folder} holds a run: resume it, or give an empty folder")
         if not (folder / "tokenizer").exists():
@@ -245,84 +213,54 @@ class Run:
                 f"the run in {self.folder} has seed {state['seed']}, not {self.seed}: give that seed or an empty folder"
             )
         self.model.load_state_dict(state["model"])
-        for optimiser, saved in zip(self.optimisers, state["optimisers"], strict=True):
-            optimiser.load_state_dict(saved)
+        self.optimisers.load(state["optimisers"])
         self.step, self.tokens, self.seconds = state["step"], state["tokens"], state["seconds"]
-        self.chunk, self.taken, self.chunk_tokens = state["chunk"], state["taken"], state["chunk_tokens"]
-        log = self.folder / "log.jsonl"
-        if log.exists():
-            kept = [line for line in log.read_text("utf-8").splitlines() if json.loads(line)["step"] <= self.step]
-            log.write_text("".join(f"{line}\n" for line in kept), "utf-8")
+        self.feed.chunk, self.feed.taken, self.chunk_tokens = state["chunk"], state["taken"], state["chunk_tokens"]
+        self.log_file.cut(self.step)
 
     def save(self) -> None:
         """Write the checkpoint whole or not at all."""
         state = {
-            "model": self.model.state_dict(),
-            "optimisers": [o.state_dict() for o in self.optimisers],
-            "seed": self.seed,
-            **{name: getattr(self, name) for name in ("step", "tokens", "seconds", "chunk", "taken", "chunk_tokens")},
-        }
-        torch.save(state, self.folder / "checkpoint.new")
-        os.replace(self.folder / "checkpoint.new", self.folder / "checkpoint.pt")
+            "model": self.model.state_dict(), "optimisers": self.optimisers.state(), "seed": self.seed,
+            "step": self.step, "tokens": self.tokens, "seconds": self.seconds,
+            "chunk": self.feed.chunk, "taken": self.feed.taken, "chunk_tokens": self.chunk_tokens,
+        }  # fmt: skip
+        save_checkpoint(self.folder, state)
 
-    @property
-    def tokens_per_second(self) -> float:
-        return sum(n for n, _, _ in self._recent) / max(1e-9, sum(s for _, s, _ in self._recent))
-
-    def _next_batch(self) -> Batch:
+    def _chunk(self, chunk: int) -> Iterator[Batch]:
         recipe = self.recipe
-        while True:
-            if self._batches is None:
-                left = max(0.0, 1 - self.chunk_tokens / recipe.repeated_tokens)
-                chunk = training_batches(
-                    self.tokenizer,
-                    seed=self.seed,
-                    chunk=self.chunk,
-                    examples=recipe.chunk_examples,
-                    budget=recipe.batch_tokens,
-                    repeated=recipe.repeated_end + left * (recipe.repeated_start - recipe.repeated_end),
-                    looked_up=recipe.looked_up,
-                    mixture=recipe.mixture,
-                )
-                self._batches = islice(chunk, self.taken, None)
-            batch = next(self._batches, None)
-            if batch is not None:
-                self.taken += 1
-                return batch
-            self._batches = None
-            self.chunk, self.taken, self.chunk_tokens = self.chunk + 1, 0, self.tokens
-
-    def _weights(self, batch: Batch) -> Tensor:
-        """1 on responses, `prompt_weight` on a random few of the prompt's positions, else 0."""
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
-        chosen = torch.rand(batch.ids.shape, generator=generator) < self.recipe.prompt_share
-        prompt = (batch.kinds == PROMPT) & chosen
-        return (batch.kinds == RESPONSE).float() + prompt * self.recipe.prompt_weight
+        if not self.feed.taken:  # a new one, not the one that a resumed run goes on in
+            self.chunk_tokens = self.tokens
+        left = max(0.0, 1 - self.chunk_tokens / recipe.repeated_tokens)
+        return training_batches(
+            self.tokenizer,
+            seed=self.seed,
+            chunk=chunk,
+            examples=recipe.chunk_examples,
+            budget=recipe.batch_tokens,
+            repeated=recipe.repeated_end + left * (recipe.repeated_start - recipe.repeated_end),
+            looked_up=recipe.looked_up,
+            mixture=recipe.mixture,
+        )
 
     def train_step(self, done: float) -> float:
         """One optimiser step; gives the mean loss of its response tokens."""
         started = time.perf_counter()
-        batch = self._next_batch()
-        factor = learning_rate_factor(self.step, done, self.recipe)
-        for optimiser, rate in zip(self.optimisers, (self.recipe.matrix_lr, self.recipe.vector_lr), strict=True):
-            for group in optimiser.param_groups:
-                group["lr"] = rate * factor
-        loss, answer_loss = weighted_loss(self.model, batch, self._weights(batch), self.recipe.fast)
+        recipe, batch = self.recipe, next(self.feed)
+        factor = learning_rate_factor(self.step, done, recipe)
+        weights = position_weights(batch, recipe.prompt_share, recipe.prompt_weight, self.seed, self.step)
+        with torch.autocast("cpu", torch.bfloat16, enabled=recipe.fast):
+            states = self.model.model(input_ids=batch.ids, use_cache=False).last_hidden_state
+        loss, answer_loss = weighted_loss(self.model.lm_head, states, batch, weights)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        for optimiser in self.optimisers:
-            optimiser.step()
-        self.model.zero_grad(set_to_none=True)
+        self.optimisers.step(factor)
         self.step += 1
         self.tokens += batch.tokens
-        took = time.perf_counter() - started
-        if len(self._recent) >= 10:  # a paused process has not been computing
-            took = min(took, 5 * statistics.median(s for _, s, _ in self._recent))
-        self.seconds += took
-        self._recent = [*self._recent[-49:], (batch.tokens, took, answer_loss.item())]
-        if self.step % self.recipe.probe_steps == 0:
+        self.seconds += self.pace.add(batch.tokens, time.perf_counter() - started, float(answer_loss))
+        if self.step % recipe.probe_steps == 0:
             self._log(factor)
-        return answer_loss.item()
+        return float(answer_loss)
 
     def _log(self, factor: float) -> None:
         probe = self.probe()
@@ -330,14 +268,13 @@ class Run:
             "step": self.step,
             "tokens": self.tokens,
             "seconds": round(self.seconds, 1),
-            "loss": round(statistics.fmean(x for _, _, x in self._recent), 4),
+            "loss": round(self.pace.loss, 4),
             "held_out_loss": round(probe.loss, 4),
             "exact": {family: f"{right}/{asked}" for family, (right, asked) in probe.exact.items()},
             "lr_factor": round(factor, 4),
-            "tokens_per_second": round(self.tokens_per_second),
+            "tokens_per_second": round(self.pace.tokens_per_second),
         }
-        with (self.folder / "log.jsonl").open("a", encoding="utf-8") as log:
-            log.write(json.dumps(line) + "\n")
+        self.log_file.add(line)
 
     def probe(self) -> Probe:
         """The model on held-out examples, the same ones each time."""
@@ -346,8 +283,6 @@ class Run:
 
     def export(self, folder: Path) -> None:
         """A loadable fp16 model with its tokenizer, recipe and log; replaces `folder` when all is written."""
-        new = folder.with_name(folder.name + ".new")
-        shutil.rmtree(new, ignore_errors=True)
         half = LlamaForCausalLM(self.model.config)
         half.load_state_dict(self.model.state_dict())
         half.generation_config = GenerationConfig(
@@ -356,27 +291,16 @@ class Run:
             pad_token_id=self.tokenizer.pad_token_id,
         )
         half.config.specviz_name = "specviz-demo"
-        half.half().save_pretrained(new)
-        self.tokenizer.save_pretrained(new)
         facts = {"seed": self.seed, "steps": self.step, "tokens": self.tokens, "seconds": round(self.seconds)}
         recipe = json.dumps({**facts, "recipe": asdict(self.recipe)}, indent=2)
-        (new / "recipe.json").write_text(recipe + "\n", "utf-8")
-        log = self.folder / "log.jsonl"
-        if log.exists():
-            lines = log.read_text("utf-8").splitlines()
-            thin = lines[:: max(1, math.ceil(len(lines) / 100))]
-            kept = thin if thin and thin[-1] == lines[-1] else [*thin, *lines[-1:]]
-            (new / "train_log.jsonl").write_text("".join(f"{line}\n" for line in kept), "utf-8")
-        for path in (new, *new.iterdir()):
-            path.chmod(0o755 if path.is_dir() else 0o644)
-        old = folder.with_name(folder.name + ".old")
-        shutil.rmtree(old, ignore_errors=True)
-        if folder.exists():
-            folder.rename(old)
-        else:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-        new.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
+        with replacing(folder) as new:
+            half.half().save_pretrained(new)
+            self.tokenizer.save_pretrained(new)
+            (new / "recipe.json").write_text(recipe + "\n", "utf-8")
+            if log := self.log_file.thinned():
+                (new / "train_log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log), "utf-8")
+            for path in (new, *new.iterdir()):
+                path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 @torch.no_grad()
