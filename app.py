@@ -12,6 +12,7 @@ def main() -> None:
     parser.add_argument("--model", help="a model folder or a Hub name; default: the bundled model")
     parser.add_argument("--device", help="cpu or cuda (default: cuda where there is one)")
     parser.add_argument("--dtype", help="float32, bfloat16, float16 or float64 (default: by device)")
+    parser.add_argument("--drafter", help="a model with the same tokenizer, for SpS (default: the one trained for it)")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: only this computer)")
     parser.add_argument("--port", type=int, default=7860, help="port to listen on (0: any free one)")
     parser.add_argument("--trace", help="open on this recorded run")
@@ -22,8 +23,9 @@ def main() -> None:
 
     try:
         serve(
-            given.model, given.host, given.port, given.trace, given.open, device=given.device, dtype=given.dtype
-        )
+            given.model, given.host, given.port, given.trace, given.open,
+            device=given.device, dtype=given.dtype, drafter=given.drafter,
+        )  # fmt: skip
     except ValueError as problem:
         sys.exit(f"specviz: {problem}")
 

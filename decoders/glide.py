@@ -117,7 +117,7 @@ def refusal(config: Any) -> str | None:
 class Seen:
     """What one layer's queries see of the target: cached keys and values after rotary, and the queries' own rotary.
 
-    ``mask`` is True where a query may look; None: everywhere. ``watch`` collects the attention itself.
+    ``mask`` is True where a query may look; None: everywhere. ``watch`` collects the queries, for looking at.
     """
 
     keys: Float[Tensor, "batch kv_heads keys head_dim"]
@@ -175,20 +175,22 @@ class Glimpse(nn.Module):
     def forward(self, x: Float[Tensor, "batch rows hidden"], seen: Seen) -> Float[Tensor, "batch rows hidden"]:
         query = self.queries(x, seen)
         if seen.watch is not None:
-            seen.watch.append(self.weights(query, seen)[0])
+            seen.watch.append(query)
         if seen.mask is None:
             return self.out(attend(query, seen.keys, seen.values, None))
         blind = ~seen.mask.any(-1)  # nothing to see: nothing is added
         out = attend(query, seen.keys, seen.values, seen.mask | blind[:, None])
         return self.out(out.masked_fill(blind[:, None], 0.0))
 
-    def weights(self, query: Tensor, seen: Seen) -> Float[Tensor, "batch heads rows keys"]:
-        """The attention itself, for looking at."""
-        keys = seen.keys.float().repeat_interleave(self.heads // seen.keys.shape[1], 1)
-        scores = query.float() @ keys.transpose(2, 3) * query.shape[-1] ** -0.5
-        if seen.mask is not None:
-            scores = scores.masked_fill(~seen.mask, torch.finfo(scores.dtype).min)
-        return scores.softmax(-1)
+
+
+def attention(
+    queries: Float[Tensor, "heads rows size"], keys: Float[Tensor, "kv_heads keys size"]
+) -> Float[Tensor, "heads rows keys"]:
+    """The attention weights themselves, every query seeing every key."""
+    grouped = queries.float().unflatten(0, (len(keys), -1)).flatten(1, 2)
+    weights = (grouped @ keys.float().mT * queries.shape[-1] ** -0.5).softmax(-1)
+    return weights.unflatten(1, (-1, queries.shape[1])).flatten(0, 1)
 
 
 Remember = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -306,6 +308,11 @@ class DraftRun:
         self.store: Tensor | None = None
         self.base = self.drafted = 0
         self.sees = np.zeros((0, 0), dtype=bool)
+        self.queries: list[list[Tensor]] = [[] for _ in model.config.kv_layers]  # of the draft under way, by layer
+        self.looks_at: dict[str, Any] | None = None
+        if model.config.kv_layers:
+            layers, heads = list(model.config.kv_layers), model.config.target_heads
+            self.looks_at = {"label": "the draft model's cross-attention", "layers": layers, "heads": heads}
         self._own = self._theirs = (torch.zeros(0, 0), torch.zeros(0, 0))
 
     @torch.inference_mode()
@@ -318,11 +325,14 @@ class DraftRun:
         rows = self.tokens[have:]
         self.base, self.drafted = context.length, 0
         self.sees = np.zeros((0, 0), dtype=bool)
+        self.queries = [[] for _ in self.queries]
         x = self._embed(rows)
         mask = None
         if have and len(rows) > 1:
             mask = torch.ones(len(rows), context.length, dtype=torch.bool, device=x.device).tril(have)
-        return self._run(x, have, np.arange(have, context.length), mask, last_only=True)[0]
+        logits = self._run(x, have, np.arange(have, context.length), mask, last_only=True)[0]
+        self.queries = [[query[:, :, -1:] for query in parts] for parts in self.queries]  # the root's
+        return logits
 
     @torch.inference_mode()
     def extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Float[Tensor, "rows vocab"]:
@@ -344,20 +354,18 @@ class DraftRun:
         positions = np.asarray(depths) + self.base - 1
         return self._run(self._embed(np.asarray(tokens)), self.base + before, positions, mask)
 
-    @torch.inference_mode()
-    def glimpses(self, drafted: Sequence[int]) -> Float[Tensor, "layers heads rows keys"]:
-        """Where the root and a chain of drafted tokens look in the target's cache: weights over positions before the
-        root. Call after ``read``; the draft under way is dropped.
+    def looks(self, rows: Sequence[int]) -> Callable[[], Float[Tensor, "layers heads rows keys"]] | None:
+        """How to compute where rows of this draft (0 = the root, then in the order they were drafted) look in the
+        target's cache: weights over the positions before the root. None where the model does not look, or nothing is
+        there yet. What it holds stays right while the run goes on.
         """
-        assert self.context is not None and self.model.config.kv_layers
-        root, rows = self.base - 1, len(drafted) + 1
-        tokens = np.asarray([self.tokens[root], *drafted])
-        positions = np.arange(root, root + rows)
-        mask = torch.ones(rows, root + rows, dtype=torch.bool, device=self.device).tril(root)
-        found: list[Tensor] = []
-        self._run(self._embed(tokens), root, positions, mask, watch=found)
-        self.drafted, self.sees = 0, np.zeros((0, 0), dtype=bool)
-        return torch.stack(found)
+        context, layers = self.context, self.model.config.kv_layers
+        if context is None or not layers or context.root_position == 0:
+            return None
+        queries = [torch.cat(parts, 2)[0, :, list(rows)] for parts in self.queries]
+        return lambda: torch.stack(
+            [attention(query, context.keys(layer)) for query, layer in zip(queries, layers, strict=True)]
+        )
 
     @property
     def device(self) -> torch.device:
@@ -368,9 +376,8 @@ class DraftRun:
         return self.model.embedding(ids[None].to(self.device))
 
     def _run(
-        self, x: Tensor, start: int, positions: np.ndarray, mask: Tensor | None, *, last_only: bool = False,
-        watch: list[Tensor] | None = None,
-    ) -> Float[Tensor, "rows vocab"]:  # fmt: skip
+        self, x: Tensor, start: int, positions: np.ndarray, mask: Tensor | None, *, last_only: bool = False
+    ) -> Float[Tensor, "rows vocab"]:
         """Rows through all layers; their keys and values go to cache rows ``start`` on."""
         assert self.store is not None and self.context is not None
         stop, config = start + x.shape[1], self.model.config
@@ -386,14 +393,12 @@ class DraftRun:
                 keys[:, :, start:stop], values[:, :, start:stop] = k, v
                 return keys[:, :, :stop], values[:, :, :stop]
 
-            x = layer(x, cos, sin, mask, self._seen(i, index, positions, only, watch), remember, only)
+            x = layer(x, cos, sin, mask, self._seen(i, index, positions, only), remember, only)
         if last_only:
             x = x[:, -1:]
         return self.model.head(self.model.norm(x))[0].float()
 
-    def _seen(
-        self, layer: int, index: Any, positions: np.ndarray, last_only: bool, watch: list[Tensor] | None
-    ) -> Seen | None:
+    def _seen(self, layer: int, index: Any, positions: np.ndarray, last_only: bool) -> Seen | None:
         """What rows see of the target: a draft's all its committed keys, a committed position's those before it."""
         config, context = self.model.config, self.context
         assert context is not None
@@ -401,13 +406,13 @@ class DraftRun:
         if not config.kv_layers or root == 0:
             return None
         keys, values = (read(config.kv_layers[layer])[None] for read in (context.keys, context.values))
-        cos, sin = self._theirs[0][index], self._theirs[1][index]
+        cos, sin, watch = self._theirs[0][index], self._theirs[1][index], self.queries[layer]
         if last_only:
-            return Seen(keys, values, cos[-1:], sin[-1:])
+            return Seen(keys, values, cos[-1:], sin[-1:], None, watch)
         if positions[0] >= root:
-            return Seen(keys, values, cos, sin, watch=watch)
+            return Seen(keys, values, cos, sin, None, watch)
         before = torch.from_numpy(positions)[:, None] > torch.arange(root)
-        return Seen(keys, values, cos, sin, before.to(self.device))
+        return Seen(keys, values, cos, sin, before.to(self.device), watch)
 
     def _make_room(self, context: Context, kept: int) -> None:
         rows = len(context.buffer) + DRAFT_ROWS

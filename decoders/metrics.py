@@ -55,6 +55,10 @@ METRICS: tuple[Metric, ...] = _metrics("""
         What the target's cache holds at the end of the run.
     draft_share | Drafting cost | Σ draft_ms ÷ Σ verify_ms | share
         Time spent proposing, against the time of the target's forwards.
+    beta | Acceptance β | mean of Σ min(p, q) over drafted tokens up to the first rejection | share
+        Overlap of the target's and the draft model's distributions; of a wider draft, along its main chain alone.
+    draft_cost | Draft forward c | mean ms of a draft model's forward ÷ mean verify_ms | ×
+        What one more drafted token costs, in forwards of the target.
     draft_efficiency | Draft efficiency | Σ accepted ÷ Σ drafted | share
         How much of what was proposed stood; of a tree, most cannot.
     copied_share | Copied | output tokens with a source ÷ output tokens | share
@@ -110,6 +114,8 @@ def compute(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         "prefill_ms": timings.get("prefill_ms"),
         "kv_mb": _ratio(trace.run.get("memory", {}).get("kv_bytes"), 1e6),
         "draft_share": _ratio(_total(steps["draft_ms"]), _total(steps["verify_ms"])),
+        "beta": acceptance_beta(trace),
+        "draft_cost": draft_cost(trace),
         "draft_efficiency": _ratio(int(accepted.sum()), int(drafted.sum())),
         "copied_share": _ratio(int(copied.sum()), tokens),
         "no_draft_steps": int((drafted == 0).sum()),
@@ -127,6 +133,34 @@ def _quality(trace: Trace) -> dict[str, float | None]:
         found = quality(trace.text(trace.output_ids), reference)
         scores |= {f"quality_{key}": value for key, value in found.items()}
     return scores
+
+
+def acceptance_beta(trace: Trace) -> float | None:
+    """β (GLIDE §2): the mean overlap over the main chain's nodes, up to and including the first rejected one of a step;
+    None where no draft model's distributions were there to compare.
+    """
+    nodes = trace.tables["nodes"]
+    if "term:overlap" not in nodes:
+        return None
+    reached = [
+        overlap
+        for overlap, status, origin in zip(nodes["term:overlap"], nodes["status"], nodes["origin"], strict=True)
+        if overlap is not None and status in ("accepted", "rejected") and origin != "expansion"
+    ]
+    return sum(reached) / len(reached) if reached else None
+
+
+def draft_cost(trace: Trace) -> float | None:
+    """c (GLIDE table 1): the mean time of a draft model's forward ÷ that of a verify forward, over steps with a draft;
+    None where no draft model ran. A step has one draft forward per depth.
+    """
+    steps = trace.tables["steps"]
+    if "term:forward_ms" not in steps:
+        return None
+    columns = (steps["term:forward_ms"], steps["depth"], steps["verify_ms"])
+    spent = [row for row in zip(*columns, strict=True) if row[1] and None not in row]
+    forwards, depths, verifies = (sum(row[i] for row in spent) for i in range(3))
+    return _ratio(_ratio(forwards, depths), _ratio(verifies, len(spent)))
 
 
 def outcomes(trace: Trace) -> dict[str, int]:
@@ -235,3 +269,44 @@ def fill_would_accept(trace: Trace) -> None:
         would[alive] += 1
         reach += 1
     candidates["would_accept"] = would.tolist()
+
+
+def confidence_bins(trace: Trace) -> list[tuple[int, int, int]]:
+    """(tenth, tried, accepted) of a draft model's chain tokens by its confidence at their position (GLIDE fig. 1b).
+
+    Tried: the token's parent was accepted or is the root. Expansions beside the chain do not count; a confidence of 1
+    belongs to the last tenth. Empty where no draft model told its confidence.
+    """
+    nodes = trace.tables["nodes"]
+    tried, accepted = [0] * 10, [0] * 10
+    for confidence, status, origin in zip(
+        nodes.get("term:confidence", ()), nodes["status"], nodes["origin"], strict=False
+    ):
+        if confidence is not None and origin == "drafter" and status in ("accepted", "rejected"):
+            tenth = min(9, int(10 * confidence))
+            tried[tenth] += 1
+            accepted[tenth] += status == "accepted"
+    return [(tenth, tried[tenth], accepted[tenth]) for tenth in range(10) if tried[tenth]]
+
+
+def target_ranks(trace: Trace) -> dict[tuple[int, int], int]:
+    """How often what the target wrote at a depth of the draft had a rank in the drafter's distribution there.
+
+    {(depth from 1, rank from 0): count} over the positions reached (the accepted path and the token after it) where the
+    drafter told its distribution; empty where no draft model did.
+    """
+    nodes, guesses = trace.tables["nodes"], trace.tables["guesses"]
+    wrote: dict[tuple[int, int], tuple[int, int]] = {}  # (step, node) → depth and token of what followed it
+    number = -1
+    for i, (step, parent, status) in enumerate(zip(nodes["step"], nodes["parent"], nodes["status"], strict=True)):
+        number = 0 if status == "root" else number + 1
+        if status in ("root", "accepted"):
+            wrote[step, number] = (nodes["depth"][i] + 1, trace.tables["steps"]["bonus"][step])
+            if parent >= 0:
+                wrote[step, parent] = (nodes["depth"][i], nodes["token"][i])
+    counts: Counter[tuple[int, int]] = Counter()
+    for step, node, token, rank in zip(*(guesses[name] for name in ("step", "node", "token", "rank")), strict=True):
+        depth, written = wrote.get((step, node), (0, -1))
+        if token == written:
+            counts[depth, rank] += 1
+    return dict(counts)

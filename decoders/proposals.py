@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,10 +14,9 @@ from torch import Tensor
 from .cape import Proposal, beam_search, bin_of, expanded
 from .glide import common_prefix
 from .memory import Context
-from .protocols import Draft, Scored, Term, Verdict
+from .protocols import Draft, Looks, Scored, Term, Verdict
 from .residual import NODE_TERMS as VERIFIED_TERMS
-from .residual import drawn_token
-from .sampling import Chooser
+from .sampling import Chooser, drawn_token
 
 NODE_TERMS = (
     Term("confidence", "confidence", "The drafter's highest probability at this position.", 0, 1),
@@ -36,9 +35,10 @@ KV_DELAY = Term(
 
 
 class Running(Protocol):
-    """A draft model at work on a run; ``limit`` is the longest text it reads."""
+    """A draft model at work on a run; ``limit`` is the longest text it reads, ``looks_at`` what its looks are."""
 
     limit: int
+    looks_at: dict[str, Any] | None
 
     def read(self, context: Context) -> Float[Tensor, "vocab"]:
         """Logits after the context's last token."""
@@ -46,6 +46,10 @@ class Running(Protocol):
 
     def extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Float[Tensor, "rows vocab"]:
         """Logits after more draft tokens; ``parents`` count the draft's rows so far (-1: the root)."""
+        ...
+
+    def looks(self, rows: Sequence[int]) -> Callable[[], Float[Tensor, "layers heads rows keys"]] | None:
+        """How to compute where rows of this draft (0 = the root) looked in the target's cache; None if nowhere."""
         ...
 
 
@@ -62,7 +66,7 @@ class ModelDrafter:
         delayed: bool = False,
     ) -> None:  # fmt: skip
         self.run, self.expansion, self.size = run, expansion, size
-        self.heuristic, self.delayed = heuristic, delayed
+        self.heuristic, self.delayed, self.looks_at = heuristic, delayed, run.looks_at
         self.chooser: Chooser | None = None
         self.gammas = {0: gamma}  # γ from a context length on
         self.tokens = np.zeros(0, dtype=np.int64)
@@ -151,9 +155,11 @@ class ModelDrafter:
         }
         if self.delayed:
             notes["kv_delay"] = float(max(tree.depths))
+        weights = self.run.looks(list(rows.values()))
+        looks = Looks(tuple(rows), tuple(self.looks_at["layers"]), weights) if weights and self.looks_at else None
         return Draft(
             tree, ("root", *spread), (-1,) * len(tree), made.probabilities, route=route, terms=terms, notes=notes,
-            distributions=given, drawn=drawn,
+            distributions=given, drawn=drawn, looks=looks,
         )  # fmt: skip
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None:

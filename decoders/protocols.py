@@ -64,9 +64,8 @@ class Probe:
     """An extra input row whose logits come back but which is never committed (PPD's prompt tokens, Lookahead's window).
 
     It sees the committed prefix, the tree nodes on the path to ``parent`` (``parent`` included), and the earlier probes
-    listed in ``sees``; no node ever sees a probe. Its position id is that of ``parent`` + ``offset``. Give a
-    ``token`` or
-    an ``embedding`` ``[hidden]``.
+    listed in ``sees``; no node ever sees a probe. Its position id is that of ``parent`` + ``offset``. Give a ``token``
+    or an ``embedding`` ``[hidden]``.
     """
 
     parent: int
@@ -78,17 +77,29 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class Looks:
+    """Where a draft model looked in the target's cache: a row of attention over the positions before the root for each
+    of ``nodes``, at each of the target's ``layers``.
+
+    ``weights()`` computes them, ``[layers, heads, nodes, positions]``, when it is asked for: only a traced run asks.
+    """
+
+    nodes: tuple[int, ...]
+    layers: tuple[int, ...]
+    weights: Callable[[], Float[Tensor, "layers heads nodes positions"]]
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """A proposal, with its provenance recorded where it was decided.
 
-    ``origins`` and ``sources`` have one entry per node: where the token came from (``ORIGINS``) and the source
-    position it was
-    copied from (-1: not copied). ``probabilities`` is the drafter's own probability per node (root 1.0), where it has
-    one. ``route`` names the way taken ("lexical", "none", …); ``reason`` says, in plain words, why there is no draft.
-    ``pool`` is each node's place in the pool (-1: not from there; empty: none is). ``terms`` are numbers per node (nan:
-    not defined), ``notes`` numbers of the step, as the method's ``node_terms`` and ``step_terms`` declare them.
-    ``distributions`` are the drafter's own next-token distributions after nodes, where it has them; ``drawn`` says that
-    the tokens were drawn from them (after the run's warpers), not chosen.
+    ``origins`` and ``sources`` have one entry per node: where the token came from (``ORIGINS``) and the source position
+    it was copied from (-1: not copied). ``probabilities`` is the drafter's own probability per node (root 1.0), where
+    it has one. ``route`` names the way taken ("lexical", "none", …); ``reason`` says, in plain words, why there is no
+    draft. ``pool`` is each node's place in the pool (-1: not from there; empty: none is). ``terms`` are numbers per
+    node (nan: not defined), ``notes`` numbers of the step, as the method's ``node_terms`` and ``step_terms`` declare
+    them. ``distributions`` are the drafter's own next-token distributions after nodes, where it has them; ``drawn``
+    says that the tokens were drawn from them (after the run's warpers), not chosen. ``looks`` is where it looked.
     """
 
     tree: DraftTree
@@ -104,6 +115,7 @@ class Draft:
     notes: dict[str, float] = field(default_factory=dict)
     distributions: dict[int, Float[Tensor, "vocab"]] | None = None
     drawn: bool = False
+    looks: Looks | None = None
 
     @classmethod
     def empty(cls, root: int, reason: str, *, route: str = "none", candidates: Candidates | None = None) -> Draft:
@@ -138,9 +150,8 @@ class Verdict:
     """The accepted path (nodes, root first), the target's token after it, and one reason per node.
 
     ``bonus`` is None only when a stop token inside the path ended the run. ``status`` per node: root, accepted,
-    rejected
-    (its parent was accepted, it was not), unreached (its parent was not accepted). ``terms`` are the verifier's own
-    numbers per node (nan: not defined), as the method's ``node_terms`` declare them.
+    rejected (its parent was accepted, it was not), unreached (its parent was not accepted). ``terms`` are the
+    verifier's own numbers per node (nan: not defined), as the method's ``node_terms`` declare them.
     """
 
     path: tuple[int, ...]
@@ -161,7 +172,7 @@ class Drafter(Protocol):
     A drafter that builds something for the prompt once (an index, say) may also have ``prepare(context)``, called
     after the prompt was read and before the first step. One that draws its tokens may have ``sample_with(chooser)``,
     called when it was built; it takes the warpers and the seed from there, but leaves the chooser's draws to the
-    verifier.
+    verifier. One whose drafts have ``looks`` has ``looks_at``: what they are, as {"label", "layers", "heads"}.
     """
 
     def propose(self, context: Context, budget: int) -> Draft:
@@ -196,14 +207,13 @@ class Term:
 class Method:
     """A registry entry. One method, one file; nothing else has to know of it.
 
-    ``params`` is a frozen dataclass made with ``decoders.params.param``: the app's controls, ``--set`` and sweeps
-    are made from it.
-    ``terms``, ``node_terms`` and ``step_terms`` declare the numbers that it records per candidate, tree node and step.
-    ``verifier`` makes the verifier from the parameters, the chooser and the stop tokens (None: tokens must match the
-    target's choice). ``prompt`` may rewrite the prompt
-    before anything is read. ``order`` places the method in lists. ``available`` returns None, or one sentence that says
-    what is missing for this target and which command makes it (``brings`` says of parameters that they name it, so that
-    nothing is missing); ``applies`` returns None, or one sentence that says what a prompt lacks.
+    ``params`` is a frozen dataclass made with ``decoders.params.param``: the app's controls, ``--set`` and sweeps are
+    made from it. ``terms``, ``node_terms`` and ``step_terms`` declare the numbers that it records per candidate, tree
+    node and step. ``verifier`` makes the verifier from the parameters, the chooser and the stop tokens (None: tokens
+    must match the target's choice). ``prompt`` may rewrite the prompt before anything is read. ``order`` places the
+    method in lists. ``available`` returns None, or one sentence that says what is missing for this target and which
+    command makes it (``brings`` says of parameters that they name it, so that nothing is missing); ``applies`` returns
+    None, or one sentence that says what a prompt lacks.
     """
 
     name: str

@@ -18,17 +18,21 @@ from . import metrics
 from .engine import Decoding, Step
 from .params import controls
 from .prompt import Pool, Prompt
-from .protocols import Candidates, Draft, Method, Term
-from .sampling import Sampling
+from .protocols import Candidates, Draft, Looks, Method, Term
+from .residual import residual
+from .sampling import Chooser, Sampling
 from .target import Target, versions
 from .trace import Trace
 
 TARGET_CHOICES = 5  # the target's first choices kept after each visited node
+DRAFTER_CHOICES = 8  # those of a draft model
+MEAN_LOOKS, MEAN_LEAST = 24, 0.005  # attention weights kept per node, averaged over heads: so many, if so large
+HEAD_LOOKS, HEAD_LEAST = 8, 0.02  # the same per head
 
 WHOLE_POOL, POOL_AROUND = 20_000, 32  # tokens: a longer pool is recorded around what was used alone
 RECORD_STEPS, RECORD_CELLS, RECORD_SECONDS = 32, 2_000_000, 0.1  # steps wait for one another at most so long
 
-STEP_TABLES = ("nodes", "targets", "tokens", "steps", "candidates", "probes")
+STEP_TABLES = ("nodes", "targets", "tokens", "steps", "candidates", "guesses", "attention", "probes")
 Delta = dict[str, dict[str, list[Any]]]
 
 
@@ -37,10 +41,9 @@ class Run:
 
     Arguments as in ``Decoding``; ``title`` names the run in lists. ``compare`` also runs plain greedy decoding on the
     same prompt when the method is done: its output goes into the table ``plain`` and its speed into the timings. When
-    the loop is over, ``trace.run`` has
-    ``complete``, ``stop``,
-    ``timings`` and ``metrics``, and every candidate its ``would_accept``. A failure inside a step ends the run with
-    stop "error" and is raised again after the trace was closed.
+    the loop is over, ``trace.run`` has ``complete``, ``stop``, ``timings`` and ``metrics``, and every candidate its
+    ``would_accept``. A failure inside a step ends the run with stop "error" and is raised again after the trace was
+    closed.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Run:
             cancel=cancel,
         )
         self.pieces = target.pieces
+        self._warpers = Chooser(self.decoding.sampling)  # for its distributions alone
         self._known: set[int] = set()
         self.trace = Trace.new(self._header(title))
         self.trace.extend(self._prompt_rows())
@@ -85,6 +89,8 @@ class Run:
             run["timings"]["prefill_ms"] = round(self.decoding.prefill_ms, 3)
             run["timings"]["prepare_ms"] = round(self.decoding.prepare_ms, 3)
             self._begin_pool()
+            if looks_at := getattr(self.decoding.drafter, "looks_at", None):
+                run["attention"] = looks_at
             for step in self._timed(iter(self.decoding)):
                 self._waiting.append((step, self.decode_ms))
                 self._waiting_cells += step.scored.logits.numel()
@@ -209,16 +215,17 @@ class Run:
     def _pool_rows(self, drafts: list[Draft]) -> dict[str, list[Any]]:
         """The pool's tokens not yet recorded: all of them at first, or (of a long pool) those around what was used."""
         assert self._pool is not None
-        wanted = ~self._pool_known
-        if len(self._pool.tokens) > WHOLE_POOL:
+        count = len(self._pool.tokens)
+        wanted = np.arange(0)
+        if count > WHOLE_POOL:
             places = [np.asarray(draft.pool, dtype=np.int64) for draft in drafts]
             places += [d.candidates.pool for d in drafts if d.candidates is not None and d.candidates.pool is not None]
-            used = np.concatenate(places)
+            used = np.unique(np.concatenate(places))
             around = used[used >= 0][:, None] + np.arange(-POOL_AROUND, POOL_AROUND + 1)
-            near = np.zeros_like(wanted)
-            near[np.clip(around, 0, len(wanted) - 1)] = True
-            wanted &= near
-        found = np.flatnonzero(wanted)
+            wanted = np.unique(np.clip(around, 0, count - 1))
+        elif not self._pool_known.any():
+            wanted = np.arange(count)
+        found = wanted[~self._pool_known[wanted]]
         self._pool_known[found] = True
         return {
             "position": found.tolist(),
@@ -258,11 +265,15 @@ class Run:
             self._add_step(delta["steps"], step, numbers, i, end)
             if step.draft.candidates is not None:
                 self._add_candidates(delta["candidates"], step.index, step.draft.candidates)
+            if step.draft.distributions:
+                self._add_guesses(delta["guesses"], step)
+            if step.draft.looks is not None:
+                _add_looks(delta["attention"], step.index, step.draft.looks)
             if step.draft.probes:
                 self._add_probes(delta["probes"], step)
             ids += step.emitted
         delta["targets"] = numbers.targets
-        ids += [*delta["nodes"]["token"], *numbers.targets["token"], *delta["probes"]["token"]]
+        ids += [token for table in ("nodes", "targets", "guesses", "probes") for token in delta[table]["token"]]
         if self._pool is not None:
             delta["pool"] = self._pool_rows([step.draft for step in steps])
             ids += delta["pool"]["id"]
@@ -360,6 +371,46 @@ class Run:
             given = [None] * n if values is None else _finite(np.asarray(values, dtype=np.float64))
             rows[f"term:{term.key}"] += given
 
+    def _add_guesses(self, rows: dict[str, list[Any]], step: Step) -> None:
+        """What the drafter and the target would say after each node that brings a distribution, side by side."""
+        draft, verdict = step.draft, step.verdict
+        assert draft.distributions is not None
+        inner = list(draft.distributions)
+        q = torch.stack([draft.distributions[node] for node in inner]).float()
+        logits = step.scored.logits[inner]
+        p = (self._warpers.probabilities(logits) if draft.drawn else logits.softmax(-1)).float()
+        first = q.topk(min(DRAFTER_CHOICES, q.shape[1])).indices.tolist()
+        theirs = p.topk(min(TARGET_CHOICES, p.shape[1])).indices.tolist()
+        children = draft.tree.children()
+        wanted: list[list[int]] = []
+        for node, mine, other in zip(inner, first, theirs, strict=True):
+            emitted = [verdict.bonus] if node == verdict.path[-1] and verdict.bonus is not None else []
+            wanted.append(list(dict.fromkeys([*mine, *other, *children[node], *emitted])))
+        at = torch.tensor([i for i, tokens in enumerate(wanted) for _ in tokens], device=q.device)
+        token = torch.tensor([t for tokens in wanted for t in tokens], device=q.device)
+        chosen = q[at, token]
+        rank: list[int] = (q[at] > chosen[:, None]).sum(-1).tolist()
+        redrawn = verdict.path[-1] if draft.drawn and len(verdict.path) < len(draft.tree) else -1
+        left: list[float | None] = [None] * len(at)
+        if redrawn in inner and verdict.bonus is not None:
+            place = inner.index(redrawn)
+            share = _finite(residual(p[place], q[place])[token[at == place]].double().numpy(force=True))
+            start = sum(map(len, wanted[:place]))
+            left[start : start + len(share)] = share
+        at_node: list[int] = at.tolist()
+        order = sorted(range(len(at_node)), key=lambda i: (at_node[i], rank[i]))
+        columns = {
+            "step": [step.index] * len(order),
+            "node": [inner[i] for i in at_node],
+            "token": token.tolist(),
+            "rank": rank,
+            "draft_prob": _finite(chosen.double().numpy(force=True)),
+            "prob": _finite(p[at, token].double().numpy(force=True)),
+            "residual": left,
+        }
+        for name, values in columns.items():
+            rows[name] += [values[i] for i in order]
+
     @staticmethod
     def _add_probes(rows: dict[str, list[Any]], step: Step) -> None:
         probes, logits = step.draft.probes, step.scored.probe_logits
@@ -371,6 +422,23 @@ class Run:
         rows["kind"] += [p.kind for p in probes]
         rows["token"] += token.tolist()
         rows["prob"] += [round(p, 6) for p in (best - logits.logsumexp(-1)).exp().tolist()]
+
+
+def _add_looks(rows: dict[str, list[Any]], index: int, looks: Looks) -> None:
+    """The largest attention weights of each node's query, averaged over heads (head -1) and head by head."""
+    weights = looks.weights()
+    for mean, shown, most, least in (
+        (True, weights.mean(1, keepdim=True), MEAN_LOOKS, MEAN_LEAST),
+        (False, weights, HEAD_LOOKS, HEAD_LEAST),
+    ):
+        top, place = shown.topk(min(most, shown.shape[-1]))
+        kept = layer, head, node, _ = (top >= least).nonzero(as_tuple=True)
+        rows["step"] += [index] * len(layer)
+        rows["node"] += [looks.nodes[i] for i in node.tolist()]
+        rows["layer"] += [looks.layers[i] for i in layer.tolist()]
+        rows["head"] += [-1] * len(layer) if mean else head.tolist()
+        rows["position"] += place[kept].tolist()
+        rows["weight"] += _finite(top[kept].double().numpy(force=True))
 
 
 def _described(term: Term) -> dict[str, Any]:

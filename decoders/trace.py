@@ -108,6 +108,27 @@ TABLES: dict[str, tuple[Column, ...]] = {
         excluded      str    why it could not win, "" if it could
         would_accept  int    tokens of its offer that equal the output that followed; -1 until the run is over
     """),
+    # a draft model's own say after each node it went on from, beside the target's: the first choices of both, the
+    # drafted tokens and what was emitted, as compared: at temperature 1, or after the run's warpers where tokens were
+    # drawn; in the order of the drafter's ranks
+    "guesses": _columns("""
+        step        int    step
+        node        int    node the token would follow
+        token       int    token id
+        rank        int    its rank in the drafter's distribution (0 = the drafter's first choice)
+        draft_prob  float  q, the drafter's probability of it
+        prob        float  p, the target's probability of it
+        residual    float  its share of (p - q)+, where that replaced a rejected draw
+    """),
+    # where a draft model's queries looked in the target's cache; small weights are left out
+    "attention": _columns("""
+        step      int    step
+        node      int    node whose query it is
+        layer     int    the target's layer whose keys were read, from 0
+        head      int    the target's head, from 0; -1 for the mean over all heads
+        position  int    position looked at
+        weight    float  attention weight
+    """),
     # extra rows that were scored but never committed
     "probes": _columns("""
         step    int    step
@@ -128,6 +149,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
         id  int  token id
     """),
 }
+
+OPTIONAL_TABLES = {"guesses", "attention"}  # a file without them is read as if they were empty
 
 # the run's lists of declared numbers, and the table whose columns "term:<key>" hold them
 TERMS = {"terms": "candidates", "node_terms": "nodes", "step_terms": "steps"}
@@ -204,6 +227,8 @@ class Trace:
             raise TraceError(f"it has the version {_shown(schema)}, and this program reads {SCHEMA}")
         if unknown := sorted(set(document) - {"schema", "run", *TABLES}):
             raise TraceError(f"it has an unknown part {_shown(unknown[0])}; known are run, {', '.join(TABLES)}")
+        empty = {name: {c.name: [] for c in TABLES[name]} for name in OPTIONAL_TABLES}
+        document = {**empty, **document}
         if missing := [name for name in ("run", *TABLES) if not isinstance(document.get(name), dict)]:
             raise TraceError(f"its part {missing[0]} is missing or not an object")
         trace = cls(document["run"], {table: dict(document[table]) for table in TABLES})
@@ -244,11 +269,11 @@ _RUN_TYPES: dict[str, type] = {
     "terms": list, "node_terms": list, "step_terms": list, "sampling": dict, "max_new_tokens": int,
     "prompt_length": int, "stop_ids": list,
     "versions": dict, "timings": dict, "metrics": dict, "metric_help": list, "error": str,
-    "pool": dict, "compression": dict, "memory": dict, "reference": str,
+    "pool": dict, "compression": dict, "memory": dict, "reference": str, "attention": dict,
 }  # fmt: skip
 _RUN_OPTIONAL = {
     "title", "node_terms", "step_terms", "stop_ids", "versions", "metrics", "metric_help", "error", "pool",
-    "compression", "memory", "reference",
+    "compression", "memory", "reference", "attention",
 }  # fmt: skip
 _METHOD_TYPES: dict[str, type] = {
     "name": str, "title": str, "paper": str, "summary": str, "lossless": bool, "params": dict, "controls": list,
@@ -429,7 +454,7 @@ def _check_values(a: dict[str, dict[str, np.ndarray]]) -> None:
             raise TraceError(f"pieces.hex, row {row}, is {_shown(text)}; two hexadecimal digits per byte are allowed")
     for table, name in (
         ("tokens", "id"), ("nodes", "token"), ("targets", "token"), ("probes", "token"), ("pool", "id"),
-        ("plain", "id"),
+        ("plain", "id"), ("guesses", "token"),
     ):  # fmt: skip
         values = a[table][name]
         _refuse(~np.isin(values, ids), f"{table}.{name}", values, "the ids listed in pieces")
@@ -437,13 +462,16 @@ def _check_values(a: dict[str, dict[str, np.ndarray]]) -> None:
         values = a[table][name]
         bad = np.fromiter((v not in allowed for v in values), bool, len(values))
         _refuse(bad, f"{table}.{name}", values, ", ".join(sorted(allowed)))
-    for table in ("tokens", "nodes", "targets", "probes"):
-        prob = a[table]["prob"]
-        _refuse((prob < 0) | (prob > 1.001), f"{table}.prob", prob, "0 to 1")
+    for table, name in (
+        ("tokens", "prob"), ("nodes", "prob"), ("targets", "prob"), ("probes", "prob"), ("guesses", "prob"),
+        ("guesses", "draft_prob"), ("guesses", "residual"), ("attention", "weight"),
+    ):  # fmt: skip
+        share = a[table][name]
+        _refuse((share < 0) | (share > 1.001), f"{table}.{name}", share, "0 to 1")
     for name in ("draft_ms", "verify_ms", "commit_ms", "elapsed_ms"):
         _refuse(a["steps"][name] < 0, f"steps.{name}", a["steps"][name], "0 or more")
     steps = len(a["steps"]["context"])
-    for table in ("nodes", "targets", "candidates", "probes"):
+    for table in ("nodes", "targets", "candidates", "guesses", "attention", "probes"):
         step = a[table]["step"]
         _refuse((step < 0) | (step >= steps), f"{table}.step", step, f"0 to {steps - 1}")
         _refuse(np.diff(step, prepend=0) < 0, f"{table}.step", step, "rows in the order of the steps")
@@ -534,10 +562,17 @@ def _check_pool(a: dict[str, dict[str, np.ndarray]]) -> None:
 
 
 def _check_rest(a: dict[str, dict[str, np.ndarray]]) -> None:
-    steps, targets, probes, candidates = a["steps"], a["targets"], a["probes"], a["candidates"]
-    for table, name in ((targets, "node"), (probes, "parent")):
-        bad = (table[name] < 0) | (table[name] > steps["drafted"][table["step"]])
-        _refuse(bad, f"{'targets' if table is targets else 'probes'}.{name}", table[name], "a node of the step")
+    steps, candidates = a["steps"], a["candidates"]
+    for table, name in (("targets", "node"), ("probes", "parent"), ("guesses", "node"), ("attention", "node")):
+        values = a[table][name]
+        bad = (values < 0) | (values > steps["drafted"][a[table]["step"]])
+        _refuse(bad, f"{table}.{name}", values, "a node of the step")
+    _refuse(a["guesses"]["rank"] < 0, "guesses.rank", a["guesses"]["rank"], "0 or more")
+    looks = a["attention"]
+    _refuse(looks["layer"] < 0, "attention.layer", looks["layer"], "0 or more")
+    _refuse(looks["head"] < -1, "attention.head", looks["head"], "a head, or -1 for their mean")
+    bad = (looks["position"] < 0) | (looks["position"] >= steps["context"][looks["step"]])
+    _refuse(bad, "attention.position", looks["position"], "a position before the step")
     context = steps["context"][candidates["step"]]
     position, length = candidates["position"], candidates["length"]
     pooled = candidates["pool"] >= 0

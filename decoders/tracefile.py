@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 
-from .trace import MAX_CELLS, SCHEMA, TABLES, Trace, TraceError, check, check_run
+from .trace import MAX_CELLS, OPTIONAL_TABLES, SCHEMA, TABLES, Trace, TraceError, check, check_run
 
 __all__ = ["SUFFIX", "Journal", "TraceError", "load", "recover", "save"]
 
@@ -100,8 +100,10 @@ def _load(file: BinaryIO, size: int) -> Trace:
                 raise TraceError(f"it has the version {str(schema)[:40]!r}, and this program reads {SCHEMA}")
             check_run(head.get("run"))
             cells = _manifest(head.get("tables"))
+            if {f"{table}.json" for table in cells} != set(members) - {"trace.json"}:
+                raise TraceError("its trace.json announces other tables than it holds")
             document: dict[str, Any] = {"schema": schema, "run": head["run"]}
-            for table in TABLES:
+            for table in cells:
                 document[table] = _part(archive, members[f"{table}.json"], cells[table])
     except TraceError:
         raise
@@ -125,8 +127,10 @@ def _check_directory(file: BinaryIO, size: int) -> None:
         if start.startswith(b'{"journal"'):
             raise TraceError("it is the journal of a run that did not end, so recover() opens it")
         raise TraceError(f"it is not a whole {SUFFIX} file (no zip directory at its end)")
-    if tail[:4] == b"PK\x06\x07" or disk or first or here != entries or entries != len(_MEMBERS) or length > 16_384:
-        raise TraceError(f"its zip directory has {entries} entries, and exactly {len(_MEMBERS)} are allowed")
+    fewest, most = len(_MEMBERS) - len(OPTIONAL_TABLES), len(_MEMBERS)
+    odd = tail[:4] == b"PK\x06\x07" or disk or first or here != entries or length > 16_384
+    if odd or not fewest <= entries <= most:
+        raise TraceError(f"its zip directory has {entries} entries, and {fewest} to {most} are allowed")
     file.seek(0)
 
 
@@ -141,7 +145,8 @@ def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
     for name in names:
         if name not in _MEMBERS:
             raise TraceError(f"it holds {name[:60]!r}; only {', '.join(_MEMBERS)} are allowed")
-    if len(set(names)) != len(names) or len(names) != len(_MEMBERS):
+    lacking = set(_MEMBERS) - set(names) - {f"{table}.json" for table in OPTIONAL_TABLES}
+    if len(set(names)) != len(names) or lacking:
         raise TraceError("it holds a part twice, or lacks one")
     for info in infos:
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.flag_bits & 0x1:
@@ -167,8 +172,8 @@ def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
 
 
 def _manifest(tables: Any) -> dict[str, int]:
-    """Cells per table, as ``trace.json`` announces them; the tables are then held to it."""
-    if not isinstance(tables, dict) or set(tables) != set(TABLES):
+    """Cells per table that is there, as ``trace.json`` announces them; the tables are then held to it."""
+    if not isinstance(tables, dict) or set(tables) | OPTIONAL_TABLES != set(TABLES):
         raise TraceError(f"its trace.json does not announce the tables {', '.join(TABLES)}")
     cells: dict[str, int] = {}
     for table, entry in tables.items():

@@ -15,19 +15,23 @@ from .store import SUFFIX
 if TYPE_CHECKING:
     from decoders import Target
 
-# (example, method) in the order of the list; the page opens on the first one
+# (example, method, temperature) in the order of the list; the page opens on the first one
 RECORDED = (
-    ("docstring", "pld+h"),
-    ("docstring", "pld"),
-    ("docstring", "adapld"),
-    ("rename-variable", "pld+h"),
-    ("quote-passage", "pld+h"),
-    ("add-sentence", "pld+a"),
-    ("summary-list", "pld+h"),
-    ("quote-passage", "adapld"),
-    ("summary-list", "casd"),
-    ("chat-rename", "pld+h"),
-    ("sums-story", "pld"),
+    ("docstring", "pld+h", 0.0),
+    ("docstring", "pld", 0.0),
+    ("docstring", "adapld", 0.0),
+    ("rename-variable", "pld+h", 0.0),
+    ("quote-passage", "pld+h", 0.0),
+    ("add-sentence", "pld+a", 0.0),
+    ("summary-list", "pld+h", 0.0),
+    ("quote-passage", "adapld", 0.0),
+    ("summary-list", "casd", 0.0),
+    ("chat-rename", "pld+h", 0.0),
+    ("sums-story", "pld", 0.0),
+    ("docstring", "glide", 0.0),
+    ("docstring", "glide+cape", 0.0),
+    ("add-sentence", "glide", 1.0),
+    ("docstring", "sps", 0.0),
 )
 
 
@@ -38,16 +42,19 @@ def record_gallery(
 
     Nothing is removed before all runs are recorded. Raises UserError if a method or a prompt is refused.
     """
-    from decoders import find_method, record
+    from decoders import Sampling, find_method, record
 
     known = {e.record.id: e for e in examples()}
     made = []
-    for number, (name, method) in enumerate(RECORDED, 1):
+    for number, (name, method, temperature) in enumerate(RECORDED, 1):
         example = known[name]
         prompt = replace(example.record.prompt(target.tokenizer), reference=example.record.reference)
         compare = not find_method(method).lossless
-        trace = record(target, prompt, method, max_new_tokens=max_new_tokens, title=example.label, compare=compare)
-        trace.run["id"] = f"{number}-{name}-{method.replace('+', '-')}"
+        trace = record(
+            target, prompt, method, sampling=Sampling(temperature), max_new_tokens=max_new_tokens,
+            title=example.label, compare=compare,
+        )  # fmt: skip
+        trace.run["id"] = f"{number}-{name}-{method.replace('+', '-')}{'-sampled' if temperature else ''}"
         made.append(trace)
         say(
             f"{trace.run['id']}: {len(trace.output_ids)} tokens, {trace.run['metrics']['tokens_per_step']:.2f} per step"

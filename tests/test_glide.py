@@ -10,7 +10,7 @@ import torch
 from scipy.stats import chisquare
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from decoders import Prompt, Sampling, UserError, find_method, generate, load_target
+from decoders import Prompt, Sampling, UserError, find_method, generate, glide, load_target
 from decoders.engine import Decoding
 from decoders.expand import Shape, expand_to_folder
 from decoders.glide import DraftConfig, DraftModel, DraftRun, Seen, block_mask, refusal, target_rotary
@@ -227,14 +227,31 @@ def test_what_is_recorded():
     assert beta == pytest.approx(float(torch.minimum(p, q).sum()), abs=1e-5)
 
 
-def test_attention_onto_the_context_can_be_looked_at():
+def test_attention_onto_the_context_can_be_looked_at(monkeypatch):
     target = tiny_target("qwen3")
     run, context = run_of(target, layers=2), context_of(target, prompt_ids(3))
-    before = run.read(context)
-    rows = run.glimpses([7, 8])
-    assert rows.shape == (2, 4, 3, 59)
-    torch.testing.assert_close(rows.sum(-1), torch.ones(2, 4, 3))
-    torch.testing.assert_close(run.read(context), before)
+    outputs, real = [], glide.attend
+
+    def attend(query, keys, values, mask, causal=False):
+        out = real(query, keys, values, mask, causal)
+        if keys.shape[2] == 59:  # the target's, not the draft's own
+            outputs.append(out[0, -1].unflatten(0, (4, -1)))
+        return out
+
+    monkeypatch.setattr(glide, "attend", attend)
+    run.read(context)
+    run.extend([7], [-1])
+    run.extend([8], [0])
+    weights = run.looks([0, 1, 2])()
+    assert weights.shape == (2, 4, 3, 59)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, 3))
+    for row in range(3):
+        for place, layer in enumerate((1, 2)):
+            values = context.values(layer).repeat_interleave(2, 0)
+            said = (weights[place, :, row, None] @ values)[:, 0]
+            torch.testing.assert_close(said, outputs[2 * row + place])
+    run.read(context)
+    assert run.looks([0])().shape == (2, 4, 1, 59)
 
 
 def test_options_of_the_shape():

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoders.metrics import METRICS, acceptance_by_depth, compute, fill_would_accept, metric_help, ranking_regret
+from decoders.metrics import (
+    METRICS,
+    acceptance_beta,
+    acceptance_by_depth,
+    compute,
+    confidence_bins,
+    draft_cost,
+    fill_would_accept,
+    metric_help,
+    ranking_regret,
+    target_ranks,
+)
 from decoders.trace import TABLES, Trace
 
 
@@ -49,6 +60,8 @@ def test_the_worked_example():
         "prefill_ms": 12.5,
         "kv_mb": None,
         "draft_share": 2.0 / 30.0,
+        "beta": None,
+        "draft_cost": None,
         "draft_efficiency": 0.5,
         "copied_share": 0.5,
         "no_draft_steps": 1,
@@ -224,3 +237,55 @@ def test_regret_counts_only_steps_with_a_chosen_candidate():
 
 def test_would_accept_is_the_column_that_the_trace_declares():
     assert "would_accept" in {column.name for column in TABLES["candidates"]}
+
+
+def test_acceptance_of_a_draft_model_counts_its_chain_up_to_the_first_rejection():
+    trace = made(
+        nodes={
+            "term:overlap": [None, 0.9, 0.5, 0.1, 0.7, None, 0.3],
+            "status": ["root", "accepted", "rejected", "unreached", "rejected", "root", "accepted"],
+            "origin": ["root", "drafter", "drafter", "drafter", "expansion", "root", "drafter"],
+        },
+    )  # fmt: skip
+    assert acceptance_beta(trace) == pytest.approx((0.9 + 0.5 + 0.3) / 3)
+    assert acceptance_beta(made()) is None
+
+
+def test_the_cost_of_a_draft_forward_is_in_forwards_of_the_target():
+    steps = {"term:forward_ms": [6.0, None, 2.0], "depth": [3, 0, 1], "verify_ms": [9.0, 50.0, 11.0]}
+    assert draft_cost(made(steps=steps)) == pytest.approx((8 / 4) / 10)
+    assert draft_cost(made()) is None
+
+
+def drafted() -> Trace:
+    """Two steps of a chain of two with an expansion beside each token: the first is accepted and its expansion replaces
+    the second; then nothing is accepted.
+    """
+    return made(
+        steps={"bonus": [7, 9]},
+        nodes={
+            "step": [0, 0, 0, 0, 0, 1, 1, 1], "token": [1, 4, 5, 40, 50, 7, 6, 60],
+            "parent": [-1, 0, 1, 0, 1, -1, 0, 0], "depth": [0, 1, 2, 1, 2, 0, 1, 1],
+            "origin": ["root", "drafter", "drafter", "expansion", "expansion", "root", "drafter", "expansion"],
+            "status": ["root", "accepted", "rejected", "rejected", "accepted", "root", "rejected", "rejected"],
+            "term:confidence": [None, 1.0, 0.35, 1.0, 0.35, None, 0.31, 0.31],
+        },
+        guesses={
+            "step": [0, 0, 0, 0, 1, 1, 1], "node": [0, 0, 1, 1, 0, 0, 0], "token": [4, 40, 5, 50, 6, 60, 9],
+            "rank": [0, 1, 0, 1, 0, 1, 5],
+        },
+    )  # fmt: skip
+
+
+def test_acceptance_by_tenth_of_confidence():
+    """Of three chain tokens whose parent stood, one at 100 % was accepted, two in the thirties were not."""
+    trace = drafted()
+    assert confidence_bins(trace) == [(3, 2, 0), (9, 1, 1)]
+    del trace.tables["nodes"]["term:confidence"]
+    assert confidence_bins(trace) == []
+
+
+def test_ranks_of_what_the_target_wrote():
+    """Rank 0, then 1 (the expansion) at depths 1 and 2 of the first step, 5 (the bonus) at depth 1 of the second."""
+    assert target_ranks(drafted()) == {(1, 0): 1, (2, 1): 1, (1, 5): 1}
+    assert target_ranks(made()) == {}

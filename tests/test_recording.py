@@ -6,16 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
-from decoders import Prompt, record
+from decoders import Prompt, Sampling, record
 from decoders.prompt import Pool, Segment
 from decoders.protocols import Candidates, Draft, Needs, Term
-from decoders.recording import WHOLE_POOL, Run
+from decoders.recording import HEAD_LEAST, WHOLE_POOL, Run
+from decoders.residual import residual
 from decoders.trace import check
 from decoders.tree import DraftTree
 from decoders.verify import MatchVerifier, judged
 
 from .drafters_for_tests import method_of
+from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target
 
 
@@ -151,3 +154,53 @@ def test_text_becomes_a_pool_of_paragraphs(target):
     assert texts == ["the lamp", "the museum", "sold"] and pool.label == "notes.txt" and pool.positions is None
     with pytest.raises(ValueError, match=r"notes.txt holds no text: give one"):
         Pool.from_text(target.tokenizer, " \n\n ", "notes.txt")
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_what_a_draft_model_said_and_where_it_looked(temperature):
+    target = tiny_target("qwen3")
+    save_tiny_part(target, "glide")
+    run = Run(
+        target, Prompt.from_ids(prompt_ids(3)), "glide", sampling=Sampling(temperature, seed=1), max_new_tokens=24
+    )
+    steps = {}
+    run._record, record_rows = lambda: steps.update({s.index: s for s, _ in run._waiting}) or record_rows(), run._record
+    for _ in run:
+        pass
+    trace = run.trace
+    check(trace)
+    guesses, looks = trace.tables["guesses"], trace.tables["attention"]
+    names = ("step", "node", "token", "rank", "draft_prob", "prob", "residual")
+    rows = list(zip(*(guesses[name] for name in names), strict=True))
+    redrawn = 0
+    for index, step in steps.items():
+        draft, verdict = step.draft, step.verdict
+        for node, q in (draft.distributions or {}).items():
+            mine = [row for row in rows if row[:2] == (index, node)]
+            p = torch.softmax(step.scored.logits[node], -1)
+            assert [row[3] for row in mine] == sorted(row[3] for row in mine)
+            assert {row[2] for row in mine} >= {*q.topk(8).indices.tolist(), *p.topk(5).indices.tolist()}
+            assert {row[2] for row in mine} >= set(draft.tree.children()[node])
+            for _, _, token, rank, draft_prob, prob, left in mine:
+                assert draft_prob == pytest.approx(float(q[token]), abs=1e-5) and rank == int((q > q[token]).sum())
+                assert prob == pytest.approx(float(p[token]), abs=1e-5)
+                replaced = temperature > 0 and node == verdict.path[-1] and node < len(draft.tree) - 1
+                assert (left is not None) == replaced
+                redrawn += replaced
+                if replaced:
+                    assert left == pytest.approx(float(residual(p, q)[token]), abs=1e-5)
+            if node == verdict.path[-1]:
+                assert verdict.bonus in {row[2] for row in mine}
+    assert (redrawn > 0) == (temperature > 0)
+    assert trace.run["attention"] == {"label": "the draft model's cross-attention", "layers": [2], "heads": 4}
+    last = max(index for index, step in steps.items() if step.draft.looks is not None)
+    weights = steps[last].draft.looks.weights()
+    places = zip(*(looks[name] for name in ("step", "node", "layer", "head", "position")), strict=True)
+    kept = dict(zip(places, looks["weight"], strict=True))
+    for at, node in enumerate(steps[last].draft.looks.nodes):
+        for head in range(4):
+            best = int(weights[0, head, at].argmax())
+            if weights[0, head, at, best] >= HEAD_LEAST:
+                assert kept[last, node, 2, head, best] == pytest.approx(float(weights[0, head, at, best]), abs=1e-5)
+        mean = weights[0, :, at].mean(0)
+        assert kept[last, node, 2, -1, int(mean.argmax())] == pytest.approx(float(mean.max()), abs=1e-5)

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from decoders import Prompt, Sampling, UserError, find_method, generate
-from decoders.drafters.sps import LanguageModelRun, differing
+from decoders.drafters.sps import LanguageModelRun, differing, offer_drafter
 from decoders.engine import Decoding
 from decoders.params import make_params
 from decoders.proposals import ModelDrafter
@@ -145,6 +145,20 @@ def other_tokenizer(change) -> PreTrainedTokenizerFast:
     model = json.loads(known.backend_tokenizer.to_str())
     change(model)
     return PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(model)))
+
+
+def test_a_drafter_may_be_offered_once_for_all_runs(folders, tmp_path):
+    target = tiny_target("llama")
+    assert find_method("sps").available(target)
+    with pytest.raises(UserError):
+        offer_drafter(target, str(tmp_path / "nowhere"))
+    assert find_method("sps").available(target)
+    offer_drafter(target, folders["gpt2"])
+    assert find_method("sps").available(target) is None
+    prompt = Prompt.from_ids(prompt_ids(3))
+    run = Decoding(target, prompt, "sps", max_new_tokens=NEW)
+    assert run.drafter.run.drafter.info["family"] == "gpt2"
+    assert [t for s in run for t in s.emitted] == generate(target, prompt, max_new_tokens=NEW)
 
 
 def test_another_tokenizer_is_refused_with_the_reason(target, tmp_path):

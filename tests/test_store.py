@@ -159,7 +159,7 @@ def test_turns_end_with_the_user() -> None:
 
 def test_the_gallery_names_examples_that_exist() -> None:
     known = {e.record.id for e in examples()}
-    assert {name for name, _ in gallery.RECORDED} <= known
+    assert {name for name, _, _ in gallery.RECORDED} <= known
     assert len(set(gallery.RECORDED)) == len(gallery.RECORDED)
 
 

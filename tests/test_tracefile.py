@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from decoders import tracefile
 from decoders.metrics import fill_would_accept
-from decoders.trace import TABLES, Trace, TraceError
+from decoders.trace import OPTIONAL_TABLES, TABLES, Trace, TraceError
 from decoders.tracefile import MAX_FILE, MAX_UNPACKED, Journal, load, recover, save
 
 from . import synthetic
@@ -157,14 +157,25 @@ def test_another_version_is_refused_naming_both(version: object):
 
 def test_members():
     members = parts()
-    refused(packed(members | {"extra.json": b"{}"}), "11 entries")
-    refused(packed({name: data for name, data in members.items() if name != "nodes.json"}), "9 entries")
+    refused(packed(members | {"extra.json": b"{}"}), "13 entries")
+    refused(packed({name: data for name, data in members.items() if name != "nodes.json"}), "lacks one")
+    needed = {"trace.json": members["trace.json"]} | {n: d for n, d in members.items() if n > "nodes.json"}
+    refused(packed(needed), "entries, and 10 to 12 are allowed")
     for name in ("../nodes.json", "/nodes.json", "a/nodes.json", "nodes.json/", "NODES.JSON", "x\\..\\y", "nödes.json"):
         renamed = {name if old == "nodes.json" else old: data for old, data in members.items()}
         refused(packed(renamed), "only trace.json")
     with pytest.warns(UserWarning, match="Duplicate name"):
         twice = packed([("tokens.json" if name == "nodes.json" else name, data) for name, data in members.items()])
     refused(twice, "twice")
+
+
+def test_a_file_from_before_draft_models_were_recorded_opens():
+    members = {n: d for n, d in parts().items() if n not in ("guesses.json", "attention.json")}
+    refused(packed(members), "announces")
+    head = json.loads(members["trace.json"])
+    head["tables"] = {name: told for name, told in head["tables"].items() if name not in OPTIONAL_TABLES}
+    opened = load(packed(members | {"trace.json": json.dumps(head).encode()}))
+    assert opened.tables == SMALL.tables and opened.rows("guesses") == opened.rows("attention") == 0
 
 
 def test_odd_zips():

@@ -30,6 +30,7 @@ from ..target import SPARE_ROWS, Target, load_target
 
 PROBE = "The 12 quick foxes, naïve 東京 🙂\n\tdef f(x):\n        return x  # don't"
 SCHEDULES = ("fixed", "heuristic")
+OFFERED = "drafter"  # a target's companion: the source of the drafter for runs that name none
 
 EXPANSION = param(
     "none",
@@ -65,6 +66,8 @@ class SpsParams:
 class LanguageModelRun:
     """Any causal LM as the drafter, with a cache of its own that keeps what the text still begins with."""
 
+    looks_at = None  # it does not look into the target's cache
+
     def __init__(self, drafter: Target, vocab: int) -> None:
         self.drafter, self.vocab, self.limit = drafter, vocab, drafter.context_length
         self.tokens = np.zeros(0, dtype=np.int64)  # those of the cached rows, as far as they are a chain
@@ -90,6 +93,9 @@ class LanguageModelRun:
         if self.masks.sees is None:
             self.tokens = np.append(self.tokens, tokens)
         return self._forward(list(tokens), positions)
+
+    def looks(self, rows: Sequence[int]) -> None:
+        return None
 
     def _forward(self, tokens: list[int], positions: np.ndarray, *, last_only: bool = False) -> Tensor:
         assert self.cache is not None
@@ -175,18 +181,28 @@ def opened(target: Target, source: str) -> Target:
     return target.companions[known]
 
 
+def offer_drafter(target: Target, source: str) -> None:
+    """Make a model or trained part the drafter of runs that name none. Raises UserError where it cannot be one."""
+    _running(target, source)
+    target.companions[OFFERED] = source
+
+
 def build(target: Target, params: SpsParams) -> ModelDrafter:
-    source = params.drafter
+    run = _running(target, params.drafter or target.companions.get(OFFERED))
+    return ModelDrafter(run, params.gamma, params.expansion, params.size, heuristic=params.schedule == "heuristic")
+
+
+def _running(target: Target, source: str | None) -> Any:
+    """A draft model at work: a trained part (that of the target where no source is given), or a causal LM."""
     if source is None or is_part(Path(source).expanduser()):
-        run: Any = DraftRun(load_part(target, "drafter", source), target_rotary(target.stack))
-    else:
-        run = LanguageModelRun(opened(target, source), target.info["vocab"])
-    heuristic = params.schedule == "heuristic"
-    return ModelDrafter(run, params.gamma, params.expansion, params.size, heuristic=heuristic)
+        return DraftRun(load_part(target, "drafter", source), target_rotary(target.stack))
+    return LanguageModelRun(opened(target, source), target.info["vocab"])
 
 
 def available(target: Target) -> str | None:
     """What is missing where no drafter is named."""
+    if OFFERED in target.companions:
+        return None
     missing = missing_part(target, "drafter")
     return missing and f"{missing}, or name a model with the same tokenizer (parameter drafter)"
 
