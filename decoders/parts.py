@@ -1,4 +1,4 @@
-"""Trained parts: a target's draft models, kept with its fingerprint and refused on any other target."""
+"""Trained parts: draft models and prompt tokens, kept with their target's fingerprint and refused on any other."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ from torch import Tensor
 from .errors import UserError
 from .glide import DraftConfig, DraftModel
 from .linear import pack, packable
+from .ppd import PromptConfig, PromptTokens
 
 if TYPE_CHECKING:
     from .target import Target
 
 SCHEMA = "specpart/1"
-KINDS = {"glide": "GLIDE draft model", "drafter": "vanilla drafter"}
+KINDS = {"glide": "GLIDE draft model", "drafter": "vanilla drafter", "ppd": "set of prompt tokens"}
+CONFIGS: dict[str, type[DraftConfig] | type[PromptConfig]] = {
+    "glide": DraftConfig, "drafter": DraftConfig, "ppd": PromptConfig,
+}  # fmt: skip
 PACKAGED = Path(__file__).parent.parent / "assets" / "demo" / "parts"
 DESCRIPTION, WEIGHTS = "part.json", "part.safetensors"
 MOST_JSON = 1 << 20
@@ -34,7 +38,7 @@ class Part:
     kind: str
     model_key: str
     model: str
-    config: DraftConfig
+    config: DraftConfig | PromptConfig
     training: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -49,7 +53,7 @@ class Part:
         if not isinstance(data, dict) or data.get("schema") != SCHEMA or data.get("kind") not in KINDS:
             raise ValueError(f"not a trained part of this version ({SCHEMA})")
         try:
-            config = DraftConfig.from_json(data["config"])
+            config = CONFIGS[data["kind"]].from_json(data["config"])
             return cls(data["kind"], str(data["model_key"]), str(data["model"]), config, dict(data.get("training", {})))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"a damaged trained part ({error})") from None
@@ -132,8 +136,10 @@ def missing_part(target: Target, kind: str) -> str | None:
     )
 
 
-def load_part(target: Target, kind: str, folder: str | Path | None = None) -> DraftModel:
-    """The draft model for this target, ready to run; ``folder`` where it is not looked for in the usual places.
+def load_part(target: Target, kind: str, folder: str | Path | None = None) -> Any:
+    """The part for this target, ready to run: a DraftModel, or PromptTokens for kind "ppd".
+
+    ``folder`` is where it lies, if not in the usual places.
 
     Loaded once per target. Raises UserError for a part that is missing, damaged or of another target or kind.
     """
@@ -157,16 +163,22 @@ def load_part(target: Target, kind: str, folder: str | Path | None = None) -> Dr
     return target.companions[known]
 
 
-def _opened(part: Part, weights: Path, target: Target) -> DraftModel:
+def _opened(part: Part, weights: Path, target: Target) -> DraftModel | PromptTokens:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    model = DraftModel(part.config)
+    config = part.config
+    if isinstance(config, PromptConfig) and config.hidden != target.hidden_size:
+        raise UserError(
+            f"{weights} does not fit its description: its vectors have {config.hidden} numbers, those of "
+            f"{target.name} {target.hidden_size}"
+        )
+    model = PromptTokens(config) if isinstance(config, PromptConfig) else DraftModel(config)
     try:
         model.load_state_dict(load_file(weights))
     except (RuntimeError, SafetensorError) as error:
         raise UserError(f"{weights} does not fit its description: {str(error).splitlines()[0]}") from None
     model.to(target.device, target.dtype).eval().requires_grad_(False)
-    if packable(target.dtype, target.device) and target.info["packed"]:
+    if isinstance(model, DraftModel) and packable(target.dtype, target.device) and target.info["packed"]:
         pack(model)
     return model

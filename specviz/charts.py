@@ -136,6 +136,31 @@ def training_charts(name: str, log: Sequence[Mapping[str, Any]]) -> list[go.Figu
     return [loss, learnt]
 
 
+def prompt_charts(name: str, log: Sequence[Mapping[str, Any]]) -> list[go.Figure]:
+    """Loss, and held-out top-1 and top-5 accuracy per distance, over the steps of prompt tokens' training."""
+    steps = [line["step"] for line in log]
+    loss, learnt = go.Figure(), go.Figure()
+    for key, label, color in (("loss", "training loss", GREY), ("held_out_loss", "held-out loss", BLUE)):
+        loss.add_scatter(
+            x=steps, y=[line[key] for line in log], name=label, mode="lines", line={"color": color},
+            customdata=[[line["points"], line["seconds"] / 60] for line in log],
+            hovertemplate="step %{x:,}: %{y:.3f}<br>%{customdata[0]:,} insertion points, %{customdata[1]:.1f} minutes",
+        )  # fmt: skip
+    for i in range(len(log[0]["top1"]) if log else 0):
+        for key, dash in (("top1", "dash"), ("top5", "solid")):
+            learnt.add_scatter(
+                x=steps, y=[line[key][i] for line in log], name=f"top-{key[3:]}, distance {i + 1}", mode="lines",
+                line={"color": (BLUE, VERMILLION, GREEN, GREY)[i % 4], "dash": dash},
+                hovertemplate="step %{x:,}: %{y:.1%}",
+            )  # fmt: skip
+    titles = (f"{name}: loss, decayed over distances", f"{name}: the target's first choice among the first guesses")
+    for figure, title in ((loss, titles[0]), (learnt, titles[1])):
+        figure.update_layout(**LAYOUT, title=_plain(title), height=360, legend={"orientation": "h", "y": 1.12})
+        figure.update_xaxes(title="step")
+        figure.update_yaxes(gridcolor="rgba(128,128,128,.25)", rangemode="tozero")
+    return [loss, learnt]
+
+
 def write_page(path: Path, title: str, figures: Sequence[go.Figure]) -> None:
     """One HTML file with all figures, whole or not at all; it works from disk and asks nothing of the network."""
     parts = [

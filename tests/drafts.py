@@ -1,4 +1,4 @@
-"""Untrained draft models for tiny targets, saved where methods look for parts."""
+"""Untrained draft models and prompt tokens for tiny targets, saved where methods look for parts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 
 from decoders.glide import DraftConfig, DraftModel
 from decoders.parts import Part, own_place, save_part
+from decoders.ppd import PromptConfig, PromptTokens
 from decoders.target import Target
 from decoders.training.drafter import draft_for
 
@@ -24,8 +25,17 @@ def tiny_draft(target: Target, kind: str, *, layers: int = 1, seed: int = 3, **o
     return model.requires_grad_(False).to(target.dtype)
 
 
+def tiny_prompts(target: Target, *, tokens: int = 3, vectors: int = 1, seed: int = 3, **options: Any) -> PromptTokens:
+    """Random prompt tokens; same seed, same embeddings."""
+    made = PromptTokens(PromptConfig(tokens, vectors, target.hidden_size, **options))
+    made.embeddings.data.normal_(0, 0.3, generator=torch.Generator().manual_seed(seed))
+    if made.weights is not None:
+        made.weights.data.uniform_(0.2, 0.8, generator=torch.Generator().manual_seed(seed))
+    return made.requires_grad_(False).to(target.dtype)
+
+
 def save_tiny_part(target: Target, kind: str, folder: Path | None = None, **options: Any) -> Path:
     """A part of random weights for this target; without a folder, where methods find it (set SPECVIZ_HOME first)."""
-    model = tiny_draft(target, kind, **options)
+    model = tiny_prompts(target, **options) if kind == "ppd" else tiny_draft(target, kind, **options)
     part = Part(kind, target.key, target.name, model.config, {"steps": 0})
     return save_part(part, model.state_dict(), folder or own_place(kind, target.key), dtype=torch.float32)

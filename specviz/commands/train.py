@@ -1,15 +1,19 @@
-"""``specviz train``: the bundled target from nothing, and draft models for any target."""
+"""``specviz train``: the bundled target from nothing, and draft models and prompt tokens for any target."""
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from . import common
 
 OUT = Path("runs") / "demo"
+MINUTES = {"drafter": 60.0, "glide": 60.0, "ppd": 45.0}  # computing time by default
+MASKS = ("ensemble", "decoder", "encoder")  # decoders.ppd.MASKS; importing it here would import torch
 DRAFTERS = {
     "drafter": ("a vanilla drafter for a target", "a small draft model, for the method sps"),
     "glide": ("a GLIDE draft model for a target", "a draft model that reads the target's cached keys, for glide"),
@@ -18,7 +22,7 @@ DRAFTERS = {
 
 def add(commands: Any) -> None:
     parser = commands.add_parser(
-        "train", help="train the bundled target, or draft models for a target", description="Train models."
+        "train", help="train the bundled target, or parts for a target", description="Train models."
     )
     parts = parser.add_subparsers(dest="part", metavar="PART", required=True, title="parts")
     demo = parts.add_parser("demo", help="the bundled target", description="Train the bundled target, or evaluate it.")
@@ -46,9 +50,43 @@ def add(commands: Any) -> None:
     demo.set_defaults(run=run)
     for kind, (short, what) in DRAFTERS.items():
         _add_drafter(parts, kind, short, what)
+    _add_ppd(parts)
 
 
 def _add_drafter(parts: Any, kind: str, short: str, what: str) -> None:
+    parser = _add_part(parts, kind, short, what)
+    parser.add_argument("--layers", type=common.whole(1, 16), default=1, metavar="N", help="draft layers (default: 1)")
+    parser.add_argument("--width", type=common.whole(8), metavar="N", help="draft width (default: the target's)")
+    if kind == "glide":
+        parser.add_argument(
+            "--kv-layer", type=common.whole(0), metavar="N",
+            help="target layer that the last draft layer reads, from 0 (default: the target's last)",
+        )  # fmt: skip
+    parser.set_defaults(run=lambda args: _train_drafter(kind, args))
+
+
+def _add_ppd(parts: Any) -> None:
+    parser = _add_part(parts, "ppd", "PPD's prompt tokens for a target", "prompt tokens for a target, for ppd")
+    parser.add_argument(
+        "--tokens", type=common.whole(1, 16), default=3, metavar="M", help="prompt tokens: how far ahead (default: 3)"
+    )
+    parser.add_argument(
+        "--ensemble", type=common.whole(1, 128), default=1, metavar="N", help="vectors of each (EPTs; default: 1)"
+    )
+    parser.add_argument(
+        "--mask", choices=MASKS, default=MASKS[0],
+        help="what a vector sees of its group; decoder and encoder are ablations (default: ensemble)",
+    )  # fmt: skip
+    parser.add_argument("--learned-weights", action="store_true", help="learn the vectors' weights (ablation)")
+    parser.add_argument(
+        "--hard-labels", action="store_true",
+        help="learn the text's own tokens, not the target's distributions (ablation)",
+    )  # fmt: skip
+    parser.set_defaults(run=_train_ppd)
+
+
+def _add_part(parts: Any, kind: str, short: str, what: str) -> argparse.ArgumentParser:
+    """The options that every trained part has."""
     parser = parts.add_parser(
         kind, help=short, description=f"Train {what}. Interrupted runs go on where they stopped when asked again."
     )
@@ -57,19 +95,15 @@ def _add_drafter(parts: Any, kind: str, short: str, what: str) -> None:
         help="text files, or JSONL with conversations; `demo` for the generator of the bundled tasks (default)",
     )  # fmt: skip
     budget = parser.add_mutually_exclusive_group()
-    budget.add_argument("--minutes", type=common.positive, metavar="M", help="computing time to spend (default: 60)")
+    minutes = MINUTES[kind]
+    budget.add_argument(
+        "--minutes", type=common.positive, metavar="M", help=f"computing time to spend (default: {minutes:g})"
+    )
     budget.add_argument("--steps", type=common.whole(1), metavar="N", help="steps to make: to train two models alike")
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER",
         help=f"where checkpoints, curves and the part go (default: {Path('runs') / kind})",
     )  # fmt: skip
-    parser.add_argument("--layers", type=common.whole(1, 16), default=1, metavar="N", help="draft layers (default: 1)")
-    parser.add_argument("--width", type=common.whole(8), metavar="N", help="draft width (default: the target's)")
-    if kind == "glide":
-        parser.add_argument(
-            "--kv-layer", type=common.whole(0), metavar="N",
-            help="target layer that the last draft layer reads, from 0 (default: the target's last)",
-        )  # fmt: skip
     parser.add_argument("--distill", action="store_true", help="learn the target's own greedy answers to the prompts")
     parser.add_argument("--seed", type=common.whole(0), default=0, metavar="N", help="of data and weights (default: 0)")
     parser.add_argument(
@@ -80,10 +114,33 @@ def _add_drafter(parts: Any, kind: str, short: str, what: str) -> None:
     group.add_argument("--model", metavar="PATH_OR_ID", help="the target (default: the bundled one)")
     group.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
     group.add_argument("--threads", type=common.whole(1), metavar="N", help="CPU threads (default: torch's choice)")
-    parser.set_defaults(run=lambda args: _train_drafter(kind, args))
+    return parser
 
 
 def _train_drafter(kind: str, args: argparse.Namespace) -> int:
+    from decoders.training.drafter import Recipe, train_part
+
+    recipe = Recipe(
+        layers=args.layers, hidden=args.width, kv_layer=args.kv_layer if kind == "glide" else None, fast=args.fast
+    )
+    return _train_for(kind, args, partial(train_part, kind), recipe, _learnt, "training_charts")
+
+
+def _train_ppd(args: argparse.Namespace) -> int:
+    from decoders.training.prompt_tokens import Recipe, train_prompt_tokens
+
+    recipe = Recipe(
+        tokens=args.tokens, vectors=args.ensemble, mask=args.mask, learned=args.learned_weights,
+        hard_labels=args.hard_labels, fast=args.fast,
+    )  # fmt: skip
+    return _train_for("ppd", args, train_prompt_tokens, recipe, _guessed, "prompt_charts")
+
+
+def _train_for(
+    kind: str, args: argparse.Namespace, train: Callable[..., Path], recipe: Any, said: Callable[[Any], str],
+    charts: str,
+) -> int:  # fmt: skip
+    """Train a part of ``kind`` for the target asked for; ``said`` puts a log line into words, ``charts`` draws them."""
     common.quiet()
     if args.threads:
         import torch
@@ -91,17 +148,13 @@ def _train_drafter(kind: str, args: argparse.Namespace) -> int:
         torch.set_num_threads(args.threads)
     from decoders.target import load_network
     from decoders.training.data import source_of
-    from decoders.training.drafter import Recipe, train_part
 
     out = args.out or Path("runs") / kind
     model, tokenizer, name = load_network(
         common.model_source(args), dtype="float32", device=args.device, attention="sdpa"
     )
-    recipe = Recipe(
-        layers=args.layers, hidden=args.width, kv_layer=args.kv_layer if kind == "glide" else None, fast=args.fast
-    )
     source = source_of(args.data, tokenizer, args.seed, model if args.distill else None)
-    minutes = None if args.steps else args.minutes or 60.0
+    minutes = None if args.steps else args.minutes or MINUTES[kind]
     console, title = common.console(error=True), f"{kind} for {name}"
     with common.progress_bar(f"training the {kind}") as bar:
 
@@ -110,11 +163,11 @@ def _train_drafter(kind: str, args: argparse.Namespace) -> int:
             if now.warning:
                 console.print(now.warning, markup=False, soft_wrap=True)
             if now.logged:
-                console.print(_learnt(now), markup=False, soft_wrap=True)
-                _draw(out, title)
+                console.print(said(now), markup=False, soft_wrap=True)
+                _draw(out, title, charts)
 
-        where = train_part(
-            kind, out, model, name, source, minutes=minutes, steps=args.steps, seed=args.seed, resume=args.resume,
+        where = train(
+            out, model, name, source, minutes=minutes, steps=args.steps, seed=args.seed, resume=args.resume,
             recipe=recipe, progress=show,
         )  # fmt: skip
     common.console().print(
@@ -136,13 +189,28 @@ def _learnt(now: Any) -> str:
     )
 
 
-def _draw(out: Path, title: str) -> None:
+def _guessed(now: Any) -> str:
+    """One line on how far prompt tokens have come."""
+    line = now.logged
+
+    def shares(key: str) -> str:
+        return "/".join(f"{share:.3f}" for share in line[key])
+
+    distances = "/".join(str(i + 1) for i in range(len(line["top1"])))
+    return (
+        f"step {now.step:,}: {line['points'] / 1e6:.2f} M insertion points, {line['seconds'] / 60:.1f} min, loss "
+        f"{line['loss']:.3f} (held-out {line['held_out_loss']:.3f}), held-out accuracy at distance {distances}: top-1 "
+        f"{shares('top1')}, top-5 {shares('top5')}; {line['points_per_second']:,} points/s"
+    )
+
+
+def _draw(out: Path, title: str, charts: str) -> None:
     """The curves so far as a page; a full disk costs the page, not the run."""
-    from ..charts import training_charts, write_page
+    from .. import charts as drawn
 
     try:
         log = [json.loads(line) for line in (out / "log.jsonl").read_text("utf-8").splitlines()]
-        write_page(out / "curves.html", title, training_charts(title, log))
+        drawn.write_page(out / "curves.html", title, getattr(drawn, charts)(title, log))
     except OSError as error:
         common.console(error=True).print(f"the curves could not be drawn: {error.strerror}", markup=False)
 

@@ -1,0 +1,256 @@
+"""PPD: parallel prompt decoding (Chen et al. 2024).
+
+Trained prompt tokens hang on the nodes of a draft tree; those of the accepted node guess the tokens of the next step's
+tree (§3.1). How many there were is the state, and each state has a tree of its own (§4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import UserError
+from ..latency import load_latency
+from ..memory import Context
+from ..params import param
+from ..parts import find_part, load_part, missing_part
+from ..ppd import PromptTokens
+from ..prompt_trees import RANKS, PromptTree, PromptTrees, assumed_acceptance, load_trees, trees_for
+from ..protocols import Draft, Method, Probe, Scored, Term, Verdict
+from ..sampling import Chooser
+from ..target import SPARE_ROWS, Target, emitted_tokens
+from ..tree import DraftTree
+from ..typical import NODE_TERMS as TYPICAL_TERMS
+from ..typical import TypicalVerifier
+
+PAPER = "Hardware-aware parallel prompt decoding for memory-efficient acceleration of LLM inference"
+NO_GUESSES = "no guesses yet: the prompt tokens on this step's root make those of the next step"
+
+
+@dataclass(frozen=True)
+class PpdParams:
+    part: str | None = param(
+        None, "Prompt tokens", "Folder of trained prompt tokens. Off: those trained for this target."
+    )
+    trees: str | None = param(
+        None, "Trees", "File of designed trees (`specviz tree design`). Off: trees for the prompt tokens' own accuracy."
+    )
+    size: int | None = param(
+        None,
+        "Size",
+        "Rows of the verify forward at most: root, guesses and prompt tokens. Off: the best for this machine where its "
+        "latency was measured (`specviz tree latency`), else that of the designed trees.",
+        low=3,
+        high=SPARE_ROWS,
+    )
+    top_k: int = param(RANKS, "Top k", "Guesses per distance that may enter the tree.", low=1, high=RANKS)
+    tree: bool = param(True, "Tree", "Off: one chain of first guesses, with all prompt tokens on every node.")
+
+    def __post_init__(self) -> None:
+        if self.trees is not None and (self.size is not None or not self.tree):
+            raise ValueError("trees= names a file of trees, which have a size: leave size and tree as they are")
+
+
+@dataclass(frozen=True)
+class TypicalParams(PpdParams):
+    epsilon: float = param(
+        0.09, "Threshold ε", "A guess stands where the target gives it more than min(ε, α · exp(−entropy)).", low=0,
+        high=1,
+    )  # fmt: skip
+    alpha: float = param(0.3, "Entropy factor α", "Of exp(−entropy): lower accepts more.", low=0, high=10)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A tree without its tokens: per node its parent, its distance from the root and its guess's rank (root: 0, -1),
+    its prompt tokens and the first of their probes.
+    """
+
+    parents: tuple[int, ...]
+    distances: tuple[int, ...]
+    ranks: tuple[int, ...]
+    prompts: tuple[int, ...]
+    first: tuple[int, ...]
+    probes: tuple[Probe, ...]
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """Tokens and probabilities per distance and rank, and the text (root last) that they follow."""
+
+    text: np.ndarray
+    tokens: list[list[int]]
+    probabilities: list[list[float]]
+
+
+class PpdDrafter:
+    """Drafts the tree of the last accepted node's state from that node's guesses.
+
+    Guesses belong to the text they were made for: after any other (a run cut back, the first step), the state is 0.
+    """
+
+    def __init__(self, prompts: PromptTokens, trees: PromptTrees, limit: int, top_k: int = RANKS) -> None:
+        self.prompts, self.trees, self.limit, self.top_k = prompts, trees, limit, top_k
+        self.guesses: Guesses | None = None
+        self.proposed: tuple[Draft, Plan, np.ndarray] | None = None
+        self._plans: dict[tuple[int, int, int], Plan] = {}
+
+    def plan(self, state: int, depth: int, room: int) -> Plan:
+        """The tree of a state, cut below ``depth``; no row stands more than ``room`` positions behind the root."""
+        known = state, min(depth, state), min(room, 2 * self.trees.m)
+        if known not in self._plans:
+            tree = self.trees.states[state]
+            hung = dict(zip([(), *tree.paths], tree.prompts, strict=True))
+            kept = [path for path in tree.paths if len(path) <= known[1] and max(path) < self.top_k]
+            paths: list[tuple[int, ...]] = [(), *sorted(kept)]  # depth first, likeliest first
+            number = {path: node for node, path in enumerate(paths)}
+            counts = [max(0, min(hung[path], known[2] - len(path))) for path in paths]
+            probes: list[Probe] = []
+            first = []
+            for node, count in enumerate(counts):
+                first.append(len(probes))
+                probes += self.prompts.probes(node, count, len(probes))
+            self._plans[known] = Plan(
+                (-1, *(number[path[:-1]] for path in paths[1:])),
+                tuple(map(len, paths)),
+                (-1, *(path[-1] for path in paths[1:])),
+                tuple(counts),
+                tuple(first),
+                tuple(probes),
+            )
+        return self._plans[known]
+
+    def propose(self, context: Context, budget: int) -> Draft:
+        guesses = self.guesses
+        if guesses is not None and not np.array_equal(guesses.text, context.tokens):
+            guesses = None
+        state = 0 if guesses is None else len(guesses.tokens)
+        plan = self.plan(state, budget, self.limit - context.length)
+        tokens, own, path = [context.root], [1.0], [1.0]
+        if guesses is not None:
+            for parent, distance, rank in zip(plan.parents[1:], plan.distances[1:], plan.ranks[1:], strict=True):
+                tokens.append(guesses.tokens[distance - 1][rank])
+                own.append(guesses.probabilities[distance - 1][rank])
+                path.append(path[parent] * own[-1])
+        nodes, nan = len(tokens), float("nan")
+        draft = Draft(
+            DraftTree(tuple(tokens), plan.parents),
+            ("root",) + ("prompt",) * (nodes - 1),
+            (-1,) * nodes,
+            tuple(own),
+            probes=plan.probes,
+            route="guesses" if nodes > 1 else "none",
+            reason="" if nodes > 1 else NO_GUESSES,
+            terms={
+                "distance": np.asarray([nan, *plan.distances[1:]]),
+                "guess_rank": np.asarray([nan, *plan.ranks[1:]]),
+                "path_prob": np.asarray(path),
+                "next_state": np.asarray(plan.prompts, dtype=float),
+            },
+            notes={"state": float(state), "next_state": 0.0},
+        )
+        self.proposed = draft, plan, context.tokens.copy()
+        return draft
+
+    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None:
+        self.guesses = None
+        if self.proposed is None or self.proposed[0] is not draft:
+            return
+        _, plan, text = self.proposed
+        last = verdict.path[-1]
+        count, n = plan.prompts[last], self.prompts.config.vectors
+        draft.notes["next_state"] = float(count)
+        if not count or scored.probe_logits is None:
+            return
+        rows = scored.probe_logits[plan.first[last] : plan.first[last] + count * n]
+        best, tokens = self.prompts.guesses(rows).softmax(-1).topk(min(self.top_k, rows.shape[-1]))
+        emitted = emitted_tokens(draft.tree.tokens, verdict)
+        self.guesses = Guesses(np.append(text, emitted), tokens.tolist(), best.tolist())
+
+
+def chain(m: int, ensemble: int) -> PromptTrees:
+    """No tree: in state k a chain of k first guesses, with all prompt tokens on every node."""
+    states = tuple(PromptTree(tuple((0,) * (d + 1) for d in range(k)), (m,) * (k + 1)) for k in range(m + 1))
+    return PromptTrees(states, assumed_acceptance(m), ensemble, "chain")
+
+
+def trees_of(target: Target, prompts: PromptTokens, params: PpdParams) -> PromptTrees:
+    """The trees that the parameters ask for. Raises UserError for a file that is no good and trees that do not fit."""
+    m, n = prompts.config.tokens, prompts.config.vectors
+    if params.trees is not None:
+        trees = load_trees(params.trees, SPARE_ROWS)
+    elif not params.tree:
+        trees = chain(m, n)
+    else:
+        place = find_part(target.key, "ppd") if params.part is None else Path(params.part).expanduser()
+        latency = load_latency(target) if params.size is None else None
+        trees = trees_for(place, m, params.size, latency, n)
+    if trees.m > m:
+        raise UserError(f"the trees in {params.trees} want {trees.m} prompt tokens per node; there are {m}")
+    most = max(tree.rows(n) for tree in trees.states)
+    if most > (params.size or SPARE_ROWS):
+        raise UserError(
+            f"{'the chain' if not params.tree else 'the trees'} of {trees.m} prompt tokens with {n} "
+            f"vector{'s' * (n > 1)} each take {most} rows; at most {params.size or SPARE_ROWS} are allowed"
+        )
+    return trees
+
+
+def build(target: Target, params: PpdParams) -> PpdDrafter:
+    prompts = load_part(target, "ppd", params.part)
+    return PpdDrafter(prompts, trees_of(target, prompts, params), target.context_length, params.top_k)
+
+
+def typical(params: TypicalParams, chooser: Chooser, stop_ids: frozenset[int]) -> TypicalVerifier:
+    """Typical acceptance with the run's ε and α."""
+    return TypicalVerifier(chooser, epsilon=params.epsilon, alpha=params.alpha)
+
+
+def _method(name: str, title: str, summary: str, params: type, order: int, lossy: bool) -> Method:
+    return Method(
+        name=name,
+        title=title,
+        paper=PAPER,
+        summary=summary,
+        params=params,
+        build=build,
+        lossless=not lossy,
+        node_terms=(*NODE_TERMS, *TYPICAL_TERMS) if lossy else NODE_TERMS,
+        step_terms=STEP_TERMS,
+        verifier=typical if lossy else None,
+        available=lambda target: missing_part(target, "ppd"),
+        brings=lambda params: params.part is not None,
+        order=order,
+    )
+
+
+NODE_TERMS = (
+    Term("distance", "distance", "Places behind the root: the number of the prompt token that guessed it.", 1, 3),
+    Term("guess_rank", "guess rank", "The token's rank among the guesses at its distance (0 = first).", 0, 0),
+    Term("path_prob", "path probability", "The guesses' probabilities from the root to this node, multiplied.", 0, 1),
+    Term("next_state", "next state", "Prompt tokens on this node: the next state if acceptance ends here.", 0, 3),
+)
+STEP_TERMS = (
+    Term("state", "state", "Prompt tokens that the last accepted node had: how deep this tree can be.", 0, 3),
+    Term("next_state", "next state", "Prompt tokens on the node where acceptance ended.", 0, 3),
+)
+METHODS = (
+    _method(
+        "ppd",
+        "PPD: prompt tokens",
+        "Trained prompt tokens behind each node make the target guess the next tokens in the same forward.",
+        PpdParams,
+        30,
+        False,
+    ),
+    _method(
+        "ppd+typical",
+        "PPD with typical acceptance",
+        "PPD's guesses, accepted where the target finds them likely enough: not lossless.",
+        TypicalParams,
+        31,
+        True,
+    ),
+)

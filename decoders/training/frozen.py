@@ -1,0 +1,296 @@
+"""A frozen target under trained prompt tokens: text runs once without gradient, prompt tokens many times with it.
+
+Prompt tokens see the text's cached keys and values and one another, the text never sees them; so only their own rows
+need a gradient, and the target's weights need none at all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from decoders.families import window_of
+from decoders.glide import FAMILIES, ROTARIES
+
+KeysValues = tuple[Tensor, Tensor]
+
+
+def refusal(config: Any) -> str | None:
+    """Why prompt tokens cannot be trained for this target, in one sentence; None if they can."""
+    if config.model_type not in FAMILIES:
+        return (
+            f"prompt tokens cannot be trained for {config.model_type!r} models: they can for "
+            f"{', '.join(FAMILIES[:-1])} and {FAMILIES[-1]}"
+        )
+    rope = getattr(config, "rope_parameters", None) or {}
+    kind = rope.get("rope_type", "default")
+    if kind not in ROTARIES or rope.get("partial_rotary_factor", 1.0) != 1.0:
+        return (
+            f"prompt tokens cannot be trained for rotary positions of kind {kind!r}: they can for "
+            f"{', '.join(ROTARIES)}, on whole heads"
+        )
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One decoder layer's weights, joined where they read the same rows; biases and norms are None where absent."""
+
+    qkv: Tensor
+    qkv_bias: Tensor | None
+    out: Tensor
+    out_bias: Tensor | None
+    gate_up: Tensor
+    gate_up_bias: Tensor | None
+    down: Tensor
+    down_bias: Tensor | None
+    before: Tensor
+    between: Tensor
+    q_norm: Tensor | None
+    k_norm: Tensor | None
+    eps: float
+    heads: int
+    kv_heads: int
+    head_dim: int
+    window: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What was read of a batch: keys and values per layer (after rotary), and the states that the head reads."""
+
+    kvs: list[KeysValues]
+    states: Float[Tensor, "batch length hidden"]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where prompt rows stand: sequence ``batch[c]`` of the text; row r of it at position ``positions[c, r]``, seeing
+    the text up to ``parents[c, r]``.
+    """
+
+    batch: Int[Tensor, "chunks"]
+    parents: Int[Tensor, "chunks rows"]
+    positions: Int[Tensor, "chunks rows"]
+
+
+class FrozenTarget:
+    """The decoder layers of a Llama, Mistral, Qwen2 or Qwen3 model as plain tensors, without gradient.
+
+    ``fast`` computes matrix products in bf16 (the stream between layers stays fp32) and compiles what lies between
+    attentions.
+    """
+
+    def __init__(self, model: Any, *, fast: bool = False) -> None:
+        config, stack = model.config, model.model
+        self.dtype = torch.bfloat16 if fast else model.dtype
+        self.rotary = stack.rotary_emb
+        self.embedding = stack.embed_tokens.weight.detach()
+        self.norm = stack.norm.weight.detach()
+        self.eps = float(config.rms_norm_eps)
+        head = model.get_output_embeddings()
+        self.head_weight, self.head_bias = head.weight.detach().to(self.dtype), _bias((head,), self.dtype)
+        self.act = stack.layers[0].mlp.act_fn
+        windows, mixed = window_of(config)
+        kinds: Any = getattr(config, "layer_types", None)
+        self.layers = [
+            _layer(
+                layer,
+                config,
+                self.dtype,
+                None if mixed and kinds[i] != "sliding_attention" else windows[-1],
+            )
+            for i, layer in enumerate(stack.layers)
+        ]
+        self._angles: tuple[Tensor, Tensor] | None = None
+        compiled = (lambda f: torch.compile(f, dynamic=True)) if fast else lambda f: f
+        self._normed, self._turned, self._write = compiled(_normed), compiled(turned), compiled(_write)
+        self._back = compiled(attend_backward)
+
+    def angles(self, length: int) -> tuple[Tensor, Tensor]:
+        """cos and sin of positions 0 … length − 1, at least, fp32."""
+        if self._angles is None or len(self._angles[0]) < length:
+            positions = torch.arange(-(-length // 256) * 256, device=self.embedding.device)[None]
+            cos, sin = self.rotary(self.embedding.new_zeros(1, dtype=torch.float32), position_ids=positions)
+            self._angles = cos[0], sin[0]
+        return self._angles
+
+    @torch.no_grad()
+    def read(self, ids: Int[Tensor, "batch length"]) -> Text:
+        """Run the text, padded at the right; as attention is causal, padding changes nothing before it."""
+        length = ids.shape[1]
+        cos, sin = (angle[:length][None, None] for angle in self.angles(length))
+        x = F.embedding(ids, self.embedding).float()
+        kvs = []
+        at = torch.arange(length, device=ids.device)
+        for layer in self.layers:
+            q, k, v = self._read(x, layer, cos, sin)
+            kvs.append((k, v))
+            mask = None
+            if layer.window is not None and length > layer.window:
+                mask = (at[:, None] >= at) & (at > at[:, None] - layer.window)
+            grouped = layer.heads != layer.kv_heads
+            out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, enable_gqa=grouped)
+            x = self._write(x, out, layer, self.act, self.dtype)
+        return Text(kvs, _norm(x, self.norm, self.eps))
+
+    def look(
+        self, x: Float[Tensor, "chunks rows hidden"], text: Text, places: Places, own: Bool[Tensor, "rows rows"]
+    ) -> Float[Tensor, "chunks rows hidden"]:
+        """States of prompt rows, as the head reads them, with gradient; row i of a chunk sees its rows ``own[i]``."""
+        length = text.states.shape[1]
+        cos, sin = (angle[places.positions][:, None] for angle in self.angles(int(places.positions.max()) + 1))
+        masks: dict[int | None, Tensor] = {}
+        at = torch.arange(length, device=x.device)
+        for window in {layer.window for layer in self.layers}:
+            sees = at <= places.parents[..., None]
+            if window is not None:
+                sees &= at > places.positions[..., None] - window
+            sees = torch.cat([sees, own.expand(len(sees), -1, -1)], -1)
+            mask = torch.zeros(sees.shape, dtype=self.dtype, device=x.device)
+            masks[window] = mask.masked_fill_(~sees, -math.inf)[:, None]
+        for layer, (keys, values) in zip(self.layers, text.kvs, strict=True):
+            q, k, v = self._read(x, layer, cos, sin)
+            group = layer.heads // layer.kv_heads
+            keys, values = (t.index_select(0, places.batch) for t in (keys, values))
+            if group > 1:
+                keys, values, k, v = (t.repeat_interleave(group, 1) for t in (keys, values, k, v))
+            out = Attend.apply(q, k, v, keys, values, masks[layer.window], self._back)
+            x = self._write(x, out, layer, self.act, self.dtype)
+        return _norm(x, self.norm, self.eps)
+
+    def _read(self, x: Tensor, layer: Layer, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values ``[batch, heads, rows, head_dim]``, after rotary."""
+        h = F.linear(self._normed(x, layer.before, layer.eps, self.dtype), layer.qkv, layer.qkv_bias)
+        h = h.unflatten(-1, (-1, layer.head_dim)).transpose(1, 2)
+        q, k, v = h.split([layer.heads, layer.kv_heads, layer.kv_heads], 1)
+        if layer.q_norm is not None and layer.k_norm is not None:
+            q = self._normed(q.float(), layer.q_norm, layer.eps, self.dtype)
+            k = self._normed(k.float(), layer.k_norm, layer.eps, self.dtype)
+        return Turn.apply(q, cos, sin, self._turned), Turn.apply(k, cos, sin, self._turned), v
+
+    def head(self, states: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows vocab"]:
+        """Logits, fp32."""
+        return F.linear(states.to(self.dtype), self.head_weight, self.head_bias).float()
+
+
+def _layer(layer: Any, config: Any, dtype: torch.dtype, window: int | None) -> Layer:
+    attention, mlp = layer.self_attn, layer.mlp
+    qkv, gate_up = (attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)
+
+    def joined(linears: tuple[Any, ...]) -> Tensor:
+        return torch.cat([linear.weight.detach() for linear in linears]).to(dtype)
+
+    def norm(name: str) -> Tensor | None:
+        found = getattr(attention, name, None)
+        return None if found is None else found.weight.detach().float()
+
+    heads = config.num_attention_heads
+    return Layer(
+        joined(qkv),
+        _bias(qkv, dtype),
+        joined((attention.o_proj,)),
+        _bias((attention.o_proj,), dtype),
+        joined(gate_up),
+        _bias(gate_up, dtype),
+        joined((mlp.down_proj,)),
+        _bias((mlp.down_proj,), dtype),
+        layer.input_layernorm.weight.detach().float(),
+        layer.post_attention_layernorm.weight.detach().float(),
+        norm("q_norm"),
+        norm("k_norm"),
+        float(config.rms_norm_eps),
+        heads,
+        getattr(config, "num_key_value_heads", None) or heads,
+        attention.head_dim,
+        window,
+    )
+
+
+def _bias(linears: tuple[Any, ...], dtype: torch.dtype) -> Tensor | None:
+    if linears[0].bias is None:
+        return None
+    return torch.cat([linear.bias.detach() for linear in linears]).to(dtype)
+
+
+def _norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    return F.rms_norm(x, weight.shape, weight.to(x.dtype), eps)
+
+
+def _normed(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
+    return _norm(x, weight, eps).to(dtype)
+
+
+class Turn(torch.autograd.Function):
+    """Rotary positions (``decoders.glide.rotate``). The gradient is turned back by the same kernel, which compiles far
+    better than what autograd would make of it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, turn: Any) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        ctx.turn = turn
+        return turn(x, cos, sin)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        cos, sin = ctx.saved_tensors
+        return ctx.turn(grads[0], cos, -sin), None, None, None
+
+
+def turned(x: Float[Tensor, "*batch rows size"], cos: Tensor, sin: Tensor) -> Float[Tensor, "*batch rows size"]:
+    """Pairs (i, i + size / 2) turned by their angles, which are the same in both halves."""
+    half = x.shape[-1] // 2
+    (x1, x2), cos, sin = x.float().chunk(2, -1), cos[..., :half], sin[..., :half]
+    return torch.cat([x1 * cos - x2 * sin, x2 * cos + x1 * sin], -1).to(x.dtype)
+
+
+def _write(x: Tensor, attended: Tensor, layer: Layer, act: Any, dtype: torch.dtype) -> Tensor:
+    """The rest of the layer, behind its attention."""
+    x = x + F.linear(attended.transpose(1, 2).flatten(2), layer.out, layer.out_bias).float()
+    h = F.linear(_norm(x, layer.between, layer.eps).to(dtype), layer.gate_up, layer.gate_up_bias)
+    gate, up = h.chunk(2, -1)
+    return x + F.linear(act(gate) * up, layer.down, layer.down_bias).float()
+
+
+class Attend(torch.autograd.Function):
+    """Attention of prompt rows over the text (no gradient for its keys and values) and the rows of their own chunk.
+
+    The flash kernel's backward pass is slow on a CPU and would make gradients for the text too, so it has one of its
+    own.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, mask: Tensor, back: Any
+    ) -> Tensor:
+        keys, values = torch.cat([keys, k], 2), torch.cat([values, v], 2)
+        if q.device.type == "cpu":
+            out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, keys, values, attn_mask=mask)
+        else:
+            scores = (q @ keys.mT).float() * q.shape[-1] ** -0.5 + mask
+            out, lse = scores.softmax(-1).to(values.dtype) @ values, scores.logsumexp(-1)
+        ctx.save_for_backward(q, keys, values, mask, out, lse)
+        ctx.back = back
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return *ctx.back(grads[0], *ctx.saved_tensors), None, None, None, None
+
+
+def attend_backward(
+    grad: Tensor, q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, out: Tensor, lse: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of the queries, and of the chunk's own keys and values: the last ones, as many as there are queries."""
+    own, scale = keys.shape[2] - q.shape[2], q.shape[-1] ** -0.5
+    weights = ((q @ keys.mT).float() * scale + mask - lse[..., None]).exp()
+    even = (grad.float() * out.float()).sum(-1, keepdim=True)
+    inner = (weights * ((grad @ values.mT).float() - even) * scale).to(q.dtype)
+    return inner @ keys, inner[..., own:].mT @ q, weights[..., own:].to(q.dtype).mT @ grad

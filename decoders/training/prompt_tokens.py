@@ -1,0 +1,407 @@
+"""`specviz train ppd`: prompt tokens for a frozen target, distilled from its own distributions (PPD §3.3).
+
+Groups of prompt tokens are inserted after many positions of each document at once; each group sees the text before it
+and itself. Only the embeddings (and learned weights) are trained.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from decoders.calibrate import fingerprint
+from decoders.errors import UserError
+from decoders.parts import KINDS, Part, own_place, save_part
+from decoders.ppd import PromptConfig, PromptTokens, visibility
+from decoders.training.batches import IGNORED, Batch, bucket, pad
+from decoders.training.data import Source
+from decoders.training.frozen import FrozenTarget, Places, refusal
+from decoders.training.loop import (
+    Feed,
+    LogFile,
+    Optimisers,
+    Pace,
+    Progress,
+    adamw,
+    check_finite,
+    cosine_factor,
+    position_weights,
+    read_checkpoint,
+    save_checkpoint,
+    train,
+)
+
+CHUNK_ROWS = 48  # rows of insertion points of one document that run together, about
+RANKS = 10  # ranks of the guesses whose accuracy is logged
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything but the data that decides what prompt tokens become."""
+
+    tokens: int = 3
+    vectors: int = 1
+    mask: str = "ensemble"
+    learned: bool = False
+    hard_labels: bool = False  # the text's own next tokens instead of the target's distributions
+    alpha: float = 0.8  # a distance weighs so much of the one before it
+    rate: float = 0.01  # AdamW, cosine to 0 without warm-up
+    batch_tokens: int = 2048  # padding included
+    rows: int = 6144  # of prompt tokens per step, at most
+    prompt_share: float = 0.1  # of the prompt's positions after which prompt tokens are inserted
+    prompt_weight: float = 0.3  # of each of these; one in an answer weighs 1
+    validate_steps: int = 200
+    fast: bool = False  # bf16 matrix products and compiled layers
+
+
+@dataclass(frozen=True)
+class Points:
+    """Insertion points in chunks: point s of chunk c follows position ``at[c, s]`` of document ``batch[c]``, and its
+    guess at distance i + 1 weighs ``weights[c, s, i]`` (all 0: filling).
+    """
+
+    batch: Int[Tensor, "chunks"]
+    at: Int[Tensor, "chunks points"]
+    weights: Float[Tensor, "chunks points distances"]
+
+    @property
+    def used(self) -> Bool[Tensor, "chunks points"]:
+        return self.weights[..., 0] > 0
+
+
+@dataclass(frozen=True)
+class Validation:
+    """On held-out documents, after every position of their answers: mean loss (KL from the target's distributions),
+    and per distance how often the target's first choice, given the text, was the guess of each rank.
+    """
+
+    loss: float
+    ranks: list[list[float]]
+
+    def top(self, count: int) -> list[float]:
+        """Accuracy of the first ``count`` guesses, per distance."""
+        return [round(sum(row[:count]), 4) for row in self.ranks]
+
+
+def train_prompt_tokens(
+    out: Path,
+    model: Any,
+    name: str,
+    source: Source,
+    *,
+    minutes: float | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    resume: bool = True,
+    recipe: Recipe | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    checkpoint_minutes: float = 3.0,
+) -> Path:
+    """Train prompt tokens for a transformers model until the budget is spent.
+
+    Checkpoints, ``log.jsonl`` and the part itself go to ``out``; the finished part is also kept where methods look for
+    it, and its folder is returned. A run that was stopped goes on from its checkpoint and gives the part that it would
+    have given. Raises UserError for what cannot be trained, and where the loss is no number any more.
+    """
+    recipe = recipe or Recipe()
+    run = Run(out, model, name, source, recipe, seed)
+    run.open(resume)
+    return train(
+        run, KINDS["ppd"], own_place("ppd", run.key), minutes=minutes, steps=steps, progress=progress,
+        validate_steps=recipe.validate_steps, checkpoint_minutes=checkpoint_minutes,
+    )  # fmt: skip
+
+
+def label_weights(
+    batch: Batch, weights: Float[Tensor, "rows length"], distances: int
+) -> Float[Tensor, "rows length distances"]:
+    """What a guess counts at each distance if prompt tokens are inserted after a position.
+
+    ``weights`` belong to tokens, as ``position_weights`` gives them: an insertion after position p weighs what token
+    p + 1 does. Its guess at distance i is of token p + i + 1, and counts only if that one belongs to the same answer
+    (or prompt) as token p + 1.
+    """
+    rows, length = batch.ids.shape
+    kinds = torch.cat([batch.kinds, torch.full((rows, distances + 1), IGNORED)], 1)
+    following = torch.cat([weights, weights.new_zeros(rows, 1)], 1)[:, 1:]
+    first, out = kinds[:, 1 : length + 1], []
+    same = first != IGNORED
+    for distance in range(1, distances + 1):
+        same = same & (kinds[:, distance + 1 : distance + 1 + length] == first)
+        out.append(following * same)
+    return torch.stack(out, -1)
+
+
+def choose_points(
+    weights: Float[Tensor, "rows length distances"], most: int, chunk: int, generator: torch.Generator
+) -> Points:
+    """At most ``most`` of the positions whose nearest guess counts, at random, in chunks of ``chunk`` points of one
+    document each.
+    """
+    found = (weights[..., 0] > 0).nonzero()
+    if len(found) > most:
+        found = found[torch.randperm(len(found), generator=generator)[:most].sort().values]
+    batch, at, kept = [], [], []
+    for row in found[:, 0].unique().tolist():
+        mine = found[found[:, 0] == row, 1]
+        filling = -len(mine) % chunk
+        mine_weights = F.pad(weights[row, mine], (0, 0, 0, filling))
+        batch += [row] * ((len(mine) + filling) // chunk)
+        at.append(F.pad(mine, (0, filling), value=int(mine[-1])).view(-1, chunk))
+        kept.append(mine_weights.view(-1, chunk, weights.shape[-1]))
+    return Points(torch.tensor(batch), torch.cat(at), torch.cat(kept))
+
+
+def divergence(
+    labels: Float[Tensor, "told vocab"], index: Int[Tensor, "points"], guesses: Float[Tensor, "points vocab"]
+) -> Float[Tensor, "points"]:
+    """KL(label ‖ guess) of logits, in nats; point i has label ``index[i]``.
+
+    >>> labels, guesses = torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[0.9, 0.1]]).log()
+    >>> round(float(divergence(labels, torch.tensor([0]), guesses)), 3)
+    0.511
+    """
+    told = labels.log_softmax(-1)
+    p = told.exp()
+    certainty = (p * told).sum(-1)
+    return certainty[index] - (p[index] * guesses.log_softmax(-1)).sum(-1)
+
+
+class Run:
+    """A training run: the prompt tokens, their optimiser, the frozen target, and its place in the data."""
+
+    def __init__(self, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int) -> None:
+        if reason := refusal(model.config):
+            raise UserError(reason)
+        self.folder, self.name = folder, name
+        self.source, self.recipe, self.seed = source, recipe, seed
+        try:
+            self.config = PromptConfig(
+                recipe.tokens, recipe.vectors, model.config.hidden_size, recipe.mask, recipe.learned
+            )
+        except ValueError as error:
+            raise UserError(str(error)) from None
+        self.key = fingerprint(model.config, model.base_model.parameters())
+        self.device = model.device
+        self.target = FrozenTarget(model, fast=recipe.fast)
+        self.prompts = begun(self.config, model, seed).to(self.device)
+        self.optimisers = Optimisers(adamw(self.prompts.parameters(), recipe.rate))
+        self.kl = torch.compile(divergence, dynamic=True) if recipe.fast else divergence
+        m, n = recipe.tokens, recipe.vectors
+        self.chunk = max(1, CHUNK_ROWS // self.config.rows)  # points
+        group = torch.from_numpy(visibility(self.config))
+        self.own = torch.block_diag(*[group] * self.chunk).bool().to(self.device)
+        self.offsets = torch.arange(1, m + 1).repeat_interleave(n).to(self.device)
+        self.feed, self.pace, self.log_file = Feed(self._chunk), Pace(), LogFile(folder)
+        self.step = self.tokens = self.points = self.saved_step = self.logged_step = 0
+        self.seconds, self.loss = 0.0, math.nan
+        self._held_out: list[Batch] | None = None
+
+    # --- checkpoints
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a resumed run must have in common with the interrupted one."""
+        common = {"part": "ppd", "target": self.key, "data": self.source.label, "seed": self.seed}
+        return {**common, **asdict(self.recipe)}
+
+    def open(self, resume: bool) -> None:
+        """Begin in an empty folder, or go on from the checkpoint there."""
+        state = read_checkpoint(self.folder, self.settings, resume, self.device)
+        if state is None:
+            return
+        self.prompts.load_state_dict(state["prompts"])
+        self.optimisers.load(state["optimisers"])
+        for name in ("step", "tokens", "points", "seconds"):
+            setattr(self, name, state[name])
+        self.feed.chunk, self.feed.taken = state["chunk"], state["taken"]
+        self.saved_step = self.logged_step = self.step
+        self.log_file.cut(self.step)
+
+    def save(self) -> None:
+        """Write the checkpoint whole or not at all."""
+        state = {
+            "prompts": self.prompts.state_dict(), "optimisers": self.optimisers.state(), "settings": self.settings,
+            "chunk": self.feed.chunk, "taken": self.feed.taken,
+            **{name: getattr(self, name) for name in ("step", "tokens", "points", "seconds")},
+        }  # fmt: skip
+        save_checkpoint(self.folder, state)
+        self.saved_step = self.step
+
+    def export(self, folder: Path) -> Path:
+        """The prompt tokens as a part that methods can load."""
+        training = {
+            **self.settings, "steps": self.step, "training_tokens": self.tokens, "points": self.points,
+            "seconds": round(self.seconds), "log": self.log_file.thinned(),
+        }  # fmt: skip
+        part = Part("ppd", self.key, self.name, self.config, training)
+        return save_part(part, self.prompts.state_dict(), folder, dtype=torch.float32)
+
+    # --- data
+
+    def _chunk(self, chunk: int) -> Iterator[Batch]:
+        groups = bucket(self.source.chunk(chunk), self.recipe.batch_tokens)
+        random.Random(f"specviz prompt batches {self.seed} {chunk}").shuffle(groups)
+        return (pad(group, 0) for group in groups)
+
+    def _next_points(self) -> tuple[Batch, Points]:
+        """The next batch with anything to learn, and where prompt tokens go in it: of seed and step alone."""
+        recipe = self.recipe
+        while True:
+            batch = next(self.feed)
+            given = position_weights(batch, recipe.prompt_share, recipe.prompt_weight, self.seed, self.step)
+            weights = label_weights(batch, given, recipe.tokens)
+            if bool((weights[..., 0] > 0).any()):
+                generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
+                most = max(1, recipe.rows // self.config.rows)
+                return batch, choose_points(weights, most, self.chunk, generator)
+
+    # --- learning
+
+    def guess(
+        self, ids: Int[Tensor, "rows length"], points: Points
+    ) -> tuple[Float[Tensor, "used distances vocab"], Float[Tensor, "told vocab"], Int[Tensor, "used distances"]]:
+        """The prompt tokens' logits at the points in use, the target's own logits where they are labels, and which of
+        these belongs to each guess.
+        """
+        text = self.target.read(ids)
+        used, m, n = points.used, self.recipe.tokens, self.recipe.vectors
+        chunks, each = points.at.shape
+        x = self.prompts.embeddings.flatten(0, 1).expand(chunks, each, -1, -1).flatten(1, 2)
+        parents = points.at[..., None].expand(-1, -1, len(self.offsets))
+        places = Places(points.batch, parents.flatten(1), (parents + self.offsets).flatten(1))
+        states = self.target.look(x, text, places, self.own).unflatten(1, (each, -1))[used]
+        states = states.unflatten(1, (m, n))
+        # the head is linear: it commutes with the sum over vectors
+        if self.prompts.weights is None:
+            joined = states.mean(2)
+        else:
+            joined = torch.einsum("pmnh,n->pmh", states, self.prompts.weights)
+        rows = points.batch[:, None].expand_as(used)[used][:, None]
+        spots = points.at[used][:, None] + torch.arange(1, m + 1, device=ids.device)
+        spots = rows * ids.shape[1] + spots.clamp_max(ids.shape[1] - 1)
+        told, index = spots.unique(return_inverse=True)
+        with torch.no_grad():
+            labels = self.target.head(text.states.flatten(0, 1)[told])
+        return self.target.head(joined), labels, index
+
+    def losses(self, ids: Tensor, points: Points, hard: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The loss per point in use and distance, with the logits it comes from: guesses, labels and their index."""
+        guesses, labels, index = self.guess(ids, points)
+        if not hard:
+            found = self.kl(labels, index.flatten(), guesses.flatten(0, 1))
+            return found.view(index.shape), guesses, labels, index
+        used = points.used
+        rows = points.batch[:, None].expand_as(used)[used][:, None]
+        after = points.at[used][:, None] + 1 + torch.arange(1, self.recipe.tokens + 1, device=ids.device)
+        said = ids[rows, after.clamp_max(ids.shape[1] - 1)]
+        return F.cross_entropy(guesses.transpose(1, 2), said, reduction="none"), guesses, labels, index
+
+    def joined(self, losses: Float[Tensor, "used distances"], points: Points) -> Float[Tensor, ""]:
+        """Σ αⁱ⁻¹ · mean loss at distance i ÷ m (PPD eq. 1)."""
+        weights = points.weights[points.used]
+        means = (losses * weights).sum(0) / weights.sum(0).clamp_min(1e-9)
+        decay = self.recipe.alpha ** torch.arange(self.recipe.tokens, device=losses.device)
+        return (means * decay).sum() / self.recipe.tokens
+
+    def train_step(self, done: float) -> float:
+        """One optimiser step; gives its loss."""
+        started = time.perf_counter()
+        batch, points = self._next_points()
+        points = _moved(points, self.device)
+        losses, *_ = self.losses(batch.ids.to(self.device), points, self.recipe.hard_labels)
+        loss = self.joined(losses, points)
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.prompts.parameters(), 1.0)
+        factor = cosine_factor(self.step, done, 1)
+        check_finite(
+            self, loss, norm, f"chunk {self.feed.chunk} of {self.source.label}, batch {self.feed.taken}, "
+            f"learning rate factor {factor:.3f}",
+        )  # fmt: skip
+        self.loss = float(loss.detach())
+        self.optimisers.step(factor)
+        self.step += 1
+        self.tokens += batch.tokens
+        self.points += len(losses)
+        self.seconds += self.pace.add(batch.tokens, time.perf_counter() - started, self.loss)
+        return self.loss
+
+    def log(self, done: float) -> dict[str, Any]:
+        """Validate, and add a line to ``log.jsonl``."""
+        started = time.perf_counter()
+        found = self.validate()
+        self.seconds += time.perf_counter() - started
+        line = {
+            "step": self.step,
+            "tokens": self.tokens,
+            "points": self.points,
+            "seconds": round(self.seconds, 1),
+            "loss": round(self.pace.loss, 4),
+            "held_out_loss": round(found.loss, 4),
+            "top1": found.top(1),
+            "top5": found.top(5),
+            "ranks": [[round(share, 4) for share in row] for row in found.ranks],
+            "lr_factor": round(cosine_factor(self.step, done, 1), 4),
+            "tokens_per_second": round(self.pace.tokens_per_second),
+            "points_per_second": round(self.pace.tokens_per_second * self.points / max(1, self.tokens)),
+        }
+        with contextlib.suppress(OSError):
+            self.log_file.add(line)
+        self.logged_step = self.step
+        return line
+
+    @torch.no_grad()
+    def validate(self) -> Validation:
+        """The prompt tokens after every position of held-out answers, the same ones each time."""
+        if self._held_out is None:
+            groups = bucket(self.source.held_out(), self.recipe.batch_tokens)
+            self._held_out = [pad(group, 0) for group in groups]
+        m = self.recipe.tokens
+        total, count, hits = torch.zeros(m), torch.zeros(m), torch.zeros(m, RANKS)
+        for batch in self._held_out:
+            weights = label_weights(batch, position_weights(batch, 0.0, 0.0, 0, 0), m)
+            if not bool((weights[..., 0] > 0).any()):
+                continue
+            every = choose_points(weights, weights.numel(), self.chunk, torch.Generator())
+            step = max(1, self.recipe.rows // (self.config.rows * self.chunk))
+            for start in range(0, len(every.batch), step):
+                part = slice(start, start + step)
+                points = _moved(Points(every.batch[part], every.at[part], every.weights[part]), self.device)
+                losses, guesses, labels, index = self.losses(batch.ids.to(self.device), points, False)
+                counted = points.weights[points.used] > 0
+                best = labels.argmax(-1)[index]
+                rank = (guesses > guesses.gather(2, best[..., None])).sum(-1)
+                for i in range(m):
+                    chosen = counted[:, i]
+                    total[i] += losses[chosen, i].sum().cpu()
+                    count[i] += chosen.sum().cpu()
+                    hits[i] += torch.bincount(rank[chosen, i].clamp_max(RANKS), minlength=RANKS + 1)[:RANKS].cpu()
+        decay = self.recipe.alpha ** torch.arange(m)
+        loss = float((total / count.clamp_min(1) * decay).sum() / m)
+        return Validation(loss, (hits / count.clamp_min(1)[:, None]).tolist())
+
+
+@torch.no_grad()
+def begun(config: PromptConfig, model: Any, seed: int) -> PromptTokens:
+    """Prompt tokens before training: embeddings of ordinary tokens, drawn by the seed."""
+    table = model.get_input_embeddings().weight
+    made = PromptTokens(config)
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.randint(len(table), (config.tokens, config.vectors), generator=generator)
+    made.embeddings.copy_(table[chosen.to(table.device)].float())
+    return made
+
+
+def _moved(points: Points, device: torch.device) -> Points:
+    return Points(points.batch.to(device), points.at.to(device), points.weights.to(device))

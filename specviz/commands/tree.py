@@ -1,0 +1,261 @@
+"""``specviz tree``: PPD's trees, designed for a target's prompt tokens and sized for this machine."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import common
+
+if TYPE_CHECKING:
+    from decoders import Prompt, Target
+    from decoders.latency import Latency
+    from decoders.prompt_trees import PromptTree, PromptTrees, SizePoint
+
+BEST, DESIGNED = "best", "designed"
+KINDS = (DESIGNED, "naive", "random")
+TOP = 5  # ranks whose sum the table shows beside the first
+MOST_SIZE = 256
+
+
+def size(text: str) -> int | None:
+    """An argparse type: a number of rows, or None for ``best``."""
+    if text == BEST:
+        return None
+    try:
+        return common.whole(1, MOST_SIZE)(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, or {BEST}") from None
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "tree", help="design PPD's trees for this machine", description="PPD's trees: design them, look at them."
+    )
+    parts = parser.add_subparsers(dest="part_of_tree", metavar="COMMAND", required=True, title="commands")
+    design = parts.add_parser(
+        "design",
+        help="measure acceptance and design the trees",
+        description="Measure how often the prompt tokens guess right, design trees of every size, and choose the one "
+        "with the most tokens per millisecond on this machine. The result is kept beside the prompt tokens.",
+    )
+    design.add_argument(
+        "--part", type=Path, metavar="FOLDER", help="prompt tokens (default: those trained for the target)"
+    )
+    design.add_argument(
+        "--prompts", default="demo", metavar="F",
+        help="prompt file, or demo[:task,…], examples[:task,…], turns (default: demo)",
+    )  # fmt: skip
+    design.add_argument(
+        "--limit", type=common.whole(1, 5000), default=24, metavar="N", help="read at most N prompts (default: 24)"
+    )
+    design.add_argument(
+        "--max-new-tokens", type=common.whole(1), default=64, metavar="N", help="tokens per answer (default: 64)"
+    )
+    design.add_argument(
+        "--size", type=size, default=None, metavar="N", help=f"rows of the trees, or {BEST} for this machine (default)"
+    )
+    design.add_argument(
+        "--max-size", type=common.whole(1, MOST_SIZE), default=64, metavar="N", help="largest size tried (default: 64)"
+    )
+    design.add_argument(
+        "--kind", choices=KINDS, default=DESIGNED, metavar="KIND",
+        help="which trees are kept: designed (default), or for comparison naive or random ones of the same size",
+    )  # fmt: skip
+    design.add_argument(
+        "--out", type=Path, metavar="FILE", help="where the trees go (default: beside the prompt tokens)"
+    )
+    common.add_model(design)
+    design.set_defaults(run=run)
+    show = parts.add_parser("show", help="print a tree file", description="Print the trees of a file, state by state.")
+    show.add_argument("file", type=Path, metavar="FILE", help="a tree file, or the folder of prompt tokens with one")
+    show.set_defaults(run=run_show)
+    latency = parts.add_parser(
+        "latency",
+        help="measure verify forwards by rows",
+        description="Measure how long this machine takes to verify 1, 2, 4, … rows of the model; the result is kept.",
+    )
+    latency.add_argument(
+        "--max-size", type=common.whole(1, MOST_SIZE), default=64, metavar="N", help="most rows (default: 64)"
+    )
+    latency.add_argument("--again", action="store_true", help="measure even where a result is kept")
+    common.add_model(latency)
+    latency.set_defaults(run=run_latency)
+
+
+def run(args: argparse.Namespace) -> int:
+    from ..experiments.prompts import records
+
+    common.check_writable(args.out)
+    found = records(args.prompts, args.limit)
+    target = common.open_target(args)
+
+    from decoders.acceptance import measure_acceptance
+    from decoders.latency import latency_for
+    from decoders.parts import find_part, load_part
+    from decoders.prompt_trees import (
+        FILE,
+        best_size,
+        check_size,
+        compare_sizes,
+        naive_trees,
+        random_trees,
+        save_trees,
+        sizes_up_to,
+    )
+
+    tokens = load_part(target, "ppd", args.part)
+    folder = args.part.expanduser() if args.part else find_part(target.key, "ppd")
+    out_file = args.out or Path(str(folder)) / FILE
+    common.check_writable(out_file)
+    m, ensemble = tokens.config.tokens, tokens.config.vectors
+    check_size(args.size or args.max_size, m, ensemble)
+    most = max(args.size or 0, args.max_size)
+    prompts, _, note = common.fitting(target, found, args.max_new_tokens)
+    with common.progress_bar("measuring acceptance") as progress:
+        table = measure_acceptance(
+            target, tokens, prompts, max_new_tokens=args.max_new_tokens, progress=progress
+        )
+    with common.progress_bar("measuring latency") as progress:
+        latency = latency_for(target, most, progress=progress)
+    sizes: list[int] = sorted({args.size or most, *sizes_up_to(most, m, ensemble)})
+    points = compare_sizes(table, sizes, ensemble, latency)
+    designed = {point.size: point.trees for point in points}
+    best = best_size(designed, latency)
+    size = args.size or best
+    out = common.console()
+    _show_acceptance(target, table, prompts)
+    _show_sizes(points, best)
+    makers = {DESIGNED: lambda *_: designed[size], "naive": naive_trees, "random": random_trees}
+    trees = makers[args.kind](table, size, ensemble)
+    save_trees(trees, out_file)
+    why = "as asked for" if size != best else f"the best size for {latency.setup.device}"
+    for line in (note, latency.note, _chosen(trees, latency, why), f"kept in {out_file}"):
+        if line:
+            out.print(line, markup=False, soft_wrap=True)
+    return 0
+
+
+def run_show(args: argparse.Namespace) -> int:
+    from decoders.prompt_trees import FILE, load_trees
+
+    path = args.file.expanduser()
+    trees = load_trees(path / FILE if path.is_dir() else path)
+    out = common.console()
+    for line in describe(trees):
+        out.print(line, markup=False, soft_wrap=True)
+    return 0
+
+
+def run_latency(args: argparse.Namespace) -> int:
+    target = common.open_target(args)
+
+    from decoders.latency import latency_for
+
+    with common.progress_bar("measuring latency") as progress:
+        latency = latency_for(target, args.max_size, again=args.again, progress=progress)
+    _show_latency(latency)
+    return 0
+
+
+def describe(trees: PromptTrees) -> list[str]:
+    """Trees as lines of text: every state with its nodes' path and stop probabilities, then π, f and R.
+
+    >>> from decoders.prompt_trees import split_trees
+    >>> for line in describe(split_trees([[.6, .2], [.5, .1]], 3, 11))[-7:]: print(line)
+    state 2: π = 0.833, f = 1.100, 11 rows
+    root      2 prompt tokens, nothing accepted 0.200
+    ├─ #0     2 prompt tokens, p = 0.600, ends here 0.300
+    │  └─ #0  2 prompt tokens, p = 0.300, ends here 0.300
+    └─ #1     1 prompt token, p = 0.200, ends here 0.200
+    <BLANKLINE>
+    R = Σ π f = 1.050 accepted per step, τ = 2.050 tokens per step
+    """
+    rows = f" (a prompt token is {trees.ensemble} rows)" if trees.ensemble > 1 else ""
+    lines = [f"{common.shown(trees.label)}: {trees.m} prompt tokens, at most {trees.size} rows{rows}", ""]
+    for k, tree in enumerate(trees.states):
+        lines.append(
+            f"state {k}: π = {trees.pi[k]:.3f}, f = {trees.f[k]:.3f}, {tree.rows(trees.ensemble)} rows"
+        )
+        lines += [*_drawn(tree, trees), ""]
+    return [*lines, f"R = Σ π f = {trees.R:.3f} accepted per step, τ = {trees.tokens_per_step:.3f} tokens per step"]
+
+
+def _drawn(tree: PromptTree, trees: PromptTrees) -> list[str]:
+    below: list[list[int]] = [[] for _ in tree.prompts]
+    for node, parent in enumerate(tree.parents):
+        if node:
+            below[parent].append(node)
+    p, stops = [1.0, *tree.probabilities(trees.acceptance)], tree.stops(trees.acceptance)
+    found: list[tuple[str, str]] = []
+
+    def walk(node: int, first: str, rest: str) -> None:
+        count = common.counted(tree.prompts[node], "prompt token") if tree.prompts[node] else "none"
+        chance = f"p = {p[node]:.3f}, ends here" if node else "nothing accepted"
+        label = f"#{tree.paths[node - 1][-1]}" if node else "root"
+        found.append((first + label, f"{count}, {chance} {stops[node]:.3f}"))
+        for child in below[node]:
+            last = child == below[node][-1]
+            walk(child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+
+    walk(0, "", "")
+    width = max(len(shape) for shape, _ in found)
+    return [f"{shape:<{width}}  {text}" for shape, text in found]
+
+
+def _show_acceptance(target: Target, acceptance: list[list[float]], prompts: list[Prompt]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    title = escape(f"Guesses that held: {target.name}, {common.counted(len(prompts), 'prompt')}")
+    ranks = len(acceptance[0])
+    table = Table("distance", *(f"#{r}" for r in range(ranks)), f"top {TOP}", f"top {ranks}", title=title,
+                  title_justify="left")  # fmt: skip
+    for distance, row in enumerate(acceptance, 1):
+        cells = (*row, sum(row[:TOP]), sum(row))
+        table.add_row(str(distance), *(common.number(x, 3) for x in cells))
+    common.console().print(table)
+
+
+def _show_sizes(points: list[SizePoint], best: int) -> None:
+    from rich.table import Table
+
+    table = Table(
+        "size", "candidates", "prompt tokens", "R", "τ", "naive τ", "random τ", "L ms", "τ ÷ L", "against 1 row",
+        title="Trees by size: τ tokens per step, L ms per verify forward", title_justify="left",
+    )  # fmt: skip
+    for point in points:
+        data, mark = point.to_json(), point.size == best
+        numbers = ("R", "tokens_per_step", "naive", "random", "ms", "tokens_per_ms")
+        table.add_row(
+            f"{point.size}{' (best)' if mark else ''}", str(data["candidates"]), str(data["prompts"]),
+            *(common.number(data[key], 3) for key in numbers), f"{common.number(point.speedup)}×",
+            style="bold" if mark else "",
+        )  # fmt: skip
+    common.console().print(table)
+
+
+def _chosen(trees: PromptTrees, latency: Latency, why: str) -> str:
+    gain = trees.tokens_per_step * latency.ms(1) / latency.ms(trees.size)
+    expected = f"{trees.tokens_per_step:.2f} tokens per step and {gain:.2f}× plain decoding are expected"
+    line = f"chosen: {trees.label} trees of {trees.size} rows, {why}; {expected}"
+    return line + ("" if gain > 1 else ": on this machine PPD does not pay for this model")
+
+
+def _show_latency(latency: Latency) -> None:
+    from rich.table import Table
+
+    out, setup = common.console(), latency.setup
+    threads = f", {common.counted(setup.threads, 'thread')}" if setup.threads else ""
+    out.print(
+        f"{latency.model} · {setup.dtype} · {setup.device}{threads} · torch {setup.torch} · {latency.context} tokens "
+        f"of context · {common.counted(latency.rounds, 'round')}",
+        markup=False, soft_wrap=True,
+    )  # fmt: skip
+    table = Table("rows", "verify ms", "quartiles", "against 1 row")
+    for rows, ms, low, high in zip(latency.rows, latency.median, latency.low, latency.high, strict=True):
+        table.add_row(str(rows), f"{ms:.3f}", f"{low:.3f}–{high:.3f}", f"{ms / latency.ms(1):.2f}×")
+    out.print(table)
+    if latency.note:
+        out.print(latency.note, markup=False, soft_wrap=True)

@@ -1,0 +1,88 @@
+"""Acceptance per distance and rank: many positions in one forward count as each position alone would."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from decoders import Prompt, generate
+from decoders import acceptance as measuring
+from decoders.acceptance import guess_ranks, measure_acceptance
+from decoders.errors import UserError
+from decoders.ppd import PromptConfig, PromptTokens
+from decoders.prompt_trees import design
+from decoders.protocols import Draft, Needs
+from decoders.tree import DraftTree
+
+from .models import prompt_ids, tiny_target
+
+torch.set_num_threads(1)
+
+
+def untrained(m: int, n: int, mask: str = "ensemble") -> PromptTokens:
+    tokens = PromptTokens(PromptConfig(m, n, 64, mask)).requires_grad_(False)
+    tokens.embeddings.normal_(0, 0.5, generator=torch.Generator().manual_seed(5))
+    return tokens
+
+
+def one_by_one(target, tokens: PromptTokens, text: list[int], start: int) -> list[list[int]]:
+    """The same ranks with a session of its own for every position."""
+    m = tokens.config.tokens
+    found: list[list[int]] = [[] for _ in range(m)]
+    for position in range(start - 1, len(text) - 2):
+        session = target.session(Needs(), len(text))
+        session.prefill(text[: position + 1])
+        draft = Draft(DraftTree.chain(text[position]), probes=tokens.probes(0, m, 0))
+        guesses = tokens.guesses(session.score(draft).probe_logits)
+        for d in range(m):
+            if position + 2 + d < len(text):
+                logits = guesses[d]
+                found[d].append(int((logits > logits[text[position + 2 + d]]).sum()))
+    return found
+
+
+@pytest.mark.parametrize(("family", "n"), [("llama", 1), ("gemma3", 2), ("gpt2", 1)])
+def test_blocks_of_positions_count_as_each_alone(monkeypatch, family, n):
+    target, tokens = tiny_target(family), untrained(3, n)
+    text = prompt_ids(4, length=48)
+    monkeypatch.setattr(measuring, "SPARE_ROWS", 40)  # several blocks
+    ranks = guess_ranks(target, tokens, text, 30)
+    assert [r.tolist() for r in ranks] == one_by_one(target, tokens, text, 30)
+    assert [len(r) for r in ranks] == [17, 16, 15]
+
+
+def test_the_table_counts_the_targets_own_answers():
+    target, tokens = tiny_target("qwen3"), untrained(2, 1)
+    prompts = [Prompt.from_ids(prompt_ids(seed)) for seed in range(2)]
+    done: list[tuple[int, int]] = []
+    table = measure_acceptance(
+        target, tokens, prompts, max_new_tokens=20, ranks=320, progress=lambda *now: done.append(now)
+    )
+    assert done == [(1, 2), (2, 2)]
+    assert [len(row) for row in table] == [320, 320] and [sum(row) for row in table] == pytest.approx([1, 1])
+    counted = [torch.zeros(320), torch.zeros(320)]
+    for prompt in prompts:
+        text = [*prompt.tokens, *generate(target, prompt, max_new_tokens=20)]
+        for d, ranks in enumerate(one_by_one(target, tokens, text, len(prompt.tokens))):
+            for rank in ranks:
+                counted[d][rank] += 1 / (19 - d) / 2
+    assert torch.allclose(torch.tensor(table), torch.stack(counted), atol=1e-6)
+    assert design(table, 12).m == 2
+
+
+def test_answers_that_are_too_short():
+    target = tiny_target("llama")
+    with pytest.raises(UserError, match="too short to measure 3 distances.* at least 4 tokens"):
+        measure_acceptance(target, untrained(3, 1), [Prompt.from_ids(prompt_ids(1))], max_new_tokens=3)
+
+
+def test_no_position_beyond_the_models_context():
+    """Learned positions end with the context; prompt tokens that would stand beyond it are not asked."""
+    target = tiny_target("gpt2")
+    text = prompt_ids(2, length=target.context_length)
+    assert [len(r) for r in guess_ranks(target, untrained(3, 1), text, 500)] == [10, 10, 9]
+
+
+def test_prompt_tokens_with_too_many_rows():
+    with pytest.raises(UserError, match="640 rows of prompt tokens do not fit"):
+        guess_ranks(tiny_target("llama"), untrained(5, 128), prompt_ids(1), 30)

@@ -1,0 +1,371 @@
+"""PPD: prompt tokens, their probes and masks, the drafter's states, typical acceptance, and losslessness."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from decoders import Prompt, Sampling, UserError, find_method, generate
+from decoders.drafters.ppd import NO_GUESSES, PpdDrafter, chain
+from decoders.engine import Decoding
+from decoders.parts import load_part, read_part
+from decoders.ppd import PromptConfig, PromptTokens, visibility
+from decoders.prompt_trees import PromptTree, PromptTrees, default_trees, save_trees
+from decoders.protocols import Draft, Needs, Scored
+from decoders.sampling import Chooser
+from decoders.tree import DraftTree
+from decoders.typical import TypicalVerifier
+
+from .drafters_for_tests import WildTrees, method_of
+from .drafts import save_tiny_part, tiny_prompts
+from .models import FAMILIES, VOCAB, prompt_ids, tiny_target
+
+NEW = 24
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def target():
+    return tiny_target("llama")
+
+
+# --- prompt tokens
+
+
+def test_masks_are_those_of_the_appendix():
+    """Rows: token 1 vector 1, token 1 vector 2, token 2 vector 1, …"""
+    seen = {mask: visibility(PromptConfig(2, 2, 8, mask)).astype(int).tolist() for mask in ("decoder", "encoder")}
+    assert seen["decoder"] == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]]
+    assert seen["encoder"] == [[1, 1, 0, 0], [1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 1]]
+    ensemble = visibility(PromptConfig(3, 2, 8))
+    for j in range(2):
+        assert ensemble[j::2, j::2].tolist() == np.tri(3, dtype=bool).tolist()
+        assert not ensemble[j::2, 1 - j :: 2].any()
+
+
+def test_probes_name_their_places_and_what_they_see(target):
+    prompts = tiny_prompts(target, vectors=2)
+    probes = prompts.probes(4, 2, 10)
+    assert [(p.parent, p.offset, p.kind) for p in probes] == [(4, i, "prompt") for i in (1, 1, 2, 2)]
+    assert [p.sees for p in probes] == [(), (), (10,), (11,)]
+    for row, probe in enumerate(probes):
+        assert probe.embedding is not None
+        assert torch.equal(probe.embedding, prompts.embeddings[row // 2, row % 2])
+    assert prompts.probes(0, 0, 0) == ()
+    with pytest.raises(ValueError, match="4 prompt tokens were asked for; there are 3"):
+        prompts.probes(0, 4, 0)
+
+
+def test_guesses_are_averages_or_learned_sums(target):
+    logits = torch.randn(4, VOCAB, generator=torch.Generator().manual_seed(0))
+    plain = tiny_prompts(target, vectors=2)
+    torch.testing.assert_close(plain.guesses(logits)[1], (logits[2] + logits[3]) / 2)
+    learned = tiny_prompts(target, vectors=2, learned=True)
+    assert learned.weights is not None
+    expected = learned.weights[0] * logits[0] + learned.weights[1] * logits[1]
+    torch.testing.assert_close(learned.guesses(logits)[0], expected)
+
+
+@pytest.mark.parametrize("mask", ["ensemble", "decoder", "encoder"])
+def test_probes_read_what_a_plain_forward_of_the_same_rows_reads(target, mask):
+    """Prompt tokens on a branch of a tree against each path on its own, with embeddings, positions and mask by hand."""
+    prompts = tiny_prompts(target, vectors=2, mask=mask)
+    tokens = prompt_ids(1, 20)
+    tree = DraftTree((tokens[-1], 7, 9, 11), (-1, 0, 1, 0))
+    probes = (*prompts.probes(2, 3, 0), *prompts.probes(0, 1, 6), *prompts.probes(3, 2, 8))
+    session = target.session(Needs(), 64)
+    session.prefill(tokens)
+    got = session.score(Draft(tree, probes=probes)).probe_logits
+    sees = visibility(prompts.config)
+    for node, count, first in ((2, 3, 0), (0, 1, 6), (3, 2, 8)):
+        path = [*tokens[:-1], *(tree.tokens[i] for i in tree.path(node))]
+        rows, length = count * 2, len(path)
+        embedded = torch.cat([target.embeddings(torch.tensor(path)), prompts.embeddings.flatten(0, 1)[:rows]])[None]
+        allowed = np.tri(length + rows, dtype=bool)
+        allowed[length:, length:] = sees[:rows, :rows]
+        mask4 = torch.zeros(1, 1, *allowed.shape).masked_fill_(torch.from_numpy(~allowed), torch.finfo().min)
+        places = torch.tensor([[*range(length), *(length + row // 2 for row in range(rows))]])
+        with torch.no_grad():
+            logits = target.model(
+                inputs_embeds=embedded, attention_mask=mask4, position_ids=places, use_cache=False
+            ).logits[0, length:]
+        torch.testing.assert_close(got[first : first + rows], logits, atol=2e-4, rtol=1e-4)
+
+
+# --- the target's own output
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_prompt_tokens_leave_the_targets_logits_alone(family):
+    """Same rows, other prompt embeddings: the nodes' logits have the same bits. Another number of rows may round
+    otherwise, and nothing more."""
+    target = tiny_target(family)
+    tokens = prompt_ids(1, 40)
+    tree = DraftTree((tokens[-1], 7, 9, 11), (-1, 0, 1, 0))
+    found = []
+    for seed, count in ((1, 3), (2, 3), (3, 0)):
+        prompts = tiny_prompts(target, seed=seed)
+        session = target.session(Needs(), 64)
+        session.prefill(tokens)
+        probes = (*prompts.probes(0, count, 0), *prompts.probes(2, count, count))
+        found.append(session.score(Draft(tree, probes=probes)).logits)
+    assert torch.equal(found[0], found[1])
+    torch.testing.assert_close(found[0], found[2], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_lossless_on_every_family_with_random_prompt_tokens(family):
+    """Random embeddings guess badly; a small top k of a small vocabulary still accepts now and then."""
+    target = tiny_target(family)
+    save_tiny_part(target, "ppd", vectors=2 if family == "llama" else 1)
+    prompt = Prompt.from_ids(prompt_ids(2))
+    plain = generate(target, prompt, max_new_tokens=NEW)
+    steps = list(Decoding(target, prompt, "ppd", {"size": 40}, max_new_tokens=NEW))
+    assert [t for step in steps for t in step.emitted] == plain
+    sampling = Sampling(temperature=0.9, seed=4)
+    assert generate(target, prompt, "ppd", sampling=sampling, max_new_tokens=NEW) == generate(
+        target, prompt, sampling=sampling, max_new_tokens=NEW
+    )
+
+
+class Knowing(PpdDrafter):
+    """Guesses that are right: the known continuation is the first guess at every distance."""
+
+    known: tuple[int, ...] = ()
+    prompt_length = 0
+
+    def observe(self, draft, scored, verdict):
+        super().observe(draft, scored, verdict)
+        if self.guesses is not None:
+            at = len(self.guesses.text) - self.prompt_length
+            for distance, row in enumerate(self.guesses.tokens):
+                truth = self.known[at + distance] if at + distance < len(self.known) else row[0]
+                self.guesses.tokens[distance] = [truth, *(t for t in row if t != truth)][: len(row)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_lossless_where_everything_is_accepted(family):
+    """Also the cache after accepted paths beside dropped prompt rows; sliding windows are passed."""
+    target = tiny_target(family)
+    prompt = Prompt.from_ids(prompt_ids(2))
+    plain = generate(target, prompt, max_new_tokens=NEW)
+    drafter = Knowing(tiny_prompts(target), default_trees(3, 30), target.context_length)
+    drafter.known, drafter.prompt_length = tuple(plain), len(prompt.tokens)
+    steps = list(Decoding(target, prompt, method_of(drafter), max_new_tokens=NEW))
+    assert [t for step in steps for t in step.emitted] == plain
+    assert sum(step.accepted for step in steps) > NEW // 3
+
+
+def test_negative_control_prompt_tokens_that_nodes_can_see_change_the_output(target, monkeypatch):
+    from decoders import target as module
+
+    honest = module._visibility
+
+    def leaking(draft):
+        sees = honest(draft)
+        sees[: len(draft.tree), len(draft.tree) :] = True
+        return sees
+
+    save_tiny_part(target, "ppd")
+    prompt = Prompt.from_ids(prompt_ids(2))
+    plain = generate(target, prompt, max_new_tokens=NEW)
+    assert generate(target, prompt, "ppd", max_new_tokens=NEW) == plain
+    monkeypatch.setattr(module, "_visibility", leaking)
+    assert generate(target, prompt, "ppd", max_new_tokens=NEW) != plain
+
+
+@pytest.mark.parametrize("family", ["gpt2", "opt", "llama"])
+def test_prompt_tokens_keep_inside_the_context(family):
+    """At the end of the context no position is left for them (learned positions would not exist)."""
+    target = tiny_target(family)
+    save_tiny_part(target, "ppd")
+    prompt = Prompt.from_ids(prompt_ids(2, target.context_length - 7))
+    steps = list(Decoding(target, prompt, "ppd", max_new_tokens=50))
+    assert [t for s in steps for t in s.emitted] == generate(target, prompt, max_new_tokens=50)
+    for step in steps:
+        depths = step.draft.tree.depths
+        for probe in step.draft.probes:
+            assert step.context_length - 1 + depths[probe.parent] + probe.offset < target.context_length
+
+
+# --- states and trees
+
+
+def drafter_of(target, trees: PromptTrees | None = None, **options) -> PpdDrafter:
+    return PpdDrafter(tiny_prompts(target, **options), trees or default_trees(3, 20), target.context_length)
+
+
+def test_states_follow_the_accepted_nodes_prompt_tokens(target):
+    trees = PromptTrees(
+        (PromptTree((), (2,)), PromptTree(((0,), (1,)), (2, 2, 1)), PromptTree(((0,), (1,), (0, 0)), (2, 1, 0, 2))),
+        ((0.5, 0.2), (0.4, 0.1)),
+    )
+    drafter = drafter_of(target, trees, tokens=2)
+    steps = list(Decoding(target, Prompt.from_ids(prompt_ids(3)), method_of(drafter), max_new_tokens=30))
+    assert steps[0].draft.notes["state"] == 0 and steps[0].draft.reason == NO_GUESSES
+    assert steps[0].draft.tree.drafted == 0 and [p.offset for p in steps[0].draft.probes] == [1, 2]
+    states = set()
+    for before, after in pairwise(steps[:-1]):
+        draft, verdict = before.draft, before.verdict
+        state = int(after.draft.notes["state"])
+        states.add(state)
+        assert draft.terms["next_state"][verdict.path[-1]] == draft.notes["next_state"] == state
+        hung = [sum(p.parent == node for p in draft.probes) for node in range(len(draft.tree))]
+        assert hung == draft.terms["next_state"].tolist()
+        mine = [i for i, p in enumerate(draft.probes) if p.parent == verdict.path[-1]]
+        assert before.scored.probe_logits is not None and after.draft.probabilities is not None
+        told, probabilities = before.scored.probe_logits[mine].softmax(-1), after.draft.probabilities
+        tree = after.draft.tree
+        for node in range(1, len(tree)):
+            distance, rank = int(after.draft.terms["distance"][node]), int(after.draft.terms["guess_rank"][node])
+            assert tree.tokens[node] == told[distance - 1].topk(4).indices[rank]
+            assert probabilities[node] == pytest.approx(float(told[distance - 1, tree.tokens[node]]))
+        assert max(tree.depths) == min(state, 30 - (after.context_length - 60) - 1)
+        product = [math.prod(probabilities[i] for i in tree.path(node)) for node in range(len(tree))]
+        assert after.draft.terms["path_prob"].tolist() == pytest.approx(product)
+    assert 2 in states
+
+
+def test_trees_are_listed_depth_first_and_cut_to_the_budget(target):
+    drafter = drafter_of(target, default_trees(3, 40))
+    plan = drafter.plan(3, 9, 99)
+    tree = DraftTree(tuple(range(len(plan.parents))), plan.parents)
+    assert all(tree.path(node) == sorted(tree.path(node)) for node in range(len(tree)))
+    main = [node for node in range(len(tree)) if all(plan.ranks[i] == 0 for i in tree.path(node)[1:])]
+    assert main == list(range(len(main))), "the first guesses stand first: keeping them moves nothing"
+    short = drafter.plan(3, 1, 99)
+    shallow = [path for path in drafter.trees.states[3].paths if len(path) == 1]
+    assert short.distances == (0, *[1] * len(shallow))
+    few = PpdDrafter(drafter.prompts, drafter.trees, 512, top_k=1)
+    assert set(few.plan(3, 9, 99).ranks) == {-1, 0}
+
+
+def test_guesses_of_another_text_are_not_used(target):
+    drafter = drafter_of(target)
+    run = Decoding(target, Prompt.from_ids(prompt_ids(3)), method_of(drafter), max_new_tokens=12)
+    list(run)
+    context = run.context
+    assert drafter.propose(context.cut(context.length - 2), 5).notes["state"] == 0
+    assert drafter.guesses is None or drafter.propose(context, 5).notes["state"] > 0
+    other = Decoding(target, Prompt.from_ids(prompt_ids(4)), method_of(drafter), max_new_tokens=12)
+    assert [t for s in other for t in s.emitted] == generate(
+        target, Prompt.from_ids(prompt_ids(4)), max_new_tokens=12
+    )
+
+
+def test_a_chain_instead_of_a_tree(target):
+    save_tiny_part(target, "ppd")
+    prompt = Prompt.from_ids(prompt_ids(2))
+    steps = list(Decoding(target, prompt, "ppd", {"tree": False}, max_new_tokens=NEW))
+    assert all(s.draft.tree.is_chain for s in steps)
+    assert [s.draft.tree.drafted for s in steps[:3]] == [0, 3, 3]
+    assert chain(3, 1).states[2].prompts == (3, 3, 3)
+
+
+def test_trees_from_files(target, home):
+    save_tiny_part(target, "ppd", tokens=2)
+    prompt = Prompt.from_ids(prompt_ids(2))
+    file = save_trees(default_trees(2, 12), home / "trees.json")
+    steps = list(Decoding(target, prompt, "ppd", {"trees": str(file)}, max_new_tokens=6))
+    assert len(steps[1].draft.tree) + len(steps[1].draft.probes) == 12
+    wide = save_trees(default_trees(3, 12), home / "wide.json")
+    refused = {
+        "want 3 prompt tokens per node; there are 2": {"trees": str(wide)},
+        "there is no tree file": {"trees": str(home / "none.json")},
+        "a tree size of 3 is not allowed": {"size": 3},
+        "leave size and tree as they are": {"trees": str(file), "size": 20},
+        "the chain of 2 prompt tokens": {"tree": False, "size": 4},
+    }
+    for reason, params in refused.items():
+        with pytest.raises(ValueError, match=reason):
+            generate(target, prompt, "ppd", params, max_new_tokens=4)
+
+
+# --- typical acceptance
+
+
+def scored_of(*rows: list[float]) -> Scored:
+    return Scored(torch.tensor(rows).log())
+
+
+def test_typical_acceptance_by_hand():
+    """min(ε, α e^-H): certain rows are held to ε, flat ones to less."""
+    flat, sure = [0.25, 0.25, 0.25, 0.25], [0.88, 0.04, 0.04, 0.04]
+    draft = Draft(DraftTree((0, 1, 2, 3), (-1, 0, 1, 0)))
+    verdict = TypicalVerifier(Chooser(Sampling()), epsilon=0.09, alpha=0.3)(draft, scored_of(flat, sure, flat, flat))
+    assert verdict.terms["entropy"][1] == pytest.approx(math.log(4), abs=1e-6)
+    assert verdict.terms["typical"][1] == pytest.approx(0.3 / 4)
+    entropy = -(0.88 * math.log(0.88) + 3 * 0.04 * math.log(0.04))
+    assert verdict.terms["typical"][2] == pytest.approx(min(0.09, 0.3 * math.exp(-entropy)), abs=1e-6) == 0.09
+    assert verdict.status == ("root", "accepted", "rejected", "rejected")
+    assert verdict.reasons[1:] == ("p = 0.25 > 0.075", "p = 0.04 ≤ 0.09", "another path won")
+    assert verdict.path == (0, 1) and verdict.bonus == 0, "the target's first choice after the accepted path"
+
+
+def test_the_longest_accepted_path_wins():
+    flat = [0.25, 0.25, 0.25, 0.25]
+    draft = Draft(DraftTree((0, 1, 2, 3), (-1, 0, 0, 2)))
+    verdict = TypicalVerifier(Chooser(Sampling()))(draft, scored_of(flat, flat, flat, flat))
+    assert verdict.path == (0, 2, 3)
+    assert verdict.status == ("root", "rejected", "accepted", "accepted")
+
+
+def test_typical_acceptance_is_declared_lossy_and_loses(target):
+    save_tiny_part(target, "ppd")
+    prompt = Prompt.from_ids(prompt_ids(2))
+    plain = generate(target, prompt, max_new_tokens=NEW)
+    run = Decoding(target, prompt, "ppd+typical", {"epsilon": 0.0001, "size": 60}, max_new_tokens=NEW)
+    steps = list(run)
+    assert [t for s in steps for t in s.emitted] != plain and not find_method("ppd+typical").lossless
+    strict = {"epsilon": 1.0, "alpha": 10.0}
+    assert not run.verifier.lossless
+    assert len(generate(target, prompt, "ppd+typical", strict, max_new_tokens=NEW)) == NEW
+
+
+# --- parts
+
+
+def test_prompt_tokens_are_a_part(target, home):
+    folder = save_tiny_part(target, "ppd", vectors=2, learned=True, mask="encoder")
+    part = read_part(folder)
+    assert part.config == PromptConfig(3, 2, target.hidden_size, "encoder", True)
+    assert isinstance(part.config, PromptConfig) and part.config.parameters == 3 * 2 * 64 + 2
+    prompts = load_part(target, "ppd")
+    assert isinstance(prompts, PromptTokens) and torch.equal(
+        prompts.embeddings, tiny_prompts(target, vectors=2).embeddings
+    )
+    other = tiny_target("llama", seed=5)
+    foreign = save_tiny_part(other, "ppd", home / "foreign")
+    with pytest.raises(UserError, match="was trained for tiny-llama .* train one for it with `specviz train ppd"):
+        load_part(target, "ppd", foreign)
+    draft = save_tiny_part(target, "glide", home / "glide")
+    with pytest.raises(UserError, match="holds a GLIDE draft model, not a set of prompt tokens"):
+        load_part(target, "ppd", draft)
+
+
+def test_missing_prompt_tokens_name_the_command(target):
+    assert "make one with `specviz train ppd`" in find_method("ppd").available(target)
+
+
+@pytest.mark.parametrize("bad", [{"tokens": 0}, {"tokens": 17}, {"vectors": 0}, {"mask": "none"}])
+def test_impossible_shapes_are_refused(bad):
+    with pytest.raises(ValueError, match=r"1 to 16 tokens of 1 to 128 vectors|one of ensemble, decoder, encoder"):
+        replace(PromptConfig(3, 1, 64), **bad)
+
+
+def test_probes_among_wild_trees_change_nothing(target):
+    """The engine's own check of probes, with branching trees and accepted paths."""
+    prompt = Prompt.from_ids(prompt_ids(5))
+    plain = generate(target, prompt, max_new_tokens=NEW)
+    wild = WildTrees(plain, VOCAB, probes=4)
+    assert generate(target, prompt, method_of(wild), max_new_tokens=NEW) == plain
