@@ -180,6 +180,7 @@
   }
 
   Object.assign(SV, {
+    append,
     h,
     s,
     icon,

@@ -33,7 +33,8 @@
     copy.querySelectorAll("*").forEach((element, k) => {
       const style = getComputedStyle(from[k]);
       for (const name of STYLES) element.setAttribute(name.replace("-line", ""), style.getPropertyValue(name));
-      for (const name of ["class", "tabindex", "role", "data-tip", "aria-label"]) element.removeAttribute(name);
+      for (const name of ["class", "tabindex", "role", "data-tip", "aria-label", "aria-pressed"])
+        element.removeAttribute(name);
     });
     for (const name of ["class", "role", "aria-label"]) copy.removeAttribute(name);
     copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
@@ -129,6 +130,9 @@
           NAMES[key] || key,
         );
       });
+      const drafted = item("Draft model against target (CSV)", () =>
+        save(name("guesses.csv"), text(csv(inspector.model, "guesses"), "text/csv")),
+      );
       list.replaceChildren(
         ...links,
         item("Draft tree of this step (SVG)", () =>
@@ -138,6 +142,7 @@
         item("Candidates (CSV)", () =>
           save(name("candidates.csv"), text(csv(inspector.model, "candidates"), "text/csv")),
         ),
+        ...(inspector.drafter.on ? [drafted] : []),
         item("Tree nodes (CSV)", () => save(name("nodes.csv"), text(csv(inspector.model, "nodes"), "text/csv"))),
       );
     };
