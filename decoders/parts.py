@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .errors import UserError
+from .folders import replacing
 from .glide import DraftConfig, DraftModel
 from .linear import pack, packable
 from .ppd import PromptConfig, PromptTokens
@@ -75,23 +74,11 @@ def save_part(part: Part, weights: Mapping[str, Tensor], folder: Path, *, dtype:
     """Write a part's folder, whole or not at all; one that is there is replaced."""
     from safetensors.torch import save_file
 
-    new = folder.with_name(f".{folder.name}.new-{os.getpid()}")
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
-    try:
+    with replacing(folder) as new:
         stored = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in weights.items()}
         save_file(stored, new / WEIGHTS, metadata={"format": "pt"})
         (new / DESCRIPTION).write_text(json.dumps(part.to_json(), indent=1) + "\n", encoding="utf-8")
         (new / WEIGHTS).chmod(0o644)
-        old = folder.with_name(f".{folder.name}.old-{os.getpid()}")
-        shutil.rmtree(old, ignore_errors=True)
-        if folder.exists():
-            folder.rename(old)
-        new.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
     return folder
 
 
@@ -137,9 +124,8 @@ def missing_part(target: Target, kind: str) -> str | None:
 
 
 def load_part(target: Target, kind: str, folder: str | Path | None = None) -> Any:
-    """The part for this target, ready to run: a DraftModel, or PromptTokens for kind "ppd".
-
-    ``folder`` is where it lies, if not in the usual places.
+    """The part for this target, ready to run: a DraftModel, or PromptTokens for kind "ppd". ``folder`` is where it
+    lies, if not in the usual places.
 
     Loaded once per target. Raises UserError for a part that is missing, damaged or of another target or kind.
     """

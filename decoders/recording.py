@@ -265,14 +265,13 @@ class Run:
             self._add_step(delta["steps"], step, numbers, i, end)
             if step.draft.candidates is not None:
                 self._add_candidates(delta["candidates"], step.index, step.draft.candidates)
-            if step.draft.distributions:
-                self._add_guesses(delta["guesses"], step)
             if step.draft.looks is not None:
                 _add_looks(delta["attention"], step.index, step.draft.looks)
             if step.draft.probes:
                 self._add_probes(delta["probes"], step)
             ids += step.emitted
         delta["targets"] = numbers.targets
+        self._add_guesses(delta["guesses"], steps)
         ids += [token for table in ("nodes", "targets", "guesses", "probes") for token in delta[table]["token"]]
         if self._pool is not None:
             delta["pool"] = self._pool_rows([step.draft for step in steps])
@@ -371,45 +370,48 @@ class Run:
             given = [None] * n if values is None else _finite(np.asarray(values, dtype=np.float64))
             rows[f"term:{term.key}"] += given
 
-    def _add_guesses(self, rows: dict[str, list[Any]], step: Step) -> None:
+    def _add_guesses(self, rows: dict[str, list[Any]], steps: list[Step]) -> None:
         """What the drafter and the target would say after each node that brings a distribution, side by side."""
-        draft, verdict = step.draft, step.verdict
-        assert draft.distributions is not None
-        inner = list(draft.distributions)
-        q = torch.stack([draft.distributions[node] for node in inner]).float()
-        logits = step.scored.logits[inner]
-        p = (self._warpers.probabilities(logits) if draft.drawn else logits.softmax(-1)).float()
+        places = [(step, node) for step in steps for node in step.draft.distributions or ()]
+        if not places:
+            return
+        drawn = places[0][0].draft.drawn  # of a run, all drafts or none
+        q = torch.stack([step.draft.distributions[node] for step, node in places]).float()  # type: ignore[index]
+        logits = torch.cat([s.scored.logits[list(s.draft.distributions)] for s in steps if s.draft.distributions])
+        p = (self._warpers.probabilities(logits) if drawn else logits.softmax(-1)).float()
         first = q.topk(min(DRAFTER_CHOICES, q.shape[1])).indices.tolist()
         theirs = p.topk(min(TARGET_CHOICES, p.shape[1])).indices.tolist()
-        children = draft.tree.children()
-        wanted: list[list[int]] = []
-        for node, mine, other in zip(inner, first, theirs, strict=True):
-            emitted = [verdict.bonus] if node == verdict.path[-1] and verdict.bonus is not None else []
-            wanted.append(list(dict.fromkeys([*mine, *other, *children[node], *emitted])))
-        at = torch.tensor([i for i, tokens in enumerate(wanted) for _ in tokens], device=q.device)
-        token = torch.tensor([t for tokens in wanted for t in tokens], device=q.device)
-        chosen = q[at, token]
-        rank: list[int] = (q[at] > chosen[:, None]).sum(-1).tolist()
-        redrawn = verdict.path[-1] if draft.drawn and len(verdict.path) < len(draft.tree) else -1
+        children = {step.index: step.draft.tree.children() for step in steps}
+        at: list[int] = []
+        token: list[int] = []
+        redrawn: list[tuple[int, int, int]] = []  # place, and its rows, of a draw that was replaced
+        for i, (step, node) in enumerate(places):
+            path, bonus = step.verdict.path, step.verdict.bonus
+            wanted = dict.fromkeys([*first[i], *theirs[i], *children[step.index][node]])
+            if node == path[-1] and bonus is not None:
+                wanted[bonus] = None
+                if drawn and len(path) < len(step.draft.tree):
+                    redrawn.append((i, len(token), len(token) + len(wanted)))
+            at += [i] * len(wanted)
+            token += wanted
+        where, ids = torch.tensor(at, device=q.device), torch.tensor(token, device=q.device)
+        chosen = q[where, ids]
+        rank: list[int] = (q[where] > chosen[:, None]).sum(-1).tolist()
         left: list[float | None] = [None] * len(at)
-        if redrawn in inner and verdict.bonus is not None:
-            place = inner.index(redrawn)
-            share = _finite(residual(p[place], q[place])[token[at == place]].double().numpy(force=True))
-            start = sum(map(len, wanted[:place]))
-            left[start : start + len(share)] = share
-        at_node: list[int] = at.tolist()
-        order = sorted(range(len(at_node)), key=lambda i: (at_node[i], rank[i]))
+        for i, start, stop in redrawn:
+            left[start:stop] = _finite(residual(p[i], q[i])[ids[start:stop]].double().numpy(force=True))
+        order = sorted(range(len(at)), key=lambda row: (at[row], rank[row]))
         columns = {
-            "step": [step.index] * len(order),
-            "node": [inner[i] for i in at_node],
-            "token": token.tolist(),
+            "step": [places[i][0].index for i in at],
+            "node": [places[i][1] for i in at],
+            "token": token,
             "rank": rank,
             "draft_prob": _finite(chosen.double().numpy(force=True)),
-            "prob": _finite(p[at, token].double().numpy(force=True)),
+            "prob": _finite(p[where, ids].double().numpy(force=True)),
             "residual": left,
         }
         for name, values in columns.items():
-            rows[name] += [values[i] for i in order]
+            rows[name] += [values[row] for row in order]
 
     @staticmethod
     def _add_probes(rows: dict[str, list[Any]], step: Step) -> None:
@@ -431,14 +433,14 @@ def _add_looks(rows: dict[str, list[Any]], index: int, looks: Looks) -> None:
         (True, weights.mean(1, keepdim=True), MEAN_LOOKS, MEAN_LEAST),
         (False, weights, HEAD_LOOKS, HEAD_LEAST),
     ):
-        top, place = shown.topk(min(most, shown.shape[-1]))
-        kept = layer, head, node, _ = (top >= least).nonzero(as_tuple=True)
+        top, place = (found.numpy(force=True) for found in shown.topk(min(most, shown.shape[-1])))
+        kept = layer, head, node, _ = np.nonzero(top >= least)
         rows["step"] += [index] * len(layer)
-        rows["node"] += [looks.nodes[i] for i in node.tolist()]
-        rows["layer"] += [looks.layers[i] for i in layer.tolist()]
+        rows["node"] += np.asarray(looks.nodes)[node].tolist()
+        rows["layer"] += np.asarray(looks.layers)[layer].tolist()
         rows["head"] += [-1] * len(layer) if mean else head.tolist()
         rows["position"] += place[kept].tolist()
-        rows["weight"] += _finite(top[kept].double().numpy(force=True))
+        rows["weight"] += _finite(top[kept].astype(np.float64))
 
 
 def _described(term: Term) -> dict[str, Any]:

@@ -257,7 +257,9 @@ class Session:
         """
         tokens = prompt.tokens if isinstance(prompt, Prompt) else tuple(prompt)
         if isinstance(prompt, Prompt):
-            self.segments, self.pool = prompt.segments, prompt.pool or prompt.context_pool()
+            self.segments = prompt.segments
+            if self.needs.pool:
+                self.pool = prompt.pool or prompt.context_pool()
         if len(tokens) > self.capacity:
             raise UserError(f"the prompt has {len(tokens)} tokens, but this run was opened for at most {self.capacity}")
         self.buffer[: len(tokens)] = tokens
@@ -343,9 +345,9 @@ class Session:
     def _embed(self, tokens: list[int], draft: Draft) -> Tensor:
         ids = torch.as_tensor([[*tokens, *(p.token or 0 for p in draft.probes)]], device=self.target.device)
         embedded = self.target.embeddings(ids).clone()
-        for i, probe in enumerate(draft.probes):
-            if probe.embedding is not None:
-                embedded[0, len(tokens) + i] = probe.embedding.to(embedded)
+        given = [(len(tokens) + i, p.embedding) for i, p in enumerate(draft.probes) if p.embedding is not None]
+        rows, vectors = zip(*given, strict=True)
+        embedded[0, list(rows)] = torch.stack(vectors).to(embedded)
         return embedded
 
 
@@ -425,6 +427,23 @@ def load_network(
             "weights and tokenizer, or a hub id such as org/name."
         ) from error
     return network.to(where), tokenizer, name
+
+
+def stock_network(target: Target) -> Any:
+    """The target as plain transformers code on the same weights, to be read by a training: the target itself is
+    arranged for decoding.
+    """
+    config = copy.deepcopy(target.config)
+    config._attn_implementation = "sdpa"
+    held = target.model.state_dict()  # the head is wrapped, and in fp32
+    weights = {name.replace(".inner.", "."): value.to(target.dtype) for name, value in held.items()}
+    with torch.device("meta"):
+        network: Any = AutoModelForCausalLM.from_config(config, dtype=target.dtype)
+    network.load_state_dict(weights, assign=True)
+    network.tie_weights()
+    network.model.rotary_emb = type(network.model.rotary_emb)(config=config).to(target.device)  # it has no weights
+    network.generation_config = copy.deepcopy(target.model.generation_config)
+    return network.eval().requires_grad_(False)
 
 
 def _device(device: str | None) -> str:

@@ -20,6 +20,7 @@ from .examples import passages, turns
 from .experiments.lab import Lab
 from .runner import Job, Loader, QueueFull, Runner, sentence
 from .store import EVERYBODY, Library, TraceStore, home, load_folder, new_id
+from .trees import Trees
 
 if TYPE_CHECKING:
     from decoders import Prompt
@@ -177,16 +178,19 @@ class Desk:
         self.first = ""  # the run the page opens on
         self.library: Library | None = None
         self.lab = Lab(self)
+        self.trees = Trees(self)
 
     def begin(self) -> None:
         """Load the model and find earlier runs, both in the background."""
         self.loader.start()
+        self.trees.begin()
         if self.library is not None:
             threading.Thread(target=self._restore, args=(self.library,), name="find earlier runs", daemon=True).start()
 
     def end(self) -> None:
         """Stop all runs; what they decoded is kept."""
         self.lab.close()
+        self.trees.close()
         self.runner.close()
         if self.library is not None:
             self.library.close()
@@ -441,7 +445,12 @@ def _registered() -> Mapping[str, Any]:
 
 
 def open_desk(
-    model: str | None = None, trace: str | Path | None = None, *, device: str | None = None, dtype: str | None = None
+    model: str | None = None,
+    trace: str | Path | None = None,
+    *,
+    device: str | None = None,
+    dtype: str | None = None,
+    drafter: str | None = None,
 ) -> Desk:
     """A desk for the server: the gallery, what earlier servers left, and the model, which loads in the background.
 
@@ -457,8 +466,12 @@ def open_desk(
 
         def load() -> Any:
             from decoders import load_target
+            from decoders.drafters.sps import offer_drafter
 
-            return load_target(chosen, device=device, dtype=dtype)
+            target = load_target(chosen, device=device, dtype=dtype)
+            if drafter is not None:
+                offer_drafter(target, drafter)
+            return target
 
         loader = Loader(load, name=Path(chosen).name if model is None or Path(chosen).exists() else chosen)
     desk = Desk(store, Runner(store, library), loader)

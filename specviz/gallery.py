@@ -32,6 +32,7 @@ RECORDED = (
     ("docstring", "glide+cape", 0.0),
     ("add-sentence", "glide", 1.0),
     ("docstring", "sps", 0.0),
+    ("docstring", "ppd", 0.0),
 )
 
 

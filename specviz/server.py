@@ -113,6 +113,10 @@ def _json(payload: Any) -> Response:
     return Response(text, media_type="application/json", headers={"cache-control": "no-store"})
 
 
+def _is_json(request: Request) -> bool:
+    return request.headers.get("content-type", "").partition(";")[0].strip() == "application/json"
+
+
 def _routes(app: FastAPI, desk: Desk) -> None:
     store, runner = desk.store, desk.runner
 
@@ -181,6 +185,7 @@ def _routes(app: FastAPI, desk: Desk) -> None:
         return Response(data, media_type=media, headers={"content-disposition": f'attachment; filename="{name}"'})
 
     _lab_routes(app, desk)
+    _tree_routes(app, desk)
 
     @app.get("/web/{name}")
     def web(name: str) -> Response:
@@ -200,7 +205,7 @@ def _lab_routes(app: FastAPI, desk: Desk) -> None:
         return browser_id(request.headers.get("cookie"))
 
     async def sent(request: Request) -> dict[str, Any]:
-        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        if not _is_json(request):
             raise ValueError("what is asked is sent as JSON")
         body = b""
         async for part in request.stream():
@@ -256,6 +261,28 @@ def _lab_routes(app: FastAPI, desk: Desk) -> None:
         name = f"{found.about['name']}-{key}.{format}"
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(data, media_type=kinds[format], headers=headers)
+
+
+def _tree_routes(app: FastAPI, desk: Desk) -> None:
+    """What the page Trees draws. A measurement is asked for as JSON: another site's form cannot send that."""
+    trees = desk.trees
+
+    @app.get("/api/trees")
+    def shown() -> Response:
+        return _json({**trees.shown(), "plotly": ui.plotly()})
+
+    @app.get("/api/trees/latency")
+    def latency() -> Response:
+        return _json(trees.latency())
+
+    @app.post("/api/trees/measure")
+    def measure(request: Request) -> Response:
+        if not _is_json(request):
+            return _problem(422, "What is asked is sent as JSON.")
+        try:
+            return _json(trees.measure())
+        except ValueError as problem:
+            return _problem(422, sentence(problem))
 
 
 def exported(trace: Any, format: str, step: int = 0) -> tuple[bytes, str, str]:
@@ -327,8 +354,10 @@ def serve(
     *,
     device: str | None = None,
     dtype: str | None = None,
+    drafter: str | None = None,
 ) -> None:
-    """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs.
+    """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs. ``drafter``
+    is the draft model that SpS uses.
 
     Raises ValueError with one sentence if the trace cannot be opened or the port is taken.
     """
@@ -342,7 +371,7 @@ def serve(
             raise ValueError(
                 f"cannot listen on {host}, port {port}: {reason}; choose another one with --port"
             ) from None
-    app = create_app(desk=open_desk(model, trace, device=device, dtype=dtype))
+    app = create_app(desk=open_desk(model, trace, device=device, dtype=dtype, drafter=drafter))
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/"
     print(f"specviz is at {address} (Ctrl+C ends it)", flush=True)

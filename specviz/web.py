@@ -19,6 +19,8 @@ SCRIPTS = (
     "timeline.js",
     "tree.js",
     "candidates.js",
+    "drafter.js",
+    "prompts.js",
     "diff.js",
     "shares.js",
     "summary.js",
@@ -28,7 +30,7 @@ SCRIPTS = (
     "marks.js",
     "inspector.js",
 )
-STYLES = ("theme.css", "parts.css", "page.css", "tokens.css", "tree.css", "table.css")
+STYLES = ("theme.css", "parts.css", "page.css", "tokens.css", "tree.css", "table.css", "drafter.css", "prompts.css")
 
 
 @cache

@@ -117,7 +117,8 @@ class StubTokenizer:
 
 
 class StubTarget:
-    name = "stub"
+    name = key = "stub"
+    device = SimpleNamespace(type="cpu")
     context_length = 2000
     tokenizer = StubTokenizer()
     info: ClassVar[dict[str, Any]] = {
@@ -125,6 +126,7 @@ class StubTarget:
         "parameters": 5_300_000,
         "dtype": "float32",
         "device": "cpu",
+        "packed": False,
         "context_length": 2000,
     }
 

@@ -84,7 +84,8 @@ class Vocabulary:
 
 
 def _run(title: str, method: str, terms: list[dict[str, Any]], prompt_length: int, lossless: bool) -> dict[str, Any]:
-    titles = {"plain": "Plain decoding", "pld+h": "PLD+ (hidden states)", "adapld": "AdaPLD", "casd": "CASD"}
+    titles = {"plain": "Plain decoding", "pld+h": "PLD+ (hidden states)", "adapld": "AdaPLD", "casd": "CASD",
+              "glide": "GLIDE", "glide+cape": "GLIDE with CAPE", "ppd": "PPD: prompt tokens"}
     return {
         "id": f"synthetic-{method}",
         "title": title,
@@ -495,6 +496,177 @@ class Casd(Synthetic):
         super()._finish()
 
 
+class Drafted(Synthetic):
+    """As GLIDE with CAPE records: a main chain with expansions beside it, or, ``drawn``, a chain verified by ratio.
+
+    In turn the whole chain stands, its second token gives way to the third choice (drawn: to one from the residual),
+    nothing stands, and the third token is wrong.
+    """
+
+    gamma, extra = 4, 3
+
+    def __init__(self, drawn: bool, *given: Any, **more: Any) -> None:
+        self.drawn = drawn
+        super().__init__(*given, kind="glide" if drawn else "glide+cape", **more)
+        if drawn:
+            self.trace.run["sampling"]["temperature"] = 1.0
+
+    def more(self, words: Vocabulary) -> dict[str, Any]:
+        return {
+            "terms": [],
+            "node_terms": _terms("""
+                confidence | confidence | 0 | 1
+                bin | confidence bin | 0 | 9
+                draft_rank | draft rank | 0 | 0
+                overlap | overlap β | 0 | 1
+                accept_ratio | accept ratio | 0 | 1
+                draw | draw | 0 | 1
+                kv_delay | KV delay | 0 | 0
+            """),
+            "step_terms": _terms("gamma | γ | 0 | 0\nkv_delay | KV delay | 0 | 0"),
+            "attention": {"label": "the draft model's cross-attention", "layers": [5], "heads": 2},
+        }
+
+    def route(self, chosen: dict[str, Any] | None) -> str:
+        return "drawn" if self.drawn else "cape"
+
+    def _candidates(self, context: int, rng: random.Random) -> list[dict[str, Any]]:
+        row = {"position": 0, "score": 1.0, "length": 0, "excluded": ""}  # so that there is a draft; not kept
+        return [row] if context + 1 < len(self.all) else []
+
+    def _tree(self, chosen: dict[str, Any], rng: random.Random) -> list[tuple[int, int, str, int]]:
+        truth = self.all[self.now : self.now + self.gamma][: len(self.all) - self.now - 1]
+        wrong = {1: 1, 2: 0, 3: 2}.get(self.trace.rows("steps") % 4, -1)
+        self.said: list[list[int]] = []  # the drafter's first choices at each position
+        nodes = []
+        for k, token in enumerate(truth):
+            others = [t for t in dict.fromkeys(rng.sample(self.ids, 12)) if t != token]
+            first = others.pop() if k == wrong else token
+            ranked = [first, *others[:5]]
+            if k == wrong == 1:
+                ranked[2] = token
+            self.said.append(ranked)
+            nodes.append((first, k, "drafter", -1))
+        if not self.drawn:
+            for k, ranked in enumerate(self.said):
+                nodes += [(token, k, "expansion", -1) for token in ranked[1 : 1 + self.extra]]
+        return nodes
+
+    def _step(self, context: int, rng: random.Random) -> dict[str, dict[str, list[Any]]]:
+        self.now, self.said = context, []
+        delta = super()._step(context, rng)
+        for values in delta["candidates"].values():
+            values.clear()
+        step, nodes = self.trace.rows("steps"), delta["nodes"]
+        last = delta["steps"]["accepted"][0]
+        for k, ranked in enumerate(self.said):
+            truth = self.all[context + k]
+            tokens = ranked if truth in ranked else [*ranked, truth]
+            q = [round(0.6 * 0.4**rank, 6) for rank in range(len(tokens))]
+            p = [0.9 if token == truth else round(0.1 / len(tokens), 6) for token in tokens]
+            left = [max(0.0, b - a) for a, b in zip(q, p, strict=True)]
+            beta = sum(min(a, b) for a, b in zip(q, p, strict=True))
+            rejected = self.drawn and k == last
+            for rank, token in enumerate(tokens):
+                _add(delta, "guesses", step=step, node=k, token=token, rank=rank, draft_prob=q[rank], prob=p[rank],
+                     residual=number(left[rank] / sum(left), 6) if rejected else None)  # fmt: skip
+            for head, places in ((-1, (3, 12, 40)), (0, (12,)), (1, (40, context - 1))):
+                for rank, position in enumerate(places):
+                    _add(delta, "attention", step=step, node=k, layer=5, head=head,
+                         position=min(position + k, context - 1), weight=number(0.5 / 2**rank, 6))  # fmt: skip
+            for row, parent in enumerate(nodes["parent"]):
+                if row == 0 or parent != k:
+                    continue
+                rank = tokens.index(nodes["token"][row])
+                nodes["draft_prob"][row], nodes["prob"][row] = q[rank], p[rank]
+                given = {"confidence": q[0], "bin": 6.0, "draft_rank": float(rank), "overlap": number(beta, 6),
+                         "kv_delay": float(k + 1)}  # fmt: skip
+                if self.drawn and k <= last:
+                    ratio = min(1.0, p[rank] / q[rank])
+                    given |= {"accept_ratio": number(ratio, 4), "draw": 0.2 if k < last else number((1 + ratio) / 2, 4)}
+                for key, value in given.items():
+                    nodes[f"term:{key}"][row] = value
+        return delta
+
+
+class Prompted(Synthetic):
+    """As PPD records: trees of guesses made by the prompt tokens of the node where the step before ended.
+
+    In turn all guesses hold, the second guess does, none does, and only the first distance does.
+    """
+
+    m = 3
+    paths = ((0,), (0, 0), (0, 0, 0), (0, 1), (1,), (2,))
+
+    def __init__(self, *given: Any, **more: Any) -> None:
+        self.guesses: list[list[int]] = []  # per distance, by rank
+        super().__init__(*given, kind="ppd", **more)
+
+    def more(self, words: Vocabulary) -> dict[str, Any]:
+        return {
+            "terms": [],
+            "node_terms": _terms("""
+                distance | distance | 1 | 3
+                guess_rank | guess rank | 0 | 0
+                path_prob | path probability | 0 | 1
+                next_state | next state | 0 | 3
+            """),
+            "step_terms": _terms("state | state | 0 | 3\nnext_state | next state | 0 | 3"),
+        }
+
+    def route(self, chosen: dict[str, Any] | None) -> str:
+        return "guesses"
+
+    def _candidates(self, context: int, rng: random.Random) -> list[dict[str, Any]]:
+        row = {"position": 0, "score": 1.0, "length": 0, "excluded": ""}  # so that there is a draft; not kept
+        return [row] if self.guesses else []
+
+    def _tree(self, chosen: dict[str, Any], rng: random.Random) -> list[tuple[int, int, str, int]]:
+        self.plan = [path for path in self.paths if len(path) <= len(self.guesses)]
+        number_ = {path: node for node, path in enumerate([(), *self.plan])}
+        return [(self.guesses[len(path) - 1][path[-1]], number_[path[:-1]], "prompt", -1) for path in self.plan]
+
+    def hung(self, node: int) -> int:
+        """Prompt tokens on a node: all on the root, fewer on unlikely ones."""
+        return self.m if not node else max(0, self.m - sum(self.plan[node - 1]) - len(self.plan[node - 1]))
+
+    def node_numbers(self, node: int, origin: str, chosen: Any, rng: random.Random) -> dict[str, Any]:
+        path = self.plan[node - 1]
+        return {"term:distance": float(len(path)), "term:guess_rank": float(path[-1]),
+                "term:path_prob": number(0.5 ** (len(path) + sum(path)), 6),
+                "term:next_state": float(self.hung(node))}  # fmt: skip
+
+    def guess(self, start: int, count: int, rng: random.Random) -> list[list[int]]:
+        """What ``count`` prompt tokens guess from position ``start`` on."""
+        turn, found = self.trace.rows("steps") % 4, []
+        for d in range(count):
+            truth = self.all[start + d] if start + d < len(self.all) else self.ids[0]
+            ranked = [t for t in dict.fromkeys(rng.sample(self.ids, 16)) if t != truth][:3]
+            holds = {0: 0, 1: 1 if d == 0 else -1, 2: -1, 3: 0 if d == 0 else -1}[turn]
+            if holds >= 0:
+                ranked[holds] = truth
+            found.append(ranked)
+        return found
+
+    def _step(self, context: int, rng: random.Random) -> dict[str, dict[str, list[Any]]]:
+        state, self.plan = len(self.guesses), []
+        delta = super()._step(context, rng)
+        for values in delta["candidates"].values():
+            values.clear()
+        step, nodes = self.trace.rows("steps"), delta["nodes"]
+        last = max(row for row, status in enumerate(nodes["status"]) if status in ("root", "accepted"))
+        self.guesses = self.guess(context + delta["steps"]["emitted"][0], self.hung(last), rng)
+        nodes["term:next_state"][0] = float(self.m)
+        for node, rank in enumerate(nodes["term:guess_rank"]):
+            if node:
+                nodes["draft_prob"][node] = number(0.5 * 0.4**rank, 6)
+            for i in range(self.hung(node)):
+                token = self.guesses[i][0] if node == last else rng.choice(self.ids)
+                _add(delta, "probes", step=step, parent=node, offset=i + 1, kind="prompt", token=token, prob=0.5)
+        delta["steps"]["term:state"], delta["steps"]["term:next_state"] = [float(state)], [float(self.hung(last))]
+        return delta
+
+
 def _chat(instruction: str, context: Sequence[str | bytes], question: str = "") -> list[tuple[str, int, str | bytes]]:
     parts: list[tuple[str, int, str | bytes]] = [("special", -1, "<|user|>"), ("template", -1, "\n")]
     parts.append(("instruction", -1, instruction + "\n\n"))
@@ -529,6 +701,16 @@ def casd(rather: dict[str, str] | None = None) -> Trace:
     swaps = {" carries": " takes", " trains": " wagons"} if rather is None else rather
     return Casd(PASSAGES, swaps, "It opened in 1932 and carries trains and cars.", segments, QUOTE + "\n" + PASSAGES[1],
                 title="Quoted answer").run()  # fmt: skip
+
+
+def drafted(drawn: bool = False) -> Trace:
+    """The same by a draft model: with expansions, or with drawn tokens."""
+    return Drafted(drawn, CODE_SEGMENTS, EDITED, title="Refactor ratelimit.py").run()
+
+
+def prompted() -> Trace:
+    """The same by prompt tokens."""
+    return Prompted(CODE_SEGMENTS, EDITED, title="Refactor ratelimit.py").run()
 
 
 def plain() -> Trace:

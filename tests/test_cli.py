@@ -378,7 +378,8 @@ def test_interrupting_is_not_an_error_message(capsys, monkeypatch):
 def test_the_help_names_every_command(capsys):
     assert specviz("--help") == 0
     text = capsys.readouterr().out
-    for command in ("app", "run", "verify", "bench", "view", "export", "methods", "calibrate", "expand", "train"):
+    commands = "app run verify bench view export methods calibrate expand train tree attribute"
+    for command in commands.split():
         assert f"    {command}" in text
         assert specviz(command, "--help") == 0
     assert specviz("--version") == 0

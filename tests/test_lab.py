@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import threading
 import time
 import zipfile
@@ -14,25 +15,44 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from fastapi.testclient import TestClient
 
 from decoders import Prompt, methods
 from decoders.errors import UserError
+from decoders.latency import Latency, Setup
+from decoders.parts import find_part, load_part, read_part, save_part
+from decoders.ppd import PromptConfig
+from decoders.prompt_trees import design, load_trees, save_trees
 from decoders.trace import Trace
 from specviz import cli
-from specviz.experiments import Axis, Experiment, Line, PaperSeries, Results, find_recipe, plan, points, recipes
+from specviz.experiments import (
+    Axis,
+    Experiment,
+    Line,
+    PaperSeries,
+    Results,
+    find_recipe,
+    guesses,
+    plan,
+    points,
+    recipes,
+)
 from specviz.experiments import run_experiment as run
 from specviz.experiments.experiment import values_of
-from specviz.experiments.figures import charts
+from specviz.experiments.figures import caption, charts
 from specviz.experiments.free import free
 from specviz.experiments.prompts import Case, cases, of_trace, records
 from specviz.experiments.quantities import BREAKDOWNS, measured
 from specviz.experiments.recipes import casd_table1
+from specviz.experiments.results import profile_of, profile_table
 from specviz.experiments.running import MAX_RUNS, Progress
+from specviz.experiments.variants import DraftVariant, PromptVariant, Variant, named, training, trim
 from specviz.runner import QueueFull, Runner
 from specviz.store import TraceStore
 
 from . import synthetic
+from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target, tiny_tokenizer
 from .stubs import StubDesk, app_of
 
@@ -75,6 +95,10 @@ def test_every_recipe_fits_the_registered_methods() -> None:
         *(f"adapld-fig{n}" for n in range(1, 6)),
         *(f"adapld-table{n}" for n in (4, 7, 9, 10, 11, 12)),
         *(f"casd-{n}" for n in ("fig2", "fig3", "fig4", "table1", "table4", "table6", "table8")),
+        *(f"glide-{n}" for n in ("fig1b", "fig4", "fig7", "fig8", "fig9", "table1", "table2", "table3")),
+        "glide-cape-fixed", "glide-ranks", "ppd-typical",
+        *(f"ppd-fig{n}" for n in ("6", "7a", "7b", "8a", "8b", "8c", "9", "10", "10d")),
+        *(f"ppd-table{n}" for n in (1, 3, 4, 7, 8)),
     }
     assert set(recipes()) == names
     for name, experiment in recipes().items():
@@ -95,6 +119,12 @@ def test_every_recipe_fits_the_registered_methods() -> None:
         ({"metrics": ("speed",)}, "there is no metric 'speed'"),
         ({"x": "layer"}, "x='layer' is neither"),
         ({"lines": ()}, "nothing is to be run"),
+        ({"against": "size"}, "there is no metric 'size'"),
+        ({"metrics": ("learning",)}, "learning is measured where parts are trained"),
+        ({"lines": (Line("A", "pld", trains={}),)}, "pld has no part to train"),
+        ({"lines": (Line("A", "glide", trains={"depth": 2}),)}, "'depth' is no setting of training"),
+        ({"lines": (Line("A", "ppd", trains={"layers": 2}),)}, "'layers' is no setting of training: choose one of tok"),
+        ({"axes": (Axis("kv_layer", (1,)),)}, "pld has no parameter 'kv_layer'"),
     ],
 )
 def test_a_recipe_with_a_mistake_is_refused(change: dict[str, Any], words: str) -> None:
@@ -291,6 +321,335 @@ def test_an_experiment_that_measures_by_itself() -> None:
     assert all(0 < r["retrieval_ms"] < 1000 for r in results.rows) and len(charts(results)) == 2
 
 
+# --- draft models trained for an experiment ---
+
+LAYERS = Experiment(
+    "layers", "Layers", (Line("GLIDE", "glide", trains={}), Line("none", "sps", trains={}, fixed=True)),
+    (Axis("kv_layer", (0, 2), "layer"),), metrics=("beta", "learning"), max_new_tokens=8, training_steps=2,
+)  # fmt: skip
+
+
+@pytest.fixture
+def learnt(tmp_path: Path) -> Experiment:
+    words = "the old lamp at the station was sold to the city museum by a man who had found it in the rain"
+    text = "\n".join(" ".join(words.split()[n % 7 :][::-1] if n % 2 else words.split()[n % 5 :]) for n in range(120))
+    path = tmp_path / "words.txt"
+    path.write_text(text)
+    return replace(LAYERS, data=(str(path),))
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """One step per turn; lists the trainings that begin."""
+    begun: list[str] = []
+
+    def counted(variant: Variant, *args: Any) -> Any:
+        begun.append(named(variant, {"kv_layer": getattr(variant, "kv_layer", None)}))
+        return training(variant, *args)
+
+    monkeypatch.setattr("specviz.experiments.running.training", counted)
+    monkeypatch.setattr("specviz.experiments.running.TURN_SECONDS", 0.0)
+    monkeypatch.setattr("specviz.experiments.variants.BATCH_TOKENS", 256)
+    monkeypatch.setattr("decoders.training.drafter.measured_cost", lambda *_: 0.25)
+    return begun
+
+
+def test_variants_are_trained_alike_kept_and_found_again(target: Any, learnt: Experiment, quick: list[str]) -> None:
+    planned = plan(target, learnt, made_cases())
+    assert planned.runs == 6 and len(planned.variants) == 3 and planned.text(0.01).startswith("3 draft models to train")
+    assert "each for 2 steps: short runs" in planned.notes[0] and planned.asks(0.001) == ""
+    seen: list[Progress] = []
+    results = run(target, planned, progress=seen.append)
+    assert quick == ["GLIDE draft model, KV layer 0", "GLIDE draft model, KV layer 2", "vanilla drafter, KV layer None"]
+    assert results.failed == 0
+    assert seen[0].trains == "GLIDE draft model, KV layer 0" and seen[0].total == 6
+    assert [p.done for p in seen] == [*range(1, 7), *range(1, 7)] and seen[-1].trains == ""
+    by_layer = {row["param:kv_layer"]: row for row in results.rows if row["prompt"] == "p0" and "param:kv_layer" in row}
+    assert sorted(by_layer) == ["0", "2"] and len({row["beta"] for row in by_layer.values()}) == 2
+    assert all(0 < row["learning:2/total"] < 1 and row["learning:2/count"] == 1 for row in results.rows)
+    parts = [DraftVariant("glide", 2, learnt.data, kv_layer=n).folder(target.key) for n in (0, 2)]
+    assert [sorted(p.name for p in folder.iterdir()) for folder in parts] == [["log.jsonl", "part"]] * 2
+    assert find_part(target.key, "glide") is None  # the user's own place stays as it was
+    again = plan(target, learnt, made_cases())
+    assert again.variants == () and "(3 of them are there already)" in again.notes[0]
+    assert [r["beta"] for r in run(target, again).rows] == [r["beta"] for r in results.rows] and len(quick) == 3
+    longer = plan(target, replace(learnt, training_steps=3), made_cases())
+    assert len(longer.variants) == 3  # other settings, other models
+    levels = [p for p in points(results) if p["level"]]
+    assert len(charts(results)) == 2 and [p["series"] for p in levels] == ["none"]
+
+
+def test_a_cancelled_training_goes_on_where_it_stopped(target: Any, learnt: Experiment, quick: list[str]) -> None:
+    one = replace(learnt, lines=learnt.lines[:1], axes=(Axis("kv_layer", (1,)),))
+    variant = DraftVariant("glide", 2, one.data, kv_layer=1)
+    cancel = threading.Event()
+    turns: list[str] = []
+
+    def between(work: Any) -> Any:
+        turns.append("turn")
+        return work()
+
+    results = run(
+        target, plan(target, one, made_cases()), progress=lambda _: cancel.set(), cancel=cancel, between=between
+    )
+    assert results.about["state"] == "cancelled" and results.rows == [] and len(turns) == 2  # the network, one step
+    assert (variant.folder(target.key) / "checkpoint.pt").exists() and variant.log(target.key) is None
+    seen: list[Progress] = []
+    results = run(target, plan(target, one, made_cases()), progress=seen.append)
+    assert [p.done for p in seen] == [2, 1, 2] and results.failed == 0
+
+
+def test_a_training_that_fails_is_an_error_of_its_rows(
+    target: Any, learnt: Experiment, quick: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = replace(learnt, lines=learnt.lines[:1], axes=(Axis("kv_layer", (0, 1)),))
+    from decoders.training import drafter
+
+    whole = drafter.Run.train_step
+
+    def failing(self: Any, done: float) -> float:
+        if self.recipe.kv_layer == 0:
+            raise UserError("the loss is no number any more")
+        return whole(self, done)
+
+    monkeypatch.setattr(drafter.Run, "train_step", failing)
+    results = run(target, plan(target, two, made_cases(1)))
+    assert [bool(r["error"]) for r in results.rows] == [True, False]
+    assert "KV layer 0 could not be trained: The loss is no number" in results.rows[0]["error"]
+
+
+def test_what_cannot_be_trained_is_refused_before_it_begins(target: Any, learnt: Experiment) -> None:
+    for change, words in (
+        ({"axes": (Axis("kv_layer", (9,)),)}, "KV layer 9 is out of range"),
+        ({"data": ("nowhere.txt",)}, "there is no training file nowhere.txt"),
+    ):
+        with pytest.raises(UserError, match=words):
+            plan(target, replace(learnt, **change), made_cases())
+    with pytest.raises(UserError, match="GLIDE cannot read the cached keys of 'gpt_neox' models"):
+        plan(tiny_target("gpt_neox"), learnt, made_cases())
+
+
+# --- PPD's recipes
+
+PARTS = Experiment(
+    "vectors", "Vectors", (Line("PPD", "ppd", trains={}),), (Axis("vectors", (1, 2), "vectors"),),
+    metrics=("accuracy",), max_new_tokens=8, training_steps=2, look=guesses.look, arrange=guesses.side_by_side,
+    own=(guesses.ACCURACY,),
+)  # fmt: skip
+
+
+def test_prompt_tokens_are_trained_for_an_experiment(
+    target: Any, learnt: Experiment, quick: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("specviz.experiments.variants.POINTS", 24)
+    planned = plan(target, replace(PARTS, data=learnt.data), made_cases())
+    assert planned.text(0.01).startswith("2 sets of prompt tokens to train for 2 steps, 4 runs")
+    assert "not with a set of prompt tokens trained to the end" in planned.notes[0]
+    results = run(target, planned)
+    assert quick == ["set of prompt tokens, KV layer None"] * 2 and results.failed == 0
+    folders = [PromptVariant("ppd", 2, learnt.data, vectors=n).folder(target.key) / "part" for n in (1, 2)]
+    assert [read_part(folder).config for folder in folders] == [PromptConfig(3, n, 64) for n in (1, 2)]
+    for folder in folders:
+        measured_ranks = read_part(folder).training["log"][-1]["ranks"]
+        assert load_trees(folder / "trees.json").acceptance == tuple(map(tuple, measured_ranks))
+    assert find_part(target.key, "ppd") is None
+    names = ["@1 top-1", "@1 top-5", "@2 top-1", "@2 top-5"]
+    assert [(p["series"], p["x"], p["count"]) for p in points(results)] == [(s, x, 2) for s in names for x in "12"]
+    assert all(0 <= row["accuracy"] <= 1 and row["loss:2/total"] > 0 for row in results.rows)
+    assert "sets of prompt tokens trained for 2 steps" in caption(results)
+    with pytest.raises(UserError, match="prompt tokens cannot be trained for 'gpt_neox' models"):
+        plan(tiny_target("gpt_neox"), replace(PARTS, data=learnt.data), made_cases())
+    with pytest.raises(UserError, match="1 to 16 tokens of 1 to 128 vectors"):
+        plan(target, replace(PARTS, axes=(Axis("vectors", (500,)),)), made_cases())
+
+
+def test_guesses_are_counted_by_distance_and_number(
+    target: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = str(save_tiny_part(target, "ppd", tmp_path / "mine", tokens=2))
+    asked: list[tuple[int, int]] = []
+
+    def ranked(_: Any, prompts: Any, tokens: Any, start: int) -> list[torch.Tensor]:
+        asked.append((len(tokens), start))
+        return [torch.tensor([0, 0, 4, 12]), torch.tensor([1, 5])]
+
+    monkeypatch.setattr("decoders.acceptance.guess_ranks", ranked)
+    for name, expected in (
+        ("ppd-fig10", {"@1 top-1": 0.5, "@1 top-5": 0.75, "@2 top-1": 0, "@2 top-5": 0.5}),
+        ("ppd-fig6", {("distance 1", "10"): 0.75, ("distance 2", "2"): 0.5, ("distance 2", "6"): 1}),
+    ):
+        recipe = replace(find_recipe(name), max_new_tokens=6).fixing({"part": folder})
+        results = run(target, plan(target, recipe, made_cases(1)))
+        found = {p["series"] if name == "ppd-fig10" else (p["series"], p["x"]): p for p in points(results)}
+        for place, share in expected.items():
+            assert found[place]["values"]["accuracy"]["mean"] == share
+        assert len(found) == (4 if name == "ppd-fig10" else 20) and charts(results)
+    assert asked == [(66, 60)] * 2
+
+
+def test_what_prompt_tokens_add_is_counted(target: Any) -> None:
+    with pytest.raises(UserError, match=r"ppd is left out: .* make one with `specviz train ppd`"):
+        plan(target, find_recipe("ppd-fig7a"), [])
+    save_tiny_part(target, "ppd", vectors=2)
+    draft = load_part(target, "glide", save_tiny_part(target, "glide"))
+    ppd, glide = run(target, plan(target, find_recipe("ppd-fig7a"), [])).rows
+    whole, trained = target.info["parameters"], sum(p.numel() for p in draft.parameters())
+    assert (ppd["series"], glide["series"]) == ("PPD", "GLIDE")
+    assert ppd["trained_percent"] == ppd["memory_percent"] == pytest.approx(100 * 3 * 2 * 64 / whole)
+    assert glide["trained_percent"] == pytest.approx(100 * trained / whole)
+    cache = 2 * 64 * 512  # keys and values of one layer, for the whole context
+    assert glide["memory_percent"] == pytest.approx(100 * (trained + cache) / whole)
+
+
+@pytest.fixture
+def logged(target: Any) -> Path:
+    """Prompt tokens with a log: the ranks at the last step are those that trees are designed from."""
+    folder = save_tiny_part(target, "ppd", tokens=2)
+    log = [
+        {"step": 5, "held_out_loss": 3.0, "ranks": [[0.1, 0.1], [0.1, 0.1]]},
+        {"step": 10, "held_out_loss": 2.5, "ranks": [[0.6, 0.2], [0.5, 0.1]]},
+    ]
+    part = replace(read_part(folder), training={"log": log})
+    return save_part(part, load_part(target, "ppd").state_dict(), folder, dtype=torch.float32)
+
+
+def test_speedup_in_theory_is_tokens_per_step_over_latency(
+    target: Any, logged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = {"rows": (1, 64), "median": (1.0, 7.3), "low": (1.0, 7.3), "high": (1.0, 7.3)}  # 1 + 0.1 per further row
+    latency = Latency(Setup.of(target), target.name, 8, **times, rounds=1)
+    monkeypatch.setattr("decoders.latency.latency_for", lambda *_: latency)
+    results = run(target, plan(target, find_recipe("ppd-fig8b"), []))
+    assert results.failed == 0
+    by = {(p["series"], p["x"]): p["values"] for p in points(results)}
+    for size in (8, 12, 24):
+        trees = design([[0.6, 0.2], [0.5, 0.1]], size)
+        values = by["pruned", str(size)]
+        assert values["tau"]["mean"] == pytest.approx(trees.tokens_per_step)
+        assert values["latency_ms"]["mean"] == pytest.approx(1 + 0.1 * (trees.size - 1))
+        assert values["predicted"]["mean"] == pytest.approx(trees.tokens_per_step / (1 + 0.1 * (trees.size - 1)))
+        assert by["random", str(size)]["tau"]["n"] == 5 and by["naive", str(size)]["latency_ms"]["mean"] is None
+    kept = design([[0.3, 0.2], [0.2, 0.1]], 12)
+    save_trees(kept, logged / "trees.json")
+    assert guesses.acceptance_of(target, {}) == kept.acceptance
+    bare = save_tiny_part(target, "ppd", logged.parent / "bare")
+    with pytest.raises(UserError, match="`specviz tree design` does"):
+        guesses.acceptance_of(target, {"part": str(bare)})
+
+
+def test_the_loss_is_that_of_the_log(target: Any, logged: Path) -> None:
+    recipe = find_recipe("ppd-fig9")
+    results = run(target, plan(target, replace(recipe, lines=recipe.lines[:1]), []))
+    loss = results.quantity("loss")
+    (point,) = points(results)
+    assert profile_of(loss, point) == [("5", {"total": 3.0}, 1), ("10", {"total": 2.5}, 1)]  # pyright: ignore
+    (chart,) = charts(results)
+    (curve,) = chart.figure.data
+    assert list(curve.y) == [3.0, 2.5] and chart.figure.layout.yaxis.tickformat is None
+    table = profile_table(results, loss)  # pyright: ignore
+    assert table["rows"] == [["in use", "5", 3.0], ["in use", "10", 2.5]]
+
+
+def test_what_is_too_short_has_its_number_above(target: Any) -> None:
+    """PPD's bars of parameters are flat beside a draft model's, in ours and in the paper's."""
+    save_tiny_part(target, "ppd", tokens=1)
+    save_tiny_part(target, "glide")
+    results = run(target, plan(target, find_recipe("ppd-fig7a"), []))
+    ours, paper, _ = charts(results)
+    (bars,) = ours.figure.data
+    shares = [row["trained_percent"] for row in results.rows]
+    assert shares[0] < 0.07 * shares[1] and list(bars.textposition) == ["outside", "inside"]
+    assert paper.paper and [list(b.text) for b in paper.figure.data] == [
+        ["0.00045"], ["0.000182", "8.07"], ["7.87e-05", "5.52"],
+    ]  # fmt: skip
+    assert plan(target, find_recipe("ppd-fig7a"), []).text(0.01) == "1 run, about 5 seconds"
+
+
+def test_places_of_a_papers_lines_are_its_own() -> None:
+    recipe = find_recipe("ppd-table3")
+    about = recipe.described(INFO) | {"id": "x", "model": {"name": "tiny"}, "notes": [], "state": "complete"}
+    rows = [{"series": "@1 top-1", "param:vectors": "1", "accuracy": 0.5, "prompt": "p", "role": "run"}]
+    ours, paper = charts(Results(about, rows))
+    assert tuple(ours.figure.layout.xaxis.tickvals) == (1, 2, 4)
+    assert tuple(paper.figure.layout.xaxis.tickvals) == (1, 2, 5, 10, 20, 50, 100)
+
+
+def test_rows_of_a_forward_are_counted() -> None:
+    trace = synthetic.prompted()
+    steps = trace.tables["steps"]
+    rows = len(steps["drafted"]) + sum(steps["drafted"]) + len(trace.tables["probes"]["step"])
+    values = measured(trace)
+    assert values["input_rows"] == pytest.approx(rows / len(steps["drafted"]))
+    assert values["verify_ms"] == pytest.approx(sum(steps["verify_ms"]) / len(steps["verify_ms"]))
+
+
+def test_old_trainings_go_first(tmp_path: Path) -> None:
+    place = tmp_path / "home" / "lab" / "parts"
+    for age, name in enumerate(("new", "used", "old")):
+        (place / name).mkdir(parents=True)
+        (place / name / "part").write_bytes(b"0" * 100)
+        os.utime(place / name, (1000 - age, 1000 - age))
+    trim([place / "used"], most_bytes=150)
+    assert sorted(p.name for p in place.iterdir()) == ["new", "used"]
+
+
+def test_parts_are_named_missing_and_fixed(target: Any, tmp_path: Path) -> None:
+    recipe = replace(find_recipe("glide-ranks"), max_new_tokens=6)
+    with pytest.raises(UserError, match=r"glide is left out: .* make one with `specviz train glide`"):
+        plan(target, recipe, made_cases())
+    folder = str(save_tiny_part(target, "glide", tmp_path / "mine"))
+    named = recipe.fixing({"part": folder})
+    planned = plan(target, named, made_cases())
+    assert [s.line.method for s in planned.settings] == ["glide"] and planned.notes[0].startswith("sps is left out")
+    results = run(target, planned)
+    assert results.failed == 0 and profile_of(results.quantity("ranks"), next(points(results)))  # pyright: ignore
+    for wrong, words in (
+        ({"k": 3}, "no method of glide-ranks has a parameter 'k'"),
+        ({"gamma": 99}, "gamma=99"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            recipe.fixing(wrong).check(methods())
+    with pytest.raises(UserError, match="glide-table3 compares values of expansion"):
+        find_recipe("glide-table3").fixing({"expansion": "fixed"})
+    with pytest.raises(UserError, match="glide-fig4 compares values of part"):
+        find_recipe("glide-fig4").fixing({"part": folder})
+
+
+def test_profiles_add_up_over_runs_and_are_drawn() -> None:
+    rows = [
+        {"series": "A", "confidence:0.35/total": 1, "confidence:0.35/count": 4, "confidence:0.95/total": 9,
+         "confidence:0.95/count": 9, "trace": "t1"},
+        {"series": "A", "confidence:0.95/total": 0, "confidence:0.95/count": 1, "trace": "t2"},
+    ]  # fmt: skip
+    recipe = find_recipe("glide-fig1b")
+    about = recipe.described(INFO) | {"id": "x", "model": {"name": "tiny"}, "notes": [], "state": "complete"}
+    results = Results(about, rows)
+    confidence = results.quantity("confidence")
+    (point,) = points(results)
+    assert profile_of(confidence, point) == [("0.35", {"total": 0.25}, 4), ("0.95", {"total": 0.9}, 10)]  # pyright: ignore
+    table = profile_table(results, confidence)  # pyright: ignore
+    assert table["rows"] == [["A", "30 % to 40 %", 0.25, 4], ["A", "90 % to 100 %", 0.9, 10]]
+    (chart,) = charts(results)
+    traces: Any = chart.figure.data
+    curve, diagonal, bars = traces
+    assert (tuple(curve.x), tuple(curve.y), tuple(bars.y)) == ((0.35, 0.95), (0.25, 0.9), (4, 10))
+    assert curve.customdata == (0, 0) and diagonal.line.dash == "dot"
+    stack = Results(about | {"metrics": ["ranks"]}, [{"series": "A", "ranks:1/rank 1": 3, "ranks:1/beyond 8": 1}])
+    (chart,) = charts(stack)
+    traces = chart.figure.data
+    assert [(bar.name, bar.x[0]) for bar in traces] == [("rank 1", 0.75), ("beyond 8", 0.25)]
+
+
+def test_lines_over_a_measured_quantity(done: tuple[Results, list[Trace]]) -> None:
+    results, _ = done
+    (chart, _) = drawn(results, against="tree_size", against_label="Drafted tokens per step")
+    found = {p["series"]: p for p in points(Results({**results.about, "against": "tree_size"}, results.rows))}
+    pld, level = chart.figure.data
+    assert list(pld.x) == sorted(pld.x) and sorted(pld.text) == ["2", "4"] and len(level.x) == 1
+    assert level.x[0] == found["PLD+"]["values"]["tree_size"]["mean"]
+    assert chart.figure.layout.xaxis.title.text.startswith("Drafted tokens per step")
+
+
 # --- files ---
 
 
@@ -434,6 +793,15 @@ def test_a_recipe_from_the_shell(capsys: pytest.CaptureFixture[str], tiny: str, 
     assert "Plotly.newPlot" in page and "default-src 'none'" in page
 
 
+def test_a_profile_from_the_shell(
+    capsys: pytest.CaptureFixture[str], target: Any, tiny: str, tmp_path: Path
+) -> None:
+    folder = save_tiny_part(target, "glide", tmp_path / "mine")
+    assert lab("glide-ranks", "--set", f"part={folder}", "--prompts", tiny, "--max-new-tokens", 6) == 0
+    out = capsys.readouterr().out
+    assert "Rank of the target's token in the draft model" in out and "counted" in out and "beyond 8" in out
+
+
 def test_a_sweep_from_the_shell(capsys: pytest.CaptureFixture[str], tiny: str) -> None:
     assert lab("--method", "pld,pld+h", "--vary", "k=2,4", "--prompts", tiny, "--max-new-tokens", 6) == 0
     out = capsys.readouterr().out
@@ -452,6 +820,8 @@ def test_a_sweep_from_the_shell(capsys: pytest.CaptureFixture[str], tiny: str) -
         (("pldplus-fig4", "--prompts", "nowhere.jsonl"), "nowhere.jsonl is no prompt file and no prompt set"),
         (("pldplus-fig4", "--temperature", "5"), "a number from 0 to 2"),
         (("pldplus-fig4", "--json", "no/such/folder.json"), "there is no folder"),
+        (("pldplus-fig4", "--training-steps", "5"), "--training-steps is for recipes that train parts"),
+        (("glide-ranks", "--set", "kk=1"), "no method of glide-ranks has a parameter 'kk'"),
     ],
 )
 def test_mistakes_are_one_sentence(capsys: pytest.CaptureFixture[str], args: tuple[str, ...], words: str) -> None:
@@ -504,6 +874,8 @@ def test_the_lab_runs_keeps_and_opens_runs(desk: StubDesk) -> None:
     assert shown["state"] == "complete" and shown["rows"] == 4 and not shown["errors"]
     assert [json.loads(c["figure"])["data"][0]["customdata"] for c in shown["charts"]] == [[0, 1]]
     assert "charts" not in desk.lab.shown(key, have=4)
+    ranks = desk.lab.shown(key, ["ranks"])
+    assert ranks["columns"] == [] and ranks["profiles"][0]["rows"] == []  # PLD has no draft model
     assert desk.lab.shown(key, ["routes"])["columns"][0]["key"].startswith("routes:")
     trace = shown["points"][1]["runs"][0]["trace"]
     assert trace not in desk.store and desk.lab.bring(trace) and desk.store.get(trace).run["id"] == trace

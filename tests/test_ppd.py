@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from decoders import Prompt, Sampling, UserError, find_method, generate
-from decoders.drafters.ppd import NO_GUESSES, PpdDrafter, chain
+from decoders.drafters.ppd import KINDS, NO_GUESSES, PpdDrafter, PpdParams, chain, trees_of
 from decoders.engine import Decoding
 from decoders.parts import load_part, read_part
 from decoders.ppd import PromptConfig, PromptTokens, visibility
@@ -283,12 +283,28 @@ def test_trees_from_files(target, home):
         "want 3 prompt tokens per node; there are 2": {"trees": str(wide)},
         "there is no tree file": {"trees": str(home / "none.json")},
         "a tree size of 3 is not allowed": {"size": 3},
-        "leave size and tree as they are": {"trees": str(file), "size": 20},
+        "leave size, tree and kind as they are": {"trees": str(file), "size": 20},
+        "kind='naive' is a kind of trees, and tree is off": {"tree": False, "kind": "naive"},
         "the chain of 2 prompt tokens": {"tree": False, "size": 4},
     }
     for reason, params in refused.items():
         with pytest.raises(ValueError, match=reason):
             generate(target, prompt, "ppd", params, max_new_tokens=4)
+
+
+def test_kinds_of_trees_have_the_same_size(target):
+    """The table, the size and the split of the designed trees; the naive ones hang as many prompt tokens on each."""
+    save_tiny_part(target, "ppd")
+    prompts, made = load_part(target, "ppd"), {}
+    for kind in KINDS:
+        made[kind] = trees_of(target, prompts, PpdParams(size=30, kind=kind))
+        assert made[kind].size <= 30 and made[kind].acceptance == made["designed"].acceptance
+    assert len(set(made["naive"].states[3].prompts)) == 1
+    assert made["random"].states[3].paths == made["designed"].states[3].paths
+    assert made["random"].states[3].prompts != made["designed"].states[3].prompts
+    assert max(made["naive"].R, made["random"].R) < made["designed"].R
+    loose = trees_of(target, prompts, PpdParams(kind="naive"))
+    assert loose.size <= trees_of(target, prompts, PpdParams()).size and loose.label == "naive"
 
 
 # --- typical acceptance

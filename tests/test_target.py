@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
 from decoders import Prompt, UserError, generate, load_target
+from decoders.calibrate import fingerprint
+from decoders.target import stock_network
 
-from .models import network, prompt_ids, tiny_tokenizer
+from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +81,13 @@ def test_a_hub_id_is_asked_of_the_hub(monkeypatch):
     with pytest.raises(UserError, match="hub id such as org/name"):
         load_target("org/name")
     assert asked == ["org/name"]
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "mistral-window"])
+def test_the_network_to_learn_from_is_the_target(family):
+    target = tiny_target(family, packed=True)
+    network = stock_network(target)
+    assert fingerprint(network.config, network.base_model.parameters()) == target.key
+    ids = prompt_ids(3)
+    found = network(input_ids=torch.tensor([ids])).logits[0].double()
+    assert torch.allclose(found, target.reference_logits(ids), atol=1e-4)

@@ -63,6 +63,8 @@
       this.panes = [this.prompt, this.output, this.pool];
       this.tree = new SV.TreeView(this);
       this.candidates = new SV.CandidateTable(this);
+      this.drafter = new SV.DrafterView(this);
+      this.prompts = new SV.PromptsView(this);
       this.links = new SV.Links(this);
       this.message = h("p", { class: "sv-message", role: "status", hidden: true });
       const shut = { class: "sv-button sv-square sv-quiet", onclick: () => this.showHelp(false) };
@@ -101,7 +103,14 @@
           this.output.element,
         ),
         this.diff.element,
-        h("div", { class: "sv-grid sv-grid-low" }, this.tree.element, this.candidates.element),
+        h(
+          "div",
+          { class: "sv-grid sv-grid-low" },
+          this.tree.element,
+          this.candidates.element,
+          this.drafter.element,
+          this.prompts.element,
+        ),
       );
       this.root.prepend(head, this.message, steps, this.views, this.links.layer, this.help);
       this.host.replaceChildren(this.root);
@@ -199,10 +208,13 @@
       this.output.note.textContent = "";
       this.tree.clear();
       this.candidates.clear();
+      this.drafter.clear();
+      this.prompts.clear();
       for (const pane of this.panes) pane.drawMap([]);
     }
 
     describe() {
+      this.prompts.describe();
       this.heading.replaceChildren(...SV.words.heading(this));
       SV.words.metrics(this, this.metrics);
       this.compression.replaceChildren(...SV.shares.compression(this));
@@ -212,6 +224,7 @@
       this.breakdownTitle.replaceChildren(...SV.shares.brief(this));
       this.breakdown.hidden = !this.breakdownParts.childElementCount;
       this.facts.build();
+      this.drafter.describe();
       this.diff.draw();
       const ranked = this.model.trace.candidates.step.length > 0 || (this.model.run.terms || []).length > 0;
       this.root.classList.toggle("sv-chains", !this.model.isTree);
@@ -266,6 +279,8 @@
     show() {
       const view = this.model.step(this.number);
       this.links.hover(-1);
+      this.drafter.draw(view);
+      this.prompts.draw(view);
       SV.marks.paint(this, view);
       this.count(view);
       this.sentence.replaceChildren(...SV.words.sentence(this, view));
@@ -274,7 +289,11 @@
       this.candidates.draw(view);
       if (this.follow) {
         this.output.reveal(Math.max(view.context, view.end - 1));
-        const source = view.spans.length ? view.spans[0].start : view.chosen ? view.chosen.position : -1;
+        const source = view.spans.length
+          ? view.spans[0].start
+          : view.chosen
+            ? view.chosen.position
+            : this.drafter.heaviest();
         if (source >= 0 && this.paneOf(source) !== this.output) this.paneOf(source).reveal(source);
       }
       this.tree.settle();
@@ -294,6 +313,11 @@
 
     pause() {
       this.player.pause();
+    }
+
+    /** The panel that tells about a chosen node of the tree. */
+    get picker() {
+      return this.prompts.on ? this.prompts : this.drafter;
     }
 
     // ---- tokens ---------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@
       position++;
     }
     if (view.chosen) items.push([view.chosen.position, "sv-anchor"]);
-    const heat = inspector.heat ? heatOf(inspector, view) : [];
+    const heat = heatOf(inspector, view);
     const ghosts = inspector.offers ? losersOf(view) : [];
     for (const pane of inspector.panes) {
       pane.paint("step", items);
@@ -30,8 +30,14 @@
     }
   }
 
-  /** Compared places, shaded by their score. */
+  /** Compared places, shaded by their score; where a draft model looked, by its attention. */
   function heatOf(inspector, view) {
+    const { shading, look } = inspector.drafter;
+    if (shading && look.length) {
+      const most = look[0].weight;
+      return look.map((one) => [one.position, `sv-heat-${Math.round(Math.sqrt(one.weight / most) * HEATS)}`]);
+    }
+    if (!inspector.heat) return [];
     const list = view.candidates.filter((one) => typeof one.score === "number");
     const scores = list.map((one) => one.score);
     const high = Math.max(...scores);
@@ -40,6 +46,13 @@
       const share = high > low ? (one.score - low) / (high - low) : 1;
       return [one.position, `sv-heat-${Math.round(share * share * HEATS)}`];
     });
+  }
+
+  /** The shades alone, anew. */
+  function shade(inspector, view) {
+    const heat = heatOf(inspector, view);
+    for (const pane of inspector.panes) pane.paint("heat", heat);
+    drawMaps(inspector, view);
   }
 
   /** What the losing candidates would have offered. */
@@ -65,6 +78,9 @@
       for (const one of view.candidates.slice(0, 500))
         add(one.position, one.position + 1, colors.heat, true, one.chosen ? 1 : 0.45);
     }
+    const { shading, look } = inspector.drafter;
+    for (const one of shading ? look : [])
+      add(one.position, one.position + 1, colors.heat, true, 0.2 + 0.8 * Math.sqrt(one.weight / look[0].weight));
     for (const span of view.spans) add(span.start, span.stop, colors.source, true);
     if (view.end > view.context) add(view.context, view.end, colors.accepted, true);
     for (const run of inspector.links.pinned) {
@@ -74,5 +90,5 @@
     inspector.panes.forEach((pane, k) => pane.drawMap(marks[k]));
   }
 
-  SV.marks = { paint, drawMaps };
+  SV.marks = { paint, shade, drawMaps };
 })((window.SpecViz = window.SpecViz || {}));

@@ -2,7 +2,7 @@
 (function (SV) {
   "use strict";
 
-  const PER_STEP = ["nodes", "targets", "candidates", "probes"];
+  const PER_STEP = ["nodes", "targets", "candidates", "guesses", "attention", "probes"];
   // a place in the pool is POOL + its position there: sources, copies and marks need not tell the two texts apart
   const POOL = 2 ** 31;
 

@@ -24,7 +24,11 @@
     const count = view.candidates.length;
     const { chosen } = view;
     const draft = plural(view.drafted, "token");
-    if (!count || !chosen) return [`the drafter offered ${draft} after `, token(owner, view.root), ". "];
+    if (owner.prompts.on) return SV.prompting.offer(owner, view);
+    const widened = SV.drafting.lanes(view);
+    if (widened)
+      return [`the draft model offered ${SV.drafting.offered(view)}, after `, token(owner, view.root), ", "];
+    if (!count || !chosen) return [`the drafter offered ${draft} after `, token(owner, view.root), ", "];
     const same = view.candidates.every((one) => owner.model.id(one.position) === view.root);
     const pooled = chosen.position >= SV.POOL;
     const places = pooled
@@ -51,15 +55,19 @@
     const own =
       owner.model.run.method.lossless === false
         ? "passed the lossy rule"
-        : sampled
-          ? "drawn by the target too"
-          : "the target's own choice";
+        : view.route === "drawn"
+          ? "accepted by ratio"
+          : sampled
+            ? "drawn by the target too"
+            : "the target's own choice";
     const verb = own.startsWith("passed") ? ["", ""] : ["was ", "were "];
     const parts = [];
     const chain = view.depth === view.drafted;
     const n = view.accepted;
-    if (!n)
+    if (!n && SV.drafting.lanes(view)) parts.push(`but none of it ${verb[0]}${own}: `);
+    else if (!n)
       parts.push(view.drafted === 1 ? "but it was not what the target wanted: " : `but none ${verb[0]}${own}: `);
+    else if (SV.drafting.lanes(view)) parts.push(...SV.drafting.stood(owner, view, own));
     else if (n === view.drafted) parts.push(n === 1 ? `and it ${verb[0]}${own}` : `and all ${n} ${verb[1]}${own}`);
     else
       parts.push(
@@ -68,10 +76,11 @@
           : `a path of ${plural(n, "token")} ${verb[0]}${own}`,
       );
     if (ended) return [...parts, ", and a stop token ended the run."];
-    parts.push(n ? ", then the target " : "the target ");
-    parts.push(view.refused.length ? "wrote " : "added ", token(owner, view.bonus));
+    const redrawn = view.route === "drawn" && view.refused.length > 0;
+    parts.push(n ? ", then " : "", redrawn ? "the residual " : "the target ");
+    parts.push(redrawn ? "gave " : view.refused.length ? "wrote " : "added ", token(owner, view.bonus));
     if (view.refused.length) {
-      parts.push(" instead of ", token(owner, view.refused[0].token));
+      parts.push(redrawn ? " in place of " : " instead of ", token(owner, view.refused[0].token));
       if (view.refused.length > 1) parts.push(` or ${plural(view.refused.length - 1, "other")}`);
     }
     return [...parts, "."];
@@ -80,12 +89,13 @@
   /** The step in one sentence, as nodes. */
   function sentence(owner, view) {
     const start = h("b", {}, `Step ${view.number + 1}: `);
+    const next = owner.prompts.on ? SV.prompting.follows(owner, view) : [];
     if (!view.drafted) {
       const why = view.reason || "the method offered nothing";
       const own = view.bonus < 0 ? ["."] : ["; the target wrote ", token(owner, view.bonus), " by itself."];
-      return [start, "No draft this step, because ", why.replace(/\.$/, ""), ...own];
+      return [start, "No draft this step, because ", why.replace(/\.$/, ""), ...own, ...next];
     }
-    const parts = [start, ...offer(owner, view), ...result(owner, view)];
+    const parts = [start, ...offer(owner, view), ...result(owner, view), ...next];
     const { chosen, best } = view;
     if (chosen && best && chosen.would >= 0 && best.would > view.accepted && best.would > chosen.would) {
       parts.push(
@@ -217,9 +227,9 @@
     branch: "Not copied: one of the target's own likeliest tokens at the anchor; hover one to see the anchor.",
     successor: "Copied: what followed the branch's token at another earlier place.",
     datastore: "Copied from a pool of text, where the last tokens stand too.",
-    expansion: "A further guess at a position that was uncertain.",
-    prompt: "Guessed by a trained prompt token.",
-    drafter: "Written by a draft model.",
+    expansion: "A further guess of the draft model, smaller, in a lane below the main chain; E3: its third choice.",
+    prompt: "Guessed by a trained prompt token of the step before; P2: its second guess at that distance.",
+    drafter: "Written by a draft model; the main chain runs straight on.",
   };
 
   function legend(owner) {
@@ -232,11 +242,13 @@
     const where = "Counts are for the whole run.";
     const origins = [...owner.model.origins].filter(([name]) => name !== "root");
     const telling = origins.length > 1 || (origins[0] && !["main", "drafter"].includes(origins[0][0]));
+    const widened = origins.some(([name]) => name === "expansion") && origins.some(([name]) => name === "drafter");
+    const names = widened ? { drafter: "main chain", expansion: "expansions beside it" } : {};
     const marks = (telling ? origins : []).map(([name, { nodes, accepted }]) => {
       const text = h(
         "span",
         {},
-        `${name} `,
+        `${names[name] || name} `,
         h("b", {}, accepted.toLocaleString("en")),
         ` of ${nodes.toLocaleString("en")}`,
       );
@@ -277,7 +289,18 @@
         `Accepted tokens with a recorded source; the number links them. ${where}`,
       ),
       ...differing,
+      ...(owner.model.run.attention
+        ? [
+            entry(
+              "heat",
+              "where the draft model looked",
+              null,
+              "Its attention to the text, for the token shown in the panel Drafter: the darker, the more.",
+            ),
+          ]
+        : []),
       ...marks,
+      ...(owner.prompts.on ? SV.prompting.legend(owner) : []),
       ...routes,
     ];
   }
@@ -292,6 +315,7 @@
     ["W", "whitespace shown or not"],
     ["O", "losing offers shown or not"],
     ["↑ ↓ Enter", "in the candidate table: walk, then scroll to the place"],
+    ["↑ ↓", "in the drafter's positions, or on a node of its tree (or of prompt tokens): walk"],
     ["?", "this help"],
   ];
 

@@ -7,6 +7,10 @@
   const ROW = 48;
   const GAP = 20;
   const MARGIN = 10;
+  const HUNG_ROW = 62; // of nodes with their prompt tokens below them
+  const DISTANCES = 17; // above such a tree: how far ahead a column's tokens were guessed
+  const LEAF = 24; // an expansion that was not accepted is smaller
+  const LEAF_ROW = 30;
   const FOLD_OVER = 40; // nodes
   const FEW = 3; // a subtree up to this size is not worth a chip
   const SIBLINGS = 5; // rejected siblings shown before the rest is folded
@@ -88,23 +92,28 @@
     const children = view.nodes.map(() => []);
     for (const node of view.nodes) if (node.parent >= 0) children[node.parent].push(node);
     const fold = view.nodes.length > FOLD_OVER;
+    const wide = !!SV.drafting.lanes(view); // a main chain straight on, its expansions in a lane below it
     const size = (node) => 1 + children[node.index].reduce((sum, child) => sum + size(child), 0);
     const chip = (nodes, depth, key, what) => {
       const count = nodes.reduce((sum, node) => sum + size(node), 0);
       return { kind: "chip", count, depth, key, what, children: [] };
     };
+    const deep = (node) => node.status === "rejected" || node.status === "unreached";
+    const small = (node) => wide && node.origin === "expansion" && node.status !== "accepted";
     const build = (node) => {
-      const item = { kind: "node", node, depth: node.depth, children: [] };
+      const item = { kind: "node", node, depth: node.depth, children: [], small: small(node) };
       const mine = children[node.index];
       const taken = mine.filter((child) => child.status === "accepted");
       const rest = mine.filter((child) => child.status !== "accepted");
+      const main = wide && rest.length && rest[0].origin !== "expansion" ? rest.splice(0, 1) : [];
+      if (!deep(node)) item.children.push(...main.map(build));
       if (node.index === view.last) item.children.push({ kind: "bonus", depth: node.depth + 1, children: [] });
       item.children.push(...taken.map(build));
+      if (deep(node)) rest.unshift(...main);
       if (!rest.length) return item;
       const below = `under ${node.index}`;
       const beside = `beside ${node.index}`;
-      const deep = node.status === "rejected" || node.status === "unreached";
-      if (fold && deep && size(node) > FEW && !opened.has(below)) {
+      if (fold && deep(node) && size(node) > FEW && !opened.has(below)) {
         item.children.push(chip(rest, node.depth + 1, below, "never checked"));
       } else if (fold && rest.length > SIBLINGS + 1 && !opened.has(beside)) {
         item.children.push(...rest.slice(0, SIBLINGS).map(build));
@@ -114,8 +123,10 @@
       }
       return item;
     };
-    return build(view.nodes[0]);
+    return Object.assign(build(view.nodes[0]), { wide });
   }
+
+  const stands = (item) => item.kind === "bonus" || (item.kind === "node" && item.node.status === "accepted");
 
   /** Gives every item a row; subtrees share rows where they do not meet. Returns the items in drawing order. */
   function arrange(root) {
@@ -135,17 +146,24 @@
         one.row = row;
         placed.push(one);
       }
-      for (const one of line.reverse()) {
-        let below = row;
-        for (const child of one.children.slice(1)) {
-          child.after = below;
-          const last = chain(child);
-          let next = below + 1;
-          const blocked = () => !free(next, child.depth, last[last.length - 1].depth) || crosses(next, child.depth);
-          while (blocked() && next < 4000) next++;
-          place(child, next);
-          below = next;
-        }
+      const below = new Map(); // item → the row its last child was given
+      const taken = new Set();
+      const drop = (one, child) => {
+        child.after = below.get(one) || row;
+        const last = chain(child);
+        let next = child.after + 1;
+        const blocked = () => !free(next, child.depth, last[last.length - 1].depth) || crosses(next, child.depth);
+        while (blocked() && next < 4000) next++;
+        place(child, next);
+        below.set(one, next);
+        taken.add(next);
+      };
+      line.reverse();
+      // what was accepted or written beside a chain lies nearest to it
+      for (const told of [true, false]) {
+        for (const one of line)
+          for (const child of one.children.slice(1)) if (stands(child) === told) drop(one, child);
+        if (root.wide && told) for (const shared of taken) rows[shared].push([0, Infinity]); // for no leaves
       }
     };
     place(root, 0);
@@ -175,6 +193,14 @@
     frame() {
       this.svg = s("svg", { class: "sv-tree-svg", role: "group" });
       this.edges = {};
+      this.lane = s(
+        "g",
+        { class: "sv-lane", "aria-hidden": "true" },
+        s("rect", { rx: 8 }),
+        s("text", { "text-anchor": "end" }, "expansions"),
+      );
+      this.distances = s("g", { class: "sv-distances", "aria-hidden": "true" });
+      this.svg.append(this.lane, this.distances);
       for (const status of ["chip", "unreached", "rejected", "bonus", "accepted"]) {
         this.edges[status] = s("path", { class: `sv-edge sv-edge-${status}` });
         this.svg.append(this.edges[status]);
@@ -188,17 +214,28 @@
       const act = (event) => {
         const box = boxOf(event);
         if (!box || (event.type === "keydown" && event.key !== "Enter" && event.key !== " ")) return;
-        if (box.item.kind === "chip") this.open(event, box.item);
-        else if (event.type === "click" && box.place >= 0) this.owner.reveal(box.place, true);
+        if (box.item.kind === "chip") return this.open(event, box.item);
+        this.owner.picker.choose(this.owner.picker.choice(box.item));
+        if (event.type === "click" && box.place >= 0) this.owner.reveal(box.place, true);
       };
       this.svg.addEventListener("click", act);
-      this.svg.addEventListener("keydown", act);
+      this.svg.addEventListener("keydown", (event) => {
+        const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+        const box = boxOf(event);
+        const { picker } = this.owner;
+        if (!by || !box || box.item.kind === "chip" || !picker.on) return act(event);
+        event.preventDefault();
+        picker.walk(by);
+        const to = this.boxes.slice(0, this.shown).find((one) => picker.isChosen(one.item));
+        if (to) to.group.focus();
+      });
     }
 
     /** Lights the place a node was copied from, or the anchor in whose distribution it was found. */
     hover(box) {
       if (box === this.lit) return;
       this.lit = box;
+      this.owner.picker.preview(box && box.item);
       const anchored = box && box.anchored;
       this.owner.light(box && box.place >= 0 ? [box.place] : [], anchored ? "sv-light-anchor" : "sv-light");
     }
@@ -221,11 +258,22 @@
       const lefts = [MARGIN];
       columns.forEach((width, depth) => (lefts[depth + 1] = lefts[depth] + (width || 0) + GAP));
       const width = lefts[columns.length] - GAP + MARGIN;
-      const height = rows * ROW - (ROW - NODE) + 2 * MARGIN;
+      const low = Array.from({ length: rows }, () => true); // rows of leaves alone
+      for (const item of placed) if (!item.small) low[item.row] = false;
+      const hangs = this.owner.prompts.on;
+      const high = hangs ? HUNG_ROW : ROW;
+      this.tops = [MARGIN + (hangs ? DISTANCES : 0)];
+      low.forEach((leaves, row) => (this.tops[row + 1] = this.tops[row] + (leaves ? LEAF_ROW : high)));
+      const height = this.tops[rows] - (hangs ? 0 : ROW - NODE) + 2 * MARGIN;
       for (const item of placed) {
         item.x = lefts[item.depth];
-        item.y = MARGIN + item.row * ROW;
+        item.high = item.small ? LEAF : NODE;
+        // a leaf in a higher row stands in its middle, as what is joined to it does
+        item.y = this.tops[item.row] + (item.small && !low[item.row] ? (NODE - LEAF) / 2 : 0);
+        item.axis = item.y + item.high / 2;
       }
+      this.drawLane(placed, width);
+      this.drawDistances(lefts, hangs ? view.depth : 0);
       const { svg } = this;
       set(svg, "width", width);
       set(svg, "height", height);
@@ -279,24 +327,75 @@
       const { pieces } = this.owner.model;
       if (item.kind === "chip") {
         item.text = `+${item.count}`;
-        item.small = item.what;
+        item.line = item.what;
       } else if (item.kind === "bonus") {
         item.token = view.bonus;
         const choice = (view.targets.get(view.last) || []).findIndex((one) => one.token === view.bonus);
         item.rank = choice;
         item.prob = choice >= 0 ? view.targets.get(view.last)[choice].prob : null;
         item.text = view.bonus < 0 ? "■ stop" : pieces.label(view.bonus, LABEL);
-        item.small = item.prob === null || view.bonus < 0 ? "" : `${probability(item.prob)} #${choice + 1}`;
+        item.line = item.prob === null || view.bonus < 0 ? "" : `${probability(item.prob)} #${choice + 1}`;
       } else {
         const { node } = item;
         item.text = pieces.label(node.token, LABEL);
         item.prob = node.prob;
         const draft =
           node.draftProb === null || node.draftProb === undefined ? "" : ` q${probability(node.draftProb)}`;
-        item.small = node.index ? `${probability(node.prob)} #${node.rank + 1}${draft}` : "root";
+        item.line = node.index ? `${probability(node.prob)} #${node.rank + 1}${draft}` : "root";
+        if (item.small) return this.captionLeaf(item, draft.trim());
       }
-      item.width = Math.max(46, Math.ceil(this.measure(item.text)) + 16, item.small.length * 5.6 + 12);
+      item.width = Math.max(46, Math.ceil(this.measure(item.text)) + 16, item.line.length * 5.6 + 12);
+      if (item.depth === 0 && SV.drafting.lanes(view)) item.width = Math.max(68, item.width); // the lane's name is below
+      if (this.owner.prompts.on)
+        item.width = Math.max(item.kind === "node" ? this.rail(item).width : 0, 62, item.width);
       item.middle = item.width / 2;
+    }
+
+    rail(item) {
+      return SV.prompting.rail(this.owner.prompts.count(item.node.index));
+    }
+
+    /** Above each column of guesses: how far ahead they are. */
+    drawDistances(lefts, depth) {
+      while (this.distances.childElementCount < depth) this.distances.append(s("text", { y: MARGIN + 5 }));
+      [...this.distances.children].forEach((text, k) => {
+        set(text, "display", k < depth ? null : "none");
+        if (k >= depth) return;
+        set(text, "x", lefts[k + 1]);
+        write(text, `distance ${k + 1}`);
+      });
+    }
+
+    /** A leaf's one line: its token and the drafter's probability. */
+    captionLeaf(item, draft) {
+      item.line = draft;
+      const text = Math.ceil(this.measure(item.text));
+      const side = draft.length * 5.2;
+      item.textMiddle = 9 + text / 2;
+      item.sideMiddle = 13 + side / 2;
+      item.width = Math.max(46, text + side + 30);
+    }
+
+    /** The lane of the expansions, behind them. */
+    drawLane(placed, width) {
+      const leaves = placed.filter(
+        (item) => item.small || (item.kind === "node" && item.node.origin === "expansion"),
+      );
+      this.axes = [];
+      for (const item of placed) this.axes[item.row] = item.axis;
+      const shown = leaves.length > 0 && !!SV.drafting.lanes(this.view);
+      set(this.lane, "display", shown ? null : "none");
+      if (!shown) return;
+      const top = Math.min(...leaves.map((item) => item.y)) - 8;
+      const bottom = Math.max(...leaves.map((item) => item.y + item.high)) + 7;
+      const left = Math.min(...leaves.map((item) => item.x)) - GAP + 2;
+      const [rect, name] = this.lane.children;
+      set(rect, "x", left);
+      set(rect, "y", top);
+      set(rect, "width", width - left - 2);
+      set(rect, "height", bottom - top);
+      set(name, "x", left - 8);
+      set(name, "y", top + 22);
     }
 
     status(item) {
@@ -305,8 +404,8 @@
 
     edge(from, to) {
       // a trunk grows from sibling to sibling, so that dashes never lie on dashes
-      const y1 = to.row > from.row && to.after > from.row ? MARGIN + to.after * ROW + NODE / 2 : from.y + NODE / 2;
-      const y2 = to.y + NODE / 2;
+      const y1 = to.row > from.row && to.after > from.row ? this.axes[to.after] : from.axis;
+      const y2 = to.axis;
       const turn = to.x - GAP / 2;
       const start = from.x + from.width;
       return from.row === to.row
@@ -332,39 +431,91 @@
       box.anchored = anchor >= 0;
       box.place = anchor >= 0 ? anchor : node ? node.source : -1;
       const copied = box.place >= 0 ? " sv-copied" : "";
-      set(group, "class", `sv-node sv-node-${status} sv-of-${ORIGINS[origin] ? origin : "other"}${copied}`);
+      set(
+        group,
+        "class",
+        `sv-node sv-node-${status} sv-of-${ORIGINS[origin] ? origin : "other"}${copied}${item.small ? " sv-leaf" : ""}`,
+      );
       set(group, "transform", `translate(${item.x} ${item.y})`);
       set(
         box.shape,
         "d",
-        item.kind === "chip" ? corner(item.width, NODE, NODE / 2) : outline(origin, item.width, NODE),
+        item.kind === "chip" ? corner(item.width, NODE, NODE / 2) : outline(origin, item.width, item.high),
       );
       const doubled = () => s("path", { class: "sv-box sv-inner", transform: "translate(2.5 2.5)" });
       const inner = box.part("inner", status === "bonus", doubled, box.label);
       if (inner) set(inner, "d", corner(item.width - 5, NODE - 5, 4));
-      set(box.label, "x", item.middle);
-      set(box.small, "x", item.middle);
+      set(box.label, "x", item.small ? item.textMiddle : item.middle);
+      set(box.label, "y", item.small ? 16 : 17);
+      set(box.small, "x", item.small ? item.width - item.sideMiddle : item.middle);
+      set(box.small, "y", item.small ? 15.5 : 30);
       write(box.label, item.text);
-      write(box.small, item.small);
+      write(box.small, item.line);
       const bar = () => s("rect", { class: "sv-level", y: 33.5, height: 2 });
-      const level = box.part("level", item.prob && node && node.index, bar);
+      const level = box.part("level", item.prob && node && node.index && !item.small, bar);
       if (level) {
         set(level, "x", 8);
         set(level, "width", Math.max(1, (item.width - 14) * item.prob));
       }
       this.badge(box, node);
       this.tag(box, item, node);
+      this.hang(box, item, view);
       if (item.kind === "chip") {
         set(group, "tabindex", 0);
         set(group, "role", "button");
+        set(group, "aria-pressed", null);
         set(group, "aria-label", `Show ${plural(item.count, "folded node")}`);
         return;
       }
       const token = item.kind === "bonus" ? view.bonus : node.token;
       const from = node && node.index && node.origin !== "main" ? `, ${node.origin}` : "";
-      set(group, "tabindex", null);
-      set(group, "role", "img");
-      set(group, "aria-label", `${token < 0 ? "stop" : model.pieces.label(token)}: ${STATUS[status]}${from}`);
+      const count = node && this.owner.prompts.on ? this.owner.prompts.count(node.index) : -1;
+      const leads = count < 0 ? "" : `, ${plural(count, "prompt token")}: state ${count} next`;
+      this.pick(box);
+      set(
+        group,
+        "aria-label",
+        `${token < 0 ? "stop" : model.pieces.label(token)}: ${STATUS[status]}${from}${leads}`,
+      );
+    }
+
+    /** The prompt tokens below a node, and the state they lead to; filled where acceptance ended. */
+    hang(box, item, view) {
+      const wanted = item.kind === "node" && this.owner.prompts.on;
+      const hung = box.part("hung", wanted, () =>
+        s(
+          "g",
+          {},
+          s("path", { class: "sv-hung-marks" }),
+          s("rect", { class: "sv-hung-pill", y: 1, height: 12, rx: 6 }),
+          s("text", { class: "sv-hung-state", y: 10.4 }),
+        ),
+      );
+      if (!hung) return;
+      const { d, text, x, width } = this.rail(item);
+      const [marks, pill, state] = hung.children;
+      set(hung, "class", `sv-hung${item.node.index === view.last ? " sv-hung-read" : ""}`);
+      set(hung, "transform", `translate(0 ${NODE})`);
+      set(marks, "d", d);
+      set(pill, "x", x);
+      set(pill, "width", width - x);
+      set(state, "x", (x + width) / 2);
+      write(state, text);
+    }
+
+    /** A node that a panel can show is a button; the shown one is reached by Tab, the others from there. */
+    pick({ group, item }) {
+      const { picker } = this.owner;
+      const open = !!picker.choice(item);
+      const chosen = open && picker.isChosen(item);
+      set(group, "tabindex", open ? (chosen ? 0 : -1) : null);
+      set(group, "role", open ? "button" : "img");
+      set(group, "aria-pressed", open ? String(chosen) : null);
+    }
+
+    /** What the panel beside the tree shows has changed. */
+    mark() {
+      for (const box of this.boxes.slice(0, this.shown)) if (box.item.kind !== "chip") this.pick(box);
     }
 
     /** The number of the source span a copied token came from; only where a span begins. */
@@ -385,7 +536,8 @@
     /** A letter where a part of the tree begins that is not the main copy, and its rank where one was recorded. */
     tag(box, item, node) {
       const above = node && this.view.nodes[node.parent];
-      const begins = node && node.index && !(above && above.index && above.origin === node.origin);
+      const guess = node && node.origin === "prompt"; // each is a guess of its own
+      const begins = node && node.index && (guess || !(above && above.index && above.origin === node.origin));
       const letter = begins ? letterOf(node.origin) : "";
       const tag = box.part("letter", letter, () =>
         s(
@@ -400,7 +552,8 @@
       const rank = ranked ? this.owner.model.nodeTerm(node, ranked.key) : null;
       const text = Number.isInteger(rank) ? `${letter}${rank + 1}` : letter;
       const width = 7 + 6 * text.length;
-      set(tag, "transform", `translate(${item.width - width + 4} 0)`);
+      const shift = item.small ? `${item.width - 8} 8.5` : `${item.width - width + 4} 0`;
+      set(tag, "transform", `translate(${shift})`);
       set(tag.firstChild, "width", width);
       set(tag.lastChild, "x", width / 2);
       write(tag.lastChild, text);
@@ -437,7 +590,10 @@
             ? ""
             : `${format(item.prob)}, its choice no. ${(node ? node.rank : item.rank) + 1}`,
         ],
-        ["drafter", node && node.draftProb !== null ? format(node.draftProb) : ""],
+        [
+          node && node.origin === "prompt" ? "prompt token" : "drafter",
+          node && node.draftProb !== null ? format(node.draftProb) : "",
+        ],
         ["origin", node && node.index ? node.origin : ""],
         ["copied from", node && node.source >= 0 ? this.owner.where(node.source) : ""],
         ...(node ? this.numbers(node) : []),

@@ -17,7 +17,16 @@ from ..memory import Context
 from ..params import param
 from ..parts import find_part, load_part, missing_part
 from ..ppd import PromptTokens
-from ..prompt_trees import RANKS, PromptTree, PromptTrees, assumed_acceptance, load_trees, trees_for
+from ..prompt_trees import (
+    RANKS,
+    PromptTree,
+    PromptTrees,
+    assumed_acceptance,
+    load_trees,
+    naive_trees,
+    random_trees,
+    trees_for,
+)
 from ..protocols import Draft, Method, Probe, Scored, Term, Verdict
 from ..sampling import Chooser
 from ..target import SPARE_ROWS, Target, emitted_tokens
@@ -26,6 +35,8 @@ from ..typical import NODE_TERMS as TYPICAL_TERMS
 from ..typical import TypicalVerifier
 
 PAPER = "Hardware-aware parallel prompt decoding for memory-efficient acceleration of LLM inference"
+DESIGNED = "designed"
+KINDS = (DESIGNED, "naive", "random")
 NO_GUESSES = "no guesses yet: the prompt tokens on this step's root make those of the next step"
 
 
@@ -47,10 +58,18 @@ class PpdParams:
     )
     top_k: int = param(RANKS, "Top k", "Guesses per distance that may enter the tree.", low=1, high=RANKS)
     tree: bool = param(True, "Tree", "Off: one chain of first guesses, with all prompt tokens on every node.")
+    kind: str = param(
+        DESIGNED,
+        "Kind of trees",
+        "For comparison, trees of the same size whose prompt tokens are not pruned (naive), or placed at random.",
+        choices=KINDS,
+    )
 
     def __post_init__(self) -> None:
-        if self.trees is not None and (self.size is not None or not self.tree):
-            raise ValueError("trees= names a file of trees, which have a size: leave size and tree as they are")
+        if self.trees is not None and (self.size is not None or not self.tree or self.kind != DESIGNED):
+            raise ValueError("trees= names a file of trees, which have a size: leave size, tree and kind as they are")
+        if not self.tree and self.kind != DESIGNED:
+            raise ValueError(f"kind={self.kind!r} is a kind of trees, and tree is off: leave one of them as it is")
 
 
 @dataclass(frozen=True)
@@ -187,6 +206,9 @@ def trees_of(target: Target, prompts: PromptTokens, params: PpdParams) -> Prompt
         place = find_part(target.key, "ppd") if params.part is None else Path(params.part).expanduser()
         latency = load_latency(target) if params.size is None else None
         trees = trees_for(place, m, params.size, latency, n)
+        if params.kind != DESIGNED:
+            other = naive_trees if params.kind == "naive" else random_trees
+            trees = other(trees.acceptance, params.size or trees.size, n)
     if trees.m > m:
         raise UserError(f"the trees in {params.trees} want {trees.m} prompt tokens per node; there are {m}")
     most = max(tree.rows(n) for tree in trees.states)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import app, bench, calibrate, expand, export, lab, methods, run, train, verify, view
+from . import app, attribute, bench, calibrate, expand, export, lab, methods, run, train, tree, verify, view
 
-COMMANDS = (app, run, verify, bench, lab, view, export, methods, calibrate, expand, train)
+COMMANDS = (app, run, verify, bench, lab, attribute, view, export, methods, calibrate, expand, train, tree)

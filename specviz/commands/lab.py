@@ -13,7 +13,7 @@ from decoders.errors import UserError
 from . import common
 
 if TYPE_CHECKING:
-    from ..experiments import Experiment, Plan, Results
+    from ..experiments import Experiment, Plan, Progress, Results
 
 
 def add(commands: Any) -> None:
@@ -29,11 +29,19 @@ def add(commands: Any) -> None:
     parser.add_argument("--count", type=common.whole(1, 5000), metavar="N", help="prompts (default: the recipe's)")
     parser.add_argument("--max-new-tokens", type=common.whole(1, 4096), metavar="N", help="tokens per answer")
     parser.add_argument("--metric", action="append", default=[], metavar="KEY", help="measured; may be repeated")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="K=V",
+        help="a fixed parameter of the methods, as in part=FOLDER; may be repeated",
+    )  # fmt: skip
+    trained = parser.add_argument_group("recipes that train draft models or prompt tokens")
+    trained.add_argument(
+        "--training-steps", type=common.whole(1, 100_000), metavar="N", help="of each model (default: the recipe's)"
+    )
+    trained.add_argument(
+        "--data", nargs="+", metavar="FILE", help="text or JSONL to learn from, or `demo` (default: the recipe's)"
+    )
     free = parser.add_argument_group("your own sweep")
     free.add_argument("--method", action="append", default=[], metavar="NAME", help="a method; may be repeated")
-    free.add_argument(
-        "--set", action="append", default=[], metavar="K=V", help="a fixed parameter of the methods; may be repeated"
-    )
     free.add_argument(
         "--vary", action="append", default=[], metavar="K=VALUES", help="as in k=5,10,20 or theta=0..1 step 0.1; 1 or 2"
     )
@@ -67,8 +75,17 @@ def run(args: argparse.Namespace) -> int:
     planned = plan(target, experiment, cases(target.tokenizer, found))
     if not _agreed(planned, pace(target), args.yes):
         return 1
+    told = ""
     with common.progress_bar(experiment.title) as bar:
-        results = run_experiment(target, planned, progress=lambda p: bar(p.done, p.total))
+
+        def show(progress: Progress) -> None:
+            nonlocal told
+            bar(progress.done, progress.total)
+            if progress.trains not in ("", told):
+                told = progress.trains
+                common.console(error=True).print(f"training: {told}", markup=False)
+
+        results = run_experiment(target, planned, progress=show)
     _show(results)
     if args.json:
         common.write_json(args.json, results.to_json())
@@ -110,15 +127,20 @@ def _wanted(args: argparse.Namespace) -> Experiment:
     from ..experiments.free import free
 
     if args.recipe is not None:
-        if given := [name for name in ("method", "set", "vary") if getattr(args, name)]:
+        if given := [name for name in ("method", "vary") if getattr(args, name)]:
             raise UserError(
                 f"--{given[0]} is for a sweep of your own and {args.recipe} is a recipe: leave out one of the two"
             )
-        experiment = find_recipe(args.recipe)
+        experiment = find_recipe(args.recipe).fixing(common.parse_sets(args.set))
     else:
         named = [part for name in args.method for part in name.replace(",", " ").split()]
         experiment = free(named, common.parse_sets(args.set), _vary(args.vary), args.metric or ("tokens_per_step",))
+    trained = [name for name in ("training_steps", "data") if getattr(args, name)]
+    if trained and not experiment.trains:
+        option = trained[0].replace("_", "-")
+        raise UserError(f"--{option} is for recipes that train parts, and this experiment trains none")
     changed: dict[str, Any] = {
+        "training_steps": args.training_steps, "data": tuple(args.data or ()) or None,
         "prompts": args.prompts, "count": args.count, "max_new_tokens": args.max_new_tokens,
         "temperature": args.temperature, "metrics": tuple(args.metric) or None,
     }  # fmt: skip
@@ -156,7 +178,8 @@ def _show(results: Results) -> None:
     from ..experiments import points
     from ..experiments.figures import caption
     from ..experiments.prompts import NAMES
-    from ..experiments.results import columns_of
+    from ..experiments.quantities import Profile
+    from ..experiments.results import columns_of, profile_table
 
     about = results.about
     out = common.console()
@@ -164,7 +187,9 @@ def _show(results: Results) -> None:
     out.print(f"{head}\n{about['question']}".rstrip(), markup=False)
     found = list(points(results))
     measured = list(results.frame.columns)
-    columns = [column for key in about["metrics"] for column in columns_of(results.quantity(key), key, measured)]
+    profiles = [quantity for key in about["metrics"] if isinstance(quantity := results.quantity(key), Profile)]
+    rest = [k for k in (about["against"], *about["metrics"]) if k and not isinstance(results.quantity(k), Profile)]
+    columns = [column for key in rest for column in columns_of(results.quantity(key), key, measured)]
     second = any(point["y"] for point in found)
     place = next((a["label"] for a in about["axes"] if a["param"] == about["x"]), about["x"])
     heads = ["", *([] if about["x"] == "line" else [place])] + ([about["axes"][1]["label"]] if second else [])
@@ -174,8 +199,16 @@ def _show(results: Results) -> None:
         shown += [point["y"]] if second else []
         numbers = [common.number(point["values"].get(c, {}).get("mean"), 3) for c in columns]
         failed = f", {point['failed']} failed" if point["failed"] else ""
-        table.add_row(point["series"] or point["x"], *shown, *numbers, f"{len(point['runs'])}{failed}")
+        table.add_row(point["series"] or point["x"], *shown, *numbers, f"{point['count']}{failed}")
     out.print(table)
+    for profile in profiles:
+        numbers = profile_table(results, profile)
+        table = Table(*numbers["heads"], title=numbers["label"], title_justify="left")
+        for row in numbers["rows"]:
+            table.add_row(
+                *(c if isinstance(c, str) else f"{c:,}" if isinstance(c, int) else common.number(c, 3) for c in row)
+            )
+        out.print(table)
     for key in about["metrics"]:
         quantity = results.quantity(key)
         out.print(f"{quantity.label} = {quantity.formula}", markup=False)

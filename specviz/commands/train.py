@@ -60,7 +60,8 @@ def _add_drafter(parts: Any, kind: str, short: str, what: str) -> None:
     if kind == "glide":
         parser.add_argument(
             "--kv-layer", type=common.whole(0), metavar="N",
-            help="target layer that the last draft layer reads, from 0 (default: the target's last)",
+            help="target layer that the last draft layer reads, from 0 (default: the target's last; where answers copy "
+            "from the prompt, the layer of the copying heads that `specviz calibrate` finds may be far better)",
         )  # fmt: skip
     parser.set_defaults(run=lambda args: _train_drafter(kind, args))
 

@@ -20,15 +20,25 @@ from typing import Any
 from decoders.errors import UserError
 from decoders.params import controls, make_params
 
-from .quantities import QUANTITIES, Breakdown, Quantity
+from .quantities import LEARNT, QUANTITIES, Breakdown, Profile, Quantity
 
 PAPERS = {
     "pldplus": "PLD+: accelerating LLM inference by leveraging language model artifacts",
     "adapld": "AdaPLD: adaptive retrieval and reuse for efficient model-free speculative decoding",
     "casd": "CASD: context-aware speculative decoding",
+    "glide": "GLIDE with a CAPE: a low-hassle method to accelerate speculative decoding",
+    "ppd": "PPD: hardware-aware parallel prompt decoding for memory-efficient acceleration of LLM inference",
     "": "Your own",
 }
 CATEGORY, LINE = "category", "line"  # what x may be beside a parameter
+TRAINABLE = {  # method → the kind of part it drafts with
+    "glide": "glide", "glide+cape": "glide", "sps": "drafter", "ppd": "ppd", "ppd+typical": "ppd",
+}  # fmt: skip
+DRAFT_MODEL = ("layers", "width", "kv_layer", "distill")
+TRAINED = {  # kind → what may differ between parts that are trained for an experiment
+    "glide": DRAFT_MODEL, "drafter": DRAFT_MODEL,
+    "ppd": ("tokens", "vectors", "mask", "learned", "hard_labels"),
+}  # fmt: skip
 Row = dict[str, Any]
 Values = tuple[Any, ...] | Callable[[Mapping[str, Any]], Sequence[Any]]
 
@@ -37,7 +47,8 @@ Values = tuple[Any, ...] | Callable[[Mapping[str, Any]], Sequence[Any]]
 class Axis:
     """A parameter and the values it takes; a function makes them from what the model is (its number of layers, say).
 
-    ``paper`` is the value the paper settled on, where it says so: marked in the chart.
+    ``paper`` is the value the paper settled on, where it says so: marked in the chart. ``found``: the values are not
+    gone through, but come with what is measured (its rows say them).
     """
 
     param: str
@@ -45,6 +56,7 @@ class Axis:
     label: str = ""
     log: bool = False
     paper: float | None = None
+    found: bool = False
 
     def over(self, info: Mapping[str, Any]) -> tuple[Any, ...]:
         """The values for a model, each once, in order."""
@@ -54,12 +66,17 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A method with fixed parameters: a line of the chart. ``fixed``: the axes do not apply (drawn level)."""
+    """A method with fixed parameters: a line of the chart. ``fixed``: the axes do not apply (drawn level).
+
+    With ``trains`` (settings of ``TRAINED``; none: the usual ones) it drafts with a part that is trained for the
+    experiment; an axis may vary such a setting too.
+    """
 
     label: str
     method: str
     params: Mapping[str, Any] = field(default_factory=dict)
     fixed: bool = False
+    trains: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +99,15 @@ class Setting:
 
     @property
     def params(self) -> dict[str, Any]:
-        return {**self.line.params, **self.values}
+        """The method's parameters."""
+        return {**self.line.params, **{name: v for name, v in self.values.items() if name not in trained(self.line)}}
+
+    @property
+    def trains(self) -> dict[str, Any] | None:
+        """Settings of the part to be trained for it; None where it takes what is there."""
+        if self.line.trains is None:
+            return None
+        return {**self.line.trains, **{name: v for name, v in self.values.items() if name in trained(self.line)}}
 
 
 @dataclass(frozen=True)
@@ -93,7 +118,10 @@ class Experiment:
     (``specviz.experiments.prompts``) of ``count`` prompts. ``x`` is what goes along the chart: a parameter,
     ``category`` (the prompts' tasks) or ``line`` (default: the first axis, else the tasks or the lines).
     ``by_category`` keeps the tasks apart where x is something else. ``arrange`` may turn the runs' rows into what is
-    drawn; ``measure`` replaces the runs: it yields rows of its own for a setting, whose numbers ``own`` describes.
+    drawn. Two fields replace the runs, and yield rows of their own, whose numbers ``own`` describes: ``measure(target,
+    params)`` once per setting, without prompts, and ``look(target, params, prompt, max_new_tokens)`` once per setting
+    and prompt. ``against`` is a metric: lines are drawn over its means instead of over the parameter's values. Parts
+    that lines train learn from ``data`` ("demo" or files) for ``training_steps`` steps each.
     """
 
     name: str
@@ -115,23 +143,49 @@ class Experiment:
     chart: str = "line"
     papers: tuple[PaperSeries, ...] = ()
     arrange: Callable[[list[Row]], list[Row]] | None = None
-    measure: Callable[..., Iterator[dict[str, Any]]] | None = None
+    measure: Callable[[Any, Mapping[str, Any]], Iterator[Row]] | None = None
+    look: Callable[[Any, Mapping[str, Any], Any, int], Iterator[Row]] | None = None
     own: tuple[Quantity, ...] = ()
+    against: str = ""
+    training_steps: int = 150
+    data: tuple[str, ...] = ("demo",)
 
     def settings(self, info: Mapping[str, Any]) -> list[Setting]:
         """Every line at every point of the axes, for a model."""
+        axes = [axis for axis in self.axes if not axis.found]
         grid = [
-            dict(zip((axis.param for axis in self.axes), point, strict=True))
-            for point in itertools.product(*(axis.over(info) for axis in self.axes))
+            dict(zip((axis.param for axis in axes), point, strict=True))
+            for point in itertools.product(*(axis.over(info) for axis in axes))
         ]
         return [Setting(line, values) for line in self.lines for values in ([{}] if line.fixed else grid)]
+
+    def fixing(self, given: Mapping[str, Any]) -> Experiment:
+        """With parameters fixed in every line whose method has them. Raises UserError for one that none has, or that
+        is varied or compared here.
+        """
+        from .running import registered
+
+        known = registered()
+        lines = list(self.lines)
+        for name, value in given.items():
+            of = [{control.name for control in controls(known[line.method].params)} for line in lines]
+            having = [n for n, names in enumerate(of) if name in names]
+            if not having:
+                raise UserError(f"no method of {self.name} has a parameter {name!r}: leave it out")
+            values = {repr(self.lines[n].params.get(name)) for n in having}
+            compared = name in {axis.param for axis in self.axes} or len(values) > 1
+            if compared or (self.trains and name in ("part", "drafter")):
+                raise UserError(f"{self.name} compares values of {name}: leave it out, or make a sweep of your own")
+            for n in having:
+                lines[n] = dataclasses.replace(lines[n], params={**lines[n].params, name: value})
+        return dataclasses.replace(self, lines=tuple(lines))
 
     @property
     def along(self) -> str:
         """What x is."""
         return self.x or (self.axes[0].param if self.axes else CATEGORY if self.by_category else LINE)
 
-    def quantity(self, key: str) -> Quantity | Breakdown:
+    def quantity(self, key: str) -> Quantity | Breakdown | Profile:
         """A metric of this experiment by key. Raises UserError naming those there are."""
         known = {**QUANTITIES, **{quantity.key: quantity for quantity in self.own}}
         if key not in known:
@@ -144,6 +198,23 @@ class Experiment:
         return "speedup" in self.metrics
 
     @property
+    def trains(self) -> bool:
+        """Whether parts are trained for it."""
+        return any(line.trains is not None for line in self.lines)
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """What is trained for it, in words: one, several.
+
+        >>> Experiment("x", "X", (Line("PPD", "ppd", trains={}),)).parts
+        ('set of prompt tokens', 'sets of prompt tokens')
+        """
+        kinds = {TRAINABLE.get(line.method) for line in self.lines if line.trains is not None}
+        if kinds == {"ppd"}:
+            return "set of prompt tokens", "sets of prompt tokens"
+        return ("part", "parts") if "ppd" in kinds else ("draft model", "draft models")
+
+    @property
     def needs_reference(self) -> bool:
         return any(self.quantity(key).needs_reference for key in self.metrics)
 
@@ -154,10 +225,11 @@ class Experiment:
         Traceback (most recent call last):
         decoders.errors.UserError: there is no metric 'speed'...
         """
-        for key in self.metrics:
+        for key in (*self.metrics, *filter(None, [self.against])):
             self.quantity(key)
-        if self.measure is not None:
-            return
+        missing = [key for key in LEARNT if key in self.metrics and not self.trains and self.measure is None]
+        if missing:
+            raise UserError(f"{missing[0]} is measured where parts are trained, and none are here: leave it out")
         if not self.lines:
             raise UserError("nothing is to be run: choose at least one method")
         if len(self.axes) > 2:
@@ -168,10 +240,18 @@ class Experiment:
                     f"there is no method {line.method!r}{near(line.method, methods)}: "
                     f"choose one of {', '.join(methods)}"
                 )
+            if line.trains is not None and line.method not in TRAINABLE:
+                raise UserError(f"{line.method} has no part to train: choose one of {', '.join(TRAINABLE)}")
+            for name in line.trains or ():
+                if name not in trained(line):
+                    raise UserError(f"{name!r} is no setting of training: choose one of {', '.join(trained(line))}")
             make_params(methods[line.method].params, line.params)
             known = {control.name: control for control in controls(methods[line.method].params)}
-            for axis in () if line.fixed else self.axes:
-                if axis.param not in known:
+            for axis in () if line.fixed or self.measure is not None else self.axes:
+                if axis.found:
+                    continue
+                learnt = axis.param in trained(line)
+                if axis.param not in known and not learnt:
                     listed = ", ".join(known) or "no parameters"
                     raise UserError(
                         f"{line.method} has no parameter {axis.param!r}{near(axis.param, known)}: it has {listed}"
@@ -181,7 +261,7 @@ class Experiment:
                 values = axis.over(info or {})
                 if not values:
                     raise UserError(f"{axis.param} has no values: give some, as in “1, 2, 4” or “0..1 step 0.1”")
-                for value in values:
+                for value in () if learnt else values:
                     known[axis.param].check(value)
         if self.along not in {LINE, CATEGORY, *(axis.param for axis in self.axes)}:
             raise UserError(f"x={self.x!r} is neither a varied parameter nor {CATEGORY!r} nor {LINE!r}")
@@ -197,11 +277,19 @@ class Experiment:
             "question": self.question, "finding": self.finding, "note": self.note, "prompts": self.prompts,
             "count": self.count, "max_new_tokens": self.max_new_tokens, "temperature": self.temperature,
             "metrics": list(self.metrics), "x": self.along, "by_category": self.by_category, "chart": self.chart,
-            "axes": axes,
+            "axes": axes, "against": self.against,
+            "against_label": self.quantity(self.against).label if self.against else "",
+            "training_steps": self.training_steps if self.trains else 0, "data": list(self.data),
+            "parts": self.parts[1] if self.trains else "", "alone": self.measure is not None,
             "lines": [{**dataclasses.asdict(line), "params": dict(line.params)} for line in self.lines],
             "papers": [dataclasses.asdict(series) for series in self.papers],
             "own": [{k: v for k, v in dataclasses.asdict(q).items() if k != "of"} for q in self.own],
         }  # fmt: skip
+
+
+def trained(line: Line) -> tuple[str, ...]:
+    """The settings of training that may differ between a line's parts; none where it takes the part that is there."""
+    return TRAINED.get(TRAINABLE.get(line.method, ""), ()) if line.trains is not None else ()
 
 
 def near(given: str, known: Mapping[str, Any]) -> str:
@@ -292,3 +380,32 @@ def head_counts(info: Mapping[str, Any]) -> Sequence[int]:
     """
     every = int(info.get("layers") or 1) * int(info.get("heads") or 1)
     return [*(2**n for n in range(every.bit_length()) if 2**n < every), every]
+
+
+def draft_layers(info: Mapping[str, Any]) -> Sequence[int]:
+    """1, 2 and 4 draft layers, as far as the model has so many to read from.
+
+    >>> draft_layers({"layers": 3})
+    [1, 2]
+    """
+    return [layers for layers in (1, 2, 4) if layers <= int(info.get("layers") or 1)]
+
+
+def draft_widths(info: Mapping[str, Any]) -> Sequence[int]:
+    """A quarter, half, once and twice the model's width, each a multiple of what its heads need.
+
+    >>> draft_widths({"hidden": 256, "heads": 8})
+    [64, 128, 256, 512]
+    """
+    width, unit = int(info.get("hidden") or 64), 2 * int(info.get("heads") or 1)
+    return list(dict.fromkeys(max(unit, round(width * share / unit) * unit) for share in (0.25, 0.5, 1, 2)))
+
+
+def some_layers(info: Mapping[str, Any]) -> Sequence[int]:
+    """At most eight attention layers of a model, evenly spread, the first and the last among them.
+
+    >>> some_layers({"layers": 3}), some_layers({"layers": 32})
+    ([0, 1, 2], [0, 4, 9, 13, 18, 22, 27, 31])
+    """
+    last = int(info.get("layers") or 1) - 1
+    return list(dict.fromkeys(round(last * place / 7) for place in range(8))) if last > 7 else list(range(last + 1))

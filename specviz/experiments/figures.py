@@ -12,8 +12,8 @@ import plotly.graph_objects as go
 from ..charts import GREY, LAYOUT
 from .experiment import CATEGORY, LINE, text_of
 from .prompts import NAMES
-from .quantities import Breakdown, Quantity, parts_of
-from .results import Results, points
+from .quantities import TOTAL, Breakdown, Profile, Quantity, parts_of
+from .results import Results, place_of, points, profile_of, profile_points
 
 # Okabe and Ito's colours, told apart by the colour-blind; every line has a marker of its own besides
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A6FB0", GREY)
@@ -22,9 +22,12 @@ GRID = "rgba(128,128,128,.25)"
 PARTS = {
     "main": "#0072B2", "branch": "#E69F00", "branch+successor": "#D55E00", "mismatch": "#9AA3AE", "none": "#D5DAE0",
     "lexical": "#0072B2", "semantic": "#E69F00",
+    "rank 1": "#0072B2", "rank 2": "#4A9CCB", "rank 3": "#8CC1E0", "rank 4 to 8": "#C6E0F0", "beyond 8": "#9AA3AE",
 }  # fmt: skip
 HEIGHT, NARROW = 340, 420
 MOST_OVERLAID, WIDEST = 3, 1.8  # a paper's series are drawn over ours if so few and of like size
+LABELLED = 9  # a paper's bars have numbers if so few
+SHORTEST = 0.07  # of the tallest bar: on shorter ones the number stands above
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,8 @@ def charts(results: Results, metrics: Sequence[str] | None = None) -> list[Chart
         quantity = results.quantity(key)
         if isinstance(quantity, Breakdown):
             made += _breakdown(results, quantity, found)
+        elif isinstance(quantity, Profile):
+            made += _profile(results, quantity, found)
         else:
             made += _quantity(results, quantity, found)
     return made
@@ -57,9 +62,14 @@ def caption(results: Results) -> str:
     where = f"{model.get('name') or 'model'}{size}, {model.get('dtype')} on {model.get('device')}"
     count = len({row["prompt"] for row in results.rows if row.get("prompt")})
     ours = f"Ours: {where}; means over {count} prompts of at most {about['max_new_tokens']} new tokens"
-    ours += ", with standard errors" if about["chart"] in ("line", "bar") else ""
     if not count:
         ours = f"Ours: {where}"
+    elif all(isinstance(results.quantity(key), Profile) for key in about["metrics"]):
+        ours = ours.replace("; means over", "; all of")
+    elif about["chart"] in ("line", "bar"):
+        ours += ", with standard errors"
+    if about.get("training_steps"):
+        ours += f"; {about.get('parts') or 'draft models'} trained for {about['training_steps']:,} steps"
     if about["temperature"]:
         ours += f", T = {about['temperature']:g}"
     parts = [ours + "."]
@@ -96,13 +106,17 @@ def _quantity(results: Results, quantity: Quantity, found: list[dict[str, Any]])
     alone = [s for s in papers if s not in over]
     for model in dict.fromkeys(s["model"] for s in alone):
         mine = [s for s in alone if s["model"] == model]
+        few = sum(len(s["points"]) for s in mine) <= LABELLED
         figure = _figure(quantity, f"paper: {mine[0]['where']}, {model}", paper=True)
         for series in mine:
             if lines:
                 _paper_line(figure, about, series, looks[series["label"]], overlaid=False)
             else:
-                _paper_bars(figure, series, looks[series["label"]])
+                _paper_bars(figure, series, looks[series["label"]], quantity.unit if few else None)
         _axes(figure, about, quantity, paper=not lines)
+        if lines and _numeric(_places(about)):
+            places = sorted({x for series in mine for x, _ in series["points"]})
+            figure.update_xaxes(tickvals=places if len(places) <= 12 else None, ticktext=_ticks(places))
         _room(figure)
         yield Chart(f"{quantity.label} (paper, {model})", figure, True)
 
@@ -132,7 +146,7 @@ def _lines(
     figure: go.Figure, results: Results, quantity: Quantity, found: list[dict[str, Any]], looks: Mapping[str, int]
 ) -> None:
     about = results.about
-    values = _places(about)
+    values, against = _places(about), about.get("against") or ""
     for name in dict.fromkeys(point["series"] for point in found):
         mine = [(n, p) for n, p in enumerate(found) if p["series"] == name and _mean(p, quantity.key) is not None]
         if not mine:
@@ -145,17 +159,28 @@ def _lines(
         else:
             xs, index = [_x(values, p["x"]) for _, p in mine], [n for n, _ in mine]
         errors = [] if level else [p["values"][quantity.key]["se"] or 0 for _, p in mine]
+        if against:  # where it comes to lie is measured too
+            mine = [m for m in mine if _mean(m[1], against) is not None]
+            mine.sort(key=lambda m: _mean(m[1], against) or 0)
+            xs, ys = [_mean(p, against) for _, p in mine], [_mean(p, quantity.key) for _, p in mine]
+            index, errors = [n for n, _ in mine], [p["values"][quantity.key]["se"] or 0 for _, p in mine]
         look = looks[name]
         figure.add_trace(
             go.Scatter(
                 x=xs, y=ys, name=_plain(name), customdata=index, mode="lines+markers",
                 line={"color": _color(look), "width": 2, "dash": "dot" if level else "solid"},
-                marker={"symbol": MARKERS[look % len(MARKERS)], "size": 4 if level else 8},
+                marker={"symbol": MARKERS[look % len(MARKERS)], "size": 11 if against and level else 4 if level else 8},
                 error_y=_whiskers(errors),
-                text=[_hover(quantity, found[n], quantity.key) for n in index],
-                hovertemplate="%{text}<extra></extra>",
+                hovertext=[_hover(quantity, found[n], quantity.key) for n in index],
+                hovertemplate="%{hovertext}<extra></extra>",
             )
         )  # fmt: skip
+        if against and level:
+            figure.data[-1].update(mode="markers")
+        elif against:
+            places = [_shown(found[n]["x"]) for n in index]
+            told: dict[str, Any] = {"mode": "lines+markers+text", "textposition": "bottom right", "textfont_size": 11}
+            figure.data[-1].update(text=places, **told)
     _axes(figure, about, quantity)
 
 
@@ -164,6 +189,7 @@ def _bars(
 ) -> None:
     about = results.about
     names = list(dict.fromkeys(point["series"] for point in found))
+    tallest = max((mean for point in found if (mean := _mean(point, quantity.key)) is not None), default=0.0)
     for name in names:
         mine = [(n, p) for n, p in enumerate(found) if p["series"] == name]
         errors = [p["values"].get(quantity.key, {}).get("se") or 0 for _, p in mine]
@@ -173,9 +199,12 @@ def _bars(
             go.Bar(
                 x=[_shown(p["x"]) for _, p in mine], y=[_mean(p, quantity.key) for _, p in mine], name=_plain(name),
                 customdata=[n for n, _ in mine], marker={"color": colors},
-                error_y=_whiskers(errors),
+                error_y=_whiskers(errors, GREY),
                 text=[_number(_mean(p, quantity.key), quantity.unit) for _, p in mine] if len(found) <= 16 else None,
-                textposition="inside", insidetextanchor="start", textangle=0, textfont={"size": 11},
+                textposition=[
+                    "outside" if (_mean(p, quantity.key) or 0) < SHORTEST * tallest else "inside" for _, p in mine
+                ],
+                insidetextanchor="start", textangle=0, textfont={"size": 11}, cliponaxis=False,
                 hovertext=[_hover(quantity, p, quantity.key) for _, p in mine],
                 hovertemplate="%{hovertext}<extra></extra>", showlegend=len(names) > 1,
             )
@@ -199,7 +228,7 @@ def _heat(results: Results, quantity: Quantity, found: list[dict[str, Any]]) -> 
                 texttemplate="%{z:.3g}", hovertemplate="%{text}<extra></extra>",
             )
         )  # fmt: skip
-        figure.update_xaxes(title=_plain(about["axes"][0]["label"]), type="category", showgrid=False)
+        figure.update_xaxes(title_text=_plain(about["axes"][0]["label"]), type="category", showgrid=False)
         figure.update_yaxes(title=_plain(about["axes"][1]["label"]), type="category", showgrid=False)
         yield Chart(f"{quantity.label}: {name}", figure)
 
@@ -221,11 +250,14 @@ def _paper_line(
     )  # fmt: skip
 
 
-def _paper_bars(figure: go.Figure, series: Mapping[str, Any], look: int) -> None:
+def _paper_bars(figure: go.Figure, series: Mapping[str, Any], look: int, unit: str | None) -> None:
+    """Bars; with a ``unit``, their numbers stand above them."""
     figure.add_trace(
         go.Bar(
             x=[_plain(str(x)) for x, _ in series["points"]], y=[y for _, y in series["points"]],
             name=_plain(series["label"]), showlegend=True,
+            text=None if unit is None else [_number(y, unit) for _, y in series["points"]],
+            textposition="outside", textfont={"size": 11}, textangle=0, cliponaxis=False,
             marker={
                 "color": _color(look), "line": {"color": _color(look), "width": 1.2},
                 "pattern": {"shape": "/", "fillmode": "replace", "size": 6, "fgcolor": _color(look)},
@@ -249,7 +281,7 @@ def _breakdown(results: Results, breakdown: Breakdown, found: list[dict[str, Any
     rows = [(n, p) for n, p in enumerate(found) if p["runs"]]
     several = len({p["series"] for _, p in rows}) > 1
     named = several and about["x"] != LINE
-    labels = [" · ".join([p["series"], _shown(p["x"])] if named else [_shown(p["x"])]) for _, p in rows]
+    labels = [" · ".join([_plain(p["series"]), _shown(p["x"])] if named else [_shown(p["x"])]) for _, p in rows]
     figure = _figure(breakdown, about["model"].get("name") or "")
     for number, part in enumerate(parts):
         key = f"{breakdown.key}:{part}"
@@ -269,21 +301,21 @@ def _breakdown(results: Results, breakdown: Breakdown, found: list[dict[str, Any
                 f"{_plain(s['label'])}, {part}: {_number(v, breakdown.unit)}<br>paper, {s['where']}, {model}"
                 for s, v in zip(mine, values, strict=True)
             ]
-            names = [series["label"] for series in mine]
+            names = [_plain(series["label"]) for series in mine]
             figure.add_trace(_segment(breakdown, part, number, names, values, text, hover, None))
         _segments_axes(figure, breakdown, len(mine))
         yield Chart(f"{breakdown.label} (paper, {model})", figure, True)
 
 
 def _segment(
-    breakdown: Breakdown, part: str, number: int, labels: list[str], values: list[Any], text: list[str],
+    breakdown: Breakdown | Profile, part: str, number: int, labels: list[str], values: list[Any], text: list[str],
     hover: list[str], index: list[int] | None,
 ) -> go.Bar:  # fmt: skip
     color = PARTS.get(part, _color(number))
     marker: dict[str, Any] = {"color": color, "line": {"color": "rgba(128,128,128,.6)", "width": 0.5}}
     if index is None:
         marker |= {"pattern": {"shape": "/", "fillmode": "replace", "size": 6, "fgcolor": color}}
-    flat = {"x": values, "y": [_plain(label) for label in labels], "orientation": "h"}
+    flat = {"x": values, "y": labels, "orientation": "h"}
     upright = {"x": [part] * len(labels), "y": values}
     return go.Bar(
         **(flat if breakdown.whole else upright), name=_plain(part), marker=marker, customdata=index, text=text,
@@ -293,7 +325,7 @@ def _segment(
     )  # fmt: skip
 
 
-def _segments_axes(figure: go.Figure, breakdown: Breakdown, rows: int) -> None:
+def _segments_axes(figure: go.Figure, breakdown: Breakdown | Profile, rows: int) -> None:
     if breakdown.whole:
         figure.update_layout(barmode="stack", height=max(240, 170 + 34 * rows), legend_traceorder="normal", bargap=0.3)
         figure.update_xaxes(range=[0, 1], dtick=0.25, tickformat=".0%", gridcolor=GRID)
@@ -305,10 +337,89 @@ def _segments_axes(figure: go.Figure, breakdown: Breakdown, rows: int) -> None:
         figure.update_yaxes(title=title, rangemode="tozero", tickformat=form, gridcolor=GRID)
 
 
+# --- along something inside the runs ---
+
+
+def _profile(results: Results, profile: Profile, found: list[dict[str, Any]]) -> Iterator[Chart]:
+    about = results.about
+    drawn = [(n, p, at) for n, p in profile_points(results, found) if (at := profile_of(profile, p))]
+    several = len({p["series"] for _, p, _ in drawn}) > 1
+
+    def label(point: Mapping[str, Any]) -> str:
+        place = "" if about["x"] == CATEGORY or point["level"] else _shown(point["x"])
+        return " · ".join(part for part in (_plain(point["series"]) if several or not place else "", place) if part)
+
+    figure = _figure(profile, about["model"].get("name") or "")
+    if profile.whole:
+        parts = [part for part in profile.parts if any(part in shares for *_, at in drawn for _, shares, _ in at)]
+        rows = [(n, p, *place) for n, p, at in drawn for place in at]
+        labels = [
+            " · ".join(text for text in (label(p) if len(drawn) > 1 else "", f"{profile.along} {place}") if text)
+            + f"<br><span style='font-size:10px'>{count:,.0f} positions</span>"
+            for _, p, place, _, count in rows
+        ]
+        for number, part in enumerate(parts):
+            values = [shares.get(part, 0.0) for *_, shares, _ in rows]
+            text = [_number(v, "share") if v >= 0.04 else "" for v in values]
+            hover = [
+                f"<b>{_number(v, 'share')}</b> {_plain(part)} · {label(p)}<br>{profile.along} {place}, "
+                f"{count:,.0f} positions"
+                for v, (_, p, place, _, count) in zip(values, rows, strict=True)
+            ]
+            figure.add_trace(_segment(profile, part, number, labels, values, text, hover, [n for n, *_ in rows]))
+        _segments_axes(figure, profile, len(rows))
+        yield Chart(profile.label, figure)
+        return
+    bars = []
+    for look, (n, point, at) in enumerate(drawn):
+        xs, color = [float(place) for place, *_ in at], _color(look)
+        ys, counts = [shares[TOTAL] for _, shares, _ in at], [count for *_, count in at]
+        where = [f"{profile.along.split(':')[0]} {place_of(profile, place)}" for place, *_ in at]
+        seen = [f"<br>{count:,.0f} tokens" if profile.counted else "" for count in counts]
+        hover = [
+            f"<b>{_number(y, profile.unit)}</b> {label(point)}<br>{place}{more}"
+            for y, place, more in zip(ys, where, seen, strict=True)
+        ]
+        figure.add_trace(
+            go.Scatter(
+                x=xs, y=ys, name=label(point), customdata=[n] * len(xs), mode="lines+markers", cliponaxis=False,
+                line={"color": color, "width": 2}, marker={"symbol": MARKERS[look % len(MARKERS)], "size": 8},
+                hovertext=hover, hovertemplate="%{hovertext}<extra></extra>",
+            )
+        )  # fmt: skip
+        bars.append(
+            go.Bar(
+                x=xs, y=counts, yaxis="y2", marker={"color": color, "opacity": 0.55}, customdata=[n] * len(xs),
+                hovertext=hover, hovertemplate="%{hovertext}<extra></extra>", showlegend=False, name=label(point),
+            )
+        )  # fmt: skip
+    figure.update_xaxes(title_text=_plain(profile.along), gridcolor=GRID, zeroline=False)
+    shares = profile.unit == "share"
+    figure.update_yaxes(tickformat=".0%" if shares else None, gridcolor=GRID, zeroline=False, rangemode="tozero")
+    if profile.counted:
+        dotted, equal = {"dash": "dot", "width": 1.5, "color": GREY}, "acceptance = confidence"
+        figure.add_trace(
+            go.Scatter(x=[0, 1], y=[0, 1], mode="lines", line=dotted, name=equal, hoverinfo="skip")
+        )
+        figure.add_traces(bars)
+        figure.update_xaxes(range=[0, 1], dtick=0.1, tickformat=".0%", anchor="y2", showgrid=False)
+        figure.update_yaxes(range=[0, 1.04], domain=[0.3, 1])
+        tokens = {"text": "tokens", "font": {"size": 12}}
+        figure.update_layout(
+            barmode="group", bargap=0.15,
+            margin_r=32,
+            yaxis2={"domain": [0, 0.22], "gridcolor": GRID, "nticks": 3, "title": tokens, "zeroline": False},
+        )  # fmt: skip
+    _room(figure)
+    if profile.counted:
+        figure.update_layout(height=(figure.layout.height or HEIGHT) + 90)
+    yield Chart(profile.label, figure)
+
+
 # --- what all share ---
 
 
-def _figure(quantity: Quantity | Breakdown, about: str, *, paper: bool = False) -> go.Figure:
+def _figure(quantity: Quantity | Breakdown | Profile, about: str, *, paper: bool = False) -> go.Figure:
     said = quantity.unit.replace("/", " per ") in quantity.label.lower()
     unit = "" if said or quantity.unit in ("", "share") else f" ({quantity.unit})"
     title = f"<b>{_plain(quantity.label)}</b>{unit}<br><span style='font-size:12px'>{_plain(about)}</span>"
@@ -347,13 +458,17 @@ def _axes(figure: go.Figure, about: Mapping[str, Any], quantity: Quantity, *, pa
         title=None,
     )  # fmt: skip
     axis = next((a for a in about["axes"] if a["param"] == about["x"]), None)
+    if about.get("against") and axis is not None and not bars and not paper:
+        over = about["against_label"] + f" (at each point: {axis['label']})"
+        figure.update_xaxes(title_text=_plain(over), gridcolor=GRID, zeroline=False, rangemode="tozero")
+        return
     if axis is None or paper:
         figure.update_xaxes(type="category", automargin=True)
         if bars:
             figure.update_layout(barmode="group", bargap=0.25, bargroupgap=0.05)
         return
     values = axis["values"]
-    figure.update_xaxes(title=_plain(axis["label"]), gridcolor=GRID, zeroline=False)
+    figure.update_xaxes(title_text=_plain(axis["label"]), gridcolor=GRID, showgrid=not bars, zeroline=False)
     if not _numeric(values):
         figure.update_xaxes(type="category", categoryorder="array", categoryarray=[text_of(v) for v in values])
         return
@@ -386,8 +501,9 @@ def _x(values: Sequence[Any], value: Any) -> Any:
     return float(value)
 
 
-def _whiskers(errors: Sequence[float]) -> dict[str, Any] | None:
-    return {"type": "data", "array": errors, "thickness": 1, "width": 3} if any(errors) else None
+def _whiskers(errors: Sequence[float], color: str | None = None) -> dict[str, Any] | None:
+    """Error bars; without a color they have that of their line."""
+    return {"type": "data", "array": errors, "thickness": 1, "width": 3, "color": color} if any(errors) else None
 
 
 def _mean(point: Mapping[str, Any], key: str) -> float | None:

@@ -23,9 +23,9 @@ from .experiment import PAPERS, Experiment, text_of
 from .figures import caption, charts
 from .free import free
 from .prompts import NAMES, SETS, Case, cases, of_trace, records
-from .quantities import QUANTITIES, Breakdown
+from .quantities import LEARNT, QUANTITIES, Breakdown, Profile
 from .recipes import find_recipe, recipes
-from .results import ABOUT, Results, columns_of, points, read_about
+from .results import ABOUT, Results, columns_of, points, profile_table, read_about
 from .running import Plan, Progress, begin, duration, pace, plan, run_experiment
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Lab:
             "metrics": [
                 {
                     "key": q.key, "label": q.label, "formula": q.formula, "unit": q.unit, "help": q.help,
-                    "parts": isinstance(q, Breakdown),
+                    "parts": isinstance(q, Breakdown | Profile), "trained": q.key in LEARNT,
                 }
                 for q in QUANTITIES.values()
             ],
@@ -153,6 +153,7 @@ class Lab:
         changed: dict[str, Any] = {
             "count": _whole(asked, "count", 1, 5000, "prompts"),
             "max_new_tokens": _whole(asked, "max_new_tokens", 1, 4096, "new tokens"),
+            "training_steps": _whole(asked, "training_steps", 1, 100_000, "training steps"),
             "metrics": tuple(metrics) if metrics else None,
             "prompts": asked["prompts"] if isinstance(asked.get("prompts"), str) and asked["prompts"] else None,
         }
@@ -190,7 +191,7 @@ class Lab:
         per_token = self._pace or pace(self.desk.loader.target)
         return {
             "runs": planned.runs, "seconds": planned.seconds(per_token), "cases": len(planned.cases),
-            "text": f"{planned.runs:,} runs, about {duration(planned.seconds(per_token))}",
+            "text": planned.text(per_token),
             "asks": planned.asks(per_token), "notes": list(planned.notes),
         }  # fmt: skip
 
@@ -274,6 +275,7 @@ class Lab:
             "id": key, "state": about["state"], "rows": len(results.rows), "about": about, "ahead": ahead,
             "progress": progress and {
                 "done": progress.done, "total": progress.total, "seconds": progress.seconds, "left_s": progress.left_s,
+                "trains": progress.trains,
                 "left": "" if progress.left_s is None else duration(progress.left_s),
             },
             "total": about["runs"],
@@ -282,7 +284,9 @@ class Lab:
             return answer
         wanted = metrics or about["metrics"]
         measured = results.columns
-        columns = [c for m in wanted for c in columns_of(results.quantity(m), m, measured)]
+        profiles = [q for m in wanted if isinstance(q := results.quantity(m), Profile)]
+        rest = [m for m in [about.get("against"), *wanted] if m and not isinstance(results.quantity(m), Profile)]
+        columns = [c for m in rest for c in columns_of(results.quantity(m), m, measured)]
         answer |= {
             "charts": [
                 {"title": chart.title, "paper": chart.paper, "figure": chart.figure.to_json()}
@@ -294,6 +298,7 @@ class Lab:
                  "unit": results.quantity(c.split(":", 1)[0]).unit}
                 for c in columns
             ],
+            "profiles": [profile_table(results, profile) for profile in profiles],
             "formulas": [
                 {"label": q.label, "formula": q.formula, "help": q.help} for q in map(results.quantity, wanted)
             ],
@@ -391,7 +396,7 @@ class Lab:
             )
         if results.about["state"] == "running":
             results.about["state"] = "cancelled"
-        clock = results.about["seconds"]
+        clock = results.about["seconds"] - results.about["trained_s"]
         if planned.cases and len(results.rows) >= 8:
             self._pace = max(1e-5, (clock / len(results.rows) - 0.1) / experiment.max_new_tokens)
         results.save(folder)
@@ -418,7 +423,7 @@ def _tasks() -> tuple[str, ...]:
 
 
 def _recipe(experiment: Experiment, info: Mapping[str, Any], available: set[str]) -> dict[str, Any]:
-    needed = {line.method for line in experiment.lines} if experiment.measure is None else set()
+    needed = {line.method for line in experiment.lines if line.trains is None}
     missing = sorted(needed - available)
     described = experiment.described(info)
     del described["papers"]

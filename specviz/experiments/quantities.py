@@ -1,7 +1,8 @@
 """What an experiment can draw: every metric of a run, a few more numbers, and breakdowns into shares or parts.
 
 A quantity is one number per run; a breakdown is a handful of them that belong together (the shares of a run's steps by
-outcome, say), kept in the columns ``breakdown:part``.
+outcome, say), kept in the columns ``breakdown:part``; a profile is amounts along something inside a run (confidence,
+depth, training step), kept in the columns ``profile:place/part`` and added up over runs before they are divided.
 """
 
 from __future__ import annotations
@@ -44,6 +45,31 @@ class Breakdown:
     parts: tuple[str, ...] = ()  # in the order they are drawn; others follow
     whole: bool = True
     needs_reference: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Amounts per run, by place along something inside it (``along``) and by part.
+
+    ``whole``: the parts are shares of what was counted at a place. Otherwise there are two, ``TOTAL`` and ``COUNT``,
+    and their ratio is drawn as a curve; ``counted``: with the counts under it and the diagonal beside it. ``of`` gives
+    {place: {part: amount}} from a trace (None: the amounts come from elsewhere).
+    """
+
+    key: str
+    label: str
+    formula: str
+    unit: str
+    help: str
+    along: str
+    of: Callable[[Trace], Mapping[str, Mapping[str, float]]] | None = None
+    parts: tuple[str, ...] = ()  # in the order they are drawn
+    whole: bool = False
+    counted: bool = False
+    needs_reference: bool = False
+
+
+TOTAL, COUNT = "total", "count"
 
 
 def _of_metric(metric: metrics.Metric) -> Quantity:
@@ -89,6 +115,28 @@ def _kept_context(trace: Trace, _: str) -> float | None:
     return kept / whole if whole and kept is not None else None
 
 
+def _expected_speedup(trace: Trace, _: str) -> float | None:
+    from decoders.residual import expected_speedup  # it needs torch, which drawing does not
+
+    values, gamma = trace.run.get("metrics", {}), trace.run["method"]["params"].get("gamma")
+    beta, cost = values.get("beta"), values.get("draft_cost")
+    return None if None in (beta, cost, gamma) else expected_speedup(beta, cost, gamma)
+
+
+def _input_rows(trace: Trace, _: str) -> float | None:
+    steps = trace.rows("steps")
+    drafted = sum(trace.tables["steps"]["drafted"])
+    return 1 + (drafted + trace.rows("probes")) / steps if steps else None
+
+
+def _per_step(column: str) -> Callable[[Trace, str], float | None]:
+    def mean(trace: Trace, _: str) -> float | None:
+        known = [value for value in trace.tables["steps"][column] if value is not None]
+        return sum(known) / len(known) if known else None
+
+    return mean
+
+
 EXTRA: tuple[Quantity, ...] = (
     Quantity(
         "quality", "Quality", "edit similarity of code, ROUGE-L of summaries and edited texts, F1 of answers", "share",
@@ -114,6 +162,27 @@ EXTRA: tuple[Quantity, ...] = (
     Quantity(
         "kept_context", "Context kept", "context tokens kept ÷ context tokens", "share",
         "What prompt compression left of the context; empty where nothing was compressed.", of=_kept_context,
+    ),
+    Quantity(
+        "expected_speedup", "Expected speedup", "(1 − β^(γ+1)) ÷ ((1 − β)(γc + 1))", "×",
+        "Of a draft model's chains, from β, c and γ (Leviathan et al., theorem 3.8); recording and all else left out.",
+        of=_expected_speedup,
+    ),
+    Quantity(
+        "tree_size", "Drafted tokens per step", "Σ drafted ÷ steps", "tokens",
+        "What the target has to verify beside the root.", of=_per_step("drafted"),
+    ),
+    Quantity(
+        "input_rows", "Rows per forward", "Σ (root + drafted + prompt tokens' rows) ÷ steps", "rows",
+        "What a verify forward reads; prompt tokens are PPD's.", of=_input_rows,
+    ),
+    Quantity(
+        "verify_ms", "Verify forward", "Σ verify_ms ÷ steps", "ms",
+        "The target's forward over a step's rows.", of=_per_step("verify_ms"),
+    ),
+    Quantity(
+        "draft_ms", "Drafting time per step", "Σ draft_ms ÷ steps", "ms",
+        "All that proposing takes, the draft model's forwards and the tree.", of=_per_step("draft_ms"),
     ),
 )  # fmt: skip
 
@@ -173,8 +242,49 @@ BREAKDOWNS: tuple[Breakdown, ...] = (
     ),
 )  # fmt: skip
 
-QUANTITIES: dict[str, Quantity | Breakdown] = {
-    quantity.key: quantity for quantity in (*map(_of_metric, metrics.METRICS), *EXTRA, *BREAKDOWNS)
+RANKS = (("rank 1", 1), ("rank 2", 2), ("rank 3", 3), ("rank 4 to 8", 8))  # the last rank that belongs to it
+BEYOND = "beyond 8"
+
+
+def _confidence(trace: Trace) -> dict[str, dict[str, float]]:
+    return {
+        f"{(tenth + 0.5) / 10:g}": {TOTAL: accepted, COUNT: tried}
+        for tenth, tried, accepted in metrics.confidence_bins(trace)
+    }
+
+
+def _ranks(trace: Trace) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for (depth, rank), count in metrics.target_ranks(trace).items():
+        parts = found.setdefault(str(depth), {part: 0.0 for part in (*(name for name, _ in RANKS), BEYOND)})
+        parts[next((name for name, last in RANKS if rank < last), BEYOND)] += count
+    return found
+
+
+LEARNING, LOSS = LEARNT = ("learning", "loss")  # from a training's log
+PROFILES: tuple[Profile, ...] = (
+    Profile(
+        "confidence", "Acceptance by confidence", "accepted ÷ tried draft tokens, by tenth of the top probability",
+        "share", "The main chain's tokens whose parent was accepted. On the diagonal, confidence is what it says.",
+        "confidence: the drafter's top probability", _confidence, counted=True,
+    ),
+    Profile(
+        "ranks", "Rank of the target's token in the draft model", "positions with that rank ÷ positions reached",
+        "share", "What the target wrote, ranked in the drafter's own distribution there; CAPE tries up to rank 8.",
+        "depth", _ranks, (*(name for name, _ in RANKS), BEYOND), whole=True,
+    ),
+    Profile(
+        LEARNING, "Acceptance while learning", "mean Σ min(p, q) on held-out documents, up to a draft's rejection",
+        "share", "From the training's own log: β along given texts, before any run.", "training step",
+    ),
+    Profile(
+        LOSS, "Loss while learning", "Σ αⁱ⁻¹ · mean KL(target ‖ guess at distance i) ÷ m", "nats",
+        "From the training's own log: of prompt tokens, distance by distance (PPD eq. 1).", "training step",
+    ),
+)  # fmt: skip
+
+QUANTITIES: dict[str, Quantity | Breakdown | Profile] = {
+    quantity.key: quantity for quantity in (*map(_of_metric, metrics.METRICS), *EXTRA, *BREAKDOWNS, *PROFILES)
 }
 
 
@@ -187,7 +297,27 @@ def measured(trace: Trace, category: str = "", plain_tokens_per_s: float | None 
         values[quantity.key] = quantity.of(trace, category)
     for breakdown in BREAKDOWNS:
         values |= {f"{breakdown.key}:{part}": value for part, value in breakdown.of(trace).items()}
+    for profile in PROFILES:
+        if profile.of is not None:
+            values |= columns_of_profile(profile.key, profile.of(trace))
     return values
+
+
+def columns_of_profile(key: str, amounts: Mapping[str, Mapping[str, float]]) -> dict[str, float | None]:
+    """Amounts by place and part as columns of a row.
+
+    >>> columns_of_profile("ranks", {"1": {"rank 1": 3.0}})
+    {'ranks:1/rank 1': 3.0}
+    """
+    return {f"{key}:{place}/{part}": value for place, parts in amounts.items() for part, value in parts.items()}
+
+
+def learning(log: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
+    """The columns of a training's log: acceptance of a draft model per step, or the loss of prompt tokens on held-out
+    documents.
+    """
+    key, name = (LEARNING, "acceptance") if log and "acceptance" in log[0] else (LOSS, "held_out_loss")
+    return columns_of_profile(key, {str(at["step"]): {TOTAL: at[name], COUNT: 1} for at in log})
 
 
 def parts_of(breakdown: Breakdown, columns: list[str]) -> list[str]:

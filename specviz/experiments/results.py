@@ -25,7 +25,7 @@ from decoders.errors import UserError
 
 from .experiment import CATEGORY, LINE, Row, text_of
 from .prompts import ALL, NAMES
-from .quantities import QUANTITIES, Breakdown, Quantity, parts_of
+from .quantities import COUNT, QUANTITIES, TOTAL, Breakdown, Profile, Quantity, parts_of
 
 SCHEMA = "speclab/1"
 TEXT = ("series", "prompt", "category", "method", "trace", "role", "error")
@@ -73,7 +73,7 @@ class Results:
     def failed(self) -> int:
         return sum(bool(row.get("error")) for row in self.rows)
 
-    def quantity(self, key: str) -> Quantity | Breakdown:
+    def quantity(self, key: str) -> Quantity | Breakdown | Profile:
         """A quantity by key, the experiment's own ones included."""
         for own in self.about["own"]:
             if own["key"] == key:
@@ -199,11 +199,13 @@ def points(results: Results, metrics: Sequence[str] | None = None) -> Iterator[d
     """Runs with the same series and place, averaged: a dict per point of the chart, as JSON.
 
     ``series``, ``x`` (text), ``y`` (text; of a second axis), ``values`` {column: {mean, se, low, high, n}} (mean over
-    runs, its standard error, quartiles), ``runs`` [{trace, prompt, category}], ``failed``.
+    runs, its standard error, quartiles), ``runs`` [{trace, prompt, category}], ``count`` (runs or measurements that did
+    not fail), ``failed``.
     """
     about = results.about
     measured = results.columns
-    columns = [c for key in metrics or about["metrics"] for c in columns_of(results.quantity(key), key, measured)]
+    keys = dict.fromkeys([*(metrics or about["metrics"]), *filter(None, [about.get("against")])])
+    columns = [c for key in keys for c in columns_of(results.quantity(key), key, measured)]
     drawn = [row for row in results.rows if row.get("role") != "hidden"]
     grid = about["chart"] == "heat" and len(about["axes"]) == 2
     x_name = {CATEGORY: CATEGORY, LINE: "series"}.get(about["x"], f"param:{about['x']}")
@@ -231,15 +233,85 @@ def points(results: Results, metrics: Sequence[str] | None = None) -> Iterator[d
                         {name: row.get(name) or "" for name in ("trace", "prompt", "category")}
                         for row in found if row.get("trace")
                     ],
+                    "count": sum(not row.get("error") for row in found),
                     "failed": sum(bool(row.get("error")) for row in found),
                 }  # fmt: skip
 
 
-def columns_of(quantity: Quantity | Breakdown, key: str, columns: Sequence[str]) -> list[str]:
+def columns_of(quantity: Quantity | Breakdown | Profile, key: str, columns: Sequence[str]) -> list[str]:
     """The columns of the rows that hold a quantity."""
     if isinstance(quantity, Breakdown):
         return [f"{key}:{part}" for part in parts_of(quantity, list(columns))]
+    if isinstance(quantity, Profile):
+        return [c for c in columns if c.startswith(f"{key}:")]
     return [key]
+
+
+def profile_of(profile: Profile, point: Mapping[str, Any]) -> list[tuple[str, dict[str, float], float]]:
+    """A profile at a point: (place, parts, count), places in order. Amounts of all its runs, added up and divided.
+
+    The parts of a whole are shares of the count; of a curve there is one part, the ratio.
+
+    >>> ranks = QUANTITIES["ranks"]
+    >>> amounts = {"ranks:1/rank 1": {"mean": 6.0, "n": 2}, "ranks:1/rank 2": {"mean": 2.0, "n": 2}}
+    >>> profile_of(ranks, {"values": amounts})
+    [('1', {'rank 1': 0.75, 'rank 2': 0.25}, 16.0)]
+    """
+    sums: dict[str, dict[str, float]] = {}
+    for column, spread in point["values"].items():
+        if column.startswith(f"{profile.key}:") and spread["n"]:
+            place, _, part = column.split(":", 1)[1].rpartition("/")
+            sums.setdefault(place, {})[part] = spread["mean"] * spread["n"]
+    found = []
+    for place in sorted(sums, key=_number_of):
+        parts = sums[place]
+        count = sum(parts.values()) if profile.whole else parts.get(COUNT, 0.0)
+        if count:
+            shown = {p: v / count for p, v in parts.items()} if profile.whole else {TOTAL: parts[TOTAL] / count}
+            found.append((place, shown, round(count, 6)))
+    return found
+
+
+def _number_of(text: str) -> tuple[float, str]:
+    return (float(text), text) if _number(text) else (math.inf, text)
+
+
+def profile_points(results: Results, found: Sequence[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+    """The points that profiles are drawn of, with their index: of tasks that are not told apart, all together."""
+    together = [(n, p) for n, p in enumerate(found) if results.about["x"] == CATEGORY and p["x"] == ALL]
+    return together or list(enumerate(found))
+
+
+def place_of(profile: Profile, place: str) -> str:
+    """A profile's place as text; tenths are kept by their middle.
+
+    >>> place_of(QUANTITIES["confidence"], "0.35"), place_of(QUANTITIES["learning"], "1500")
+    ('30 % to 40 %', '1,500')
+    """
+    if profile.counted:
+        return f"{100 * float(place) - 5:.0f} % to {100 * float(place) + 5:.0f} %"
+    return f"{float(place):,.0f}"
+
+
+def profile_table(results: Results, profile: Profile) -> dict[str, Any]:
+    """A profile as a table: {"label", "unit", "heads", "measured", "rows"}.
+
+    ``measured`` columns from the third on are numbers of that unit; all else is text or counts.
+    """
+    drawn = [
+        (" · ".join(part for part in (p["series"], NAMES.get(p["x"], p["x"])) if part), profile_of(profile, p))
+        for _, p in profile_points(results, list(points(results, [profile.key])))
+    ]
+    parts = [part for part in (profile.parts or (TOTAL,)) if any(part in s for _, at in drawn for _, s, _ in at)]
+    counted = profile.whole or profile.counted
+    rows = [
+        [name, place_of(profile, place), *(shares.get(part) for part in parts), *([round(count)] if counted else [])]
+        for name, at in drawn
+        for place, shares, count in at
+    ]
+    shown = [profile.label if part == TOTAL else part for part in parts]
+    heads = ["", profile.along.split(":")[0], *shown, *(["counted"] if counted else [])]
+    return {"label": profile.label, "unit": profile.unit, "heads": heads, "measured": len(parts), "rows": rows}
 
 
 def _by_series(about: Mapping[str, Any], rows: Sequence[Row], taken: set[str]) -> Iterator[tuple[str, list[Row]]]:

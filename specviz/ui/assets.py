@@ -35,9 +35,11 @@ def assets() -> dict[str, Asset]:
         "specviz.css": web.styles(),
         "page.css": (HERE / "page.css").read_text(encoding="utf-8"),
         "lab.css": (HERE / "lab.css").read_text(encoding="utf-8"),
+        "trees.css": (HERE / "trees.css").read_text(encoding="utf-8"),
         "specviz.js": web.script(),
         "page.js": (HERE / "page.js").read_text(encoding="utf-8"),
         "lab.js": (HERE / "lab.js").read_text(encoding="utf-8"),
+        "trees.js": (HERE / "trees.js").read_text(encoding="utf-8"),
     }
     return dict(_named(name, text.encode()) for name, text in files.items())
 

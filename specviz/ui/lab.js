@@ -5,7 +5,7 @@
   const { h, getJson, on } = SpecVizApp;
   const OWN = "own";
   const POLL_MS = 1200;
-  const SHORT = { pldplus: "PLD+", adapld: "AdaPLD", casd: "CASD" };
+  const SHORT = { pldplus: "PLD+", adapld: "AdaPLD", casd: "CASD", glide: "GLIDE", ppd: "PPD" };
   const lab = {
     box: null, catalog: null, choice: "", asked: {}, shown: null, id: "", metrics: null, timer: 0, ticket: 0, estimate: null,
     check: 0, file: null, loading: null,
@@ -111,11 +111,11 @@
 
   // --- what is asked ---
 
-  const state = () => (lab.asked[lab.choice] ??= { prompts: "", count: "", max_new_tokens: "", methods: null, vary: [{ param: "", values: "" }, { param: "", values: "" }], fixed: {}, metric: "tokens_per_step", temperature: "" });
+  const state = () => (lab.asked[lab.choice] ??= { prompts: "", count: "", max_new_tokens: "", training_steps: "", methods: null, vary: [{ param: "", values: "" }, { param: "", values: "" }], fixed: {}, metric: "tokens_per_step", temperature: "" });
 
   function body(extra = {}) {
     const s = state();
-    const asked = { count: s.count || null, max_new_tokens: s.max_new_tokens || null, ...extra };
+    const asked = { count: s.count || null, max_new_tokens: s.max_new_tokens || null, training_steps: s.training_steps || null, ...extra };
     if (s.prompts === "file") asked.prompts = { file: lab.file || {} };
     else if (s.prompts === "trace") asked.prompts = { trace: SpecVizApp.app.shown || "" };
     else if (s.prompts) asked.prompts = s.prompts;
@@ -187,6 +187,7 @@
       h("div", { class: "svl-field svl-wide" }, h("label", { for: "svl-prompts" }, "Prompts"), select, picker),
       field("How many", input("count", { type: "number", min: 1, max: 5000, placeholder: r ? String(r.count) : "6" })),
       field("New tokens", input("max_new_tokens", { type: "number", min: 1, max: 4096, placeholder: r ? String(r.max_new_tokens) : "96" })),
+      r?.training_steps ? field("Training steps", input("training_steps", { type: "number", min: 1, max: 100000, placeholder: String(r.training_steps) })) : null,
     ];
   }
 
@@ -221,7 +222,7 @@
       box.addEventListener("input", () => { s.fixed[c.name] = box.value; check(); });
       return field(c.label, box, allowed(c));
     }))) : null;
-    const metric = h("select", { class: "svp-select", id: "svl-metric" }, lab.catalog.metrics.map((m) => h("option", { value: m.key, title: m.help }, m.label)));
+    const metric = h("select", { class: "svp-select", id: "svl-metric" }, lab.catalog.metrics.filter((m) => !m.trained).map((m) => h("option", { value: m.key, title: m.help }, m.label)));
     metric.value = s.metric;
     metric.addEventListener("change", () => { s.metric = metric.value; check(); drawFormula(); });
     const formula = h("small", { class: "svl-formula" });
@@ -245,7 +246,8 @@
       h("p", { class: "svl-question" }, r.question),
       h("dl", { class: "svl-facts" },
         r.axes.map((axis) => fact("Varies", `${axis.label} `, values(axis))),
-        r.measured_alone ? null : fact("Lines", r.lines.map((l) => l.label).join(" · ")),
+        r.alone ? null : fact("Lines", r.lines.map((l) => l.label).join(" · ")),
+        r.training_steps ? fact("Trains", `${r.parts} for these lines, alike but for what is compared; kept for the next time`) : null,
         fact("Measures", metrics.join(" · ")),
         r.temperature ? fact("Temperature", String(r.temperature)) : null,
         fact("The paper found", r.finding),
@@ -256,7 +258,7 @@
   function drawMain() {
     const r = recipe();
     const had = document.activeElement?.id;
-    const form = r ? (r.measured_alone ? [] : promptFields(r)) : [...ownFields(), ...promptFields(null)];
+    const form = r ? promptFields(r).slice(r.alone ? 3 : 0) : [...ownFields(), ...promptFields(null)];
     lab.box.querySelector(".svl-setup").replaceChildren(
       head(r),
       h("div", { class: "svl-form" }, form),
@@ -337,7 +339,6 @@
   async function refresh() {
     lab.catalog = await getJson("api/lab");
     for (const r of lab.catalog.recipes) {
-      r.measured_alone = r.own.length > 0;
       r.own_metrics = Object.fromEntries(r.own.map((q) => [q.key, q.label]));
     }
   }
@@ -386,13 +387,13 @@
     place.hidden = !live;
     if (!live) return place.replaceChildren();
     const done = s.progress?.done || 0;
-    const text = s.state === "queued" ? (s.ahead > 0 ? `Waiting: ${plural(s.ahead, "experiment")} before this one.` : "Starting.") : `${done.toLocaleString()} of ${plural(s.total, "run")}${s.progress?.left ? ` · about ${s.progress.left} left` : ""}`;
+    const text = s.state === "queued" ? (s.ahead > 0 ? `Waiting: ${plural(s.ahead, "experiment")} before this one.` : "Starting.") : `${s.progress?.trains ? `Training: ${s.progress.trains}, step ` : ""}${done.toLocaleString()} of ${s.progress?.trains ? s.progress.total.toLocaleString() : plural(s.total, "run")}${s.progress?.left ? ` · about ${s.progress.left} left` : ""}`;
     if (!place.firstChild) {
-      place.replaceChildren(h("progress", { max: s.total, "aria-label": "Progress" }), h("span", { class: "svl-left", role: "status" }),
+      place.replaceChildren(h("progress", { max: 1, "aria-label": "Progress" }), h("span", { class: "svl-left", role: "status" }),
         h("button", { type: "button", class: "svp-button svl-cancel", onclick: (event) => { event.target.disabled = true; post("cancel", { id: lab.id }).then(cancelled, (problem) => note(problem.message, true)); } }, "Cancel"));
     }
+    place.querySelector("progress").max = s.progress?.total || s.total;
     place.querySelector("progress").value = done;
-    place.querySelector("progress").max = s.total;
     place.querySelector(".svl-left").textContent = text;
   }
 
@@ -514,6 +515,17 @@
     scrollTo({ top: 0 });
   }
 
+  /** A profile's places as rows; heads and shares as the server gives them. */
+  function profileTable(table) {
+    const named = new Set(table.rows.map((row) => row[0])).size > 1;
+    const cells = (row, tag) => row.slice(named ? 0 : 1).map((cell, n) => {
+      const column = n + (named ? 0 : 1), text = column < 2;
+      return h(tag, { class: text ? null : "svp-num", scope: tag === "th" ? "col" : null }, typeof cell === "number" ? number(cell, column < 2 + table.measured ? table.unit : "") : cell ?? "–");
+    });
+    return h("div", { class: "svl-scroll" }, h("table", { class: "svp-grid svl-table" },
+      h("caption", {}, table.label), h("thead", {}, h("tr", {}, cells(table.heads, "th"))), h("tbody", {}, table.rows.map((row) => h("tr", {}, cells(row, "td"))))));
+  }
+
   function below(s) {
     if (!s.rows) return [];
     const about = s.about;
@@ -529,16 +541,17 @@
         const v = point.values[c.key];
         return h("td", { class: "svp-num", title: v?.n ? `quartiles ${number(v.low, c.unit)} to ${number(v.high, c.unit)}; ${v.n} runs` : null }, number(v?.mean, c.unit), v?.se ? h("small", {}, ` ± ${number(v.se, c.unit)}`) : null);
       });
-      const open = point.runs.length ? h("button", { type: "button", class: "svp-link", onclick: () => behind(point) }, plural(point.runs.length, "run")) : "";
+      const open = point.runs.length ? h("button", { type: "button", class: "svp-link", onclick: () => behind(point) }, plural(point.runs.length, "run")) : String(point.count || "");
       return h("tr", {}, text.map((t) => h("td", {}, t)), numbers, h("td", { class: "svp-num" }, open, point.failed ? h("small", { class: "svl-failed" }, ` ${point.failed} failed`) : null));
     });
     const fixedHeads = heads.length - 1 - s.columns.length;
     return [
       s.failed ? h("div", { class: "svp-note svp-error" }, `${plural(s.failed, "run")} failed. `, s.errors.join(" ")) : "",
       ...about.notes.map((text) => h("p", { class: "svp-note" }, text)),
-      h("div", { class: "svl-scroll" }, h("table", { class: "svp-grid svl-table" },
+      s.columns.length || s.points.some((p) => p.runs.length) ? h("div", { class: "svl-scroll" }, h("table", { class: "svp-grid svl-table" },
         h("thead", {}, h("tr", {}, heads.map((text, n) => h("th", { scope: "col", class: n >= fixedHeads ? "svp-num" : null }, text, n >= fixedHeads && n < heads.length - 1 ? unit(s.columns[n - fixedHeads]) : "")))),
-        h("tbody", {}, rows))),
+        h("tbody", {}, rows))) : "",
+      ...s.profiles.map(profileTable),
       h("dl", { class: "svl-formulas" }, s.formulas.map((f) => [h("dt", {}, f.label), h("dd", {}, `= ${f.formula}. `, h("span", {}, f.help))])),
     ].filter((part) => part !== "");
   }
@@ -575,6 +588,7 @@
         note(problem.message, true);
       }
     } else choose(lab.catalog.recipes[0].name);
+    lab.box.querySelector(".svl-item[aria-current]")?.scrollIntoView({ block: "nearest" });
     on("model", async () => { await refresh(); draw(); });
     new MutationObserver(() => { if (lab.shown?.charts) drawResults(); }).observe(document.body, { attributeFilter: ["class"] });
   }

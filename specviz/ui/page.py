@@ -10,7 +10,7 @@ from gradio.themes import Base
 
 from specviz.desk import Desk
 
-from . import api, inspect, lab, runs
+from . import api, inspect, lab, runs, trees
 from .parts import part
 
 SANS = ["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
@@ -57,6 +57,8 @@ def build(desk: Desk, browser_id: Callable[[str | None], str]) -> gr.Blocks:
                 inspect.build(desk, owner)
             with gr.Tab("Lab", id="lab"):
                 lab.build()
+            with gr.Tab("Trees", id="trees"):
+                trees.build()
             with gr.Tab("Runs", id="runs"):
                 runs.build()
         api.build(desk, owner)

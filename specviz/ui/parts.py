@@ -24,6 +24,7 @@ def part(name: str, elem_id: str, *, value: str = "", tells: str = "") -> gr.HTM
     brand     the name, the model's state and the switch between light and dark
     table     all recorded runs as a table
     lab       experiments: what there is to run, what is asked, and the results (made in ``lab.js``)
+    trees     PPD's trees by size and prompt budget, drawn, compared and timed (made in ``trees.js``)
     ========  =========================================================================================================
     """
     return gr.HTML(

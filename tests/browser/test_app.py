@@ -357,7 +357,7 @@ def test_a_failing_run_is_told_and_the_app_goes_on(visit: Visit, desk: StubDesk)
     page = visit()
     desk.fail_at = 4
     try:
-        run(page)
+        page.click("#sv-run")  # it may be over before the page has shown that it runs
         page.wait_for_selector(".svp-banner[data-kind=error]:has-text('the stub broke')")
     finally:
         desk.fail_at = -1
@@ -419,7 +419,8 @@ def test_a_page_without_a_model_says_so(chromium: Any) -> None:
         page.goto(f"http://127.0.0.1:{port}/")
         page.wait_for_selector(".svp-pill[data-state=failed]")
         page.wait_for_selector(".svf-reason:has-text('The model folder /nowhere does not exist.')")
-        assert page.is_disabled("#sv-run") and page.evaluate("SpecVizApp.app.shown") == "gallery-0"
+        page.wait_for_selector("#sv-run[disabled]")
+        assert page.evaluate("SpecVizApp.app.shown") == "gallery-0"
         page.close()
 
 

@@ -169,11 +169,238 @@ def test_pins_and_the_address_restore_the_view(open_trace: Open, page: Any) -> N
     assert page.locator(".sv-pinned").count() == 0
 
 
+def guesses_of(trace: Trace, step: int, node: int) -> list[dict[str, Any]]:
+    rows = trace.tables["guesses"]
+    of = [k for k in range(trace.rows("guesses")) if (rows["step"][k], rows["node"][k]) == (step, node)]
+    return [{name: rows[name][k] for name in rows} for k in of]
+
+
+def test_draft_and_target_stand_side_by_side(open_trace: Open) -> None:
+    trace = synthetic.drafted()
+    page = open_trace(trace, step=1)  # an expansion takes the place of the chain's second token
+    assert not page.locator(".sv-candidates").is_visible()
+    said = guesses_of(trace, 1, 1)
+    rows = page.locator(".sv-pairs .sv-pair-row:not(.sv-pair-top)")
+    assert rows.count() == len(said)
+    widths = """all => all.map(row => ["q", "p", "both"].map(name => {
+        const bar = row.querySelector(`.sv-pair-bars .sv-pair-${name}`);
+        return bar ? parseFloat(bar.style.width) : 0 }))"""
+    for one, (q, p, both) in zip(said, rows.evaluate_all(widths), strict=True):
+        assert q == pytest.approx(100 * one["draft_prob"], abs=0.06)
+        assert p == pytest.approx(100 * one["prob"], abs=0.06) and both == pytest.approx(min(q, p), abs=0.06)
+    listed = rows.all_inner_texts()
+    assert "chain" in listed[0] and "rejected" in listed[0] and "E3" in listed[2] and "accepted" in listed[2]
+    node = next(k for k, step in enumerate(trace.tables["nodes"]["step"]) if step == 1) + 2
+    beta = trace.tables["nodes"]["term:overlap"][node]
+    page.locator(".sv-beta").hover()
+    assert f"Σ min(p, q) = {beta:.3g}" in tip(page)
+    assert page.locator(".sv-sureness").inner_text().replace("\n", " ") == (
+        "Confidence .60 7th tenth: CAPE grants 4 candidates (3 expansions)"
+    )
+    assert "2 positions behind" in page.inner_text(".sv-drafter-facts")
+    assert page.problems == []
+
+
+def test_an_accepted_expansion_is_said_and_drawn_apart(open_trace: Open, page: Any) -> None:
+    trace = synthetic.drafted()
+    open_trace(trace, step=1)
+    assert "an expansion (rank 3) was accepted" in page.inner_text(".sv-sentence")
+    assert "an expansion (rank 3) was accepted" in page.inner_text(".sv-verdict")
+    assert "expansion (rank 3) was accepted" in page.get_attribute(".sv-place-of >> nth=1", "aria-label")
+    axis = """all => [...new Set(all.map(e => { const b = e.querySelector('.sv-box').getBoundingClientRect();
+        return Math.round(b.top + b.height / 2) }))]"""
+    assert len(page.eval_on_selector_all(".sv-of-drafter.sv-node", axis)) == 1  # the main chain goes straight on
+    leaves = page.locator(".sv-leaf.sv-of-expansion")
+    assert leaves.count() == 4 * 3 - 1 and page.locator(".sv-of-expansion.sv-node-accepted.sv-leaf").count() == 0
+    lane = page.locator(".sv-lane rect").bounding_box()
+    for box in (leaves.first.bounding_box(), leaves.last.bounding_box()):
+        assert lane["y"] < box["y"] and box["y"] + box["height"] < lane["y"] + lane["height"] + 1
+    page.evaluate("window.specviz.setStep(0)")
+    assert "the whole main chain was the target's own choice" in page.inner_text(".sv-sentence")
+    legend = page.inner_text(".sv-legend")
+    assert "main chain" in legend and "expansions beside it" in legend and "where the draft model looked" in legend
+
+
+def test_a_node_is_chosen_by_hover_click_and_keys(open_trace: Open, page: Any) -> None:
+    open_trace(synthetic.drafted(), step=1)
+    assert page.locator(".sv-place-of[aria-pressed=true]").get_attribute("aria-label").startswith("Position 2")
+    at = "document.querySelector('.sv-place-of[aria-pressed=true]').getAttribute('aria-label').slice(0, 10)"
+    page.locator(".sv-of-drafter.sv-node").nth(3).hover()
+    assert page.evaluate(at) == "Position 4"
+    page.locator(".sv-heading").first.hover()
+    assert page.evaluate(at) == "Position 2"
+    page.locator(".sv-of-drafter.sv-node").nth(0).click()
+    page.locator(".sv-heading").first.hover()
+    assert page.evaluate(at) == "Position 1"
+    page.locator(".sv-place-of[aria-pressed=true]").focus()
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(at) == "Position 2" and page.evaluate("document.activeElement.className") == "sv-place-of"
+    page.locator('.sv-node[aria-pressed="true"]').focus()
+    page.keyboard.press("ArrowDown")  # from the chain's token to the first beside it
+    assert page.locator('.sv-node[aria-pressed="true"]').evaluate("e => e === document.activeElement")
+    assert "an expansion (rank 2): rejected" in page.inner_text(".sv-verdict")
+    page.keyboard.press("ArrowRight")
+    assert step_of(page) == 2
+    assert page.problems == []
+
+
+def test_the_text_shows_where_the_draft_model_looked(open_trace: Open, page: Any) -> None:
+    trace = synthetic.drafted()
+    open_trace(trace, step=1)
+    shaded = "[...document.querySelectorAll('[class*=sv-heat-]')].map(e => Number(e.dataset.p))"
+    rows = trace.tables["attention"]
+
+    def looked(node: int, head: int) -> set[int]:
+        of = zip(rows["step"], rows["node"], rows["head"], rows["position"], strict=True)
+        return {position for step, *at, position in of if (step, *at) == (1, node, head)}
+
+    assert set(page.evaluate(shaded)) == looked(1, -1)
+    page.select_option("[aria-label='Attention head']", label="head 0")
+    assert set(page.evaluate(shaded)) == looked(1, 0)
+    page.locator(".sv-place-of").nth(2).click()
+    assert set(page.evaluate(shaded)) == looked(2, 0)
+    page.locator(".sv-looked .sv-go").first.click()
+    assert page.get_by_role("button", name="Attention heat").get_attribute("aria-pressed") == "true"
+    page.get_by_role("button", name="Attention heat").click()
+    assert page.evaluate(shaded) == []
+
+
+def test_a_rejected_draw_shows_its_ratio_and_the_residual(open_trace: Open, page: Any) -> None:
+    trace = synthetic.drafted(drawn=True)
+    open_trace(trace, step=1)
+    nodes = trace.tables["nodes"]
+    row = next(k for k in range(trace.rows("nodes")) if nodes["step"][k] == 1 and nodes["status"][k] == "rejected")
+    draw, ratio = nodes["term:draw"][row], nodes["term:accept_ratio"][row]
+    bonus = page.evaluate("v => window.specviz.model.pieces.label(v)", trace.tables["steps"]["bonus"][1])
+    said = f"draw {draw:.2g} ≥ p/q {ratio:.2g}: rejected; the residual gave “{bonus}”"
+    assert said in page.inner_text(".sv-verdict")
+    assert "the residual gave" in page.inner_text(".sv-sentence")
+    bars = page.eval_on_selector_all(".sv-pair-left", "all => all.map(e => parseFloat(e.style.width))")
+    left = sorted((one["residual"] for one in guesses_of(trace, 1, 1)), reverse=True)
+    assert bars == pytest.approx([100 * share for share in left if share >= 0.001], abs=0.06)
+    assert page.locator(".sv-residual .sv-this").inner_text().split() == ["3", bonus, "drawn", ".99"]
+    page.locator(".sv-place-of").first.click()
+    assert "draw 0.2 < p/q 1: accepted" in page.inner_text(".sv-verdict").replace("0.20", "0.2")
+    assert page.locator(".sv-residual").count() == 0
+
+
+def probes_of(trace: Trace, step: int, node: int) -> list[int]:
+    rows = trace.tables["probes"]
+    places = zip(rows["step"], rows["parent"], rows["token"], strict=True)
+    return [token for at, parent, token in places if (at, parent) == (step, node)]
+
+
+def test_prompt_tokens_hang_below_the_nodes_and_lead_to_states(open_trace: Open, page: Any) -> None:
+    trace = synthetic.prompted()
+    open_trace(trace, step=1)  # state 3; three guesses in a row hold
+    nodes = [k for k, step in enumerate(trace.tables["nodes"]["step"]) if step == 1]
+    counts = [len(probes_of(trace, 1, node)) for node in range(len(nodes))]
+    assert sorted(counts) == [0, 0, 0, 1, 1, 2, 3]
+    by_node = """all => all.map(e => e.svBox).filter(b => b.item.kind === 'node').map(b => [b.item.node.index,
+        (b.hung.children[0].getAttribute('d').match(/l4 4-4 4/g) || []).length, b.hung.textContent,
+        b.hung.classList.contains('sv-hung-read'), b.group.getAttribute('aria-label')])"""
+    drawn = sorted(page.eval_on_selector_all(".sv-node", by_node))
+    assert [(index, marks, text) for index, marks, text, _, _ in drawn] == [
+        (node, count, f"→{count}") for node, count in enumerate(counts)
+    ]
+    assert [index for index, *_, read, _ in drawn if read] == [3]  # where acceptance ended
+    assert "2 prompt tokens: state 2 next" in drawn[1][4] and "accepted" in drawn[1][4]
+    assert page.locator(".sv-node").count() == len(nodes) + 1  # prompt tokens are no candidates
+    assert page.locator(".sv-distances text").all_text_contents() == ["distance 1", "distance 2", "distance 3"]
+    sentence = page.inner_text(".sv-sentence")
+    assert "in state 3, the prompt tokens offered 6 guesses, up to 3 ahead" in sentence
+    assert "The last accepted node has 0 prompt tokens: state 0 follows." in sentence
+    assert "without a prompt token: the next step has no guesses, state 0" in page.inner_text(".sv-prompts .sv-verdict")
+    legend = page.inner_text(".sv-legend")
+    assert f"prompt tokens {trace.rows('probes')}" in legend and "next state" in legend
+    page.evaluate("window.specviz.setStep(2)")
+    assert "No draft this step" in page.inner_text(".sv-sentence")
+    assert "The root has 3 prompt tokens: state 3 follows." in page.inner_text(".sv-sentence")
+    assert ElementTree.fromstring(value(page, "SpecViz.downloads.treeSvg(v)")).tag.endswith("}svg")
+    page.keyboard.press("End")  # a stop token: no state follows
+    assert "follows" not in page.inner_text(".sv-sentence")
+    assert "the run ended" in page.inner_text(".sv-prompts .sv-verdict")
+    assert page.problems == []
+
+
+def test_guesses_stand_beside_what_the_text_became(open_trace: Open, page: Any) -> None:
+    trace = synthetic.prompted()
+    tokens, steps = trace.tables["tokens"]["id"], trace.tables["steps"]
+    open_trace(trace)
+    words = {"as guessed": 0, "guess 2": 1, "not offered": -1}
+    seen = set()
+    for step in range(8):
+        page.evaluate("k => window.specviz.setStep(k)", step)
+        last = steps["accepted"][step] and value(page, "v.model.step(v.number).last")
+        guessed = probes_of(trace, step, last)
+        end = steps["context"][step] + steps["emitted"][step]
+        rows = page.locator(".sv-guessed tbody tr")
+        assert rows.count() == len(guessed)
+        for d, token in enumerate(guessed):
+            cells = rows.nth(d).locator("td")
+            label = page.evaluate("id => window.specviz.model.pieces.label(id, 16)", token)
+            became = page.evaluate("id => window.specviz.model.pieces.label(id, 16)", tokens[end + d])
+            assert cells.nth(0).locator("code").inner_text() == label
+            assert cells.nth(2).locator("code").inner_text() == became
+            told = cells.nth(2).locator(".sv-role").inner_text()
+            assert (words[told] == 0) == (token == tokens[end + d])
+            seen.add(told)
+    assert seen == set(words)
+    truths = page.locator(".sv-true").all_inner_texts()
+    assert len(truths) == 3 and "distance 1" in truths[0] and "of " in truths[0]
+    assert page.problems == []
+
+
+def test_another_node_tells_where_it_would_have_led(open_trace: Open, page: Any) -> None:
+    open_trace(synthetic.prompted(), step=3)  # nothing of the tree holds
+    assert "Nothing was accepted after the root" in page.inner_text(".sv-prompts .sv-verdict")
+    page.locator('.sv-node[aria-pressed="true"]').focus()
+    page.keyboard.press("ArrowDown")
+    assert page.locator('.sv-node[aria-pressed="true"]').evaluate("e => e === document.activeElement")
+    said = page.inner_text(".sv-prompts .sv-verdict")
+    assert "rejected, has 2 prompt tokens; had acceptance ended here, state 2 would have followed" in said
+    assert page.locator(".sv-unread li").count() == 2 and page.locator(".sv-guessed").count() == 0
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.evaluate("window.specviz.setStep(4)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    page.evaluate("t => window.specviz.load(t, {step: 1})", synthetic.chain().to_json())
+    assert not page.locator(".sv-prompts").is_visible() and page.locator(".sv-hung").count() == 0
+    assert page.problems == []
+
+
+def test_prompt_tokens_of_a_live_run_are_those_of_a_full_load(open_trace: Open, page: Any) -> None:
+    opening, parts = synthetic.deltas(synthetic.prompted())
+    open_trace(opening)
+    page.evaluate("all => all.forEach((delta) => window.specviz.append(delta, {}))", parts)
+    page.evaluate("window.specviz.model.run.complete = true; window.specviz.describe()")
+    live = value(page, "v.prompts.tally")
+    page.evaluate("t => window.specviz.load(t, {})", synthetic.prompted().to_json())
+    assert value(page, "v.prompts.tally") == live and live[0]["seen"] > 20
+    assert page.problems == []
+
+
+def test_without_a_draft_model_there_is_no_panel(open_trace: Open, page: Any) -> None:
+    trace = synthetic.chain().to_json()
+    open_trace(synthetic.drafted())
+    assert page.locator(".sv-drafter").is_visible()
+    for table in ("guesses", "attention"):
+        del trace[table]  # as files were before there was such a thing
+    page.evaluate("t => window.specviz.load(t, {step: 3})", trace)
+    assert not page.locator(".sv-drafter").is_visible() and page.locator(".sv-candidates").is_visible()
+    assert page.locator(".sv-lane").is_hidden()
+    opening, parts = synthetic.deltas(synthetic.drafted())  # a run that has just begun
+    page.evaluate("t => window.specviz.load(t, {})", opening.to_json())
+    assert page.locator(".sv-drafter").is_visible() and page.locator(".sv-place-of").count() == 0
+    page.get_by_role("button", name="Attention heat").click()
+    page.evaluate("all => all.forEach((delta) => window.specviz.append(delta, {}))", parts[:2])
+    assert page.locator(".sv-place-of").count() == 4 and page.problems == []
+
+
 OURS = set(
     re.findall(
         r"\w+",
         "a b button canvas circle code dd details div dl dt footer g h2 h3 h4 header i kbd li option p path rect "
-        "section select small span summary svg text ul",
+        "section select small span summary svg table tbody td text th thead tr ul",
     )
 )
 
@@ -190,7 +417,15 @@ def test_hostile_text_stays_text(open_trace: Open, page: Any) -> None:
             const token = v.output.elements(v.model.promptLength + k)[0];
             v.tip.show(token, SpecViz.tokenFacts(v, v.model.promptLength + k));
         } }""")
-    assert page.evaluate("window.__pwned") is None
+    drafted = synthetic.Drafted(False, synthetic.CODE_SEGMENTS, synthetic.NASTY * 2).run()
+    page.evaluate("""t => { const v = window.specviz; v.load(t, {});
+        for (let k = 0; k < v.model.stepCount; k++) { v.setStep(k); v.drafter.walk(1); } }""", drafted.to_json())
+    prompted = synthetic.Prompted(synthetic.CODE_SEGMENTS, synthetic.NASTY * 2).run()
+    page.evaluate("""t => { const v = window.specviz; v.load(t, {});
+        for (let k = 0; k < v.model.stepCount; k++) { v.setStep(k); v.prompts.walk(1); } }""", prompted.to_json())
+    tags = set(page.eval_on_selector_all(".sv *", "all => all.map(e => e.tagName.toLowerCase())"))
+    page.evaluate("t => window.specviz.load(t, {step: 1})", trace.to_json())
+    assert page.evaluate("window.__pwned") is None and tags <= OURS
     tags = set(page.eval_on_selector_all(".sv *", "all => all.map(e => e.tagName.toLowerCase())"))
     assert tags <= OURS, tags - OURS
     assert page.locator(".sv b b, .sv img, .sv script").count() == 0
@@ -534,6 +769,10 @@ def test_the_page_is_never_wider_than_the_window(open_trace: Open, page: Any, wi
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     boxes = [page.locator(name).bounding_box() for name in (".sv-prompt", ".sv-output")]
     assert (boxes[0]["y"] < boxes[1]["y"]) == (width == 400)
+    page.evaluate("t => window.specviz.load(t, {step: 1})", synthetic.drafted().to_json())
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    inside = "e => { const b = e.closest('.sv-body'); return b.scrollWidth <= b.clientWidth }"
+    assert page.eval_on_selector(".sv-drafter-parts", inside)
 
 
 STEPS = """(count) => {
@@ -570,6 +809,9 @@ def test_a_step_change_is_quick(open_trace: Open) -> None:
     page = open_trace(synthetic.steps(300))
     assert value(page, "v.model.stepCount") >= 300
     assert step_ms(page) < 33
+    for trace in (synthetic.drafted(), synthetic.prompted()):
+        page.evaluate("t => window.specviz.load(t, {})", trace.to_json())
+        assert step_ms(page) < 33
 
 
 def test_a_long_context_stays_usable(open_trace: Open) -> None:
@@ -631,6 +873,11 @@ def test_text_has_enough_contrast(open_trace: Open, page: Any, scheme: str) -> N
     page.emulate_media(color_scheme=scheme)
     open_trace(synthetic.tree(), "#step=12")
     page.evaluate("window.specviz.offerButton.click()")
+    assert page.evaluate(CONTRAST) == {}
+    for trace in (synthetic.drafted(), synthetic.drafted(True), synthetic.prompted()):
+        page.evaluate("t => window.specviz.load(t, {step: 1})", trace.to_json())
+        assert page.evaluate(CONTRAST) == {}
+    page.evaluate("window.specviz.setStep(4)")  # guessed, and became
     assert page.evaluate(CONTRAST) == {}
 
 

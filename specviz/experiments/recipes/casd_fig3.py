@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from ..experiment import Axis, Experiment, Line, Setting
+from ..experiment import Axis, Experiment, Line
 from ..quantities import Quantity
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 LOOKUPS, PASSAGE, VOCABULARY = 200, 500, 2_000
 
 
-def measure(_: Any, setting: Setting) -> Iterator[dict[str, Any]]:
+def measure(_: Any, params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Times a lookup (find and merge, CASD's settings) in a pool of made-up passages; the median of 200 lookups.
 
     Token ids are drawn by Zipf's law, as words are; what is looked up are 20 tokens cut out of the pool.
@@ -24,20 +24,20 @@ def measure(_: Any, setting: Setting) -> Iterator[dict[str, Any]]:
     from decoders.pool import PoolIndex
     from decoders.prompt import Pool
 
-    size, params = int(setting.values["pool_tokens"]), CasdParams()
+    size, casd = int(params["pool_tokens"]), CasdParams()
     random = np.random.default_rng(size)
     weights = 1 / np.arange(1, VOCABULARY + 1)
     tokens = random.choice(VOCABULARY, size, p=weights / weights.sum()).astype(np.int64)
     pool = Pool(tokens, tuple(range(0, size, PASSAGE)), None, "made-up passages")
     started = time.perf_counter()
-    index = PoolIndex(pool, params.longest_suffix)
+    index = PoolIndex(pool, casd.longest_suffix)
     built = time.perf_counter() - started
     times = []
     for start in random.integers(0, size - 20, LOOKUPS):
         began = time.perf_counter()
-        match = index.find(tokens[start : start + 20], params.shortest_suffix, params.max_hits)
+        match = index.find(tokens[start : start + 20], casd.shortest_suffix, casd.max_hits)
         if match.length:
-            index.continuations(match.ends, params.depth, params.nodes)
+            index.continuations(match.ends, casd.depth, casd.nodes)
         times.append(time.perf_counter() - began)
     yield {"retrieval_ms": float(np.median(times)) * 1e3, "index_ms": built * 1e3}
 

@@ -1,0 +1,117 @@
+"""Teacher forcing: a method drafts over an answer that is given, so that its copied spans can be attributed.
+
+The run is an ordinary one (same engine, same trace) but for its verifier: a drafted token stands while it equals the
+next token given. Probabilities and ranks are the target's own opinion of the tokens it was made to take.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from .drafters import find_method
+from .errors import UserError
+from .prompt import Prompt
+from .protocols import Draft, Method, Scored, Verdict
+from .recording import Run
+from .target import Target
+from .trace import Trace
+from .verify import judged
+
+
+class ForcedVerifier:
+    """Accepts exactly the tokens given, in their order; the next one that no child carries is the bonus.
+
+    It is called once per step, as it counts the tokens that it handed out.
+    """
+
+    lossless = False
+
+    def __init__(self, given: Sequence[int]) -> None:
+        self.given, self.at = tuple(given), 0
+
+    def __call__(self, draft: Draft, scored: Scored) -> Verdict:
+        children = draft.tree.children()
+        path, bonus = [0], None
+        while bonus is None and self.at < len(self.given):
+            token = self.given[self.at]
+            self.at += 1
+            child = children[path[-1]].get(token)
+            if child is None:
+                bonus = token
+            else:
+                path.append(child)
+        return judged(draft, path, bonus, accepted="as given", rejected="not as given")
+
+
+def answer_ids(target: Target, text: str) -> list[int]:
+    """Token ids of an answer, and the token that ends it where the model has one (so that every token of the answer
+    may be drafted). What spells a special token stays text.
+    """
+    if not text.strip():
+        raise UserError("the answer is empty: give the text to attribute")
+    ids: list[int] = list(target.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+    end = getattr(target.tokenizer, "eos_token_id", None)
+    return [*ids, *([end] if end in target.stop_ids else target.stop_ids[:1])]
+
+
+def forced_run(
+    target: Target,
+    prompt: Prompt,
+    answer: Sequence[int],
+    method: str | Method = "pld+h",
+    params: Mapping[str, Any] | None = None,
+    *,
+    max_new_tokens: int = 256,
+    title: str = "",
+    cancel: threading.Event | None = None,
+) -> Run:
+    """A traced run that writes the token ids ``answer``; its record says ``forced``.
+
+    ``max_new_tokens`` bounds drafts as in a free run, and is raised to the answer's length. An answer that does not end
+    with a stop token ends the run there; its last token is then never drafted. With the model's own greedy output, a
+    lossless method drafts and has accepted what it would have in a free run with the same bound.
+
+    Raises UserError for an answer that is empty, too long for the model, or goes on after a stop token.
+    """
+    given, stops = tuple(answer), frozenset(target.stop_ids)
+    if not given:
+        raise UserError("the answer is empty: give the text to attribute")
+    if early := [i for i, token in enumerate(given[:-1]) if token in stops]:
+        raise UserError(
+            f"the answer holds the stop token {given[early[0]]} at place {early[0]} of {len(given)}: "
+            "give only what stands before it"
+        )
+    found = method if isinstance(method, Method) else find_method(method)
+    ended = given[-1] in stops
+    run = Run(
+        target,
+        prompt,
+        replace(found, verifier=lambda params, chooser, stop_ids: ForcedVerifier(given)),
+        params,
+        max_new_tokens=max(max_new_tokens, len(given)) if ended else len(given),
+        title=title or f"{found.title}, given answer",
+        stop_ids=stops,
+        cancel=cancel,
+    )
+    room = target.context_length - len(run.decoding.prompt.tokens)
+    if len(given) > room:
+        raise UserError(
+            f"the answer has {len(given)} tokens and {target.name} has room for {room} after this prompt: "
+            "shorten one of them or choose a model with a longer context"
+        )
+    run.trace.run["forced"] = True
+    return run
+
+
+def forced(
+    target: Target, prompt: Prompt, answer: Sequence[int], method: str | Method = "pld+h",
+    params: Mapping[str, Any] | None = None, **options: Any,
+) -> Trace:  # fmt: skip
+    """The trace of a ``forced_run``, run to its end."""
+    run = forced_run(target, prompt, answer, method, params, **options)
+    for _ in run:
+        pass
+    return run.trace

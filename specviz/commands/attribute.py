@@ -1,0 +1,319 @@
+"""``specviz attribute``: which passages an answer was copied from, and how well that finds quotes that are known."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decoders.errors import UserError
+
+from . import common
+
+if TYPE_CHECKING:
+    from decoders import Target, Trace
+    from decoders.attribution import Link
+    from decoders.quotes import QuotedAnswer, SweepRow
+
+SCHEMA = "specattribution-score/1"
+DEMOS = {"demo": False, "demo+brief": True}
+COUNTED = {False: "drafted tokens", True: "whole quotations"}
+
+
+def add(commands: Any) -> None:
+    parser = commands.add_parser(
+        "attribute",
+        help="link an answer to the passages it was copied from",
+        description="Link the copied spans of an answer to their sources; or (--score) measure that on known quotes.",
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument(
+        "--prompt-file", type=Path, metavar="F", help="plain text, or JSONL (its first prompt, see --index)"
+    )
+    what.add_argument("--prompt", metavar="TEXT", help="the prompt itself")
+    what.add_argument("--trace", type=Path, metavar="FILE", help="a recorded run (.spectrace); no model is loaded")
+    what.add_argument(
+        "--score", metavar="SET", help="answers with known quotes: a QuoteSum file, demo, or demo+brief (short answers)"
+    )
+    parser.add_argument(
+        "--index", type=common.whole(0), default=0, metavar="N", help="which prompt of a JSONL file (from 0)"
+    )
+    parser.add_argument("--chat", action="store_true", help="send plain text through the model's chat template")
+    parser.add_argument(
+        "--method", nargs="+", metavar="NAME", help="method whose copies count (default: pld+h); several to --score"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="K=V",
+        help="a parameter of the method (of several: METHOD.K=V); may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--answer", metavar="FILE_OR_TEXT", help="the answer to attribute, as it is given; not the model's own"
+    )
+    parser.add_argument(
+        "--max-new-tokens", type=common.whole(1), default=256, metavar="N", help="of a generated answer (default: 256)"
+    )
+    parser.add_argument(
+        "--min-run", type=_lengths, metavar="N", help="drop shorter runs (default: 2; to --score, as in 2,5,8: 2,5,8)"
+    )
+    parser.add_argument(
+        "--whole", action="store_true",
+        help="whole quotations: with the words around a drafted run that the source has too (to --score: both)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--limit", type=common.whole(1), metavar="N", help="answers to score (default: 40 of demo, all of a file)"
+    )
+    parser.add_argument(
+        "--generated", action="store_true", help="score what the model writes, where it holds the known quotes"
+    )
+    parser.add_argument("--out", type=Path, metavar="TRACE", help="write the run as a trace file (.spectrace)")
+    parser.add_argument("--json", action="store_true", help="print links with character offsets, or scores, as JSON")
+    parser.add_argument("--markdown", type=Path, metavar="F", help="write the answer with footnotes, or the table")
+    common.add_model(parser)
+    parser.set_defaults(run=run)
+
+
+def _lengths(text: str) -> tuple[int, ...]:
+    """An argparse type: lengths of at least 1 with commas between them."""
+    return tuple(dict.fromkeys(common.whole(1)(part) for part in text.split(",")))
+
+
+def run(args: argparse.Namespace) -> int:
+    common.check_writable(args.out)
+    common.check_writable(args.markdown)
+    if args.score is not None:
+        _refuse_given(args, "--score", ("answer", "out", "whole", "chat"))
+        return _score(args)
+    _refuse_given(args, "this", ("limit", "generated"), "belongs to --score")
+    if len(args.min_run or (2,)) > 1:
+        raise UserError("--min-run takes one length here; several belong to --score")
+    if args.trace is not None:
+        _refuse_given(args, "--trace", ("method", "set", "answer", "out", "chat", "model"))
+        from decoders import load
+
+        trace = load(args.trace)
+    else:
+        trace = _traced(args)
+    return _show(args, trace)
+
+
+def _refuse_given(args: argparse.Namespace, by: str, names: Sequence[str], why: str = "") -> None:
+    for name in names:
+        if getattr(args, name):
+            raise UserError(f"--{name} {why or f'is of no use with {by}'}")
+
+
+# --- one answer -------------------------------------------------------------------------------------------------------
+
+
+def _traced(args: argparse.Namespace) -> Trace:
+    from decoders import record, save
+    from decoders.forced import answer_ids, forced
+    from decoders.prompts import PromptRecord, read_prompts
+
+    if args.prompt is not None:
+        if not args.prompt.strip():
+            raise UserError("the prompt is empty: type at least one character")
+        asked = PromptRecord(id="prompt", text=args.prompt)
+    else:
+        records = read_prompts(args.prompt_file)
+        if args.index >= len(records):
+            raise UserError(
+                f"--index {args.index} is out of range: {args.prompt_file} holds {len(records)} prompts (from 0)"
+            )
+        asked = records[args.index]
+    answer = None if args.answer is None else _answer(args.answer)
+    names = args.method or ["pld+h"]
+    if len(names) > 1:
+        raise UserError("--method takes one method here; several belong to --score")
+    target = common.open_target(args)
+    [(method, params)] = _methods(args, target, names)[0].items()
+    prompt = asked.prompt(target.tokenizer, chat=args.chat)
+    options: dict[str, Any] = {"title": asked.id, "max_new_tokens": args.max_new_tokens}
+    if answer is None:
+        trace = record(target, prompt, method, params, **options)
+    else:
+        trace = forced(target, prompt, answer_ids(target, answer), method, params, **options)
+    if args.out:
+        save(trace, args.out)
+    return trace
+
+
+def _methods(args: argparse.Namespace, target: Target, names: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """``common.chosen_methods``; of one method, parameters need not name it."""
+    sets = list(args.set)
+    if len(names) == 1:
+        sets = [given if "." in given.partition("=")[0] else f"{names[0]}.{given}" for given in sets]
+    return common.chosen_methods(target, names, sets)
+
+
+def _answer(given: str) -> str:
+    """The text of a file, or the text itself."""
+    path = Path(given)
+    try:
+        text = path.read_bytes().decode("utf-8-sig") if path.is_file() else given
+    except UnicodeDecodeError:
+        raise UserError(f"the answer file {path} is not text in UTF-8: save it as such and try again") from None
+    except OSError:  # no name that a file could have
+        text = given
+    if not text.strip():
+        raise UserError("the answer is empty: give the text to attribute, or a file with it")
+    return text.rstrip("\n")
+
+
+def _show(args: argparse.Namespace, trace: Trace) -> int:
+    from decoders import attribution
+
+    found = attribution.links(trace, *(args.min_run or (2,)), whole=args.whole)
+    if args.markdown:
+        args.markdown.write_text(attribution.markdown(trace, found), encoding="utf-8")
+    if args.json:
+        print(json.dumps(attribution.to_json(trace, found), ensure_ascii=False))
+        return 0
+    numbers: dict[tuple[str, int], int] = {}
+    parts = []
+    for part, link in attribution.marked(trace, found):
+        if link is None or not part.strip():
+            parts.append(part)
+            continue
+        number = numbers.setdefault((link.kind, link.passage), len(numbers) + 1)
+        core = part.strip()
+        parts.append(part.replace(core, f"[{core}]({number})", 1))
+    print(common.shown("".join(parts)))
+    _sources(trace, found, numbers)
+    return 0
+
+
+def _sources(trace: Trace, found: Sequence[Link], numbers: dict[tuple[str, int], int]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from decoders import attribution
+
+    data = attribution.to_json(trace, found)
+    length = data["output_tokens"]
+    table = Table("", "source", "links", "tokens copied", "of the answer", "of the source", "longest")
+    for source in data["sources"]:
+        table.add_row(
+            str(numbers.get((source["kind"], source["passage"]), "")),
+            Text(source["name"]),
+            str(source["links"]),
+            str(source["copied_tokens"]),
+            _percent(source["copied_tokens"], length),
+            _percent(source["used_tokens"], source["tokens"]),
+            str(source["longest"]),
+        )
+    rest = length - data["copied_tokens"]
+    table.add_row("", "copied by nobody", "", str(rest), _percent(rest, length), "", "")
+    out = common.console(error=True)
+    out.print(table)
+    wrong = sum(not link["verbatim"] for link in data["links"])
+    words = f"{common.counted(len(found), 'link')} by {trace.run['method']['name']}"
+    words += ", all verbatim" if found and not wrong else f", {wrong} of them not verbatim" if wrong else ""
+    if data["run"]["forced"]:
+        differs = trace.run["metrics"]["differs"]
+        words += f"; the answer was given, and {differs} of its {length} tokens are not the target's first choice"
+    out.print(words, markup=False, soft_wrap=True)
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "–"
+
+
+# --- known quotes -----------------------------------------------------------------------------------------------------
+
+
+def _score(args: argparse.Namespace) -> int:
+    from decoders import record
+    from decoders.forced import answer_ids, forced
+    from decoders.quotes import demo_quotes, read_quotesum, sweep
+
+    if args.score in DEMOS:
+        gold, notes = demo_quotes(args.limit or 40, brief=DEMOS[args.score]), []
+    elif Path(args.score).is_file():
+        gold, notes = read_quotesum(args.score, args.limit)
+    else:
+        raise UserError(f"{args.score} is neither a file nor one of {', '.join(DEMOS)}")
+    names = args.method or ["pld+h"]
+    target = common.open_target(args)
+    methods, missing = _methods(args, target, names)
+    gold, too_long = _fitting(target, gold, args.max_new_tokens if args.generated else 0)
+    prompts = [one.record().prompt(target.tokenizer) for one in gold]
+    methods, missing = common.applicable(methods, missing, prompts, names)
+    notes += [too_long] if too_long else []
+    notes += [f"{name} was left out: {reason}" for name, reason in missing.items()]
+    rows: list[tuple[str, str, SweepRow]] = []
+    min_runs = args.min_run or (2, 5, 8)
+    with common.progress_bar("attributing") as progress:
+        done = 0
+        for name, params in methods.items():
+            runs = []
+            for one, prompt in zip(gold, prompts, strict=True):
+                if args.generated:
+                    trace = record(target, prompt, name, params, max_new_tokens=args.max_new_tokens)
+                else:
+                    trace = forced(target, prompt, answer_ids(target, one.answer), name, params)
+                runs.append((trace, one))
+                done += 1
+                progress(done, len(gold) * len(methods))
+            for whole, counted in COUNTED.items():
+                rows += [(name, counted, row) for row in sweep(runs, min_runs, whole=whole)]
+    for name, lost in {name: len(gold) - row.examples for name, _, row in rows}.items():
+        if lost:
+            notes.append(f"{lost} of {common.counted(len(gold), 'answer')} by {name} do not hold the known quotes")
+    _print_scores(args, target, rows, notes)
+    return 0
+
+
+def _fitting(target: Target, gold: Sequence[QuotedAnswer], new: int) -> tuple[list[QuotedAnswer], str]:
+    """Those that leave room for their answer (or ``new`` tokens), and one sentence about the others ("" if none)."""
+    from decoders.forced import answer_ids
+
+    kept = []
+    for one in gold:
+        count = len(one.record().prompt(target.tokenizer).tokens)
+        if count + (new or len(answer_ids(target, one.answer))) <= target.context_length:
+            kept.append(one)
+    if not kept:
+        raise UserError(f"no prompt leaves room for its answer in {target.name}'s context of {target.context_length}")
+    lost = len(gold) - len(kept)
+    note = f"{lost} of {len(gold)} prompts leave no room for their answer in {target.name}'s context and were left out"
+    return kept, note if lost else ""
+
+
+def _print_scores(
+    args: argparse.Namespace, target: Target, rows: Sequence[tuple[str, str, SweepRow]], notes: Sequence[str]
+) -> None:
+    written = "generated" if args.generated else "given"
+    if args.json:
+        flat = [
+            {"method": name, "counted": counted, "min_run": row.min_run, "examples": row.examples, **asdict(row.score)}
+            for name, counted, row in rows
+        ]
+        data = {"schema": SCHEMA, "model": target.info, "set": args.score, "answers": written}
+        print(json.dumps({**data, "notes": list(notes), "rows": flat}, ensure_ascii=False))
+    names = ("method", "counted", "min run", "answers", "precision", "recall", "F1", "right passage")
+    lines = [
+        (
+            name, counted, str(row.min_run), str(row.examples),
+            *(common.number(getattr(row.score, key), 3) for key in ("precision", "recall", "f1", "right_passage")),
+        )
+        for name, counted, row in rows
+    ]  # fmt: skip
+    if args.markdown:
+        body = ["| " + " | ".join(line) + " |" for line in (names, ["---"] * len(names), *lines)]
+        args.markdown.write_text("\n".join([*body, "", *(f"{note}  " for note in notes)]) + "\n", encoding="utf-8")
+    if args.json:
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*names, title=Text(f"{args.score}: {written} answers, {target.name}"), title_justify="left")
+    for line in lines:
+        table.add_row(*map(Text, line))
+    out = common.console()
+    out.print(table)
+    for note in notes:
+        out.print(note, markup=False, soft_wrap=True)

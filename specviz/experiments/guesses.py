@@ -1,0 +1,99 @@
+"""How often PPD's guesses hold, on an experiment's prompts and in a training's log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decoders.errors import UserError
+
+from .experiment import Row
+from .quantities import Quantity
+
+if TYPE_CHECKING:
+    from decoders import Prompt, Target
+    from decoders.parts import Part
+
+RANKS = 10  # guesses per distance that are looked at
+HELD = "held:"  # column of a distance and a number of guesses, as in held:1/5
+COLUMNS = ((1, 1), (1, 5), (2, 1), (2, 5))  # distance and number of guesses, as in the paper's tables
+ACCURACY = Quantity(
+    "accuracy", "Guesses that hold", "positions whose token is among the first k guesses ÷ positions", "share",
+    "After every position of the target's own greedy answers. Distance 1 (@1) is the token after the next.",
+)  # fmt: skip
+
+
+def look(target: Target, params: Mapping[str, Any], prompt: Prompt, max_new_tokens: int) -> Iterator[Row]:
+    """One row: for every distance and number of guesses, the share of the answer's positions where the guesses made
+    there hold. Raises UserError for prompt tokens that are missing or of another target.
+    """
+    from decoders.acceptance import guess_ranks
+    from decoders.engine import generate
+    from decoders.parts import load_part
+
+    prompts = load_part(target, "ppd", params.get("part"))
+    answer = generate(target, prompt, "pld", max_new_tokens=max_new_tokens)
+    found = guess_ranks(target, prompts, [*prompt.tokens, *answer], len(prompt.tokens))
+    yield {
+        f"{HELD}{distance}/{count}": float((ranks < count).float().mean())
+        for distance, ranks in enumerate(found, 1)
+        for count in range(1, RANKS + 1)
+        if len(ranks)
+    }
+
+
+def side_by_side(rows: list[Row]) -> list[Row]:
+    """Each look's row as one per column of the paper's tables, a series each.
+
+    >>> [(r["series"], r["accuracy"]) for r in side_by_side([{"series": "PPD", "held:1/1": .4, "held:2/5": .5}])]
+    [('@1 top-1', 0.4), ('@2 top-5', 0.5)]
+    """
+    return _apart(rows, COLUMNS, lambda distance, count: {"series": f"@{distance} top-{count}"})
+
+
+def by_distance(rows: list[Row]) -> list[Row]:
+    """Each look's row as one per distance (a series each) and number of guesses (the parameter k)."""
+    places = [(distance, count) for distance in range(1, 17) for count in range(1, RANKS + 1)]
+    return _apart(rows, places, lambda distance, count: {"series": f"distance {distance}", "param:k": str(count)})
+
+
+def _apart(rows: list[Row], places: Iterable[tuple[int, int]], labels: Callable[[int, int], Row]) -> list[Row]:
+    found: list[Row] = []
+    for row in rows:
+        if row.get("error"):
+            found.append(row)
+            continue
+        common = {name: value for name, value in row.items() if not name.startswith(HELD)}
+        for place in places:
+            share = row.get(f"{HELD}{place[0]}/{place[1]}")
+            if share is not None:
+                found.append({**common, **labels(*place), ACCURACY.key: share})
+    return found
+
+
+def part_of(target: Target, params: Mapping[str, Any]) -> tuple[Path, Part]:
+    """The folder and description of the prompt tokens that PPD's parameters mean. Raises UserError for those that are
+    missing, damaged or of another target.
+    """
+    from decoders.parts import find_part, load_part, read_part
+
+    named = params.get("part")
+    load_part(target, "ppd", named)
+    folder = Path(str(named or find_part(target.key, "ppd"))).expanduser()
+    return folder, read_part(folder)
+
+
+def acceptance_of(target: Target, params: Mapping[str, Any]) -> tuple[tuple[float, ...], ...]:
+    """The acceptance table of prompt tokens: that of the trees designed for them, else of their training's last
+    validation. Raises UserError where there is neither.
+    """
+    from decoders.prompt_trees import FILE, load_trees
+
+    folder, part = part_of(target, params)
+    if (folder / FILE).is_file():
+        return load_trees(folder / FILE).acceptance
+    log = part.training.get("log") or [{}]
+    if not log[-1].get("ranks"):
+        raise UserError(f"nobody measured how often the guesses of {folder} hold: `specviz tree design` does")
+    return tuple(tuple(row) for row in log[-1]["ranks"])

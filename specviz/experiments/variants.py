@@ -1,0 +1,305 @@
+"""Draft models and prompt tokens trained for an experiment: short runs, alike but for one setting.
+
+A variant is trained where it is first needed and kept under ``SPECVIZ_HOME``/lab/parts, in a folder named after all
+that decides what it becomes; an interrupted one goes on from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import shutil
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decoders.errors import UserError
+
+from ..store import home
+from .experiment import TRAINABLE, Experiment, Setting
+
+if TYPE_CHECKING:
+    from decoders import Target
+
+BATCH_TOKENS = 2048  # of a step, padding included: less than a part's own training takes
+POINTS = 256  # of a step, at most: insertion points of prompt tokens, whatever the rows of each
+DOCUMENTS = 64  # that are made, or answered, at a time
+LOOKS = 6  # validations along the way
+HELD_OUT_TOKENS = 14_000  # read by each, about
+HELD_OUT = 12  # documents of them that prompt tokens are tried on: each of their positions takes rows of its own
+HELD_OUT_POINTS = 1_500  # in these, about
+SEED = 0
+MOST_BYTES = 4 << 30  # kept trainings; beyond it the oldest go
+PARAMETER = {"glide": "part", "drafter": "drafter", "ppd": "part"}  # of the methods: the folder of their part
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One part to train: its kind, and what all of an experiment have in common. Subclasses say what may differ."""
+
+    kind: str
+    steps: int
+    data: tuple[str, ...] = ("demo",)
+
+    @property
+    def recipe(self) -> Any:
+        """How it is trained."""
+        raise NotImplementedError
+
+    @property
+    def answered(self) -> bool:
+        """Whether it learns from the target's own answers."""
+        return False
+
+    def check(self, target: Target) -> None:
+        """Raise UserError for a target that it cannot be trained for, or settings that do not fit it."""
+        raise NotImplementedError
+
+    def seconds(self, target: Target) -> float:
+        """About how long its training takes from the beginning."""
+        raise NotImplementedError
+
+    def run(self, folder: Path, network: Any, name: str, source: Any) -> Any:
+        """Its training run (``decoders.training.loop.Trainable``), not opened yet."""
+        raise NotImplementedError
+
+    def finish(self, part: Path) -> None:
+        """What a trained part needs besides, in its folder; nothing by itself."""
+
+    def folder(self, key: str) -> Path:
+        """Where it is kept for the target with this fingerprint."""
+        settings = [key, SEED, asdict(self), asdict(self.recipe), [_stamp(name) for name in self.data]]
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+        return home() / "lab" / "parts" / digest[:20]
+
+    def log(self, key: str) -> list[dict[str, Any]] | None:
+        """Its training's log; None where it is not finished."""
+        from decoders.parts import is_part, read_part
+
+        folder = self.folder(key) / "part"
+        if not is_part(folder):
+            return None
+        with contextlib.suppress(UserError):
+            return list(read_part(folder).training["log"])
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class DraftVariant(Variant):
+    """A draft model (kind "glide" or "drafter")."""
+
+    layers: int = 1
+    width: int | None = None
+    kv_layer: int | None = None
+    distill: bool = False
+
+    @property
+    def recipe(self) -> Any:
+        from decoders.training.drafter import Recipe
+
+        return Recipe(
+            layers=self.layers, hidden=self.width, kv_layer=self.kv_layer, batch_tokens=BATCH_TOKENS,
+            validate_steps=max(1, self.steps // LOOKS),
+        )  # fmt: skip
+
+    @property
+    def answered(self) -> bool:
+        return self.distill
+
+    def config(self, target: Target) -> Any:
+        """Its shape. Raises UserError as ``check`` does."""
+        from decoders.glide import DraftConfig, refusal
+
+        if reason := refusal(target.config):
+            raise UserError(reason)
+        return DraftConfig.of(
+            target.config, glimpse=self.kind == "glide", layers=self.layers, hidden=self.width, kv_layer=self.kv_layer
+        )
+
+    def check(self, target: Target) -> None:
+        self.config(target)
+
+    def seconds(self, target: Target) -> float:
+        """A step reads its tokens with the target and learns from them with the draft model (three times a forward); a
+        validation reads with both. The target's answers, where it gives them, take some times longer than all of it.
+        """
+        config = self.config(target)
+        width, crossed = config.hidden, config.target_heads * config.target_head_dim
+        draft = self.layers * (4 * width**2 + 3 * width * config.mlp + 2 * width * crossed) + config.vocab * width
+        whole, rate = _size_and_rate(target)
+        step = BATCH_TOKENS * (3 * draft + (whole if config.kv_layers else 0))
+        look = HELD_OUT_TOKENS * (draft + whole)
+        return (4 if self.distill else 1) * (2 + self.steps * (0.02 + step / rate) + LOOKS * look / rate)
+
+    def run(self, folder: Path, network: Any, name: str, source: Any) -> Any:
+        from decoders.training.drafter import Run
+
+        return Run(self.kind, folder, network, name, source, self.recipe, SEED)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptVariant(Variant):
+    """Prompt tokens (kind "ppd"): ``tokens`` of ``vectors`` each (EPTs), their mask, and what they learn from."""
+
+    tokens: int = 3
+    vectors: int = 1
+    mask: str = "ensemble"
+    learned: bool = False
+    hard_labels: bool = False
+
+    @property
+    def recipe(self) -> Any:
+        from decoders.training.prompt_tokens import Recipe
+
+        return Recipe(
+            tokens=self.tokens, vectors=self.vectors, mask=self.mask, learned=self.learned,
+            hard_labels=self.hard_labels, batch_tokens=BATCH_TOKENS, rows=POINTS * self.tokens * self.vectors,
+            validate_steps=max(1, self.steps // LOOKS),
+        )  # fmt: skip
+
+    def check(self, target: Target) -> None:
+        from decoders.ppd import PromptConfig
+        from decoders.training.frozen import refusal
+
+        if reason := refusal(target.config):
+            raise UserError(reason)
+        try:
+            PromptConfig(self.tokens, self.vectors, target.hidden_size, self.mask, self.learned)
+        except ValueError as error:
+            raise UserError(str(error)) from None
+
+    def seconds(self, target: Target) -> float:
+        """A step reads its tokens with the target, and its rows of prompt tokens twice (there is no gradient of
+        weights); a validation reads text and rows once.
+        """
+        whole, rate = _size_and_rate(target)
+        each = self.tokens * self.vectors
+        step, look = BATCH_TOKENS + 2 * POINTS * each, HELD_OUT_TOKENS / 4 + HELD_OUT_POINTS * each
+        return 2 + self.steps * (0.02 + step * whole / rate) + LOOKS * look * whole / rate
+
+    def run(self, folder: Path, network: Any, name: str, source: Any) -> Any:
+        from decoders.training.prompt_tokens import Run
+
+        return Run(folder, network, name, _Shorter(source), self.recipe, SEED)
+
+    def finish(self, part: Path) -> None:
+        """Trees for its own accuracy at the last validation; where no guess held, none can be designed."""
+        from decoders.parts import read_part
+        from decoders.prompt_trees import DEFAULT_SIZE, FILE, default_trees, least_size, save_trees
+
+        size = max(DEFAULT_SIZE, least_size(self.tokens, self.vectors))
+        with contextlib.suppress(UserError):
+            ranks = read_part(part).training["log"][-1]["ranks"]
+            save_trees(default_trees(self.tokens, size, ranks, self.vectors), part / FILE)
+
+
+class _Shorter:
+    """A source with fewer held-out documents."""
+
+    def __init__(self, source: Any) -> None:
+        self.label, self.chunk = source.label, source.chunk
+        self._held_out = source.held_out
+
+    def held_out(self) -> list[Any]:
+        return self._held_out()[:HELD_OUT]
+
+
+def variant_of(experiment: Experiment, setting: Setting) -> Variant | None:
+    """What has to be trained for a setting; None where it takes the part that is there."""
+    given = setting.trains
+    if given is None:
+        return None
+    kind = TRAINABLE[setting.line.method]
+    made = PromptVariant if kind == "ppd" else DraftVariant
+    return made(kind, experiment.training_steps, experiment.data, **given)
+
+
+def check_variants(variants: Sequence[Variant], target: Target) -> None:
+    """Raise UserError for the first variant that cannot be trained for this target."""
+    from decoders.training.data import DEMO, DemoSource
+
+    for variant in variants:
+        variant.check(target)
+        if target.tokenizer is None:
+            raise UserError(f"{target.name} has no tokenizer, and parts learn from text: choose another model")
+        if list(variant.data) == [DEMO]:
+            DemoSource(target.tokenizer, SEED)
+        for name in variant.data:
+            if name != DEMO and not Path(name).expanduser().is_file():
+                raise UserError(f"there is no training file {name}: give text or JSONL files, or `demo`")
+
+
+def training(variant: Variant, target: Target, network: Any) -> Generator[int]:
+    """Train it step by step (each ``next`` makes one; gives how many are made), then keep it.
+
+    Closed before the end, it leaves a checkpoint that the next training goes on from. ``network`` is the target's
+    (``decoders.target.stock_network``).
+    """
+    from decoders.training.data import source_of
+    from decoders.training.loop import CHECKPOINT
+
+    folder = variant.folder(target.key)
+    answers = network if variant.answered else None
+    source = source_of(variant.data, target.tokenizer, SEED, answers, documents=DOCUMENTS)
+    run = variant.run(folder, network, target.name, source)
+    run.open(resume=True)
+    try:
+        while run.step < variant.steps:
+            run.train_step(run.step / variant.steps)
+            if run.step % run.recipe.validate_steps == 0 or run.step == variant.steps:
+                run.log(run.step / variant.steps)
+            if run.step == variant.steps:
+                variant.finish(run.export(folder / "part"))
+                (folder / CHECKPOINT).unlink(missing_ok=True)
+            yield run.step
+    finally:
+        if 0 < run.step < variant.steps and run.step != run.saved_step:
+            with contextlib.suppress(OSError, RuntimeError):  # a full disk: it begins at an earlier step again
+                run.save()
+
+
+def trim(keep: Sequence[Path], most_bytes: int = MOST_BYTES) -> None:
+    """Remove the oldest trainings beyond so many bytes; those to ``keep`` stay."""
+    place, size = home() / "lab" / "parts", 0
+    folders = [folder for folder in place.iterdir() if folder.is_dir()] if place.is_dir() else []
+    for folder in sorted(folders, key=lambda folder: folder.stat().st_mtime, reverse=True):
+        size += sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+        if size > most_bytes and folder not in keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def named(variant: Variant, differing: Mapping[str, Any]) -> str:
+    """A variant in words, with the settings it was asked for.
+
+    >>> named(DraftVariant("glide", 150), {"kv_layer": 2})
+    'GLIDE draft model, KV layer 2'
+    >>> named(PromptVariant("ppd", 150), {"vectors": 4, "hard_labels": True})
+    'set of prompt tokens, vectors 4, hard labels'
+    """
+    from decoders.parts import KINDS
+
+    words = {
+        "kv_layer": "KV layer", "distill": "learning the target's answers", "learned": "learned weights",
+        "hard_labels": "hard labels",
+    }  # fmt: skip
+    settings = [
+        words.get(name, name) + ("" if value is True else f" {value}")
+        for name, value in differing.items()
+        if value is not False
+    ]
+    return ", ".join([KINDS[variant.kind], *settings])
+
+
+def _size_and_rate(target: Target) -> tuple[float, float]:
+    """The target's parameters, and how many parameters × tokens its device reads in a second, about."""
+    return float(target.info["parameters"]), 5e10 if target.device.type == "cpu" else 1e13
+
+
+def _stamp(name: str) -> list[Any]:
+    """What tells a data file from a later version of it."""
+    path = Path(name).expanduser()
+    if not path.is_file():
+        return [name]
+    return [str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns]

@@ -1,0 +1,190 @@
+"""The page "Trees" in real Chromium: sliders, trees of each state, charts, tables, and the measurement."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from decoders.latency import save_latency
+from tests import synthetic
+from tests.stubs import StubDesk, serving
+from tests.test_trees_page import Kept, latency_of
+
+Visit = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
+        yield Kept()
+
+
+@pytest.fixture(scope="module")
+def desk(kept: Kept) -> StubDesk:
+    return StubDesk(load=lambda: kept.target, gallery=(synthetic.chain(),))
+
+
+@pytest.fixture(scope="module")
+def port(desk: StubDesk) -> Iterator[int]:
+    with serving(desk) as found:
+        yield found
+
+
+@pytest.fixture
+def visit(page: Any, port: int) -> Iterator[Visit]:
+    def go(query: str = "", width: int = 1280) -> Any:
+        page.set_viewport_size({"width": width, "height": 820})
+        page.goto(f"http://127.0.0.1:{port}/?tab=trees{query}")
+        page.wait_for_selector(".svp-trees[data-ready]")
+        return page
+
+    yield go
+    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
+    assert foreign == [] and page.problems == []
+
+
+def slide(page: Any, name: str, value: int) -> dict[str, Any]:
+    """Moves a slider; what is drawn in the same task."""
+    return page.evaluate(
+        """([name, value]) => {
+            const slider = document.getElementById(`svt-${name}`);
+            slider.value = value;
+            slider.dispatchEvent(new Event("input", { bubbles: true }));
+            const p = SpecVizApp.treesState.data.budgets[SpecVizApp.treesState.m].points
+                .find((one) => one.size === SpecVizApp.treesState.size);
+            const states = [...document.querySelectorAll(".svt-state")];
+            return { point: p, nodes: states.map((one) => one.querySelectorAll(".svt-node").length),
+                labels: states.map((one) => [...one.querySelectorAll(".svt-node")].map((node) => node.ariaLabel)) };
+        }""",
+        [name, value],
+    )
+
+
+def test_the_trees_follow_the_sliders_at_once(visit: Visit) -> None:
+    page = visit()
+    budgets = page.evaluate("SpecVizApp.treesState.data.budgets")
+    assert page.text_content(".svt-size-now") == f"{budgets['3']['chosen']} rows"
+    for name, value in (("size", 9), ("size", 0), ("m", 1), ("size", 8), ("m", 3)):
+        drawn = slide(page, name, value)
+        states = drawn["point"]["states"]
+        assert drawn["nodes"] == [len(state["prompts"]) for state in states]
+        for labels, state in zip(drawn["labels"], states, strict=True):
+            hung = sorted(int(found) for label in labels for found in re.findall(r"state (\d+) follows", label))
+            assert hung == sorted(state["prompts"])
+    state = drawn["point"]["states"][3]
+    sums = page.inner_text(".svt-sum")
+    assert f"= {drawn['point']['R']:.3g} accepted per step" in sums and f"{state['pi']:.3f}".lstrip("0") in sums
+    assert f"{drawn['point']['candidates']} candidates" in page.inner_text(".svt-state >> nth=3")
+    asked = f"3x{drawn['point']['size']}"
+    page.wait_for_function("asked => new URL(location.href).searchParams.get('trees') === asked", arg=asked)
+    page.reload()
+    page.wait_for_selector(".svp-trees[data-ready]")
+    assert page.text_content(".svt-size-now") == f"{drawn['point']['size']} rows"
+
+
+def test_nodes_are_read_with_the_keys_and_the_mouse(visit: Visit) -> None:
+    page = visit("&trees=3x32")
+    state = page.evaluate("SpecVizApp.treesState.data.budgets[3].points.find((p) => p.size === 32).states[3]")
+    page.focus(".svt-state:nth-child(4) .svt-root")
+    page.keyboard.press("ArrowRight")
+    number = f"{state['p'][0]:.3f}".lstrip("0")
+    assert page.inner_text(".svt-told").startswith(f"1st guess: accepted with p {number}; acceptance ends here with")
+    page.keyboard.press("ArrowRight")
+    assert "1st, then 1st guess (distance 2)" in page.inner_text(".svt-told")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    assert "The root: nothing of the tree is accepted with probability" in page.inner_text(".svt-told")
+    assert page.locator(".svt-state:nth-child(4) .svt-node[tabindex='0']").count() == 1
+    page.locator(".svt-state:nth-child(2) .svt-node").nth(2).hover()
+    assert page.inner_text(".svt-told").startswith("2nd guess: ")
+
+
+def test_curves_table_and_best_size_tell_the_same(visit: Visit) -> None:
+    page = visit("&trees=3x64")
+    budget = page.evaluate("SpecVizApp.treesState.data.budgets[3]")
+    page.wait_for_selector("[data-chart=speedup] .main-svg")
+    assert page.locator(".svt-charts [data-chart]").count() == 3
+    curve = page.evaluate("document.querySelector('[data-chart=speedup]').data[0].y")
+    assert curve == [point["speedup"] for point in budget["points"]]
+    names = page.evaluate("document.querySelector('[data-chart=tau]').data.map((one) => one.name)")
+    assert names == ["designed", "naive", "random", f"best: {budget['best']}", "shown"]
+    shown = "document.querySelector('[data-chart=tau]').data.at(-1).x[0]"
+    assert page.evaluate(shown) == 64
+    assert page.locator(".svt-sizes tbody tr").count() == len(budget["points"])
+    assert page.inner_text(".svt-sizes tr:has(small)").startswith(f"{budget['best']} best")
+    page.click(".svt-best")
+    assert page.is_disabled(".svt-best") and page.text_content(".svt-size-now") == f"{budget['best']} rows"
+    page.wait_for_function(f"{shown} === {budget['best']}")
+    page.click("button[aria-label='Show the trees of 12 rows']")
+    assert page.get_attribute("tr.svp-now", "data-size") == "12"
+    assert "Runs of PPD use trees of" in page.inner_text(".svt-use")
+    assert page.inner_text(".svt-source").startswith("Measured with these prompt tokens")
+    assert page.inner_text(".svt-heats tbody tr >> nth=0").split()[:2] == ["1", ".600"]
+
+
+def test_latency_is_measured_on_demand_and_a_disturbance_is_told(
+    visit: Visit, kept: Kept, desk: StubDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(target: Any, most: int, *, again: bool, progress: Callable[[int, int], None]) -> None:
+        progress(7, 51)
+        page.gate.wait(10)
+        save_latency(latency_of(target, (5.0, 20.0, 40.0, 80.0), 0.4))
+
+    page = visit()
+    page.gate = threading.Event()
+    monkeypatch.setattr("decoders.latency.latency_for", measured)
+    before = page.evaluate("SpecVizApp.treesState.data.budgets[3].best")
+    assert page.locator(".svt-disturbed").count() == 0
+    page.focus(".svt-measure")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".svt-progress:has-text('7 of 51')")
+    assert page.is_disabled(".svt-measure")
+    page.gate.set()
+    page.wait_for_selector(".svt-disturbed:has-text('something else was running')")
+    assert page.evaluate("SpecVizApp.treesState.data.budgets[3].best") != before
+    assert page.is_enabled(".svt-measure") and "no size is faster" in page.inner_text(".svt-use")
+    save_latency(kept.latency)
+
+
+def test_without_a_model_or_prompt_tokens_it_says_what_is_assumed(page: Any) -> None:
+    for desk, said in (
+        (StubDesk(load=None, gallery=(synthetic.chain(),)), "Opened for viewing only."),
+        (StubDesk(gallery=(synthetic.chain(),)), "make one with specviz train ppd"),
+    ):
+        with serving(desk) as port:
+            page.goto(f"http://127.0.0.1:{port}/?tab=trees")
+            page.wait_for_selector(".svp-trees[data-ready]")
+            page.wait_for_selector(f".svt-notes:has-text('{said}')")
+            assert "assumed acceptance" in page.inner_text(".svt-notes")
+            assert page.inner_text(".svt-source").startswith("Assumed: .35 for the first guess")
+            assert page.locator(".svt-state").count() == 4 and page.is_disabled(".svt-best")
+            assert page.is_disabled(".svt-measure") == (desk.loader.target is None)
+            page.wait_for_selector("[data-chart=tau] .main-svg")
+            assert page.locator("[data-chart]").count() == 1
+            page.goto("about:blank")
+    assert page.problems == []
+
+
+@pytest.mark.parametrize("width", [390, 1000])
+def test_the_page_is_never_wider_than_the_window(visit: Visit, width: int) -> None:
+    page = visit("&trees=3x64", width)
+    page.wait_for_selector("[data-chart=speedup] .main-svg")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    ticks: list[float] = []
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    for _ in range(4):
+        metrics = [SimpleNamespace(**one) for one in session.send("Performance.getMetrics")["metrics"]]
+        ticks.append(next(one.value for one in metrics if one.name == "TaskDuration"))
+        for value in (8, 9, 8, 9):
+            slide(page, "size", value)
+    spent = [1000 * (b - a) / 4 for a, b in pairwise(ticks)]
+    print("milliseconds per redraw:", [round(ms, 1) for ms in spent])
+    assert min(spent) < 33

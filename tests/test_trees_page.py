@@ -1,0 +1,217 @@
+"""The page "Trees": what it is told with and without a model, prompt tokens and a measurement, and how it measures."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from decoders.latency import Latency, Setup, save_latency
+from decoders.parts import own_place
+from decoders.prompt_trees import FILE, compare_sizes, design, save_trees, trees_for
+from specviz import trees as trees_module
+
+from .drafts import save_tiny_part
+from .models import tiny_target
+from .stubs import StubDesk, app_of
+
+TABLE = ((0.6, 0.15, 0.05), (0.4, 0.1, 0.05), (0.2, 0.1, 0.05))
+ROWS = (1, 8, 32, 64)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def latency_of(target: Any, ms: tuple[float, ...] = (5.0, 6.0, 9.0, 14.0), spread: float = 0.01) -> Latency:
+    low, high = tuple(x * (1 - spread) for x in ms), tuple(x * (1 + spread) for x in ms)
+    return Latency(Setup.of(target), target.name, 256, ROWS, ms, low, high, 15)
+
+
+class Kept:
+    """A tiny target with prompt tokens, their measured trees, and a latency."""
+
+    def __init__(self) -> None:
+        self.target = tiny_target("llama")
+        self.part = save_tiny_part(self.target, "ppd")
+        self.latency = latency_of(self.target)
+        save_trees(design(TABLE, 16), self.part / FILE)
+        save_latency(self.latency)
+
+
+@pytest.fixture
+def kept(home: Path) -> Kept:
+    return Kept()
+
+
+def desk_of(load: Callable[[], Any] | None) -> StubDesk:
+    desk = StubDesk(load=load)
+    desk.loader.start()
+    assert desk.loader.wait(10)
+    return desk
+
+
+@pytest.fixture
+def stub() -> Iterator[StubDesk]:
+    desk = StubDesk()
+    yield desk
+    desk.end()
+
+
+def test_all_sizes_and_budgets_are_those_of_the_design(kept: Kept) -> None:
+    shown = desk_of(lambda: kept.target).trees.shown()
+    assert json.loads(json.dumps(shown))["m"] == 3 and list(shown["budgets"]) == [1, 2, 3]
+    assert shown["measured"] and "specviz tree design" in shown["source"] and not shown["problem"]
+    for m, budget in shown["budgets"].items():
+        sizes = [point["size"] for point in budget["points"]]
+        for point, known in zip(budget["points"], compare_sizes(TABLE[:m], sizes, 1, kept.latency), strict=True):
+            assert {**known.to_json(), "states": known.trees.to_json()["states"]} == {
+                key: value for key, value in point.items() if key != "transitions"
+            }
+        worth = {point["size"]: point["tokens_per_ms"] for point in budget["points"]}
+        assert worth[budget["best"]] == max(worth.values()) and budget["chosen"] == budget["best"]
+    assert 16 in sizes  # the kept trees' size is among them
+    used = trees_for(kept.part, 3, None, kept.latency)
+    assert shown["in_use"] == {"rows": used.size, "tokens_per_step": used.tokens_per_step}
+    assert shown["latency"]["note"] == "" and shown["measuring"] is None
+
+
+def test_a_disturbed_measurement_says_so(kept: Kept) -> None:
+    save_latency(latency_of(kept.target, spread=0.4))
+    assert "something else was running" in desk_of(lambda: kept.target).trees.shown()["latency"]["note"]
+
+
+def test_without_a_latency_the_kept_trees_are_shown(kept: Kept) -> None:
+    for file in (own_place("ppd", kept.target.key).parents[2] / "latency").iterdir():
+        file.unlink()
+    shown = desk_of(lambda: kept.target).trees.shown()
+    assert shown["latency"] is None and shown["budgets"][3]["best"] is None and shown["budgets"][3]["chosen"] == 16
+    assert all(point["ms"] is None for point in shown["budgets"][3]["points"]) and shown["in_use"]["rows"] == 16
+
+
+def test_without_prompt_tokens_the_acceptance_is_assumed_and_named_so() -> None:
+    shown = desk_of(StubDesk().loader._load).trees.shown()
+    assert not shown["measured"] and shown["source"].startswith("assumed") and shown["in_use"] is None
+    assert "specviz train ppd" in shown["missing"] and shown["budgets"][3]["chosen"] == 24
+
+
+def test_prompt_tokens_without_a_measured_table_say_how_to_measure(kept: Kept) -> None:
+    (kept.part / FILE).unlink()
+    shown = desk_of(lambda: kept.target).trees.shown()
+    assert not shown["measured"] and "`specviz tree design` measures it" in shown["source"] and shown["trained"]
+
+
+@pytest.mark.parametrize(("file", "said"), [("{", "no usable tree file"), ("small", "have 1 of 3 prompt tokens")])
+def test_a_tree_file_that_does_not_fit_is_told(kept: Kept, file: str, said: str) -> None:
+    if file == "small":
+        save_trees(design(TABLE[:1], 8), kept.part / FILE)
+    else:
+        (kept.part / FILE).write_text(file)
+    shown = desk_of(lambda: kept.target).trees.shown()
+    assert said in shown["problem"] and not shown["measured"] and len(shown["budgets"]) == 3
+
+
+def test_a_table_without_an_accepted_guess_draws_nothing(kept: Kept) -> None:
+    trees = design(TABLE, 16)
+    none = replace(trees, acceptance=((0.0, 0.0, 0.0), *TABLE[1:]))
+    save_trees(none, kept.part / FILE)
+    shown = desk_of(lambda: kept.target).trees.shown()
+    assert "No guess at distance 1 was ever accepted" in shown["problem"] and shown["budgets"] == {}
+
+
+def test_many_vectors_need_larger_trees(home: Path) -> None:
+    target = tiny_target("llama")
+    save_tiny_part(target, "ppd", vectors=30)
+    points = desk_of(lambda: target).trees.shown()["budgets"][3]["points"]
+    assert [points[0]["size"], points[-1]["size"]] == [92, 184]
+
+
+def test_the_routes_answer_without_a_model() -> None:
+    desk = StubDesk(load=None)
+    with TestClient(app_of(desk)) as client:
+        shown = client.get("/api/trees").json()
+        assert shown["reason"] == "Opened for viewing only." and shown["budgets"]["3"]["points"]
+        assert shown["plotly"].startswith("web/plotly.")
+        answer = client.post("/api/trees/measure", json={})
+        assert (answer.status_code, answer.json()) == (422, {"error": "Opened for viewing only."})
+        assert client.post("/api/trees/measure", content="{}").status_code == 422  # another site's form
+        assert client.get("/api/trees/latency").json() == {"latency": None, "measuring": None, "failed": ""}
+
+
+def finished(desk: StubDesk) -> dict[str, Any]:
+    for _ in range(500):
+        told = desk.trees.latency()
+        if told["measuring"] is None:
+            return told
+        time.sleep(0.01)
+    raise AssertionError("the measurement does not end")
+
+
+def test_a_measurement_gives_way_to_a_run_and_begins_again(stub: StubDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    stub.loader.start()
+    assert stub.loader.wait(10)
+    began, order, go = threading.Event(), [], threading.Event()
+
+    def measured(target: Any, most: int, *, again: bool, progress: Callable[[int, int], None]) -> Latency:
+        order.append("measure")
+        began.set()
+        assert go.wait(10) and again and most == 64
+        progress(1, 51)
+        order.append("measured")
+        save_latency(latency_of(target))
+        return latency_of(target)
+
+    def built(_: threading.Event) -> Any:
+        order.append("run")
+        raise ValueError("not this time")
+
+    monkeypatch.setattr("decoders.latency.latency_for", measured)
+    assert stub.trees.measure()["measuring"] == {"done": 0, "total": 1}
+    assert stub.trees.measure()["measuring"] is not None  # one at a time
+    assert began.wait(10)
+    job = stub.runner.submit(built)
+    go.set()
+    assert finished(stub)["latency"]["rows"] == ROWS and job.finished.wait(10)
+    assert order == ["measure", "run", "measure", "measured"]
+
+
+def test_a_failed_measurement_is_told_and_can_be_repeated(stub: StubDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    stub.loader.start()
+    assert stub.loader.wait(10)
+
+    def broken(*_: Any, **__: Any) -> Latency:
+        raise MemoryError
+
+    monkeypatch.setattr("decoders.latency.latency_for", broken)
+    stub.trees.measure()
+    assert "out of memory" in finished(stub)["failed"]
+    monkeypatch.setattr("decoders.latency.latency_for", lambda *_, **__: None)
+    stub.trees.measure()
+    assert finished(stub)["failed"] == ""
+
+
+@pytest.mark.parametrize("case", ["measured once", "kept already", "no prompt tokens"])
+def test_latency_is_measured_unasked_when_it_is_needed(kept: Kept, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+    monkeypatch.setattr(trees_module, "IDLE_S", 0)
+    if case != "kept already":
+        for file in (own_place("ppd", kept.target.key).parents[2] / "latency").iterdir():
+            file.unlink()
+    if case == "no prompt tokens":
+        (kept.part / "part.json").unlink()
+    asked = threading.Event()
+    monkeypatch.setattr("decoders.latency.latency_for", lambda *_, **__: asked.set())
+    desk = StubDesk(load=lambda: kept.target)
+    desk.begin()
+    try:
+        assert asked.wait(5 if case == "measured once" else 0.5) is (case == "measured once")
+    finally:
+        desk.end()
