@@ -137,7 +137,8 @@ def measure_latency(
     clock: Callable[[], float] = time.perf_counter,
     progress: Callable[[int, int], None] | None = None,
 ) -> Latency:
-    """L(n) for 1 to at least ``most`` rows: forwards of all sizes in turn, ``rounds`` times after a warm-up.
+    """L(n) for 1 to at least ``most`` rows: forwards of all sizes in turn, ``rounds`` times after a warm-up, each
+    behind one of its own size, which is not timed.
 
     While a size varies too much (IQR ÷ median above ``WIDEST``), all is measured again, up to three times; the
     quietest measurement is given, and its ``note`` says what remained. ``progress(done, total)`` counts rounds.
@@ -161,6 +162,7 @@ def measure_latency(
         for number in range(-WARM_UP, rounds):
             shift = number % len(sizes)
             for n in sizes[shift:] + sizes[:shift]:
+                session.score(drafts[n])  # as in a run, where a forward's weights are near from the one before
                 _wait(target)
                 started = clock()
                 session.score(drafts[n])

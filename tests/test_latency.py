@@ -67,6 +67,11 @@ def _home(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
 
 
+def test_an_untimed_forward_changes_the_next_of_another_size_only():
+    machine = Machine(lambda rows, number: steady(rows, number) * (1 + 3 * (machine.scored[-1:] != [rows])))
+    assert machine.measure(10).median == pytest.approx([2 + 0.1 * n for n in (1, 2, 4, 8, 12)])
+
+
 def test_medians_of_forwards_in_turn():
     machine = Machine(steady)
     seen: list[tuple[int, int]] = []
@@ -74,8 +79,9 @@ def test_medians_of_forwards_in_turn():
     assert found.rows == (1, 2, 4, 8, 12) and found.context == 100 and len(machine.prefilled) == 101
     assert found.median == pytest.approx([2 + 0.1 * n for n in found.rows])
     assert found.note == "" and found.attempts == 1 and found.rounds == ROUNDS
-    assert len(machine.scored) == (WARM_UP + ROUNDS) * 5
-    rounds = [machine.scored[i : i + 5] for i in range(0, len(machine.scored), 5)]
+    timed, before = machine.scored[1::2], machine.scored[::2]
+    assert timed == before and len(timed) == (WARM_UP + ROUNDS) * 5  # each behind one of its size
+    rounds = [timed[i : i + 5] for i in range(0, len(timed), 5)]
     assert all(sorted(r) == [1, 2, 4, 8, 12] for r in rounds) and len({r[0] for r in rounds}) == 5
     assert seen[-1][0] == seen[-1][1] and [d for d, _ in seen] == sorted(d for d, _ in seen)
 
@@ -89,7 +95,7 @@ def test_between_the_points_and_beyond():
 
 
 def test_a_disturbed_measurement_is_repeated_until_it_is_quiet():
-    first = (WARM_UP + ROUNDS) * 6
+    first = (WARM_UP + ROUNDS) * 6 * 2
 
     def early(rows: int, number: int) -> float:
         return steady(rows, number) * (1 + (number % 7) * (number < first))
@@ -102,16 +108,16 @@ def test_a_disturbed_measurement_is_repeated_until_it_is_quiet():
 def test_one_that_stays_disturbed_says_so():
     machine = Machine(lambda rows, number: steady(rows, number) * (1 + (rows == 8) * (number % 5)))
     found = machine.measure()
-    assert found.attempts == ATTEMPTS and len(machine.scored) == ATTEMPTS * (WARM_UP + ROUNDS) * 6
+    assert found.attempts == ATTEMPTS and len(machine.scored) == ATTEMPTS * (WARM_UP + ROUNDS) * 6 * 2
     assert "the latency of 8 rows varies by" in found.note and f"{ATTEMPTS} measurements" in found.note
     assert "specviz tree latency --again" in found.note
 
 
 def test_the_quietest_of_the_disturbed_is_given():
-    per_attempt = (WARM_UP + ROUNDS) * 6
+    per_attempt = (WARM_UP + ROUNDS) * 6 * 2
 
     def second_is_best(rows: int, number: int) -> float:
-        return steady(rows, number) * (1 + (number % 6) * (0.3 if number // per_attempt == 1 else 3))
+        return steady(rows, number) * (1 + (number % 5) * (0.3 if number // per_attempt == 1 else 3))
 
     machine = Machine(second_is_best)
     found = machine.measure()
