@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 from dataclasses import replace
 
@@ -11,7 +10,7 @@ import torch
 
 from .protocols import Draft, Scored, Verdict
 from .sampling import Chooser
-from .verify import judged
+from .verify import before_nodes, likely_path
 
 RULES = ("fixed", "mixed", "top-k only")
 
@@ -37,38 +36,19 @@ class ConditionalVerifier:
         self.delta, self.rule, self.top_k, self.or_argmax = delta, rule, top_k, or_argmax
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
-        parents, count = draft.tree.parents, len(draft.tree)
         p, p_eos, rank, first = self._judge(draft, scored)
-        passed, total, depths = [True] * count, [0.0] * count, draft.tree.depths
-        clauses = ["root"] * count
-        best = 0
-        for node in range(1, count):
-            stands, clauses[node] = self._clause(p[node], p_eos[node], rank[node], first[node])
-            passed[node] = stands and passed[parents[node]]
-            if passed[node]:
-                total[node] = total[parents[node]] + math.log(p[node]) if p[node] > 0 else -np.inf
-                if (depths[node], total[node]) > (depths[best], total[best]):
-                    best = node
-        bonus = self.chooser.choices(scored.logits[best : best + 1]).after(0)
-        verdict = judged(draft, draft.tree.path(best), bonus)
-        for node in range(1, count):
-            if not passed[parents[node]]:
-                clauses[node] = "parent rejected"
-            elif passed[node] and verdict.status[node] != "accepted":
-                clauses[node] = "another path won"
-        return replace(verdict, reasons=tuple(clauses), terms={"p_eos": np.asarray(p_eos)})
+        clauses = [(True, "root"), *map(self._clause, p[1:], p_eos[1:], rank[1:], first[1:])]
+        verdict = likely_path(draft, scored, self.chooser, p, clauses)
+        return replace(verdict, terms={"p_eos": np.asarray(p_eos)})
 
     def _judge(self, draft: Draft, scored: Scored) -> tuple[list[float], list[float], list[int], list[bool]]:
         """Per node, after its parent: the target's probability and that of the likeliest stop token (nan without one),
         the rank (-1 where no rule asks), and whether it is the target's first choice. The root has nan, -1 and False.
         """
-        tree, nan = draft.tree, float("nan")
-        if not tree.drafted:
+        nan = float("nan")
+        if not draft.tree.drafted:
             return [nan], [nan], [-1], [False]
-        inner, row = np.unique(tree.parents[1:], return_inverse=True)
-        logits = scored.logits[torch.as_tensor(inner, device=scored.logits.device)].float()
-        rows = torch.as_tensor(row, device=logits.device)
-        tokens = torch.as_tensor(tree.tokens[1:], device=logits.device)
+        logits, rows, tokens = before_nodes(draft, scored)
         probabilities = logits.softmax(-1)
         p = probabilities[rows, tokens]
         rank, first = torch.full_like(tokens, -1), torch.zeros_like(tokens)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .protocols import Draft, Scored, Term, Verdict
 from .sampling import Chooser
-from .verify import judged
+from .verify import before_nodes, likely_path
 
 NODE_TERMS = (
     Term("typical", "threshold", "The target's probability must be above this: min(ε, α · exp(−entropy)).", 0, 1),
@@ -32,36 +32,20 @@ class TypicalVerifier:
         self.chooser, self.epsilon, self.alpha = chooser, epsilon, alpha
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
-        parents, count, depths = draft.tree.parents, len(draft.tree), draft.tree.depths
         p, bounds, entropies = self._judge(draft, scored)
-        passed, total, best = [True] * count, [0.0] * count, 0
-        for node in range(1, count):
-            passed[node] = passed[parents[node]] and p[node] > bounds[node]
-            if passed[node]:
-                total[node] = total[parents[node]] + math.log(p[node])
-                if (depths[node], total[node]) > (depths[best], total[best]):
-                    best = node
-        bonus = self.chooser.choices(scored.logits[best : best + 1]).after(0)
-        verdict = judged(draft, draft.tree.path(best), bonus)
-        reasons = list(verdict.reasons)
-        for node in range(1, count):
-            if passed[parents[node]]:
-                sign = ">" if passed[node] else "≤"
-                lost = passed[node] and verdict.status[node] != "accepted"
-                reasons[node] = "another path won" if lost else f"p = {p[node]:.3g} {sign} {bounds[node]:.3g}"
-        terms = {"typical": np.asarray(bounds), "entropy": np.asarray(entropies)}
-        return Verdict(verdict.path, bonus, verdict.status, tuple(reasons), terms)
+        clauses = [(True, "root")]
+        for mine, bound in zip(p[1:], bounds[1:], strict=True):
+            clauses.append((mine > bound, f"p = {mine:.3g} {'>' if mine > bound else '≤'} {bound:.3g}"))
+        verdict = likely_path(draft, scored, self.chooser, p, clauses)
+        return replace(verdict, terms={"typical": np.asarray(bounds), "entropy": np.asarray(entropies)})
 
     def _judge(self, draft: Draft, scored: Scored) -> tuple[list[float], list[float], list[float]]:
         """Per node, after its parent: the target's probability, the bound it must pass, and the entropy (root: nan)."""
-        tree, nan = draft.tree, float("nan")
-        if not tree.drafted:
+        nan = float("nan")
+        if not draft.tree.drafted:
             return [nan], [nan], [nan]
-        inner, row = np.unique(tree.parents[1:], return_inverse=True)
-        logits = scored.logits[torch.as_tensor(inner, device=scored.logits.device)].float()
+        logits, rows, tokens = before_nodes(draft, scored)
         bound, entropy = typical_bound(logits, self.epsilon, self.alpha)
-        rows = torch.as_tensor(row, device=logits.device)
-        tokens = torch.as_tensor(tree.tokens[1:], device=logits.device)
         p = logits.softmax(-1)[rows, tokens]
         return [nan, *p.tolist()], [nan, *bound[rows].tolist()], [nan, *entropy[rows].tolist()]
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from .protocols import Draft, Scored, Verdict
 from .sampling import Chooser
@@ -51,6 +57,42 @@ def judged(
             status.append("unreached")
             reasons.append("parent rejected")
     return Verdict(tuple(path), bonus, tuple(status), tuple(reasons))
+
+
+def before_nodes(
+    draft: Draft, scored: Scored
+) -> tuple[Float[Tensor, "inner vocab"], Int[Tensor, "drafted"], Int[Tensor, "drafted"]]:
+    """The target's logits after every node with children, and per drafted node its row there and its token."""
+    inner, row = np.unique(draft.tree.parents[1:], return_inverse=True)
+    logits = scored.logits[torch.as_tensor(inner, device=scored.logits.device)].float()
+    tokens = torch.as_tensor(draft.tree.tokens[1:], device=logits.device)
+    return logits, torch.as_tensor(row, device=logits.device), tokens
+
+
+def likely_path(
+    draft: Draft, scored: Scored, chooser: Chooser, p: Sequence[float], clauses: Sequence[tuple[bool, str]]
+) -> Verdict:
+    """A lossy verdict: of the paths whose nodes all pass, the longest; of equally long ones that with the highest
+    summed log-probability; and the chooser's token after it.
+
+    ``p`` is the target's probability of each node, ``clauses`` whether it passes by itself and why (of the root too).
+    """
+    parents, count, depths = draft.tree.parents, len(draft.tree), draft.tree.depths
+    passed, total, best = [True] * count, [0.0] * count, 0
+    for node in range(1, count):
+        passed[node] = clauses[node][0] and passed[parents[node]]
+        if passed[node]:
+            total[node] = total[parents[node]] + math.log(p[node]) if p[node] > 0 else -math.inf
+            if (depths[node], total[node]) > (depths[best], total[best]):
+                best = node
+    bonus = chooser.choices(scored.logits[best : best + 1]).after(0)
+    verdict = judged(draft, draft.tree.path(best), bonus)
+    reasons = list(verdict.reasons)
+    for node in range(1, count):
+        if passed[parents[node]]:
+            lost = passed[node] and verdict.status[node] != "accepted"
+            reasons[node] = "another path won" if lost else clauses[node][1]
+    return replace(verdict, reasons=tuple(reasons))
 
 
 def stopped(draft: Draft, verdict: Verdict, stop_ids: Collection[int]) -> Verdict:

@@ -75,6 +75,16 @@ def repetition(rng: random.Random, pieces: int, real: Sequence[int], tokenizer: 
     return Document(tuple(segment * times), (IGNORED,) * len(segment) + (RESPONSE,) * len(segment) * (times - 1))
 
 
+def batches_of(documents: Sequence[Document], budget: int, shuffle: str = "") -> list[Batch]:
+    """Documents of like length together, at most ``budget`` tokens a batch, padding included; in an order that depends
+    on the text ``shuffle`` alone where one is given.
+    """
+    groups = bucket(documents, budget)
+    if shuffle:
+        random.Random(shuffle).shuffle(groups)
+    return [pad(group, 0) for group in groups]
+
+
 def pad(documents: Sequence[Document], padding: int, multiple: int = 8) -> Batch:
     """`documents` as one batch whose length is a multiple of `multiple`."""
     longest = max(len(d.ids) for d in documents)

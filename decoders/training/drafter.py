@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-import random
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from decoders.calibrate import fingerprint
 from decoders.glide import DraftConfig, DraftModel, Seen, block_mask
 from decoders.parts import KINDS, Part, own_place, save_part
 from decoders.residual import expected_speedup, overlap
-from decoders.training.batches import RESPONSE, Batch, bucket, pad
+from decoders.training.batches import RESPONSE, Batch, batches_of
 from decoders.training.data import Source
 from decoders.training.loop import (
     Feed,
@@ -188,10 +187,9 @@ class Run:
 
     # --- data
 
-    def _chunk(self, chunk: int) -> Iterator[Batch]:
-        groups = bucket(self.source.chunk(chunk), self.recipe.batch_tokens)
-        random.Random(f"specviz draft batches {self.seed} {chunk}").shuffle(groups)
-        return (pad(group, 0) for group in groups)
+    def _chunk(self, chunk: int) -> list[Batch]:
+        shuffle = f"specviz draft batches {self.seed} {chunk}"
+        return batches_of(self.source.chunk(chunk), self.recipe.batch_tokens, shuffle)
 
     def _next_batch(self) -> Batch:
         while True:
@@ -263,8 +261,7 @@ class Run:
     def validate(self) -> Validation:
         """The draft model on held-out documents, the same ones each time, against the target's own distributions."""
         if self._held_out is None:
-            groups = bucket(self.source.held_out(), self.recipe.batch_tokens)
-            self._held_out = [pad(group, 0) for group in groups]
+            self._held_out = batches_of(self.source.held_out(), self.recipe.batch_tokens)
         total = count = 0.0
         accepted = equal = 0.0
         for batch in self._held_out:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from decoders.calibrate import fingerprint
 from decoders.errors import UserError
 from decoders.parts import KINDS, Part, own_place, save_part
 from decoders.ppd import PromptConfig, PromptTokens, visibility
-from decoders.training.batches import IGNORED, Batch, bucket, pad
+from decoders.training.batches import IGNORED, Batch, batches_of
 from decoders.training.data import Source
 from decoders.training.frozen import FrozenTarget, Places, refusal
 from decoders.training.loop import (
@@ -250,10 +249,9 @@ class Run:
 
     # --- data
 
-    def _chunk(self, chunk: int) -> Iterator[Batch]:
-        groups = bucket(self.source.chunk(chunk), self.recipe.batch_tokens)
-        random.Random(f"specviz prompt batches {self.seed} {chunk}").shuffle(groups)
-        return (pad(group, 0) for group in groups)
+    def _chunk(self, chunk: int) -> list[Batch]:
+        shuffle = f"specviz prompt batches {self.seed} {chunk}"
+        return batches_of(self.source.chunk(chunk), self.recipe.batch_tokens, shuffle)
 
     def _next_points(self) -> tuple[Batch, Points]:
         """The next batch with anything to learn, and where prompt tokens go in it: of seed and step alone."""
@@ -365,8 +363,7 @@ class Run:
     def validate(self) -> Validation:
         """The prompt tokens after every position of held-out answers, the same ones each time."""
         if self._held_out is None:
-            groups = bucket(self.source.held_out(), self.recipe.batch_tokens)
-            self._held_out = [pad(group, 0) for group in groups]
+            self._held_out = batches_of(self.source.held_out(), self.recipe.batch_tokens)
         m = self.recipe.tokens
         total, count, hits = torch.zeros(m), torch.zeros(m), torch.zeros(m, RANKS)
         for batch in self._held_out:
