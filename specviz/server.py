@@ -15,7 +15,6 @@ import socket
 import threading
 import webbrowser
 from collections.abc import AsyncIterator
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +24,17 @@ import gradio as gr
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from . import ui
 from .desk import MAX_UPLOAD, Desk, open_desk
-from .runner import sentence
+from .routes import COOKIE, answer, attribution, browser_id, compare, lab, lessons, problem, trees, whatif
 from .store import SUFFIX, UnknownTrace, is_id
 
 log = logging.getLogger(__name__)
 
-COOKIE = "specviz_browser"
 POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; worker-src 'self' blob:; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; "
@@ -48,17 +46,7 @@ HEADERS = {
     "content-security-policy": POLICY,
 }
 TABLES = {"csv-nodes": "nodes", "csv-steps": "steps", "csv-candidates": "candidates", "csv-tokens": "tokens"}
-MAX_ASKED = 8 << 20  # bytes of a question to the lab, a prompt file included
 FORMATS = ("trace", "html", *TABLES)
-
-
-def browser_id(cookie_header: str | None) -> str:
-    """The id of a browser, from its Cookie header; "" if it has none."""
-    try:
-        morsel = SimpleCookie(cookie_header or "").get(COOKIE)
-    except CookieError:
-        return ""
-    return morsel.value if morsel is not None and is_id(morsel.value) else ""
 
 
 class Guard:
@@ -104,45 +92,32 @@ class Guard:
         await self.app(scope, receive, guarded)
 
 
-def _problem(status: int, text: str) -> JSONResponse:
-    return JSONResponse({"error": text}, status_code=status)
-
-
-def _json(payload: Any) -> Response:
-    text = json.dumps(payload, separators=(",", ":"), ensure_ascii=False)
-    return Response(text, media_type="application/json", headers={"cache-control": "no-store"})
-
-
-def _is_json(request: Request) -> bool:
-    return request.headers.get("content-type", "").partition(";")[0].strip() == "application/json"
-
-
 def _routes(app: FastAPI, desk: Desk) -> None:
     store, runner = desk.store, desk.runner
 
     @app.get("/api/status")
     async def status() -> Response:
-        return _json({"model": desk.loader.info(), **runner.load()})
+        return answer({"model": desk.loader.info(), **runner.load()})
 
     @app.get("/api/methods")
     def methods() -> Response:
-        return _json(desk.catalog())
+        return answer(desk.catalog())
 
     @app.get("/api/runs")
     async def runs(request: Request) -> Response:
-        return _json({"runs": desk.runs(browser_id(request.headers.get("cookie"))), "first": desk.first})
+        return answer({"runs": desk.runs(browser_id(request.headers.get("cookie"))), "first": desk.first})
 
     @app.get("/api/traces/{key}")
     async def trace(key: str, request: Request) -> Response:
         if not is_id(key):
-            return _problem(404, "This link names no run: its id is not well formed.")
+            return problem(404, "This link names no run: its id is not well formed.")
         job = runner.job(key)
         if job is None and key not in store:
             await run_in_threadpool(desk.lab.bring, key)
         try:
             blob = await run_in_threadpool(job.snapshot) if job is not None else store.blob(key)
-        except UnknownTrace as problem:
-            return _problem(404, str(problem))
+        except UnknownTrace as error:
+            return problem(404, str(error))
         headers = {"cache-control": "no-store" if job is not None else "no-cache", "vary": "accept-encoding"}
         if "gzip" in request.headers.get("accept-encoding", ""):
             return Response(blob, media_type="application/json", headers={**headers, "content-encoding": "gzip"})
@@ -153,7 +128,7 @@ def _routes(app: FastAPI, desk: Desk) -> None:
         job = runner.job(key) if is_id(key) else None
         if job is None:  # over, or never there
             if key not in store:
-                return _problem(404, str(UnknownTrace(key[:40])))
+                return problem(404, str(UnknownTrace(key[:40])))
             over = 'data: {"seq":0,"done":true,"started":true}\n\n'
             return Response(over, media_type="text/event-stream", headers={"cache-control": "no-store"})
         last = request.headers.get("last-event-id", "")
@@ -172,117 +147,29 @@ def _routes(app: FastAPI, desk: Desk) -> None:
     @app.get("/api/traces/{key}/download")
     def download(key: str, format: str = "trace", step: int = 0) -> Response:
         if format not in FORMATS:
-            return _problem(422, f"The format {format[:40]!r} is unknown: use one of {', '.join(FORMATS)}.")
+            return problem(422, f"The format {format[:40]!r} is unknown: use one of {', '.join(FORMATS)}.")
         try:
             if not is_id(key):
                 raise UnknownTrace(key[:40])
             if key not in store:
                 desk.lab.bring(key)
             found = store.get(key)
-        except UnknownTrace as problem:
-            return _problem(404, str(problem))
+        except UnknownTrace as error:
+            return problem(404, str(error))
         data, media, name = exported(found, format, step)
         return Response(data, media_type=media, headers={"content-disposition": f'attachment; filename="{name}"'})
 
-    _lab_routes(app, desk)
-    _tree_routes(app, desk)
+    for part in (lab, trees, compare, attribution, whatif, lessons):
+        part.add(app, desk)
 
     @app.get("/web/{name}")
     def web(name: str) -> Response:
         found = ui.asset(name)
         if found is None:
-            return _problem(404, "There is no such file.")
+            return problem(404, "There is no such file.")
         return Response(
             found.data, media_type=found.media, headers={"cache-control": "public, max-age=31536000, immutable"}
         )
-
-
-def _lab_routes(app: FastAPI, desk: Desk) -> None:
-    """The lab's JSON. What is sent must be JSON by its type too: another site's form cannot send that."""
-    lab = desk.lab
-
-    def owner(request: Request) -> str:
-        return browser_id(request.headers.get("cookie"))
-
-    async def sent(request: Request) -> dict[str, Any]:
-        if not _is_json(request):
-            raise ValueError("what is asked is sent as JSON")
-        body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > MAX_ASKED:
-                raise ValueError(f"more than {MAX_ASKED >> 20} MiB were sent: use a smaller prompt file")
-        found = json.loads(body)
-        if not isinstance(found, dict):
-            raise ValueError("what is asked is one JSON object")
-        return found
-
-    @app.get("/api/lab")
-    def catalog(request: Request) -> Response:
-        return _json({**lab.catalog(owner(request)), "plotly": ui.plotly()})
-
-    @app.post("/api/lab/{what}")
-    async def ask(what: str, request: Request) -> Response:
-        try:
-            asked = await sent(request)
-            if what == "estimate":
-                return _json(await run_in_threadpool(lab.estimate, asked))
-            if what == "start":
-                return _json(await run_in_threadpool(lab.start, asked, owner(request)))
-            if what in ("cancel", "remove"):
-                act = lab.cancel if what == "cancel" else lab.remove
-                return _json({"done": await run_in_threadpool(act, str(asked.get("id")), owner(request))})
-            return _problem(404, f"The lab cannot {what[:40]!r}: it can estimate, start, cancel and remove.")
-        except (ValueError, RecursionError) as problem:
-            return _problem(422, sentence(problem))
-
-    @app.get("/api/lab/results/{key}")
-    def results(key: str, have: int = -1, metrics: str = "") -> Response:
-        try:
-            return _json(lab.shown(key, [m for m in metrics.split(",") if m] or None, have))
-        except ValueError as problem:
-            return _problem(404, sentence(problem))
-
-    @app.get("/api/lab/results/{key}/download")
-    def download(key: str, format: str = "csv") -> Response:
-        kinds = {"csv": "text/csv; charset=utf-8", "json": "application/json", "zip": "application/zip"}
-        if format not in kinds:
-            return _problem(422, f"The format {format[:40]!r} is unknown: use one of {', '.join(kinds)}.")
-        try:
-            found = lab.results(key)
-        except ValueError as problem:
-            return _problem(404, sentence(problem))
-        if format == "csv":
-            data = found.to_csv().encode()
-        elif format == "json":
-            data = json.dumps(found.to_json(), ensure_ascii=False).encode()
-        else:
-            data = found.zipped()
-        name = f"{found.about['name']}-{key}.{format}"
-        headers = {"content-disposition": f'attachment; filename="{name}"'}
-        return Response(data, media_type=kinds[format], headers=headers)
-
-
-def _tree_routes(app: FastAPI, desk: Desk) -> None:
-    """What the page Trees draws. A measurement is asked for as JSON: another site's form cannot send that."""
-    trees = desk.trees
-
-    @app.get("/api/trees")
-    def shown() -> Response:
-        return _json({**trees.shown(), "plotly": ui.plotly()})
-
-    @app.get("/api/trees/latency")
-    def latency() -> Response:
-        return _json(trees.latency())
-
-    @app.post("/api/trees/measure")
-    def measure(request: Request) -> Response:
-        if not _is_json(request):
-            return _problem(422, "What is asked is sent as JSON.")
-        try:
-            return _json(trees.measure())
-        except ValueError as problem:
-            return _problem(422, sentence(problem))
 
 
 def exported(trace: Any, format: str, step: int = 0) -> tuple[bytes, str, str]:

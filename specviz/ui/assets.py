@@ -10,6 +10,8 @@ from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
+STYLES = ("page", "compare", "attribution", "lessons", "lab", "trees")
+SCRIPTS = ("page", "runs", "compare", "attribution", "lessons", "lab", "trees")
 REMOTE_META = re.compile(r"<meta\s[^>]*(?:property|name)=\"(?:og|twitter):[^>]*>\s*", re.S)
 
 # asks for the run before any script is there, so that it is drawn before Gradio's scripts begin their work
@@ -31,16 +33,10 @@ def assets() -> dict[str, Asset]:
     """File name → content: the renderer's script and style, and the page's own."""
     from specviz import web
 
-    files = {
-        "specviz.css": web.styles(),
-        "page.css": (HERE / "page.css").read_text(encoding="utf-8"),
-        "lab.css": (HERE / "lab.css").read_text(encoding="utf-8"),
-        "trees.css": (HERE / "trees.css").read_text(encoding="utf-8"),
-        "specviz.js": web.script(),
-        "page.js": (HERE / "page.js").read_text(encoding="utf-8"),
-        "lab.js": (HERE / "lab.js").read_text(encoding="utf-8"),
-        "trees.js": (HERE / "trees.js").read_text(encoding="utf-8"),
-    }
+    files = {"specviz.css": web.styles()}
+    files |= {f"{name}.css": (HERE / f"{name}.css").read_text(encoding="utf-8") for name in STYLES}
+    files["specviz.js"] = web.script()
+    files |= {f"{name}.js": (HERE / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS}
     return dict(_named(name, text.encode()) for name, text in files.items())
 
 

@@ -10,7 +10,7 @@ from gradio.themes import Base
 
 from specviz.desk import Desk
 
-from . import api, inspect, lab, runs, trees
+from . import api, attribution, compare, inspect, lab, lessons, runs, trees
 from .parts import part
 
 SANS = ["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
@@ -55,6 +55,12 @@ def build(desk: Desk, browser_id: Callable[[str | None], str]) -> gr.Blocks:
         with gr.Tabs(elem_id="sv-tabs"):
             with gr.Tab("Inspect", id="inspect"):
                 inspect.build(desk, owner)
+            with gr.Tab("Compare", id="compare"):
+                compare.build()
+            with gr.Tab("Attribution", id="attribution"):
+                attribution.build()
+            with gr.Tab("Lessons", id="lessons"):
+                lessons.build()
             with gr.Tab("Lab", id="lab"):
                 lab.build()
             with gr.Tab("Trees", id="trees"):

@@ -22,7 +22,10 @@ def part(name: str, elem_id: str, *, value: str = "", tells: str = "") -> gr.HTM
     note      a sentence next to what it is about; value {"text", "error"}
     chooser   the recorded runs to choose from, and the button that folds the panel
     brand     the name, the model's state and the switch between light and dark
-    table     all recorded runs as a table
+    table     all recorded runs as a table (made in ``runs.js``)
+    compare   methods side by side on one prompt (made in ``compare.js``)
+    attribution  what an answer was copied from (made in ``attribution.js``)
+    lessons   guided tours over recorded runs (made in ``lessons.js``)
     lab       experiments: what there is to run, what is asked, and the results (made in ``lab.js``)
     trees     PPD's trees by size and prompt budget, drawn, compared and timed (made in ``trees.js``)
     ========  =========================================================================================================

@@ -1,0 +1,60 @@
+"""The server's routes by what they serve: each module has ``add(app, desk)``. Here is what they have in common."""
+
+from __future__ import annotations
+
+import json
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.responses import JSONResponse
+
+from specviz.store import is_id
+
+COOKIE = "specviz_browser"
+MAX_ASKED = 8 << 20  # bytes of a question, a prompt file included
+
+
+def browser_id(cookie_header: str | None) -> str:
+    """The id of a browser, from its Cookie header; "" if it has none."""
+    try:
+        morsel = SimpleCookie(cookie_header or "").get(COOKIE)
+    except CookieError:
+        return ""
+    return morsel.value if morsel is not None and is_id(morsel.value) else ""
+
+
+def owner_of(request: Request) -> str:
+    """Whose runs are meant: the browser's id."""
+    return browser_id(request.headers.get("cookie"))
+
+
+def problem(status: int, text: str) -> JSONResponse:
+    """A sentence the page shows."""
+    return JSONResponse({"error": text}, status_code=status)
+
+
+def answer(payload: Any) -> Response:
+    """JSON that no browser keeps."""
+    text = json.dumps(payload, separators=(",", ":"), ensure_ascii=False)
+    return Response(text, media_type="application/json", headers={"cache-control": "no-store"})
+
+
+def is_json(request: Request) -> bool:
+    """Whether JSON was sent, by its type: another site's form cannot send that."""
+    return request.headers.get("content-type", "").partition(";")[0].strip() == "application/json"
+
+
+async def asked(request: Request) -> dict[str, Any]:
+    """The JSON object that was sent. Raises ValueError with a sentence where it is none, or too large."""
+    if not is_json(request):
+        raise ValueError("what is asked is sent as JSON")
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_ASKED:
+            raise ValueError(f"more than {MAX_ASKED >> 20} MiB were sent: use a smaller prompt file")
+    found = json.loads(body)
+    if not isinstance(found, dict):
+        raise ValueError("what is asked is one JSON object")
+    return found

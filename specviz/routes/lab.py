@@ -1,0 +1,64 @@
+"""The lab's routes."""
+
+from __future__ import annotations
+
+import json
+
+from fastapi import FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from specviz import ui
+from specviz.desk import Desk
+from specviz.runner import sentence
+
+from . import answer, asked, owner_of, problem
+
+
+def add(app: FastAPI, desk: Desk) -> None:
+    """The lab's JSON."""
+    lab = desk.lab
+
+    @app.get("/api/lab")
+    def catalog(request: Request) -> Response:
+        return answer({**lab.catalog(owner_of(request)), "plotly": ui.plotly()})
+
+    @app.post("/api/lab/{what}")
+    async def ask(what: str, request: Request) -> Response:
+        try:
+            given = await asked(request)
+            if what == "estimate":
+                return answer(await run_in_threadpool(lab.estimate, given))
+            if what == "start":
+                return answer(await run_in_threadpool(lab.start, given, owner_of(request)))
+            if what in ("cancel", "remove"):
+                act = lab.cancel if what == "cancel" else lab.remove
+                return answer({"done": await run_in_threadpool(act, str(given.get("id")), owner_of(request))})
+            return problem(404, f"The lab cannot {what[:40]!r}: it can estimate, start, cancel and remove.")
+        except (ValueError, RecursionError) as error:
+            return problem(422, sentence(error))
+
+    @app.get("/api/lab/results/{key}")
+    def results(key: str, have: int = -1, metrics: str = "") -> Response:
+        try:
+            return answer(lab.shown(key, [m for m in metrics.split(",") if m] or None, have))
+        except ValueError as error:
+            return problem(404, sentence(error))
+
+    @app.get("/api/lab/results/{key}/download")
+    def download(key: str, format: str = "csv") -> Response:
+        kinds = {"csv": "text/csv; charset=utf-8", "json": "application/json", "zip": "application/zip"}
+        if format not in kinds:
+            return problem(422, f"The format {format[:40]!r} is unknown: use one of {', '.join(kinds)}.")
+        try:
+            found = lab.results(key)
+        except ValueError as error:
+            return problem(404, sentence(error))
+        if format == "csv":
+            data = found.to_csv().encode()
+        elif format == "json":
+            data = json.dumps(found.to_json(), ensure_ascii=False).encode()
+        else:
+            data = found.zipped()
+        name = f"{found.about['name']}-{key}.{format}"
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        return Response(data, media_type=kinds[format], headers=headers)

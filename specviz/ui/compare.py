@@ -1,0 +1,9 @@
+"""Page "Compare": methods side by side on one prompt."""
+
+from __future__ import annotations
+
+from .parts import part
+
+
+def build() -> None:
+    part("compare", "sv-compare")
