@@ -16,6 +16,7 @@ from typing import Any
 _HOMES = {
     "Decoding": "engine", "Step": "engine", "decode": "engine", "generate": "engine",
     "Run": "recording", "record": "recording",
+    "divergence": "divergences", "Divergence": "divergences",
     "Prompt": "prompt", "Segment": "prompt",
     "Sampling": "sampling",
     "Target": "target", "load_target": "target",

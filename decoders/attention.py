@@ -85,20 +85,21 @@ class Masks:
         self._triangle: Tensor | None = None
 
     def rows(
-        self, length: int, sees: np.ndarray | None, positions: np.ndarray, count: int
-    ) -> dict[int | None, Tensor | None]:
+        self, length: int, sees: np.ndarray | None, positions: np.ndarray, count: int,
+        prefixes: np.ndarray | None = None,
+    ) -> dict[int | None, Tensor | None]:  # fmt: skip
         """Masks per window for ``count`` rows behind ``length`` committed ones.
 
-        ``sees`` is boolean [rows, rows] (None: a chain), ``positions`` the rows' position ids. None stands for "no
-        mask needed".
+        ``sees`` is boolean [rows, rows] (None: a chain), ``positions`` the rows' position ids. ``prefixes``, boolean
+        [rows, prefixes], is for keys behind the rows that stand before the text. None stands for "no mask needed".
         """
         masks: dict[int | None, Tensor | None] = {}
         for window in self.windows:
             binds = window is not None and int(positions.max()) >= window
-            if sees is None and not binds:
+            if sees is None and not binds and prefixes is None:
                 masks[window] = None if count == 1 or length == 0 else self._chain(length, count)
             else:
-                masks[window] = self._explicit(length, sees, positions, count, window if binds else None)
+                masks[window] = self._explicit(length, sees, positions, count, window if binds else None, prefixes)
         return masks
 
     def _chain(self, length: int, count: int) -> Tensor:
@@ -111,13 +112,16 @@ class Masks:
         return self._triangle[:count, self.capacity - length : self.capacity + count][None, None]
 
     def _explicit(
-        self, length: int, sees: np.ndarray | None, positions: np.ndarray, count: int, window: int | None
-    ) -> Tensor:
+        self, length: int, sees: np.ndarray | None, positions: np.ndarray, count: int, window: int | None,
+        prefixes: np.ndarray | None,
+    ) -> Tensor:  # fmt: skip
         allowed = np.ones((count, length + count), dtype=bool)
         allowed[:, length:] = np.tril(np.ones((count, count), dtype=bool)) if sees is None else sees
         if window is not None:  # by position, as transformers does: key > query - window
             key_positions = np.concatenate([np.arange(length), positions])
             allowed &= key_positions[None, :] > positions[:, None] - window
-        mask = torch.zeros((count, length + count), dtype=self.dtype)
+        if prefixes is not None:
+            allowed = np.concatenate([allowed, prefixes], 1)
+        mask = torch.zeros(allowed.shape, dtype=self.dtype)
         mask.masked_fill_(torch.from_numpy(~allowed), self.least)
         return mask.to(self.device)[None, None]

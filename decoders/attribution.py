@@ -1,7 +1,12 @@
 """Attribution: where the copied spans of an output were taken from (PLD+ appendix D). stdlib + numpy only.
 
-A drafted token that stood knows its source, as it was recorded when it was drafted; nothing is searched for. Tokens
-whose sources follow one another make one link from the output to a passage.
+A drafted token that stood knows its source, as it was recorded when it was drafted; nothing is searched for. Of a draft
+model that looks into the target's cache (GLIDE), the record of where it looked tells the source. Tokens whose sources
+follow one another make one link from the output to a passage.
+
+There are two ways to count. *Whole quotations* (the default, ``whole``) also take in the tokens beside a drafted run
+that the source has there too, whoever wrote them: the target's own token that begins a quotation, or stands between two
+drafts. *Drafted tokens* alone are PLD+'s signal as the paper has it (methods.md §2).
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ import numpy as np
 from .trace import Trace
 
 SCHEMA = "specattribution/1"
+COUNTED = {True: "whole quotations", False: "drafted tokens"}  # what ``whole`` means, in words
 Kind = Literal["context", "pool", "prompt", "output"]
 SOURCES: tuple[Kind, ...] = ("context", "pool")  # the kinds that are passages somebody gave to be drawn on
 
@@ -54,7 +60,7 @@ class _Source:
         self.segments: list[str] = tokens["segment"]
         self.passages: list[int] = tokens["passage"]
         self.pool = dict(zip(pool["position"], zip(pool["id"], pool["passage"], strict=True), strict=True))
-        self.source: list[int] = tokens["source"]
+        self.source: list[int] = looked(trace) if signal(trace) == "attention" else tokens["source"]
         self.place: list[int] = tokens["pool"]
 
     def home(self, pooled: bool, at: int) -> tuple[Kind, int] | None:
@@ -93,13 +99,52 @@ class _Source:
         return found
 
 
-def links(trace: Trace, min_run: int = 2, *, whole: bool = False) -> list[Link]:
+def signal(trace: Trace) -> str:
+    """What tells a run's sources: "copy" (drafts were copied from somewhere), "attention" (a draft model looked into
+    the target's cache), or "" (nothing recorded does: no copy, no look).
+    """
+    tokens = trace.tables["tokens"]
+    if any(at >= 0 for name in ("source", "pool") for at in tokens[name]):
+        return "copy"
+    return "attention" if trace.tables["attention"]["step"] else ""
+
+
+def looked(trace: Trace) -> list[int]:
+    """The source of every position by where the draft model looked, -1 where that tells none.
+
+    A drafted token that stood was predicted by the query of the token before it. The position with that query's largest
+    attention weight (the mean over heads; of several layers the largest) is the token's source if it carries the same
+    token, as a head that copies attends to what it copies; else the position after it is, if that carries the token: a
+    head may attend to what stands right before. Looks elsewhere tell nothing. (GLIDE §4.1's cross-attention.)
+    """
+    looks, nodes = trace.tables["attention"], trace.tables["nodes"]
+    ids, contexts = trace.tables["tokens"]["id"], trace.tables["steps"]["context"]
+    most: dict[tuple[int, int], tuple[float, int]] = {}  # (step, node) → its largest weight, and minus its position
+    for step, node, head, at, weight in zip(
+        *(looks[name] for name in ("step", "node", "head", "position", "weight")), strict=True
+    ):
+        if head == -1 and weight is not None:
+            most[step, node] = max(most.get((step, node), (-1.0, 0)), (weight, -at))
+    found = [-1] * len(ids)
+    columns = (nodes[name] for name in ("step", "parent", "depth", "status"))
+    for step, parent, depth, status in zip(*columns, strict=True):
+        position = contexts[step] + depth - 1
+        if status != "accepted" or position >= len(ids) or (step, parent) not in most:
+            continue
+        at = -most[step, parent][1]
+        same = (place for place in (at, at + 1) if place < position and ids[place] == ids[position])
+        found[position] = next(same, -1)
+    return found
+
+
+def links(trace: Trace, min_run: int = 2, *, whole: bool = True) -> list[Link]:
     """The copied runs of at least ``min_run`` tokens, in the order of the output.
 
-    Only drafted tokens count (methods.md §2): the target's own token that begins a quotation does not, nor one between
-    two drafts. ``whole`` makes whole quotations of them first: what was copied from the answer's own text is traced on
-    to where that came from, and each run takes in the tokens beside it whose characters the source has there too,
-    whoever wrote them and however both sides are cut into tokens (its source may have another number of tokens).
+    With ``whole``, whole quotations: what was copied from the answer's own text is traced on to where that came from,
+    and each run takes in the tokens beside it whose characters the source has there too, whoever wrote them and however
+    both sides are cut into tokens (its source may have another number of tokens). Without, only drafted tokens count
+    (methods.md §2): the target's own token that begins a quotation does not, nor one between two drafts. A larger
+    ``min_run`` only leaves links out: the rest stays as it is.
 
     Raises ValueError for a ``min_run`` below 1.
     """
@@ -113,7 +158,11 @@ def links(trace: Trace, min_run: int = 2, *, whole: bool = False) -> list[Link]:
         home = where.home(*copy)
         assert home is not None, "a trace names no source outside its text"
         _append(runs, Link(i, i + 1, copy[1], copy[1] + 1, home[1], home[0]))
-    return [run for run in (_grown(trace, where, runs) if whole else runs) if len(run) >= min_run]
+    if whole:
+        runs = _grown(trace, where, runs)
+        if any(run.kind == "output" for run in runs):
+            runs = _grown(trace, where, _traced_on(trace, where, runs))
+    return [run for run in runs if len(run) >= min_run]
 
 
 def _append(runs: list[Link], run: Link) -> None:
@@ -125,6 +174,30 @@ def _append(runs: list[Link], run: Link) -> None:
         runs[-1] = replace(last, stop=run.stop, source_stop=run.source_stop)
     else:
         runs.append(run)
+
+
+def _traced_on(trace: Trace, where: _Source, runs: Sequence[Link]) -> list[Link]:
+    """Copies of the answer's own text as copies of what that was copied from, as far as its grown links know it: token
+    by token, blanks at a token's ends aside.
+    """
+    of = _bytes(trace)
+    known: dict[int, tuple[Kind, int, int]] = {}  # output token → kind, passage, place
+    traced: list[Link] = []
+    for run in runs:
+        if len(run) != run.source_stop - run.source:  # the source's tokens are cut otherwise
+            traced.append(run)
+            continue
+        for i, at in zip(range(run.start, run.stop), range(run.source, run.source_stop), strict=True):
+            kind, passage, place = run.kind, run.passage, at
+            if kind == "output":
+                kind, passage, place = known.get(at - where.first, (kind, passage, place))
+            there, here = where.token(kind, place), where.ids[where.first + i]
+            if there == here or (there is not None and of[there].strip() == of[here].strip() != b""):
+                known[i] = kind, passage, place
+            else:
+                kind, passage, place = run.kind, run.passage, at
+            _append(traced, Link(i, i + 1, place, place + 1, passage, kind))
+    return traced
 
 
 class _Bytes:
@@ -409,7 +482,7 @@ def _passages(trace: Trace, found: Sequence[Link]) -> list[_Passage]:
 
 
 def to_json(trace: Trace, found: Sequence[Link]) -> dict[str, Any]:
-    """Links with character offsets, as JSON holds them.
+    """Links with character offsets (counted in Unicode code points), as JSON holds them.
 
     ``output`` is the answer's text. Each of ``sources`` has its ``text`` and its coverage; each of ``links`` has
     "output" and "source", characters [a, b) of the answer and of the text of its source (``source_index`` in
@@ -444,6 +517,8 @@ def to_json(trace: Trace, found: Sequence[Link]) -> dict[str, Any]:
             "id": trace.run["id"],
             "title": trace.run.get("title", ""),
             "method": trace.run["method"]["name"],
+            "method_title": trace.run["method"].get("title") or trace.run["method"]["name"],
+            "signal": signal(trace),
             "model": trace.run["model"]["name"],
             "forced": bool(trace.run.get("forced", False)),
         },

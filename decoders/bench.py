@@ -6,12 +6,14 @@ Speedups and ratios are formed between runs of the same prompt in the same round
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import platform
 import statistics
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -25,6 +27,7 @@ from .params import make_params
 from .prompt import Prompt
 from .stock import StockModel
 from .target import Target, versions
+from .trace import Trace
 
 SCHEMA = "specbench/1"
 PLAIN = "plain"
@@ -124,11 +127,63 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """What one run gave; ``trace`` is that of a recorded one."""
+
+    sample: Sample
+    output: list[int]
+    trace: Trace | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Contender:
+    """Who takes part. ``run`` decodes one prompt. ``rounds``: it takes part in the first so many alone, and not in the
+    warm-up.
+    """
+
     name: str
     kind: str
     lossless: bool
-    run: Callable[[Prompt], tuple[Sample, list[int]]]
+    run: Callable[[Any], Made]
+    rounds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One run among the others. ``round`` -1 is the warm-up; ``last`` of its prompt and round."""
+
+    round: int
+    prompt: int
+    contender: Contender
+    last: bool
+
+
+def alternated(
+    contenders: Sequence[Contender], prompts: Sequence[Any], repeats: int, call: Callable[[Callable[[], Any]], Any]
+) -> Iterator[tuple[Turn, Any]]:
+    """Every contender on every prompt, ``repeats`` rounds after a warm-up on the first one: turns and what they gave.
+
+    The order rotates from prompt to prompt and from round to round, so that no contender always runs first. ``call``
+    makes a run by calling what it is given, and its result is handed on.
+    """
+    gc.collect()
+    gc.freeze()  # what is there already need not be looked through before every run
+    try:
+        for number in range(-1, repeats):
+            taking = [c for c in contenders if c.rounds is None or 0 <= number < c.rounds]
+            for index, prompt in enumerate(prompts[: 1 if number < 0 else None]):
+                shift = (index + max(number, 0)) % len(taking)
+                for place, contender in enumerate(taking[shift:] + taking[:shift], 1):
+                    turn = Turn(number, index, contender, place == len(taking))
+                    yield turn, call(functools.partial(_swept, contender.run, prompt))
+    finally:
+        gc.unfreeze()
+
+
+def _swept(run: Callable[[Any], Made], prompt: Any) -> Made:
+    """A run after what earlier ones left behind was cleared away."""
+    gc.collect()
+    return run(prompt)
 
 
 def bench(
@@ -141,38 +196,33 @@ def bench(
     traced: bool = True,
     stock: StockModel | None = None,
     progress: Callable[[int, int], None] | None = None,
+    keep: Callable[[Turn, Made], None] | None = None,
 ) -> Report:
     """Run every method (name → parameters) on every prompt, ``repeats`` rounds after a warm-up, greedily.
 
     Plain decoding always takes part. ``traced`` runs each method a second time with recording on. ``stock`` adds
-    transformers' generate(), plain and (where PLD takes part) its prompt lookup with PLD's settings. The order rotates
-    from prompt to prompt, so that no contender always runs first. ``progress(done, total)`` counts runs.
+    transformers' generate(), plain and (where PLD takes part) its prompt lookup with PLD's settings. ``progress(done,
+    total)`` counts runs; ``keep`` gets all but the warm-up.
     """
     if not prompts:
         raise UserError("a benchmark needs at least one prompt that fits the model's context")
     chosen = {PLAIN: methods.get(PLAIN), **methods}
     contenders = contenders_of(target, chosen, max_new_tokens, traced, stock)
-    done, total = 0, len(contenders) * (1 + len(prompts) * repeats)
+    total = len(contenders) * (1 + len(prompts) * repeats)
     samples: list[Sample] = []
-    gc.collect()
-    gc.freeze()  # what is there already need not be looked through before every run
-    try:
-        for number in range(-1, repeats):  # round -1 warms up, on the first prompt
-            for index, prompt in enumerate(prompts[: 1 if number < 0 else None]):
-                shift = (index + max(number, 0)) % len(contenders)
-                outputs: dict[str, list[int]] = {}
-                group: list[Sample] = []
-                for contender in contenders[shift:] + contenders[:shift]:
-                    gc.collect()
-                    sample, outputs[contender.name] = contender.run(prompt)
-                    group.append(sample)
-                    done += 1
-                    if progress:
-                        progress(done, total)
-                if number >= 0:
-                    samples += [_placed(s, index, number, outputs[s.name] == outputs[PLAIN]) for s in group]
-    finally:
-        gc.unfreeze()
+    outputs: dict[str, list[int]] = {}
+    group: list[Sample] = []
+    for done, (turn, made) in enumerate(alternated(contenders, prompts, repeats, lambda run: run()), 1):
+        if turn.round >= 0:
+            outputs[turn.contender.name] = made.output
+            group.append(replace(made.sample, prompt=turn.prompt, round=turn.round))
+            if keep:
+                keep(turn, made)
+        if turn.last:
+            samples += [replace(s, identical=outputs[s.name] == outputs[PLAIN]) for s in group]
+            outputs, group = {}, []
+        if progress:
+            progress(done, total)
     settings = {
         "max_new_tokens": max_new_tokens, "repeats": repeats, "prompts": len(prompts),
         "prompt_tokens": asdict(Spread.of([len(p.tokens) for p in prompts])),  # type: ignore[arg-type]
@@ -189,7 +239,7 @@ def contenders_of(
     result = []
     for name, params in methods.items():
         lossless = find_method(name).lossless
-        result.append(Contender(name, "method", lossless, _method(target, name, params, max_new_tokens)))
+        result.append(Contender(name, "method", lossless, timed(target, name, params, max_new_tokens)))
         if traced:
             result.append(Contender(name + TRACED, "traced", lossless, _traced(target, name, params, max_new_tokens)))
     if stock:
@@ -207,12 +257,20 @@ def params_of(name: str, given: Any) -> Any:
     return given if isinstance(given, kind) else make_params(kind, given or {})
 
 
-def _method(
-    target: Target, name: str, params: Any, max_new_tokens: int
-) -> Callable[[Prompt], tuple[Sample, list[int]]]:
-    def run(prompt: Prompt) -> tuple[Sample, list[int]]:
+def timed(
+    target: Target,
+    method: str,
+    params: Any,
+    max_new_tokens: int,
+    *,
+    name: str = "",
+    cancel: threading.Event | None = None,
+) -> Callable[[Prompt], Made]:
+    """Decoding by a method with nothing recorded, as ``Contender.run``; ``name``: what its samples are called."""
+
+    def run(prompt: Prompt) -> Made:
         started = time.perf_counter()
-        decoding = Decoding(target, prompt, name, params, max_new_tokens=max_new_tokens)
+        decoding = Decoding(target, prompt, method, params, max_new_tokens=max_new_tokens, cancel=cancel)
         decoding.prefill()
         filled = time.perf_counter()
         output: list[int] = []
@@ -223,20 +281,18 @@ def _method(
             accepted += step.accepted
             times.append((step.draft_ms, step.verify_ms, step.commit_ms))
         ended = time.perf_counter()
-        draft, verify, commit = (statistics.median(column) for column in zip(*times, strict=True))
+        medians = [statistics.median(column) for column in zip(*times, strict=True)] or [None] * 3
         n = len(output)
         seconds, decode_s = ended - started, ended - filled
-        return Sample(name, 0, 0, n, n, len(times), accepted, seconds, decode_s, draft, verify, commit), output
+        return Made(Sample(name or method, 0, 0, n, n, len(times), accepted, seconds, decode_s, *medians), output)
 
     return run
 
 
-def _traced(
-    target: Target, name: str, params: Any, max_new_tokens: int
-) -> Callable[[Prompt], tuple[Sample, list[int]]]:
+def _traced(target: Target, name: str, params: Any, max_new_tokens: int) -> Callable[[Prompt], Made]:
     from .recording import Run
 
-    def run(prompt: Prompt) -> tuple[Sample, list[int]]:
+    def run(prompt: Prompt) -> Made:
         started = time.perf_counter()
         run = Run(target, prompt, name, params, max_new_tokens=max_new_tokens)
         for _ in run:
@@ -244,25 +300,22 @@ def _traced(
         seconds = time.perf_counter() - started
         output, accepted = run.trace.output_ids, run.trace.tables["steps"]["accepted"]
         decode_s, n = seconds - run.trace.run["timings"]["prefill_ms"] / 1e3, len(output)  # recording included
-        return Sample(name + TRACED, 0, 0, n, n, len(accepted), sum(accepted), seconds, decode_s), output
+        sample = Sample(name + TRACED, 0, 0, n, n, len(accepted), sum(accepted), seconds, decode_s)
+        return Made(sample, output, run.trace)
 
     return run
 
 
 def _peer(
     stock: StockModel, name: str, target: Target, max_new_tokens: int, options: dict[str, Any]
-) -> Callable[[Prompt], tuple[Sample, list[int]]]:
-    def run(prompt: Prompt) -> tuple[Sample, list[int]]:
+) -> Callable[[Prompt], Made]:
+    def run(prompt: Prompt) -> Made:
         made = stock.timed(prompt.tokens, max_new_tokens, target.stop_ids, **options)
         n = len(made.tokens)
         decode_s = made.seconds - made.first_s
-        return Sample(name, 0, 0, n, n - made.first_tokens, None, None, made.seconds, decode_s), made.tokens
+        return Made(Sample(name, 0, 0, n, n - made.first_tokens, None, None, made.seconds, decode_s), made.tokens)
 
     return run
-
-
-def _placed(sample: Sample, prompt: int, number: int, identical: bool) -> Sample:
-    return replace(sample, prompt=prompt, round=number, identical=identical)
 
 
 def summarise(contender: Contender, samples: Sequence[Sample]) -> Row:

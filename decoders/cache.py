@@ -43,6 +43,7 @@ class TreeCache(Cache):
 
     A forward writes its rows (root, nodes, probes) behind the committed ones; ``commit`` keeps the accepted path and
     forgets the rest. Where the path is the first rows in order, which a depth-first draft makes usual, nothing moves.
+    ``prefix``, where given, is keys and values ``[layers, kv_heads, prefixes, head_dim]`` that come behind these rows.
     """
 
     def __init__(self, layers: int, capacity: int) -> None:
@@ -50,6 +51,7 @@ class TreeCache(Cache):
         self.capacity = capacity
         self.length = 0
         self.store: Tensor | None = None
+        self.prefix: tuple[Tensor, Tensor] | None = None
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         rows = keys.shape[-2]
@@ -60,6 +62,11 @@ class TreeCache(Cache):
         key_rows, value_rows = self.store[2 * layer], self.store[2 * layer + 1]
         key_rows[:, :, self.length : stop] = keys
         value_rows[:, :, self.length : stop] = values
+        if self.prefix is not None:
+            extra_keys, extra_values = (extra[layer] for extra in self.prefix)
+            key_rows[:, :, stop : stop + extra_keys.shape[1]] = extra_keys
+            value_rows[:, :, stop : stop + extra_keys.shape[1]] = extra_values
+            stop += extra_keys.shape[1]
         return key_rows[:, :, :stop], value_rows[:, :, :stop]
 
     def keys(self, layer: int) -> Float[Tensor, "kv_heads capacity head_dim"]:

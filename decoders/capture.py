@@ -24,6 +24,7 @@ class Taps:
         self.attentions: list[Any] = [_attention_of(layer) for layer in layers]
         self.hidden: Float[Tensor, "rows hidden"] | None = None
         self.queries: dict[int, Float[Tensor, "heads rows head_dim"]] = {}
+        self.states: dict[int, Float[Tensor, "rows hidden"]] = {}  # of ``Needs.hidden_layers``
         self._hooks: list = []
 
     def arm(self, needs: Needs) -> None:
@@ -35,6 +36,8 @@ class Taps:
                 self._hooks.append(layer.register_forward_pre_hook(self._catch_input, with_kwargs=True))
             else:
                 self._hooks.append(self.stack.register_forward_hook(self._catch_output))
+        for number in needs.hidden_layers:
+            self._hooks.append(self._also(number))
         for layer, heads in heads_by_layer(needs.heads).items():
             self.attentions[layer].query_tap = self._query_tap(layer, heads)
 
@@ -44,7 +47,20 @@ class Taps:
         self._hooks.clear()
         for attention in self.attentions:
             attention.query_tap = None
-        self.hidden, self.queries = None, {}
+        self.hidden, self.queries, self.states = None, {}, {}
+
+    def _also(self, number: int) -> Any:
+        """A hook that keeps one more layer's hidden states in ``states``."""
+
+        def before(module: nn.Module, args: tuple, kwargs: dict) -> None:
+            self.states[number] = (args[0] if args else kwargs["hidden_states"])[0]
+
+        def after(module: nn.Module, args: tuple, output: Any) -> None:
+            self.states[number] = output[0][0]
+
+        if number < len(self.layers):
+            return self.layers[number].register_forward_pre_hook(before, with_kwargs=True)
+        return self.stack.register_forward_hook(after)
 
     def _catch_input(self, module: nn.Module, args: tuple, kwargs: dict) -> None:
         hidden = args[0] if args else kwargs["hidden_states"]

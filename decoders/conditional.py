@@ -41,6 +41,10 @@ class ConditionalVerifier:
         verdict = likely_path(draft, scored, self.chooser, p, clauses)
         return replace(verdict, terms={"p_eos": np.asarray(p_eos)})
 
+    def draws(self, route: str, drafted: int, accepted: int) -> int:
+        """Random numbers of a sampled step: the bonus alone is drawn."""
+        return 1
+
     def _judge(self, draft: Draft, scored: Scored) -> tuple[list[float], list[float], list[int], list[bool]]:
         """Per node, after its parent: the target's probability and that of the likeliest stop token (nan without one),
         the rank (-1 where no rule asks), and whether it is the target's first choice. The root has nan, -1 and False.

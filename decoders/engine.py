@@ -45,6 +45,17 @@ class Step:
         return self.verdict.accepted
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A step before it is committed: the draft and what the target says of it; times in milliseconds."""
+
+    draft: Draft
+    scored: Scored
+    verdict: Verdict
+    propose_ms: float
+    verify_ms: float
+
+
 class Decoding:
     """A run under way: iterate it for its steps; ``stop`` says why it ended.
 
@@ -82,7 +93,7 @@ class Decoding:
         self.stop_ids = frozenset(target.stop_ids if stop_ids is None else stop_ids)
         self.needs: Needs = self.method.needs(target, self.params)
         self.drafter: Drafter = self.method.build(target, self.params)
-        chooser = Chooser(self.sampling)
+        self.chooser = chooser = Chooser(self.sampling)
         sample_with = getattr(self.drafter, "sample_with", None)
         if sample_with is not None:
             sample_with(chooser)
@@ -114,18 +125,15 @@ class Decoding:
             self.prefill()
         session = self.session
         assert session is not None
-        room = min(self.max_new_tokens, session.capacity - session.prompt_length)
+        room = self.room(session)
         index = emitted_count = 0
         while True:
             if self.cancel is not None and self.cancel.is_set():
                 self.stop = "cancelled"
                 return
             before = session.length
-            started = time.perf_counter()
-            draft = self._propose(session.context, room - emitted_count - 1)
-            proposed = time.perf_counter()
-            scored = session.score(draft)
-            verdict = stopped(draft, self.verifier(draft, scored), self.stop_ids)
+            tried = self.attempt(session)
+            draft, scored, verdict = tried.draft, tried.scored, tried.verdict
             verified = time.perf_counter()
             session.commit(verdict)
             committed = time.perf_counter()
@@ -140,8 +148,8 @@ class Decoding:
                 scored,
                 verdict,
                 emitted,
-                draft_ms=(proposed - started + observed - committed) * 1e3,
-                verify_ms=(verified - proposed) * 1e3,
+                draft_ms=tried.propose_ms + (observed - committed) * 1e3,
+                verify_ms=tried.verify_ms,
                 commit_ms=(committed - verified) * 1e3,
             )
             index += 1
@@ -151,6 +159,21 @@ class Decoding:
             if emitted_count >= room:
                 self.stop = "max tokens" if emitted_count >= self.max_new_tokens else "context full"
                 return
+
+    def room(self, session: Session) -> int:
+        """How many tokens the run may write in all."""
+        return min(self.max_new_tokens, self.target.context_length - session.prompt_length)
+
+    def attempt(self, session: Session) -> Attempt:
+        """Draft at the session's end, score and verify; nothing is committed."""
+        written = session.length - session.prompt_length
+        started = time.perf_counter()
+        draft = self._propose(session.context, self.room(session) - written - 1)
+        proposed = time.perf_counter()
+        scored = session.score(draft)
+        verdict = stopped(draft, self.verifier(draft, scored), self.stop_ids)
+        verified = time.perf_counter()
+        return Attempt(draft, scored, verdict, (proposed - started) * 1e3, (verified - proposed) * 1e3)
 
     def _propose(self, context: Context, budget: int) -> Draft:
         """The drafter's proposal, kept inside the budget (tokens that may be drafted before the bonus)."""

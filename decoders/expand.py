@@ -183,7 +183,7 @@ def _carry(model: PreTrainedModel, plan: _Plan, grown: PreTrainedConfig, samples
 
 def _carry_parts(plan: _Plan, old: str, key: str) -> None:
     """The draft models keep their own size; GLIDE's queries go to where the target's own heads went. Prompt tokens
-    widen as the embeddings do.
+    widen as the embeddings do; those that are read in a way of their own (``decoders.reading``) stay behind.
     """
     from safetensors.torch import load_file
 
@@ -199,6 +199,8 @@ def _carry_parts(plan: _Plan, old: str, key: str) -> None:
         part, weights = read_part(folder), load_file(folder / WEIGHTS)
         config = part.config
         if isinstance(config, PromptConfig):
+            if not config.plain:  # prefix tokens, exits and heads belong to the small model's layers
+                continue
             config = replace(config, hidden=plan.shape.hidden)
             weights["embeddings"] = pad(weights["embeddings"], (0, plan.shape.hidden - plan.small.hidden_size))
         elif config.kv_layers:

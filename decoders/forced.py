@@ -57,6 +57,26 @@ def answer_ids(target: Target, text: str) -> list[int]:
     return [*ids, *([end] if end in target.stop_ids else target.stop_ids[:1])]
 
 
+def check_answer(target: Target, answer: Sequence[int], prompt_length: int = 0) -> None:
+    """Raise UserError for an answer that is empty, goes on after a stop token, or is too long for the model behind a
+    prompt of ``prompt_length`` tokens.
+    """
+    if not answer:
+        raise UserError("the answer is empty: give the text to attribute")
+    stops = frozenset(target.stop_ids)
+    if early := [i for i, token in enumerate(answer[:-1]) if token in stops]:
+        raise UserError(
+            f"the answer holds the stop token {answer[early[0]]} at place {early[0]} of {len(answer)}: "
+            "give only what stands before it"
+        )
+    room = target.context_length - prompt_length
+    if len(answer) > room:
+        raise UserError(
+            f"the answer has {len(answer)} tokens and {target.name} has room for {room} after this prompt: "
+            "shorten one of them or choose a model with a longer context"
+        )
+
+
 def forced_run(
     target: Target,
     prompt: Prompt,
@@ -77,13 +97,7 @@ def forced_run(
     Raises UserError for an answer that is empty, too long for the model, or goes on after a stop token.
     """
     given, stops = tuple(answer), frozenset(target.stop_ids)
-    if not given:
-        raise UserError("the answer is empty: give the text to attribute")
-    if early := [i for i, token in enumerate(given[:-1]) if token in stops]:
-        raise UserError(
-            f"the answer holds the stop token {given[early[0]]} at place {early[0]} of {len(given)}: "
-            "give only what stands before it"
-        )
+    check_answer(target, given)
     found = method if isinstance(method, Method) else find_method(method)
     ended = given[-1] in stops
     run = Run(
@@ -96,12 +110,7 @@ def forced_run(
         stop_ids=stops,
         cancel=cancel,
     )
-    room = target.context_length - len(run.decoding.prompt.tokens)
-    if len(given) > room:
-        raise UserError(
-            f"the answer has {len(given)} tokens and {target.name} has room for {room} after this prompt: "
-            "shorten one of them or choose a model with a longer context"
-        )
+    check_answer(target, given, len(run.decoding.prompt.tokens))
     run.trace.run["forced"] = True
     return run
 

@@ -1,4 +1,7 @@
-"""L(n): how long this machine takes to verify n rows of this model, measured once and kept (PPD §4.2.2)."""
+"""L(n): how long a decode step of n rows takes on this machine with this model, measured once and kept (PPD §4.2.2).
+
+A step is all of it, as a run takes it: drafting, the verify forward, the decision, keeping what was accepted.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,19 @@ import numpy as np
 import torch
 
 from .errors import UserError
-from .prompt_trees import MOST_ROWS
-from .protocols import Draft, Needs, Probe
+from .params import NoParams
+from .ppd import PromptConfig, PromptTokens
+from .prompt import Prompt
+from .prompt_trees import MOST_ROWS, RANKS, PromptTrees, assumed_acceptance, split_trees
+from .protocols import Method, Needs
 from .target import Target
-from .tree import DraftTree
 
-SCHEMA = "speclatency/1"
+SCHEMA = "speclatency/2"  # 1 timed the forward alone
 POINTS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, MOST_ROWS)
 CONTEXT = 256  # tokens in the cache while it is measured
-ROUNDS, WARM_UP, ATTEMPTS = 15, 2, 3
+ROUNDS, WARM_UP, ATTEMPTS = 9, 1, 3
+BEFORE = 4  # steps of the same size before a timed one: fewer leave its weights outside the processor's cache
+ROOM = 12  # positions that a step may take behind the context
 WIDEST = 0.25  # IQR ÷ median from which a point counts as disturbed
 
 log = logging.getLogger(__name__)
@@ -62,7 +69,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Milliseconds of a verify forward by its rows: median and quartiles of ``rounds`` forwards each, taken in
+    """Milliseconds of a decode step by its rows: median and quartiles of ``rounds`` steps each, taken in
     alternation behind ``context`` cached tokens. ``attempts`` counts the measurements until they were quiet.
     """
 
@@ -137,8 +144,8 @@ def measure_latency(
     clock: Callable[[], float] = time.perf_counter,
     progress: Callable[[int, int], None] | None = None,
 ) -> Latency:
-    """L(n) for 1 to at least ``most`` rows: forwards of all sizes in turn, ``rounds`` times after a warm-up, each
-    behind one of its own size, which is not timed.
+    """L(n) for 1 to at least ``most`` rows: steps of all sizes in turn, ``rounds`` times after a warm-up, each behind
+    ``BEFORE`` of its own size that are not timed, as in a run.
 
     While a size varies too much (IQR ÷ median above ``WIDEST``), all is measured again, up to three times; the
     quietest measurement is given, and its ``note`` says what remained. ``progress(done, total)`` counts rounds.
@@ -146,14 +153,12 @@ def measure_latency(
     """
     if not 1 <= most <= MOST_ROWS:
         raise UserError(f"the latency of {most} rows cannot be measured: a verify forward has 1 to {MOST_ROWS}")
-    if not 1 <= context <= target.context_length - 2:
-        raise UserError(
-            f"a context of {context} tokens is not allowed: 1 to {target.context_length - 2} for {target.name}"
-        )
+    longest = target.context_length - ROOM
+    if not 1 <= context <= longest:
+        raise UserError(f"a context of {context} tokens is not allowed: 1 to {longest} for {target.name}")
     sizes = [n for n in POINTS if n < most] + [min(n for n in POINTS if n >= most)]
-    session = target.session(Needs(), context + 1)
-    session.prefill([token % int(target.info["vocab"]) for token in range(context + 1)])
-    drafts = {n: _draft(target, int(session.buffer[context]), n) for n in sizes}
+    step_of = _steps(target, context)
+    steps = {n: step_of(n) for n in sizes}
     total = ATTEMPTS * (WARM_UP + rounds)
     quietest: Latency | None = None
     for attempt in range(1, ATTEMPTS + 1):
@@ -162,10 +167,14 @@ def measure_latency(
         for number in range(-WARM_UP, rounds):
             shift = number % len(sizes)
             for n in sizes[shift:] + sizes[:shift]:
-                session.score(drafts[n])  # as in a run, where a forward's weights are near from the one before
+                prepare, step = steps[n]
+                for _ in range(BEFORE):
+                    prepare()
+                    step()
+                prepare()
                 _wait(target)
                 started = clock()
-                session.score(drafts[n])
+                step()
                 _wait(target)
                 if number >= 0:
                     times[n].append((clock() - started) * 1e3)
@@ -245,16 +254,68 @@ def device_name(device: torch.device) -> str:
     return f"{name}, {os.cpu_count() or 1} cores"
 
 
-def _draft(target: Target, root: int, rows: int) -> Draft:
-    """A draft with the rows of a PPD step: a third are candidates, the others prompt tokens given as embeddings."""
+def _steps(target: Target, context: int) -> Callable[[int], tuple[Callable[[], None], Callable[[], None]]]:
+    """Steps of so many rows, all behind the same ``context`` tokens: what prepares one, and the step itself.
+
+    One row is a step of plain decoding; more are PPD's, with prompt tokens that are some tokens' embeddings, and
+    guesses that the target rejects.
+    """
+    from .drafters.plain import EmptyDrafter  # they need this file
+    from .drafters.ppd import Guesses, PpdDrafter
+    from .engine import Decoding
+
     vocab = int(target.info["vocab"])
-    count = min((rows - 1) // 3, vocab)
-    tree = DraftTree((root, *range(count)), (-1, *[0] * count))
-    embedding = target.embeddings(torch.tensor([root], device=target.device))[0]
-    probes = tuple(
-        Probe(i % (count + 1), 1, embedding=embedding, kind="prompt") for i in range(rows - 1 - count)
-    )
-    return Draft(tree, probes=probes)
+    prompt = Prompt.from_ids([token % vocab for token in range(context + 1)])
+    session = target.session(Needs(), context + ROOM)
+    session.prefill(prompt)
+    text = session.buffer[: context + 1].copy()
+
+    def run_of(drafter: Any) -> Decoding:
+        method = Method("latency", "", "", "", NoParams, build=lambda target, params: drafter)
+        return Decoding(target, prompt, method, max_new_tokens=ROOM, stop_ids=())
+
+    refused = run_of(EmptyDrafter()).attempt(session).verdict.bonus
+    guess = [token for token in range(RANKS + 1) if token != refused][:RANKS]
+
+    def step_of(rows: int) -> tuple[Callable[[], None], Callable[[], None]]:
+        drafter: Any = EmptyDrafter()
+        guesses = None
+        if rows > 1:
+            trees = trees_of_rows(rows)
+            drafter = PpdDrafter(_some_prompt_tokens(target, trees.m), trees, target.context_length)
+            guesses = Guesses(text, [guess] * trees.m, [[1 / RANKS] * RANKS] * trees.m)
+        run = run_of(drafter)
+
+        def prepare() -> None:
+            session.length, session.cache.length = context + 1, context
+            drafter.guesses = guesses
+
+        def step() -> None:
+            tried = run.attempt(session)
+            session.commit(tried.verdict)
+            drafter.observe(tried.draft, tried.scored, tried.verdict)
+
+        return prepare, step
+
+    return step_of
+
+
+def trees_of_rows(rows: int) -> PromptTrees:
+    """Trees whose last state has exactly so many rows (2 or more), a third of them candidates.
+
+    >>> [trees_of_rows(rows).size for rows in (2, 3, 4, 5, 8, 24, 512)]
+    [2, 3, 4, 5, 8, 24, 512]
+    """
+    m = min(3, max(1, rows - 2))
+    return split_trees(assumed_acceptance(m), -((m + 1 - rows) // 3), rows)
+
+
+def _some_prompt_tokens(target: Target, m: int) -> PromptTokens:
+    ids = torch.arange(m, device=target.device)
+    embeddings = target.embeddings(ids)
+    made = PromptTokens(PromptConfig(m, 1, embeddings.shape[-1])).requires_grad_(False)
+    made.embeddings.data = embeddings[:, None].detach().clone()
+    return made
 
 
 def _wait(target: Target) -> None:

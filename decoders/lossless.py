@@ -6,29 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import torch
-
+from .divergences import Divergence, first_difference, judged, tolerance_of
 from .drafters import find_method
 from .engine import Decoding
 from .prompt import Prompt
 from .stock import StockModel
 from .target import Target
 
-# how far below the best logit a token of a half-precision run may lie, teacher-forced, to pass as a near tie
-TOLERANCES = {"bfloat16": 0.5, "float16": 0.1}
-
-
-@dataclass(frozen=True, slots=True)
-class Divergence:
-    """Where an output first left the reference. ``gap`` is the difference of the two best logits there, teacher-forced:
-    a small one is a near tie. ``shortfall``: the most any output token lies below the best logit at its place."""
-
-    prompt: int
-    position: int
-    expected: int | None
-    got: int | None
-    gap: float
-    shortfall: float
+FULL_PRECISION = ("float32", "float64")  # there any difference fails, a near tie too
 
 
 @dataclass(slots=True)
@@ -70,7 +55,8 @@ def check_lossless(
     ``tolerance`` below the best logit at its place, teacher-forced. Lossy methods never fail. With ``stock``, plain
     decoding itself is checked against generate(): the first outcome. ``progress(done, total)`` counts runs.
     """
-    allowed = tolerance if tolerance is not None else TOLERANCES.get(target.info["dtype"], 0.0)
+    dtype = target.info["dtype"]
+    allowed = tolerance if tolerance is not None else 0.0 if dtype in FULL_PRECISION else tolerance_of(dtype)
     reference = Outcome("plain", "generate()" if stock else "")
     others = {name: Outcome(name, "plain", find_method(name).lossless) for name in methods if name != "plain"}
     done, total = 0, len(prompts) * (len(others) + 1 + bool(stock))
@@ -113,25 +99,8 @@ def _compare(
         outcome.identical += 1
         return
     at = first_difference(expected, output)
-    gap, shortfall = _teacher_forced(target, prompt, output, at)
-    outcome.failed += outcome.lossless and (allowed == 0 or shortfall > allowed)
-    given = [tokens[at] if at < len(tokens) else None for tokens in (expected, output)]
-    outcome.divergences.append(Divergence(index, at, given[0], given[1], gap, shortfall))
-
-
-def first_difference(a: Sequence[int], b: Sequence[int]) -> int:
-    """Where two outputs part: the first index at which they differ, or the end of the shorter one.
-
-    >>> first_difference([1, 2, 3], [1, 2]), first_difference([1, 2], [3])
-    (2, 0)
-    """
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-
-def _teacher_forced(target: Target, prompt: Prompt, output: list[int], at: int) -> tuple[float, float]:
-    """(gap of the two best logits before output token ``at``, the output's largest shortfall), of a plain forward."""
-    start = len(prompt.tokens)
-    logits = target.reference_logits([*prompt.tokens, *output])[start - 1 :]
-    best = logits[at].topk(2).values if at < len(logits) else logits[-1].topk(2).values
-    chosen = logits[: len(output)].gather(1, torch.as_tensor(output)[:, None])[:, 0]
-    return float(best[0] - best[1]), float((logits[: len(output)].max(-1).values - chosen).max())
+    found = judged(
+        target, prompt.tokens, expected, output, at, lossless=outcome.lossless, tolerance=allowed or None, number=index
+    )
+    outcome.failed += outcome.lossless and (allowed == 0 or (found.shortfall or 0.0) > allowed)
+    outcome.divergences.append(found)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -16,23 +16,61 @@ from .prompt import Pool, Segment
 from .protocols import Needs
 
 
+def covers(kept: Needs, needs: Needs) -> bool:
+    """Whether what is kept for ``kept`` holds all that a drafter with ``needs`` reads (the pool is the session's).
+
+    >>> covers(Needs(hidden_layers=(0, 1, 2), top_tokens=8), Needs(hidden_layer=1, top_tokens=4))
+    True
+    """
+    layers = {needs.hidden_layer, *needs.hidden_layers} - {None}
+    return (
+        layers <= {kept.hidden_layer, *kept.hidden_layers}
+        and set(needs.heads) <= set(kept.heads)
+        and needs.top_tokens <= kept.top_tokens
+    )
+
+
 @dataclass(slots=True)
 class Memory:
     """Per-position rows of one run, append-only; positions [0, processed) are filled.
 
     ``hidden`` [capacity, hidden] at the chosen layer; ``top_ids`` and ``top_logprobs`` [capacity, k]: the target's
     likeliest
-    tokens *after* a position; ``queries[layer]`` [heads, capacity, head_dim]: after rotary, scaled.
+    tokens *after* a position; ``queries[layer]`` [heads, capacity, head_dim]: after rotary, scaled. ``states[layer]``
+    [capacity, hidden]: of further layers, where a session keeps them (``Needs.hidden_layers``).
     """
 
     hidden: Float[Tensor, "capacity hidden"] | None
     top_ids: Int[Tensor, "capacity k"] | None
     top_logprobs: Float[Tensor, "capacity k"] | None
     queries: dict[int, Float[Tensor, "heads capacity head_dim"]]
+    states: dict[int, Float[Tensor, "capacity hidden"]] = field(default_factory=dict)
 
     @classmethod
     def empty(cls) -> Memory:
         return cls(None, None, None, {})
+
+    def seen_by(self, needs: Needs, kept: Needs) -> Memory:
+        """What a drafter with ``needs`` would have kept, of this memory, which was written for ``kept``.
+
+        Raises ValueError where something was not kept.
+        """
+        if not covers(kept, needs):
+            raise ValueError(f"this memory was kept for {kept}; {needs} asks for more")
+        hidden = None
+        if needs.hidden_layer is not None:
+            hidden = self.hidden if needs.hidden_layer == kept.hidden_layer else self.states[needs.hidden_layer]
+        queries = {}
+        every = heads_by_layer(kept.heads)
+        for layer, heads in heads_by_layer(needs.heads).items():
+            rows = self.queries[layer]
+            queries[layer] = rows if heads == every[layer] else rows[[every[layer].index(head) for head in heads]]
+        if not needs.top_tokens:
+            return Memory(hidden, None, None, queries)
+        assert self.top_ids is not None and self.top_logprobs is not None
+        return Memory(
+            hidden, self.top_ids[:, : needs.top_tokens], self.top_logprobs[:, : needs.top_tokens], queries
+        )
 
     def write(
         self,
@@ -42,6 +80,7 @@ class Memory:
         hidden: Tensor | None,
         queries: dict[int, Tensor],
         top: tuple[Tensor, Tensor] | None,
+        states: Mapping[int, Tensor] | None = None,
     ) -> None:
         """Keep ``rows`` (None: all) of a forward's captures from position ``start`` on."""
 
@@ -53,6 +92,11 @@ class Memory:
             if self.hidden is None:
                 self.hidden = chosen.new_zeros((capacity, chosen.shape[1]))
             self.hidden[start : start + len(chosen)] = chosen
+        for layer, values in (states or {}).items():
+            chosen = kept(values, 0)
+            if layer not in self.states:
+                self.states[layer] = chosen.new_zeros((capacity, chosen.shape[1]))
+            self.states[layer][start : start + len(chosen)] = chosen
         for layer, values in queries.items():
             chosen = kept(values, 1)
             if layer not in self.queries:

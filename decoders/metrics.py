@@ -53,6 +53,12 @@ METRICS: tuple[Metric, ...] = _metrics("""
         The prompt's last token is not part of it: it is the root of step 0.
     kv_mb | Keys and values | bytes per token × (prompt + output tokens) ÷ 10⁶ | MB
         What the target's cache holds at the end of the run.
+    draft_mb | Kept for drafting | bytes of the drafter's tensors and of rows kept per position ÷ 10⁶ | MB
+        A draft model's weights and cache, an index, hidden states and the like; nothing for copying by tokens alone.
+    draft_ms | Drafting time per step | Σ draft_ms ÷ steps | ms
+        All that proposing takes, the draft model's forwards and the tree.
+    verify_ms | Verify forward | Σ verify_ms ÷ steps | ms
+        The target's forward over a step's rows.
     draft_share | Drafting cost | Σ draft_ms ÷ Σ verify_ms | share
         Time spent proposing, against the time of the target's forwards.
     beta | Acceptance β | mean of Σ min(p, q) over drafted tokens up to the first rejection | share
@@ -113,6 +119,9 @@ def compute(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         "speedup": _ratio(tokens_per_s, plain_tokens_per_s),
         "prefill_ms": timings.get("prefill_ms"),
         "kv_mb": _ratio(trace.run.get("memory", {}).get("kv_bytes"), 1e6),
+        "draft_mb": _ratio(trace.run.get("memory", {}).get("draft_bytes"), 1e6),
+        "draft_ms": _ratio(_total(steps["draft_ms"]), len(accepted)),
+        "verify_ms": _ratio(_total(steps["verify_ms"]), len(accepted)),
         "draft_share": _ratio(_total(steps["draft_ms"]), _total(steps["verify_ms"])),
         "beta": acceptance_beta(trace),
         "draft_cost": draft_cost(trace),
@@ -187,6 +196,13 @@ def step_term_shares(trace: Trace) -> dict[str, float | None]:
     return {name: _ratio(_total(steps[f"term:{name}"]), _total(steps["verify_ms"])) for name in names}
 
 
+def time_parts(trace: Trace) -> dict[str, float]:
+    """Where a run's time went, in ms: reading the prompt, and Σ draft_ms, verify_ms and commit_ms of its steps."""
+    steps = trace.tables["steps"]
+    parts = {name: _total(steps[f"{name}_ms"]) or 0.0 for name in ("draft", "verify", "commit")}
+    return {"prefill": trace.run.get("timings", {}).get("prefill_ms") or 0.0, **parts}
+
+
 def accepted_lengths(trace: Trace) -> list[int]:
     """Accepted draft tokens (bonus excluded) of the steps that had a draft."""
     steps = trace.tables["steps"]
@@ -202,20 +218,40 @@ def _total(values: list[float | None]) -> float | None:
     return sum(known) if known else None
 
 
-def ranking_regret(trace: Trace) -> float | None:
-    """Mean tokens per step that the best candidate would have added to the chosen one; None before the run is over.
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """A step's ranking held against what followed: tokens that the chosen candidate would have accepted, and that the
+    best one would have. ``step`` counts from 0.
+    """
 
-    Only steps count whose chosen candidate offered tokens to copy and whose outcome is known.
+    step: int
+    chosen: int
+    best: int
+
+    @property
+    def tokens(self) -> int:
+        """The step's ranking regret."""
+        return self.best - self.chosen
+
+
+def regrets(trace: Trace) -> list[Regret]:
+    """Of every step whose chosen candidate offered tokens to copy and whose outcome is known, in order; empty before
+    the run is over.
     """
     candidates = trace.tables["candidates"]
     step, would, chosen, length = (np.array(candidates[n]) for n in ("step", "would_accept", "chosen", "length"))
     if not len(step) or not chosen.any():
-        return None
+        return []
     best = np.full(int(step.max()) + 1, -1, dtype=np.int64)
     np.maximum.at(best, step, would)
-    of_chosen = would[chosen]
-    regret = (best[step[chosen]] - of_chosen)[(of_chosen >= 0) & (length[chosen] > 0)]
-    return float(regret.mean()) if len(regret) else None
+    known = np.flatnonzero(chosen & (would >= 0) & (length > 0))
+    return [Regret(int(step[row]), int(would[row]), int(best[step[row]])) for row in known]
+
+
+def ranking_regret(trace: Trace) -> float | None:
+    """Mean tokens per step that the best candidate would have added to the chosen one; None before the run is over."""
+    found = regrets(trace)
+    return sum(one.tokens for one in found) / len(found) if found else None
 
 
 def acceptance_by_depth(trace: Trace) -> list[tuple[int, int, int]]:

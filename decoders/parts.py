@@ -154,11 +154,8 @@ def _opened(part: Part, weights: Path, target: Target) -> DraftModel | PromptTok
     from safetensors.torch import load_file
 
     config = part.config
-    if isinstance(config, PromptConfig) and config.hidden != target.hidden_size:
-        raise UserError(
-            f"{weights} does not fit its description: its vectors have {config.hidden} numbers, those of "
-            f"{target.name} {target.hidden_size}"
-        )
+    if isinstance(config, PromptConfig) and (reason := config.misfit(target.config)):
+        raise UserError(f"{weights} does not fit {target.name}: {reason}")
     model = PromptTokens(config) if isinstance(config, PromptConfig) else DraftModel(config)
     try:
         model.load_state_dict(load_file(weights))

@@ -23,6 +23,8 @@ from .errors import UserError
 
 SCHEMA = "spectrees/1"
 FILE = "trees.json"  # its name beside the prompt tokens it was designed for
+DESCRIPTION = "part.json"  # what says how these were trained (decoders.parts)
+ASSUMED = "assumed acceptance"
 MOST_ROWS = 512  # rows of one verify forward (decoders.target.SPARE_ROWS)
 MOST_BYTES = 4 << 20
 DEFAULT_SIZE = 24
@@ -440,7 +442,7 @@ def default_trees(m: int, size: int = DEFAULT_SIZE, acceptance: Table | None = N
     """
     if acceptance is None:
         trees = design(assumed_acceptance(m), size, ensemble)
-        return PromptTrees(trees.states, trees.acceptance, ensemble, "assumed acceptance")
+        return PromptTrees(trees.states, trees.acceptance, ensemble, ASSUMED)
     if len(acceptance) < m:
         raise UserError(f"the acceptance table has {len(acceptance)} distances; {m} prompt tokens need {m}")
     return design(acceptance[:m], size, ensemble)
@@ -543,13 +545,15 @@ def trees_for(
 ) -> PromptTrees:
     """The trees a run uses for the prompt tokens in ``folder``, in one call.
 
-    Designed from the acceptance table kept there (``trees.json``), else from an assumed one. ``size`` None: the best
-    for this machine where its latency is known, else the size of the kept trees, else a default. Raises UserError.
+    Designed from the acceptance table kept there (``trees.json``), else from the one of their training, else from an
+    assumed one. ``size`` None: the best for this machine where its latency is known, else the size of the kept trees,
+    else a default. Raises UserError.
     """
     kept = load_trees(folder / FILE) if folder is not None and (folder / FILE).is_file() else None
     if kept is not None and kept.m < m:
         raise UserError(f"{folder}/{FILE} was designed for {kept.m} prompt tokens, not {m}: `specviz tree design`")
-    table = kept.acceptance[:m] if kept else assumed_acceptance(m)
+    trained = trained_acceptance(folder, m) if folder is not None and not kept else None
+    table = kept.acceptance[:m] if kept else trained or assumed_acceptance(m)
     if size is None and latency is not None and latency.largest >= least_size(m, ensemble):
         most = min(latency.largest, MOST_ROWS)
         designed = design_sizes(table, sizes_up_to(most, m, ensemble), ensemble)
@@ -559,7 +563,24 @@ def trees_for(
     else:
         wanted = size or max(kept.size if kept else DEFAULT_SIZE, least_size(m, ensemble))
         found = design(table, wanted, ensemble)
-    return found if kept else PromptTrees(found.states, found.acceptance, ensemble, "assumed acceptance")
+    if kept:
+        return found
+    return PromptTrees(found.states, found.acceptance, ensemble, "acceptance in training" if trained else ASSUMED)
+
+
+def trained_acceptance(folder: Path, m: int) -> tuple[tuple[float, ...], ...] | None:
+    """The acceptance table that the training of the prompt tokens in ``folder`` logged last, on held-out text; None
+    where it has none of at least m distances.
+    """
+    try:
+        with (folder / DESCRIPTION).open("rb") as file:
+            log = json.loads(file.read(MOST_BYTES))["training"]["log"]
+        rows = [line["ranks"] for line in log if "ranks" in line][-1]
+        table = tuple(tuple(float(p) for p in row) for row in rows)[:m]
+        check_table(table)
+    except (OSError, ValueError, KeyError, IndexError, TypeError):
+        return None
+    return table if len(table) == m and any(table[0]) else None
 
 
 def load_trees(path: str | Path, most: int = MOST_ROWS) -> PromptTrees:

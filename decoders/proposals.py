@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,9 +16,10 @@ from torch import Tensor
 from .cape import Proposal, beam_search, bin_of, expanded
 from .glide import common_prefix
 from .memory import Context
-from .protocols import Draft, Looks, Scored, Term, Verdict
+from .protocols import Draft, Looks, Past, Scored, Term, Verdict
 from .residual import NODE_TERMS as VERIFIED_TERMS
 from .sampling import Chooser, drawn_token
+from .tree import DraftTree
 
 NODE_TERMS = (
     Term("confidence", "confidence", "The drafter's highest probability at this position.", 0, 1),
@@ -32,6 +35,30 @@ STEP_TERMS = (
 KV_DELAY = Term(
     "kv_delay", "KV delay", "Positions from the newest key of the target that was seen to the last token read.", 0, 0
 )
+
+Choose = Callable[[Float[Tensor, "vocab"]], tuple[int, Tensor]]  # a token, and what is kept of what the drafter said
+
+
+@dataclass(slots=True)
+class Chain:
+    """Tokens that a draft model wrote ahead and, for each, what it said there, the number of the draft forward that
+    gave it (from 1; 0: known from an earlier step), and the prompt token that had guessed it (from 1; 0: none).
+
+    ``forwards`` were made in all, those that only read the text included.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    told: list[Tensor] = field(default_factory=list)
+    forward: list[int] = field(default_factory=list)
+    distance: list[int] = field(default_factory=list)
+    forwards: int = 0
+
+    def add(self, token: int, said: Tensor, forward: int, distance: int = 0) -> None:
+        """One more token."""
+        self.tokens.append(token)
+        self.told.append(said)
+        self.forward.append(forward)
+        self.distance.append(distance)
 
 
 class Running(Protocol):
@@ -53,20 +80,31 @@ class Running(Protocol):
         ...
 
 
+def one_by_one(run: Running, context: Context, depth: int, choose: Choose) -> Chain:
+    """A chain of ``depth`` tokens, a draft forward for each."""
+    chain = Chain(forwards=depth)
+    for i in range(depth):
+        logits = run.extend(chain.tokens[-1:], [i - 2])[0] if i else run.read(context)
+        chain.add(*choose(logits), i + 1)
+    return chain
+
+
 class ModelDrafter:
     """Drafts ``gamma`` tokens with a draft model.
 
     ``expansion`` is one of ``decoders.cape.EXPANSIONS``. Without one, a sampled run draws its tokens, for verification
     by ratio and residual; trees hold the drafter's first choices. ``heuristic`` adapts γ as transformers' assistant
-    does: two more after a fully accepted draft, else one less.
+    does: two more after a fully accepted draft, else one less. ``chain`` writes chains where not token by token: as it
+    says ``(context, depth, choose)``, the same tokens.
     """
 
     def __init__(
         self, run: Running, gamma: int, expansion: str = "none", size: int = 4, *, heuristic: bool = False,
-        delayed: bool = False,
+        delayed: bool = False, chain: Callable[[Context, int, Choose], Chain] | None = None,
     ) -> None:  # fmt: skip
         self.run, self.expansion, self.size = run, expansion, size
         self.heuristic, self.delayed, self.looks_at = heuristic, delayed, run.looks_at
+        self.chain, self.counted = chain or partial(one_by_one, run), chain is not None
         self.chooser: Chooser | None = None
         self.gammas = {0: gamma}  # γ from a context length on
         self.tokens = np.zeros(0, dtype=np.int64)
@@ -85,6 +123,18 @@ class ModelDrafter:
         self.tokens = context.tokens.copy()
         return self.gammas[max(self.gammas)]
 
+    def resume(self, context: Context, past: Sequence[Past]) -> None:
+        """Take up γ as the heuristic left it after the steps ``past``; all else follows from the text."""
+        for step in past:
+            self._adapt(step.tree, step.length, len(step.path) - 1)
+
+    def _adapt(self, tree: DraftTree, length: int, accepted: int) -> None:
+        """γ from behind a step on, by the heuristic; ``length`` tokens were committed before it."""
+        if self.heuristic and tree.drafted:
+            gamma = self.gammas[max(self.gammas)]
+            whole = accepted == max(tree.depths)
+            self.gammas[length + accepted + 1] = min(self.most, gamma + 2) if whole else max(1, gamma - 1)
+
     def propose(self, context: Context, budget: int) -> Draft:
         gamma = self.gamma(context)
         depth = min(gamma, budget, self.run.limit - context.length)
@@ -93,26 +143,13 @@ class ModelDrafter:
         if self.expansion.startswith("beam"):
             return self._beams(context, depth, gamma)
         drawing = self.chooser if self.expansion == "none" else None
-        random = None
-        if drawing is not None:  # a stream of its own per place, so that a cut run draws the same again
-            random = np.random.default_rng([drawing.sampling.seed, 1, context.length])
+        choose = likeliest if drawing is None else drawn_at(drawing, context.length)
         started = time.perf_counter()
-        chain: list[int] = []
-        told: list[Tensor] = []
-        logits = self.run.read(context)
-        for i in range(depth):
-            if drawing is None or random is None:
-                told.append(logits)
-                chain.append(int(logits.argmax()))
-            else:
-                told.append(drawing.probabilities(logits[None])[0])
-                chain.append(drawn_token(told[-1], float(random.random())))
-            if i + 1 < depth:
-                logits = self.run.extend(chain[-1:], [i - 1])[0]
+        chain = self.chain(context, depth, choose)
         forwarded = time.perf_counter()
-        distributions = torch.stack(told) if drawing is not None else torch.stack(told).softmax(-1)
-        made = expanded(context.root, chain, distributions, self.expansion, self.size)
-        return self._draft(made, distributions, drawing is not None, gamma, started, forwarded)
+        distributions = torch.stack(chain.told) if drawing is not None else torch.stack(chain.told).softmax(-1)
+        made = expanded(context.root, chain.tokens, distributions, self.expansion, self.size)
+        return self._draft(made, distributions, drawing is not None, gamma, started, forwarded, chain)
 
     def _beams(self, context: Context, depth: int, gamma: int) -> Draft:
         spent = 0.0
@@ -132,8 +169,9 @@ class ModelDrafter:
         return self._draft(made, distributions, False, gamma, started, started + spent)
 
     def _draft(
-        self, made: Proposal, distributions: Tensor, drawn: bool, gamma: int, started: float, forwarded: float
-    ) -> Draft:
+        self, made: Proposal, distributions: Tensor, drawn: bool, gamma: int, started: float, forwarded: float,
+        chain: Chain | None = None,
+    ) -> Draft:  # fmt: skip
         tree, rows = made.tree, made.rows
         top = distributions.amax(-1).tolist()
         confidence = [float("nan"), *(top[rows[parent]] for parent in tree.parents[1:])]
@@ -155,6 +193,12 @@ class ModelDrafter:
         }
         if self.delayed:
             notes["kv_delay"] = float(max(tree.depths))
+        if self.counted and chain is not None:
+            missing = [np.nan] * (len(tree) - len(chain.tokens) - 1)  # expansions
+            terms["draft_forward"] = np.asarray([np.nan, *chain.forward, *missing])
+            terms["distance"] = np.asarray([np.nan, *(d or np.nan for d in chain.distance), *missing])
+            notes["draft_forwards"] = float(chain.forwards)
+            notes["hits"] = float(sum(d > 0 for d in chain.distance))
         weights = self.run.looks(list(rows.values()))
         looks = Looks(tuple(rows), tuple(self.looks_at["layers"]), weights) if weights and self.looks_at else None
         return Draft(
@@ -163,8 +207,22 @@ class ModelDrafter:
         )  # fmt: skip
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None:
-        if self.heuristic and draft.tree.drafted:
-            whole = verdict.accepted == max(draft.tree.depths)
-            gamma = self.gammas[max(self.gammas)]
-            length = len(self.tokens) + verdict.accepted + 1
-            self.gammas[length] = min(self.most, gamma + 2) if whole else max(1, gamma - 1)
+        self._adapt(draft.tree, len(self.tokens), verdict.accepted)
+
+
+def likeliest(logits: Float[Tensor, "vocab"]) -> tuple[int, Tensor]:
+    """The drafter's first choice, and its logits."""
+    return int(logits.argmax()), logits
+
+
+def drawn_at(chooser: Chooser, length: int) -> Choose:
+    """Draws after the chooser's warpers, from a stream of their own for a text of this length: a run that is cut there
+    draws the same again.
+    """
+    random = np.random.default_rng([chooser.sampling.seed, 1, length])
+
+    def choose(logits: Tensor) -> tuple[int, Tensor]:
+        said = chooser.probabilities(logits[None])[0]
+        return drawn_token(said, float(random.random())), said
+
+    return choose

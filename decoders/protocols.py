@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from .tree import DraftTree
@@ -15,6 +15,7 @@ from .tree import DraftTree
 if TYPE_CHECKING:
     from .memory import Context
     from .prompt import Prompt
+    from .reading import Reading
     from .sampling import Chooser
     from .target import Target
 
@@ -28,12 +29,14 @@ class Needs:
     ``hidden_layer`` indexes the model's hidden states (0 = embeddings, n = after layer n);
     ``heads`` are (layer, head) pairs whose attention rows are asked for, layers counted from 0;
     ``top_tokens`` next tokens are kept per committed position; ``pool`` says that drafts come from ``Context.pool``.
+    ``hidden_layers`` are further layers to keep, for a session that several drafters look at (``Session.at``).
     """
 
     hidden_layer: int | None = None
     heads: tuple[tuple[int, int], ...] = ()
     top_tokens: int = 0
     pool: bool = False
+    hidden_layers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,8 @@ class Probe:
 
     It sees the committed prefix, the tree nodes on the path to ``parent`` (``parent`` included), and the earlier probes
     listed in ``sees``; no node ever sees a probe. Its position id is that of ``parent`` + ``offset``. Give a ``token``
-    or an ``embedding`` ``[hidden]``.
+    or an ``embedding`` ``[hidden]``. ``reading`` says how it is read, where not in the target's own way (the same one
+    for all probes of a draft), and ``prefix`` which of that reading's prefix tokens it sees.
     """
 
     parent: int
@@ -74,12 +78,26 @@ class Probe:
     embedding: Float[Tensor, "hidden"] | None = None
     sees: tuple[int, ...] = ()
     kind: str = "probe"
+    prefix: tuple[int, ...] = ()
+    reading: Reading | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a verify forward needs of a draft besides its tokens: positions behind the root of its rows (nodes, then
+    probes), which row sees which (None: a chain), and the probes' embeddings (None: they have tokens).
+    """
+
+    offsets: np.ndarray
+    sees: Bool[np.ndarray, "rows rows"] | None
+    embeddings: Float[Tensor, "probes hidden"] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """Where a draft model looked in the target's cache: a row of attention over the positions before the root for each
-    of ``nodes``, at each of the target's ``layers``.
+    """Where a draft model, or probes, looked in the target's cache: a row of attention over the positions before the
+    root (probes: up to the last accepted token) for each of ``nodes``, at each of the target's ``layers``. Probe i of a
+    draft counts as node ``len(tree) + i``.
 
     ``weights()`` computes them, ``[layers, heads, nodes, positions]``, when it is asked for: only a traced run asks.
     """
@@ -87,6 +105,16 @@ class Looks:
     nodes: tuple[int, ...]
     layers: tuple[int, ...]
     weights: Callable[[], Float[Tensor, "layers heads nodes positions"]]
+
+
+@dataclass(frozen=True, slots=True)
+class JointGuess:
+    """The first guess that several probes of one node make together, ``offset`` positions behind it."""
+
+    parent: int
+    offset: int
+    token: int
+    probability: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +128,7 @@ class Draft:
     node (nan: not defined), ``notes`` numbers of the step, as the method's ``node_terms`` and ``step_terms`` declare
     them. ``distributions`` are the drafter's own next-token distributions after nodes, where it has them; ``drawn``
     says that the tokens were drawn from them (after the run's warpers), not chosen. ``looks`` is where it looked.
+    ``layout`` is the draft's (``decoders.target.layout_of``), where the drafter keeps it for drafts of this shape.
     """
 
     tree: DraftTree
@@ -116,6 +145,7 @@ class Draft:
     distributions: dict[int, Float[Tensor, "vocab"]] | None = None
     drawn: bool = False
     looks: Looks | None = None
+    layout: Layout | None = None
 
     @classmethod
     def empty(cls, root: int, reason: str, *, route: str = "none", candidates: Candidates | None = None) -> Draft:
@@ -139,10 +169,16 @@ class Draft:
 
 @dataclass(slots=True)
 class Scored:
-    """What the target says of a draft: logits (fp32), and the rows of memory to keep for the accepted path."""
+    """What the target says of a draft: logits (fp32), and the queries of the heads that ``Needs`` names, by layer.
+
+    The drafter adds what it made of the probes that it read: where they looked, and what several guess together.
+    """
 
     logits: Float[Tensor, "nodes vocab"]
     probe_logits: Float[Tensor, "probes vocab"] | None = None
+    queries: dict[int, Float[Tensor, "heads rows head_dim"]] = field(default_factory=dict)
+    looks: Looks | None = None
+    joint: tuple[JointGuess, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +202,21 @@ class Verdict:
         return len(self.path) - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A step taken before, as far as it is known later: ``length`` tokens were committed before it.
+
+    ``path`` are the accepted nodes (root first), ``bonus`` the token after them. ``probes`` are the parents of its
+    probes, in order; None where the step was not this method's own.
+    """
+
+    length: int
+    tree: DraftTree
+    path: tuple[int, ...]
+    bonus: int | None
+    probes: tuple[int, ...] | None = None
+
+
 class Drafter(Protocol):
     """A drafting method at work on one run. Deterministic, given the context and the seed.
 
@@ -173,6 +224,8 @@ class Drafter(Protocol):
     after the prompt was read and before the first step. One that draws its tokens may have ``sample_with(chooser)``,
     called when it was built; it takes the warpers and the seed from there, but leaves the chooser's draws to the
     verifier. One whose drafts have ``looks`` has ``looks_at``: what they are, as {"label", "layers", "heads"}.
+    One whose drafts depend on more than the context has ``resume(context, past)``: it takes up the state it would have
+    after the steps ``past``, and may give the last one's draft back, to be scored and observed once more.
     """
 
     def propose(self, context: Context, budget: int) -> Draft:
@@ -185,7 +238,11 @@ class Drafter(Protocol):
 
 
 class Verifier(Protocol):
-    """Decides which drafted tokens stand. One decision per visited node (methods with a chain rule: per token)."""
+    """Decides which drafted tokens stand. One decision per visited node (methods with a chain rule: per token).
+
+    One that draws other than once per emitted token has ``draws(route, drafted, accepted)``: how many of the chooser's
+    random numbers a sampled step took.
+    """
 
     lossless: bool
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -164,7 +164,7 @@ def parse_quotesum(row: Any, name: str) -> QuotedAnswer:
 def read_quotesum(path: str | Path, limit: int | None = None) -> tuple[list[QuotedAnswer], list[str]]:
     """The rows of a QuoteSum file (JSON lines), at most ``limit``, and one sentence for each row that was left out.
 
-    Raises UserError naming the line that is not JSON, or where no row can be used.
+    Raises UserError where no row can be used.
     """
     path = Path(path)
     try:
@@ -173,6 +173,15 @@ def read_quotesum(path: str | Path, limit: int | None = None) -> tuple[list[Quot
         raise UserError(f"{path} is not text in UTF-8; {FORM}") from None
     except OSError as error:
         raise UserError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None
+    return parse_rows(text, path.stem, limit, str(path))
+
+
+def parse_rows(
+    text: str, name: str, limit: int | None = None, shown: str = "the text"
+) -> tuple[list[QuotedAnswer], list[str]]:
+    """``read_quotesum`` of a file's text. ``name`` begins the names of rows without an id; ``shown`` is what the error
+    calls the file.
+    """
     found: list[QuotedAnswer] = []
     left_out: list[str] = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -181,15 +190,15 @@ def read_quotesum(path: str | Path, limit: int | None = None) -> tuple[list[Quot
         if limit is not None and len(found) >= limit:
             break
         try:
-            row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError):
-            raise UserError(f"{path}, line {number}: not JSON; {FORM}, one row a line") from None
-        try:
-            found.append(parse_quotesum(row, f"{path.stem}-{number}"))
+            found.append(parse_quotesum(json.loads(line), f"{name}-{number}"))
+        except json.JSONDecodeError as error:
+            left_out.append(f"line {number} was left out: it is not JSON (column {error.colno}: {error.msg.lower()})")
+        except RecursionError:
+            left_out.append(f"line {number} was left out: it is not JSON of this form")
         except ValueError as error:
             left_out.append(f"line {number} was left out: {error}")
     if not found:
-        raise UserError(f"{path} holds no row to score ({left_out[0] if left_out else 'it is empty'}); {FORM}")
+        raise UserError(f"{shown} holds no row to score ({left_out[0] if left_out else 'it is empty'}); {FORM}")
     return found, left_out
 
 
@@ -310,21 +319,44 @@ class SweepRow:
 
 
 def sweep(
-    runs: Sequence[tuple[Trace, QuotedAnswer]], min_runs: Sequence[int], *, whole: bool = False
+    runs: Sequence[tuple[Trace, QuotedAnswer]], min_runs: Sequence[int], *, whole: bool = True
 ) -> list[SweepRow]:
     """PLD+ table 10: scores per example, then averaged, for each threshold. Answers without the gold quotes do not
     count. Raises ValueError if none does. ``whole`` as in ``links``.
     """
-    rows = []
-    for min_run in min_runs:
-        scores = [score_links(trace, gold, links(trace, min_run, whole=whole)) for trace, gold in runs]
-        kept = [score for score in scores if score is not None]
-        if not kept:
-            raise ValueError("no answer holds the quotes of its gold answer, so there is nothing to score")
-        rights = [score.right_passage for score in kept if score.right_passage is not None]
-        mean = QuoteScore(
-            *(float(np.mean([getattr(score, name) for score in kept])) for name in ("precision", "recall", "f1")),
-            right_passage=float(np.mean(rights)) if rights else None,
-        )
-        rows.append(SweepRow(min_run, len(kept), mean))
-    return rows
+    found = [scores(trace, gold, min_runs, whole=whole) for trace, gold in runs]
+    return [SweepRow(n, len(kept), mean_score(kept)) for n, kept in _by_place(found, min_runs)]
+
+
+def scores(trace: Trace, gold: QuotedAnswer, min_runs: Sequence[int], *, whole: bool = True) -> list[QuoteScore] | None:
+    """The scores of one answer, one per threshold; None where it does not hold the gold quotes."""
+    every = links(trace, 1, whole=whole)
+    found = [score_links(trace, gold, [link for link in every if len(link) >= n]) for n in min_runs]
+    kept = [score for score in found if score is not None]
+    return kept if len(kept) == len(found) else None
+
+
+def mean_score(found: Sequence[QuoteScore]) -> QuoteScore:
+    """The mean over examples, each counted alike. Raises ValueError where there is none."""
+    if not found:
+        raise ValueError("no answer holds the quotes of its gold answer, so there is nothing to score")
+    rights = [score.right_passage for score in found if score.right_passage is not None]
+    return QuoteScore(
+        *(float(np.mean([getattr(score, name) for score in found])) for name in ("precision", "recall", "f1")),
+        right_passage=float(np.mean(rights)) if rights else None,
+    )
+
+
+def _by_place(
+    found: Sequence[Sequence[QuoteScore] | None], min_runs: Sequence[int]
+) -> Iterator[tuple[int, list[QuoteScore]]]:
+    for place, n in enumerate(min_runs):
+        yield n, [one[place] for one in found if one is not None]
+
+
+def gold_json(trace: Trace, gold: QuotedAnswer) -> dict[str, Any] | None:
+    """Gold quotes for a page: "tokens", the quoted passage of every output token (-2: none), and "quotes", [start,
+    stop, passage] in characters of the answer. None where the answer does not hold the quotes.
+    """
+    tokens, quotes = gold_tokens(trace, gold), _placed(gold, TokenText(trace, trace.output_ids).text)
+    return None if tokens is None or quotes is None else {"tokens": tokens.tolist(), "quotes": quotes}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 import platform
+import re
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ import torch
 
 from . import metrics
 from .engine import Decoding, Step
+from .held import held_bytes, kept_bytes
 from .params import controls
 from .prompt import Pool, Prompt
 from .protocols import Candidates, Draft, Looks, Method, Term
@@ -29,8 +33,10 @@ DRAFTER_CHOICES = 8  # those of a draft model
 MEAN_LOOKS, MEAN_LEAST = 24, 0.005  # attention weights kept per node, averaged over heads: so many, if so large
 HEAD_LOOKS, HEAD_LEAST = 8, 0.02  # the same per head
 
+JOINT = "joint"  # kind of a row of the table probes that stands for several: what they guess together
+
 WHOLE_POOL, POOL_AROUND = 20_000, 32  # tokens: a longer pool is recorded around what was used alone
-RECORD_STEPS, RECORD_CELLS, RECORD_SECONDS = 32, 2_000_000, 0.1  # steps wait for one another at most so long
+RECORD_STEPS, RECORD_CELLS, RECORD_SECONDS = 32, 2_000_000, 0.25  # steps wait for one another at most so long
 
 STEP_TABLES = ("nodes", "targets", "tokens", "steps", "candidates", "guesses", "attention", "probes")
 Delta = dict[str, dict[str, list[Any]]]
@@ -60,8 +66,7 @@ class Run:
         cancel: threading.Event | None = None,
         compare: bool = False,
     ) -> None:
-        self.compare = compare
-        self.decoding = Decoding(
+        decoding = Decoding(
             target,
             prompt,
             method,
@@ -71,7 +76,18 @@ class Run:
             stop_ids=stop_ids,
             cancel=cancel,
         )
-        self.pieces = target.pieces
+        self._open(decoding, title, compare)
+
+    @classmethod
+    def of(cls, decoding: Decoding, title: str = "") -> Run:
+        """A traced run of a decoding that was made before."""
+        run = cls.__new__(cls)
+        run._open(decoding, title, False)
+        return run
+
+    def _open(self, decoding: Decoding, title: str, compare: bool) -> None:
+        self.decoding, self.compare = decoding, compare
+        self.pieces = decoding.target.pieces
         self._warpers = Chooser(self.decoding.sampling)  # for its distributions alone
         self._known: set[int] = set()
         self.trace = Trace.new(self._header(title))
@@ -111,6 +127,34 @@ class Run:
         finally:
             self._finish()
 
+    def alone(self, step: Step, followed: Sequence[int] = ()) -> Trace:
+        """The trace of one step that was taken where the decoding's session stands; what was written before it counts
+        as prompt. ``followed`` is the output that came after it, where candidates are to be held against that.
+        """
+        trace, run = self.trace, self.trace.run
+        written = self.decoding.context.tokens[run["prompt_length"] :].tolist()
+        count = len(written)
+        trace.extend({
+            "tokens": {
+                "id": written, "segment": ["output"] * count, "passage": [-1] * count, "step": [-1] * count,
+                "kind": ["prompt"] * count, "origin": [""] * count, "source": [-1] * count, "pool": [-1] * count,
+                "prob": [None] * count, "rank": [-1] * count,
+            },
+            "pieces": self._new_pieces(written),
+        })  # fmt: skip
+        run["prompt_length"] += count
+        self._begin_pool()
+        if looks_at := getattr(self.decoding.drafter, "looks_at", None):
+            run["attention"] = looks_at
+        self._waiting.append((replace(step, index=0), step.draft_ms + step.verify_ms))
+        self._record()
+        known = list(followed) if tuple(followed[: len(step.emitted)]) == step.emitted else list(step.emitted)
+        before = {"id": trace.tables["tokens"]["id"][: run["prompt_length"]] + known}
+        metrics.fill_would_accept(Trace(run, {**trace.tables, "tokens": before}))
+        run["metrics"] = metrics.compute(trace)
+        run["complete"] = True
+        return trace
+
     def _compared(self) -> Delta:
         """Plain greedy decoding of the same prompt, as rows of the table ``plain``."""
         d = self.decoding
@@ -149,7 +193,13 @@ class Run:
         if session is not None and session.cache.store is not None:
             store = session.cache.store
             per_token = store.numel() // session.cache.capacity * store.element_size()
-            run["memory"] = {"kv_bytes_per_token": per_token, "kv_bytes": per_token * session.length}
+            drafting = held_bytes(self.decoding.drafter, self.decoding.target, session)
+            drafting += kept_bytes(session.memory, session.length - 1)
+            run["memory"] = {
+                "kv_bytes_per_token": per_token,
+                "kv_bytes": per_token * session.length,
+                "draft_bytes": drafting,
+            }
         metrics.fill_would_accept(self.trace)
         run["metrics"] = metrics.compute(self.trace, run["timings"].get("plain_tokens_per_s"))
         run["complete"] = True
@@ -165,14 +215,14 @@ class Run:
             "complete": False,
             "stop": "",
             "error": "",
-            "model": dict(d.target.info),
+            "model": {**d.target.info, "key": d.target.key},
             "method": {
                 "name": method.name,
                 "title": method.title,
                 "paper": method.paper,
                 "summary": method.summary,
                 "lossless": method.lossless and d.verifier.lossless,
-                "params": {c.name: getattr(d.params, c.name) for c in shown},
+                "params": {c.name: _without_folder(getattr(d.params, c.name)) for c in shown},
                 "resolved": _resolved(d),
                 "controls": [{"name": c.name, "label": c.label, "help": c.help} for c in shown],
             },
@@ -265,8 +315,9 @@ class Run:
             self._add_step(delta["steps"], step, numbers, i, end)
             if step.draft.candidates is not None:
                 self._add_candidates(delta["candidates"], step.index, step.draft.candidates)
-            if step.draft.looks is not None:
-                _add_looks(delta["attention"], step.index, step.draft.looks)
+            for looks in (step.draft.looks, step.scored.looks):
+                if looks is not None:
+                    _add_looks(delta["attention"], step.index, looks)
             if step.draft.probes:
                 self._add_probes(delta["probes"], step)
             ids += step.emitted
@@ -379,24 +430,34 @@ class Run:
         q = torch.stack([step.draft.distributions[node] for step, node in places]).float()  # type: ignore[index]
         logits = torch.cat([s.scored.logits[list(s.draft.distributions)] for s in steps if s.draft.distributions])
         p = (self._warpers.probabilities(logits) if drawn else logits.softmax(-1)).float()
-        first = q.topk(min(DRAFTER_CHOICES, q.shape[1])).indices.tolist()
-        theirs = p.topk(min(TARGET_CHOICES, p.shape[1])).indices.tolist()
+        best, first = q.topk(min(DRAFTER_CHOICES, q.shape[1]))
+        firsts: list[list[int]] = first.tolist()
+        theirs: list[list[int]] = p.topk(min(TARGET_CHOICES, p.shape[1])).indices.tolist()
+        among = (best[:, None, :] > best[:, :, None]).sum(-1).tolist()  # ranks of the drafter's first; equals share one
         children = {step.index: step.draft.tree.children() for step in steps}
         at: list[int] = []
         token: list[int] = []
+        rank: list[int] = []
+        rest: list[int] = []  # rows whose rank is not known from the drafter's first
         redrawn: list[tuple[int, int, int]] = []  # place, and its rows, of a draw that was replaced
         for i, (step, node) in enumerate(places):
             path, bonus = step.verdict.path, step.verdict.bonus
-            wanted = dict.fromkeys([*first[i], *theirs[i], *children[step.index][node]])
+            wanted = dict(zip(firsts[i], among[i], strict=True))
+            others = [*theirs[i], *children[step.index][node]]
             if node == path[-1] and bonus is not None:
-                wanted[bonus] = None
-                if drawn and len(path) < len(step.draft.tree):
-                    redrawn.append((i, len(token), len(token) + len(wanted)))
+                others.append(bonus)
+            for other in others:
+                wanted.setdefault(other, -1)
+            if node == path[-1] and bonus is not None and drawn and len(path) < len(step.draft.tree):
+                redrawn.append((i, len(token), len(token) + len(wanted)))
+            rest += range(len(token) + len(firsts[i]), len(token) + len(wanted))
             at += [i] * len(wanted)
             token += wanted
+            rank += wanted.values()
         where, ids = torch.tensor(at, device=q.device), torch.tensor(token, device=q.device)
         chosen = q[where, ids]
-        rank: list[int] = (q[where] > chosen[:, None]).sum(-1).tolist()
+        for row, found in zip(rest, (q[where[rest]] > chosen[rest][:, None]).sum(-1).tolist(), strict=True):
+            rank[row] = found
         left: list[float | None] = [None] * len(at)
         for i, start, stop in redrawn:
             left[start:stop] = _finite(residual(p[i], q[i])[ids[start:stop]].double().numpy(force=True))
@@ -424,6 +485,12 @@ class Run:
         rows["kind"] += [p.kind for p in probes]
         rows["token"] += token.tolist()
         rows["prob"] += [round(p, 6) for p in (best - logits.logsumexp(-1)).exp().tolist()]
+        for guess in step.scored.joint:
+            for column, value in (
+                ("step", step.index), ("parent", guess.parent), ("offset", guess.offset), ("kind", JOINT),
+                ("token", guess.token), ("prob", round(guess.probability, 6)),
+            ):  # fmt: skip
+                rows[column].append(value)
 
 
 def _add_looks(rows: dict[str, list[Any]], index: int, looks: Looks) -> None:
@@ -441,6 +508,19 @@ def _add_looks(rows: dict[str, list[Any]], index: int, looks: Looks) -> None:
         rows["head"] += [-1] * len(layer) if mean else head.tolist()
         rows["position"] += place[kept].tolist()
         rows["weight"] += _finite(top[kept].astype(np.float64))
+
+
+def _without_folder(value: Any) -> Any:
+    """A parameter as it is recorded: of a path its last name alone, as a trace may be given away. Hub ids stay.
+
+    >>> _without_folder("/models/draft"), _without_folder("org/name"), _without_folder(4)
+    ('draft', 'org/name', 4)
+    """
+    if not isinstance(value, str) or not any(mark in value for mark in "/\\"):
+        return value
+    given = Path(value).expanduser()
+    local = value.startswith((".", "/", "~")) or "\\" in value or value.count("/") > 1 or given.exists()
+    return re.split(r"[/\\]", str(given.resolve() if given.exists() else value).rstrip("/\\"))[-1] if local else value
 
 
 def _described(term: Term) -> dict[str, Any]:

@@ -75,6 +75,10 @@ class ResidualVerifier:
             verdict = replace(verdict, terms={"overlap": np.asarray(terms)})
         return verdict
 
+    def draws(self, route: str, drafted: int, accepted: int) -> int:
+        """Random numbers of a sampled step: drawn drafts take one per token tested and one for what follows."""
+        return accepted + 1 + (route == "drawn" and accepted < drafted)
+
     def _by_ratio(self, draft: Draft, scored: Scored) -> Verdict:
         tree, random = draft.tree, self.chooser.random
         assert tree.is_chain and draft.distributions is not None, "only chains are verified by ratio"

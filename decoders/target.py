@@ -1,6 +1,7 @@
 """The target model: stock transformers weights behind three verbs — prefill, score, commit.
 
-This file and its neighbours cache, attention, capture and linear are the only ones that know transformers' insides.
+This file and its neighbours cache, attention, capture, linear and reading are the only ones that know transformers'
+insides.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import copy
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +32,8 @@ from .memory import Context, Memory
 from .norms import fuse_norms
 from .pieces import Pieces
 from .prompt import Pool, Prompt, Segment
-from .protocols import Draft, Needs, Scored, Verdict
+from .protocols import Draft, Layout, Needs, Scored, Verdict
+from .reading import read_with, reading_of
 
 if TYPE_CHECKING:
     from .calibrate import Calibration
@@ -154,11 +157,14 @@ class Target:
     @torch.inference_mode()
     def forward(
         self, cache: TreeCache, masks: Masks, tokens: Sequence[int], positions: np.ndarray, sees: np.ndarray | None, *,
-        embeddings: Tensor | None = None, last_only: bool = False,
+        embeddings: Tensor | None = None, last_only: bool = False, prefixes: np.ndarray | None = None,
     ) -> Tensor:  # fmt: skip
-        """One stock forward over rows behind the cache: logits [rows, vocab] (fp32), or of the last row only."""
+        """One stock forward over rows behind the cache: logits [rows, vocab] (fp32), or of the last row only.
+
+        ``sees`` and ``prefixes``: which rows, and which of the cache's prefix tokens, each row may look at.
+        """
         count = len(positions)
-        by_window = masks.rows(cache.length, sees, positions, count)
+        by_window = masks.rows(cache.length, sees, positions, count, prefixes)
         attention_mask: Any
         if self.mask_per_layer_type:
             window = next(w for w in self.windows if w is not None)
@@ -210,14 +216,16 @@ class Target:
             )
 
     @torch.inference_mode()
-    def reference_logits(self, tokens: Sequence[int]) -> Tensor:
-        """Logits [rows, vocab] (fp64, CPU) of a plain forward through the model's own eager attention, without a cache.
+    def reference_logits(self, tokens: Sequence[int], rows: int = 0) -> Tensor:
+        """Logits [rows, vocab] (fp64, CPU) of a plain forward through the model's own eager attention, without a cache;
+        of the last ``rows`` tokens, or (0) of all.
         """
         configs = {id(m.config): m.config for m in self.model.modules() if getattr(m, "config", None) is not None}
         try:
             for config in configs.values():
                 config._attn_implementation = "eager"
-            output = self.model(input_ids=torch.as_tensor([list(tokens)], device=self.device), use_cache=False)
+            given = torch.as_tensor([list(tokens)], device=self.device)
+            output = self.model(input_ids=given, use_cache=False, logits_to_keep=rows)
         finally:
             for config in configs.values():
                 config._attn_implementation = NAME
@@ -238,9 +246,10 @@ class Session:
         self.length = self.prompt_length = 0
         self.segments: tuple[Segment, ...] = ()
         self.pool: Pool | None = None
+        self.whole = True  # False: a part of another session, which looks at it (``at``)
         self._scored: Draft | None = None
         self._logits: Tensor | None = None
-        self._captured: tuple[Tensor | None, dict[int, Tensor]] = (None, {})
+        self._captured: tuple[Tensor | None, dict[int, Tensor], dict[int, Tensor]] = (None, {}, {})
 
     @property
     def context(self) -> Context:
@@ -280,7 +289,8 @@ class Session:
                 target.head.keep = 0
             top = target.head.kept if self.needs.top_tokens else None
             target.head.kept = None
-            self.memory.write(0, self.capacity, None, target.taps.hidden, target.taps.queries, top)
+            taps = target.taps
+            self.memory.write(0, self.capacity, None, taps.hidden, taps.queries, top, taps.states)
             self._disarm()
         self.cache.length = rows
 
@@ -289,30 +299,31 @@ class Session:
         """One forward over the root, the drafted nodes and the probes; nothing is committed yet."""
         target, tree = self.target, draft.tree
         nodes, probes = len(tree), len(draft.probes)
-        if nodes + probes > SPARE_ROWS:
-            raise UserError(f"a draft has {nodes + probes} rows; at most {SPARE_ROWS} fit into one verify forward")
-        root_position = self.length - 1
-        depths = tree.depths
-        positions = np.asarray(
-            [root_position + d for d in depths] + [root_position + depths[p.parent] + p.offset for p in draft.probes]
-        )
-        sees = None
-        if probes or not tree.is_chain:
-            sees = _visibility(draft)
+        reading = reading_of(draft)
+        rows = nodes + probes + (reading.prefixes if reading else 0)
+        if rows > SPARE_ROWS:
+            raise UserError(f"a draft has {rows} rows; at most {SPARE_ROWS} fit into one verify forward")
+        layout = draft.layout or layout_of(draft)
+        positions, sees = layout.offsets + (self.length - 1), layout.sees
         embeddings = None
         tokens: list[int] = list(tree.tokens)
-        if any(p.embedding is not None for p in draft.probes):
-            embeddings = self._embed(tokens, draft)
-        else:
+        if layout.embeddings is None:
             tokens += [int(p.token) for p in draft.probes if p.token is not None]
-        with target.lock:
+        else:
+            embeddings = self._embed(tokens, draft, layout.embeddings)
+        prefixes = reading.seen(draft) if reading and reading.prefixes else None
+        with target.lock, read_with(reading, self.cache, target.stack, target.layers, nodes) as read:
             self._arm()
-            logits = target.forward(self.cache, self.masks, tokens, positions, sees, embeddings=embeddings)
-            self._captured = (target.taps.hidden, dict(target.taps.queries))
+            logits = read(
+                target.forward(
+                    self.cache, self.masks, tokens, positions, sees, embeddings=embeddings, prefixes=prefixes
+                )
+            )
+            self._captured = (target.taps.hidden, dict(target.taps.queries), dict(target.taps.states))
             self._disarm()
         self._logits = logits
         self._scored = draft
-        return Scored(logits[:nodes], logits[nodes:] if probes else None)
+        return Scored(logits[:nodes], logits[nodes:] if probes else None, self._captured[1])
 
     @torch.inference_mode()
     def commit(self, verdict: Verdict) -> None:
@@ -320,41 +331,86 @@ class Session:
         new root.
         """
         assert self._scored is not None and self._logits is not None, "score a draft before committing it"
+        assert self.whole, "a session that looks at a part of another one commits nothing"
         tree, path = self._scored.tree, verdict.path
         # where an accepted token ends the run it becomes the root, and roots are unprocessed
         kept = path if verdict.bonus is not None else path[:-1]
-        hidden, queries = self._captured
-        if hidden is not None or queries or self.needs.top_tokens:
+        hidden, queries, states = self._captured
+        if hidden is not None or queries or states or self.needs.top_tokens:
             rows = torch.as_tensor(kept, device=self.target.device)
             top = top_tokens(self._logits[rows], self.needs.top_tokens) if self.needs.top_tokens else None
-            self.memory.write(self.length - 1, self.capacity, rows, hidden, queries, top)
+            self.memory.write(self.length - 1, self.capacity, rows, hidden, queries, top, states)
         self.cache.commit(kept)
         emitted = emitted_tokens(tree.tokens, verdict)
         self.buffer[self.length : self.length + len(emitted)] = emitted
         self.length += len(emitted)
         self._scored = None
 
+    @contextmanager
+    def at(self, length: int, needs: Needs) -> Iterator[Session]:
+        """This run as it was when ``length`` tokens were committed (the last of them the root), as a drafter with
+        ``needs`` sees it. Drafts may be scored there; nothing can be committed.
+
+        It shares keys, values and memory: rows that a forward writes over are put back when the block ends, and the
+        whole session rests until then. Raises ValueError for a length beyond the run, or what this session did not
+        keep.
+        """
+        if not 1 <= length <= self.length:
+            raise ValueError(f"a run of {self.length} tokens cannot be cut at {length}; allowed: 1 to {self.length}")
+        part = Session(self.target, needs, self.capacity)
+        part.memory = self.memory.seen_by(needs, self.needs)
+        part.masks, part.segments, part.pool = self.masks, self.segments, self.pool if needs.pool else None
+        part.buffer[:length] = self.buffer[:length]
+        part.length, part.prompt_length = length, min(length, self.prompt_length)
+        part.cache.store, part.cache.length = self.cache.store, length - 1
+        part.whole = False
+        store = self.cache.store
+        end = min(self.cache.length, length - 1 + SPARE_ROWS)
+        behind = None if store is None else store[:, :, :, length - 1 : end].clone()
+        try:
+            yield part
+        finally:
+            if store is not None and behind is not None:
+                with torch.inference_mode():
+                    store[:, :, :, length - 1 : end] = behind
+
     def _arm(self) -> None:
-        if self.needs.hidden_layer is not None or self.needs.heads:
+        if self.needs.hidden_layer is not None or self.needs.heads or self.needs.hidden_layers:
             self.target.taps.arm(self.needs)
 
     def _disarm(self) -> None:
-        if self.needs.hidden_layer is not None or self.needs.heads:
+        if self.needs.hidden_layer is not None or self.needs.heads or self.needs.hidden_layers:
             self.target.taps.disarm()
 
-    def _embed(self, tokens: list[int], draft: Draft) -> Tensor:
-        ids = torch.as_tensor([[*tokens, *(p.token or 0 for p in draft.probes)]], device=self.target.device)
-        embedded = self.target.embeddings(ids).clone()
-        given = [(len(tokens) + i, p.embedding) for i, p in enumerate(draft.probes) if p.embedding is not None]
-        rows, vectors = zip(*given, strict=True)
-        embedded[0, list(rows)] = torch.stack(vectors).to(embedded)
-        return embedded
+    def _embed(self, tokens: list[int], draft: Draft, given: Tensor) -> Tensor:
+        """Embeddings of tokens and probes; those of probes with a token are looked up."""
+        embed, device = self.target.embeddings, self.target.device
+        embedded = embed(torch.as_tensor([tokens], device=device))
+        named = [i for i, probe in enumerate(draft.probes) if probe.embedding is None]
+        given = given.to(embedded)
+        if named:
+            found = embed(torch.as_tensor([draft.probes[i].token or 0 for i in named], device=device))
+            given = given.index_copy(0, torch.as_tensor(named, device=device), found)
+        return torch.cat([embedded[0], given])[None]
 
 
 def emitted_tokens(tokens: Sequence[int], verdict: Verdict) -> list[int]:
     """What a step adds to the output: the accepted tokens and, unless one of them ended the run, the bonus."""
     emitted = [tokens[node] for node in verdict.path[1:]]
     return emitted if verdict.bonus is None else [*emitted, verdict.bonus]
+
+
+def layout_of(draft: Draft) -> Layout:
+    """Where a draft's rows stand and what they see; embeddings are 0 for probes that have a token instead."""
+    depths, probes = draft.tree.depths, draft.probes
+    given = next((p.embedding for p in probes if p.embedding is not None), None)
+    return Layout(
+        np.asarray([*depths, *(depths[p.parent] + p.offset for p in probes)]),
+        _visibility(draft) if probes or not draft.tree.is_chain else None,
+        None
+        if given is None
+        else torch.stack([torch.zeros_like(given) if p.embedding is None else p.embedding for p in probes]),
+    )
 
 
 def _visibility(draft: Draft) -> np.ndarray:

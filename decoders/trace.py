@@ -5,6 +5,7 @@ A trace is a ``run`` record plus tables. Everything a view shows is in it; nothi
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -120,10 +121,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
         prob        float  p, the target's probability of it
         residual    float  its share of (p - q)+, where that replaced a rejected draw
     """),
-    # where a draft model's queries looked in the target's cache; small weights are left out
+    # where a draft model's queries, or those of probes, looked in the target's cache; small weights are left out
     "attention": _columns("""
         step      int    step
-        node      int    node whose query it is
+        node      int    node whose query it is; from the step's drafted + 1 on its probes, in their order
         layer     int    the target's layer whose keys were read, from 0
         head      int    the target's head, from 0; -1 for the mean over all heads
         position  int    position looked at
@@ -134,7 +135,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         step    int    step
         parent  int    node it hangs on
         offset  int    its position id minus its parent's
-        kind    str    what it is for
+        kind    str    what it is for; "joint": no row of its own, what those of this place guess together
         token   int    the target's first choice after it
         prob    float  that choice's probability
     """),
@@ -202,6 +203,18 @@ class Trace:
     @property
     def output_ids(self) -> list[int]:
         return self.tables["tokens"]["id"][self.run["prompt_length"] :]
+
+    @property
+    def prompt_key(self) -> str:
+        """The same for all runs of one model on the same prompt tokens.
+
+        >>> a, b = (Trace.new({"prompt_length": 1, "model": {"name": name}}) for name in ("x", "y"))
+        >>> a.prompt_key == b.prompt_key
+        False
+        """
+        model = str((self.run.get("model") or {}).get("name") or "")
+        tokens = self.tables["tokens"]["id"][: self.run.get("prompt_length") or 0]
+        return hashlib.sha256("\0".join((model, *map(str, tokens))).encode("utf-8", "replace")).hexdigest()[:16]
 
     def text(self, ids: Iterable[int]) -> str:
         """The text of token ids that occur in the trace; special tokens left out, undecodable bytes replaced."""
@@ -563,16 +576,21 @@ def _check_pool(a: dict[str, dict[str, np.ndarray]]) -> None:
 
 def _check_rest(a: dict[str, dict[str, np.ndarray]]) -> None:
     steps, candidates = a["steps"], a["candidates"]
-    for table, name in (("targets", "node"), ("probes", "parent"), ("guesses", "node"), ("attention", "node")):
+    for table, name in (("targets", "node"), ("probes", "parent"), ("guesses", "node")):
         values = a[table][name]
         bad = (values < 0) | (values > steps["drafted"][a[table]["step"]])
         _refuse(bad, f"{table}.{name}", values, "a node of the step")
+    at = a["attention"]["step"]
+    probes = np.bincount(a["probes"]["step"], minlength=len(steps["context"]))
+    node, drafted = a["attention"]["node"], steps["drafted"][at]
+    _refuse((node < 0) | (node > drafted + probes[at]), "attention.node", node, "a node or probe of the step")
     _refuse(a["guesses"]["rank"] < 0, "guesses.rank", a["guesses"]["rank"], "0 or more")
     looks = a["attention"]
     _refuse(looks["layer"] < 0, "attention.layer", looks["layer"], "0 or more")
     _refuse(looks["head"] < -1, "attention.head", looks["head"], "a head, or -1 for their mean")
-    bad = (looks["position"] < 0) | (looks["position"] >= steps["context"][looks["step"]])
-    _refuse(bad, "attention.position", looks["position"], "a position before the step")
+    end = steps["context"][at] + np.where(node > drafted, steps["accepted"][at], 0)
+    bad = (looks["position"] < 0) | (looks["position"] >= end)
+    _refuse(bad, "attention.position", looks["position"], "a position before the step, or (of a probe) accepted in it")
     context = steps["context"][candidates["step"]]
     position, length = candidates["position"], candidates["length"]
     pooled = candidates["pool"] >= 0

@@ -299,9 +299,11 @@ class Journal:
     def close(self) -> None:
         """Write what is left; the journal stays as it is, for ``recover``. For ``finally``: closing twice is fine."""
         if self._file is not None:
-            self.flush()
-            self._file.close()
-            self._file = None
+            try:
+                self.flush()
+            finally:  # the disk may be full
+                self._file.close()
+                self._file = None
 
     def _write(self, block: bytes) -> None:
         assert self._file is not None

@@ -39,6 +39,10 @@ class TypicalVerifier:
         verdict = likely_path(draft, scored, self.chooser, p, clauses)
         return replace(verdict, terms={"typical": np.asarray(bounds), "entropy": np.asarray(entropies)})
 
+    def draws(self, route: str, drafted: int, accepted: int) -> int:
+        """Random numbers of a sampled step: the bonus alone is drawn."""
+        return 1
+
     def _judge(self, draft: Draft, scored: Scored) -> tuple[list[float], list[float], list[float]]:
         """Per node, after its parent: the target's probability, the bound it must pass, and the entropy (root: nan)."""
         nan = float("nan")

@@ -16,11 +16,16 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.params import Control, controls, make_params, param
 
+from .attribution import Attributions
+from .compare import Compare
 from .examples import passages, turns
 from .experiments.lab import Lab
+from .lessons import Lessons
+from .limits import Rules
 from .runner import Job, Loader, QueueFull, Runner, sentence
-from .store import EVERYBODY, Library, TraceStore, home, load_folder, new_id
+from .store import EVERYBODY, MAX_TAGS, MAX_TITLE, Library, TraceStore, checked_tag, home, load_folder, new_id
 from .trees import Trees
+from .whatif import WhatIfs
 
 if TYPE_CHECKING:
     from decoders import Prompt
@@ -31,9 +36,9 @@ GALLERY = Path(__file__).parent.parent / "assets" / "gallery"
 BUNDLED = Path(__file__).parent.parent / "assets" / "demo" / "target"
 MODES = {"segments": "Segments", "chat": "Chat", "text": "Plain text"}
 MAX_PROMPT = 400_000  # characters
-MAX_UPLOAD = 64 << 20  # bytes
 MAX_POOL = 4 << 20  # bytes
 MAX_REFERENCE = 20_000  # characters
+MAX_EXPERIMENTS, MAX_PUBLIC_RUNS = 2, 100  # of one user at a time, of one experiment
 
 
 @dataclass(frozen=True)
@@ -69,11 +74,14 @@ class RunSettings:
 
 
 class Rejected(ValueError):
-    """Bad input: one sentence, and the place (prompt, pool, method, model, queue, file) it belongs to."""
+    """Bad input: one sentence, and the place (prompt, pool, method, model, queue, file) it belongs to.
 
-    def __init__(self, place: str, text: str) -> None:
+    ``retry_s`` is 0, or after how many seconds the same may be asked for again.
+    """
+
+    def __init__(self, place: str, text: str, retry_s: int = 0) -> None:
         super().__init__(text)
-        self.place = place
+        self.place, self.retry_s = place, retry_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +100,11 @@ class PromptForm:
     reference: str = ""
     pool_text: str = ""
     pool_name: str = ""
+
+    @property
+    def given(self) -> str:
+        """What was typed, of the form's mode."""
+        return (self.instruction + self.context + self.question) if self.mode == "segments" else self.text
 
     @property
     def key(self) -> str:
@@ -142,7 +155,7 @@ class PromptForm:
 
         if self.mode not in MODES:
             raise Rejected("prompt", f"The prompt's form {self.mode!r} is unknown: use one of {', '.join(MODES)}.")
-        given = (self.instruction + self.context + self.question) if self.mode == "segments" else self.text
+        given = self.given
         if len(given) > MAX_PROMPT:
             raise Rejected(
                 "prompt", f"The prompt has {len(given):,} characters and at most {MAX_PROMPT:,} are taken: shorten it."
@@ -177,8 +190,18 @@ class Desk:
         self._methods = methods or _registered
         self.first = ""  # the run the page opens on
         self.library: Library | None = None
+        self.rules = Rules()
         self.lab = Lab(self)
         self.trees = Trees(self)
+        self.compare = Compare(self)
+        self.lessons = Lessons(self)
+        self.attribution = Attributions(self)
+        self.whatif = WhatIfs(self)
+
+    def keep_to(self, rules: Rules) -> None:
+        """What users of this server may do, from now on."""
+        self.rules = rules
+        self.runner.keep_to(rules)
 
     def begin(self) -> None:
         """Load the model and find earlier runs, both in the background."""
@@ -190,14 +213,16 @@ class Desk:
     def end(self) -> None:
         """Stop all runs; what they decoded is kept."""
         self.lab.close()
+        self.compare.close()
         self.trees.close()
+        self.attribution.close()
         self.runner.close()
         if self.library is not None:
             self.library.close()
 
     def _restore(self, library: Library) -> None:
         try:
-            library.restore(self.store)
+            library.restore(self.store, shared=self.rules.shared)
         except OSError as problem:
             log.warning("earlier runs are not listed: %s", problem)
 
@@ -222,10 +247,13 @@ class Desk:
                 found = []
         return {
             "methods": found,
-            "settings": [_control(c) for c in controls(RunSettings)],
+            "settings": [_control(self._bounded(c)) for c in controls(RunSettings)],
             "reason": reason,
             "state": self.loader.state,
         }
+
+    def _bounded(self, control: Control) -> Control:
+        return dataclasses.replace(control, high=self.rules.new_tokens) if control.name == "max_new_tokens" else control
 
     def _described(self, method: Any) -> dict[str, Any]:
         target = self.loader.target
@@ -260,10 +288,11 @@ class Desk:
         """The text of an uploaded pool file, and the name it is shown under. Raises Rejected with the sentence."""
         shown = " ".join((name or Path(path).name).split())[:80] or "the pool file"
         size = Path(path).stat().st_size
-        if size > MAX_POOL:
+        most = min(MAX_POOL, self.rules.upload_bytes)
+        if size > most:
             raise Rejected(
                 "pool",
-                f"The pool file {shown} has {size / (1 << 20):.1f} MiB and at most {MAX_POOL >> 20} MiB are taken: "
+                f"The pool file {shown} has {size / (1 << 20):.1f} MiB and at most {most >> 20} MiB are taken: "
                 "give a part of it.",
             )
         try:
@@ -275,7 +304,7 @@ class Desk:
     def count(self, form: PromptForm) -> str:
         """How much of the model's context the prompt takes, in words; Rejected where it does not fit."""
         target = self.loader.target
-        given = (form.instruction + form.context + form.question) if form.mode == "segments" else form.text
+        given = form.given
         if target is None or not given.strip():
             return f"{len(given):,} characters" if given.strip() else ""
         count = len(form.prompt(target.tokenizer).tokens)
@@ -306,6 +335,7 @@ class Desk:
         if missing := chosen.available(target):
             raise Rejected("method", missing)
         checked, common = _checked(chosen.params, params), _checked(RunSettings, settings)
+        self.check_size(form, common.max_new_tokens)
         pooled = self._pooled(chosen, checked)
         prompt = form.whole(target.tokenizer, pooled=pooled)
         if pooled and prompt.pool is None and prompt.context_pool() is None:
@@ -329,7 +359,47 @@ class Desk:
             device = str(target.info.get("device", "cpu"))
             return self.runner.submit(build, title=name, owner=owner, session=session, device=device)
         except QueueFull as problem:
-            raise Rejected("queue", str(problem)) from None
+            raise Rejected("queue", str(problem), problem.retry_s) from None
+
+    def check_size(self, form: PromptForm | str, new_tokens: int = 0) -> None:
+        """Raises Rejected where a prompt, or as many new tokens, are more than this server takes."""
+        size = len(form) if isinstance(form, str) else len(form.given)
+        if size > self.rules.prompt:
+            raise Rejected(
+                "prompt",
+                f"The prompt has {size:,} characters and at most {self.rules.prompt:,} are taken here: shorten it.",
+            )
+        if new_tokens > self.rules.new_tokens:
+            raise Rejected(
+                "method",
+                f"{new_tokens:,} new tokens were asked for and at most {self.rules.new_tokens:,} are made here: "
+                "ask for fewer.",
+            )
+
+    def check_experiment(self, planned: Any, mine: int) -> None:
+        """Raises Rejected where an experiment (a lab ``Plan``) is too much for a shared server; ``mine`` go on."""
+        if not self.rules.shared:
+            return
+        self.check_size("", planned.experiment.max_new_tokens)
+        if mine >= MAX_EXPERIMENTS:
+            raise Rejected("queue", f"{mine} of your experiments wait or go on: wait until one is over.", 30)
+        if self.rules.public and planned.variants:
+            raise Rejected("method", "Nothing is trained on a public server: run this experiment on one of your own.")
+        if self.rules.public and planned.runs > MAX_PUBLIC_RUNS:
+            raise Rejected(
+                "method",
+                f"This is {planned.runs:,} runs, and an experiment on a public server has at most {MAX_PUBLIC_RUNS}: "
+                "take fewer prompts or values.",
+            )
+
+    def params_of(self, method: str, given: Mapping[str, Any]) -> tuple[Any, Any]:
+        """A method and its parameters, checked. Raises Rejected with the place and the sentence."""
+        known = self._methods()
+        if method not in known:
+            raise Rejected("method", f"There is no method {method[:40]!r}: choose one of {', '.join(known)}.")
+        if self.loader.target is not None and (missing := known[method].available(self.loader.target)):
+            raise Rejected("method", missing)
+        return known[method], _checked(known[method].params, given)
 
     def run_of(
         self,
@@ -365,9 +435,9 @@ class Desk:
         size = (
             len(source) if isinstance(source, bytes) else Path(source).stat().st_size if Path(source).is_file() else 0
         )
-        if size > MAX_UPLOAD:
+        if size > self.rules.upload_bytes:
             raise Rejected(
-                "file", f"This file has {size >> 20} MiB and at most {MAX_UPLOAD >> 20} MiB are opened here."
+                "file", f"This file has {size / (1 << 20):.1f} MiB and at most {self.rules.upload} MiB are opened here."
             )
         try:
             trace = tracefile.load(source)
@@ -378,7 +448,7 @@ class Desk:
         return self.store.put(trace, kind="opened", owner=owner)
 
     def runs(self, owner: str) -> list[dict[str, Any]]:
-        """What this browser may see in a list, its running ones first."""
+        """What this user may see in a list, the running ones first; ``mine``: may be changed and deleted."""
         live = [
             {
                 "id": j.id,
@@ -387,11 +457,92 @@ class Desk:
                 "state": j.state,
                 "method": "",
                 "created": "",
+                "mine": False,
             }
             for j in self.runner.active(owner)
             if owner
         ]
-        return live + self.store.listing(owner)
+        return live + [{**row, "mine": self.may_change(row["id"], owner)} for row in self.store.listing(owner)]
+
+    # --- the library of runs ---
+
+    def room(self) -> dict[str, Any]:
+        """How full the store is, and what is wrong with the disk, if anything is."""
+        return {**self.store.taken(), "problem": self.library.problem if self.library is not None else ""}
+
+    def bring(self, key: str) -> bool:
+        """Put a run that only the disk has into the store. Whether there is such a run."""
+        if self.library is not None and self.library.bring(key, self.store, shared=self.rules.shared):
+            return True
+        return self.lab.bring(key)
+
+    def may_change(self, key: str, owner: str) -> bool:
+        """Whether a run is ``owner``'s; what belongs to everybody may be changed on a server of one's own."""
+        entry = self.store.entry(key)
+        if entry is None or entry.kind == "gallery":
+            return False
+        return entry.owner == (owner or None) or (entry.owner == EVERYBODY and not self.rules.shared)
+
+    def change_runs(
+        self,
+        keys: list[str],
+        owner: str,
+        *,
+        title: str | None = None,
+        add: list[str] | None = None,
+        drop: list[str] | None = None,
+        keep: bool | None = None,
+    ) -> list[str]:
+        """Another title, tags more or fewer, kept or not; returns the runs that were changed. Raises Rejected."""
+        try:
+            added, dropped = [checked_tag(tag) for tag in add or ()], set(drop or ())
+        except ValueError as problem:
+            raise Rejected("library", sentence(problem)) from None
+        if title is not None:
+            title = " ".join(title.split())
+            if not 0 < len(title) <= MAX_TITLE:
+                raise Rejected(
+                    "library", f"The title has {len(title)} characters: 1 to {MAX_TITLE} are needed, give another one."
+                )
+        done = []
+        for key in keys:
+            entry = self.store.entry(key)
+            if entry is None or not self.may_change(key, owner):
+                continue
+            tags = [tag for tag in dict.fromkeys((*entry.tags, *added)) if tag not in dropped]
+            if len(tags) > MAX_TAGS:
+                raise Rejected(
+                    "library", f"A run has at most {MAX_TAGS} tags, and this would make {len(tags)}: remove one first."
+                )
+            try:
+                changed = self.store.change(key, title=title, tags=tags, keep=keep)
+            except ValueError as problem:
+                raise Rejected("library", sentence(problem)) from None
+            except KeyError:  # trimmed in between
+                continue
+            if self.library is not None:
+                if key not in self.library and (changed.keep or changed.tags or title is not None):
+                    self.library.finish(self.store.get(key))
+                about = {"title": changed.summary["title"], "tags": list(changed.tags), "keep": changed.keep}
+                if key in self.library:
+                    self.library.describe(key, **about, **({"owner": owner} if owner else {}))
+            done.append(key)
+        return done
+
+    def delete_runs(self, keys: list[str], owner: str) -> list[str]:
+        """Delete runs of ``owner``, their files too; returns those that are gone. Raises Rejected."""
+        gone = []
+        for key in keys:
+            if self.may_change(key, owner):
+                try:
+                    if self.library is not None:
+                        self.library.remove(key)
+                except OSError as problem:
+                    why = (problem.strerror or str(problem)).lower()
+                    raise Rejected("library", f"A run's file cannot be deleted: {why}.") from None
+                if self.store.remove(key):
+                    gone.append(key)
+        return gone
 
 
 def _checked(kind: type, given: Mapping[str, Any]) -> Any:
@@ -451,6 +602,7 @@ def open_desk(
     device: str | None = None,
     dtype: str | None = None,
     drafter: str | None = None,
+    rules: Rules | None = None,
 ) -> Desk:
     """A desk for the server: the gallery, what earlier servers left, and the model, which loads in the background.
 
@@ -475,6 +627,7 @@ def open_desk(
 
         loader = Loader(load, name=Path(chosen).name if model is None or Path(chosen).exists() else chosen)
     desk = Desk(store, Runner(store, library), loader)
+    desk.keep_to(rules or Rules())
     listing = store.listing("")
     desk.first = listing[0]["id"] if listing else ""
     if trace is not None:

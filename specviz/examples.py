@@ -38,6 +38,21 @@ class Example:
     def label(self) -> str:
         return f"{TASKS.get(self.record.category, self.record.category)}: {self.title}"
 
+    @property
+    def fields(self) -> dict[str, str]:
+        """What a prompt's form holds with the example in it: mode, instruction, context, question, text, reference."""
+        record = self.record
+        found = dict.fromkeys(("mode", "instruction", "context", "question", "text", "reference"), "")
+        if record.messages or record.turns:
+            found |= {"mode": "chat", "text": typed(record.messages) if record.messages else record.turns[0]}
+        elif record.text:
+            found |= {"mode": "text", "text": record.text}
+        else:
+            context = f"\n{SEPARATOR}\n".join(record.context)
+            found |= {"mode": "segments", "instruction": record.instruction, "context": context}
+            found["question"] = record.question
+        return {**found, "reference": record.reference}
+
 
 @cache
 def examples() -> tuple[Example, ...]:

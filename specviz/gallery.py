@@ -33,6 +33,8 @@ RECORDED = (
     ("add-sentence", "glide", 1.0),
     ("docstring", "sps", 0.0),
     ("docstring", "ppd", 0.0),
+    ("rename-variable", "casd", 0.0),
+    ("docstring", "plain", 0.0),
 )
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import json
 import logging
+import math
+import sys
 import threading
 import time
 from collections import deque
@@ -16,6 +19,7 @@ from typing import Any, Protocol
 
 from decoders.trace import SCHEMA, Trace
 
+from .limits import Rules, Window, caller
 from .store import Library, TraceStore, new_id, packed
 
 log = logging.getLogger(__name__)
@@ -23,6 +27,8 @@ log = logging.getLogger(__name__)
 FEED_BYTES = 8 << 20  # kept per running run; whoever falls further behind fetches the whole trace again
 MAX_WAITING = 32
 ABANDONED_S = 4.0  # a reload of the page takes less
+TIDY_S = 10.0
+TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 
 
 class RunLike(Protocol):
@@ -37,7 +43,11 @@ Build = Callable[[threading.Event], RunLike]
 
 
 class QueueFull(RuntimeError):
-    """Too many runs wait already."""
+    """Too many runs wait already, or came from one user; after ``retry_s`` seconds it may be asked for again."""
+
+    def __init__(self, text: str, retry_s: float = 10.0) -> None:
+        super().__init__(text)
+        self.retry_s = max(1, math.ceil(retry_s))
 
 
 class Feed:
@@ -115,13 +125,14 @@ class Feed:
 
 @dataclass(eq=False)
 class Job:
-    """A run that waits, goes on or is over. ``owner`` is a browser, ``session`` one open page of it."""
+    """A run that waits, goes on or is over. ``owner`` is a user or a browser, ``session`` one open page of it."""
 
     id: str
     title: str
     build: Build
     owner: str = ""
     session: str = ""
+    who: str = ""  # whose limits count
     state: str = "queued"  # queued, running, done
     cancel: threading.Event = field(default_factory=threading.Event)
     feed: Feed = field(default_factory=Feed)
@@ -180,10 +191,18 @@ class Runner:
         self._jobs: dict[str, Job] = {}
         self._change = threading.Condition()
         self._closing = False
+        self._tidied = 0.0
+        self.keep_to(Rules())
+
+    def keep_to(self, rules: Rules) -> None:
+        """Let no user have more than ``rules`` allow."""
+        self.rules = rules
+        self._rate = Window(rules.runs)
 
     def submit(self, build: Build, *, title: str = "", owner: str = "", session: str = "", device: str = "cpu") -> Job:
-        """Queue a run. Raises QueueFull with a sentence."""
-        job = Job(new_id(), title, build, owner, session)
+        """Queue a run. Raises QueueFull with a sentence: the queue is full, or its owner has had enough for now."""
+        who = caller.get() or owner
+        job = Job(new_id(), title, build, owner, session, who)
         with self._change:
             if self._closing:
                 raise QueueFull("The server is going down.")
@@ -192,12 +211,27 @@ class Runner:
                 raise QueueFull(
                     f"{len(line)} runs are waiting already, which is the most this server takes: try again later."
                 )
+            self._admit(who)
             line.append(job)
             self._jobs[job.id] = job
             self._start_worker(device)
             self._tell_positions(device)
             self._change.notify_all()
         return job
+
+    def _admit(self, who: str) -> None:
+        mine = sum(j.who == who for j in self._jobs.values()) if who else 0
+        if mine >= self.rules.waiting:
+            raise QueueFull(
+                f"{mine} of your runs wait or go on, and {self.rules.waiting} may at a time: "
+                "wait until one is over, or stop one."
+            )
+        if wait := self._rate.take(who):
+            raise QueueFull(
+                f"You started {self.rules.runs} runs within a minute, which is the most: wait {max(1, round(wait))} s "
+                "and try again.",
+                wait,
+            )
 
     def between(self, work: Callable[[], Any], *, device: str = "cpu") -> Any:
         """What ``work`` returns, done by the device's worker when no run waits for it: a step of something long.
@@ -237,6 +271,11 @@ class Runner:
         with self._change:
             running = sum(j.state == "running" for j in self._jobs.values())
             return {"running": running, "waiting": len(self._jobs) - running}
+
+    def wanted(self) -> bool:
+        """Whether a run or an errand waits: something long had better make way."""
+        with self._change:
+            return any(self._waiting.values()) or any(self._errands.values())
 
     def cancel(self, job: Job) -> None:
         """Stop a run between two steps; one that waits never starts."""
@@ -313,6 +352,7 @@ class Runner:
             assert job is not None
             try:
                 self._run(job)
+                self._tidy()
             except BaseException:  # the worker outlives whatever a run does
                 log.exception("run %s broke the worker's loop", job.id)
                 with self._change:
@@ -320,13 +360,19 @@ class Runner:
                         job.error = "The run ended in an unexpected way; the server's log says more."
                         self._end_unstarted(job)
 
+    def _tidy(self) -> None:
+        """Give the memory that runs have freed back to the system, now and then: the allocator of glibc keeps it."""
+        if TRIM is not None and time.monotonic() - self._tidied > TIDY_S:
+            self._tidied = time.monotonic()
+            TRIM(0)
+
     def _run(self, job: Job) -> None:
         trace, journal, error = None, None, ""
         try:
             run = job.build(job.cancel)
             trace = run.trace
             trace.run.update(id=job.id, title=job.title or trace.run.get("title", ""))
-            journal = self.library.start(trace) if self.library is not None else None
+            journal = self.library.start(trace, job.owner) if self.library is not None else None
             job.begin(trace)
             for delta in run:
                 if journal is not None:
@@ -349,7 +395,7 @@ class Runner:
         trace.run["complete"] = True
         trace.run.setdefault("stop", "")
         self.store.put(trace, owner=job.owner)
-        if self.library is not None and journal is not None:
+        if self.library is not None:
             self.library.finish(trace, journal)
         with self._change:
             job.state = "done"

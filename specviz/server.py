@@ -10,11 +10,10 @@ import gzip
 import json
 import logging
 import os
-import secrets
 import socket
 import threading
 import webbrowser
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,86 +25,32 @@ from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from . import ui
-from .desk import MAX_UPLOAD, Desk, open_desk
-from .routes import COOKIE, answer, attribution, browser_id, compare, lab, lessons, problem, trees, whatif
+from .desk import Desk, open_desk
+from .guard import Guard
+from .limits import rules_for
+from .routes import answer, attribution, compare, lab, lessons, problem, runs, trees, user_of, whatif
 from .store import SUFFIX, UnknownTrace, is_id
+from .users import Users
 
 log = logging.getLogger(__name__)
 
-POLICY = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; worker-src 'self' blob:; "
-    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; "
-    "object-src 'none'; base-uri 'self'; form-action 'self'; frame-ancestors 'self'"
-)
-HEADERS = {
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",
-    "content-security-policy": POLICY,
-}
 TABLES = {"csv-nodes": "nodes", "csv-steps": "steps", "csv-candidates": "candidates", "csv-tokens": "tokens"}
 FORMATS = ("trace", "html", *TABLES)
-
-
-class Guard:
-    """Security headers on every answer; a cookie that tells browsers apart; the page's own head put into its HTML."""
-
-    def __init__(self, app: ASGIApp, desk: Desk) -> None:
-        self.app, self.desk = app, desk
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        page = scope["path"] == "/" and scope["method"] == "GET"
-        cookies = next((v.decode("latin-1") for k, v in scope["headers"] if k == b"cookie"), None)
-        start: Message | None = None
-        body = b""
-
-        async def guarded(message: Message) -> None:
-            nonlocal start, body
-            if message["type"] == "http.response.start":
-                headers = [(k, v) for k, v in message["headers"] if k.lower().decode() not in HEADERS]
-                headers += [(k.encode(), v.encode()) for k, v in HEADERS.items()]
-                if page:
-                    headers = [(k, v) for k, v in headers if k.lower() != b"content-length"]
-                    headers.append((b"cache-control", b"no-cache"))
-                    if not browser_id(cookies):
-                        value = f"{COOKIE}={secrets.token_hex(16)}; Path=/; Max-Age=31536000; HttpOnly; SameSite=Lax"
-                        headers.append((b"set-cookie", value.encode()))
-                    start = {**message, "headers": headers}
-                    return
-                await send({**message, "headers": headers})
-            elif page and message["type"] == "http.response.body":
-                body += message.get("body", b"")
-                if message.get("more_body"):
-                    return
-                assert start is not None
-                whole = ui.with_head(body.decode("utf-8", "replace"), self.desk.first).encode()
-                await send({**start, "headers": [*start["headers"], (b"content-length", str(len(whole)).encode())]})
-                await send({"type": "http.response.body", "body": whole})
-            else:
-                await send(message)
-
-        await self.app(scope, receive, guarded)
 
 
 def _routes(app: FastAPI, desk: Desk) -> None:
     store, runner = desk.store, desk.runner
 
     @app.get("/api/status")
-    async def status() -> Response:
-        return answer({"model": desk.loader.info(), **runner.load()})
+    async def status(request: Request) -> Response:
+        user = user_of(request)
+        return answer({"model": desk.loader.info(), **runner.load(), "rules": desk.rules.told(), "user": user})
 
     @app.get("/api/methods")
     def methods() -> Response:
         return answer(desk.catalog())
-
-    @app.get("/api/runs")
-    async def runs(request: Request) -> Response:
-        return answer({"runs": desk.runs(browser_id(request.headers.get("cookie"))), "first": desk.first})
 
     @app.get("/api/traces/{key}")
     async def trace(key: str, request: Request) -> Response:
@@ -113,7 +58,7 @@ def _routes(app: FastAPI, desk: Desk) -> None:
             return problem(404, "This link names no run: its id is not well formed.")
         job = runner.job(key)
         if job is None and key not in store:
-            await run_in_threadpool(desk.lab.bring, key)
+            await run_in_threadpool(desk.bring, key)
         try:
             blob = await run_in_threadpool(job.snapshot) if job is not None else store.blob(key)
         except UnknownTrace as error:
@@ -152,14 +97,14 @@ def _routes(app: FastAPI, desk: Desk) -> None:
             if not is_id(key):
                 raise UnknownTrace(key[:40])
             if key not in store:
-                desk.lab.bring(key)
+                desk.bring(key)
             found = store.get(key)
         except UnknownTrace as error:
             return problem(404, str(error))
         data, media, name = exported(found, format, step)
         return Response(data, media_type=media, headers={"content-disposition": f'attachment; filename="{name}"'})
 
-    for part in (lab, trees, compare, attribution, whatif, lessons):
+    for part in (runs, lab, trees, compare, attribution, whatif, lessons):
         part.add(app, desk)
 
     @app.get("/web/{name}")
@@ -191,8 +136,13 @@ def exported(trace: Any, format: str, step: int = 0) -> tuple[bytes, str, str]:
     return to_csv(trace, table).encode(), "text/csv; charset=utf-8", f"{name}-{table}.csv"
 
 
-def create_app(model: str | None = None, trace: str | Path | None = None, *, desk: Desk | None = None) -> FastAPI:
-    """The whole application. The model starts to load when it starts; raises ValueError if ``trace`` cannot be read."""
+def create_app(
+    model: str | None = None, trace: str | Path | None = None, *, desk: Desk | None = None, users: Users | None = None
+) -> FastAPI:
+    """The whole application; with ``users`` only they may use it, after signing in.
+
+    The model starts to load when it starts; raises ValueError if ``trace`` cannot be read.
+    """
     desk = desk or open_desk(model, trace)
 
     @contextlib.asynccontextmanager
@@ -204,11 +154,11 @@ def create_app(model: str | None = None, trace: str | Path | None = None, *, des
     app = FastAPI(title="specviz", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     app.state.desk = desk
     _routes(app, desk)
-    app.add_middleware(Guard, desk=desk)
+    app.add_middleware(Guard, desk=desk, users=users)
     app.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=4)
     gr.mount_gradio_app(
         app,
-        ui.build(desk, browser_id),
+        ui.build(desk),
         path="/",
         theme=ui.theme(),
         run_history=False,
@@ -218,7 +168,7 @@ def create_app(model: str | None = None, trace: str | Path | None = None, *, des
         ssr_mode=False,
         pwa=False,
         mcp_server=False,
-        max_file_size=MAX_UPLOAD,
+        max_file_size=desk.rules.upload_bytes,
         app_kwargs={"docs_url": None, "redoc_url": None, "openapi_url": None},
     )
     return app
@@ -242,12 +192,20 @@ def serve(
     device: str | None = None,
     dtype: str | None = None,
     drafter: str | None = None,
+    auth_file: str | Path | None = None,
+    public: bool = False,
+    limits: Mapping[str, str] | None = None,
 ) -> None:
     """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs. ``drafter``
-    is the draft model that SpS uses.
+    is the draft model that SpS uses. ``auth_file`` names who may sign in, ``public`` and ``limits`` what users may do
+    (``limits.rules_for``).
 
-    Raises ValueError with one sentence if the trace cannot be opened or the port is taken.
+    Raises ValueError with one sentence if a file cannot be read, a limit is none, or the port is taken.
     """
+    rules = rules_for(public=public, accounts=auth_file is not None, changed=limits)
+    users = Users(Path(auth_file)) if auth_file is not None else None
+    if users is not None and users.readable_by_others():
+        log.warning("%s can be read by other users of this computer: chmod 600 it", users.path)
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -258,10 +216,13 @@ def serve(
             raise ValueError(
                 f"cannot listen on {host}, port {port}: {reason}; choose another one with --port"
             ) from None
-    app = create_app(desk=open_desk(model, trace, device=device, dtype=dtype, drafter=drafter))
+    desk = open_desk(model, trace, device=device, dtype=dtype, drafter=drafter, rules=rules)
+    app = create_app(desk=desk, users=users)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/"
     print(f"specviz is at {address} (Ctrl+C ends it)", flush=True)
+    if host not in ("127.0.0.1", "localhost", "::1") and not rules.shared:
+        log.warning("whoever can reach %s may use this server: --auth-file and --public set limits", host)
     if open_browser:
         timer = threading.Timer(1.0, webbrowser.open, [address])
         timer.daemon = True

@@ -16,7 +16,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,21 @@ from typing import Any
 from decoders import trace as tr
 from decoders.metrics import compute
 
+try:
+    import fcntl
+except ImportError:  # not a Unix
+    fcntl = None
+
 log = logging.getLogger(__name__)
 
 ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
 SUFFIX = ".spectrace"
 JOURNAL = ".journal"
+ABOUT = ".json"
 KINDS = ("run", "opened", "gallery", "recovered", "earlier")  # in the order of a list
 EVERYBODY = "*"  # the owner of runs that are in everybody's list
+MAX_TITLE, MAX_TAG, MAX_TAGS = 200, 30, 10  # characters, characters, per run
+TAG = re.compile(r"[^\s,:\"]+")
 
 
 class UnknownTrace(KeyError):
@@ -79,6 +87,7 @@ def summary(trace: tr.Trace) -> dict[str, Any]:
         "steps": trace.rows("steps"),
         "tokens": trace.rows("tokens") - int(run.get("prompt_length") or 0),
         "tokens_per_step": None if per_step is None else round(per_step, 2),
+        "prompt": trace.prompt_key,
     }
 
 
@@ -93,23 +102,65 @@ def unpacked(blob: bytes) -> tr.Trace:
     return tr.Trace(payload["run"], {name: table for name, table in payload.items() if name in tr.TABLES})
 
 
+def checked_tag(text: object) -> str:
+    """A tag as it is kept, in lower case. Raises ValueError."""
+    tag = text.strip().lower() if isinstance(text, str) else ""
+    if not TAG.fullmatch(tag) or len(tag) > MAX_TAG:
+        raise ValueError(
+            f"{str(text)[:40]!r} cannot be a tag: use one word of at most {MAX_TAG} characters, "
+            "without commas and colons"
+        )
+    return tag
+
+
+def surplus(items: Sequence[tuple[str, str, int]], max_count: int, max_bytes: int) -> list[str]:
+    """What has to go so that the rest fits; ``items`` are (key, owner, bytes), those to go first in front.
+
+    Who has most loses first, so that nobody pushes out the others; the last item always stays.
+
+    >>> surplus([("a", "ann", 1), ("b", "bob", 1), ("c", "bob", 1)], 2, 100)
+    ['b']
+    """
+    left, gone = list(items), []
+    size = sum(item[2] for item in left)
+    while len(left) > 1 and (len(left) > max_count or size > max_bytes):
+        weight: dict[str, int] = {}
+        for _, owner, count in left:
+            weight[owner] = weight.get(owner, 0) + (1 if len(left) > max_count else count)
+        most = max(weight.values())
+        place = next((k for k, item in enumerate(left[:-1]) if weight[item[1]] == most), 0)
+        key, _, count = left.pop(place)
+        gone.append(key)
+        size -= count
+    return gone
+
+
 @dataclass(slots=True)
 class Entry:
-    """One stored run. ``kind`` is one of ``KINDS``; ``owner`` is the browser it belongs to, or ``EVERYBODY``."""
+    """One stored run. ``kind`` is one of ``KINDS``; ``owner`` whose it is, or ``EVERYBODY``; ``keep``: not trimmed."""
 
     id: str
     kind: str
     owner: str
     blob: bytes
     summary: dict[str, Any]
+    tags: tuple[str, ...] = ()
+    keep: bool = False
 
     @property
     def pinned(self) -> bool:
-        return self.kind == "gallery"
+        return self.kind == "gallery" or self.keep
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What a list shows."""
+        return {
+            **self.summary, "kind": self.kind, "tags": list(self.tags), "keep": self.keep, "bytes": len(self.blob)
+        }  # fmt: skip
 
 
 class TraceStore:
-    """Finished runs, bounded by count and bytes: the least recently used go first, the gallery never.
+    """Finished runs, bounded by count and bytes: the least recently used go first, the gallery and kept ones never.
 
     >>> from decoders.trace import Trace
     >>> store = TraceStore(max_count=1)
@@ -126,15 +177,17 @@ class TraceStore:
         self._entries: OrderedDict[str, Entry] = OrderedDict()  # least recently used first
         self._lock = threading.Lock()
 
-    def put(self, trace: tr.Trace, *, kind: str = "run", owner: str = "") -> str:
+    def put(
+        self, trace: tr.Trace, *, kind: str = "run", owner: str = "", tags: Sequence[str] = (), keep: bool = False
+    ) -> str:
         """Keep a finished trace; returns its id (a new one where the trace has none or an ill-formed one)."""
         if not is_id(trace.run.get("id")):
             trace.run["id"] = new_id()
         key = trace.run["id"]
-        entry = Entry(key, kind, owner, packed(trace.to_json()), summary(trace))
+        entry = Entry(key, kind, owner, packed(trace.to_json()), summary(trace), tuple(tags), keep)
         with self._lock:
             old = self._entries.get(key)
-            if old is not None and old.pinned and kind != "gallery":
+            if old is not None and old.kind == "gallery" and kind != "gallery":
                 return key  # nobody replaces a gallery run
             self._entries[key] = entry
             self._entries.move_to_end(key)
@@ -142,12 +195,50 @@ class TraceStore:
         return key
 
     def _trim(self) -> None:
-        loose = [e for e in self._entries.values() if not e.pinned]
-        size = sum(len(e.blob) for e in loose)
-        while len(loose) > 1 and (len(loose) > self.max_count or size > self.max_bytes):
-            gone = loose.pop(0)
-            size -= len(gone.blob)
-            del self._entries[gone.id]
+        loose = [(e.id, e.owner, len(e.blob)) for e in self._entries.values() if not e.pinned]
+        kept = [len(e.blob) for e in self._entries.values() if e.keep]
+        for key in surplus(loose, max(1, self.max_count - len(kept)), max(1, self.max_bytes - sum(kept))):
+            del self._entries[key]
+
+    def change(
+        self, key: str, *, title: str | None = None, tags: Sequence[str] | None = None, keep: bool | None = None
+    ) -> Entry:
+        """Another title, other tags, kept or not. Raises UnknownTrace, and ValueError where too much would be kept."""
+        found = self.entry(key)
+        if found is None:
+            raise UnknownTrace(key)
+        blob = None
+        if title is not None and title != found.summary["title"]:
+            trace = unpacked(found.blob)
+            trace.run["title"] = title
+            blob = packed(trace.to_json())
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                raise UnknownTrace(key)
+            if keep and not entry.keep:
+                kept = [len(e.blob) for e in self._entries.values() if e.keep]
+                if 2 * (len(kept) + 1) > self.max_count or 2 * (sum(kept) + len(entry.blob)) > self.max_bytes:
+                    raise ValueError(
+                        f"{len(kept)} runs are kept already, and no more than half of the room here may be: "
+                        "let go of one first"
+                    )
+            if keep is not None:
+                entry.keep = keep
+            if tags is not None:
+                entry.tags = tuple(tags)
+            if blob is not None and title is not None:
+                entry.blob, entry.summary = blob, {**entry.summary, "title": title}
+        return entry
+
+    def remove(self, key: str) -> bool:
+        """Delete a run. Whether it was there; a gallery run stays."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None or entry.kind == "gallery":
+                return False
+            del self._entries[key]
+        return True
 
     def blob(self, key: str) -> bytes:
         """The compressed JSON of a run. Raises UnknownTrace."""
@@ -176,13 +267,24 @@ class TraceStore:
         with self._lock:
             return sum(len(e.blob) for e in self._entries.values())
 
+    def taken(self) -> dict[str, int]:
+        """How many runs there are (the gallery apart) and how many bytes they take, with the limits."""
+        with self._lock:
+            sizes = [len(e.blob) for e in self._entries.values() if e.kind != "gallery"]
+        return {"count": len(sizes), "max_count": self.max_count, "bytes": sum(sizes), "max_bytes": self.max_bytes}
+
     def listing(self, owner: str) -> list[dict[str, Any]]:
         """What ``owner`` may see in a list: by kind; the gallery in its order, the others the newest first."""
         with self._lock:
             seen = [e for e in self._entries.values() if e.owner == EVERYBODY or (owner and e.owner == owner)]
         newest = sorted(seen, key=lambda e: e.summary["created"], reverse=True)
-        ordered = sorted(newest, key=lambda e: (KINDS.index(e.kind), e.id if e.pinned else ""))
-        return [{**e.summary, "kind": e.kind} for e in ordered]
+        return [e.row for e in sorted(newest, key=lambda e: (KINDS.index(e.kind), _place(e)))]
+
+
+def _place(entry: Entry) -> int:
+    """The number that a gallery run's id begins with; 0 for others."""
+    number = re.match(r"\d+", entry.id) if entry.kind == "gallery" else None
+    return int(number[0]) if number else 0
 
 
 def load_folder(store: TraceStore, folder: Path, kind: str) -> int:
@@ -202,22 +304,78 @@ def load_folder(store: TraceStore, folder: Path, kind: str) -> int:
     return count
 
 
+class Journal:
+    """A run's journal while it goes on. Where the disk refuses, it falls silent, and the run goes on without it."""
+
+    def __init__(self, path: Path, failed: Callable[[Exception], None]) -> None:
+        from decoders import tracefile
+
+        self._journal = tracefile.Journal(path)
+        self._failed = failed
+        self._lock: int | None = None
+        self.whole = True  # nothing was lost so far
+
+    def _try(self, act: Callable[..., Any], *given: Any) -> None:
+        from decoders import tracefile
+
+        try:
+            if self.whole:
+                act(*given)
+        except (tracefile.TraceError, OSError) as error:
+            self.whole = False
+            self._failed(error)
+            with contextlib.suppress(tracefile.TraceError, OSError):
+                self._journal.close()
+
+    def start(self, trace: tr.Trace) -> None:
+        self._try(self._journal.start, trace)
+        if self.whole and fcntl is not None:  # says to other servers that this run goes on
+            with contextlib.suppress(OSError):
+                self._lock = os.open(self._journal.path, os.O_RDONLY)
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def append(self, delta: Mapping[str, Mapping[str, list[Any]]]) -> None:
+        self._try(self._journal.append, delta)
+
+    def close(self) -> None:
+        self._try(self._journal.close)
+        self._unlock()
+
+    def finish(self, trace: tr.Trace) -> None:
+        """The trace's file replaces the journal. Raises TraceError or OSError where it cannot be written."""
+        from decoders import tracefile
+
+        self._try(self._journal.close)
+        try:
+            tracefile.save(trace, self._journal.path.with_suffix(SUFFIX))
+            self._journal.path.unlink(missing_ok=True)
+        finally:
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
 class Library:
     """Runs on disk, one file each, bounded; a run that is under way is journaled, so that a crash loses nothing.
 
-    ``<id>.journal`` while a run goes on, ``<id>.spectrace`` when it is over. A failing disk costs files, never a run.
+    ``<id>.journal`` while a run goes on, ``<id>.spectrace`` when it is over; ``<id>.json`` holds its owner, title, tags
+    and whether it is kept. A failing disk costs files, never a run; ``problem`` says so in a sentence.
     """
 
-    def __init__(self, folder: Path, *, max_count: int = 100, max_bytes: int = 512 << 20) -> None:
+    def __init__(self, folder: Path, *, max_count: int = 200, max_bytes: int = 512 << 20) -> None:
         self.folder, self.max_count, self.max_bytes = folder, max_count, max_bytes
+        self.problem = ""
         self._live: set[str] = set()
         self._lock: int | None = None
+        self._about: dict[str, dict[str, Any]] = {}
+        self._change = threading.Lock()
 
     def alone(self) -> bool:
         """Whether no other server writes journals here; this one then holds the folder until ``close``."""
-        try:
-            import fcntl
-        except ImportError:  # not a Unix: journals that rest for a minute count as abandoned
+        if fcntl is None:  # not a Unix: journals that rest for a minute count as abandoned
             return False
         if self._lock is not None:
             return True
@@ -237,67 +395,163 @@ class Library:
             os.close(self._lock)
             self._lock = None
 
-    def start(self, trace: tr.Trace) -> Any:
-        """A journal for a run that begins now; None (and a log line) where it cannot be written."""
-        from decoders import tracefile
+    def _failed(self, error: Exception) -> None:
+        why = " ".join(str(getattr(error, "strerror", None) or error).split())
+        if not self.problem:  # once, however many runs follow
+            log.warning("runs are not saved on disk: %s", why)
+        self.problem = f"Runs are not saved on disk ({why}): they go on, and are kept until the server ends."
 
-        journal = tracefile.Journal(self.folder / f"{trace.run['id']}{JOURNAL}")
-        try:
-            journal.start(trace)
-        except (tracefile.TraceError, OSError) as error:
-            log.warning("this run is not journaled: %s", error)
-            return None
-        self._live.add(trace.run["id"])
+    def start(self, trace: tr.Trace, owner: str = "") -> Journal:
+        """A journal for a run that begins now."""
+        key = trace.run["id"]
+        journal = Journal(self.folder / f"{key}{JOURNAL}", self._failed)
+        journal.start(trace)
+        if journal.whole and owner:
+            self.describe(key, owner=owner)
+        self._live.add(key)
         return journal
 
-    def finish(self, trace: tr.Trace, journal: Any) -> None:
+    def finish(self, trace: tr.Trace, journal: Journal | None = None) -> None:
         """The run is over: its file replaces its journal."""
         from decoders import tracefile
 
+        key = trace.run["id"]
         try:
-            journal.finish(trace)
+            if journal is not None:
+                journal.finish(trace)
+            else:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                tracefile.save(trace, self.folder / f"{key}{SUFFIX}")
+            self.problem = ""
             self.trim()
         except (tracefile.TraceError, OSError) as error:
-            log.warning("run %s stays a journal: %s", trace.run["id"], error)
-        self._live.discard(trace.run["id"])
+            self._failed(error)
+        self._live.discard(key)
+
+    def __contains__(self, key: str) -> bool:
+        return is_id(key) and (self.folder / f"{key}{SUFFIX}").is_file()
+
+    def about(self, key: str) -> dict[str, Any]:
+        """What is kept beside a run: owner, title, tags, keep; empty where nothing is."""
+        if key not in self._about:
+            found: Any = None
+            with contextlib.suppress(OSError, ValueError, RecursionError):
+                found = json.loads((self.folder / f"{key}{ABOUT}").read_text(encoding="utf-8"))
+            self._about[key] = found if isinstance(found, dict) else {}
+        return self._about[key]
+
+    def describe(self, key: str, **about: Any) -> None:
+        """Change what is kept beside a run."""
+        with self._change:
+            changed = {**self.about(key), **about}
+            self._about[key] = changed
+            part = self.folder / f".{key}.{secrets.token_hex(4)}"
+            try:
+                with open(os.open(part, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+                    json.dump(changed, file, ensure_ascii=False)
+                os.replace(part, self.folder / f"{key}{ABOUT}")
+            except OSError as error:
+                self._failed(error)
+                with contextlib.suppress(OSError):
+                    part.unlink(missing_ok=True)
+
+    def remove(self, key: str) -> None:
+        """Delete a run's files. Raises OSError where the disk refuses."""
+        self._about.pop(key, None)
+        if is_id(key):
+            for suffix in (SUFFIX, JOURNAL, ABOUT):
+                (self.folder / f"{key}{suffix}").unlink(missing_ok=True)
 
     def trim(self) -> None:
-        """Remove the oldest files beyond the limits."""
-        size = 0
-        for place, path in enumerate(reversed(self._files(SUFFIX))):
-            size += path.stat().st_size
-            if place and (place >= self.max_count or size > self.max_bytes):
-                path.unlink(missing_ok=True)
+        """Remove the oldest files beyond the limits, and what is left beside runs that are gone."""
+        with self._change:
+            files = [(path.stem, path.stat().st_size) for path in self._files(SUFFIX)]
+            kept = [size for key, size in files if self.about(key).get("keep")]
+            loose = [(key, str(self.about(key).get("owner", "")), size) for key, size in files]
+            loose = [item for item in loose if not self.about(item[0]).get("keep")]
+            for key in surplus(loose, max(1, self.max_count - len(kept)), max(1, self.max_bytes - sum(kept))):
+                self.remove(key)
 
-    def restore(self, store: TraceStore) -> None:
-        """Put what earlier servers left behind into the store: whole runs as "earlier", cut-off ones as "recovered"."""
+    def bring(self, key: str, store: TraceStore, *, shared: bool = False) -> bool:
+        """Put one run of the folder into the store. Whether it is there and can be read."""
+        from decoders import tracefile
+
+        if key not in self:
+            return False
+        try:
+            trace = tracefile.load(self.folder / f"{key}{SUFFIX}")
+        except tracefile.TraceError as error:
+            log.warning("%s", error)
+            return False
+        self._put(trace, key, store, shared)
+        return True
+
+    def _put(self, trace: tr.Trace, key: str, store: TraceStore, shared: bool) -> None:
+        about = self.about(key)
+        trace.run["id"] = key
+        if isinstance(about.get("title"), str):
+            trace.run["title"] = about["title"][:MAX_TITLE]
+        tags = [tag for tag in about.get("tags") or () if isinstance(tag, str)][:MAX_TAGS]
+        owner = str(about.get("owner") or "") if shared else EVERYBODY
+        kind = "earlier" if trace.run["complete"] else "recovered"
+        store.put(trace, kind=kind, owner=owner, tags=tags, keep=bool(about.get("keep")))
+
+    def restore(self, store: TraceStore, *, shared: bool = False) -> None:
+        """Put what earlier servers left behind into the store: whole runs as "earlier", cut-off ones as "recovered".
+
+        On a ``shared`` server they belong to whom they belonged to, else to everybody.
+        """
         from decoders import tracefile
 
         if not self.folder.is_dir():
             return
-        alone = self.alone()
+        try:
+            alone = self.alone()
+        except OSError as error:
+            self._failed(error)
+            alone = False
         for path in self._files(JOURNAL):
-            if path.stem in self._live or not (alone or time.time() - path.stat().st_mtime > 60):
+            if path.stem in self._live or not _abandoned(path, alone):
                 continue
             try:
                 trace = tracefile.recover(path)
-                tracefile.save(trace, path.with_suffix(SUFFIX))
-                path.unlink()
-            except (tracefile.TraceError, OSError) as error:
+            except tracefile.TraceError as error:
                 log.warning("%s", error)
                 with contextlib.suppress(OSError):
                     path.rename(path.with_suffix(".unreadable"))
-        for path in self._files(SUFFIX)[-self.max_count :]:
-            if not is_id(path.stem) or path.stem in store:
                 continue
             try:
-                trace = tracefile.load(path)
-            except tracefile.TraceError as error:
-                log.warning("%s", error)
-                continue
-            trace.run["id"] = path.stem
-            store.put(trace, kind="earlier" if trace.run["complete"] else "recovered", owner=EVERYBODY)
+                tracefile.save(trace, path.with_suffix(SUFFIX))
+                path.unlink()
+            except (tracefile.TraceError, OSError) as error:  # the journal stays for the next start
+                self._failed(error)
+                self._put(trace, path.stem, store, shared)
+        for path in self._files(SUFFIX)[-self.max_count :]:
+            if is_id(path.stem) and path.stem not in store:
+                self.bring(path.stem, store, shared=shared)
 
     def _files(self, suffix: str) -> list[Path]:
         """Oldest first."""
-        return sorted(self.folder.glob(f"*{suffix}"), key=lambda p: p.stat().st_mtime)
+        found = []
+        for path in self.folder.glob(f"*{suffix}"):
+            with contextlib.suppress(OSError):  # another server removed it
+                found.append((path.stat().st_mtime, path))
+        return [path for _, path in sorted(found)]
+
+
+def _abandoned(path: Path, alone: bool) -> bool:
+    """Whether no server works on this journal any more; ``alone``: there is no other server, as far as is known."""
+    try:
+        rests = time.time() - path.stat().st_mtime
+        if fcntl is None:
+            return rests > 60
+        file = os.open(path, os.O_RDONLY)
+    except OSError:  # it is over by now
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return alone or rests > 2  # one that begins is not locked yet

@@ -123,7 +123,7 @@ class Trees:
 
         def told(done: int, total: int) -> None:
             self._progress = done, total
-            if self._closing.is_set() or runner.load()["waiting"]:
+            if self._closing.is_set() or runner.wanted():
                 raise _RunFirst
 
         def work() -> Latency:
@@ -160,7 +160,7 @@ class Trees:
 
 def source(target: Any) -> Source:
     """What the trees of a target are designed from: what was measured with its prompt tokens, else an assumption."""
-    from decoders.prompt_trees import FILE, assumed_acceptance, load_trees
+    from decoders.prompt_trees import FILE, assumed_acceptance, load_trees, trained_acceptance
 
     guess = "assumed: .35 for the first guess next to the root, halved per distance, falling by rank"
     if target is None:
@@ -183,6 +183,9 @@ def source(target: Any) -> Source:
             problem = f"The kept trees have {kept.m} of {m} prompt tokens: `specviz tree design` makes new ones."
         except UserError as error:
             problem = sentence(error)
+    if not problem and (table := trained_acceptance(place, m)):
+        text = "measured on held-out text while they were trained; `specviz tree design` measures it in answers"
+        return Source(table, ensemble, place, measured=True, text=text)
     text = f"{guess}; `specviz tree design` measures it with these prompt tokens"
     return Source(assumed_acceptance(m), ensemble, place, text=text, problem=problem)
 

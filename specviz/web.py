@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from functools import cache
 from html import escape
 from pathlib import Path
+
+from .terms import table
 
 FOLDER = Path(__file__).resolve().parent.parent / "assets" / "web"
 
 # later scripts use what earlier ones define
 SCRIPTS = (
     "dom.js",
+    "terms.js",
     "text.js",
     "model.js",
     "pane.js",
@@ -19,18 +23,29 @@ SCRIPTS = (
     "timeline.js",
     "tree.js",
     "candidates.js",
+    "regret.js",
     "drafter.js",
     "prompts.js",
     "diff.js",
+    "lanes.js",
     "shares.js",
     "summary.js",
     "keys.js",
     "downloads.js",
     "controls.js",
     "marks.js",
+    "present.js",
+    "asked.js",
     "inspector.js",
+    "lesson.js",
+    "attributing.js",
+    "attribution.js",
 )
-STYLES = ("theme.css", "parts.css", "page.css", "tokens.css", "tree.css", "table.css", "drafter.css", "prompts.css")
+STYLES = (
+    "theme.css", "parts.css", "page.css", "tokens.css", "tree.css", "table.css",
+    "drafter.css", "prompts.css", "regret.css", "lanes.css", "attribution.css",
+    "present.css", "lesson.css",
+)  # fmt: skip
 
 
 @cache
@@ -38,7 +53,11 @@ def read(name: str) -> str:
     """The text of one web file. Raises FileNotFoundError where the name is not one of them."""
     if name not in SCRIPTS + STYLES:
         raise FileNotFoundError(f"{name} is not a web file; there are {', '.join(SCRIPTS + STYLES)}")
-    return (FOLDER / name).read_text(encoding="utf-8")
+    text = (FOLDER / name).read_text(encoding="utf-8")
+    if name == "terms.js":  # what it explains is defined in Python
+        known = json.dumps(table(), ensure_ascii=False).replace("<", "\\u003c")
+        text = f"(window.SpecViz = window.SpecViz || {{}}).TERMS = {known};\n{text}"
+    return text
 
 
 def script() -> str:

@@ -4,6 +4,10 @@ import copy
 import os
 
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # as many processes as cores: one thread each, set before torch is there
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from hypothesis import settings
 
 from decoders.trace import Trace

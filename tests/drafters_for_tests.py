@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from decoders.memory import Context
 from decoders.params import NoParams
 from decoders.protocols import Draft, Method, Needs, Probe, Scored, Verdict
+from decoders.sampling import Chooser
 from decoders.tree import DraftTree
+from decoders.verify import judged
 
 
 @dataclass
@@ -59,6 +61,26 @@ class WildTrees:
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None:
         self.seen.append((draft, scored, verdict))
+
+
+class Credulous:
+    """A verifier that claims to be lossless and accepts the whole main chain, whatever the target says."""
+
+    lossless = True
+
+    def __init__(self, chooser: Chooser) -> None:
+        self.chooser = chooser
+
+    def __call__(self, draft: Draft, scored: Scored) -> Verdict:
+        path = [0]
+        while draft.tree.children()[path[-1]]:
+            path.append(min(draft.tree.children()[path[-1]].values()))
+        return judged(draft, path, self.chooser.choices(scored.logits).after(path[-1]))
+
+
+def credulous(drafter, name: str = "wrong") -> Method:
+    """A method that is really wrong: it says that it is lossless, and accepts every drafted token."""
+    return replace(method_of(drafter, name=name), verifier=lambda params, chooser, stop_ids: Credulous(chooser))
 
 
 def method_of(drafter, needs: Needs | None = None, name: str = "wild") -> Method:

@@ -27,10 +27,13 @@ def tiny_draft(target: Target, kind: str, *, layers: int = 1, seed: int = 3, **o
 
 def tiny_prompts(target: Target, *, tokens: int = 3, vectors: int = 1, seed: int = 3, **options: Any) -> PromptTokens:
     """Random prompt tokens; same seed, same embeddings."""
-    made = PromptTokens(PromptConfig(tokens, vectors, target.hidden_size, **options))
-    made.embeddings.data.normal_(0, 0.3, generator=torch.Generator().manual_seed(seed))
-    if made.weights is not None:
-        made.weights.data.uniform_(0.2, 0.8, generator=torch.Generator().manual_seed(seed))
+    made = PromptTokens(PromptConfig.of(target.config, tokens=tokens, vectors=vectors, **options))
+    for name, parameter in made.named_parameters():
+        generator = torch.Generator().manual_seed(seed)
+        if name.endswith("weights"):
+            parameter.data.uniform_(0.2, 0.8, generator=generator)
+        else:
+            parameter.data.normal_(0, 0.12 if name == "head" else 0.3, generator=generator)
     return made.requires_grad_(False).to(target.dtype)
 
 

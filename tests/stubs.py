@@ -17,10 +17,11 @@ from fastapi import FastAPI
 
 from decoders.params import NoParams, param
 from decoders.trace import Trace
-from specviz.desk import Desk
-from specviz.runner import Loader, Runner
+from specviz.desk import Desk, PromptForm
+from specviz.runner import Job, Loader, Runner
 from specviz.server import create_app
 from specviz.store import Library, TraceStore
+from specviz.users import Users
 
 from . import synthetic
 
@@ -128,14 +129,19 @@ class StubTarget:
         "device": "cpu",
         "packed": False,
         "context_length": 2000,
+        "family": "llama",
+        "layers": 2,
+        "heads": 2,
+        "hidden": 32,
+        "vocab": None,
     }
 
 
-def app_of(desk: Desk) -> FastAPI:
+def app_of(desk: Desk, users: Users | None = None) -> FastAPI:
     """The application, made inside a running loop (Gradio would otherwise make one and never close it)."""
 
     async def make() -> FastAPI:
-        return create_app(desk=desk)
+        return create_app(desk=desk, users=users)
 
     return in_thread(make)
 
@@ -149,8 +155,8 @@ def in_thread(make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 class serving:
     """A real server on a free port, for the time of a with block."""
 
-    def __init__(self, desk: Desk) -> None:
-        config = uvicorn.Config(app_of(desk), port=0, log_level="error", timeout_graceful_shutdown=1)
+    def __init__(self, desk: Desk, users: Users | None = None) -> None:
+        config = uvicorn.Config(app_of(desk, users), port=0, log_level="error", timeout_graceful_shutdown=1)
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, daemon=True)
 
@@ -189,6 +195,12 @@ class StubDesk(Desk):
         self.gate = threading.Event()
         self.gate.set()
         self.asked: list[Any] = []  # prompts of the runs
+
+    def submit_text(self, text: str = "abc", owner: str = "", title: str = "") -> Job:
+        """A run that is over."""
+        job = self.submit(PromptForm("text", text=text), "pld", {}, {}, owner=owner, title=title)
+        assert job.finished.wait(20)
+        return job
 
     def run_of(self, target: Any, prompt: Any, method: str, title: str, cancel: threading.Event, **_: Any) -> Any:
         self.asked.append(prompt)

@@ -598,12 +598,15 @@ class Prompted(Synthetic):
     m = 3
     paths = ((0,), (0, 0), (0, 0, 0), (0, 1), (1,), (2,))
 
-    def __init__(self, *given: Any, **more: Any) -> None:
+    def __init__(self, *given: Any, watched: bool = False, **more: Any) -> None:
         self.guesses: list[list[int]] = []  # per distance, by rank
+        self.watched = watched  # two vectors each, with their attention
         super().__init__(*given, kind="ppd", **more)
 
     def more(self, words: Vocabulary) -> dict[str, Any]:
+        looks = {"label": "the prompt tokens' attention", "layers": [2], "heads": 2, "probes": True}
         return {
+            **({"attention": looks} if self.watched else {}),
             "terms": [],
             "node_terms": _terms("""
                 distance | distance | 1 | 3
@@ -657,12 +660,27 @@ class Prompted(Synthetic):
         last = max(row for row, status in enumerate(nodes["status"]) if status in ("root", "accepted"))
         self.guesses = self.guess(context + delta["steps"]["emitted"][0], self.hung(last), rng)
         nodes["term:next_state"][0] = float(self.m)
+        joint: list[dict[str, Any]] = []
         for node, rank in enumerate(nodes["term:guess_rank"]):
             if node:
                 nodes["draft_prob"][node] = number(0.5 * 0.4**rank, 6)
             for i in range(self.hung(node)):
                 token = self.guesses[i][0] if node == last else rng.choice(self.ids)
-                _add(delta, "probes", step=step, parent=node, offset=i + 1, kind="prompt", token=token, prob=0.5)
+                kind = "joint" if self.watched and node == last else "prompt"
+                joint.append({"step": step, "parent": node, "offset": i + 1, "kind": kind, "token": token, "prob": 0.5})
+                if not self.watched:
+                    continue
+                if node == last:
+                    number_ = len(delta["nodes"]["step"]) + len(delta["probes"]["step"])
+                    for head, at in ((-1, i), (-1, context - 1 - i), (0, i + 2), (1, i + 3)):
+                        _add(delta, "attention", step=step, node=number_, layer=2, head=head, position=at,
+                             weight=0.4 if at < 9 else 0.2)  # fmt: skip
+                for _ in range(2):
+                    _add(delta, "probes", step=step, parent=node, offset=i + 1, kind="prompt",
+                         token=rng.choice(self.ids), prob=0.5)  # fmt: skip
+        for row in joint:
+            if not self.watched or row["kind"] == "joint":
+                _add(delta, "probes", **row)
         delta["steps"]["term:state"], delta["steps"]["term:next_state"] = [float(state)], [float(self.hung(last))]
         return delta
 
@@ -708,9 +726,9 @@ def drafted(drawn: bool = False) -> Trace:
     return Drafted(drawn, CODE_SEGMENTS, EDITED, title="Refactor ratelimit.py").run()
 
 
-def prompted() -> Trace:
-    """The same by prompt tokens."""
-    return Prompted(CODE_SEGMENTS, EDITED, title="Refactor ratelimit.py").run()
+def prompted(watched: bool = False) -> Trace:
+    """The same by prompt tokens; watched: of two vectors each, with what they guess together and where they look."""
+    return Prompted(CODE_SEGMENTS, EDITED, title="Refactor ratelimit.py", watched=watched).run()
 
 
 def plain() -> Trace:

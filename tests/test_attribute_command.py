@@ -70,17 +70,17 @@ def refused(capsys: pytest.CaptureFixture[str], *args: object) -> str:
 def test_a_given_answer_is_linked_to_its_passages(capsys, model, prompts, tmp_path):
     out, page = tmp_path / "run.spectrace", tmp_path / "a.md"
     given = ("--model", model, "--prompt-file", prompts, "--index", 1, "--answer", ANSWER)
-    assert specviz(*given, "--whole", "--min-run", 4, "--out", out, "--markdown", page) == 0
+    assert specviz(*given, "--min-run", 4, "--out", out, "--markdown", page) == 0
     printed = capsys.readouterr()
     assert "[the old lamp at the station](1). It [was sold to the city museum](2)" in printed.out
     assert "passage 1" in printed.err and "copied by nobody" in printed.err and "all verbatim" in printed.err
     assert "the answer was given" in printed.err
     assert page.read_text("utf-8").count("\n[^1]: Passage 1") == 1
     assert load(out).run["forced"] is True
-    assert specviz("--trace", out, "--whole", "--min-run", 4, "--json") == 0
+    assert specviz("--trace", out, "--min-run", 4, "--json") == 0
     recorded = json.loads(capsys.readouterr().out)
     (tmp_path / "answer.txt").write_text(ANSWER + "\n", "utf-8")
-    assert specviz(*given[:-1], tmp_path / "answer.txt", "--whole", "--min-run", 4, "--json") == 0
+    assert specviz(*given[:-1], tmp_path / "answer.txt", "--min-run", 4, "--json") == 0
     again = json.loads(capsys.readouterr().out)
     assert {**again, "run": 0} == {**recorded, "run": 0} and again["run"]["forced"] is True
     assert recorded["output"] == ANSWER and recorded["schema"] == "specattribution/1"
@@ -101,7 +101,7 @@ def test_a_generated_answer_and_methods_with_parameters(capsys, model, prompts):
 def test_a_recorded_run_needs_no_model(capsys, tmp_path):
     path = tmp_path / "t.spectrace"
     save(synthetic.nasty(), path)
-    assert specviz("--trace", path, "--min-run", 3, "--whole", "--markdown", tmp_path / "n.md") == 0
+    assert specviz("--trace", path, "--min-run", 3, "--markdown", tmp_path / "n.md") == 0
     printed = capsys.readouterr()
     assert "\x1b" not in printed.out and "all verbatim" in printed.err and (tmp_path / "n.md").exists()
 
@@ -113,10 +113,10 @@ def test_scores_of_a_quotesum_file(capsys, model, quotesum, tmp_path):
     result = json.loads(capsys.readouterr().out)
     assert result["notes"] == ["line 2 was left out: its summary quotes nothing"] and result["answers"] == "given"
     keys = [(row["method"], row["counted"], row["min_run"]) for row in result["rows"]]
-    counts = ("drafted tokens", "whole quotations")
+    counts = ("whole quotations", "drafted tokens")
     assert keys == [(m, c, n) for m in ("pld+h", "casd") for c in counts for n in (2, 5)]
     assert all(row["examples"] == 2 and 0 <= row["f1"] <= 1 for row in result["rows"])
-    whole = [row["f1"] for row in result["rows"] if row["counted"] == counts[1] and row["min_run"] == 2]
+    whole = [row["f1"] for row in result["rows"] if row["counted"] == counts[0] and row["min_run"] == 2]
     assert len(whole) == 2 and min(whole) > 0.9
     assert len([line for line in table.read_text("utf-8").splitlines() if line.startswith("| ")]) == 10
     assert specviz(*asked, "--limit", 1) == 0
@@ -129,7 +129,7 @@ def test_scores_of_the_demo_tasks(capsys, model):
     result = json.loads(capsys.readouterr().out)
     kept = {row["examples"] for row in result["rows"]}
     assert len(kept) == 1 and f"{3 - kept.pop()} of 3 prompts leave no room" in result["notes"][0]
-    assert result["rows"][1]["recall"] > 0.9 and result["rows"][1]["counted"] == "whole quotations"
+    assert result["rows"][0]["recall"] > 0.9 and result["rows"][0]["counted"] == "whole quotations"
     error = refused(capsys, "--model", model, "--score", "demo", "--limit", 3, "--generated", "--max-new-tokens", 8)
     assert "no answer holds the quotes" in error
 
@@ -149,7 +149,7 @@ def test_scores_of_the_demo_tasks(capsys, model):
         (("--trace", "t", "--method", "pld"), "--method is of no use with --trace"),
         (("--trace", "t", "--answer", "x"), "--answer is of no use with --trace"),
         (("--trace", "none.spectrace"), "none.spectrace"),
-        (("--score", "demo", "--whole"), "--whole is of no use with --score"),
+        (("--score", "demo", "--drafted"), "--drafted is of no use with --score"),
         (("--score", "nothing"), "nothing is neither a file nor one of demo, demo+brief"),
         (("--prompt", "a", "--markdown", "/none/x.md"), "there is no folder"),
     ],

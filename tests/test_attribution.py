@@ -28,6 +28,7 @@ from decoders.quotes import (
     locate,
     parse_quotes,
     parse_quotesum,
+    parse_rows,
     read_quotesum,
     score_links,
     sweep,
@@ -36,7 +37,7 @@ from decoders.quotes import (
 from decoders.trace import Trace, check
 
 from .models import prompt_ids, tiny_target, tiny_tokenizer
-from .synthetic import NASTY
+from .synthetic import NASTY, drafted
 
 QUOTESUM = Path(__file__).resolve().parents[2] / "shared" / "data" / "quotesum_a.jsonl"
 FAMILY, FLAGS, THUMB, ACCENT = "👩‍👩‍👧", "🇩🇪🇫🇷", "👍🏽", "e\u0301"
@@ -86,15 +87,15 @@ def two_passages(output: Sequence[tuple[str | bytes, int]]) -> Trace:
 def test_runs_end_where_the_source_jumps_or_changes_its_passage():
     said = [("the", -1), (" old", 2), (" lamp", 3), (" fell", 4), (" a", 5), (" new", 6), (" lamp", 3)]
     trace = two_passages(said)
-    assert links(trace, 1) == [
+    assert links(trace, 1, whole=False) == [
         Link(1, 4, 2, 5, 0, "context"), Link(4, 6, 5, 7, 1, "context"), Link(6, 7, 3, 4, 0, "context"),
     ]  # fmt: skip
-    assert [link.start for link in links(trace, 2)] == [1, 4]
-    assert [link.start for link in links(trace, 3)] == [1]
-    assert links(trace, 4) == []
-    assert all(verbatim(trace, link) for link in links(trace, 1))
+    assert [link.start for link in links(trace, 2, whole=False)] == [1, 4]
+    assert [link.start for link in links(trace, 3, whole=False)] == [1]
+    assert links(trace, 4, whole=False) == []
+    assert all(verbatim(trace, link) for link in links(trace, 1, whole=False))
     with pytest.raises(ValueError, match="min_run=0"):
-        links(trace, 0)
+        links(trace, 0, whole=False)
 
 
 def test_kinds_and_what_no_one_copied():
@@ -104,7 +105,7 @@ def test_kinds_and_what_no_one_copied():
         [(40, " p", 2), (41, " q", 2), (42, " r", 3)],
         {5: 40, 6: 41},
     )
-    found = links(trace, 2)
+    found = links(trace, 2, whole=False)
     assert [(link.kind, link.passage) for link in found] == [("prompt", -1), ("output", -1), ("pool", 2)]
     assert uncopied(found, 7) == [(2, 3)] and uncopied([], 2) == [(0, 2)] and uncopied([], 0) == []
     assert linked(found, 7).tolist() == [-2, -2, -2, -2, -2, 2, 2]
@@ -116,7 +117,7 @@ def test_kinds_and_what_no_one_copied():
 
 def test_a_source_that_says_something_else_is_not_verbatim():
     trace = two_passages([("the", 1), (" new", 2), (" lamp", 3)])
-    [link] = links(trace, 2)
+    [link] = links(trace, 2, whole=False)
     assert not verbatim(trace, link)
     assert to_json(trace, [link])["verbatim"] is False and "(not verbatim)" in attribution.markdown(trace, [link])
 
@@ -130,7 +131,7 @@ def test_special_tokens_are_verbatim_only_where_they_are_the_same():
 def test_whole_quotations_take_in_what_the_source_says_beside_the_run():
     # "old lamp" was written by the target, of other tokens than the source's; then "fell" was drafted
     trace = two_passages([("“", -1), ("old", -1), (" la", -1), ("mp", -1), (" fell", 4), ("”", -1), ("<|end|>", -1)])
-    assert links(trace, 2) == [] and links(trace, 1) == [Link(4, 5, 4, 5, 0, "context")]
+    assert links(trace, 2, whole=False) == [] and links(trace, 1, whole=False) == [Link(4, 5, 4, 5, 0, "context")]
     [link] = links(trace, 2, whole=True)
     assert link == Link(1, 5, 2, 5, 0, "context") and verbatim(trace, link)
     row = to_json(trace, [link])["links"][0]
@@ -148,17 +149,76 @@ def test_whole_quotations_join_over_the_targets_token_and_stay_in_their_passage(
 def test_whole_quotations_follow_copies_of_copies():
     said = [(" old", 2), (" lamp", 3), (";", -1), ("!", -1), (" old", 10), (" lamp", 11), (";", 12), ("!", 13)]
     trace = two_passages(said)
-    assert [link.kind for link in links(trace, 2)] == ["context", "output"]
+    assert [link.kind for link in links(trace, 2, whole=False)] == ["context", "output"]
     assert [(k.kind, k.start, k.stop) for k in links(trace, 2, whole=True)] == [
         ("context", 0, 2), ("context", 4, 6), ("output", 6, 8),
     ]  # fmt: skip
+
+
+def test_copies_of_the_answer_are_traced_on_to_what_its_grown_links_were_copied_from():
+    # the target itself wrote "the"; the second "the" was drafted from that one, and the passage goes on
+    said = [("the", -1), (" old", 2), (" lamp", 3), (";", -1), ("the", 10), (" old", 2), (" lamp", 3), (" fell", 4)]
+    trace = two_passages(said)
+    assert [(k.kind, k.start, k.stop) for k in links(trace, 1, whole=False)][1] == ("output", 4, 5)
+    found = links(trace, 1)
+    assert found == [Link(0, 3, 1, 4, 0, "context"), Link(4, 8, 1, 5, 0, "context")]
+    assert all(verbatim(trace, link) for link in found)
+
+
+def glimpsed(looks: Sequence[tuple[int, int, int, float]]) -> Trace:
+    """``two_passages`` by a draft model: one step drafts " lamp", " fell", " new" after "the" and " old"; ``looks`` are
+    (node, head, position, weight).
+    """
+    trace = two_passages([("the", -1), (" old", -1), (" lamp", -1), (" fell", -1), (" new", -1), (".", -1)])
+    ids, first = trace.tables["tokens"]["id"], trace.run["prompt_length"]
+    for column, values in {"step": [0, 1], "context": [first + 1, first + 2], "depth": [0, 3]}.items():
+        if column in trace.tables["steps"]:
+            trace.tables["steps"][column] = values
+    rows = [(0, ids[first], -1, 0, "root"), (1, ids[first + 1], -1, 0, "root")]
+    rows += [(1, ids[first + 2 + k], k, k + 1, "accepted") for k in range(3)]
+    rows += [(1, ids[first], 0, 1, "rejected")]
+    for name, values in zip(("step", "token", "parent", "depth", "status"), zip(*rows, strict=True), strict=True):
+        trace.tables["nodes"][name] = list(values)
+    for node, head, position, weight in looks:
+        trace.append("attention", {
+            "step": 1, "node": node, "layer": 1, "head": head, "position": position, "weight": weight,
+        })  # fmt: skip
+    return trace
+
+
+def test_where_a_draft_model_looked_is_where_it_copied_from():
+    # " lamp" stands at 3 and 7, " fell" at 4, " new" at 6
+    trace = glimpsed([
+        (0, -1, 3, 0.5), (0, -1, 7, 0.4), (0, 0, 7, 0.9),  # the mean over heads says 3
+        (1, -1, 3, 0.6),  # it looked right before " fell"
+        (2, -1, 2, 0.7), (2, -1, 6, 0.1),  # it looked elsewhere
+    ])  # fmt: skip
+    first = trace.run["prompt_length"]
+    assert attribution.signal(trace) == "attention"
+    assert attribution.looked(trace)[first:] == [-1, -1, 3, 4, -1, -1]
+    assert links(trace, 1, whole=False) == [Link(2, 4, 3, 5, 0, "context")]
+    assert links(trace, 2) == [Link(0, 4, 1, 5, 0, "context")]
+    assert all(verbatim(trace, link) for link in links(trace, 1))
+    assert to_json(trace, links(trace, 2))["run"]["signal"] == "attention"
+    tied = glimpsed([(0, -1, 7, 0.5), (0, -1, 3, 0.5)])
+    assert attribution.looked(tied)[first + 2] == 3  # the earliest of equal weights
+    assert attribution.signal(glimpsed([])) == "" and links(glimpsed([]), 1) == []
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_a_draft_models_looks_name_sources_that_carry_the_same_token(drawn: bool):
+    trace = drafted(drawn)
+    ids, found = trace.tables["tokens"]["id"], attribution.looked(trace)
+    named = [(position, at) for position, at in enumerate(found) if at >= 0]
+    assert named and all(at < position and ids[at] == ids[position] for position, at in named)
+    assert all(trace.tables["tokens"]["kind"][position] == "accepted" for position, _ in named)
 
 
 def test_links_of_any_trace_are_ordered_disjoint_and_honest(trace: Trace):
     length = len(trace.output_ids)
     source, first = trace.tables["tokens"]["source"], trace.run["prompt_length"]
     copied = sum(s >= 0 for s in source[first:])
-    assert sum(len(link) for link in links(trace, 1)) == copied
+    assert sum(len(link) for link in links(trace, 1, whole=False)) == copied
     for whole in (False, True):
         found = links(trace, 2, whole=whole)
         edges = [0, *(edge for link in found for edge in (link.start, link.stop)), length]
@@ -172,6 +232,7 @@ def test_links_of_any_trace_are_ordered_disjoint_and_honest(trace: Trace):
             assert document["output"][slice(*row["output"])] == row["text"]
             assert document["sources"][row["source_index"]]["text"][slice(*row["source"])] == row["source_text"]
         assert "".join(part for part, _ in marked(trace, found)) == document["output"]
+        assert [link for link in links(trace, 1, whole=whole) if len(link) >= 5] == links(trace, 5, whole=whole)
         assert document["output"] == trace.text(trace.output_ids)
 
 
@@ -231,7 +292,7 @@ def test_token_text_is_the_decoded_bytes(pieces: list[bytes]):
 def test_markdown_shows_the_text_and_nothing_but_the_text(text: str):
     pieces = [text[i : i + 4] for i in range(0, len(text), 4)]
     trace = made([("context", 0, list(pieces))], [(piece, i if i > 1 else -1) for i, piece in enumerate(pieces)])
-    found = links(trace, 2)
+    found = links(trace, 2, whole=False)
     page = MarkdownIt("commonmark").enable("table").enable("strikethrough").render(attribution.markdown(trace, found))
     assert set(re.findall(r"</?(\w+)", page)) <= ({"p", "br"} if text.strip() else {"p", "br", "em"})
     body = html.unescape(re.sub(r"<[^>]*>", "", page.split("</p>")[0]))
@@ -246,7 +307,7 @@ def test_markdown_shows_the_text_and_nothing_but_the_text(text: str):
 def test_markdown_has_one_footnote_per_source():
     said = [(" old", 2), (" lamp", 3), (",", -1), (" a", 5), (" new", 6), (" and", -1), (" lamp", 3), (" fell", 4)]
     trace = two_passages(said)
-    text = attribution.markdown(trace, links(trace, 2))
+    text = attribution.markdown(trace, links(trace, 2, whole=False))
     assert text.startswith("&#32;\\[old lamp\\][^1]\\, \\[a new\\][^2] and \\[lamp fell\\][^1]\n\n")
     notes = re.findall(r"^\[\^(\d)\]: (Passage \d), (\d) of 4 tokens used: (.*)$", text, re.MULTILINE)
     assert [note[:3] for note in notes] == [("1", "Passage 1", "3"), ("2", "Passage 2", "2")]
@@ -295,7 +356,7 @@ def test_the_models_own_output_is_drafted_and_accepted_as_in_a_free_run(method: 
             else:
                 assert values == theirs[table][column], (table, column)
     assert given.run["forced"] is True and "forced" not in free.run
-    assert given.run["metrics"]["differs"] == 0 and links(given, 1) == links(free, 1)
+    assert given.run["metrics"]["differs"] == 0 and links(given, 1, whole=False) == links(free, 1, whole=False)
 
 
 @pytest.mark.parametrize("method", ["plain", "pld", "pld+h", "pld+a", "adapld", "casd"])
@@ -314,7 +375,7 @@ def test_any_answer_can_be_forced_and_the_trace_is_whole(method: str):
     mine = logits.softmax(-1)[np.arange(len(ids)), ids]
     assert np.allclose(tokens["prob"][first:], mine, atol=1e-4)
     assert trace.run["metrics"]["differs"] > 0
-    found = links(trace, 2)
+    found = links(trace, 2, whole=False)
     assert all(verbatim(trace, link) for link in found) and (bool(found) == (method != "plain"))
 
 
@@ -400,10 +461,13 @@ def test_reading_a_quotesum_file(tmp_path: Path):
     path.write_text("\n".join(json.dumps(r) for r in (row(), row(summary="no"), row(), row())) + "\n\n", "utf-8")
     found, left_out = read_quotesum(path, 2)
     assert len(found) == 2 and left_out == ["line 2 was left out: its summary quotes nothing"]
-    for text, why in (("{", "line 1: not JSON"), ("", "it is empty"), ("[]", "not an object")):
+    for text, why in (("{", r"line 1 was left out: it is not JSON \("), ("", "it is empty"), ("[]", "not an object")):
         path.write_text(text, "utf-8")
         with pytest.raises(UserError, match=why):
             read_quotesum(path)
+    found, left_out = parse_rows("{bad\n[1]\n" + json.dumps(row(unique_id="good")) + "\n" + "[" * 9000, "r")
+    assert [one.id for one in found] == ["good"] and len(left_out) == 3
+    assert left_out[0].startswith("line 1 was left out: it is not JSON (column 2") and "line 2" in left_out[1]
     path.write_bytes(b"\xff")
     with pytest.raises(UserError, match="not text in UTF-8"):
         read_quotesum(path)
@@ -447,11 +511,11 @@ def test_the_oracle():
         said[start:stop] = [("w", source + i) for i in range(stop - start)]
     trace = made([("context", 0, ["w"] * 15)], said)
     gold = flags(2, 3, 4, 5, 6)
-    score = token_score(linked(links(trace, 2), 15) >= -1, gold)
+    score = token_score(linked(links(trace, 2, whole=False), 15) >= -1, gold)
     assert (score.precision, score.recall) == pytest.approx((4 / 9, 4 / 5))
-    score = token_score(linked(links(trace, 5), 15) >= -1, gold)
+    score = token_score(linked(links(trace, 5, whole=False), 15) >= -1, gold)
     assert (score.precision, score.recall, score.f1) == (0, 0, 0)
-    score = token_score(linked(links(trace, 8), 15) >= -1, gold)
+    score = token_score(linked(links(trace, 8, whole=False), 15) >= -1, gold)
     assert (score.precision, score.recall, score.f1) == (1, 0, 0)
     with pytest.raises(ValueError, match="no token is quoted"):
         token_score(gold, flags())
@@ -467,7 +531,7 @@ def test_a_token_is_quoted_if_all_of_it_is():
     gold = gold_of("“the old.”  new lamp", ("the old.", 0), ("new lamp", 1))
     passage = gold_tokens(trace, gold)
     assert passage is not None and passage.tolist() == [-2, 0, 0, -2, -2, 1, 1]
-    score = score_links(trace, gold, links(trace, 1))
+    score = score_links(trace, gold, links(trace, 1, whole=False))
     assert score is not None and (score.precision, score.recall, score.f1) == (1, 1, 1)
     assert score.right_passage == 3 / 4  # " lamp" was taken from the other passage
 
@@ -475,9 +539,9 @@ def test_a_token_is_quoted_if_all_of_it_is():
 def test_another_answer_counts_if_it_holds_the_quotes():
     trace = two_passages([("So", -1), (" old", 2), (" lamp", 3), (".", -1)])
     gold = gold_of("The old lamp.", ("old lamp", 0))
-    assert score_links(trace, gold, links(trace, 2)).f1 == 1  # type: ignore[union-attr]
+    assert score_links(trace, gold, links(trace, 2, whole=False)).f1 == 1  # type: ignore[union-attr]
     other = gold_of("A new lamp.", ("new lamp", 1))
-    assert score_links(trace, other, links(trace, 2)) is None
+    assert score_links(trace, other, links(trace, 2, whole=False)) is None
     [row] = sweep([(trace, gold), (trace, other)], [2])
     assert (row.examples, row.score.f1, row.score.right_passage) == (1, 1, 1)
     with pytest.raises(ValueError, match="no answer holds"):
@@ -488,7 +552,7 @@ def test_a_sweep_averages_examples():
     whole = two_passages([(" old", 2), (" lamp", 3), (" fell", 4)])
     half = two_passages([(" old", -1), (" lamp", 3), (" fell", 4)])
     gold = gold_of(" old lamp fell", ("old lamp fell", 0))
-    rows = sweep([(whole, gold), (copy.deepcopy(half), gold)], [2, 3])
+    rows = sweep([(whole, gold), (copy.deepcopy(half), gold)], [2, 3], whole=False)
     assert [(r.min_run, r.examples) for r in rows] == [(2, 2), (3, 2)]
     assert rows[0].score.recall == pytest.approx((1 + 2 / 3) / 2) and rows[1].score.recall == pytest.approx(0.5)
     assert rows[1].score.precision == 1 and rows[1].score.f1 == 0.5

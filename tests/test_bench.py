@@ -25,7 +25,8 @@ from decoders.bench import (
     summarise,
     tracing,
 )
-from decoders.lossless import check_lossless, first_difference
+from decoders.divergences import first_difference
+from decoders.lossless import check_lossless
 from decoders.stock import StockModel
 from decoders.target import Target
 from specviz.charts import bench_chart, heads_chart, layers_chart, write_page

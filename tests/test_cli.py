@@ -7,6 +7,7 @@ import re
 import string
 import sys
 import types
+from pathlib import Path
 
 import pytest
 import torch
@@ -264,10 +265,14 @@ def test_app_and_view_call_the_server(monkeypatch, tmp_path):
     server = types.ModuleType("specviz.server")
     server.serve = lambda *a, **k: calls.append((a, k))  # the real one imports the web framework
     monkeypatch.setitem(sys.modules, "specviz.server", server)
-    assert specviz("app", "--model", "x", "--port", 0) == 0
+    assert specviz("app", "--model", "x", "--port", 0, "--auth-file", "users", "--limit", "runs=5") == 0
     assert specviz("view", tmp_path / "a.spectrace", "--open") == 0
-    assert calls[0] == (("x", "127.0.0.1", 0), {"open_browser": False, "device": None, "dtype": None})
-    assert calls[1] == ((None, "127.0.0.1", 7860), {"trace": tmp_path / "a.spectrace", "open_browser": True})
+    shared = {"auth_file": Path("users"), "public": False, "limits": {"runs": "5"}}
+    assert calls[0][0] == ("x", "127.0.0.1", 0, None, False)
+    assert calls[0][1] == {"device": None, "dtype": None, "drafter": None} | shared
+    assert calls[1][0] == (None, "127.0.0.1", 7860)
+    alone = {"auth_file": None, "public": False, "limits": {}}
+    assert calls[1][1] == {"trace": tmp_path / "a.spectrace", "open_browser": True} | alone
 
 
 def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from decoders import Prompt, Sampling, generate, methods, record
+from decoders.drafters.sps import offer_drafter, opened
 from decoders.engine import Decoding
 from decoders.params import controls, make_params
 from decoders.parts import KINDS
@@ -13,7 +14,7 @@ from decoders.protocols import ORIGINS
 from decoders.tracefile import load, save
 
 from .drafts import save_tiny_part
-from .models import prompt_ids, tiny_target, tiny_tokenizer
+from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 
 NEW = 28
 NAMES = tuple(methods())
@@ -21,12 +22,18 @@ NAMES = tuple(methods())
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory):
-    """A tiny target with untrained draft models, so that every method has what it needs."""
-    made = tiny_target("qwen3")
+    """A tiny target with untrained draft models and, for PPD on a drafter, a language model with prompt tokens offered
+    as its drafter: every method has what it needs.
+    """
+    made, folder = tiny_target("qwen3"), tmp_path_factory.mktemp("drafter")
+    network("qwen3", 2).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
         for kind in KINDS:
             save_tiny_part(made, kind)
+        offer_drafter(made, str(folder))
+        save_tiny_part(opened(made, str(folder)), "ppd")
         yield made
 
 

@@ -53,7 +53,7 @@ def test_the_check_fails_without_the_tree_mask(monkeypatch):
     expected = generate(target, Prompt.from_ids(ids), "plain", max_new_tokens=NEW)
     honest = Masks.rows
     monkeypatch.setattr(
-        Masks, "rows", lambda self, length, sees, positions, count: honest(self, length, None, positions, count)
+        Masks, "rows", lambda self, length, sees, *rest: honest(self, length, None, *rest)
     )
     outputs = [
         generate(target, Prompt.from_ids(ids), method_of(WildTrees(expected, VOCAB, s)), max_new_tokens=NEW)

@@ -46,7 +46,7 @@ from specviz.experiments.prompts import Case, cases, of_trace, records
 from specviz.experiments.quantities import BREAKDOWNS, measured
 from specviz.experiments.recipes import casd_table1
 from specviz.experiments.results import profile_of, profile_table
-from specviz.experiments.running import MAX_RUNS, Progress
+from specviz.experiments.running import MAX_RUNS, Progress, duration, foreseen
 from specviz.experiments.variants import DraftVariant, PromptVariant, Variant, named, training, trim
 from specviz.runner import QueueFull, Runner
 from specviz.store import TraceStore
@@ -91,14 +91,14 @@ def done(target: Any) -> tuple[Results, list[Trace]]:
 
 def test_every_recipe_fits_the_registered_methods() -> None:
     names = {
-        *(f"pldplus-{n}" for n in ("fig3", "fig4", "fig5", "table6", "table7", "table8")),
+        *(f"pldplus-{n}" for n in ("fig3", "fig4", "fig5", "table6", "table7", "table8", "table10")),
         *(f"adapld-fig{n}" for n in range(1, 6)),
         *(f"adapld-table{n}" for n in (4, 7, 9, 10, 11, 12)),
         *(f"casd-{n}" for n in ("fig2", "fig3", "fig4", "table1", "table4", "table6", "table8")),
         *(f"glide-{n}" for n in ("fig1b", "fig4", "fig7", "fig8", "fig9", "table1", "table2", "table3")),
         "glide-cape-fixed", "glide-ranks", "ppd-typical",
         *(f"ppd-fig{n}" for n in ("6", "7a", "7b", "8a", "8b", "8c", "9", "10", "10d")),
-        *(f"ppd-table{n}" for n in (1, 3, 4, 7, 8)),
+        *(f"ppd-table{n}" for n in (1, *range(3, 10))),
     }
     assert set(recipes()) == names
     for name, experiment in recipes().items():
@@ -431,8 +431,9 @@ def test_what_cannot_be_trained_is_refused_before_it_begins(target: Any, learnt:
 
 # --- PPD's recipes
 
+APART = {"prefix": 1, "exits": 2, "head": "two-stage"}
 PARTS = Experiment(
-    "vectors", "Vectors", (Line("PPD", "ppd", trains={}),), (Axis("vectors", (1, 2), "vectors"),),
+    "vectors", "Vectors", (Line("PPD", "ppd", trains=APART),), (Axis("vectors", (1, 2), "vectors"),),
     metrics=("accuracy",), max_new_tokens=8, training_steps=2, look=guesses.look, arrange=guesses.side_by_side,
     own=(guesses.ACCURACY,),
 )  # fmt: skip
@@ -447,8 +448,9 @@ def test_prompt_tokens_are_trained_for_an_experiment(
     assert "not with a set of prompt tokens trained to the end" in planned.notes[0]
     results = run(target, planned)
     assert quick == ["set of prompt tokens, KV layer None"] * 2 and results.failed == 0
-    folders = [PromptVariant("ppd", 2, learnt.data, vectors=n).folder(target.key) / "part" for n in (1, 2)]
-    assert [read_part(folder).config for folder in folders] == [PromptConfig(3, n, 64) for n in (1, 2)]
+    folders = [PromptVariant("ppd", 2, learnt.data, vectors=n, **APART).folder(target.key) / "part" for n in (1, 2)]
+    configs = [PromptConfig.of(target.config, vectors=n, prefix=1, exits=2, head=True) for n in (1, 2)]
+    assert [read_part(folder).config for folder in folders] == configs
     for folder in folders:
         measured_ranks = read_part(folder).training["log"][-1]["ranks"]
         assert load_trees(folder / "trees.json").acceptance == tuple(map(tuple, measured_ranks))
@@ -459,8 +461,13 @@ def test_prompt_tokens_are_trained_for_an_experiment(
     assert "sets of prompt tokens trained for 2 steps" in caption(results)
     with pytest.raises(UserError, match="prompt tokens cannot be trained for 'gpt_neox' models"):
         plan(tiny_target("gpt_neox"), replace(PARTS, data=learnt.data), made_cases())
-    with pytest.raises(UserError, match="1 to 16 tokens of 1 to 128 vectors"):
-        plan(target, replace(PARTS, axes=(Axis("vectors", (500,)),)), made_cases())
+    for axis, reason in (
+        (Axis("vectors", (500,)), "1 to 16 tokens of 1 to 128 vectors"),
+        (Axis("exits", (1, 9)), "9 exits are not possible: the model has"),
+        (Axis("mask", ("ensemble", "decoder")), "makes no difference to prompt tokens of one vector"),
+    ):
+        with pytest.raises(UserError, match=reason):
+            plan(target, replace(PARTS, axes=(axis,)), made_cases())
 
 
 def test_guesses_are_counted_by_distance_and_number(
@@ -773,10 +780,17 @@ def tiny(monkeypatch: pytest.MonkeyPatch, target: Any, tmp_path: Path) -> str:
     return str(path)
 
 
-def test_alone_it_lists_the_recipes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_alone_it_lists_the_recipes(capsys: pytest.CaptureFixture[str], target: Any, tiny: str) -> None:
     assert lab() == 0
     out = capsys.readouterr().out
-    assert all(name in out for name in recipes())
+    assert all(name in out for name in recipes()) and "takes: expected for tiny-llama on cpu" in out
+    pools = duration(foreseen(target, find_recipe("casd-fig3"), 1.0))
+    for name, takes in (("casd-fig3", pools), ("glide-table2", "~")):
+        assert takes in next(line for line in out.splitlines() if name in line)
+    recipe = find_recipe("pldplus-table8")
+    assert foreseen(target, recipe, 1.0) == pytest.approx(
+        plan(target, recipe, made_cases(1) * recipe.count).seconds(1.0), rel=0.01
+    )
 
 
 def test_a_recipe_from_the_shell(capsys: pytest.CaptureFixture[str], tiny: str, tmp_path: Path) -> None:
@@ -888,7 +902,7 @@ def test_the_lab_runs_keeps_and_opens_runs(desk: StubDesk) -> None:
 
 
 def test_cancel_keeps_what_is_done_and_a_user_run_goes_first(desk: StubDesk) -> None:
-    desk.pause_s = 0.01
+    desk.pause_s = 0.003
     key = desk.lab.start({**ASKED, "count": 13}, "ada")["id"]
     while desk.lab.shown(key)["rows"] < 1:
         time.sleep(0.01)

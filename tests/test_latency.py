@@ -1,10 +1,9 @@
-"""L(n): what is timed, when it is timed again, and for whom it is kept; the clock and the forwards are made up."""
+"""L(n): what is timed, when it is timed again, and for whom it is kept; the clock and the steps are made up."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from decoders import latency as measuring
 from decoders.errors import UserError
 from decoders.latency import (
     ATTEMPTS,
+    BEFORE,
     ROUNDS,
     WARM_UP,
     Latency,
@@ -25,37 +25,39 @@ from decoders.latency import (
     save_latency,
 )
 from decoders.prompt_trees import best_size, design_sizes, sizes_up_to
+from decoders.target import Session
 
 from .models import tiny_target
 
 torch.set_num_threads(1)
+VISIT = BEFORE + 1  # steps of a size one behind the other
 
 
 class Machine:
-    """A target whose forwards take ``cost(rows, number of the forward)`` seconds on its own clock."""
+    """A target whose steps take ``cost(rows, number of the step)`` seconds on its own clock."""
 
     def __init__(self, cost: Any) -> None:
         self.now, self.cost = 0.0, cost
         self.scored: list[int] = []
+        self.prepared: list[int] = []
         self.name, self.key, self.context_length = "machine", "key", 512
         self.device = torch.device("cpu")
         self.info = {"vocab": 40, "dtype": "float32", "packed": True}
-        self.embeddings = torch.nn.Embedding(40, 4)
 
     def clock(self) -> float:
         return self.now
 
-    def session(self, needs: Any, capacity: int) -> Any:
-        self.prefilled: list[int] = []
-        return SimpleNamespace(prefill=self.prefilled.extend, score=self._score, buffer=[7] * capacity)
+    def steps(self, rows: int) -> Any:
+        def step() -> None:
+            self.now += self.cost(rows, len(self.scored))
+            self.scored.append(rows)
 
-    def _score(self, draft: Any) -> None:
-        rows = len(draft.tree) + len(draft.probes)
-        self.now += self.cost(rows, len(self.scored))
-        self.scored.append(rows)
+        return lambda: self.prepared.append(rows), step
 
     def measure(self, most: int = 16, **options: Any) -> Latency:
-        return measure_latency(self, most, clock=self.clock, **options)  # type: ignore[arg-type]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(measuring, "_steps", lambda target, context: self.steps)
+            return measure_latency(self, most, clock=self.clock, **options)  # type: ignore[arg-type]
 
 
 def steady(rows: int, number: int) -> float:
@@ -67,20 +69,21 @@ def _home(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
 
 
-def test_an_untimed_forward_changes_the_next_of_another_size_only():
+def test_an_untimed_step_changes_the_next_of_another_size_only():
     machine = Machine(lambda rows, number: steady(rows, number) * (1 + 3 * (machine.scored[-1:] != [rows])))
     assert machine.measure(10).median == pytest.approx([2 + 0.1 * n for n in (1, 2, 4, 8, 12)])
 
 
-def test_medians_of_forwards_in_turn():
+def test_medians_of_steps_in_turn():
     machine = Machine(steady)
     seen: list[tuple[int, int]] = []
     found = machine.measure(10, context=100, progress=lambda done, total: seen.append((done, total)))
-    assert found.rows == (1, 2, 4, 8, 12) and found.context == 100 and len(machine.prefilled) == 101
+    assert found.rows == (1, 2, 4, 8, 12) and found.context == 100 and machine.prepared == machine.scored
     assert found.median == pytest.approx([2 + 0.1 * n for n in found.rows])
     assert found.note == "" and found.attempts == 1 and found.rounds == ROUNDS
-    timed, before = machine.scored[1::2], machine.scored[::2]
-    assert timed == before and len(timed) == (WARM_UP + ROUNDS) * 5  # each behind one of its size
+    visits = [machine.scored[i : i + VISIT] for i in range(0, len(machine.scored), VISIT)]
+    timed = [visit[-1] for visit in visits]
+    assert len(timed) == (WARM_UP + ROUNDS) * 5 and all(len(set(v)) == 1 for v in visits)  # each behind its own size
     rounds = [timed[i : i + 5] for i in range(0, len(timed), 5)]
     assert all(sorted(r) == [1, 2, 4, 8, 12] for r in rounds) and len({r[0] for r in rounds}) == 5
     assert seen[-1][0] == seen[-1][1] and [d for d, _ in seen] == sorted(d for d, _ in seen)
@@ -95,7 +98,7 @@ def test_between_the_points_and_beyond():
 
 
 def test_a_disturbed_measurement_is_repeated_until_it_is_quiet():
-    first = (WARM_UP + ROUNDS) * 6 * 2
+    first = (WARM_UP + ROUNDS) * 6 * VISIT
 
     def early(rows: int, number: int) -> float:
         return steady(rows, number) * (1 + (number % 7) * (number < first))
@@ -106,18 +109,18 @@ def test_a_disturbed_measurement_is_repeated_until_it_is_quiet():
 
 
 def test_one_that_stays_disturbed_says_so():
-    machine = Machine(lambda rows, number: steady(rows, number) * (1 + (rows == 8) * (number % 5)))
+    machine = Machine(lambda rows, number: steady(rows, number) * (1 + (rows == 8) * (number % 7)))
     found = machine.measure()
-    assert found.attempts == ATTEMPTS and len(machine.scored) == ATTEMPTS * (WARM_UP + ROUNDS) * 6 * 2
+    assert found.attempts == ATTEMPTS and len(machine.scored) == ATTEMPTS * (WARM_UP + ROUNDS) * 6 * VISIT
     assert "the latency of 8 rows varies by" in found.note and f"{ATTEMPTS} measurements" in found.note
     assert "specviz tree latency --again" in found.note
 
 
 def test_the_quietest_of_the_disturbed_is_given():
-    per_attempt = (WARM_UP + ROUNDS) * 6 * 2
+    per_attempt = (WARM_UP + ROUNDS) * 6 * VISIT
 
     def second_is_best(rows: int, number: int) -> float:
-        return steady(rows, number) * (1 + (number % 5) * (0.3 if number // per_attempt == 1 else 3))
+        return steady(rows, number) * (1 + (number % 7) * (0.3 if number // per_attempt == 1 else 3))
 
     machine = Machine(second_is_best)
     found = machine.measure()
@@ -128,13 +131,31 @@ def test_what_cannot_be_measured():
     for most in (0, 513):
         with pytest.raises(UserError, match="a verify forward has 1 to 512"):
             Machine(steady).measure(most)
-    with pytest.raises(UserError, match="a context of 511 tokens is not allowed: 1 to 510"):
-        Machine(steady).measure(context=511)
+    with pytest.raises(UserError, match="a context of 501 tokens is not allowed: 1 to 500"):
+        Machine(steady).measure(context=501)
 
 
 @pytest.mark.parametrize("family", ["qwen3", "gpt2"])
-def test_the_forwards_of_a_real_session(family):
-    found = measure_latency(tiny_target(family), 16, context=30, rounds=1)  # one round has no spread
+def test_the_steps_of_a_real_run(family, monkeypatch):
+    """Each is a whole step of so many rows behind the same text, with prompt tokens and rejected guesses."""
+    target, made = tiny_target(family), []
+    score = Session.score
+
+    def scored(session, draft):
+        made.append((session.length, len(draft.tree) + len(draft.probes), draft.tree.drafted, draft.notes))
+        return score(session, draft)
+
+    monkeypatch.setattr(Session, "score", scored)
+    step_of = measuring._steps(target, 30)
+    for rows in (1, 2, 4, 5, 8, 17, 64, 8):
+        prepare, step = step_of(rows)
+        for _ in range(2):
+            prepare()
+            step()
+            length, counted, drafted, notes = made[-1]
+            assert (length, counted) == (31, rows) and (drafted > 0) == (rows > 2)
+            assert rows == 1 or notes["next_state"] == notes["state"] > 0, "nothing was accepted: the root's are next"
+    found = measure_latency(target, 16, context=30, rounds=1)  # one round has no spread
     assert found.rows == (1, 2, 4, 8, 12, 16) and all(0 < ms < 60_000 for ms in found.median)
     assert found.model == f"tiny-{family}" and found.setup.threads == 1 and found.setup.torch == torch.__version__
 

@@ -19,11 +19,11 @@ STDLIB = set(sys.stdlib_module_names)
 FRONT = {"specviz", "gradio", "plotly", "pandas"}
 HEAVY = {"torch", "transformers", "safetensors", "tokenizers", "jaxtyping"}
 # decoders' modules that open, check and count traces where torch is not installed
-LIGHT = {"errors", "metrics", "params", "trace", "tracefile", "tree"}
+LIGHT = {"attribution", "errors", "metrics", "names", "params", "trace", "tracefile", "tree"}
 # light to import; what else they need is imported where it is used, and done without where it is missing
 LAZY = {"quality"}
 # what specviz may import of decoders at module level
-READERS = LIGHT | LAZY | {"prompts"}
+READERS = LIGHT | LAZY | {"prompts", "quotes"}
 
 
 def imports(source: str, package: str, everywhere: bool = True) -> Iterator[str]:

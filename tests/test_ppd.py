@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from transformers import DynamicCache
 
-from decoders import Prompt, Sampling, UserError, find_method, generate
-from decoders.drafters.ppd import KINDS, NO_GUESSES, PpdDrafter, PpdParams, chain, trees_of
+from decoders import Prompt, Sampling, UserError, find_method, generate, record
+from decoders.attention import NAME
+from decoders.drafters.ppd import NO_GUESSES, PpdDrafter, PpdParams, chain, trees_of
 from decoders.engine import Decoding
+from decoders.names import TREE_KINDS
 from decoders.parts import load_part, read_part
 from decoders.ppd import PromptConfig, PromptTokens, visibility
 from decoders.prompt_trees import PromptTree, PromptTrees, default_trees, save_trees
 from decoders.protocols import Draft, Needs, Scored
+from decoders.reading import Reading
 from decoders.sampling import Chooser
+from decoders.tracefile import load, save
 from decoders.tree import DraftTree
 from decoders.typical import TypicalVerifier
 
@@ -26,6 +33,12 @@ from .drafts import save_tiny_part, tiny_prompts
 from .models import FAMILIES, VOCAB, prompt_ids, tiny_target
 
 NEW = 24
+APART = {  # the ablations of appendix D.3, D.4 and D.7
+    "prefix": {"prefix": 2},
+    "head": {"head": True},
+    "exits": {"exits": 2},
+    "all": {"prefix": 1, "head": True, "exits": 3, "learned": True, "vectors": 2},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -102,25 +115,86 @@ def test_probes_read_what_a_plain_forward_of_the_same_rows_reads(target, mask):
         torch.testing.assert_close(got[first : first + rows], logits, atol=2e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("family", ["llama", "mistral-window", "gemma2", "gpt2"])
+@pytest.mark.parametrize("ablation", APART)
+def test_probes_read_apart_are_read_as_defined(family, ablation):
+    """Against transformers' own cache that begins with the prefix tokens, and states joined and read by hand."""
+    target, tokens = tiny_target(family), prompt_ids(1, 30)
+    prompts = tiny_prompts(target, **APART[ablation])
+    n, each, length = prompts.config.vectors, prompts.config.prefix, len(tokens)
+    session = target.session(Needs(), 64)
+    session.prefill(tokens)
+    got = session.score(Draft(DraftTree.chain(tokens[-1]), probes=prompts.probes(0, 2, 0))).probe_logits
+    rows, extra = 2 * n, 3 * each
+    allowed = np.tri(length + rows, extra + length + rows, extra, dtype=bool)
+    allowed[:, :extra] = False
+    for row in range(rows):
+        allowed[length + row, row // n * each : (row // n + 1) * each] = True
+    allowed[length:, extra + length :] = visibility(prompts.config)[:rows, :rows]
+    places = np.asarray([*range(length), *(length + row // n for row in range(rows))])
+    masks = {}
+    for window in target.windows:
+        near = np.ones_like(allowed)
+        if window is not None:
+            near[:, extra:] = places[None] > places[:, None] - window
+        masks[window] = torch.zeros(1, 1, *allowed.shape).masked_fill_(
+            torch.from_numpy(~(allowed & near)), torch.finfo().min
+        )
+    mask = masks[target.windows[0]]
+    if target.mask_per_layer_type:
+        mask = {"full_attention": masks[None], "sliding_attention": masks[target.windows[1]]}
+    cache = DynamicCache()
+    if prompts.prefix is not None:
+        for layer, (keys, values) in enumerate(zip(*prompts.prefix, strict=True)):
+            cache.update(keys[None], values[None], layer)
+    embedded = torch.cat([target.embeddings(torch.tensor(tokens)), prompts.embeddings.flatten(0, 1)[:rows]])[None]
+    last: list[Any] = []
+    hooks = [layer.register_forward_hook(lambda module, args, out: last.append(out)) for layer in target.layers]
+    with torch.no_grad():
+        logits = target.model(
+            inputs_embeds=embedded, attention_mask=mask, position_ids=torch.from_numpy(places)[None],
+            past_key_values=cache, use_cache=True,
+        ).logits[0, length:]  # fmt: skip
+        for hook in hooks:
+            hook.remove()
+        if ablation != "prefix":
+            states = [(out if isinstance(out, torch.Tensor) else out[0])[0, length:] for out in last]
+            joining = torch.ones(1) if prompts.joining is None else prompts.joining
+            joined = sum(w * s for w, s in zip(joining, states[-len(joining) :], strict=True))
+            state = next(m for name, m in target.stack.named_children() if name in ("norm", "ln_f"))(joined)
+            logits = target.head(state) if prompts.head is None else state @ prompts.head.T
+            if target.head.softcap and prompts.head is None:
+                logits = target.head.softcap * torch.tanh(logits / target.head.softcap)
+    torch.testing.assert_close(got, logits, atol=2e-4, rtol=1e-4)
+
+
 # --- the target's own output
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_prompt_tokens_leave_the_targets_logits_alone(family):
-    """Same rows, other prompt embeddings: the nodes' logits have the same bits. Another number of rows may round
-    otherwise, and nothing more."""
+    """Same rows, other prompt tokens: the nodes' logits have the same bits, also where these are read apart. Another
+    number of rows, or of keys, may round otherwise, and nothing more."""
     target = tiny_target(family)
     tokens = prompt_ids(1, 40)
     tree = DraftTree((tokens[-1], 7, 9, 11), (-1, 0, 1, 0))
-    found = []
-    for seed, count in ((1, 3), (2, 3), (3, 0)):
-        prompts = tiny_prompts(target, seed=seed)
+
+    def logits(seed: int, count: int = 3, **options) -> torch.Tensor:
+        prompts = tiny_prompts(target, seed=seed, **options)
         session = target.session(Needs(), 64)
         session.prefill(tokens)
         probes = (*prompts.probes(0, count, 0), *prompts.probes(2, count, count))
-        found.append(session.score(Draft(tree, probes=probes)).logits)
-    assert torch.equal(found[0], found[1])
-    torch.testing.assert_close(found[0], found[2], atol=1e-5, rtol=1e-5)
+        scored = session.score(Draft(tree, probes=probes))
+        assert (scored.probe_logits is None) == (not count) and session.cache.prefix is None
+        return scored.logits
+
+    plain = logits(1)
+    for same in (logits(2), logits(2, head=True), logits(2, exits=3)):
+        assert torch.equal(plain, same)
+    prefixed = logits(1, prefix=2)
+    assert torch.equal(prefixed, logits(2, prefix=2, head=True, exits=2))
+    for other in (logits(3, 0), prefixed):
+        torch.testing.assert_close(plain, other, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -155,15 +229,40 @@ class Knowing(PpdDrafter):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_lossless_where_everything_is_accepted(family):
-    """Also the cache after accepted paths beside dropped prompt rows; sliding windows are passed."""
+    """Also the cache after accepted paths beside dropped prompt rows and prefix tokens; sliding windows are passed."""
     target = tiny_target(family)
     prompt = Prompt.from_ids(prompt_ids(2))
     plain = generate(target, prompt, max_new_tokens=NEW)
-    drafter = Knowing(tiny_prompts(target), default_trees(3, 30), target.context_length)
-    drafter.known, drafter.prompt_length = tuple(plain), len(prompt.tokens)
-    steps = list(Decoding(target, prompt, method_of(drafter), max_new_tokens=NEW))
-    assert [t for step in steps for t in step.emitted] == plain
-    assert sum(step.accepted for step in steps) > NEW // 3
+    for options in ({}, *(APART.values() if family == "qwen3" else [APART["all"]])):
+        prompts = tiny_prompts(target, **options)
+        drafter = Knowing(prompts, default_trees(3, 30, ensemble=prompts.config.vectors), target.context_length)
+        drafter.known, drafter.prompt_length = tuple(plain), len(prompt.tokens)
+        steps = list(Decoding(target, prompt, method_of(drafter), max_new_tokens=NEW))
+        assert [t for step in steps for t in step.emitted] == plain
+        assert sum(step.accepted for step in steps) > NEW // 3
+
+
+def test_negative_control_prefix_tokens_that_nodes_can_see_change_the_output(target, monkeypatch):
+    save_tiny_part(target, "ppd", prefix=2)
+    prompt = Prompt.from_ids(prompt_ids(2))
+    plain = generate(target, prompt, max_new_tokens=NEW)
+    assert generate(target, prompt, "ppd", max_new_tokens=NEW) == plain
+    monkeypatch.setattr(Reading, "seen", lambda self, draft: np.ones(
+        (len(draft.tree) + len(draft.probes), self.prefixes), dtype=bool
+    ))  # fmt: skip
+    assert generate(target, prompt, "ppd", max_new_tokens=NEW) != plain
+
+
+def test_a_draft_has_one_reading_and_room_for_its_prefix_tokens(target):
+    one, other = tiny_prompts(target, exits=2), tiny_prompts(target, prefix=16)
+    session = target.session(Needs(), 64)
+    session.prefill(prompt_ids(1, 8))
+    tree = DraftTree.chain(5)
+    with pytest.raises(ValueError, match="are read in 2 ways"):
+        session.score(Draft(tree, probes=(*one.probes(0, 1, 0), *other.probes(0, 1, 1))))
+    many = [probe for row in range(160) for probe in other.probes(0, 3, 3 * row)]
+    with pytest.raises(UserError, match="a draft has 529 rows; at most 512 fit"):
+        session.score(Draft(tree, probes=tuple(many)))
 
 
 def test_negative_control_prompt_tokens_that_nodes_can_see_change_the_output(target, monkeypatch):
@@ -296,7 +395,7 @@ def test_kinds_of_trees_have_the_same_size(target):
     """The table, the size and the split of the designed trees; the naive ones hang as many prompt tokens on each."""
     save_tiny_part(target, "ppd")
     prompts, made = load_part(target, "ppd"), {}
-    for kind in KINDS:
+    for kind in TREE_KINDS:
         made[kind] = trees_of(target, prompts, PpdParams(size=30, kind=kind))
         assert made[kind].size <= 30 and made[kind].acceptance == made["designed"].acceptance
     assert len(set(made["naive"].states[3].prompts)) == 1
@@ -305,6 +404,69 @@ def test_kinds_of_trees_have_the_same_size(target):
     assert max(made["naive"].R, made["random"].R) < made["designed"].R
     loose = trees_of(target, prompts, PpdParams(kind="naive"))
     assert loose.size <= trees_of(target, prompts, PpdParams()).size and loose.label == "naive"
+
+
+# --- what is recorded of prompt tokens that were read
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral-window", "gemma2"])
+def test_where_prompt_tokens_look_is_the_targets_own_attention(family):
+    """Against eager attention over the text and the prompt tokens behind it; nothing else changes."""
+    target, layer = tiny_target(family), 1
+    save_tiny_part(target, "ppd")
+    prompts, prompt = load_part(target, "ppd"), Prompt.from_ids(prompt_ids(2))
+    run = Decoding(target, prompt, "ppd", {"watch": layer, "size": 14}, max_new_tokens=8)
+    steps = [(step, step.scored.looks, run.context.length) for step in run]
+    assert [t for step, *_ in steps for t in step.emitted] == generate(target, prompt, max_new_tokens=8)
+    text = run.context.tokens.tolist()
+    for step, looks, length in steps[:3]:
+        assert looks is not None and looks.layers == (layer,)
+        weights, count, read = looks.weights()[0], len(looks.nodes), length - 1
+        last, nodes = step.verdict.path[-1], len(step.draft.tree)
+        assert looks.nodes == tuple(nodes + i for i, p in enumerate(step.draft.probes) if p.parent == last)
+        embedded = torch.cat([target.embeddings(torch.tensor(text[:read])), prompts.embeddings[:count, 0]])[None]
+        for module in target.model.modules():
+            if getattr(module, "config", None) is not None:
+                module.config._attn_implementation = "eager"
+        try:
+            with torch.no_grad():
+                told = target.model(inputs_embeds=embedded, use_cache=False, output_attentions=True)
+        finally:
+            for module in target.model.modules():
+                if getattr(module, "config", None) is not None:
+                    module.config._attn_implementation = NAME
+        expected = told.attentions[layer][0, :, read:, :read]
+        torch.testing.assert_close(weights, expected, atol=1e-5, rtol=1e-3)
+
+
+def test_what_prompt_tokens_guess_together_and_where_they_look_is_recorded(target):
+    save_tiny_part(target, "ppd", vectors=2)
+    prompt = Prompt.from_ids(prompt_ids(2))
+    trace = record(target, prompt, "ppd", {"watch": 2, "size": 30}, max_new_tokens=NEW)
+    assert load(save(trace, None) or b"").to_json() == trace.to_json()
+    assert trace.run["attention"]["layers"] == [2] and trace.run["attention"]["probes"]
+    probes, nodes, looks = trace.tables["probes"], trace.tables["nodes"], trace.tables["attention"]
+    joint = [row for row, kind in enumerate(probes["kind"]) if kind == "joint"]
+    offered = {
+        (step, distance): token
+        for step, distance, rank, token in zip(
+            nodes["step"], nodes["term:distance"], nodes["term:guess_rank"], nodes["token"], strict=True
+        )
+        if rank == 0
+    }
+    told = {(probes["step"][row] + 1, probes["offset"][row]): probes["token"][row] for row in joint}
+    assert offered and all(told[place] == token for place, token in offered.items())
+    assert sum(kind == "prompt" for kind in probes["kind"]) == 2 * sum(
+        int(count or 0) for count in nodes["term:next_state"]
+    )
+    drafted = trace.tables["steps"]["drafted"]
+    assert looks["step"] and all(
+        node > drafted[step] for step, node in zip(looks["step"], looks["node"], strict=True)
+    )
+    plain = record(target, prompt, "ppd", {"size": 30}, max_new_tokens=NEW)
+    assert plain.output_ids == trace.output_ids and not plain.tables["attention"]["step"]
+    with pytest.raises(UserError, match=r"watch=9 is not allowed: tiny-llama has the layers 0 to \d"):
+        generate(target, prompt, "ppd", {"watch": 9}, max_new_tokens=4)
 
 
 # --- typical acceptance
@@ -356,7 +518,13 @@ def test_prompt_tokens_are_a_part(target, home):
     part = read_part(folder)
     assert part.config == PromptConfig(3, 2, target.hidden_size, "encoder", True)
     assert isinstance(part.config, PromptConfig) and part.config.parameters == 3 * 2 * 64 + 2
+    whole = read_part(save_tiny_part(target, "ppd", home / "all", **APART["all"])).config
+    assert isinstance(whole, PromptConfig) and whole == PromptConfig.of(target.config, **APART["all"])
+    made = load_part(target, "ppd", home / "all")
+    assert whole.parameters == sum(p.numel() for p in made.parameters())
+    assert made.prefix[0].shape == (3, 2, 3, 16) and made.head.shape == (VOCAB, 64) and len(made.exit_weights) == 3
     prompts = load_part(target, "ppd")
+    assert prompts.reading is None
     assert isinstance(prompts, PromptTokens) and torch.equal(
         prompts.embeddings, tiny_prompts(target, vectors=2).embeddings
     )
@@ -369,14 +537,60 @@ def test_prompt_tokens_are_a_part(target, home):
         load_part(target, "ppd", draft)
 
 
+def test_a_part_follows_its_target_into_half_precision(target, home):
+    half = tiny_target("llama", dtype=torch.bfloat16)
+    prompts = load_part(half, "ppd", save_tiny_part(half, "ppd", home / "half", **APART["all"]))
+    assert prompts.prefix[0].dtype == torch.bfloat16 and prompts.reading.head.dtype == torch.float32
+    guesses = []
+    for target_, made in ((half, prompts), (target, tiny_prompts(target, **APART["all"]))):
+        session = target_.session(Needs(), 64)
+        session.prefill(prompt_ids(1, 20))
+        scored = session.score(Draft(DraftTree.chain(7), probes=made.probes(0, 3, 0)))
+        assert scored.probe_logits is not None and scored.probe_logits.dtype == torch.float32
+        guesses.append(made.guesses(scored.probe_logits))
+    assert float((guesses[0] - guesses[1]).abs().max()) < 0.1 * float(guesses[1].std())
+
+
 def test_missing_prompt_tokens_name_the_command(target):
     assert "make one with `specviz train ppd`" in find_method("ppd").available(target)
 
 
-@pytest.mark.parametrize("bad", [{"tokens": 0}, {"tokens": 17}, {"vectors": 0}, {"mask": "none"}])
+@pytest.mark.parametrize(
+    "bad", [{"tokens": 0}, {"tokens": 17}, {"vectors": 0}, {"mask": "none"}, {"prefix": 17}, {"prefix": 1},
+            {"exits": 0}, {"vocab": -1}, {"cached": (3, 2, 16)}],
+)  # fmt: skip
 def test_impossible_shapes_are_refused(bad):
-    with pytest.raises(ValueError, match=r"1 to 16 tokens of 1 to 128 vectors|one of ensemble, decoder, encoder"):
+    allowed = r"1 to 16 tokens of 1 to 128 vectors|one of ensemble, decoder, encoder|0 to 16|rows are not possible"
+    with pytest.raises(ValueError, match=allowed):
         replace(PromptConfig(3, 1, 64), **bad)
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"mask": "decoder"}, "mask='decoder' makes no difference to prompt tokens of one vector"),
+        ({"learned": True}, "nothing to weigh with one vector per prompt token and one exit"),
+        ({"exits": 4}, "4 exits are not possible: the model has 3 layers"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(target, asked, reason):
+    with pytest.raises(ValueError, match=reason):
+        PromptConfig.of(target.config, **asked)
+
+
+def test_a_part_whose_shapes_are_of_another_model_is_refused(target, home):
+    """Its fingerprint says it is of this one: damaged."""
+    for options, change, reason in (
+        ({"exits": 2}, {"exits": 9}, "9 exits are not possible"),
+        ({"prefix": 1}, {"cached": [3, 2, 8]}, "the prefix tokens have the shape"),
+        ({"head": True}, {"vocab": 9}, "the head is of 9 tokens, the model of 320"),
+    ):
+        folder = save_tiny_part(target, "ppd", home / "bad", **options)
+        described = json.loads((folder / "part.json").read_text())
+        described["config"] |= change
+        (folder / "part.json").write_text(json.dumps(described))
+        with pytest.raises(UserError, match=f"does not fit tiny-llama: {reason}"):
+            load_part(target, "ppd", folder)
 
 
 def test_probes_among_wild_trees_change_nothing(target):

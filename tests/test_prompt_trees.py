@@ -294,6 +294,23 @@ def test_files_that_are_missing_too_large_or_too_small(tmp_path):
         load_trees(path)
 
 
+def test_the_table_of_the_training_serves_until_trees_are_designed(tmp_path):
+    def log(*rows):
+        lines = [{"step": n, **({"ranks": row} if row else {})} for n, row in enumerate(rows)]
+        (tmp_path / "part.json").write_text(json.dumps({"training": {"log": lines}}), "utf-8")
+
+    log(((0.1,), (0.1,)), TABLE, None)
+    trees = trees_for(tmp_path, 2, 9)
+    assert trees.label == "acceptance in training" and trees.acceptance == TABLE
+    assert trees.states == design(TABLE, 9).states and trees_for(tmp_path, 1).acceptance == TABLE[:1]
+    for nothing in ((), (None,), (((0.7, 0.7),),), (TABLE[:1],), (((0.0,), (0.1,)),)):
+        log(*nothing)
+        assert trees_for(tmp_path, 2, 9).label == "assumed acceptance"
+    log(TABLE)
+    save_trees(design(((0.5,), (0.2,)), 9), tmp_path / FILE)
+    assert trees_for(tmp_path, 2, 9).acceptance == ((0.5,), (0.2,)), "what was measured in answers goes before"
+
+
 def test_what_a_run_uses(tmp_path):
     """Kept trees as they are; another size, m, ensemble or machine from the kept table; else the assumed one."""
     assert trees_for(None, 3) == trees_for(tmp_path, 3) == default_trees(3)

@@ -15,7 +15,7 @@ import synthetic
 from fastapi.testclient import TestClient
 
 from decoders import tracefile
-from specviz import server, ui
+from specviz import routes, server, ui
 from specviz.desk import PromptForm, Rejected, open_desk
 
 from .stubs import StubDesk, app_of, serving
@@ -132,7 +132,7 @@ def test_live_events_add_up_to_the_run() -> None:
 
 def test_runs_belong_to_the_browser_that_made_them(client: TestClient, desk: StubDesk) -> None:
     client.get("/")
-    mine = client.cookies[server.COOKIE]
+    mine = client.cookies[routes.COOKIE]
     job = desk.submit(FORM, "pld", {}, {}, owner=mine)
     assert job.finished.wait(20)
     assert job.id in [run["id"] for run in client.get("/api/runs").json()["runs"]]
@@ -142,8 +142,8 @@ def test_runs_belong_to_the_browser_that_made_them(client: TestClient, desk: Stu
 
 
 def test_cookies_are_not_trusted() -> None:
-    assert server.browser_id(None) == server.browser_id("x=1") == server.browser_id(f"{server.COOKIE}=../../etc") == ""
-    assert server.browser_id(f"{server.COOKIE}=abc; other=2") == "abc"
+    assert routes.browser_id(None) == routes.browser_id("x=1") == routes.browser_id(f"{routes.COOKIE}=../../etc") == ""
+    assert routes.browser_id(f"{routes.COOKIE}=abc; other=2") == "abc"
 
 
 @pytest.mark.parametrize(

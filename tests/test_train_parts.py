@@ -1,4 +1,4 @@
-"""Training draft models on tiny targets: data, teacher, loop, checkpoints, bad input."""
+"""Training parts on tiny targets: data, teacher, and what all runs do alike; draft models and their command."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from decoders.parts import find_part, own_place, read_part
 from decoders.protocols import Needs
 from decoders.training.batches import RESPONSE, encode_chats
 from decoders.training.data import DemoSource, DistilledSource, FileSource, encoded, source_of
-from decoders.training.drafter import Recipe, Run, reached_mean, train_part
-from decoders.training.loop import cosine_factor, try_to_save
+from decoders.training.drafter import reached_mean
+from decoders.training.loop import PartRun, cosine_factor, try_to_save
 from decoders.training.tasks import stream
 from decoders.training.teacher import Teacher
 from decoders.training.tokenizer import train_tokenizer
 from specviz import cli
 
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
+from .training import TINY, run_of, save_model, source_for, train_kind, write_text
 
-TINY = Recipe(batch_tokens=1500, warmup_steps=3, validate_steps=12)
+PPD_ABLATIONS = {"vectors": 2, "mask": "encoder", "learned": True, "hard_labels": True, "prefix": 1, "exits": 2}
 
 
 @pytest.fixture(autouse=True)
@@ -36,16 +37,12 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory) -> Path:
-    """A text with little in it, so that it is learnt in a few steps."""
-    path = tmp_path_factory.mktemp("data") / "text.txt"
-    line = "the old lamp at the station was sold to the city museum. def total(items): return sum(items)\n"
-    path.write_text(line * 160)
-    return path
+    return write_text(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture
 def source(text):
-    return FileSource(tiny_tokenizer(), [text], 0, length=96, documents=12)
+    return source_for("glide", text)
 
 
 # --- data
@@ -187,7 +184,7 @@ def test_training_lowers_the_loss_and_makes_a_part_that_drafts(kind, tmp_path, s
         logged.extend([now.logged] if now.logged else [])
 
     model = network("qwen3")
-    place = train_part(kind, tmp_path / "run", model, "tiny-qwen3", source, steps=40, recipe=TINY, progress=seen)
+    place = train_kind(kind, tmp_path / "run", model, source, steps=40, progress=seen)
     assert sum(losses[-5:]) < 0.75 * sum(losses[:5])
     assert [line["step"] for line in logged] == [12, 24, 36, 40]
     assert logged[-1]["held_out_loss"] < logged[0]["held_out_loss"]
@@ -201,51 +198,53 @@ def test_training_lowers_the_loss_and_makes_a_part_that_drafts(kind, tmp_path, s
     assert generate(target, prompt, name, max_new_tokens=8) == generate(target, prompt, max_new_tokens=8)
 
 
-@pytest.mark.parametrize("kind", ["glide", "drafter"])
-def test_a_resumed_run_is_the_uninterrupted_one(kind, tmp_path, text):
-    def run(folder: str) -> Run:
-        source = FileSource(tiny_tokenizer(), [text], 0, length=96, documents=12)
-        made = Run(kind, tmp_path / folder, network("qwen3"), "tiny", source, TINY, 5)
-        made.open(True)
-        return made
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("glide", {}), ("drafter", {}), ("ppd", {}), ("ppd", PPD_ABLATIONS), ("ppd", {"head": "two-stage"})],
+)
+def test_a_resumed_run_is_the_uninterrupted_one(kind, options, tmp_path, text):
+    def run(folder: str) -> PartRun:
+        return run_of(kind, tmp_path / folder, source_for(kind, text), "qwen3", seed=5, **options)
 
-    def advance(made: Run, steps: int) -> None:
-        for _ in range(steps):
-            made.train_step(0.5)
+    def advance(made: PartRun, until: int) -> None:
+        while made.step < until:
+            made.train_step(made.step / 8)
 
-    whole = run("whole")
-    advance(whole, 9)
-    first = run("parts")
-    advance(first, 5)
+    whole, first = run("whole"), run("parts")
+    advance(whole, 6)
+    advance(first, 1)
     first.save()
-    advance(first, 1)  # lost
+    advance(first, 2)  # lost
     second = run("parts")
-    assert second.step == 5
+    assert second.step == 1
     advance(second, 4)
-    assert (second.step, second.tokens) == (9, whole.tokens)
-    assert (second.feed.chunk, second.feed.taken) == (whole.feed.chunk, whole.feed.taken)
-    for name, value in whole.draft.state_dict().items():
-        assert torch.equal(value, second.draft.state_dict()[name]), name
+    second.save()
+    third = run("parts")
+    advance(third, 6)
+    assert all(getattr(third, name) == getattr(whole, name) for name in whole.counted if name != "seconds")
+    assert (third.feed.chunk, third.feed.taken) == (whole.feed.chunk, whole.feed.taken)
+    for name, value in whole.trained.state_dict().items():
+        assert torch.equal(value, third.trained.state_dict()[name]), name
 
 
 def test_another_run_in_the_same_folder_is_refused(tmp_path, source):
     model = network("llama")
-    train_part("glide", tmp_path, model, "tiny", source, steps=2, recipe=TINY)
-    deeper = {"recipe": replace(TINY, layers=2)}
+    train_kind("glide", tmp_path, model, source, steps=2)
+    deeper = {"recipe": replace(TINY["glide"], layers=2)}
     for change, reason in (({"seed": 1}, "has seed 0, not 1"), (deeper, "has layers 1, not 2")):
         with pytest.raises(UserError, match=f"{reason}: give the same again, or another folder"):
-            train_part("glide", tmp_path, model, "tiny", source, **{"steps": 3, "recipe": TINY, **change})
-    with pytest.raises(UserError, match="has part 'glide', not 'drafter'"):
-        train_part("drafter", tmp_path, model, "tiny", source, steps=3, recipe=TINY)
+            train_kind("glide", tmp_path, model, source, **{"steps": 3, **change})
+    for other in ("drafter", "ppd"):
+        with pytest.raises(UserError, match=f"has part 'glide', not '{other}'"):
+            train_kind(other, tmp_path, model, source, steps=3)
     with pytest.raises(UserError, match="has target"):
-        train_part("glide", tmp_path, network("llama", seed=8), "other", source, steps=3, recipe=TINY)
+        train_kind("glide", tmp_path, network("llama", seed=8), source, steps=3)
     with pytest.raises(UserError, match="holds a run: resume it"):
-        train_part("glide", tmp_path, model, "tiny", source, steps=3, recipe=TINY, resume=False)
+        train_kind("glide", tmp_path, model, source, steps=3, resume=False)
 
 
 def test_a_full_disk_costs_the_checkpoint_not_the_last_good_one(tmp_path, source, monkeypatch):
-    run = Run("drafter", tmp_path, network("llama"), "tiny", source, TINY, 0)
-    run.open(True)
+    run = run_of("drafter", tmp_path, source)
     run.train_step(0.1)
     assert try_to_save(run) == ""
     good = (tmp_path / "checkpoint.pt").read_bytes()
@@ -259,17 +258,17 @@ def test_a_full_disk_costs_the_checkpoint_not_the_last_good_one(tmp_path, source
     warning = try_to_save(run)
     assert warning.startswith("the checkpoint of step 2 could not be written") and "that of step 1 stays" in warning
     assert (tmp_path / "checkpoint.pt").read_bytes() == good and not (tmp_path / "checkpoint.new").exists()
-    with pytest.raises(UserError, match="make room and give the same command again"):
-        train_part("drafter", tmp_path, network("llama"), "tiny", source, steps=2, recipe=TINY)
+    with pytest.raises(UserError, match="the vanilla drafter could not be written .*: make room and give the same"):
+        train_kind("drafter", tmp_path, network("llama"), source, steps=2)
 
 
-def test_a_loss_that_is_no_number_stops_and_says_where(tmp_path, source):
-    run = Run("glide", tmp_path, network("llama"), "tiny", source, TINY, 0)
-    run.open(True)
+@pytest.mark.parametrize("kind", ["glide", "ppd"])
+def test_a_loss_that_is_no_number_stops_and_says_where(kind, tmp_path, text):
+    run = run_of(kind, tmp_path, source_for(kind, text))
     run.train_step(0.1)
     run.save()
     before = (tmp_path / "checkpoint.pt").read_bytes()
-    run.draft.head.weight.data[0, 0] = float("nan")
+    next(run.trained.parameters()).data.fill_(float("nan"))
     where = r"no number any more at step 2 \(chunk \d of text.txt, batch \d.*checkpoint of step 1"
     with pytest.raises(UserError, match=where):
         run.train_step(0.1)
@@ -282,7 +281,7 @@ def test_an_interrupted_run_keeps_what_it_has(tmp_path, source):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_part("drafter", tmp_path, network("llama"), "tiny", source, steps=50, recipe=TINY, progress=stop)
+        train_kind("drafter", tmp_path, network("llama"), source, steps=50, progress=stop)
     assert torch.load(tmp_path / "checkpoint.pt", weights_only=True)["step"] == 3
     assert read_part(tmp_path / "part").training["steps"] == 3
 
@@ -296,8 +295,8 @@ def test_the_learning_rate_warms_up_and_falls_to_nothing():
 def test_budgets_are_minutes_or_steps(tmp_path, source):
     for given in ({}, {"minutes": 1.0, "steps": 2}):
         with pytest.raises(ValueError, match="either minutes or steps"):
-            train_part("glide", tmp_path, network("llama"), "tiny", source, **given)
-    train_part("drafter", tmp_path, network("llama"), "tiny", source, minutes=1e-5, recipe=TINY)
+            train_kind("glide", tmp_path, network("llama"), source, **given)
+    train_kind("drafter", tmp_path, network("llama"), source, minutes=1e-5)
     assert read_part(tmp_path / "part").training["steps"] == 1
 
 
@@ -306,10 +305,7 @@ def test_budgets_are_minutes_or_steps(tmp_path, source):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> str:
-    folder = tmp_path_factory.mktemp("model")
-    network("llama").save_pretrained(folder)
-    tiny_tokenizer().save_pretrained(folder)
-    return str(folder)
+    return save_model(tmp_path_factory.mktemp("model"))
 
 
 def test_the_command_trains_draws_and_resumes(tmp_path, text, model, capsys):

@@ -80,6 +80,18 @@ def test_design_measures_prints_and_keeps_what_a_run_then_uses(capsys, made, pla
     assert generate(target, prompt, "ppd", {"part": str(place / "part")}, max_new_tokens=12) == plain
 
 
+def test_check_decodes_with_every_size_and_compares_the_best(capsys, place, asked):
+    assert specviz(*asked, "--limit", 4, "--max-new-tokens", 12, "--max-size", 8, "--check") == 0
+    shown = capsys.readouterr().out
+    assert "Predicted and measured, 2 prompts" in shown, "the two that acceptance was not measured on"
+    line = next(line for line in shown.splitlines() if line.startswith("best size: "))
+    predicted, measured = (int(word) for word in line.replace(",", "").split() if word.isdigit())
+    sizes = [4, 6, 8]
+    assert predicted in sizes and measured in sizes
+    near = abs(sizes.index(predicted) - sizes.index(measured)) <= 1
+    assert line.endswith("within one step" if near else "2 sizes apart; was the machine idle?")
+
+
 def test_the_best_size_and_other_kinds(capsys, place, asked):
     out = place / "other.json"
     assert specviz(*asked, "--size", "best", "--out", out) == 0

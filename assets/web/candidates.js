@@ -52,7 +52,20 @@
       };
       this.rows.addEventListener("pointerover", (event) => this.hover(rowOf(event)));
       this.rows.addEventListener("pointerleave", () => this.hover(-1));
-      this.rows.addEventListener("click", (event) => this.go(rowOf(event)));
+      this.rows.addEventListener("click", (event) => {
+        const k = rowOf(event);
+        if (k >= 0 && event.target.closest(".sv-try")) this.offered(this.view.candidates[k]);
+        else this.go(k);
+      });
+      this.offered = null;
+    }
+
+    /** A button in every losing row: ``act(candidate)`` is told which place was picked; null takes the buttons away. */
+    offer(act) {
+      const fresh = !act !== !this.offered;
+      this.offered = act;
+      this.layout = this.headed = null;
+      if (fresh && this.view) this.draw(this.view);
     }
 
     columns(view) {
@@ -73,18 +86,19 @@
       ];
       if (this.showScore) widths.push("58px");
       widths.push("46px", "132px");
+      if (this.offered) widths.push("58px");
       const layout = [...widths, ...this.terms.map((term) => term.key)].join(" ");
       if (layout !== this.layout || this.owner.model !== this.headedFor) {
         this.layout = layout;
         this.pool = [];
         this.rows.replaceChildren();
       }
-      const head = `${layout} ${this.sameAnchor && view.root}`;
+      const head = `${layout} ${this.sameAnchor && view.root} ${!!this.offered}`;
       if (head === this.headed && this.owner.model === this.headedFor) return;
       this.headed = head;
       this.headedFor = this.owner.model;
       this.table.style.setProperty("--sv-columns", widths.join(" "));
-      this.table.style.minWidth = `${38 + 150 + 104 * this.terms.length + (this.showScore ? 58 : 0) + 170 + 40}px`;
+      this.table.style.minWidth = `${38 + 150 + 104 * this.terms.length + (this.showScore ? 58 : 0) + 170 + 40 + (this.offered ? 66 : 0)}px`;
       const cell = (label, help) => {
         const one = h("span", { role: "columnheader" }, label);
         return help ? this.owner.tip.add(one, () => [h("b", {}, one.textContent), h("div", {}, help)]) : one;
@@ -99,6 +113,7 @@
         ...(this.showScore ? [cell("Score", "What the method ranks by.")] : []),
         cell("Offers", "Tokens offered."),
         cell("Would accept", "Offered tokens that equal the output that followed. Known when the run is over."),
+        ...(this.offered ? [cell("Pick", "Drafts this step again from a place that was not chosen.")] : []),
       );
     }
 
@@ -163,9 +178,11 @@
         score: cell("sv-number"),
         length: cell("sv-number"),
         pips: cell("sv-pips"),
+        pick: this.offered && h("button", { type: "button", class: "sv-try" }, "What if"),
       };
       const snippet = h("span", { class: "sv-snippet", role: "cell" }, row.place, row.anchor, row.taken, row.rest);
       const parts = [row.rank, snippet, ...row.terms, this.showScore && row.score, row.length, row.pips];
+      if (row.pick) parts.push(h("span", { role: "cell" }, row.pick));
       row.element = this.owner.tip.add(h("div", { class: "sv-crow", role: "row" }, parts), () => {
         const one = this.view.candidates[Number(row.element.dataset.k)];
         return one && one.excluded ? [`Could not win: ${one.excluded}`] : [];
@@ -203,6 +220,11 @@
       this.terms.forEach((term, n) => this.level(row.terms[n], model.term(one, term.key), term));
       if (this.showScore) write(row.score, format(one.score));
       write(row.length, String(one.length));
+      if (row.pick && row.pick.svKey !== `${k} ${one.chosen}`) {
+        row.pick.svKey = `${k} ${one.chosen}`;
+        row.pick.hidden = one.chosen;
+        row.pick.setAttribute("aria-label", `What if place ${k + 1} had been chosen?`);
+      }
       this.pips(row.pips, one, best && best.would > 0 && one.would === best.would);
     }
 
@@ -224,7 +246,7 @@
       cell.svKey = key;
       if (one.would < 0) {
         cell.className = "sv-pips sv-faint";
-        cell.textContent = this.owner.model.run.complete ? "–" : "after the run";
+        cell.textContent = this.owner.model.run.asked ? "?" : this.owner.model.run.complete ? "–" : "after the run";
         return;
       }
       const shown = Math.min(one.length, PIPS);
@@ -276,6 +298,7 @@
     }
 
     key(event) {
+      if (event.key === "Enter" && event.target.closest(".sv-try")) return;
       const list = this.view ? this.view.candidates : [];
       const jump = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 }[event.key];
       if (jump && list.length) {

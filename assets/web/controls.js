@@ -25,7 +25,11 @@
   /** Copy link and downloads. */
   function actions(inspector) {
     const wrap = h("div", { class: "sv-actions" });
-    const { link } = inspector.options.actions || {};
+    const { link, attribute } = inspector.options.actions || {};
+    if (attribute) {
+      const one = button("Attribute this run", { onclick: () => attribute() }, "Attribute");
+      wrap.append(inspector.tip.add(one, () => ["What this run's answer was copied from, passage by passage."]));
+    }
     if (link) {
       inspector.linkLabel = h("span", {}, "Copy link");
       wrap.append(
@@ -38,6 +42,10 @@
       );
     }
     if (inspector.options.actions !== false) wrap.append(SV.downloads.menu(inspector));
+    if (inspector.options.actions !== false && inspector.options.present !== false) {
+      const present = button("Presenter mode", { onclick: () => inspector.presenter.toggle() }, "Present");
+      wrap.append(inspector.tip.add(present, () => ["Large type and keys only, for a class ", h("kbd", {}, "F")]));
+    }
     return wrap;
   }
 

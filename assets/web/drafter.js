@@ -23,8 +23,9 @@
   function present(model) {
     const { guesses, attention } = model.trace;
     const rows = (table) => (table ? table.step.length : 0);
+    const own = model.run.attention && model.run.attention.probes ? 0 : rows(attention); // else the prompt tokens'
     return (
-      rows(guesses) + rows(attention) > 0 || (!!guesses && model.nodeTerms.some(({ key }) => key === "overlap"))
+      rows(guesses) + own > 0 || (!!guesses && model.nodeTerms.some(({ key }) => key === "overlap"))
     );
   }
 
@@ -63,6 +64,88 @@
         found.push({ position: table.position[row], weight: table.weight[row] });
     }
     return found.sort((a, b) => b.weight - a.weight);
+  }
+
+  /** The attention's switch and selects, in a panel with ``look``, ``refresh`` and ``bring``. */
+  function lookTools(panel, help) {
+    Object.assign(panel, { shading: true, head: -1, layer: -1, look: [] });
+    panel.shadeButton = SV.button(
+      "Attention heat",
+      {
+        class: "sv-button sv-toggle",
+        "aria-pressed": "true",
+        onclick: () => {
+          panel.shading = !panel.shading;
+          panel.shadeButton.setAttribute("aria-pressed", String(panel.shading));
+          if (panel.view) SV.marks.shade(panel.owner, panel.view);
+        },
+      },
+      "Attention heat",
+    );
+    panel.owner.tip.add(panel.shadeButton, () => [help]);
+    const select = (label, pick) => {
+      const change = (event) => {
+        pick(Number(event.target.value));
+        panel.refresh();
+        panel.bring();
+      };
+      return h("select", { class: "sv-select sv-look-select", "aria-label": label, onchange: change });
+    };
+    panel.heads = select("Attention head", (value) => (panel.head = value));
+    panel.layers = select("Attention layer", (value) => (panel.layer = value));
+    panel.bar.append(panel.shadeButton, panel.layers, panel.heads);
+  }
+
+  /** Their choices for a run: ``attention`` is what it recorded, if anything. */
+  function offerLooks(panel, attention) {
+    for (const one of [panel.shadeButton, panel.layers, panel.heads]) one.hidden = !attention;
+    if (!attention) return;
+    const { layers, heads } = attention;
+    if (!layers.includes(panel.layer)) panel.layer = layers[layers.length - 1];
+    if (!(panel.head < heads)) panel.head = -1;
+    const option = (value, label, chosen) => h("option", { value, selected: value === chosen }, label);
+    panel.layers.hidden = layers.length < 2;
+    panel.layers.replaceChildren(...layers.map((n) => option(n, `layer ${n}`, panel.layer)));
+    panel.heads.replaceChildren(
+      option(-1, `mean of ${heads} heads`, panel.head),
+      ...Array.from({ length: heads }, (_, n) => option(n, `head ${n}`, panel.head)),
+    );
+  }
+
+  /** The place in the prompt's own text that was looked at most, -1 if none is known. */
+  function heaviest({ owner, shading, look }) {
+    const { segment } = owner.model.trace.tokens;
+    const most = shading && look.find(({ position }) => segment[position] && segment[position] !== "template");
+    return most ? most.position : -1;
+  }
+
+  /** The heaviest places, to go to, under a title. */
+  function lookedAt({ owner, head, layer, look }, words) {
+    const { attention } = owner.model.run;
+    const of = head < 0 ? "mean of its heads" : `head ${head}`;
+    const title = h("h4", { tabindex: "0" }, words);
+    owner.tip.add(title, () => [
+      h("b", {}, attention.label),
+      h("div", {}, `Layer ${layer} of the target, ${of}. Small weights are not recorded.`),
+    ]);
+    const box = h("div", { class: "sv-looked" }, title);
+    if (!look.length) return SV.append(box, [h("p", { class: "sv-faint" }, "No large weight was recorded.")]);
+    const list = h("ul", {});
+    for (const one of look.slice(0, PLACES)) {
+      const go = h(
+        "button",
+        { type: "button", class: "sv-go", onclick: () => owner.reveal(one.position, true) },
+        h("span", { class: "sv-place" }, owner.short(one.position)),
+        " ",
+        h("code", {}, label(owner, owner.model.id(one.position), 10)),
+        " ",
+        probability(one.weight),
+      );
+      go.addEventListener("pointerenter", () => owner.light([one.position]));
+      go.addEventListener("pointerleave", () => owner.light([]));
+      list.append(h("li", {}, go));
+    }
+    return SV.append(box, [list]);
   }
 
   // ---- words ------------------------------------------------------------------------------------------------------
@@ -122,36 +205,7 @@
       this.chain = [];
       this.guesses = new Map();
       this.strip.addEventListener("keydown", (event) => this.key(event));
-      this.tools();
-    }
-
-    /** The attention's switch and selects. */
-    tools() {
-      this.shadeButton = SV.button(
-        "Attention heat",
-        {
-          class: "sv-button sv-toggle",
-          "aria-pressed": "true",
-          onclick: () => {
-            this.shading = !this.shading;
-            this.shadeButton.setAttribute("aria-pressed", String(this.shading));
-            if (this.view) SV.marks.shade(this.owner, this.view);
-          },
-        },
-        "Attention heat",
-      );
-      this.owner.tip.add(this.shadeButton, () => ["Shade the text by where the draft model looked for this token"]);
-      const select = (label, pick) => {
-        const change = (event) => {
-          pick(Number(event.target.value));
-          this.refresh();
-          this.bring();
-        };
-        return h("select", { class: "sv-select sv-look-select", "aria-label": label, onchange: change });
-      };
-      this.heads = select("Attention head", (value) => (this.head = value));
-      this.layers = select("Attention layer", (value) => (this.layer = value));
-      this.bar.append(this.shadeButton, this.layers, this.heads);
+      lookTools(this, "Shade the text by where the draft model looked for this token");
     }
 
     /** What depends on the run alone. */
@@ -159,19 +213,7 @@
       const { model } = this.owner;
       this.on = present(model);
       this.owner.root.classList.toggle("sv-drafted", this.on);
-      const { attention } = model.run;
-      for (const one of [this.shadeButton, this.layers, this.heads]) one.hidden = !attention;
-      if (!attention) return;
-      const { layers, heads } = attention;
-      if (!layers.includes(this.layer)) this.layer = layers[layers.length - 1];
-      if (!(this.head < heads)) this.head = -1;
-      const option = (value, label, chosen) => h("option", { value, selected: value === chosen }, label);
-      this.layers.hidden = layers.length < 2;
-      this.layers.replaceChildren(...layers.map((n) => option(n, `layer ${n}`, this.layer)));
-      this.heads.replaceChildren(
-        option(-1, `mean of ${heads} heads`, this.head),
-        ...Array.from({ length: heads }, (_, n) => option(n, `head ${n}`, this.head)),
-      );
+      offerLooks(this, model.run.attention);
     }
 
     /** A step; it opens on its first rejected token of the chain, else on the last one. */
@@ -226,7 +268,7 @@
 
     /** Scrolls the prompt to the place looked at most, unless the panes are to stay where they are. */
     bring() {
-      if (this.owner.follow) this.owner.reveal(this.heaviest());
+      if (this.owner.follow) this.owner.reveal(heaviest(this));
     }
 
     refresh() {
@@ -305,14 +347,6 @@
       });
     }
 
-    /** The place in the prompt's own text that was looked at most, -1 if none is known. */
-    heaviest() {
-      const { segment } = this.owner.model.trace.tokens;
-      const text = ({ position }) => segment[position] && segment[position] !== "template";
-      const most = this.shading && this.look.find(text);
-      return most ? most.position : -1;
-    }
-
     onChain() {
       return !!this.shown && this.chain.some((node) => node.parent === this.shown.parent);
     }
@@ -350,6 +384,7 @@
       const after = shown.parent ? view.nodes[shown.parent].token : view.root;
       if (!node)
         return say("After ", quoted(owner, after), " the target wrote ", quoted(owner, shown.token), " itself.");
+      if (view.bonus === SV.OPEN) return say(quoted(owner, node.token), ": not checked yet.");
       const status = h("b", { class: `sv-state-${node.status}` }, STATES[node.status]);
       const part = beside(node)
         ? beams(view)
@@ -422,7 +457,17 @@
       const rank = numberOf(owner, node, "draft_rank");
       const theirs = node && node.rank >= 0 ? `, the target's no. ${node.rank + 1}` : "";
       const choices = rank === null ? null : h("p", {}, `The drafter's no. ${rank + 1}${theirs}.`);
-      return h("div", { class: "sv-drafter-facts" }, box, choices, this.delay());
+      return h("div", { class: "sv-drafter-facts" }, box, choices, this.origin(), this.delay());
+    }
+
+    /** How a draft model with prompt tokens of its own came to the token. */
+    origin() {
+      const forward = numberOf(this.owner, this.node, "draft_forward");
+      if (forward === null) return null;
+      const by = numberOf(this.owner, this.node, "distance");
+      if (by !== null)
+        return h("p", {}, `Guessed by the drafter's prompt token ${by}, and confirmed in its forward ${forward}.`);
+      return h("p", {}, forward ? `Written by the drafter's forward ${forward}.` : "Known from an earlier step.");
     }
 
     /** "Saw the target's keys up to position 174 (line 12); 2 positions behind." */
@@ -444,35 +489,8 @@
       ]);
     }
 
-    /** The heaviest places, to go to. */
     looked() {
-      const { attention } = this.owner.model.run;
-      if (!attention) return null;
-      const head = this.head < 0 ? "mean of its heads" : `head ${this.head}`;
-      const title = h("h4", { tabindex: "0" }, "Where the draft model looked");
-      this.owner.tip.add(title, () => [
-        h("b", {}, attention.label),
-        h("div", {}, `Layer ${this.layer} of the target, ${head}. Small weights are not recorded.`),
-      ]);
-      const box = h("div", { class: "sv-looked" }, title);
-      if (!this.look.length)
-        return SV.append(box, [h("p", { class: "sv-faint" }, "No large weight was recorded.")]);
-      const list = h("ul", {});
-      for (const one of this.look.slice(0, PLACES)) {
-        const go = h(
-          "button",
-          { type: "button", class: "sv-go", onclick: () => this.owner.reveal(one.position, true) },
-          h("span", { class: "sv-place" }, this.owner.short(one.position)),
-          " ",
-          h("code", {}, label(this.owner, this.owner.model.id(one.position), 10)),
-          " ",
-          probability(one.weight),
-        );
-        go.addEventListener("pointerenter", () => this.owner.light([one.position]));
-        go.addEventListener("pointerleave", () => this.owner.light([]));
-        list.append(h("li", {}, go));
-      }
-      return SV.append(box, [list]);
+      return this.owner.model.run.attention ? lookedAt(this, "Where the draft model looked") : null;
     }
 
     // ---- draft against target ---------------------------------------------------------------------------------------
@@ -668,5 +686,5 @@
   const same = (a, b) =>
     a === b || (!!a && !!b && a.parent === b.parent && a.node === b.node && a.token === b.token);
 
-  Object.assign(SV, { DrafterView, drafting: { lanes, offered, stood } });
+  Object.assign(SV, { DrafterView, drafting: { lanes, offered, stood, looks, lookTools, offerLooks, heaviest, lookedAt } });
 })((window.SpecViz = window.SpecViz || {}));

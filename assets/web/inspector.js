@@ -6,7 +6,8 @@
 
   class Inspector {
     /**
-     * ``options``: live (follow a run that goes on), autofocus, actions {link, downloads}.
+     * ``options``: live (follow a run that goes on), autofocus, actions {link, downloads}, present (false: no presenter
+     * mode of its own; else the tab that an address with present=1 means).
      * ``actions.link`` is a URL, a function of the state that gives one, or true (this page's address);
      * ``actions.downloads`` maps a name (trace, html, csv, …) to a URL or a function of the state.
      */
@@ -63,6 +64,7 @@
       this.panes = [this.prompt, this.output, this.pool];
       this.tree = new SV.TreeView(this);
       this.candidates = new SV.CandidateTable(this);
+      this.regret = new SV.RegretView(this);
       this.drafter = new SV.DrafterView(this);
       this.prompts = new SV.PromptsView(this);
       this.links = new SV.Links(this);
@@ -111,9 +113,15 @@
           this.drafter.element,
           this.prompts.element,
         ),
+        this.regret.element,
       );
       this.root.prepend(head, this.message, steps, this.views, this.links.layer, this.help);
       this.host.replaceChildren(this.root);
+      this.zoom = 1; // of what is drawn in fixed sizes
+      if (this.options.present !== false) {
+        const hashed = !!this.options.actions && this.options.actions.link === true;
+        this.presenter = new SV.Presenter(this.root, { hashed, changed: (on) => this.zoomed(on) });
+      }
       this.root.classList.add("sv-waiting");
     }
 
@@ -121,7 +129,7 @@
       this.root.addEventListener("keydown", (event) => SV.keys(this, event, true));
       this.onKey = (event) => {
         const nowhere = !document.activeElement || document.activeElement === document.body;
-        if (nowhere && this.root.offsetParent !== null) SV.keys(this, event, false);
+        if (nowhere && this.root.getClientRects().length) SV.keys(this, event, false);
       };
       document.addEventListener("keydown", this.onKey);
       this.onResize = framed(() => this.resized());
@@ -137,6 +145,7 @@
 
     destroy() {
       this.pause();
+      if (this.presenter) this.presenter.destroy();
       this.sizes.disconnect();
       this.themes.disconnect();
       document.removeEventListener("keydown", this.onKey);
@@ -163,6 +172,7 @@
       else this.waiting();
       this.setPins(pins, false);
       if (this.options.autofocus) this.root.focus({ preventScroll: true });
+      if (this.presenter) this.presenter.begin(this.options);
       return this;
     }
 
@@ -224,6 +234,7 @@
       this.breakdownTitle.replaceChildren(...SV.shares.brief(this));
       this.breakdown.hidden = !this.breakdownParts.childElementCount;
       this.facts.build();
+      this.regret.describe();
       this.drafter.describe();
       this.diff.draw();
       const ranked = this.model.trace.candidates.step.length > 0 || (this.model.run.terms || []).length > 0;
@@ -259,6 +270,11 @@
         .join(" · ");
     }
 
+    /** A panel of the page's own, below the tree. */
+    addPanel(element) {
+      this.regret.element.before(element);
+    }
+
     // ---- the step -------------------------------------------------------------------------------------------------
 
     setStep(number) {
@@ -287,18 +303,20 @@
       this.facts.draw(view);
       this.tree.draw(view);
       this.candidates.draw(view);
+      this.regret.mark(this.number);
       if (this.follow) {
         this.output.reveal(Math.max(view.context, view.end - 1));
         const source = view.spans.length
           ? view.spans[0].start
           : view.chosen
             ? view.chosen.position
-            : this.drafter.heaviest();
+            : SV.drafting.heaviest(this.picker);
         if (source >= 0 && this.paneOf(source) !== this.output) this.paneOf(source).reveal(source);
       }
       this.tree.settle();
       SV.marks.drawMaps(this, view);
       if (this.links.pinned.length) this.links.draw();
+      if (this.presenter) this.presenter.restart(`Step ${view.number + 1} of ${this.model.stepCount}`);
     }
 
     /** Steps to the next (or previous) draft of which nothing was accepted. */
@@ -415,6 +433,15 @@
       this.links.draw();
     }
 
+    /** Presenter mode begins or ends: what is drawn in fixed sizes grows. */
+    zoomed(on) {
+      const zoom = on ? SV.presenting.zoom() : 1;
+      if (zoom === this.zoom) return;
+      this.zoom = zoom;
+      this.resized();
+      if (this.model && this.model.stepCount) this.show();
+    }
+
     themed() {
       this.colors = SV.readColors(this.root);
       this.resized();
@@ -436,7 +463,8 @@
     /** This page's address with the step and the pins in its hash. */
     address() {
       const pins = this.pins.length ? `&pins=${this.pins.join(",")}` : "";
-      return `${location.href.split("#")[0]}#step=${this.number}${pins}`;
+      const present = this.presenter && this.presenter.on ? "&present=1" : "";
+      return `${location.href.split("#")[0]}#step=${this.number}${pins}${present}`;
     }
 
     state() {

@@ -17,6 +17,7 @@
       "]": () => inspector.miss(1),
       "[": () => inspector.miss(-1),
       "?": () => inspector.showHelp(inspector.help.hidden),
+      f: () => inspector.presenter && inspector.presenter.toggle(),
       Escape: () => escape(inspector),
     };
     const focused = {
@@ -27,7 +28,7 @@
       o: () => inspector.offerButton.click(),
     };
     if (!onButton) focused[" "] = () => inspector.player.toggle();
-    const act = own[event.key] || (inside && focused[event.key]);
+    const act = own[event.key === "F" ? "f" : event.key] || (inside && focused[event.key]);
     if (!act) return;
     event.preventDefault();
     act();
@@ -36,6 +37,7 @@
   function escape(inspector) {
     inspector.tip.hide();
     if (!inspector.help.hidden) inspector.showHelp(false);
+    else if (inspector.presenter && inspector.presenter.on) inspector.presenter.set(false);
     else if (inspector.pins.length) inspector.setPins([]);
   }
 

@@ -32,7 +32,7 @@
 
   /** Compared places, shaded by their score; where a draft model looked, by its attention. */
   function heatOf(inspector, view) {
-    const { shading, look } = inspector.drafter;
+    const { shading, look } = inspector.picker;
     if (shading && look.length) {
       const most = look[0].weight;
       return look.map((one) => [one.position, `sv-heat-${Math.round(Math.sqrt(one.weight / most) * HEATS)}`]);
@@ -78,7 +78,7 @@
       for (const one of view.candidates.slice(0, 500))
         add(one.position, one.position + 1, colors.heat, true, one.chosen ? 1 : 0.45);
     }
-    const { shading, look } = inspector.drafter;
+    const { shading, look } = inspector.picker;
     for (const one of shading ? look : [])
       add(one.position, one.position + 1, colors.heat, true, 0.2 + 0.8 * Math.sqrt(one.weight / look[0].weight));
     for (const span of view.spans) add(span.start, span.stop, colors.source, true);

@@ -1,9 +1,11 @@
-/* Prompt tokens (PPD): how many hang on each node, what they guessed, what the text became, and the state that follows. */
+/* Prompt tokens (PPD): how many hang on each node, what they guessed, what the text became, the state that follows, and
+   where those that were read looked. */
 (function (SV) {
   "use strict";
 
   const { h, s, plural, probability } = SV;
   const KIND = "prompt";
+  const JOINT = "joint"; // what several vectors of a prompt token guess together
   const MARKS = 6; // prompt tokens drawn one by one
   const APART = 10; // pixels from one to the next
   const OTHERS = 5; // further guesses named in a row
@@ -19,17 +21,25 @@
     );
   }
 
-  /** Node → its prompt tokens in order: [{distance, rows: [{token, prob}]}], a row per trained vector. */
+  /**
+   * Node → its prompt tokens in order: [{distance, probe, rows: [{token, prob}], joint}], a row per trained vector;
+   * ``probe`` is the number of the first, ``joint`` what several guess together, where that is recorded.
+   */
   function hung(model, step) {
     const { parent, offset, kind, token, prob } = model.trace.probes;
     const found = new Map();
     const [from, to] = model.rows("probes", step);
     for (let row = from; row < to; row++) {
+      const mine = found.get(parent[row]) || [];
+      if (kind[row] === JOINT) {
+        const place = mine.find((one) => one.distance === offset[row]);
+        if (place) place.joint = { token: token[row], prob: prob[row] };
+      }
       if (kind[row] !== KIND) continue;
       if (!found.has(parent[row])) found.set(parent[row], []);
       const list = found.get(parent[row]);
       if (!list.length || list[list.length - 1].distance !== offset[row])
-        list.push({ distance: offset[row], rows: [] });
+        list.push({ distance: offset[row], probe: row - from, rows: [], joint: null });
       list[list.length - 1].rows.push({ token: token[row], prob: prob[row] });
     }
     return found;
@@ -65,12 +75,13 @@
     const { context, emitted } = model.steps;
     const end = context[step] + emitted[step];
     const next = offered(model, step + 1);
-    return (hung(model, step).get(last) || []).map(({ distance, rows }) => {
+    return (hung(model, step).get(last) || []).map(({ distance, probe, rows, joint }) => {
       const guesses = next.get(distance) || [];
       const told = guesses.find((one) => one.rank === 0);
       return {
         distance,
-        first: rows.length === 1 ? rows[0] : told || null, // several vectors guess together: known where it was offered
+        probe,
+        first: rows.length === 1 ? rows[0] : joint || told || null, // several vectors guess together
         others: guesses.filter((one) => one.rank > 0),
         position: end - 1 + distance,
         became: model.trace.tokens.id[end - 1 + distance],
@@ -171,12 +182,15 @@
       this.parts = h("div", { class: "sv-prompts-parts" });
       this.body.append(this.parts);
       this.hung = new Map();
+      this.distance = 1; // the prompt token chosen of those read
+      SV.drafting.lookTools(this, "Shade the text by where the chosen prompt token looked");
       this.clear();
     }
 
     clear() {
       this.view = null;
       this.chosen = this.shown = -1;
+      this.look = [];
       this.parts.replaceChildren();
       this.note.textContent = "";
     }
@@ -186,6 +200,8 @@
       const { model, root } = this.owner;
       this.on = present(model);
       root.classList.toggle("sv-prompted", this.on);
+      this.watched = this.on && model.run.attention && model.run.attention.probes ? model.run.attention : null;
+      SV.drafting.offerLooks(this, this.watched);
       if (!this.on) return this.clear();
       if (this.of !== model) Object.assign(this, { of: model, tallied: 0, tally: [] });
       this.tellTrue();
@@ -237,14 +253,33 @@
       const node = one ? one.node : this.chosen;
       if (node === this.shown) return;
       this.shown = node;
-      this.fill();
+      this.refresh();
     }
 
     choose(one) {
       if (!one) return;
       this.chosen = this.shown = one.node;
       this.owner.tree.mark();
+      this.refresh();
+    }
+
+    /** Chooses a prompt token of those read: the text shows where it looked. */
+    watch(distance) {
+      this.distance = distance;
+      this.refresh();
+      this.parts.querySelector(`[data-distance="${distance}"]`).focus({ preventScroll: true });
+      this.bring();
+    }
+
+    refresh() {
+      if (!this.view) return;
       this.fill();
+      SV.marks.shade(this.owner, this.view);
+    }
+
+    /** Scrolls the prompt to the place looked at most, unless the panes are to stay where they are. */
+    bring() {
+      if (this.owner.follow) this.owner.reveal(SV.drafting.heaviest(this));
     }
 
     walk(by) {
@@ -258,10 +293,16 @@
       const count = this.count(shown);
       const read = shown === view.last;
       this.note.textContent = `${plural(count, "prompt token")} · ${read ? "" : "would lead to "}state ${count}`;
+      const rows = count && read ? outcome(owner.model, view.number) : [];
+      const seen = this.watched ? rows.find((one) => one.distance === this.distance) || rows[0] : null;
+      this.look = seen
+        ? SV.drafting.looks(owner.model, view.number, view.nodes.length + seen.probe, this.layer, this.head)
+        : [];
       this.parts.replaceChildren();
       SV.append(this.parts, [
         this.verdict(view.nodes[shown], count, read),
-        count ? (read ? this.table(outcome(owner.model, view.number)) : this.unread()) : null,
+        count ? (read ? this.table(rows, seen) : this.unread()) : null,
+        seen ? SV.drafting.lookedAt(this, `Where the prompt token of distance ${seen.distance} looked`) : null,
         this.record(),
       ]);
     }
@@ -286,7 +327,7 @@
     }
 
     /** Guessed, and became. */
-    table(rows) {
+    table(rows, seen) {
       const { owner } = this;
       const heads = ["distance", "guessed first", "further guesses offered", "became"];
       const body = rows.map((row) => {
@@ -303,7 +344,7 @@
         return h(
           "tr",
           {},
-          h("th", { scope: "row" }, String(row.distance)),
+          h("th", { scope: "row" }, this.pick(row, seen)),
           h("td", {}, guess),
           h("td", {}, this.others(row)),
           h("td", {}, this.became(row, right)),
@@ -324,6 +365,23 @@
         h("tbody", {}, body),
       );
       return h("div", { class: "sv-guessed-box" }, table);
+    }
+
+    /** A prompt token's distance; where its attention is recorded, a button that shows it. */
+    pick({ distance }, seen) {
+      if (!seen) return String(distance);
+      return h(
+        "button",
+        {
+          type: "button",
+          class: "sv-button sv-toggle sv-pick",
+          "aria-pressed": String(distance === seen.distance),
+          "aria-label": `Prompt token of distance ${distance}: show where it looked`,
+          "data-distance": distance,
+          onclick: () => this.watch(distance),
+        },
+        String(distance),
+      );
     }
 
     others({ others, became }) {

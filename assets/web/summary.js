@@ -23,29 +23,35 @@
   function offer(owner, view) {
     const count = view.candidates.length;
     const { chosen } = view;
-    const draft = plural(view.drafted, "token");
+    const draft = SV.terms.term(owner, "step_drafted", plural(view.drafted, "token"));
     if (owner.prompts.on) return SV.prompting.offer(owner, view);
     const widened = SV.drafting.lanes(view);
     if (widened)
       return [`the draft model offered ${SV.drafting.offered(view)}, after `, token(owner, view.root), ", "];
-    if (!count || !chosen) return [`the drafter offered ${draft} after `, token(owner, view.root), ", "];
+    if (!count || !chosen) return ["the drafter offered ", draft, " after ", token(owner, view.root), ", "];
     const same = view.candidates.every((one) => owner.model.id(one.position) === view.root);
     const pooled = chosen.position >= SV.POOL;
-    const places = pooled
-      ? plural(count, "place in the pool", "places in the pool")
-      : plural(count, "earlier place");
+    const places = SV.terms.term(
+      owner,
+      "step_candidates",
+      pooled ? plural(count, "place in the pool", "places in the pool") : plural(count, "earlier place"),
+    );
     const seen = same
-      ? [token(owner, view.root), pooled ? ` stands at ${places}; ` : ` was seen at ${places}; `]
-      : [`${places} resembled `, token(owner, view.root), "; "];
+      ? [token(owner, view.root), pooled ? " stands at " : " was seen at ", places, "; "]
+      : [places, " resembled ", token(owner, view.root), "; "];
     const ranked = evidence(owner, chosen);
-    const from = `the copy from ${owner.where(chosen.position)}${ranked ? ` (${ranked})` : ""}`;
-    if (!chosen.length)
-      return [
-        ...seen,
-        `the branches at ${owner.where(chosen.position)}${ranked ? ` (${ranked})` : ""} offered ${draft}, `,
-      ];
+    const score = ranked ? [" (", SV.terms.term(owner, "step_score", ranked), ")"] : [];
+    const where = owner.where(chosen.position);
+    if (!chosen.length) return [...seen, `the branches at ${where}`, ...score, " offered ", draft, ", "];
     const branches = view.drafted > chosen.length;
-    return [...seen, branches ? `${from} and its branches offered ${draft}, ` : `${from} offered ${draft}, `];
+    return [
+      ...seen,
+      `the copy from ${where}`,
+      ...score,
+      branches ? " and its branches offered " : " offered ",
+      draft,
+      ", ",
+    ];
   }
 
   /** What the target made of it. */
@@ -64,21 +70,20 @@
     const parts = [];
     const chain = view.depth === view.drafted;
     const n = view.accepted;
+    const accepted = (words) => SV.terms.term(owner, "step_accepted", words);
     if (!n && SV.drafting.lanes(view)) parts.push(`but none of it ${verb[0]}${own}: `);
     else if (!n)
       parts.push(view.drafted === 1 ? "but it was not what the target wanted: " : `but none ${verb[0]}${own}: `);
     else if (SV.drafting.lanes(view)) parts.push(...SV.drafting.stood(owner, view, own));
-    else if (n === view.drafted) parts.push(n === 1 ? `and it ${verb[0]}${own}` : `and all ${n} ${verb[1]}${own}`);
-    else
-      parts.push(
-        chain
-          ? `the first ${n === 1 ? "one" : n} ${verb[n === 1 ? 0 : 1]}${own}`
-          : `a path of ${plural(n, "token")} ${verb[0]}${own}`,
-      );
+    else if (n === view.drafted)
+      parts.push("and ", accepted(n === 1 ? "it" : `all ${n}`), ` ${verb[n === 1 ? 0 : 1]}${own}`);
+    else if (chain) parts.push(accepted(`the first ${n === 1 ? "one" : n}`), ` ${verb[n === 1 ? 0 : 1]}${own}`);
+    else parts.push("a path of ", accepted(plural(n, "token")), ` ${verb[0]}${own}`);
     if (ended) return [...parts, ", and a stop token ended the run."];
     const redrawn = view.route === "drawn" && view.refused.length > 0;
     parts.push(n ? ", then " : "", redrawn ? "the residual " : "the target ");
-    parts.push(redrawn ? "gave " : view.refused.length ? "wrote " : "added ", token(owner, view.bonus));
+    parts.push(redrawn ? "gave " : view.refused.length ? "wrote " : "added ");
+    parts.push(SV.terms.term(owner, "step_bonus", token(owner, view.bonus)));
     if (view.refused.length) {
       parts.push(redrawn ? " in place of " : " instead of ", token(owner, view.refused[0].token));
       if (view.refused.length > 1) parts.push(` or ${plural(view.refused.length - 1, "other")}`);
@@ -88,7 +93,8 @@
 
   /** The step in one sentence, as nodes. */
   function sentence(owner, view) {
-    const start = h("b", {}, `Step ${view.number + 1}: `);
+    const start = h("b", {}, SV.terms.term(owner, "step_time", `Step ${view.number + 1}`), ": ");
+    if (view.bonus === SV.OPEN) return [start, ...SV.asking.sentence(owner, view)];
     const next = owner.prompts.on ? SV.prompting.follows(owner, view) : [];
     if (!view.drafted) {
       const why = view.reason || "the method offered nothing";
@@ -99,7 +105,13 @@
     const { chosen, best } = view;
     if (chosen && best && chosen.would >= 0 && best.would > view.accepted && best.would > chosen.would) {
       parts.push(
-        h("span", { class: "sv-regret" }, ` ${owner.where(best.position, true)} would have given ${best.would}.`),
+        " ",
+        h(
+          "span",
+          { class: "sv-regret" },
+          SV.terms.term(owner, "step_regret", `${owner.where(best.position, true)} would have given ${best.would}`),
+          ".",
+        ),
       );
     }
     return parts;
@@ -114,13 +126,8 @@
     const box = h("div", { class: "sv-metric", tabindex: "0" }, h("dt", {}, help.label || help.key));
     const glue = unit === "%" || unit === "×" ? "" : " ";
     box.append(h("dd", {}, shown, unit && shown !== "–" ? h("small", {}, glue + unit) : null));
-    return owner.tip.add(box, () =>
-      [
-        h("b", {}, help.label || help.key),
-        help.formula ? h("div", { class: "sv-formula" }, `= ${help.formula}`) : null,
-        help.help ? h("div", {}, help.help) : null,
-      ].filter(Boolean),
-    );
+    box.dataset.key = help.key;
+    return owner.tip.add(box, () => SV.terms.explain(owner, help.key, help));
   }
 
   const SHOWN = 6;
@@ -142,7 +149,7 @@
       if (!known.has(key) && values[key] !== null && typeof values[key] !== "object")
         helps.push({ key, label: key });
     }
-    const first = owner.model.lossy ? FIRST_LOSSY : FIRST;
+    const first = [...(owner.wantedMetrics || []), ...(owner.model.lossy ? FIRST_LOSSY : FIRST)];
     const place = (help) => (first.includes(help.key) ? first.indexOf(help.key) : first.length);
     helps.sort((a, b) => place(a) - place(b));
     const shown = owner.allMetrics ? helps : helps.slice(0, SHOWN);
@@ -181,6 +188,9 @@
     "Lossy: this method keeps drafted tokens that are likely enough, so its text may differ from what the model " +
     "would write by itself.";
 
+  const FORCED =
+    "The model did not write this text: it was given, and a drafted token stood where it agreed with the text.";
+
   /** The hoped-for answer, opened by a click. */
   function reference(run) {
     const box = h("details", { class: "sv-reference" }, h("summary", { class: "sv-chip" }, "reference"));
@@ -203,7 +213,10 @@
       SV.facts(Object.entries(model).map(([k, v]) => [k.replace(/_/g, " "), format(v)])),
     ]);
     by.append(method, target);
-    if (run.method.lossless === false) {
+    if (run.forced) {
+      const badge = h("span", { class: "sv-chip", tabindex: "0" }, "answer given");
+      by.append(owner.tip.add(badge, () => [FORCED]));
+    } else if (run.method.lossless === false) {
       const badge = h("span", { class: "sv-lossy", tabindex: "0" }, "≈ lossy");
       by.append(owner.tip.add(badge, () => [LOSSY]));
     }
@@ -216,7 +229,8 @@
     }
     by.append(...parameters(owner));
     if (run.reference) by.append(reference(run));
-    if (!run.complete) by.append(h("span", { class: "sv-live" }, run.error ? "stopped" : "running"));
+    if (run.asked) by.append(h("span", { class: "sv-chip" }, "as it stood at this step"));
+    else if (!run.complete) by.append(h("span", { class: "sv-live" }, run.error ? "stopped" : "running"));
     else if (run.stop) by.append(h("span", { class: "sv-chip" }, "ended: ", h("b", {}, run.stop)));
     if (run.error) by.append(h("span", { class: "sv-lossy" }, run.error));
     return [h("h2", { class: "sv-title" }, run.title || run.id || "Untitled run"), by];
@@ -293,9 +307,11 @@
         ? [
             entry(
               "heat",
-              "where the draft model looked",
+              `where the ${owner.prompts.on ? "prompt token" : "draft model"} looked`,
               null,
-              "Its attention to the text, for the token shown in the panel Drafter: the darker, the more.",
+              owner.prompts.on
+                ? "Its attention to the text, for the one chosen in the panel Prompt tokens: the darker, the more."
+                : "Its attention to the text, for the token shown in the panel Drafter: the darker, the more.",
             ),
           ]
         : []),
@@ -316,6 +332,7 @@
     ["O", "losing offers shown or not"],
     ["↑ ↓ Enter", "in the candidate table: walk, then scroll to the place"],
     ["↑ ↓", "in the drafter's positions, or on a node of its tree (or of prompt tokens): walk"],
+    ["F", "presenter mode: large type, keys only (Esc leaves it)"],
     ["?", "this help"],
   ];
 
@@ -340,5 +357,5 @@
     return h("div", {}, h("h3", { class: "sv-heading" }, "Keyboard"), list, ...notes);
   }
 
-  SV.words = { sentence, metrics, heading, legend, help, LOSSY };
+  SV.words = { sentence, offer, metrics, heading, legend, help, LOSSY };
 })((window.SpecViz = window.SpecViz || {}));

@@ -58,6 +58,7 @@
     describe(step) {
       const { steps } = this.owner.model;
       const drafted = steps.drafted[step];
+      if (steps.bonus[step] === SV.OPEN) return [h("b", {}, `Step ${step + 1}`), h("div", {}, "not checked yet")];
       return [
         h("b", {}, `Step ${step + 1}`),
         h(
@@ -113,7 +114,8 @@
         if (accepted[k]) bar(x, 0, accepted[k], colors.accepted);
         if (emitted[k] > accepted[k])
           this.own(pen, x, this.bars - emitted[k] * unit, wide, (emitted[k] - accepted[k]) * unit);
-        this.cell(pen, x, wide, drafted[k] ? accepted[k] / Math.max(1, depth[k]) : -1);
+        const open = model.steps.bonus[k] === SV.OPEN;
+        this.cell(pen, x, wide, drafted[k] && !open ? accepted[k] / Math.max(1, depth[k]) : -1);
         if (this.looks.has(route[k])) this.lane(pen, x, wide, this.looks.get(route[k]));
       }
     }
@@ -198,9 +200,12 @@
       this.element.setAttribute("aria-valuemin", "1");
       this.element.setAttribute("aria-valuemax", String(Math.max(1, steps.context.length)));
       this.element.setAttribute("aria-valuenow", String(step + 1));
-      const said = steps.drafted[step]
-        ? `${steps.accepted[step]} of ${steps.drafted[step]} drafted tokens accepted`
-        : "no draft";
+      const said =
+        steps.bonus[step] === SV.OPEN
+          ? "not checked yet"
+          : steps.drafted[step]
+            ? `${steps.accepted[step]} of ${steps.drafted[step]} drafted tokens accepted`
+            : "no draft";
       this.element.setAttribute("aria-valuetext", `step ${step + 1} of ${steps.context.length}, ${said}`);
     }
   }

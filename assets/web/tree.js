@@ -107,7 +107,8 @@
       const rest = mine.filter((child) => child.status !== "accepted");
       const main = wide && rest.length && rest[0].origin !== "expansion" ? rest.splice(0, 1) : [];
       if (!deep(node)) item.children.push(...main.map(build));
-      if (node.index === view.last) item.children.push({ kind: "bonus", depth: node.depth + 1, children: [] });
+      if (node.index === view.last && view.bonus !== SV.OPEN)
+        item.children.push({ kind: "bonus", depth: node.depth + 1, children: [] });
       item.children.push(...taken.map(build));
       if (deep(node)) rest.unshift(...main);
       if (!rest.length) return item;
@@ -290,12 +291,11 @@
       this.shown = placed.length;
       if (svg.parentNode !== this.body) this.body.replaceChildren(svg);
       const deep = view.depth === view.drafted ? "" : `, ${view.depth} deep`;
-      this.note.textContent = view.drafted
-        ? `${view.drafted} drafted${deep} · ${view.accepted} accepted`
-        : "no draft this step";
+      const stood = view.bonus === SV.OPEN ? "not checked yet" : `${view.accepted} accepted`;
+      this.note.textContent = view.drafted ? `${view.drafted} drafted${deep} · ${stood}` : "no draft this step";
       this.drawChoices(view);
       const end = placed.find((item) => item.kind === "bonus");
-      const right = end ? end.x + end.width + MARGIN : 0;
+      const right = (end ? end.x + end.width + MARGIN : 0) * this.owner.zoom;
       this.wanted = right > this.room ? right - this.room * 0.72 : 0;
       if (!keep) this.settled = false;
     }
@@ -341,7 +341,8 @@
         item.prob = node.prob;
         const draft =
           node.draftProb === null || node.draftProb === undefined ? "" : ` q${probability(node.draftProb)}`;
-        item.line = node.index ? `${probability(node.prob)} #${node.rank + 1}${draft}` : "root";
+        const verdict = view.bonus === SV.OPEN ? "" : `${probability(node.prob)} #${node.rank + 1}`;
+        item.line = node.index ? `${verdict}${draft}`.trim() : "root";
         if (item.small) return this.captionLeaf(item, draft.trim());
       }
       item.width = Math.max(46, Math.ceil(this.measure(item.text)) + 16, item.line.length * 5.6 + 12);
@@ -582,7 +583,10 @@
       const rows = [
         [
           "status",
-          STATUS[status] + (node && node.index && node.reason && node.reason !== status ? ` (${node.reason})` : ""),
+          view.bonus === SV.OPEN && status === "unreached"
+            ? "not checked yet"
+            : STATUS[status] +
+              (node && node.index && node.reason && node.reason !== status ? ` (${node.reason})` : ""),
         ],
         [
           "target",

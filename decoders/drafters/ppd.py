@@ -6,14 +6,21 @@ tree (§3.1). How many there were is the state, and each state has a tree of its
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from ..errors import UserError
 from ..latency import load_latency
 from ..memory import Context
+from ..names import DESIGNED, TREE_KINDS
 from ..params import param
 from ..parts import find_part, load_part, missing_part
 from ..ppd import PromptTokens
@@ -27,16 +34,14 @@ from ..prompt_trees import (
     random_trees,
     trees_for,
 )
-from ..protocols import Draft, Method, Probe, Scored, Term, Verdict
+from ..protocols import Draft, JointGuess, Layout, Looks, Method, Needs, Past, Probe, Scored, Term, Verdict
 from ..sampling import Chooser
-from ..target import SPARE_ROWS, Target, emitted_tokens
+from ..target import SPARE_ROWS, Target, emitted_tokens, layout_of
 from ..tree import DraftTree
 from ..typical import NODE_TERMS as TYPICAL_TERMS
 from ..typical import TypicalVerifier
 
 PAPER = "Hardware-aware parallel prompt decoding for memory-efficient acceleration of LLM inference"
-DESIGNED = "designed"
-KINDS = (DESIGNED, "naive", "random")
 NO_GUESSES = "no guesses yet: the prompt tokens on this step's root make those of the next step"
 
 
@@ -62,7 +67,15 @@ class PpdParams:
         DESIGNED,
         "Kind of trees",
         "For comparison, trees of the same size whose prompt tokens are not pruned (naive), or placed at random.",
-        choices=KINDS,
+        choices=TREE_KINDS,
+    )
+    watch: int | None = param(
+        None,
+        "Watched layer",
+        "Layer of the target, from 0, whose attention is recorded for the prompt tokens that are read: where they look "
+        "in the text. Off: none, as recording it takes time in every step.",
+        low=0,
+        high=999,
     )
 
     def __post_init__(self) -> None:
@@ -94,6 +107,20 @@ class Plan:
     first: tuple[int, ...]
     probes: tuple[Probe, ...]
 
+    @cached_property
+    def layout(self) -> Layout:
+        """That of its drafts."""
+        return layout_of(Draft(DraftTree(tuple(range(len(self.parents))), self.parents), probes=self.probes))
+
+    @cached_property
+    def terms(self) -> dict[str, np.ndarray]:
+        """What is recorded of its nodes alike in every draft."""
+        return {
+            "distance": np.asarray([np.nan, *self.distances[1:]]),
+            "guess_rank": np.asarray([np.nan, *self.ranks[1:]]),
+            "next_state": np.asarray(self.prompts, dtype=float),
+        }
+
 
 @dataclass(frozen=True)
 class Guesses:
@@ -110,8 +137,15 @@ class PpdDrafter:
     Guesses belong to the text they were made for: after any other (a run cut back, the first step), the state is 0.
     """
 
-    def __init__(self, prompts: PromptTokens, trees: PromptTrees, limit: int, top_k: int = RANKS) -> None:
-        self.prompts, self.trees, self.limit, self.top_k = prompts, trees, limit, top_k
+    def __init__(
+        self, prompts: PromptTokens, trees: PromptTrees, limit: int, top_k: int = RANKS, watch: int | None = None,
+        heads: int = 0,
+    ) -> None:  # fmt: skip
+        self.prompts, self.trees, self.limit, self.top_k, self.watch = prompts, trees, limit, top_k, watch
+        self.looks_at: dict[str, Any] | None = None
+        if watch is not None:
+            self.looks_at = {"label": "the prompt tokens' attention", "layers": [watch], "heads": heads, "probes": True}
+        self.context: Context | None = None
         self.guesses: Guesses | None = None
         self.proposed: tuple[Draft, Plan, np.ndarray] | None = None
         self._plans: dict[tuple[int, int, int], Plan] = {}
@@ -141,6 +175,27 @@ class PpdDrafter:
             )
         return self._plans[known]
 
+    def resume(self, context: Context, past: Sequence[Past]) -> Draft | None:
+        """The last step's draft, to be scored once more: what its prompt tokens guessed is not recorded. After a step
+        of another method it is as if all prompt tokens had hung on that step's last token but one.
+        """
+        if not past:
+            return None
+        step = past[-1]
+        plan = self.plan(0, 0, self.limit - step.length)
+        if step.probes is not None:
+            hung, n = Counter(step.probes), self.prompts.config.vectors
+            counts = [min(hung[node] // n, self.trees.m) for node in range(len(step.tree))]
+            first, probes = [], []
+            for node, count in enumerate(counts):
+                first.append(len(probes))
+                probes += self.prompts.probes(node, count, len(probes))
+            nodes = len(step.tree)
+            plan = Plan(step.tree.parents, step.tree.depths, (-1,) * nodes, tuple(counts), tuple(first), tuple(probes))
+        draft = Draft(step.tree, probes=plan.probes)
+        self.proposed = draft, plan, context.tokens[: step.length].copy()
+        return draft
+
     def propose(self, context: Context, budget: int) -> Draft:
         guesses = self.guesses
         if guesses is not None and not np.array_equal(guesses.text, context.tokens):
@@ -153,7 +208,7 @@ class PpdDrafter:
                 tokens.append(guesses.tokens[distance - 1][rank])
                 own.append(guesses.probabilities[distance - 1][rank])
                 path.append(path[parent] * own[-1])
-        nodes, nan = len(tokens), float("nan")
+        nodes = len(tokens)
         draft = Draft(
             DraftTree(tuple(tokens), plan.parents),
             ("root",) + ("prompt",) * (nodes - 1),
@@ -162,15 +217,11 @@ class PpdDrafter:
             probes=plan.probes,
             route="guesses" if nodes > 1 else "none",
             reason="" if nodes > 1 else NO_GUESSES,
-            terms={
-                "distance": np.asarray([nan, *plan.distances[1:]]),
-                "guess_rank": np.asarray([nan, *plan.ranks[1:]]),
-                "path_prob": np.asarray(path),
-                "next_state": np.asarray(plan.prompts, dtype=float),
-            },
+            terms={**plan.terms, "path_prob": np.asarray(path)},
             notes={"state": float(state), "next_state": 0.0},
+            layout=plan.layout,
         )
-        self.proposed = draft, plan, context.tokens.copy()
+        self.proposed, self.context = (draft, plan, context.tokens.copy()), context
         return draft
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None:
@@ -183,10 +234,49 @@ class PpdDrafter:
         draft.notes["next_state"] = float(count)
         if not count or scored.probe_logits is None:
             return
-        rows = scored.probe_logits[plan.first[last] : plan.first[last] + count * n]
+        first = plan.first[last]
+        if self.watch is not None and scored.queries:
+            scored.looks = self._looks(plan, first, count, scored.queries[self.watch])
+        rows = scored.probe_logits[first : first + count * n]
         best, tokens = self.prompts.guesses(rows).softmax(-1).topk(min(self.top_k, rows.shape[-1]))
         emitted = emitted_tokens(draft.tree.tokens, verdict)
         self.guesses = Guesses(np.append(text, emitted), tokens.tolist(), best.tolist())
+        if n > 1:
+            scored.joint = tuple(
+                JointGuess(last, offset, row[0], p[0])
+                for offset, (row, p) in enumerate(zip(self.guesses.tokens, self.guesses.probabilities, strict=True), 1)
+            )
+
+    def _looks(self, plan: Plan, first: int, count: int, queries: Tensor) -> Looks | None:
+        """Where the ``count`` prompt tokens from probe ``first`` on looked, each as the mean of its vectors; the keys
+        are those of the committed text and of the probes themselves, which the next forward writes over.
+        """
+        context, layer, n, nodes = self.context, self.watch, self.prompts.config.vectors, len(plan.parents)
+        if context is None or layer is None or self.prompts.config.prefix:
+            return None
+        cache, rows, start = context.cache, count * n, context.length - 1 + nodes + first
+        text = cache.length
+        own = cache.keys(layer)[:, start : start + rows].clone()
+        queries = queries[:, nodes + first : nodes + first + rows]
+        sees = plan.layout.sees
+        assert sees is not None
+        mine = sees[nodes + first : nodes + first + rows, nodes + first : nodes + first + rows]
+        window, positions = context.windows.get(layer), plan.layout.offsets[nodes + first : nodes + first + rows]
+
+        def weights() -> Tensor:
+            keys = torch.cat([cache.keys(layer)[:, :text], own], 1).float()
+            folded = queries.float().unflatten(0, (len(keys), -1)).flatten(1, 2)
+            scores = (folded @ keys.mT).unflatten(1, (-1, rows)).flatten(0, 1)
+            if context.softcap:
+                scores = context.softcap * torch.tanh(scores / context.softcap)
+            allowed = np.concatenate([np.ones((rows, text), dtype=bool), mine], 1)
+            if window is not None:
+                where = context.length - 1 + positions
+                allowed &= np.concatenate([np.arange(text), where]) > where[:, None] - window
+            scores = scores.masked_fill(torch.from_numpy(~allowed).to(scores.device), -torch.inf)
+            return scores.softmax(-1)[..., :text].unflatten(1, (count, n)).mean(2)[None]
+
+        return Looks(tuple(range(nodes + first, nodes + first + rows, n)), (layer,), weights)
 
 
 def chain(m: int, ensemble: int) -> PromptTrees:
@@ -221,8 +311,17 @@ def trees_of(target: Target, prompts: PromptTokens, params: PpdParams) -> Prompt
 
 
 def build(target: Target, params: PpdParams) -> PpdDrafter:
+    layers = target.info["layers"]
+    if params.watch is not None and params.watch >= layers:
+        raise UserError(f"watch={params.watch} is not allowed: {target.name} has the layers 0 to {layers - 1}")
     prompts = load_part(target, "ppd", params.part)
-    return PpdDrafter(prompts, trees_of(target, prompts, params), target.context_length, params.top_k)
+    trees = trees_of(target, prompts, params)
+    return PpdDrafter(prompts, trees, target.context_length, params.top_k, params.watch, target.heads)
+
+
+def needs(target: Target, params: PpdParams) -> Needs:
+    """The queries of the watched layer."""
+    return Needs() if params.watch is None else Needs(heads=tuple((params.watch, h) for h in range(target.heads)))
 
 
 def typical(params: TypicalParams, chooser: Chooser, stop_ids: frozenset[int]) -> TypicalVerifier:
@@ -238,6 +337,7 @@ def _method(name: str, title: str, summary: str, params: type, order: int, lossy
         summary=summary,
         params=params,
         build=build,
+        needs=needs,
         lossless=not lossy,
         node_terms=(*NODE_TERMS, *TYPICAL_TERMS) if lossy else NODE_TERMS,
         step_terms=STEP_TERMS,

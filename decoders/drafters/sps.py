@@ -66,7 +66,7 @@ class SpsParams:
 class LanguageModelRun:
     """Any causal LM as the drafter, with a cache of its own that keeps what the text still begins with."""
 
-    looks_at = None  # it does not look into the target's cache
+    looks_at: dict[str, Any] | None = None  # it does not look into the target's cache
 
     def __init__(self, drafter: Target, vocab: int) -> None:
         self.drafter, self.vocab, self.limit = drafter, vocab, drafter.context_length
@@ -102,8 +102,12 @@ class LanguageModelRun:
         with self.drafter.lock:
             logits = self.drafter.forward(self.cache, self.masks, tokens, positions, None, last_only=last_only)
         self.cache.length += len(tokens)
-        if logits.shape[-1] >= self.vocab:  # a table padded to another size
-            return logits[:, : self.vocab]
+        return self.fitted(logits)
+
+    def fitted(self, logits: Float[Tensor, "*rows entries"]) -> Float[Tensor, "*rows vocab"]:
+        """The drafter's logits over the target's vocabulary; its table may be padded to another size."""
+        if logits.shape[-1] >= self.vocab:
+            return logits[..., : self.vocab]
         return torch.nn.functional.pad(logits, (0, self.vocab - logits.shape[-1]), value=-torch.inf)
 
 
@@ -133,10 +137,11 @@ class DraftMasks(Masks):
         return np.asarray(self.depths[before:]) + self.base
 
     def rows(
-        self, length: int, sees: np.ndarray | None, positions: np.ndarray, count: int
-    ) -> dict[int | None, Tensor | None]:
+        self, length: int, sees: np.ndarray | None, positions: np.ndarray, count: int,
+        prefixes: np.ndarray | None = None,
+    ) -> dict[int | None, Tensor | None]:  # fmt: skip
         if self.sees is None:
-            return super().rows(length, sees, positions, count)
+            return super().rows(length, sees, positions, count, prefixes)
         allowed = np.ones((count, length + count), dtype=bool)
         allowed[:, self.base :] = self.sees[-count:]
         key_positions = np.concatenate([np.arange(self.base), self.base + np.asarray(self.depths)])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,23 +14,16 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from decoders.calibrate import fingerprint
 from decoders.glide import DraftConfig, DraftModel, Seen, block_mask
-from decoders.parts import KINDS, Part, own_place, save_part
 from decoders.residual import expected_speedup, overlap
-from decoders.training.batches import RESPONSE, Batch, batches_of
+from decoders.training.batches import RESPONSE, Batch
 from decoders.training.data import Source
 from decoders.training.loop import (
-    Feed,
-    LogFile,
-    Pace,
+    PartRun,
     Progress,
-    check_finite,
     cosine_factor,
     muon_and_adamw,
     position_weights,
-    read_checkpoint,
-    save_checkpoint,
     train,
     weighted_loss,
 )
@@ -92,13 +83,9 @@ def train_part(
     it, and its folder is returned. A run that was stopped goes on from its checkpoint and gives the part that it would
     have given. Raises UserError for what cannot be trained, and where the loss is no number any more.
     """
-    recipe = recipe or Recipe()
-    run = Run(kind, out, model, name, source, recipe, seed)
+    run = Run(kind, out, model, name, source, recipe or Recipe(), seed)
     run.open(resume)
-    return train(
-        run, KINDS[kind], own_place(kind, run.key), minutes=minutes, steps=steps, progress=progress,
-        validate_steps=recipe.validate_steps, checkpoint_minutes=checkpoint_minutes,
-    )  # fmt: skip
+    return train(run, minutes=minutes, steps=steps, progress=progress, checkpoint_minutes=checkpoint_minutes)
 
 
 def reached_mean(values: Float[Tensor, "rows length"], wanted: Bool[Tensor, "rows length"], block: int) -> float:
@@ -118,22 +105,21 @@ def reached_mean(values: Float[Tensor, "rows length"], wanted: Bool[Tensor, "row
     return float((reach * values).sum() / reach.sum().clamp_min(1e-9))
 
 
-class Run:
-    """A training run: the draft model, its optimisers, its frozen teacher, and its place in the data."""
+class Run(PartRun):
+    """A training run of a draft model, beside its frozen teacher."""
+
+    held, shuffled = "draft", "draft batches"
 
     def __init__(
         self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int
     ) -> None:
-        self.kind, self.folder, self.name = kind, folder, name
-        self.source, self.recipe, self.seed = source, recipe, seed
         self.config = DraftConfig.of(
             model.config, glimpse=kind == "glide", layers=recipe.layers, hidden=recipe.hidden, mlp=recipe.mlp,
             kv_layer=recipe.kv_layer,
         )  # fmt: skip
-        self.key = fingerprint(model.config, model.base_model.parameters())
-        self.device = model.device
+        super().__init__(kind, folder, model, name, source, recipe, seed)
         self.teacher = Teacher(model, self.config.kv_layers)
-        self.draft = draft_for(model, self.config, seed).to(self.device)
+        self.trained = self.draft = draft_for(model, self.config, seed).to(self.device)
         self.optimisers = muon_and_adamw(
             self.draft, self.draft.layers, recipe.matrix_lr, recipe.vector_lr, fast=recipe.fast
         )
@@ -141,55 +127,13 @@ class Run:
         if recipe.fast:
             self.teacher.compile(dynamic=True)
             self.draft.compile(dynamic=True)
-        self.feed, self.pace, self.log_file = Feed(self._chunk), Pace(), LogFile(folder)
-        self.step = self.tokens = self.saved_step = self.logged_step = 0
-        self.seconds, self.loss = 0.0, math.nan
-        self._held_out: list[Batch] | None = None
-
-    # --- checkpoints
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """What a resumed run must have in common with the interrupted one."""
-        common = {"part": self.kind, "target": self.key, "data": self.source.label, "seed": self.seed}
-        return {**common, **asdict(self.recipe)}
+    def facts(self) -> dict[str, Any]:
+        return {"tokens": self.tokens, "gamma": GAMMA}
 
-    def open(self, resume: bool) -> None:
-        """Begin in an empty folder, or go on from the checkpoint there."""
-        state = read_checkpoint(self.folder, self.settings, resume, self.device)
-        if state is None:
-            return
-        self.draft.load_state_dict(state["draft"])
-        self.optimisers.load(state["optimisers"])
-        self.step, self.tokens, self.seconds = state["step"], state["tokens"], state["seconds"]
-        self.feed.chunk, self.feed.taken = state["chunk"], state["taken"]
-        self.saved_step = self.logged_step = self.step
-        self.log_file.cut(self.step)
-
-    def save(self) -> None:
-        """Write the checkpoint whole or not at all."""
-        state = {
-            "draft": self.draft.state_dict(), "optimisers": self.optimisers.state(), "settings": self.settings,
-            "step": self.step, "tokens": self.tokens, "seconds": self.seconds,
-            "chunk": self.feed.chunk, "taken": self.feed.taken,
-        }  # fmt: skip
-        save_checkpoint(self.folder, state)
-        self.saved_step = self.step
-
-    def export(self, folder: Path) -> Path:
-        """The draft model as a part that methods can load."""
-        training = {
-            **self.settings, "steps": self.step, "tokens": self.tokens, "seconds": round(self.seconds), "gamma": GAMMA,
-            "log": self.log_file.thinned(),
-        }  # fmt: skip
-        part = Part(self.kind, self.key, self.name, self.config, training)
-        return save_part(part, self.draft.state_dict(), folder)
-
-    # --- data
-
-    def _chunk(self, chunk: int) -> list[Batch]:
-        shuffle = f"specviz draft batches {self.seed} {chunk}"
-        return batches_of(self.source.chunk(chunk), self.recipe.batch_tokens, shuffle)
+    def factor(self, done: float) -> float:
+        return cosine_factor(self.step, done, self.recipe.warmup_steps)
 
     def _next_batch(self) -> Batch:
         while True:
@@ -210,7 +154,6 @@ class Run:
         """One optimiser step; gives the mean loss of its answers' tokens."""
         started = time.perf_counter()
         recipe, batch = self.recipe, self._next_batch()
-        factor = cosine_factor(self.step, done, recipe.warmup_steps)
         weights = position_weights(batch, recipe.prompt_share, recipe.prompt_weight, self.seed, self.step)
         ids = batch.ids.to(self.device)
         with self._half():
@@ -221,50 +164,22 @@ class Run:
                 seen = self._seen(kvs, rotary, ids.shape[1])
             states = self.draft(ids, seen)
         loss, answer_loss = weighted_loss(self.draft.head, states, batch, weights)
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.draft.parameters(), 1.0)
-        self.loss = float(answer_loss)
-        check_finite(
-            self, loss, norm, f"chunk {self.feed.chunk} of {self.source.label}, batch {self.feed.taken}, "
-            f"learning rate factor {factor:.3f}",
-        )  # fmt: skip
-        self.optimisers.step(factor)
-        self.step += 1
-        self.tokens += batch.tokens
-        self.seconds += self.pace.add(batch.tokens, time.perf_counter() - started, self.loss)
-        return self.loss
+        return self.learn(batch, loss, answer_loss, self.factor(done), started)
 
-    def log(self, done: float) -> dict[str, Any]:
-        """Validate, and add a line to ``log.jsonl``."""
-        started = time.perf_counter()
-        found = self.validate()
-        self.seconds += time.perf_counter() - started
-        line = {
-            "step": self.step,
-            "tokens": self.tokens,
-            "seconds": round(self.seconds, 1),
-            "loss": round(self.pace.loss, 4),
-            "held_out_loss": round(found.loss, 4),
+    def described(self, found: Validation) -> dict[str, Any]:
+        return {
             "acceptance": round(found.acceptance, 4),
             "agreement": round(found.agreement, 4),
             "cost": round(self.cost, 4),
             "expected_speedup": round(expected_speedup(found.acceptance, self.cost, GAMMA), 3),
-            "lr_factor": round(cosine_factor(self.step, done, self.recipe.warmup_steps), 4),
-            "tokens_per_second": round(self.pace.tokens_per_second),
         }
-        with contextlib.suppress(OSError):
-            self.log_file.add(line)
-        self.logged_step = self.step
-        return line
 
     @torch.no_grad()
     def validate(self) -> Validation:
         """The draft model on held-out documents, the same ones each time, against the target's own distributions."""
-        if self._held_out is None:
-            self._held_out = batches_of(self.source.held_out(), self.recipe.batch_tokens)
         total = count = 0.0
         accepted = equal = 0.0
-        for batch in self._held_out:
+        for batch in self.held_out:
             ids, wanted = batch.ids.to(self.device), (batch.kinds[:, 1:] == RESPONSE).to(self.device)
             if not wanted.any():
                 continue

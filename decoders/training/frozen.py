@@ -141,9 +141,20 @@ class FrozenTarget:
         return Text(kvs, _norm(x, self.norm, self.eps))
 
     def look(
-        self, x: Float[Tensor, "chunks rows hidden"], text: Text, places: Places, own: Bool[Tensor, "rows rows"]
+        self,
+        x: Float[Tensor, "chunks rows hidden"],
+        text: Text,
+        places: Places,
+        own: Bool[Tensor, "rows seen"],
+        prefix: tuple[Float[Tensor, "layers kv_heads prefixes size"], Float[Tensor, "layers kv_heads prefixes size"]]
+        | None = None,
+        joining: Float[Tensor, "exits"] | None = None,
     ) -> Float[Tensor, "chunks rows hidden"]:
-        """States of prompt rows, as the head reads them, with gradient; row i of a chunk sees its rows ``own[i]``."""
+        """States of prompt rows, as the head reads them, with gradient.
+
+        Row i of a chunk sees ``own[i]`` of what all chunks have before the text (``prefix``: keys and values) and of
+        its chunk's rows, in this order. ``joining``: the weights of the last layers' states (None: the last one's).
+        """
         length = text.states.shape[1]
         cos, sin = (angle[places.positions][:, None] for angle in self.angles(int(places.positions.max()) + 1))
         masks: dict[int | None, Tensor] = {}
@@ -155,14 +166,22 @@ class FrozenTarget:
             sees = torch.cat([sees, own.expand(len(sees), -1, -1)], -1)
             mask = torch.zeros(sees.shape, dtype=self.dtype, device=x.device)
             masks[window] = mask.masked_fill_(~sees, -math.inf)[:, None]
-        for layer, (keys, values) in zip(self.layers, text.kvs, strict=True):
+        exits: list[Tensor] = []
+        for i, (layer, (keys, values)) in enumerate(zip(self.layers, text.kvs, strict=True)):
             q, k, v = self._read(x, layer, cos, sin)
             group = layer.heads // layer.kv_heads
             keys, values = (t.index_select(0, places.batch) for t in (keys, values))
+            if prefix is not None:
+                before = (t[i].to(self.dtype).expand(len(x), -1, -1, -1) for t in prefix)
+                k, v = (torch.cat(pair, 2) for pair in zip(before, (k, v), strict=True))
             if group > 1:
                 keys, values, k, v = (t.repeat_interleave(group, 1) for t in (keys, values, k, v))
             out = Attend.apply(q, k, v, keys, values, masks[layer.window], self._back)
             x = self._write(x, out, layer, self.act, self.dtype)
+            if joining is not None and i >= len(self.layers) - len(joining):
+                exits.append(x)
+        if joining is not None:
+            x = torch.einsum("ecrh,e->crh", torch.stack(exits), joining)
         return _norm(x, self.norm, self.eps)
 
     def _read(self, x: Tensor, layer: Layer, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -175,8 +194,12 @@ class FrozenTarget:
             k = self._normed(k.float(), layer.k_norm, layer.eps, self.dtype)
         return Turn.apply(q, cos, sin, self._turned), Turn.apply(k, cos, sin, self._turned), v
 
-    def head(self, states: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows vocab"]:
-        """Logits, fp32."""
+    def head(
+        self, states: Float[Tensor, "*rows hidden"], other: Float[Tensor, "vocab hidden"] | None = None
+    ) -> Float[Tensor, "*rows vocab"]:
+        """Logits, fp32, of the target's head or of another one."""
+        if other is not None:
+            return F.linear(states.to(self.dtype), other.to(self.dtype)).float()
         return F.linear(states.to(self.dtype), self.head_weight, self.head_bias).float()
 
 
@@ -260,7 +283,8 @@ def _write(x: Tensor, attended: Tensor, layer: Layer, act: Any, dtype: torch.dty
 
 
 class Attend(torch.autograd.Function):
-    """Attention of prompt rows over the text (no gradient for its keys and values) and the rows of their own chunk.
+    """Attention of prompt rows over the text (no gradient for its keys and values) and over keys of their own: those
+    of the prefix and of the rows of their chunk.
 
     The flash kernel's backward pass is slow on a CPU and would make gradients for the text too, so it has one of its
     own.
@@ -271,6 +295,7 @@ class Attend(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, mask: Tensor, back: Any
     ) -> Tensor:
         keys, values = torch.cat([keys, k], 2), torch.cat([values, v], 2)
+        ctx.own = k.shape[2]
         if q.device.type == "cpu":
             out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, keys, values, attn_mask=mask)
         else:
@@ -282,14 +307,14 @@ class Attend(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        return *ctx.back(grads[0], *ctx.saved_tensors), None, None, None, None
+        return *ctx.back(grads[0], ctx.own, *ctx.saved_tensors), None, None, None, None
 
 
 def attend_backward(
-    grad: Tensor, q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, out: Tensor, lse: Tensor
+    grad: Tensor, count: int, q: Tensor, keys: Tensor, values: Tensor, mask: Tensor, out: Tensor, lse: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the queries, and of the chunk's own keys and values: the last ones, as many as there are queries."""
-    own, scale = keys.shape[2] - q.shape[2], q.shape[-1] ** -0.5
+    """Gradients of the queries, and of the rows' own keys and values: the last ``count`` ones."""
+    own, scale = keys.shape[2] - count, q.shape[-1] ** -0.5
     weights = ((q @ keys.mT).float() * scale + mask - lse[..., None]).exp()
     even = (grad.float() * out.float()).sum(-1, keepdim=True)
     inner = (weights * ((grad @ values.mT).float() - even) * scale).to(q.dtype)

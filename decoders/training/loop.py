@@ -1,6 +1,7 @@
 """What every training run does alike: batches in turn, weights and loss, optimisers, pace, log, checkpoint, the loop.
 
-A run (``Trainable``) owns what it trains and its settings, and puts these pieces together; ``train`` drives it.
+A run owns what it trains and its settings, and puts these pieces together: the demo's by itself, those of a target's
+parts as ``PartRun``, which ``train`` drives.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,8 +24,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from decoders.calibrate import fingerprint
 from decoders.errors import UserError, first_line
-from decoders.training.batches import PROMPT, RESPONSE, Batch
+from decoders.parts import KINDS, Part, own_place, save_part
+from decoders.training.batches import PROMPT, RESPONSE, Batch, batches_of
+from decoders.training.data import Source
 from decoders.training.muon import Muon
 
 CHECKPOINT = "checkpoint.pt"
@@ -245,55 +249,175 @@ def read_checkpoint(
     return state
 
 
-# --- the loop
+# --- runs
 
 
-class Trainable(Protocol):
-    """A training run; ``loss`` is the last step's, ``seconds`` computing time, ``saved_step`` that of the checkpoint,
-    ``logged_step`` that of the last log line.
+class Found(Protocol):
+    """What a validation finds: at least the mean loss on held-out documents."""
+
+    @property
+    def loss(self) -> float: ...
+
+
+class PartRun:
+    """A training run of a part for a frozen target: what it trains, its optimisers, its place in the data, its log.
+
+    ``loss`` is the last step's, ``seconds`` computing time, ``saved_step`` that of the checkpoint, ``logged_step`` that
+    of the last log line. Subclasses set ``config``, ``trained`` and ``optimisers``, and say how it learns.
     """
 
-    folder: Path
-    step: int
-    tokens: int
-    seconds: float
-    loss: float
-    pace: Pace
-    saved_step: int
-    logged_step: int
+    held = "trained"  # what it trains, in its checkpoint
+    shuffled = "batches"  # names the order of its batches
+    counted: tuple[str, ...] = ("step", "tokens", "seconds")
+    dtype = torch.float16  # of the part's file
+    config: Any
+    trained: nn.Module
+    optimisers: Optimisers
+
+    def __init__(
+        self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Any, seed: int
+    ) -> None:
+        self.kind, self.folder, self.name = kind, folder, name
+        self.source, self.recipe, self.seed = source, recipe, seed
+        self.key = fingerprint(model.config, model.base_model.parameters())
+        self.device = model.device
+        self.feed, self.pace, self.log_file = Feed(self._chunk), Pace(), LogFile(folder)
+        self.step = self.tokens = self.saved_step = self.logged_step = 0
+        self.seconds, self.loss = 0.0, math.nan
+        self._held_out: list[Batch] | None = None
+
+    # --- what a kind of run says
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What its part says of the training besides settings, steps, seconds and log."""
+        raise NotImplementedError
+
+    def factor(self, done: float) -> float:
+        """Of the learning rates, where ``done`` of the budget is spent."""
+        raise NotImplementedError
 
     def train_step(self, done: float) -> float:
         """One optimiser step, where ``done`` of the budget is spent; gives the loss."""
-        ...
+        raise NotImplementedError
 
-    def log(self, done: float) -> dict[str, Any]:
-        """Validate, and add a line to the log."""
-        ...
+    def validate(self) -> Found:
+        """How good it is on held-out documents, the same ones each time."""
+        raise NotImplementedError
+
+    def described(self, found: Any) -> dict[str, Any]:
+        """A validation's numbers for the log, the loss apart."""
+        raise NotImplementedError
+
+    # --- checkpoints
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a resumed run must have in common with the interrupted one."""
+        common = {"part": self.kind, "target": self.key, "data": self.source.label, "seed": self.seed}
+        return {**common, **asdict(self.recipe)}
+
+    def open(self, resume: bool) -> None:
+        """Begin in an empty folder, or go on from the checkpoint there."""
+        state = read_checkpoint(self.folder, self.settings, resume, self.device)
+        if state is None:
+            return
+        self.trained.load_state_dict(state[self.held])
+        self.optimisers.load(state["optimisers"])
+        for name in self.counted:
+            setattr(self, name, state[name])
+        self.feed.chunk, self.feed.taken = state["chunk"], state["taken"]
+        self.saved_step = self.logged_step = self.step
+        self.log_file.cut(self.step)
 
     def save(self) -> None:
         """Write the checkpoint whole or not at all."""
-        ...
+        state = {
+            self.held: self.trained.state_dict(), "optimisers": self.optimisers.state(), "settings": self.settings,
+            "chunk": self.feed.chunk, "taken": self.feed.taken, **{name: getattr(self, name) for name in self.counted},
+        }  # fmt: skip
+        save_checkpoint(self.folder, state)
+        self.saved_step = self.step
 
     def export(self, folder: Path) -> Path:
-        """Write what was trained in the form that methods load; gives the folder."""
-        ...
+        """Write what was trained as a part that methods can load; gives the folder."""
+        training = {
+            **self.settings, "steps": self.step, **self.facts, "seconds": round(self.seconds),
+            "log": self.log_file.thinned(),
+        }  # fmt: skip
+        part = Part(self.kind, self.key, self.name, self.config, training)
+        return save_part(part, self.trained.state_dict(), folder, dtype=self.dtype)
+
+    # --- data
+
+    def _chunk(self, chunk: int) -> list[Batch]:
+        shuffle = f"specviz {self.shuffled} {self.seed} {chunk}"
+        return batches_of(self.source.chunk(chunk), self.recipe.batch_tokens, shuffle)
+
+    @property
+    def held_out(self) -> list[Batch]:
+        """The documents for validation, batched once."""
+        if self._held_out is None:
+            self._held_out = batches_of(self.source.held_out(), self.recipe.batch_tokens)
+        return self._held_out
+
+    # --- learning
+
+    def learn(self, batch: Batch, loss: Tensor, shown: Tensor, factor: float, started: float) -> float:
+        """Step down the gradient of ``loss``, made of ``batch`` since ``started``; ``shown`` is the loss that is told.
+
+        Raises UserError, which says where, if the loss or the gradient is no number any more.
+        """
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.trained.parameters(), 1.0)
+        if not (math.isfinite(float(loss.detach())) and math.isfinite(float(norm))):
+            raise UserError(
+                f"the loss is no number any more at step {self.step + 1:,} (chunk {self.feed.chunk} of "
+                f"{self.source.label}, batch {self.feed.taken}, learning rate factor {factor:.3f}): training stopped; "
+                + (f"{self.folder} holds the good checkpoint of step {self.saved_step:,}" if self.saved_step else
+                   "nothing was saved yet")
+            )  # fmt: skip
+        self.loss = float(shown.detach())
+        self.optimisers.step(factor)
+        self.step += 1
+        self.tokens += batch.tokens
+        self.seconds += self.pace.add(batch.tokens, time.perf_counter() - started, self.loss)
+        return self.loss
+
+    def log(self, done: float) -> dict[str, Any]:
+        """Validate, and add a line to ``log.jsonl``."""
+        started = time.perf_counter()
+        found = self.validate()
+        self.seconds += time.perf_counter() - started
+        line = {
+            **{name: getattr(self, name) for name in self.counted},
+            "seconds": round(self.seconds, 1),
+            "loss": round(self.pace.loss, 4),
+            "held_out_loss": round(found.loss, 4),
+            **self.described(found),
+            "lr_factor": round(self.factor(done), 4),
+            "tokens_per_second": round(self.pace.tokens_per_second),
+        }
+        with contextlib.suppress(OSError):
+            self.log_file.add(line)
+        self.logged_step = self.step
+        return line
+
+
+# --- the loop
 
 
 def train(
-    run: Trainable,
-    what: str,
-    place: Path,
+    run: PartRun,
     *,
     minutes: float | None,
     steps: int | None,
-    validate_steps: int,
     progress: Callable[[Progress], None] | None = None,
     checkpoint_minutes: float = 3.0,
 ) -> Path:
-    """Train an opened run until the budget is spent; gives ``place``, where it is exported (and to ``part`` in its own
-    folder). Every so often the checkpoint is written and exported, and again where the user interrupts.
-
-    ``what`` is the run's product, for messages. Raises UserError where the end cannot be written.
+    """Train an opened run until the budget is spent; gives the folder where methods look for its part, exported there
+    (and to ``part`` in its own folder). Every so often the checkpoint is written and exported, and again where the user
+    interrupts. Raises UserError where the end cannot be written.
     """
     if (minutes is None) == (steps is None):
         raise ValueError(f"give either minutes or steps, not both or none: got minutes={minutes}, steps={steps}")
@@ -307,7 +431,7 @@ def train(
     try:
         while (done := run.step / steps if steps is not None else run.seconds / (60 * float(minutes or 1))) < 1:
             run.train_step(done)
-            logged = run.log(done) if run.step % validate_steps == 0 else None
+            logged = run.log(done) if run.step % run.recipe.validate_steps == 0 else None
             warning = ""
             if time.monotonic() - saved > checkpoint_minutes * 60:
                 warning = try_to_save(run)
@@ -321,15 +445,15 @@ def train(
     try:
         run.save()
         run.export(run.folder / "part")
-        return run.export(place)
+        return run.export(own_place(run.kind, run.key))
     except (OSError, RuntimeError) as error:
         raise UserError(
-            f"the {what} could not be written ({first_line(error, 160)}): make room and give the same command "
-            f"again; {run.folder} holds the last good checkpoint"
+            f"the {KINDS[run.kind]} could not be written ({first_line(error, 160)}): make room and give the same "
+            f"command again; {run.folder} holds the last good checkpoint"
         ) from None
 
 
-def try_to_save(run: Trainable) -> str:
+def try_to_save(run: PartRun) -> str:
     """Checkpoint and usable part; where the disk is full, what to tell the user (the last good ones stay)."""
     try:
         run.save()
@@ -340,14 +464,3 @@ def try_to_save(run: Trainable) -> str:
             f"that of step {run.saved_step:,} stays"
         )
     return ""
-
-
-def check_finite(run: Trainable, loss: Tensor, norm: Tensor, where: str) -> None:
-    """Raises UserError where the loss or the gradient's norm is no number; ``where`` names data and learning rate."""
-    if math.isfinite(float(loss.detach())) and math.isfinite(float(norm)):
-        return
-    raise UserError(
-        f"the loss is no number any more at step {run.step + 1:,} ({where}): training stopped; "
-        + (f"{run.folder} holds the good checkpoint of step {run.saved_step:,}" if run.saved_step else
-           "nothing was saved yet")
-    )  # fmt: skip

@@ -1,16 +1,17 @@
 """`specviz train ppd`: prompt tokens for a frozen target, distilled from its own distributions (PPD §3.3).
 
 Groups of prompt tokens are inserted after many positions of each document at once; each group sees the text before it
-and itself. Only the embeddings (and learned weights) are trained.
+and itself. Only the embeddings are trained, and what an ablation of appendix D adds to them.
+
+A line of the log (and of ``training["log"]`` in the part) has ``ranks`` [m][10], the acceptance table that trees are
+designed from: per distance, how often the guess of each rank was the target's first choice, on held-out documents.
 """
 
 from __future__ import annotations
 
-import contextlib
-import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +20,27 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from decoders.calibrate import fingerprint
 from decoders.errors import UserError
-from decoders.parts import KINDS, Part, own_place, save_part
 from decoders.ppd import PromptConfig, PromptTokens, visibility
-from decoders.training.batches import IGNORED, Batch, batches_of
+from decoders.training.batches import IGNORED, Batch
 from decoders.training.data import Source
 from decoders.training.frozen import FrozenTarget, Places, refusal
 from decoders.training.loop import (
-    Feed,
-    LogFile,
     Optimisers,
-    Pace,
+    PartRun,
     Progress,
     adamw,
-    check_finite,
     cosine_factor,
     position_weights,
-    read_checkpoint,
-    save_checkpoint,
     train,
 )
 
 CHUNK_ROWS = 48  # rows of insertion points of one document that run together, about
 RANKS = 10  # ranks of the guesses whose accuracy is logged
+ONE_STAGE, TWO_STAGES = "one-stage", "two-stage"
+HEADS = ("target", ONE_STAGE, TWO_STAGES)
+FIRST_STAGE = 0.5  # of the budget; in PPD appendix D.4 it is 2 epochs, followed by it does not say how many
+SECOND_RATE = 0.1  # of the learning rate, in the second stage; the paper says smaller, its code's multiplier is this
 
 
 @dataclass(frozen=True)
@@ -53,6 +51,9 @@ class Recipe:
     vectors: int = 1
     mask: str = "ensemble"
     learned: bool = False
+    prefix: int = 0  # prefix tokens of each prompt token
+    exits: int = 1  # last layers whose states are joined
+    head: str = HEADS[0]  # that reads them: the target's, or one that is learnt with them, or after them
     hard_labels: bool = False  # the text's own next tokens instead of the target's distributions
     alpha: float = 0.8  # a distance weighs so much of the one before it
     rate: float = 0.01  # AdamW, cosine to 0 without warm-up
@@ -62,6 +63,22 @@ class Recipe:
     prompt_weight: float = 0.3  # of each of these; one in an answer weighs 1
     validate_steps: int = 200
     fast: bool = False  # bf16 matrix products and compiled layers
+
+    def config(self, network: Any) -> PromptConfig:
+        """The shape of its prompt tokens for a target of this configuration. Raises UserError for a target that none
+        can be trained for, and for settings that are not possible or make no difference.
+        """
+        if reason := refusal(network):
+            raise UserError(reason)
+        if self.head not in HEADS:
+            raise UserError(f"head={self.head!r} is not allowed: one of {', '.join(HEADS)}")
+        try:
+            return PromptConfig.of(
+                network, tokens=self.tokens, vectors=self.vectors, mask=self.mask, learned=self.learned,
+                prefix=self.prefix, exits=self.exits, head=self.head != HEADS[0],
+            )  # fmt: skip
+        except ValueError as error:
+            raise UserError(str(error)) from None
 
 
 @dataclass(frozen=True)
@@ -113,13 +130,9 @@ def train_prompt_tokens(
     it, and its folder is returned. A run that was stopped goes on from its checkpoint and gives the part that it would
     have given. Raises UserError for what cannot be trained, and where the loss is no number any more.
     """
-    recipe = recipe or Recipe()
-    run = Run(out, model, name, source, recipe, seed)
+    run = Run(out, model, name, source, recipe or Recipe(), seed)
     run.open(resume)
-    return train(
-        run, KINDS["ppd"], own_place("ppd", run.key), minutes=minutes, steps=steps, progress=progress,
-        validate_steps=recipe.validate_steps, checkpoint_minutes=checkpoint_minutes,
-    )  # fmt: skip
+    return train(run, minutes=minutes, steps=steps, progress=progress, checkpoint_minutes=checkpoint_minutes)
 
 
 def label_weights(
@@ -177,81 +190,44 @@ def divergence(
     return certainty[index] - (p[index] * guesses.log_softmax(-1)).sum(-1)
 
 
-class Run:
-    """A training run: the prompt tokens, their optimiser, the frozen target, and its place in the data."""
+class Run(PartRun):
+    """A training run of prompt tokens, in the frozen target."""
+
+    held, shuffled = "prompts", "prompt batches"
+    counted = ("step", "tokens", "points", "seconds")
+    dtype = torch.float32
 
     def __init__(self, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int) -> None:
-        if reason := refusal(model.config):
-            raise UserError(reason)
-        self.folder, self.name = folder, name
-        self.source, self.recipe, self.seed = source, recipe, seed
-        try:
-            self.config = PromptConfig(
-                recipe.tokens, recipe.vectors, model.config.hidden_size, recipe.mask, recipe.learned
-            )
-        except ValueError as error:
-            raise UserError(str(error)) from None
-        self.key = fingerprint(model.config, model.base_model.parameters())
-        self.device = model.device
+        self.config = recipe.config(model.config)
+        super().__init__("ppd", folder, model, name, source, recipe, seed)
         self.target = FrozenTarget(model, fast=recipe.fast)
-        self.prompts = begun(self.config, model, seed).to(self.device)
+        self.trained = self.prompts = begun(self.config, self.target, seed)
         self.optimisers = Optimisers(adamw(self.prompts.parameters(), recipe.rate))
         self.kl = torch.compile(divergence, dynamic=True) if recipe.fast else divergence
         m, n = recipe.tokens, recipe.vectors
         self.chunk = max(1, CHUNK_ROWS // self.config.rows)  # points
         group = torch.from_numpy(visibility(self.config))
-        self.own = torch.block_diag(*[group] * self.chunk).bool().to(self.device)
+        before = torch.eye(m, dtype=torch.bool).repeat_interleave(n, 0).repeat_interleave(recipe.prefix, 1)
+        own = torch.block_diag(*[group] * self.chunk).bool()
+        self.own = torch.cat([before.repeat(self.chunk, 1), own], 1).to(self.device)
         self.offsets = torch.arange(1, m + 1).repeat_interleave(n).to(self.device)
-        self.feed, self.pace, self.log_file = Feed(self._chunk), Pace(), LogFile(folder)
-        self.step = self.tokens = self.points = self.saved_step = self.logged_step = 0
-        self.seconds, self.loss = 0.0, math.nan
-        self._held_out: list[Batch] | None = None
-
-    # --- checkpoints
+        self.points = 0
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """What a resumed run must have in common with the interrupted one."""
-        common = {"part": "ppd", "target": self.key, "data": self.source.label, "seed": self.seed}
-        return {**common, **asdict(self.recipe)}
+    def facts(self) -> dict[str, Any]:
+        return {"training_tokens": self.tokens, "points": self.points}
 
-    def open(self, resume: bool) -> None:
-        """Begin in an empty folder, or go on from the checkpoint there."""
-        state = read_checkpoint(self.folder, self.settings, resume, self.device)
-        if state is None:
-            return
-        self.prompts.load_state_dict(state["prompts"])
-        self.optimisers.load(state["optimisers"])
-        for name in ("step", "tokens", "points", "seconds"):
-            setattr(self, name, state[name])
-        self.feed.chunk, self.feed.taken = state["chunk"], state["taken"]
-        self.saved_step = self.logged_step = self.step
-        self.log_file.cut(self.step)
+    def second(self, done: float) -> bool:
+        """Whether a head that is learnt in a second stage is learnt by now."""
+        return self.recipe.head == TWO_STAGES and done >= FIRST_STAGE
 
-    def save(self) -> None:
-        """Write the checkpoint whole or not at all."""
-        state = {
-            "prompts": self.prompts.state_dict(), "optimisers": self.optimisers.state(), "settings": self.settings,
-            "chunk": self.feed.chunk, "taken": self.feed.taken,
-            **{name: getattr(self, name) for name in ("step", "tokens", "points", "seconds")},
-        }  # fmt: skip
-        save_checkpoint(self.folder, state)
-        self.saved_step = self.step
-
-    def export(self, folder: Path) -> Path:
-        """The prompt tokens as a part that methods can load."""
-        training = {
-            **self.settings, "steps": self.step, "training_tokens": self.tokens, "points": self.points,
-            "seconds": round(self.seconds), "log": self.log_file.thinned(),
-        }  # fmt: skip
-        part = Part("ppd", self.key, self.name, self.config, training)
-        return save_part(part, self.prompts.state_dict(), folder, dtype=torch.float32)
-
-    # --- data
-
-    def _chunk(self, chunk: int) -> list[Batch]:
-        shuffle = f"specviz prompt batches {self.seed} {chunk}"
-        return batches_of(self.source.chunk(chunk), self.recipe.batch_tokens, shuffle)
+    def factor(self, done: float) -> float:
+        """A cosine over the budget, or over each of two stages."""
+        if self.recipe.head != TWO_STAGES:
+            return cosine_factor(self.step, done, 1)
+        if not self.second(done):
+            return cosine_factor(self.step, done / FIRST_STAGE, 1)
+        return SECOND_RATE * cosine_factor(self.step, (done - FIRST_STAGE) / (1 - FIRST_STAGE), 1)
 
     def _next_points(self) -> tuple[Batch, Points]:
         """The next batch with anything to learn, and where prompt tokens go in it: of seed and step alone."""
@@ -279,9 +255,9 @@ class Run:
         x = self.prompts.embeddings.flatten(0, 1).expand(chunks, each, -1, -1).flatten(1, 2)
         parents = points.at[..., None].expand(-1, -1, len(self.offsets))
         places = Places(points.batch, parents.flatten(1), (parents + self.offsets).flatten(1))
-        states = self.target.look(x, text, places, self.own).unflatten(1, (each, -1))[used]
-        states = states.unflatten(1, (m, n))
-        # the head is linear: it commutes with the sum over vectors
+        states = self.target.look(x, text, places, self.own, self.prompts.prefix, self.prompts.joining)
+        states = states.unflatten(1, (each, -1))[used].unflatten(1, (m, n))
+        # a head is linear: it commutes with the sum over vectors
         if self.prompts.weights is None:
             joined = states.mean(2)
         else:
@@ -292,7 +268,7 @@ class Run:
         told, index = spots.unique(return_inverse=True)
         with torch.no_grad():
             labels = self.target.head(text.states.flatten(0, 1)[told])
-        return self.target.head(joined), labels, index
+        return self.target.head(joined, self.prompts.head), labels, index
 
     def losses(self, ids: Tensor, points: Points, hard: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The loss per point in use and distance, with the logits it comes from: guesses, labels and their index."""
@@ -318,55 +294,27 @@ class Run:
         started = time.perf_counter()
         batch, points = self._next_points()
         points = _moved(points, self.device)
+        if self.prompts.head is not None:
+            self.prompts.head.requires_grad_(self.recipe.head == ONE_STAGE or self.second(done))
         losses, *_ = self.losses(batch.ids.to(self.device), points, self.recipe.hard_labels)
         loss = self.joined(losses, points)
-        loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.prompts.parameters(), 1.0)
-        factor = cosine_factor(self.step, done, 1)
-        check_finite(
-            self, loss, norm, f"chunk {self.feed.chunk} of {self.source.label}, batch {self.feed.taken}, "
-            f"learning rate factor {factor:.3f}",
-        )  # fmt: skip
-        self.loss = float(loss.detach())
-        self.optimisers.step(factor)
-        self.step += 1
-        self.tokens += batch.tokens
         self.points += len(losses)
-        self.seconds += self.pace.add(batch.tokens, time.perf_counter() - started, self.loss)
-        return self.loss
+        return self.learn(batch, loss, loss, self.factor(done), started)
 
-    def log(self, done: float) -> dict[str, Any]:
-        """Validate, and add a line to ``log.jsonl``."""
-        started = time.perf_counter()
-        found = self.validate()
-        self.seconds += time.perf_counter() - started
-        line = {
-            "step": self.step,
-            "tokens": self.tokens,
-            "points": self.points,
-            "seconds": round(self.seconds, 1),
-            "loss": round(self.pace.loss, 4),
-            "held_out_loss": round(found.loss, 4),
+    def described(self, found: Validation) -> dict[str, Any]:
+        return {
             "top1": found.top(1),
             "top5": found.top(5),
             "ranks": [[round(share, 4) for share in row] for row in found.ranks],
-            "lr_factor": round(cosine_factor(self.step, done, 1), 4),
-            "tokens_per_second": round(self.pace.tokens_per_second),
             "points_per_second": round(self.pace.tokens_per_second * self.points / max(1, self.tokens)),
         }
-        with contextlib.suppress(OSError):
-            self.log_file.add(line)
-        self.logged_step = self.step
-        return line
 
     @torch.no_grad()
     def validate(self) -> Validation:
         """The prompt tokens after every position of held-out answers, the same ones each time."""
-        if self._held_out is None:
-            self._held_out = batches_of(self.source.held_out(), self.recipe.batch_tokens)
         m = self.recipe.tokens
         total, count, hits = torch.zeros(m), torch.zeros(m), torch.zeros(m, RANKS)
-        for batch in self._held_out:
+        for batch in self.held_out:
             weights = label_weights(batch, position_weights(batch, 0.0, 0.0, 0, 0), m)
             if not bool((weights[..., 0] > 0).any()):
                 continue
@@ -390,13 +338,22 @@ class Run:
 
 
 @torch.no_grad()
-def begun(config: PromptConfig, model: Any, seed: int) -> PromptTokens:
-    """Prompt tokens before training: embeddings of ordinary tokens, drawn by the seed."""
-    table = model.get_input_embeddings().weight
-    made = PromptTokens(config)
+def begun(config: PromptConfig, target: FrozenTarget, seed: int) -> PromptTokens:
+    """Prompt tokens before training: embeddings of ordinary tokens, drawn by the seed. A prefix token has what such a
+    token alone, at position 0, would leave in the cache; a head is the target's.
+    """
+    table = target.embedding
+    made = PromptTokens(config).to(table.device)
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.randint(len(table), (config.tokens, config.vectors), generator=generator)
     made.embeddings.copy_(table[chosen.to(table.device)].float())
+    if made.prefix is not None:
+        ids = torch.randint(len(table), (config.tokens * config.prefix, 1), generator=generator)
+        for layer, found in enumerate(target.read(ids.to(table.device)).kvs):
+            for mine, theirs in zip(made.prefix, found, strict=True):
+                mine[layer] = theirs[:, :, 0].transpose(0, 1)
+    if made.head is not None:
+        made.head.copy_(target.head_weight)
     return made
 
 

@@ -2,6 +2,26 @@
 
 from __future__ import annotations
 
-from . import app, attribute, bench, calibrate, expand, export, lab, methods, run, train, tree, verify, view
+from . import (
+    app,
+    attribute,
+    bench,
+    calibrate,
+    expand,
+    export,
+    lab,
+    lessons,
+    methods,
+    run,
+    train,
+    tree,
+    users,
+    verify,
+    view,
+    whatif,
+)
 
-COMMANDS = (app, run, verify, bench, lab, attribute, view, export, methods, calibrate, expand, train, tree)
+COMMANDS = (
+    app, run, verify, bench, lab, attribute, whatif, view, export, lessons, methods, calibrate,
+    expand, train, tree, users,
+)  # fmt: skip

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from . import common
+
+LIMITS = ("runs", "waiting", "prompt", "new_tokens", "upload", "asks")
 
 
 def add(commands: Any) -> None:
@@ -13,6 +16,11 @@ def add(commands: Any) -> None:
     parser.add_argument("--model", metavar="PATH_OR_ID", help="model folder or hub id (default: the bundled target)")
     parser.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
     parser.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
+    parser.add_argument(
+        "--drafter", metavar="PATH_OR_ID",
+        help="a model with the same tokenizer, for SpS (default: the one trained for it)",
+    )  # fmt: skip
+    parser.add_argument("--trace", type=Path, metavar="TRACE", help="open on this recorded run")
     add_address(parser)
     parser.set_defaults(run=run)
 
@@ -23,10 +31,33 @@ def add_address(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="default: this machine only")
     parser.add_argument("--open", action="store_true", help="open a browser too")
+    shared = parser.add_argument_group("for other people")
+    shared.add_argument(
+        "--auth-file", type=Path, metavar="FILE", help="only the users in FILE, after signing in (see specviz users)"
+    )
+    shared.add_argument(
+        "--public", action="store_true", help="anybody: stricter limits, no training, and nobody sees another's runs"
+    )
+    shared.add_argument(
+        "--limit", action="append", default=[], metavar="NAME=NUMBER",
+        help=f"per user, may be repeated: {', '.join(LIMITS)}",
+    )  # fmt: skip
+
+
+def shared(args: argparse.Namespace) -> dict[str, Any]:
+    """What ``serve`` is told about other people."""
+    pairs = [text.partition("=") for text in args.limit]
+    return {"auth_file": args.auth_file, "public": args.public, "limits": {name: value for name, _, value in pairs}}
 
 
 def run(args: argparse.Namespace) -> int:
+    import logging
+
     from ..server import serve
 
-    serve(args.model, args.host, args.port, open_browser=args.open, device=args.device, dtype=args.dtype)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    serve(
+        args.model, args.host, args.port, args.trace, args.open,
+        device=args.device, dtype=args.dtype, drafter=args.drafter, **shared(args),
+    )  # fmt: skip
     return 0

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 SCHEMA = "specattribution-score/1"
 DEMOS = {"demo": False, "demo+brief": True}
-COUNTED = {False: "drafted tokens", True: "whole quotations"}
 
 
 def add(commands: Any) -> None:
@@ -59,8 +58,8 @@ def add(commands: Any) -> None:
         "--min-run", type=_lengths, metavar="N", help="drop shorter runs (default: 2; to --score, as in 2,5,8: 2,5,8)"
     )
     parser.add_argument(
-        "--whole", action="store_true",
-        help="whole quotations: with the words around a drafted run that the source has too (to --score: both)",
+        "--drafted", action="store_true",
+        help="drafted tokens alone, without the words around them that the source has too (to --score: both)",
     )  # fmt: skip
     parser.add_argument(
         "--limit", type=common.whole(1), metavar="N", help="answers to score (default: 40 of demo, all of a file)"
@@ -84,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     common.check_writable(args.out)
     common.check_writable(args.markdown)
     if args.score is not None:
-        _refuse_given(args, "--score", ("answer", "out", "whole", "chat"))
+        _refuse_given(args, "--score", ("answer", "out", "drafted", "chat"))
         return _score(args)
     _refuse_given(args, "this", ("limit", "generated"), "belongs to --score")
     if len(args.min_run or (2,)) > 1:
@@ -166,7 +165,7 @@ def _answer(given: str) -> str:
 def _show(args: argparse.Namespace, trace: Trace) -> int:
     from decoders import attribution
 
-    found = attribution.links(trace, *(args.min_run or (2,)), whole=args.whole)
+    found = attribution.links(trace, *(args.min_run or (2,)), whole=not args.drafted)
     if args.markdown:
         args.markdown.write_text(attribution.markdown(trace, found), encoding="utf-8")
     if args.json:
@@ -182,11 +181,13 @@ def _show(args: argparse.Namespace, trace: Trace) -> int:
         core = part.strip()
         parts.append(part.replace(core, f"[{core}]({number})", 1))
     print(common.shown("".join(parts)))
-    _sources(trace, found, numbers)
+    _sources(args, trace, found, numbers)
     return 0
 
 
-def _sources(trace: Trace, found: Sequence[Link], numbers: dict[tuple[str, int], int]) -> None:
+def _sources(
+    args: argparse.Namespace, trace: Trace, found: Sequence[Link], numbers: dict[tuple[str, int], int]
+) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -211,6 +212,11 @@ def _sources(trace: Trace, found: Sequence[Link], numbers: dict[tuple[str, int],
     out.print(table)
     wrong = sum(not link["verbatim"] for link in data["links"])
     words = f"{common.counted(len(found), 'link')} by {trace.run['method']['name']}"
+    words += f" ({attribution.COUNTED[not args.drafted]})"
+    if data["run"]["signal"] == "attention":
+        words += ", from where its draft model looked"
+    elif not data["run"]["signal"]:
+        words += ": this run's record tells no source"
     words += ", all verbatim" if found and not wrong else f", {wrong} of them not verbatim" if wrong else ""
     if data["run"]["forced"]:
         differs = trace.run["metrics"]["differs"]
@@ -227,6 +233,7 @@ def _percent(part: int, whole: int) -> str:
 
 def _score(args: argparse.Namespace) -> int:
     from decoders import record
+    from decoders.attribution import COUNTED
     from decoders.forced import answer_ids, forced
     from decoders.quotes import demo_quotes, read_quotesum, sweep
 

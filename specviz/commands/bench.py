@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import common
 
 if TYPE_CHECKING:
-    from decoders.bench import Report, Spread
+    from decoders import Prompt, Target
+    from decoders.bench import Made, Report, Spread, Turn
+    from decoders.trace import Trace
+
+    from ..experiments import Results
 
 
 def add(commands: Any) -> None:
@@ -33,6 +39,16 @@ def add(commands: Any) -> None:
         "--peers", action="store_true", help="also transformers' generate(), plain and with prompt lookup"
     )
     parser.add_argument("--no-trace", action="store_true", help="do not measure what recording costs")
+    table = parser.add_argument_group("tables of tasks × methods, as in the papers")
+    table.add_argument(
+        "--out", type=Path, action="append", default=[], metavar="F",
+        help="write them to a .csv, .tex or .md file; may be repeated",
+    )  # fmt: skip
+    table.add_argument(
+        "--metric", action="append", default=[], metavar="KEY",
+        help="what their cells show; may be repeated (default: tokens_per_step and speedup)",
+    )  # fmt: skip
+    table.add_argument("--save", metavar="NAME", help="keep them with their runs among the results of the page Lab")
     parser.add_argument("--json", type=Path, metavar="F", help="write everything measured to a file")
     parser.add_argument("--html", type=Path, metavar="F", help="write a chart to a file")
     common.add_model(parser)
@@ -42,8 +58,9 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     from decoders.prompts import read_prompts
 
-    common.check_writable(args.json)
-    common.check_writable(args.html)
+    for path in (args.json, args.html, *args.out):
+        common.check_writable(path)
+    _checked(args)
     records = read_prompts(args.prompts, args.limit)
     target = common.open_target(args)
     methods, missing = common.chosen_methods(target, args.methods, args.set)
@@ -56,15 +73,17 @@ def run(args: argparse.Namespace) -> int:
                 f"--context {args.context} and --max-new-tokens {args.max_new_tokens} do not fit the "
                 f"{target.context_length} tokens {target.name} can read"
             )
-        prompts, note = lengthened([r.prompt(target.tokenizer) for r in records], args.context), ""
+        prompts, kept, note = lengthened([r.prompt(target.tokenizer) for r in records], args.context), records, ""
     else:
-        prompts, _, note = common.fitting(target, records, args.max_new_tokens)
+        prompts, kept, note = common.fitting(target, records, args.max_new_tokens)
     methods, missing = common.applicable(methods, missing, prompts, args.methods)
+    prompts = [replace(p, reference=p.reference or r.reference) for p, r in zip(prompts, kept, strict=True)]
     stock = None
     if args.peers:
         from decoders.stock import StockModel
 
         stock = StockModel.load(common.model_source(args), target.dtype, target.device)
+    book = Book(args, target, methods, prompts, kept)
     with common.progress_bar("measuring") as progress:
         report = bench(
             target,
@@ -75,26 +94,111 @@ def run(args: argparse.Namespace) -> int:
             traced=not args.no_trace,
             stock=stock,
             progress=progress,
+            keep=book.add,
         )
     _show(report)
     out = common.console()
     for line in (note, *(f"{name} was left out: {reason}" for name, reason in missing.items())):
         if line:
             out.print(line, markup=False)
+    results = book.close(note)
+    if len({record.category for record in kept}) > 1 or args.out or args.save:
+        _show_tables(results)
     data = report.to_json()
     data["settings"] |= {"prompt_file": args.prompts.name, "context": args.context, "note": note}
+    data["tables"] = results.to_json()["tables"]
     if args.json:
         common.write_json(args.json, data)
+    for path in args.out:
+        from ..experiments.tables import written
+
+        path.write_text(written(results, path.suffix.lower()[1:]), encoding="utf-8", newline="")
     if args.html:
         from ..charts import bench_chart, write_page
 
         write_page(args.html, "specviz bench", [bench_chart(data)])
+    if args.save:
+        out.print(f"kept as “{results.about['title']}”: open the page Lab of python app.py", markup=False)
     differing = [row.name for row in report.rows if row.differing and row.lossless]
     if differing:
         out.print(
             f"not the same tokens as plain decoding: {', '.join(differing)} (specviz verify says where)", markup=False
         )
     return 0
+
+
+def _checked(args: argparse.Namespace) -> None:
+    """Refuse what cannot be written or tabled, before anything is measured."""
+    from ..experiments.quantities import QUANTITIES, Quantity
+    from ..experiments.tables import FORMATS, UNTRACED
+
+    for path in args.out:
+        if path.suffix.lower()[1:] not in FORMATS:
+            listed = ", ".join(f".{form}" for form in FORMATS)
+            raise common.UserError(f"--out {path} does not say what to write: the file's name ends in one of {listed}")
+    known = [key for key, found in QUANTITIES.items() if isinstance(found, Quantity)]
+    for key in args.metric:
+        if key not in known:
+            raise common.UserError(f"there is no metric {key!r} for a table: choose one of {', '.join(known)}")
+        if args.no_trace and key not in UNTRACED:
+            raise common.UserError(f"{key} is told by recorded runs alone: leave --no-trace out")
+    if args.save is not None and not args.save.strip():
+        raise common.UserError("--save needs a name to list the results under")
+
+
+class Book:
+    """The runs of a benchmark as results of the lab: a row per method, prompt and round. With ``--save`` they are kept
+    on disk, with the trace of every recorded run.
+    """
+
+    def __init__(
+        self, args: argparse.Namespace, target: Target, methods: dict[str, Any], prompts: list[Prompt], ids: list[Any]
+    ) -> None:
+        from decoders import find_method
+        from decoders.bench import GENERATE, LOOKUP, PLAIN
+        from specviz.store import home
+
+        from ..experiments import Line, batch
+        from ..experiments.lab import TRACES
+        from ..experiments.prompts import Case
+        from ..experiments.running import Plan, begin
+
+        cases = tuple(Case(r.id, r.category, prompt) for r, prompt in zip(ids, prompts, strict=True))
+        lines = (Line(name, name, asdict(params)) for name, params in methods.items() if name != PLAIN)
+        experiment = replace(
+            batch.of_lines((Line(PLAIN, PLAIN), *lines), args.repeats, args.metric or batch.METRICS, args.save or ""),
+            prompts=args.prompts.name, count=len(cases), max_new_tokens=args.max_new_tokens,
+        )  # fmt: skip
+        lossy = tuple(name for name in methods if not find_method(name).lossless)
+        self.results = begin(Plan(experiment, (), cases, lossy=lossy), target)
+        self.folder = home() / "lab" / self.results.id if args.save else None
+        self.traces = self.folder / TRACES if self.folder else None
+        if self.traces:
+            self.traces.mkdir(parents=True)
+        known = {PLAIN: PLAIN, **{name: name for name in methods}, GENERATE: GENERATE, LOOKUP: LOOKUP}
+        self.ledger = batch.Ledger(target, cases, known, lossy, self._keep)
+        self.started, self.runs = time.perf_counter(), 0
+
+    def _keep(self, trace: Trace) -> None:
+        from decoders import tracefile
+        from specviz.store import SUFFIX
+
+        if self.traces:
+            tracefile.save(trace, self.traces / f"{trace.run['id']}{SUFFIX}")
+
+    def add(self, turn: Turn, made: Made) -> None:
+        """A run that counts."""
+        self.runs += 1
+        self.results.rows += self.ledger.add(turn, made)
+
+    def close(self, note: str) -> Results:
+        """The whole; saved, if it is to be."""
+        seconds = round(time.perf_counter() - self.started, 1)
+        said = [note] if note else []
+        self.results.about |= {"state": "complete", "seconds": seconds, "notes": said, "runs": self.runs}
+        if self.folder:
+            self.results.save(self.folder)
+        return self.results
 
 
 def spread(value: Spread | None, digits: int = 2) -> str:
@@ -136,3 +240,28 @@ def _show(report: Report) -> None:
     out.print(table)
     for ratio in report.ratios:
         out.print(f"{ratio.name}: {spread(ratio.value, 3)}  [{ratio.help}]", markup=False)
+
+
+def _show_tables(results: Results) -> None:
+    from rich.table import Table
+
+    from ..experiments.tables import checks, notes, tables, warnings
+
+    out = common.console()
+    checked = {check.name: check for check in checks(results)}
+    for found in tables(results):
+        heads = [name + (" †" if checked[name].lossy else "") for name in found.columns]
+        table = Table("task", "prompts", title=found.title, title_justify="left")
+        for head in heads:
+            table.add_column(head, justify="right")
+        for line in found.lines:
+            cells = [
+                f"{cell.text}{'*' if cell.best else ''}{f' ± {cell.spread}' if cell.spread else ''}"
+                + (f" ({cell.partly})" if cell.partly else "")
+                for cell in line.cells
+            ]
+            table.add_row(line.name, str(line.prompts), *cells, end_section=line is found.lines[-1])
+        table.add_row("same as plain", "", *(checked[name].text for name in found.columns))
+        out.print(table)
+    for text in (*warnings(results), "* is the best of its row.", *notes(results)):
+        out.print(text, markup=False)

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if args.recipe is None and not args.method:
         if given := [name for name in ("vary", "set", "prompts", "json", "csv", "html") if getattr(args, name)]:
             raise UserError(f"--{given[0]} needs a recipe or a --method: specviz lab alone lists the recipes")
-        return _list()
+        return _list(args)
     for path in (args.json, args.csv, args.html):
         common.check_writable(path)
     experiment = _wanted(args)
@@ -102,21 +102,36 @@ def run(args: argparse.Namespace) -> int:
     return 1 if results.rows and results.failed == len(results.rows) else 0
 
 
-def _list() -> int:
+def _list(args: argparse.Namespace) -> int:
     from rich.table import Table
 
     from ..experiments import recipes
     from ..experiments.experiment import PAPERS
+    from ..experiments.running import duration, foreseen, pace
 
     out = common.console()
+    target = common.open_target(args)
+
+    def time(experiment: Experiment) -> str:
+        try:
+            seconds = foreseen(target, experiment, pace(target))
+        except UserError:
+            return "–"
+        return duration(seconds) + (" ~" if experiment.trains else "")
+
     for paper, title in PAPERS.items():
         mine = [experiment for experiment in recipes().values() if experiment.paper == paper]
         if not mine:
             continue
-        table = Table("recipe", "in the paper", "question", title=title, title_justify="left", expand=False)
+        table = Table("recipe", "in the paper", "takes", "question", title=title, title_justify="left", expand=False)
         for experiment in mine:
-            table.add_row(experiment.name, experiment.figure, experiment.question)
+            table.add_row(experiment.name, experiment.figure, time(experiment), experiment.question)
         out.print(table)
+    out.print(
+        f"takes: expected for {target.name} on {target.info['device']} by the model's size, with nothing else running; "
+        "~ is rough: parts are trained first, and kept for the next time.",
+        markup=False,
+    )
     out.print("specviz lab RECIPE runs one; specviz lab --method pld+h --vary k=5,10,20 is your own.", markup=False)
     return 0
 

@@ -14,6 +14,7 @@ from . import common
 OUT = Path("runs") / "demo"
 MINUTES = {"drafter": 60.0, "glide": 60.0, "ppd": 45.0}  # computing time by default
 MASKS = ("ensemble", "decoder", "encoder")  # decoders.ppd.MASKS; importing it here would import torch
+HEADS = ("target", "one-stage", "two-stage")  # decoders.training.prompt_tokens.HEADS
 DRAFTERS = {
     "drafter": ("a vanilla drafter for a target", "a small draft model, for the method sps"),
     "glide": ("a GLIDE draft model for a target", "a draft model that reads the target's cached keys, for glide"),
@@ -78,7 +79,23 @@ def _add_ppd(parts: Any) -> None:
         "--mask", choices=MASKS, default=MASKS[0],
         help="what a vector sees of its group; decoder and encoder are ablations (default: ensemble)",
     )  # fmt: skip
-    parser.add_argument("--learned-weights", action="store_true", help="learn the vectors' weights (ablation)")
+    parser.add_argument(
+        "--learned-weights", action="store_true", help="learn the weights of the vectors and of the exits (ablation)"
+    )
+    parser.add_argument(
+        "--prefix", type=common.whole(0, 16), default=0, metavar="N",
+        help="prefix tokens that each prompt token sees before the text, as trained keys and values (ablation; "
+        "default: 0)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--exits", type=common.whole(1), default=1, metavar="K",
+        help="guess from the average of the last K layers' states (ablation; default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--head", choices=HEADS, default=HEADS[0],
+        help="what makes guesses of states: the target's own head, or a copy that is trained with the prompt tokens "
+        "(one-stage) or in the second half of the time (two-stage; ablations)",
+    )  # fmt: skip
     parser.add_argument(
         "--hard-labels", action="store_true",
         help="learn the text's own tokens, not the target's distributions (ablation)",
@@ -131,8 +148,8 @@ def _train_ppd(args: argparse.Namespace) -> int:
     from decoders.training.prompt_tokens import Recipe, train_prompt_tokens
 
     recipe = Recipe(
-        tokens=args.tokens, vectors=args.ensemble, mask=args.mask, learned=args.learned_weights,
-        hard_labels=args.hard_labels, fast=args.fast,
+        tokens=args.tokens, vectors=args.ensemble, mask=args.mask, learned=args.learned_weights, prefix=args.prefix,
+        exits=args.exits, head=args.head, hard_labels=args.hard_labels, fast=args.fast,
     )  # fmt: skip
     return _train_for("ppd", args, train_prompt_tokens, recipe, _guessed, "prompt_charts")
 

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from decoders.names import DESIGNED, TREE_KINDS
+
 from . import common
 
 if TYPE_CHECKING:
@@ -13,10 +15,10 @@ if TYPE_CHECKING:
     from decoders.latency import Latency
     from decoders.prompt_trees import PromptTree, PromptTrees, SizePoint
 
-BEST, DESIGNED = "best", "designed"
-KINDS = (DESIGNED, "naive", "random")
+BEST = "best"
 TOP = 5  # ranks whose sum the table shows beside the first
 MOST_SIZE = 256
+CHECKED, MOST_CHECKED = 12, 32  # prompts and rows of --check
 
 
 def size(text: str) -> int | None:
@@ -60,8 +62,13 @@ def add(commands: Any) -> None:
         "--max-size", type=common.whole(1, MOST_SIZE), default=64, metavar="N", help="largest size tried (default: 64)"
     )
     design.add_argument(
-        "--kind", choices=KINDS, default=DESIGNED, metavar="KIND",
+        "--kind", choices=TREE_KINDS, default=DESIGNED, metavar="KIND",
         help="which trees are kept: designed (default), or for comparison naive or random ones of the same size",
+    )  # fmt: skip
+    design.add_argument(
+        "--check", action="store_true",
+        help=f"then decode {CHECKED} further prompts with trees of every size, and compare the best size with the one "
+        "predicted",
     )  # fmt: skip
     design.add_argument(
         "--out", type=Path, metavar="FILE", help="where the trees go (default: beside the prompt tokens)"
@@ -73,8 +80,9 @@ def add(commands: Any) -> None:
     show.set_defaults(run=run_show)
     latency = parts.add_parser(
         "latency",
-        help="measure verify forwards by rows",
-        description="Measure how long this machine takes to verify 1, 2, 4, … rows of the model; the result is kept.",
+        help="measure decode steps by rows",
+        description="Measure how long a decode step of 1, 2, 4, … rows takes on this machine with the model; the "
+        "result is kept.",
     )
     latency.add_argument(
         "--max-size", type=common.whole(1, MOST_SIZE), default=64, metavar="N", help="most rows (default: 64)"
@@ -88,7 +96,8 @@ def run(args: argparse.Namespace) -> int:
     from ..experiments.prompts import records
 
     common.check_writable(args.out)
-    found = records(args.prompts, args.limit)
+    found = records(args.prompts, args.limit + CHECKED * args.check)
+    found, further = found[: args.limit], found[args.limit :]
     target = common.open_target(args)
 
     from decoders.acceptance import measure_acceptance
@@ -134,7 +143,41 @@ def run(args: argparse.Namespace) -> int:
     for line in (note, latency.note, _chosen(trees, latency, why), f"kept in {out_file}"):
         if line:
             out.print(line, markup=False, soft_wrap=True)
+    if args.check:
+        tried, _, _ = common.fitting(target, further or found[-CHECKED:], args.max_new_tokens)
+        _check(target, tokens, [point for point in points if point.size <= max(MOST_CHECKED, best)], best, tried,
+               args.max_new_tokens)  # fmt: skip
     return 0
+
+
+def _check(
+    target: Target, tokens: Any, points: list[SizePoint], best: int, prompts: list[Prompt], max_new_tokens: int
+) -> None:
+    """Decode with every size, print both, and say how far apart the best sizes are."""
+    from rich.table import Table
+
+    from decoders.tried import steps_apart, try_trees
+
+    designed = {point.size: point.trees for point in points}
+    with common.progress_bar("decoding with every size") as progress:
+        tried = try_trees(target, tokens, designed, prompts, max_new_tokens=max_new_tokens, progress=progress)
+    out = common.console()
+    table = Table(
+        "size", "τ predicted", "τ measured", "speedup predicted", "speedup measured",
+        title=f"Predicted and measured, {common.counted(len(prompts), 'prompt')}", title_justify="left",
+    )  # fmt: skip
+    fastest = max(sorted(tried), key=lambda size: tried[size].speedup)
+    for point in points:
+        found = tried[point.size]
+        numbers = (point.trees.tokens_per_step, found.tokens_per_step)
+        table.add_row(
+            str(point.size), *(common.number(x, 3) for x in numbers), f"{common.number(point.speedup)}×",
+            f"{common.number(found.speedup)}×", style="bold" if point.size == fastest else "",
+        )  # fmt: skip
+    out.print(table)
+    apart = steps_apart(list(tried), best, fastest)
+    verdict = "within one step" if apart <= 1 else f"{apart} sizes apart; was the machine idle?"
+    out.print(f"best size: {best} rows predicted, {fastest} measured: {verdict}", markup=False, soft_wrap=True)
 
 
 def run_show(args: argparse.Namespace) -> int:
@@ -223,7 +266,7 @@ def _show_sizes(points: list[SizePoint], best: int) -> None:
 
     table = Table(
         "size", "candidates", "prompt tokens", "R", "τ", "naive τ", "random τ", "L ms", "τ ÷ L", "against 1 row",
-        title="Trees by size: τ tokens per step, L ms per verify forward", title_justify="left",
+        title="Trees by size: τ tokens per step, L ms per decode step", title_justify="left",
     )  # fmt: skip
     for point in points:
         data, mark = point.to_json(), point.size == best
@@ -253,7 +296,7 @@ def _show_latency(latency: Latency) -> None:
         f"of context · {common.counted(latency.rounds, 'round')}",
         markup=False, soft_wrap=True,
     )  # fmt: skip
-    table = Table("rows", "verify ms", "quartiles", "against 1 row")
+    table = Table("rows", "step ms", "quartiles", "against 1 row")
     for rows, ms, low, high in zip(latency.rows, latency.median, latency.low, latency.high, strict=True):
         table.add_row(str(rows), f"{ms:.3f}", f"{low:.3f}–{high:.3f}", f"{ms / latency.ms(1):.2f}×")
     out.print(table)

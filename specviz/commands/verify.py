@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from . import common
 
 if TYPE_CHECKING:
-    from decoders.lossless import Divergence, Outcome
+    from decoders.divergences import Divergence
+    from decoders.lossless import Outcome
 
 
 def add(commands: Any) -> None:
@@ -113,6 +114,6 @@ def _described(first: Divergence, ids: list[str], target: Any) -> str:
             "the end" if token is None else repr(target.tokenizer.decode([token])) if target.tokenizer else str(token)
         )
 
-    tie = " (near tie)" if first.gap < 0.1 and target.info["dtype"] in ("bfloat16", "float16") else ""
+    tie = f" ({first.verdict})" if first.verdict != "bug" else ""
     where = f"prompt {ids[first.prompt]}, token {first.position}"
     return f"{where}: {piece(first.got)}, not {piece(first.expected)}; top-2 gap {first.gap:.2g}{tie}"

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .app import add_address
+from .app import add_address, shared
 
 
 def add(commands: Any) -> None:
@@ -21,5 +21,5 @@ def add(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     from ..server import serve
 
-    serve(None, args.host, args.port, trace=args.trace, open_browser=args.open)
+    serve(None, args.host, args.port, trace=args.trace, open_browser=args.open, **shared(args))
     return 0

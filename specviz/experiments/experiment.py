@@ -37,7 +37,7 @@ TRAINABLE = {  # method → the kind of part it drafts with
 DRAFT_MODEL = ("layers", "width", "kv_layer", "distill")
 TRAINED = {  # kind → what may differ between parts that are trained for an experiment
     "glide": DRAFT_MODEL, "drafter": DRAFT_MODEL,
-    "ppd": ("tokens", "vectors", "mask", "learned", "hard_labels"),
+    "ppd": ("tokens", "vectors", "mask", "learned", "prefix", "exits", "head", "hard_labels"),
 }  # fmt: skip
 Row = dict[str, Any]
 Values = tuple[Any, ...] | Callable[[Mapping[str, Any]], Sequence[Any]]
@@ -121,7 +121,9 @@ class Experiment:
     drawn. Two fields replace the runs, and yield rows of their own, whose numbers ``own`` describes: ``measure(target,
     params)`` once per setting, without prompts, and ``look(target, params, prompt, max_new_tokens)`` once per setting
     and prompt. ``against`` is a metric: lines are drawn over its means instead of over the parameter's values. Parts
-    that lines train learn from ``data`` ("demo" or files) for ``training_steps`` steps each.
+    that lines train learn from ``data`` ("demo" or files) for ``training_steps`` steps each. With ``repeats`` it is a
+    batch (``specviz.experiments.batch``): a table of tasks × lines, every run timed so many times. ``given``: the
+    prompts' answers are given to the methods, and scored by their known quotes (``specviz.experiments.quoted``).
     """
 
     name: str
@@ -149,6 +151,8 @@ class Experiment:
     against: str = ""
     training_steps: int = 150
     data: tuple[str, ...] = ("demo",)
+    repeats: int = 0
+    given: bool = False
 
     def settings(self, info: Mapping[str, Any]) -> list[Setting]:
         """Every line at every point of the axes, for a model."""
@@ -280,7 +284,7 @@ class Experiment:
             "axes": axes, "against": self.against,
             "against_label": self.quantity(self.against).label if self.against else "",
             "training_steps": self.training_steps if self.trains else 0, "data": list(self.data),
-            "parts": self.parts[1] if self.trains else "", "alone": self.measure is not None,
+            "parts": self.parts[1] if self.trains else "", "alone": self.measure is not None, "repeats": self.repeats,
             "lines": [{**dataclasses.asdict(line), "params": dict(line.params)} for line in self.lines],
             "papers": [dataclasses.asdict(series) for series in self.papers],
             "own": [{k: v for k, v in dataclasses.asdict(q).items() if k != "of"} for q in self.own],

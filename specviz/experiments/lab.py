@@ -10,23 +10,25 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from decoders.prompts import read_prompts
+from decoders.params import controls
 
 from ..runner import QueueFull, sentence
 from ..store import EVERYBODY, SUFFIX, UnknownTrace, home, is_id
+from .batch import METRICS, MOST_REPEATS, NAME, batch
 from .experiment import PAPERS, Experiment, text_of
 from .figures import caption, charts
 from .free import free
-from .prompts import NAMES, SETS, Case, cases, of_trace, records
+from .prompts import NAMES, SETS, Case, cases, of_trace, read_file, records
 from .quantities import LEARNT, QUANTITIES, Breakdown, Profile
 from .recipes import find_recipe, recipes
 from .results import ABOUT, Results, columns_of, points, profile_table, read_about
 from .running import Plan, Progress, begin, duration, pace, plan, run_experiment
+from .tables import checks, notes, tables, warnings
 
 if TYPE_CHECKING:
     from decoders.trace import Trace
@@ -38,7 +40,8 @@ log = logging.getLogger(__name__)
 MAX_WAITING = 6
 MAX_RESULTS, MAX_BYTES = 40, 1 << 30
 SAVE_EVERY_S = 5.0
-TRACES = "traces"
+TRACES, OWNER = "traces", "owner"
+NOBODY = "nobody:"  # no user and no browser is called so
 MAX_FILE = 4 << 20  # characters of a prompt file that is sent
 
 
@@ -83,6 +86,7 @@ class Lab:
         return {
             "papers": PAPERS,
             "recipes": [_recipe(experiment, info, available) for experiment in recipes().values()],
+            "batch": {"name": NAME, "prompts": "examples", "count": 12, "max_new_tokens": 96, "repeats": 3},
             "methods": methods["methods"],
             "reason": methods["reason"],
             "metrics": [
@@ -101,11 +105,10 @@ class Lab:
         """Results that ``owner`` may see in a list, the newest first."""
         with self._change:
             live = [a.results.about for a in self._active.values() if a.owner == owner]
-            owners = dict(self._owners)
         found = []
         for path in self.folder.glob(f"*/{ABOUT}") if self.folder.is_dir() else ():
             key = path.parent.name
-            if owners.get(key, EVERYBODY) in (EVERYBODY, owner) and not any(about["id"] == key for about in live):
+            if self._owner(key) in (EVERYBODY, owner) and not any(about["id"] == key for about in live):
                 with contextlib.suppress(UserError):
                     about = read_about(path)
                     found.append({**about, "id": key, "state": _ended(about)})
@@ -113,12 +116,21 @@ class Lab:
         listed = [{k: about.get(k) for k in keys} | {"model": about["model"].get("name")} for about in [*live, *found]]
         return sorted(listed, key=lambda about: str(about["created"]), reverse=True)
 
+    def _owner(self, key: str) -> str:
+        """Whose results these are: on a server of one's own, those of earlier servers are everybody's."""
+        if key in self._owners or not self.desk.rules.shared:
+            return self._owners.get(key, EVERYBODY)
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            return (self.folder / key / OWNER).read_text(encoding="utf-8") or NOBODY
+        return NOBODY
+
     # --- what may be asked ---
 
     def planned(self, asked: Mapping[str, Any]) -> Plan:
         """The experiment that a page describes, checked. Raises UserError with a sentence.
 
-        ``asked``: "recipe" (a name), or "free" {methods, fixed {param: value}, vary [{param, values}]}; and "prompts"
+        ``asked``: "recipe" (a name), or "free" {methods, fixed {param: value}, vary [{param, values}]}, or "batch"
+        {lines [{method, params {param: value}}], repeats}; and "prompts"
         (a set's name, {"file": {name, text}} or {"trace": id}), "count", "max_new_tokens", "temperature", "metrics".
         """
         target = self.desk.loader.target
@@ -133,13 +145,21 @@ class Lab:
         metrics = asked.get("metrics")
         if metrics is not None and not (isinstance(metrics, list) and all(isinstance(m, str) for m in metrics)):
             raise UserError("metrics are given as a list of their names")
-        if isinstance(asked.get("free"), Mapping):
+        if isinstance(asked.get("batch"), Mapping):
+            if asked.get("temperature") not in (None, "", 0):
+                raise UserError("a batch is greedy, so that every output can be checked: leave the temperature out")
+            wished = asked["batch"]
+            repeats = _whole(wished, "repeats", 1, MOST_REPEATS, "repeats") or 3
+            experiment = batch(_lines(wished.get("lines"), known), repeats, metrics or METRICS, known=known)
+        elif isinstance(asked.get("free"), Mapping):
             wished = asked["free"]
             chosen, fixed, vary = wished.get("methods"), wished.get("fixed"), wished.get("vary")
             if not isinstance(chosen, list) or not all(isinstance(name, str) for name in chosen):
                 raise UserError("methods are given as a list of their names")
             if not isinstance(fixed or {}, Mapping) or not isinstance(vary or [], list):
                 raise UserError("fixed parameters are given as names and values, varied ones as a list")
+            for name in chosen:
+                _no_files(known, name, fixed or {})
             swept = {}
             for axis in vary or []:
                 if not isinstance(axis, Mapping) or not isinstance(axis.get("param"), str):
@@ -150,12 +170,17 @@ class Lab:
             experiment = free(chosen, dict(fixed or {}), swept, metrics or ("tokens_per_step",), known=known)
         else:
             experiment = find_recipe(str(asked.get("recipe") or ""))
+        source = asked.get("prompts")
+        if isinstance(source, Mapping):
+            file = source.get("file")
+            name = file.get("name") if isinstance(file, Mapping) else "the prompt of a recorded run"
+            source = _short(name) if isinstance(name, str) else None
         changed: dict[str, Any] = {
             "count": _whole(asked, "count", 1, 5000, "prompts"),
             "max_new_tokens": _whole(asked, "max_new_tokens", 1, 4096, "new tokens"),
             "training_steps": _whole(asked, "training_steps", 1, 100_000, "training steps"),
             "metrics": tuple(metrics) if metrics else None,
-            "prompts": asked["prompts"] if isinstance(asked.get("prompts"), str) and asked["prompts"] else None,
+            "prompts": source if isinstance(source, str) and source else None,
         }
         if asked.get("temperature") is not None:
             try:
@@ -198,6 +223,9 @@ class Lab:
     def start(self, asked: Mapping[str, Any], owner: str = "") -> dict[str, Any]:
         """Queue an experiment: {"id"}, or {"asks": question} where it is long and "yes" was not said."""
         planned = self.planned(asked)
+        with self._change:
+            mine = sum(active.owner == owner for active in self._active.values())
+        self.desk.check_experiment(planned, mine)
         question = planned.asks(self._pace or pace(self.desk.loader.target))
         if question and asked.get("yes") is not True:
             return {"asks": question}
@@ -233,7 +261,7 @@ class Lab:
     def remove(self, key: str, owner: str) -> bool:
         """Delete kept results with their runs. Whether they were there and may be deleted by ``owner``."""
         with self._change:
-            mine = self._owners.get(key, EVERYBODY) in (EVERYBODY, owner)
+            mine = self._owner(key) in (EVERYBODY, owner)
             if not is_id(key) or key in self._active or not mine or not (self.folder / key / ABOUT).is_file():
                 return False
         shutil.rmtree(self.folder / key, ignore_errors=True)
@@ -284,6 +312,9 @@ class Lab:
             return answer
         wanted = metrics or about["metrics"]
         measured = results.columns
+        answer["measured"] = [k for k in QUANTITIES if k in measured or any(c.startswith(f"{k}:") for c in measured)]
+        if about.get("repeats"):
+            return answer | _tabled(results, wanted)
         profiles = [q for m in wanted if isinstance(q := results.quantity(m), Profile)]
         rest = [m for m in [about.get("against"), *wanted] if m and not isinstance(results.quantity(m), Profile)]
         columns = [c for m in rest for c in columns_of(results.quantity(m), m, measured)]
@@ -299,14 +330,8 @@ class Lab:
                 for c in columns
             ],
             "profiles": [profile_table(results, profile) for profile in profiles],
-            "formulas": [
-                {"label": q.label, "formula": q.formula, "help": q.help} for q in map(results.quantity, wanted)
-            ],
-            "names": NAMES,
             "caption": caption(results),
-            "errors": list(dict.fromkeys(row["error"] for row in results.rows if row.get("error")))[:5],
-            "failed": results.failed,
-            "measured": [k for k in QUANTITIES if k in measured or any(c.startswith(f"{k}:") for c in measured)],
+            **_told(results, wanted),
         }  # fmt: skip
         return answer
 
@@ -357,6 +382,8 @@ class Lab:
         experiment = planned.experiment
         results.about["state"] = "running"
         results.save(folder)
+        with contextlib.suppress(OSError):
+            (folder / OWNER).write_text(active.owner, encoding="utf-8")
 
         def keep(trace: Trace) -> None:
             from decoders import tracefile
@@ -397,8 +424,9 @@ class Lab:
         if results.about["state"] == "running":
             results.about["state"] = "cancelled"
         clock = results.about["seconds"] - results.about["trained_s"]
-        if planned.cases and len(results.rows) >= 8:
-            self._pace = max(1e-5, (clock / len(results.rows) - 0.1) / experiment.max_new_tokens)
+        runs = active.progress.done if active.progress is not None and not active.progress.trains else 0
+        if planned.cases and runs >= 8:
+            self._pace = max(1e-5, (clock / runs - 0.1) / experiment.max_new_tokens)
         results.save(folder)
 
     def _trim(self) -> None:
@@ -409,6 +437,55 @@ class Lab:
             size += sum(file.stat().st_size for file in path.parent.rglob("*") if file.is_file())
             if place and (place >= MAX_RESULTS or size > MAX_BYTES):
                 shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def _told(results: Results, wanted: list[str]) -> dict[str, Any]:
+    """What stands below charts and tables alike."""
+    return {
+        "formulas": [{"label": q.label, "formula": q.formula, "help": q.help} for q in map(results.quantity, wanted)],
+        "names": NAMES,
+        "errors": list(dict.fromkeys(row["error"] for row in results.rows if row.get("error")))[:5],
+        "failed": results.failed,
+    }
+
+
+def _tabled(results: Results, wanted: list[str]) -> dict[str, Any]:
+    """What a page shows of a batch."""
+    return {
+        "charts": [], "points": [], "columns": [], "profiles": [], "caption": "",
+        "tables": [table.to_json() for table in tables(results, wanted)],
+        "checks": [{**asdict(check), "text": check.text} for check in checks(results)],
+        "warnings": warnings(results), "remarks": notes(results), **_told(results, wanted),
+    }  # fmt: skip
+
+
+def _lines(given: Any, known: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Methods with their parameters, as a page sent them."""
+    if not isinstance(given, list) or not all(isinstance(line, Mapping) for line in given):
+        raise UserError("methods are given as a list, each with its name and parameters")
+    found = []
+    for line in given:
+        name, params = line.get("method"), line.get("params") or {}
+        if not isinstance(name, str) or not isinstance(params, Mapping):
+            raise UserError("methods are given as a list, each with its name and parameters")
+        _no_files(known, name, params)
+        found.append((name, dict(params)))
+    return found
+
+
+def _no_files(known: Mapping[str, Any], method: str, params: Mapping[str, Any]) -> None:
+    """Raise UserError for a parameter that names a file of this computer, or is none."""
+    kinds = {c.name: c for c in controls(known[method].params)} if method in known else {}
+    for name, value in params.items():
+        if name in kinds and kinds[name].kind == "str" and value not in ("", None):
+            raise UserError(f"{kinds[name].label} names a file: it can be set in the commands only (--set)")
+        if not isinstance(value, str | int | float | bool | None) or len(str(value)) > 200:
+            raise UserError(f"the value of {str(name)[:40]} is no number and no short text")
+
+
+def _short(name: str) -> str:
+    """A file's name without its folders."""
+    return Path(name.replace("\\", "/")).name[-80:] or "prompts.jsonl"
 
 
 def _ended(about: Mapping[str, Any]) -> str:
@@ -455,11 +532,11 @@ def _sent(file: Mapping[str, Any], count: int) -> list[Any]:
         raise UserError("no prompt file came through: choose one again")
     if len(text) > MAX_FILE:
         raise UserError(f"this prompt file has {len(text):,} characters and at most {MAX_FILE:,} are read: shorten it")
-    short = Path(name.replace("\\", "/")).name[-80:] or "prompts.jsonl"
+    short = _short(name)
     with tempfile.TemporaryDirectory(prefix="specviz-") as folder:
         path = Path(folder) / short
         path.write_text(text, encoding="utf-8")
         try:
-            return read_prompts(path, count)
+            return read_file(path, count)
         except UserError as problem:
             raise UserError(str(problem).replace(f"{folder}/", "")) from None

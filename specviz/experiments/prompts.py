@@ -1,7 +1,7 @@
 """The prompts an experiment runs on: the bundled examples, fresh held-out ones with references, or a user's file.
 
-A set is named ``examples``, ``demo`` or ``turns``, with the tasks wanted after a colon (``demo:code_edit,quote``); any
-other name is a prompt file.
+A set is named ``examples``, ``demo``, ``turns`` or ``quotes``, with the tasks wanted after a colon
+(``demo:code_edit,quote``); any other name is a prompt file.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ from decoders.errors import UserError
 from decoders.prompts import PromptRecord, read_prompts
 
 from ..examples import TASKS, examples
+from .quoted import is_quotesum, quoted_records
 
 if TYPE_CHECKING:
     from decoders import Prompt
+    from decoders.quotes import QuotedAnswer
 
 SEED = 2027  # of the held-out stream: not the one that the target was judged with
 SETS = {
     "demo": "Held-out prompts with references",
     "examples": "The examples of the Inspect page",
     "turns": "Chats: first turn and second turn",
+    "quotes": "Answers with known quotes",
 }
 FIRST, SECOND = "turn 1", "turn 2"
 ALL = "all"  # the mean over all tasks, beside them
@@ -41,6 +44,7 @@ class Case:
     id: str
     category: str
     prompt: Prompt
+    gold: QuotedAnswer | None = None  # the answer with its known quotes
 
 
 def records(name: str, count: int) -> list[PromptRecord]:
@@ -52,17 +56,24 @@ def records(name: str, count: int) -> list[PromptRecord]:
     if kind not in SETS or (not colon and path.is_file()):
         if not path.exists():
             raise UserError(f"{name} is no prompt file and no prompt set: the sets are {', '.join(SETS)}")
-        return read_prompts(path, count)
+        return read_file(path, count)
     tasks = tuple(task.strip() for task in wanted.split(",") if task.strip()) or tuple(TASKS)
     for task in tasks:
         if task not in TASKS:
             raise UserError(f"there is no task {task!r} in {kind}: choose of {', '.join(TASKS)}")
     if kind == "turns":
         return _turns(count)
+    if kind == "quotes":
+        return quoted_records(None, count)
     if kind == "examples":
         found = [example.record for example in examples() if example.record.category in tasks]
         return _in_turn([[r for r in found if r.category == task] for task in tasks])[:count]
     return _in_turn([_held_out(task, -(-count // len(tasks))) for task in tasks])[:count]
+
+
+def read_file(path: Path, count: int) -> list[PromptRecord]:
+    """The prompts of a file, of which rows in QuoteSum's form have their known quotes. Raises UserError."""
+    return quoted_records(path, count) if is_quotesum(path) else read_prompts(path, count)
 
 
 def _in_turn(lists: Sequence[Sequence[PromptRecord]]) -> list[PromptRecord]:
@@ -110,7 +121,7 @@ def cases(tokenizer: Any, found: Sequence[PromptRecord]) -> list[Case]:
         prompt = record.prompt(tokenizer)
         if record.reference and not prompt.reference:
             prompt = replace(prompt, reference=record.reference)
-        made.append(Case(record.id, record.category, prompt))
+        made.append(Case(record.id, record.category, prompt, getattr(record, "gold", None)))
     return made
 
 

@@ -126,7 +126,7 @@ def _expected_speedup(trace: Trace, _: str) -> float | None:
 def _input_rows(trace: Trace, _: str) -> float | None:
     steps = trace.rows("steps")
     drafted = sum(trace.tables["steps"]["drafted"])
-    return 1 + (drafted + trace.rows("probes")) / steps if steps else None
+    return 1 + (drafted + sum(kind != "joint" for kind in trace.tables["probes"]["kind"])) / steps if steps else None
 
 
 def _per_step(column: str) -> Callable[[Trace, str], float | None]:
@@ -175,14 +175,6 @@ EXTRA: tuple[Quantity, ...] = (
     Quantity(
         "input_rows", "Rows per forward", "Σ (root + drafted + prompt tokens' rows) ÷ steps", "rows",
         "What a verify forward reads; prompt tokens are PPD's.", of=_input_rows,
-    ),
-    Quantity(
-        "verify_ms", "Verify forward", "Σ verify_ms ÷ steps", "ms",
-        "The target's forward over a step's rows.", of=_per_step("verify_ms"),
-    ),
-    Quantity(
-        "draft_ms", "Drafting time per step", "Σ draft_ms ÷ steps", "ms",
-        "All that proposing takes, the draft model's forwards and the tree.", of=_per_step("draft_ms"),
     ),
 )  # fmt: skip
 

@@ -1,7 +1,8 @@
 """What an experiment gave: one row per run, with its description; saved as JSON and CSV, opened again, drawn from.
 
 Columns of text: ``series`` (the line), ``param:<name>`` (the varied parameters), ``prompt``, ``category``, ``method``,
-``trace`` (the run's id), ``role`` and ``error``; all others are numbers. ``role`` is ``run`` (drawn), ``hidden`` (run,
+``trace`` (the run's id), ``role``, ``error`` and ``verdict`` (on a batch's output that is not plain decoding's); all
+others are numbers. ``role`` is ``run`` (drawn), ``hidden`` (run,
 but not drawn: plain decoding for the speedup) or ``derived`` (a copy under another series: the best of a sweep).
 """
 
@@ -28,7 +29,7 @@ from .prompts import ALL, NAMES
 from .quantities import COUNT, QUANTITIES, TOTAL, Breakdown, Profile, Quantity, parts_of
 
 SCHEMA = "speclab/1"
-TEXT = ("series", "prompt", "category", "method", "trace", "role", "error")
+TEXT = ("series", "prompt", "category", "method", "trace", "role", "error", "verdict")
 ABOUT, RUNS = "experiment.json", "runs.csv"
 MAX_BYTES = 64 << 20
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
@@ -64,7 +65,7 @@ class Results:
     @property
     def columns(self) -> list[str]:
         """All columns of the rows, those of text first."""
-        found = dict.fromkeys(("series", *(f"param:{a['param']}" for a in self.about["axes"]), *TEXT[1:]))
+        found = dict.fromkeys(("series", *(f"param:{a['param']}" for a in self.about["axes"]), *TEXT[1:-1]))
         for row in self.rows:
             found |= dict.fromkeys(row)
         return list(found)
@@ -93,6 +94,10 @@ class Results:
     def to_json(self) -> dict[str, Any]:
         """Everything, for ``specviz lab --json``."""
         rows = [{k: v for k, v in row.items() if v is not None} for row in self.rows]
+        if self.about.get("repeats"):
+            from .tables import tables
+
+            return {"schema": SCHEMA, **self.about, "tables": [t.to_json() for t in tables(self)], "rows": rows}
         return {"schema": SCHEMA, **self.about, "points": list(points(self)), "rows": rows}
 
     # --- files ---

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Any
 from decoders.errors import UserError
 from decoders.params import make_params
 
+from .. import __version__
 from ..runner import sentence
 from ..store import new_id
+from .batch import runs_of, units
 from .experiment import Experiment, Line, Setting, text_of
 from .prompts import Case, check_references
 from .quantities import Breakdown, learning, measured
+from .quoted import check_quoted, maker, swept
 from .results import Results
 from .variants import PARAMETER, Variant, check_variants, named, training, trim, variant_of
 
@@ -40,7 +43,8 @@ Make = Callable[[Case, str, Mapping[str, Any], str, threading.Event, int], Any]
 class Plan:
     """What an experiment will do on a target: its settings, its prompts, and what has to be said about them.
 
-    ``variants`` are the parts that it still has to train, with the seconds that each will take.
+    ``variants`` are the parts that it still has to train, with the seconds that each will take; ``lossy`` the lines
+    whose output need not be plain decoding's.
     """
 
     experiment: Experiment
@@ -48,9 +52,12 @@ class Plan:
     cases: tuple[Case, ...]
     notes: tuple[str, ...] = ()
     variants: tuple[tuple[Variant, float], ...] = ()
+    lossy: tuple[str, ...] = ()
 
     @property
     def runs(self) -> int:
+        if self.experiment.repeats:
+            return runs_of(len(self.settings), len(self.cases), self.experiment.repeats)
         return len(self.settings) * (1 if self.experiment.measure else len(self.cases))
 
     def seconds(self, per_token: float) -> float:
@@ -66,7 +73,8 @@ class Plan:
         if count := len(self.variants):
             parts = f"{count} {self.experiment.parts[count > 1]}"
             trained = f"{parts} to train for {self.experiment.training_steps:,} steps, "
-        return f"{trained}{self.runs:,} run{'s' * (self.runs != 1)}, about {duration(self.seconds(per_token))}"
+        about = f"{'roughly' if trained else 'about'} {duration(self.seconds(per_token))}"
+        return f"{trained}{self.runs:,} run{'s' * (self.runs != 1)}, {about}"
 
     def asks(self, per_token: float) -> str:
         """The question to ask before so much is started; "" where none is needed."""
@@ -132,6 +140,8 @@ def plan(
         )
     if not fitting and not alone:
         raise UserError(notes[-1] if cases else "there are no prompts: choose a set or a file")
+    if experiment.given:
+        check_quoted(fitting)
     if experiment.needs_reference:
         check_references(fitting, [k for k in experiment.metrics if experiment.quantity(k).needs_reference])
     variants = list(dict.fromkeys(v for s in settings if (v := variant_of(experiment, s)) is not None))
@@ -145,13 +155,27 @@ def plan(
             + f": short runs, to be compared with one another, not with a {experiment.parts[0]} trained to the end"
         )
     todo = tuple((variant, variant.seconds(target)) for variant in left)
-    found = Plan(experiment, tuple(settings), tuple(fitting), tuple(notes), todo)
+    lossy = tuple(line.label for line in experiment.lines if not methods[line.method].lossless)
+    found = Plan(experiment, tuple(settings), tuple(fitting), tuple(notes), todo, lossy)
     if found.runs > MAX_RUNS:
         raise UserError(
             f"this is {found.runs:,} runs ({len(settings):,} settings × {len(fitting):,} prompts) and at most "
             f"{MAX_RUNS:,} are taken: use fewer values or fewer prompts"
         )
     return found
+
+
+def foreseen(target: Target, experiment: Experiment, per_token: float) -> float:
+    """About how many seconds an experiment as it stands takes on a target, with no look at its prompts. Parts that are
+    trained already cost nothing. Raises UserError for parts that cannot be trained for it.
+    """
+    settings = experiment.settings(target.info)
+    if experiment.baseline and all(setting.line.method != "plain" for setting in settings):
+        settings.append(Setting(PLAIN, {}))
+    variants = dict.fromkeys(v for s in settings if (v := variant_of(experiment, s)) is not None)
+    todo = tuple((v, v.seconds(target)) for v in variants if v.log(target.key) is None)
+    counted: tuple[Any, ...] = (None,) * experiment.count  # their number alone matters
+    return Plan(experiment, tuple(settings), () if experiment.measure else counted, variants=todo).seconds(per_token)
 
 
 def _missing(method: Any, line: Line, target: Any) -> str | None:
@@ -177,6 +201,10 @@ def begin(planned: Plan, target: Target) -> Results:
         "notes": list(planned.notes), "seconds": 0.0, "trained_s": 0.0, "runs": planned.runs,
         "cases": len(planned.cases),
     }  # fmt: skip
+    if planned.experiment.repeats:
+        from decoders.bench import machine
+
+        about |= {"lossy": list(planned.lossy), "machine": {**machine(), "specviz": __version__}}
     return Results(about)
 
 
@@ -198,6 +226,8 @@ def run_experiment(
     """
     results = results or begin(planned, target)
     cancel = cancel or threading.Event()
+    if planned.experiment.given:
+        make = maker(target)
     make = make or _maker(target, planned.experiment)
     between = between or (lambda work: work())
     started = time.perf_counter()
@@ -206,7 +236,7 @@ def run_experiment(
         parts = _trained(target, planned, between, progress, cancel) if experiment.trains else {}
         ran_from = time.perf_counter()
         about["trained_s"] = round(ran_from - started, 1)
-        if _clocked(experiment) and planned.cases and not cancel.is_set():
+        if _clocked(experiment) and planned.cases and not experiment.repeats and not cancel.is_set():
             between(lambda: _one(make, planned.cases[0], Setting(PLAIN, {}), cancel, WARM_TOKENS, {}))
         for done, rows in enumerate(_units(target, planned, make, between, keep, cancel, parts), 1):
             if cancel.is_set():
@@ -290,6 +320,9 @@ def _units(
 ) -> Iterator[list[dict[str, Any]]]:
     """Rows, one run (or one measurement) at a time."""
     experiment, new = planned.experiment, planned.experiment.max_new_tokens
+    if experiment.repeats:
+        yield from units(target, planned, make, between, keep, cancel)
+        return
     for case in planned.cases if experiment.measure is None else (None,):
         plain = None
         for setting in planned.settings:
@@ -316,7 +349,7 @@ def _units(
                     keep(trace)
             if setting.line is PLAIN:
                 row["role"] = "hidden"
-            yield [row]
+            yield swept(row, trace, case.gold) if case.gold and experiment.given and trace is not None else [row]
 
 
 def _measured(

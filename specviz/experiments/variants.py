@@ -62,7 +62,7 @@ class Variant:
         raise NotImplementedError
 
     def run(self, folder: Path, network: Any, name: str, source: Any) -> Any:
-        """Its training run (``decoders.training.loop.Trainable``), not opened yet."""
+        """Its training run (``decoders.training.loop.PartRun``), not opened yet."""
         raise NotImplementedError
 
     def finish(self, part: Path) -> None:
@@ -141,12 +141,17 @@ class DraftVariant(Variant):
 
 @dataclass(frozen=True, slots=True)
 class PromptVariant(Variant):
-    """Prompt tokens (kind "ppd"): ``tokens`` of ``vectors`` each (EPTs), their mask, and what they learn from."""
+    """Prompt tokens (kind "ppd"): ``tokens`` of ``vectors`` each (EPTs), the ablations of PPD's appendix D, and what
+    they learn from (``decoders.training.prompt_tokens.Recipe``).
+    """
 
     tokens: int = 3
     vectors: int = 1
     mask: str = "ensemble"
     learned: bool = False
+    prefix: int = 0
+    exits: int = 1
+    head: str = "target"
     hard_labels: bool = False
 
     @property
@@ -154,21 +159,13 @@ class PromptVariant(Variant):
         from decoders.training.prompt_tokens import Recipe
 
         return Recipe(
-            tokens=self.tokens, vectors=self.vectors, mask=self.mask, learned=self.learned,
-            hard_labels=self.hard_labels, batch_tokens=BATCH_TOKENS, rows=POINTS * self.tokens * self.vectors,
-            validate_steps=max(1, self.steps // LOOKS),
+            tokens=self.tokens, vectors=self.vectors, mask=self.mask, learned=self.learned, prefix=self.prefix,
+            exits=self.exits, head=self.head, hard_labels=self.hard_labels, batch_tokens=BATCH_TOKENS,
+            rows=POINTS * self.tokens * self.vectors, validate_steps=max(1, self.steps // LOOKS),
         )  # fmt: skip
 
     def check(self, target: Target) -> None:
-        from decoders.ppd import PromptConfig
-        from decoders.training.frozen import refusal
-
-        if reason := refusal(target.config):
-            raise UserError(reason)
-        try:
-            PromptConfig(self.tokens, self.vectors, target.hidden_size, self.mask, self.learned)
-        except ValueError as error:
-            raise UserError(str(error)) from None
+        self.recipe.config(target.config)
 
     def seconds(self, target: Target) -> float:
         """A step reads its tokens with the target, and its rows of prompt tokens twice (there is no gradient of
@@ -282,7 +279,7 @@ def named(variant: Variant, differing: Mapping[str, Any]) -> str:
 
     words = {
         "kv_layer": "KV layer", "distill": "learning the target's answers", "learned": "learned weights",
-        "hard_labels": "hard labels",
+        "hard_labels": "hard labels", "prefix": "prefix tokens", "exits": "exits",
     }  # fmt: skip
     settings = [
         words.get(name, name) + ("" if value is True else f" {value}")

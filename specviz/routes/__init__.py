@@ -9,9 +9,12 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 
+from specviz.desk import Rejected
+from specviz.runner import sentence
 from specviz.store import is_id
 
 COOKIE = "specviz_browser"
+OWNER = "specviz.owner"  # in a request's scope, where users sign in
 MAX_ASKED = 8 << 20  # bytes of a question, a prompt file included
 
 
@@ -25,13 +28,25 @@ def browser_id(cookie_header: str | None) -> str:
 
 
 def owner_of(request: Request) -> str:
-    """Whose runs are meant: the browser's id."""
-    return browser_id(request.headers.get("cookie"))
+    """Whose runs are meant: the user's who is signed in, or the browser's."""
+    return request.scope.get(OWNER) or browser_id(request.headers.get("cookie"))
 
 
-def problem(status: int, text: str) -> JSONResponse:
+def user_of(request: Request) -> str:
+    """The name of who is signed in; "" where nobody signs in."""
+    return str(request.scope.get(OWNER) or "").removeprefix("user:")
+
+
+def problem(status: int, text: str, *, retry_s: int = 0) -> JSONResponse:
     """A sentence the page shows."""
-    return JSONResponse({"error": text}, status_code=status)
+    return JSONResponse({"error": text}, status, {"retry-after": str(retry_s)} if retry_s else None)
+
+
+def refused(error: Exception) -> JSONResponse:
+    """Why something was not done: 429 where it may be asked for again later, else 422."""
+    retry_s = int(getattr(error, "retry_s", 0))
+    text = str(error) if isinstance(error, Rejected) else sentence(error)
+    return problem(429 if retry_s else 422, text, retry_s=retry_s)
 
 
 def answer(payload: Any) -> Response:

@@ -9,9 +9,17 @@ from fastapi.concurrency import run_in_threadpool
 
 from specviz import ui
 from specviz.desk import Desk
+from specviz.experiments.tables import written
 from specviz.runner import sentence
 
-from . import answer, asked, owner_of, problem
+from . import answer, asked, owner_of, problem, refused
+
+KINDS = {  # format → how its files' names end, and their type
+    "csv": ("csv", "text/csv; charset=utf-8"), "json": ("json", "application/json"), "zip": ("zip", "application/zip"),
+    "table": ("table.csv", "text/csv; charset=utf-8"), "tex": ("tex", "application/x-tex; charset=utf-8"),
+    "md": ("md", "text/markdown; charset=utf-8"),
+}  # fmt: skip
+TABLES = {"table": "csv", "tex": "tex", "md": "md"}
 
 
 def add(app: FastAPI, desk: Desk) -> None:
@@ -35,7 +43,7 @@ def add(app: FastAPI, desk: Desk) -> None:
                 return answer({"done": await run_in_threadpool(act, str(given.get("id")), owner_of(request))})
             return problem(404, f"The lab cannot {what[:40]!r}: it can estimate, start, cancel and remove.")
         except (ValueError, RecursionError) as error:
-            return problem(422, sentence(error))
+            return refused(error)
 
     @app.get("/api/lab/results/{key}")
     def results(key: str, have: int = -1, metrics: str = "") -> Response:
@@ -45,20 +53,28 @@ def add(app: FastAPI, desk: Desk) -> None:
             return problem(404, sentence(error))
 
     @app.get("/api/lab/results/{key}/download")
-    def download(key: str, format: str = "csv") -> Response:
-        kinds = {"csv": "text/csv; charset=utf-8", "json": "application/json", "zip": "application/zip"}
-        if format not in kinds:
-            return problem(422, f"The format {format[:40]!r} is unknown: use one of {', '.join(kinds)}.")
+    def download(key: str, format: str = "csv", metrics: str = "") -> Response:
+        """Every run as csv, json or zip; a batch's tables as table, tex or md."""
+        if format not in KINDS:
+            return problem(422, f"The format {format[:40]!r} is unknown: use one of {', '.join(KINDS)}.")
         try:
             found = lab.results(key)
         except ValueError as error:
             return problem(404, sentence(error))
-        if format == "csv":
+        suffix, media = KINDS[format]
+        if format in TABLES:
+            if not found.about.get("repeats"):
+                return problem(422, "These results are drawn, not tabled: their runs can be had as csv, json or zip.")
+            try:
+                data = written(found, TABLES[format], [m for m in metrics.split(",") if m] or None).encode()
+            except ValueError as error:
+                return problem(422, sentence(error))
+        elif format == "csv":
             data = found.to_csv().encode()
         elif format == "json":
             data = json.dumps(found.to_json(), ensure_ascii=False).encode()
         else:
             data = found.zipped()
-        name = f"{found.about['name']}-{key}.{format}"
+        name = f"{found.about['name']}-{key}.{suffix}"
         headers = {"content-disposition": f'attachment; filename="{name}"'}
-        return Response(data, media_type=kinds[format], headers=headers)
+        return Response(data, media_type=media, headers=headers)

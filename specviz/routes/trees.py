@@ -27,6 +27,8 @@ def add(app: FastAPI, desk: Desk) -> None:
     def measure(request: Request) -> Response:
         if not is_json(request):
             return problem(422, "What is asked is sent as JSON.")
+        if desk.rules.public:
+            return problem(403, "Nothing is measured on a public server: run specviz on a computer of your own.")
         try:
             return answer(trees.measure())
         except ValueError as error:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gradio as gr
 from gradio.events import api
 
 from specviz.desk import Desk, PromptForm, Rejected
+from specviz.limits import caller
 from specviz.store import UnknownTrace, is_id, summary
 
 
@@ -17,12 +19,21 @@ def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
     """Register the endpoints; errors come back as {"error": sentence}."""
 
     async def run(
-        prompt: str, method: str = "pld", params: dict | None = None, settings: dict | None = None, chat: bool = True
+        prompt: str,
+        method: str = "pld",
+        params: dict | None = None,
+        settings: dict | None = None,
+        chat: bool = True,
+        request: gr.Request | None = None,
     ) -> dict[str, Any]:
         """Decode a prompt with a method; the answer has the run's id, its text and its metrics."""
         form = PromptForm("chat" if chat is True else "text", text=prompt if isinstance(prompt, str) else "")
+        mine = owner(request)
+        if desk.rules.shared and request is not None and request.client is not None:  # not the context of its sender
+            caller.set(mine if desk.rules.accounts else request.client.host)
         try:
-            job = await asyncio.to_thread(desk.submit, form, str(method), params or {}, settings or {})
+            start = partial(desk.submit, form, str(method), params or {}, settings or {}, owner=mine)
+            job = await asyncio.to_thread(start)
         except Rejected as problem:
             return {"error": str(problem)}
         try:

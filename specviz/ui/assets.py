@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
-STYLES = ("page", "compare", "attribution", "lessons", "lab", "trees")
-SCRIPTS = ("page", "runs", "compare", "attribution", "lessons", "lab", "trees")
+STYLES = ("page", "runs", "compare", "attribution", "lessons", "lab", "trees", "whatif")
+SCRIPTS = ("page", "runs", "compare", "attribution", "lessons", "lab_batch", "lab", "trees", "whatif")
 REMOTE_META = re.compile(r"<meta\s[^>]*(?:property|name)=\"(?:og|twitter):[^>]*>\s*", re.S)
 
 # asks for the run before any script is there, so that it is drawn before Gradio's scripts begin their work

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from .parts import part
+import gradio as gr
+
+from .parts import part, tell
 
 
 def build() -> None:
-    part("compare", "sv-compare")
+    box = part("compare", "sv-compare", tells="seen")
+
+    def session(request: gr.Request) -> str:
+        """The open page's name, so that its runs end when it is closed."""
+        return tell(session=request.session_hash or "")
+
+    box.seen(session, None, box, queue=False, api_visibility="private", show_progress="hidden")

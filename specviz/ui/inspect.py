@@ -13,7 +13,7 @@ from typing import Any
 import gradio as gr
 
 from specviz.desk import MODES, Desk, PromptForm, Rejected
-from specviz.examples import SEPARATOR, Example, examples, typed
+from specviz.examples import SEPARATOR, Example, examples
 
 from .parts import note, part, tell, told
 
@@ -222,14 +222,7 @@ def _form(given: tuple[Any, ...]) -> PromptForm:
 
 def _filled(example: Example) -> list[str]:
     """The fields of the form (mode, instruction, context, question, text, reference) with an example in them."""
-    record = example.record
-    if record.messages or record.turns:
-        text = typed(record.messages) if record.messages else record.turns[0]
-        return ["chat", "", "", "", text, record.reference]
-    if record.text:
-        return ["text", "", "", "", record.text, record.reference]
-    context = f"\n{SEPARATOR}\n".join(record.context)
-    return ["segments", record.instruction, context, record.question, "", record.reference]
+    return list(example.fields.values())
 
 
 def _same(example: Example, form: PromptForm) -> bool:

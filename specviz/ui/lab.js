@@ -3,12 +3,12 @@
   "use strict";
 
   const { h, getJson, on } = SpecVizApp;
-  const OWN = "own";
+  const OWN = "own", BATCH = "batch";
   const POLL_MS = 1200;
   const SHORT = { pldplus: "PLD+", adapld: "AdaPLD", casd: "CASD", glide: "GLIDE", ppd: "PPD" };
   const lab = {
     box: null, catalog: null, choice: "", asked: {}, shown: null, id: "", metrics: null, timer: 0, ticket: 0, estimate: null,
-    check: 0, file: null, loading: null,
+    check: 0, file: null, loading: null, wanted: "",
   };
 
   const post = (what, body) =>
@@ -28,6 +28,7 @@
   function address() {
     const url = new URL(location.href);
     const value = lab.id || lab.choice;
+    url.searchParams.delete("recipe"); // how other pages name what is to be chosen
     if (value && SpecVizApp.app.tab === "lab") url.searchParams.set("lab", value);
     else if (!value) url.searchParams.delete("lab");
     history.replaceState(history.state, "", url);
@@ -63,6 +64,7 @@
     const open = lab.box.querySelector(".svl-earlier")?.open ?? false;
     return [
       item(OWN, "", "Your own sweep", "A method, one or two parameters, values, prompts and a metric"),
+      item(BATCH, "", "Methods × prompts", "Batch mode: a table of tasks and methods, as in the papers"),
       results.length ? h("details", { class: "svl-earlier", open }, h("summary", {}, `Results (${results.length})`), results) : null,
       groups,
     ];
@@ -74,13 +76,13 @@
     list.replaceChildren(...side().flat(Infinity).filter(Boolean));
     list.scrollTop = top;
     const chosen = recipe();
-    lab.box.querySelector(".svl-side > summary").textContent = chosen ? `${SHORT[chosen.paper]} ${chosen.figure}: ${chosen.title}` : "Your own sweep";
+    lab.box.querySelector(".svl-side > summary").textContent = chosen ? `${SHORT[chosen.paper]} ${chosen.figure}: ${chosen.title}` : lab.choice === BATCH ? "Methods × prompts" : "Your own sweep";
   }
 
   function choose(name) {
     lab.choice = name;
     const latest = lab.catalog.results.find((about) => about.name === name);
-    if (name === OWN && latest && !lab.asked[OWN]) return reopen(latest);
+    if (!recipe(name) && latest && !lab.asked[name]) return reopen(latest);
     show(latest ? latest.id : "");
     if (innerWidth < 900) lab.box.querySelector(".svl-side").open = false;
     draw();
@@ -98,10 +100,12 @@
   }
 
   async function reopen(about) {
-    lab.choice = recipe(about.name) ? about.name : OWN;
-    if (lab.choice === OWN) {
+    lab.choice = recipe(about.name) || about.name === BATCH ? about.name : OWN;
+    if (!recipe()) {
       try {
-        restore((await getJson(`api/lab/results/${encodeURIComponent(about.id)}`)).about);
+        const found = (await getJson(`api/lab/results/${encodeURIComponent(about.id)}`)).about;
+        if (lab.choice === BATCH) batch.restore(found);
+        else restore(found);
       } catch { /* told where the results are shown */ }
     }
     if (innerWidth < 900) lab.box.querySelector(".svl-side").open = false;
@@ -111,7 +115,7 @@
 
   // --- what is asked ---
 
-  const state = () => (lab.asked[lab.choice] ??= { prompts: "", count: "", max_new_tokens: "", training_steps: "", methods: null, vary: [{ param: "", values: "" }, { param: "", values: "" }], fixed: {}, metric: "tokens_per_step", temperature: "" });
+  const state = () => (lab.asked[lab.choice] ??= { prompts: "", count: "", max_new_tokens: "", training_steps: "", methods: null, vary: [{ param: "", values: "" }, { param: "", values: "" }], fixed: {}, metric: "tokens_per_step", temperature: "", lines: null, repeats: "" });
 
   function body(extra = {}) {
     const s = state();
@@ -119,6 +123,7 @@
     if (s.prompts === "file") asked.prompts = { file: lab.file || {} };
     else if (s.prompts === "trace") asked.prompts = { trace: SpecVizApp.app.shown || "" };
     else if (s.prompts) asked.prompts = s.prompts;
+    if (lab.choice === BATCH) return { ...asked, batch: batch.body() };
     if (lab.choice !== OWN) return { ...asked, recipe: lab.choice };
     const fixed = Object.fromEntries(Object.entries(s.fixed).filter(([name, value]) => value !== "" && name in parameters() && !s.vary.some((v) => v.param === name)));
     const vary = s.vary.filter((v) => v.param && v.param in parameters());
@@ -171,7 +176,7 @@
     const kind = set.split(":")[0];
     const options = [["", kind === "demo" ? `Held-out: ${tasks(set)}` : lab.catalog.sets[kind] || set]];
     if (set !== "demo") options.push(["demo", "Held-out: all tasks"]);
-    options.push(["examples", "Examples of the Inspect page"]);
+    if (kind !== "examples") options.push(["examples", "Examples of the Inspect page"]);
     if (kind !== "turns") options.push(["turns", lab.catalog.sets.turns]);
     options.push(["trace", "The prompt of the run in Inspect"], ["file", "A prompt file …"]);
     const select = h("select", { class: "svp-select", id: "svl-prompts" }, options.map(([value, text]) => h("option", { value }, text)));
@@ -187,6 +192,7 @@
       h("div", { class: "svl-field svl-wide" }, h("label", { for: "svl-prompts" }, "Prompts"), select, picker),
       field("How many", input("count", { type: "number", min: 1, max: 5000, placeholder: r ? String(r.count) : "6" })),
       field("New tokens", input("max_new_tokens", { type: "number", min: 1, max: 4096, placeholder: r ? String(r.max_new_tokens) : "96" })),
+      r?.repeats ? field("Repeats", input("repeats", { type: "number", min: 1, max: 100, placeholder: String(r.repeats) })) : null,
       r?.training_steps ? field("Training steps", input("training_steps", { type: "number", min: 1, max: 100000, placeholder: String(r.training_steps) })) : null,
     ];
   }
@@ -258,9 +264,10 @@
   function drawMain() {
     const r = recipe();
     const had = document.activeElement?.id;
-    const form = r ? promptFields(r).slice(r.alone ? 3 : 0) : [...ownFields(), ...promptFields(null)];
+    const many = lab.choice === BATCH;
+    const form = r ? promptFields(r).slice(r.alone ? 3 : 0) : many ? [...batch.fields(), ...promptFields(lab.catalog.batch)] : [...ownFields(), ...promptFields(null)];
     lab.box.querySelector(".svl-setup").replaceChildren(
-      head(r),
+      many ? batch.head() : head(r),
       h("div", { class: "svl-form" }, form),
       h("div", { class: "svl-go" },
         h("button", { type: "button", class: "svl-run", id: "svl-run", onclick: () => start(false) }, "Run"),
@@ -366,6 +373,10 @@
       const answer = await getJson(`api/lab/results/${encodeURIComponent(id)}?${query}`);
       if (id !== lab.id) return;
       const before = lab.shown;
+      if (before?.tables && before.state !== answer.state && !answer.tables) { // what stands below the tables says the state
+        lab.shown = { ...before, charts: null };
+        return poll();
+      }
       lab.shown = answer.charts ? answer : { ...before, ...answer };
       drawProgress();
       if (lab.shown.charts && (answer.charts || before.state !== answer.state)) await drawResults();
@@ -427,7 +438,7 @@
 
   async function drawResults() {
     const s = lab.shown, id = lab.id;
-    const Plotly = await plotly();
+    const Plotly = s.charts.length ? await plotly() : window.Plotly; // tables need none
     if (id !== lab.id || s !== lab.shown) return;
     const place = frame();
     drawBar(place.querySelector(".svl-bar"));
@@ -454,27 +465,29 @@
         });
       }
     });
-    grid.classList.toggle("svl-empty", !s.rows);
+    grid.classList.toggle("svl-empty", !s.rows || !s.charts.length);
     place.querySelector(".svl-caption").textContent = s.rows ? s.caption : "";
-    place.querySelector(".svl-below").replaceChildren(...below(s));
+    place.querySelector(".svl-below").replaceChildren(...(s.tables ? batch.below(s) : below(s)));
     place.dataset.rows = s.rows;
     place.dataset.state = s.state;
   }
+
+  const file = (format, text) => h("a", { class: "svp-button", href: `api/lab/results/${encodeURIComponent(lab.id)}/download?format=${format}`, download: "" }, text);
 
   function drawBar(bar) {
     const s = lab.shown, about = s.about;
     const states = { complete: "", cancelled: "cancelled: what was done is kept", "cut off": "cut off: what was done is kept", error: "ended on an error" };
     const words = [when(about.created), about.model.name, about.cases ? plural(about.cases, "prompt") : "", states[s.state] ?? s.state].filter(Boolean).join(" · ");
-    const measured = lab.catalog.metrics.filter((m) => s.measured.includes(m.key));
-    const select = h("select", { class: "svp-select", "aria-label": "What is drawn" }, h("option", { value: "" }, "As planned"), measured.map((m) => h("option", { value: m.key, title: m.help }, m.label)));
+    const measured = lab.catalog.metrics.filter((m) => s.measured.includes(m.key) && !(s.tables && m.parts));
+    const select = h("select", { class: "svp-select", "aria-label": s.tables ? "What the cells show" : "What is drawn" }, h("option", { value: "" }, "As planned"), measured.map((m) => h("option", { value: m.key, title: m.help }, m.label)));
     select.value = (lab.metrics || [""])[0];
     select.addEventListener("change", () => { lab.metrics = select.value ? [select.value] : null; lab.shown = { ...lab.shown, charts: null }; poll(); });
-    const file = (format, text) => h("a", { class: "svp-button", href: `api/lab/results/${encodeURIComponent(lab.id)}/download?format=${format}`, download: "" }, text);
     const live = ["queued", "running"].includes(s.state);
     bar.replaceChildren(
-      h("div", { class: "svl-about" }, h("b", {}, lab.choice === OWN ? about.title : "Results"), h("span", {}, words)),
-      measured.length ? h("label", { class: "svl-draw" }, "Draw ", select) : "",
-      s.rows ? file("csv", "CSV") : "", s.rows ? file("json", "JSON") : "",
+      h("div", { class: "svl-about" }, h("b", {}, recipe() ? "Results" : about.title), h("span", {}, words)),
+      measured.length ? h("label", { class: "svl-draw" }, s.tables ? "Cells show " : "Draw ", select) : "",
+      ...(s.rows && s.tables ? batch.files(lab.metrics) : []),
+      s.rows ? file("csv", s.tables ? "Runs: CSV" : "CSV") : "", s.rows ? file("json", "JSON") : "",
       live ? "" : h("button", { type: "button", class: "svp-button", onclick: remove, title: "Delete these results and their runs" }, "Delete"));
   }
 
@@ -500,11 +513,17 @@
   /** The runs behind a point: the only one at once, else a list. */
   function behind(point) {
     if (!point.runs.length) return note(point.failed ? "All runs behind this point failed." : "No runs are behind this point.", true);
-    if (point.runs.length === 1) return inspect(point.runs[0].trace);
+    list(named(point), point.runs);
+  }
+
+  /** Runs to open: the only one at once, else by name; `word` says more than the task. */
+  function list(title, runs) {
+    if (runs.length === 1 && !runs[0].word) return inspect(runs[0].trace);
     const box = lab.box.querySelector(".svl-dialog");
+    const name = (run) => (run.trace ? h("button", { type: "button", class: "svp-link", "data-trace": run.trace, onclick: () => { box.close(); inspect(run.trace); } }, run.prompt) : h("span", {}, run.prompt));
     box.replaceChildren(
-      h("h3", {}, `${plural(point.runs.length, "run")}: ${named(point)}`),
-      h("ul", { class: "svl-runs" }, point.runs.map((run) => h("li", {}, h("button", { type: "button", class: "svp-link", "data-trace": run.trace, onclick: () => { box.close(); inspect(run.trace); } }, run.prompt), h("span", {}, lab.shown.names[run.category] ?? run.category)))),
+      h("h3", {}, `${plural(runs.length, "run")}: ${title}`),
+      h("ul", { class: "svl-runs" }, runs.map((run) => h("li", {}, name(run), h("span", {}, run.word || (lab.shown.names[run.category] ?? run.category))))),
       h("div", { class: "svl-row" }, h("button", { type: "button", class: "svp-button", onclick: () => box.close() }, "Close")));
     box.showModal();
   }
@@ -558,6 +577,8 @@
 
   // --- start ---
 
+  const batch = SpecVizApp.labBatch({ lab, state, check, redraw: drawMain, field, allowed, plural, list, link: file });
+
   function draw() {
     drawSide();
     drawMain();
@@ -577,8 +598,9 @@
       h("details", { class: "svl-side", open: innerWidth >= 900 }, h("summary", {}), h("nav", { class: "svl-list", "aria-label": "Experiments" })),
       h("section", { class: "svl-main" }, h("div", { class: "svl-setup" }), h("div", { class: "svl-results" })),
       h("dialog", { class: "svl-dialog" }));
-    const wanted = new URLSearchParams(location.search).get("lab") || "";
-    if (wanted === OWN || recipe(wanted)) choose(wanted);
+    const address_ = new URLSearchParams(location.search);
+    const wanted = lab.wanted || address_.get("recipe") || address_.get("lab") || "";
+    if ([OWN, BATCH].includes(wanted) || recipe(wanted)) choose(wanted);
     else if (wanted) {
       try {
         const { about } = await getJson(`api/lab/results/${encodeURIComponent(wanted)}?have=-1`);
@@ -593,5 +615,12 @@
     new MutationObserver(() => { if (lab.shown?.charts) drawResults(); }).observe(document.body, { attributeFilter: ["class"] });
   }
 
-  Object.assign(SpecVizApp, { lab: lab_, labState: lab });
+  /** Opens the page with a recipe, "own" or "batch" chosen. */
+  function labOpen(name) {
+    SpecVizApp.app.goTo("lab");
+    if (!lab.catalog) lab.wanted = name;
+    else if (lab.choice !== name) choose(name);
+  }
+
+  Object.assign(SpecVizApp, { lab: lab_, labState: lab, labOpen });
 })();

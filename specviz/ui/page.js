@@ -37,9 +37,11 @@
     } catch {
       payload = null;
     }
-    if (!answer.ok || payload === null) throw new Error(payload?.error || `The server answered with an error (${answer.status}).`);
+    if (!answer.ok || payload === null) throw Object.assign(new Error(payload?.error || `The server answered with an error (${answer.status}).`), { status: answer.status });
     return payload;
   }
+
+  const postJson = (url, asked) => getJson(url, fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(asked) }));
 
   const stored = {
     get(key) { try { return localStorage.getItem(`specviz-${key}`); } catch { return null; } },
@@ -129,13 +131,15 @@
       "Steps (CSV)": link_("csv-steps"),
       "Tokens (CSV)": link_("csv-tokens"),
     };
+    const attribute = () => (app.goTo ? app.goTo("attribution") : (app.tab = "attribution")); // or when the tabs are there
     if (!app.inspector) {
       app.strip = h("div", { class: "svp-tries", hidden: true });
-      app.inspector = new SpecViz.Inspector(app.host, { live: true, actions: { link, downloads }, strip: app.strip });
+      app.inspector = new SpecViz.Inspector(app.host, { live: true, actions: { link, downloads, attribute }, strip: app.strip });
       app.inspector.on("step", address);
       app.inspector.on("pin", address);
+      emit("inspector", app.inspector);
     }
-    app.inspector.options.actions = { link, downloads };
+    app.inspector.options.actions = { link, downloads, attribute };
     app.inspector.load(trace, at || {});
     app.shown = id;
     app.host.dataset.ready = id;
@@ -387,6 +391,7 @@
       const answer = await getJson("api/runs");
       if (ticket !== app.runsTicket) return;
       app.runs = answer.runs;
+      app.room = answer.room;
       for (const run of app.runs) {
         // this page was loaded again (an answer may be older than the end it was told of)
         if (run.kind === "live" && run.id === app.current && !app.ended.has(run.id)) app.mine.add(run.id);
@@ -444,10 +449,10 @@
       refreshRuns();
     });
     const tabs = document.getElementById("sv-tabs");
-    const buttons = () => [...tabs.querySelectorAll('[role="tab"]')];
+    const buttons = () => [...tabs.querySelectorAll('[role="tab"], .overflow-dropdown button')]; // the latter: tabs that found no room
     tabs.addEventListener("click", () =>
       setTimeout(() => {
-        const chosen = buttons().find((b) => b.getAttribute("aria-selected") === "true");
+        const chosen = buttons().find((b) => b.getAttribute("aria-selected") === "true" || b.matches(".overflow-dropdown .selected"));
         app.tab = chosen ? chosen.textContent.trim().toLowerCase() : "inspect";
         address();
       }),
@@ -530,11 +535,16 @@
       history.replaceState(history.state, "", url);
       paint();
     });
-    const marks = { loading: "…", ready: "✓", failed: "!", none: "○", gone: "!" };
+    const user = h("span", { class: "svp-user", hidden: true });
+    async function signOut() {
+      await fetch("logout", { method: "POST" }).catch(() => {});
+      location.reload(); // it leads to the page where one signs in
+    }
+    const marks = { loading: "…", ready: "✓", failed: "!", none: "○", gone: "!", out: "!" };
     function draw() {
       const model = app.model;
       pill.dataset.state = model.state;
-      const words = { loading: `Loading ${model.name || "the model"}`, failed: "Model failed", none: "Viewing only", gone: "No answer from the server" };
+      const words = { loading: `Loading ${model.name || "the model"}`, failed: "Model failed", none: "Viewing only", gone: "No answer from the server", out: "Signed out: load the page again" };
       const text = model.state === "ready" ? model.text : words[model.state] || model.text;
       const [short, ...rest] = text.split(" · ");
       const more = rest.length ? h("span", { class: "svp-more" }, ` · ${rest.join(" · ")}`) : null;
@@ -545,15 +555,23 @@
     async function poll() {
       let wait = 15000;
       try {
-        const { model } = await getJson("api/status");
+        const { model, user: name, rules } = await getJson("api/status");
         misses = 0;
+        app.rules = rules;
+        if (name && user.hidden) {
+          user.replaceChildren(h("b", {}, name), h("button", { type: "button", class: "svp-button", onclick: signOut }, "Log out"));
+          user.hidden = false;
+        }
         const changed = model.state !== app.model.state;
         app.model = model;
         if (model.state === "loading") wait = 700;
         if (changed) emit("model", model);
         draw();
-      } catch {
-        if (++misses > 1) {
+      } catch (problem) {
+        if (problem.status === 401) {
+          app.model = { ...app.model, state: "out", text: problem.message };
+          draw();
+        } else if (++misses > 1) {
           app.model = { ...app.model, state: "gone", text: "The server does not answer: is it still running?" };
           draw();
         }
@@ -561,7 +579,7 @@
       }
       setTimeout(poll, wait);
     }
-    place(element, "brand").append(h("span", { class: "svp-name", role: "heading", "aria-level": 1 }, h("b", {}, "spec"), "viz"), h("span", { class: "svp-grow" }), pill, theme);
+    place(element, "brand").append(h("span", { class: "svp-name", role: "heading", "aria-level": 1 }, h("b", {}, "spec"), "viz"), h("span", { class: "svp-grow" }), pill, user, theme);
     draw();
     poll();
   }
@@ -642,6 +660,17 @@
     document.getElementById("sv-go").prepend(reason, lossy);
     let fields = [], common = [], commonValues = null, readyTold = false;
 
+    /** Run is off where nothing can run: also where the button comes later than the catalog, or is drawn anew. */
+    let guarded = null;
+    const watcher = new MutationObserver(() => guardRun());
+    function guardRun() {
+      const run = document.getElementById("sv-run");
+      if (!run) return requestAnimationFrame(guardRun);
+      if (run !== guarded) watcher.observe((guarded = run), { attributes: true, attributeFilter: ["disabled"] });
+      if (run.disabled !== Boolean(catalog.reason)) run.disabled = Boolean(catalog.reason);
+      run.title = catalog.reason || "Ctrl+Enter";
+    }
+
     function changed() {
       const collect = (list) => Object.fromEntries(list.map((f) => [f.name, f.read()]));
       kept[chosen] = collect(fields);
@@ -652,11 +681,7 @@
 
     function draw() {
       const method = catalog.methods.find((m) => m.name === chosen) || catalog.methods.find((m) => m.name === "pld+h" && !m.missing) || catalog.methods.find((m) => !m.missing) || catalog.methods[0];
-      const run = document.getElementById("sv-run");
-      if (run) {
-        run.disabled = Boolean(catalog.reason);
-        run.title = catalog.reason || "Ctrl+Enter";
-      }
+      guardRun();
       reason.textContent = catalog.reason;
       reason.hidden = !catalog.reason;
       if (!method) return box.replaceChildren();
@@ -717,7 +742,7 @@
   // --- start: draw before Gradio is there ---
 
   window.SpecVizApp = {
-    view, note, chooser, brand, form, field, open, link, app, h, getJson, on, emit, parse, place, stored, KINDS, refreshRuns,
+    view, note, chooser, brand, form, field, open, link, app, h, getJson, postJson, on, emit, parse, place, stored, KINDS, refreshRuns,
     mode(mode) { document.body.dataset.svMode = mode; },
     stopping() {
       const id = app.mine.has(app.current) ? app.current : [...app.mine].pop() || "";

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import gradio as gr
 from gradio.themes import Base
 
 from specviz.desk import Desk
+from specviz.routes import owner_of
 
 from . import api, attribution, compare, inspect, lab, lessons, runs, trees
 from .parts import part
@@ -43,13 +41,16 @@ def theme() -> Base:
     )
 
 
-def build(desk: Desk, browser_id: Callable[[str | None], str]) -> gr.Blocks:
-    """All pages. ``browser_id`` tells from a Cookie header whose runs are meant."""
+MAX_SESSIONS = 200  # open pages whose state Gradio holds
 
-    def owner(request: gr.Request | None) -> str:
-        headers: Any = getattr(request, "headers", None) if request is not None else None
-        return browser_id(headers.get("cookie")) if headers is not None else ""
 
+def owner(request: gr.Request | None) -> str:
+    """Whose runs are meant."""
+    return owner_of(request.request) if request is not None and request.request is not None else ""
+
+
+def build(desk: Desk) -> gr.Blocks:
+    """All pages."""
     with gr.Blocks(title="specviz", fill_width=True, analytics_enabled=False, delete_cache=(3600, 3600)) as blocks:
         part("brand", "sv-brand")
         with gr.Tabs(elem_id="sv-tabs"):
@@ -73,5 +74,6 @@ def build(desk: Desk, browser_id: Callable[[str | None], str]) -> gr.Blocks:
             desk.runner.leave(request.session_hash or "")
 
         blocks.unload(left)
+    blocks.state_session_capacity = MAX_SESSIONS
     blocks.queue(default_concurrency_limit=16, max_size=200, api_open=True)
     return blocks

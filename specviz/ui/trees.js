@@ -181,7 +181,7 @@
       fact("accepted R", number(p.R), "Σ π·f over the states"),
       fact("candidates", String(p.candidates), `of the tree of state ${page.m}`),
       fact("prompt tokens", String(p.prompts), `of the tree of state ${page.m}`),
-      fact("verify L", p.ms === null ? "not measured" : `${number(p.ms)} ms`, "time of one verify forward of so many rows on this machine"),
+      fact("step L", p.ms === null ? "not measured" : `${number(p.ms)} ms`, "time of one decode step of so many rows on this machine: drafting, the verify forward, the decision"),
       fact("predicted speedup", p.speedup === null ? "–" : `${fixed(p.speedup, 2)}×`, "τ(n) · L(1) ÷ L(n), against plain decoding"));
     const best = part("best");
     const use = page.data.in_use;
@@ -256,9 +256,9 @@
       const { setup } = latency;
       const threads = setup.threads ? `, ${plural(setup.threads, "thread")}` : "";
       told.push(h("p", {}, `${latency.model} · ${setup.dtype} · ${setup.device}${threads} · torch ${setup.torch}`),
-        h("p", { class: "svt-soft" }, `${plural(latency.rows.length, "size")} from 1 to ${latency.rows[latency.rows.length - 1]} rows, ${plural(latency.rounds, "forward")} each, behind ${latency.context.toLocaleString()} tokens of context.`));
+        h("p", { class: "svt-soft" }, `${plural(latency.rows.length, "size")} from 1 to ${latency.rows[latency.rows.length - 1]} rows, ${plural(latency.rounds, "step")} each, behind ${latency.context.toLocaleString()} tokens of context.`));
       if (latency.note) told.push(h("p", { class: "svt-disturbed", role: "status" }, h("b", {}, "Disturbed: "), latency.note, "."));
-    } else if (!reason) told.push(h("p", {}, "The verify forward was not measured on this machine yet, so no size can be chosen for it."));
+    } else if (!reason) told.push(h("p", {}, "Decode steps were not measured on this machine yet, so no size can be chosen for it."));
     if (failed) told.push(h("p", { class: "svp-note svp-error", role: "alert" }, failed));
     const go = h("button", { type: "button", class: "svp-button svt-measure", disabled: Boolean(measuring || reason), onclick: measure }, latency ? "Measure again" : "Measure now");
     const waits = measuring && !measuring.done;
@@ -323,7 +323,7 @@
     const band = { x: [...latency.rows, ...[...latency.rows].reverse()], y: [...latency.high, ...[...latency.low].reverse()], fill: "toself", mode: "none", fillcolor: "rgba(0,114,178,.18)", name: "quartiles", hoverinfo: "skip" };
     const median = { name: "median", x: latency.rows, y: latency.median, mode: "lines+markers", line: { color: BLUE, width: 2 }, marker: { size: 6 }, hovertemplate: "%{x} rows: %{y:.3f} ms<extra></extra>" };
     return [...found,
-      { key: "latency", title: "One verify forward L(n)", unit: "milliseconds", data: [band, median, ...star("ms"), mark("ms")] },
+      { key: "latency", title: "One decode step L(n)", unit: "milliseconds", data: [band, median, ...star("ms"), mark("ms")] },
       { key: "speedup", title: "Predicted speedup τ(n) · L(1) ÷ L(n)", unit: "× plain decoding", data: [line("designed", "speedup", BLUE, "solid", "circle"), { x: [x[0], x[x.length - 1]], y: [1, 1], mode: "lines", line: { color: GREY, dash: "dot", width: 1.5 }, name: "plain decoding", hoverinfo: "skip" }, ...star("speedup"), mark("speedup")] }];
   }
 

@@ -44,13 +44,30 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
-@pytest.fixture
-def context(chromium: Any) -> Iterator[Any]:
-    """A fresh 1280 × 820 browser context."""
+# what an earlier test stored is forgotten when a page opens a site for the first time
+FORGET = """try {
+  if (!sessionStorage.getItem("known")) { localStorage.clear(); sessionStorage.setItem("known", "1"); }
+} catch { /* no site yet */ }"""
+
+
+@pytest.fixture(scope="package")
+def shared(chromium: Any) -> Iterator[Any]:
+    """One browser context for all tests: Gradio's scripts are fetched and compiled once per server, not per test."""
     context = chromium.new_context(viewport={"width": 1280, "height": 820}, accept_downloads=True)
     context.set_default_timeout(40000)
+    context.add_init_script(FORGET)
     yield context
     context.close()
+
+
+@pytest.fixture
+def context(shared: Any) -> Iterator[Any]:
+    """A 1280 × 820 browser context without cookies, permissions or pages."""
+    shared.clear_cookies()
+    shared.clear_permissions()
+    yield shared
+    for page in shared.pages:
+        page.close()
 
 
 @pytest.fixture

@@ -420,7 +420,7 @@ def test_a_page_without_a_model_says_so(chromium: Any) -> None:
         page.wait_for_selector(".svp-pill[data-state=failed]")
         page.wait_for_selector(".svf-reason:has-text('The model folder /nowhere does not exist.')")
         page.wait_for_selector("#sv-run[disabled]")
-        assert page.evaluate("SpecVizApp.app.shown") == "gallery-0"
+        wait(page, "SpecVizApp.app.shown === 'gallery-0'")
         page.close()
 
 

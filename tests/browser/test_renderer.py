@@ -351,6 +351,39 @@ def test_guesses_stand_beside_what_the_text_became(open_trace: Open, page: Any) 
     assert page.problems == []
 
 
+def test_choosing_a_prompt_token_shows_where_it_looked(open_trace: Open, page: Any) -> None:
+    """Two vectors each: what they guess together is told, and their places are marked in the panes."""
+    trace = synthetic.prompted(watched=True)
+    probes, looks = trace.tables["probes"], trace.tables["attention"]
+    open_trace(trace, step=0)
+    assert not page.locator(".sv-drafter").is_visible(), "attention of prompt tokens is no draft model's"
+    joint = [row for row, kind in enumerate(probes["kind"]) if kind == "joint" and probes["step"][row] == 0]
+    first = [probes["token"][row] for row in joint]
+    firsts = page.locator(".sv-guessed tbody td:nth-of-type(1) code").all_inner_texts()
+    assert firsts == page.evaluate("ids => ids.map(id => window.specviz.model.pieces.label(id, 16))", first)
+    marked = value(page, "v.prompts.look.map(one => one.position)")
+    rows = [row for row, at in enumerate(looks["step"]) if at == 0]
+
+    def recorded(probe: int, head: int) -> set[int]:
+        node = sorted({looks["node"][row] for row in rows})[probe]
+        return {looks["position"][row] for row in rows if (looks["node"][row], looks["head"][row]) == (node, head)}
+
+    assert set(marked) == recorded(0, -1) and page.locator("[class*='sv-heat-']").count() >= len(marked)
+    assert page.locator('.sv-pick[aria-pressed="true"]').inner_text() == "1"
+    page.locator(".sv-pick").nth(1).click()
+    assert set(value(page, "v.prompts.look.map(one => one.position)")) == recorded(1, -1)
+    assert "Where the prompt token of distance 2 looked" in page.inner_text(".sv-prompts .sv-looked")
+    assert page.locator(".sv-pick").nth(1).evaluate("e => e === document.activeElement")
+    page.locator(".sv-prompts .sv-look-select[aria-label='Attention head']").select_option("1")
+    assert set(value(page, "v.prompts.look.map(one => one.position)")) == recorded(1, 1)
+    page.locator(".sv-prompts .sv-toggle", has_text="Attention heat").click()
+    assert page.locator("[class*='sv-heat-']").count() == 0
+    assert "where the prompt token looked" in page.inner_text(".sv-legend")
+    page.evaluate("t => window.specviz.load(t, {})", synthetic.prompted().to_json())
+    assert page.locator(".sv-pick").count() == 0 and not page.locator(".sv-prompts .sv-look-select").first.is_visible()
+    assert page.problems == []
+
+
 def test_another_node_tells_where_it_would_have_led(open_trace: Open, page: Any) -> None:
     open_trace(synthetic.prompted(), step=3)  # nothing of the tree holds
     assert "Nothing was accepted after the root" in page.inner_text(".sv-prompts .sv-verdict")

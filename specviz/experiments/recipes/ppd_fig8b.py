@@ -47,8 +47,8 @@ EXPERIMENT = Experiment(
     metrics=("predicted", "tau", "latency_ms"),
     measure=measure,
     own=(
-        Quantity("predicted", "Speedup in theory", "τ(n) · L(1) ÷ L(n)", "×", "Recording and drafting left out."),
+        Quantity("predicted", "Speedup in theory", "τ(n) · L(1) ÷ L(n)", "×", "Recording left out."),
         Quantity("tau", "Tokens per step in theory", "1 + Σ π_k f(T_k)", "tokens/step", "In the steady state."),
-        Quantity("latency_ms", "Latency L(n)", "median time of a verify forward of n rows", "ms", "Of pruned trees."),
+        Quantity("latency_ms", "Latency L(n)", "median time of a decode step of n rows", "ms", "Of pruned trees."),
     ),
 )

@@ -1,0 +1,265 @@
+"""SpS whose draft model writes by PPD (PPD §5: "PPD + speculative decoding").
+
+Prompt tokens trained for the draft model make it guess its own next tokens, so that it writes the chain of plain SpS,
+token for token, in fewer forwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from ..cape import EXPANSIONS
+from ..errors import UserError
+from ..glide import common_prefix
+from ..memory import Context
+from ..params import param
+from ..parts import find_part, is_part, load_part
+from ..ppd import PromptTokens
+from ..prompt_trees import PromptTrees
+from ..proposals import NODE_TERMS, STEP_TERMS, Chain, Choose, ModelDrafter
+from ..protocols import Draft, Method, Needs, Term, Verdict
+from ..residual import ResidualVerifier
+from ..target import SPARE_ROWS, Session, Target
+from ..tree import DraftTree
+from .ppd import PAPER, Plan, PpdDrafter, PpdParams, trees_of
+from .sps import OFFERED, SCHEDULES, SIZE, LanguageModelRun, opened
+
+NAME_ONE = (
+    "SpS with PPD needs a causal LM as its drafter: name one with the same tokenizer (parameter drafter) and train its "
+    "prompt tokens with `specviz train ppd --model DRAFTER`"
+)
+MOST_PENDING = 32  # tokens not yet read that one forward takes before its tree; more are read in a forward of their own
+
+
+@dataclass(frozen=True)
+class SpsPpdParams:
+    drafter: str | None = param(
+        None,
+        "Drafter",
+        "Model folder or hub id with the target's tokenizer, for which prompt tokens were trained. Off: the one that "
+        "was offered for all runs.",
+    )
+    part: str | None = param(
+        None, "Prompt tokens", "Folder of the drafter's trained prompt tokens. Off: those trained for it."
+    )
+    tree_size: int | None = param(
+        None,
+        "Tree size",
+        "Rows of a draft forward at most: root, guesses and prompt tokens. Off: the best for this machine where the "
+        "drafter's latency was measured (`specviz tree latency --model DRAFTER`), else that of its designed trees.",
+        low=3,
+        high=SPARE_ROWS // 2,
+    )
+    gamma: int = param(5, "Draft length γ", "Tokens drafted per step.", low=1, high=32)
+    schedule: str = param(
+        "fixed",
+        "Schedule",
+        "Heuristic: γ grows by two after a fully accepted draft and shrinks by one after any other.",
+        choices=SCHEDULES,
+    )
+    expansion: str = param(
+        "none",
+        "Expansion",
+        "Further candidates beside the chain: CAPE's by confidence, or a fixed number.",
+        choices=tuple(kind for kind in EXPANSIONS if not kind.startswith("beam")),
+    )
+    size: int = SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a draft forward left at a token: the logits after it, and those of the prompt tokens that hung on it."""
+
+    logits: Float[Tensor, "vocab"]
+    probes: Float[Tensor, "rows vocab"] | None
+
+
+class PromptedRun(LanguageModelRun):
+    """A causal LM that writes chains by PPD, with a session of its own that follows the text.
+
+    A token is taken as the caller chooses it from the drafter's logits, whether it was guessed or not: guesses only
+    save forwards. What was read stays for the next step as far as the text goes on that way, and so do the guesses of
+    the last token read: prompt tokens guess past the next token, whoever writes that one.
+    """
+
+    def __init__(self, drafter: Target, prompts: PromptTokens, trees: PromptTrees, vocab: int) -> None:
+        super().__init__(drafter, vocab)
+        self.ppd = PpdDrafter(prompts, trees, self.limit)
+        self.session: Session | None = None
+        self.known: dict[int, Read] = {}  # by position, of what was read for the last chain
+        self._led: dict[tuple[int, int, int, int], Plan] = {}
+
+    @torch.inference_mode()
+    def chain(self, context: Context, depth: int, choose: Choose) -> Chain:
+        """The next ``depth`` tokens, and how they came about."""
+        session, text = self._follow(context), context.tokens.tolist()
+        made = Chain()
+        while len(made.tokens) < depth:
+            at = len(text) - 1
+            if at >= session.cache.length:
+                self._write(session, text, made, depth, choose)
+                continue
+            token, said = choose(self.fitted(self.known[at].logits))  # read in an earlier step
+            made.add(token, said, 0)
+            text.append(token)
+            if at + 1 < session.cache.length and session.buffer[at + 1] != token:
+                self._forget(at + 1)
+        self.known = {at: read for at, read in self.known.items() if at >= context.length - 1}
+        return made
+
+    def _write(self, session: Session, text: list[int], made: Chain, depth: int, choose: Choose) -> None:
+        """One draft forward over what was not read yet and the tree behind it; the chosen path stays, and is added to
+        ``text`` and to the chain.
+        """
+        made.forwards += 1
+        if len(text) - session.cache.length > MOST_PENDING:
+            self._forget(0)
+            session.prefill(text)
+            made.forwards += 1
+        start = session.cache.length
+        pending = text[start:]
+        lead = len(pending) - 1
+        guesses = self._guesses(start - 1, lead)
+        plan = self._plan(len(guesses), depth - len(made.tokens), self.limit - len(text), lead)
+        tokens = pending + [
+            guesses[distance - 1][rank]
+            for distance, rank in zip(plan.distances[lead + 1 :], plan.ranks[lead + 1 :], strict=True)
+        ]
+        draft = Draft(DraftTree(tuple(tokens), plan.parents), probes=plan.probes, layout=plan.layout)
+        session.buffer[start], session.length = pending[0], start + 1
+        scored = session.score(draft)
+        children, path = draft.tree.children(), list(range(lead + 1))
+        while len(made.tokens) < depth:
+            token, said = choose(self.fitted(scored.logits[path[-1]]))
+            child = children[path[-1]].get(token)
+            made.add(token, said, made.forwards, plan.distances[child] + lead if child else 0)
+            text.append(token)
+            if child is None:
+                break
+            path.append(child)
+        rows = self.ppd.prompts.config.vectors
+        for at, node in enumerate(path, start):
+            first, count = plan.first[node], plan.prompts[node] * rows
+            probes = None if scored.probe_logits is None else scored.probe_logits[first : first + count]
+            self.known[at] = Read(scored.logits[node], probes if count else None)
+        session.commit(Verdict(tuple(path), text[-1], (), ()))
+
+    def _guesses(self, at: int, behind: int) -> list[list[int]]:
+        """What the prompt tokens at a position guessed of the text from its ``behind`` + 2nd token on: by distance,
+        then rank.
+        """
+        read = self.known.get(at)
+        if read is None or read.probes is None:
+            return []
+        logits = self.ppd.prompts.guesses(read.probes)
+        return logits[behind:].topk(min(self.ppd.top_k, logits.shape[-1])).indices.tolist()
+
+    def _plan(self, state: int, depth: int, room: int, lead: int) -> Plan:
+        """PPD's plan behind ``lead`` tokens that are not in question."""
+        known = state, min(depth, state), min(room, 2 * self.ppd.trees.m), lead
+        if known not in self._led:
+            plan = self.ppd.plan(state, depth, room)
+            self._led[known] = plan if not lead else replace(
+                plan,
+                parents=(*range(-1, lead), *(parent + lead for parent in plan.parents[1:])),
+                distances=(0,) * lead + plan.distances,
+                ranks=(-1,) * lead + plan.ranks,
+                prompts=(0,) * lead + plan.prompts,
+                first=(0,) * lead + plan.first,
+                probes=tuple(replace(probe, parent=probe.parent + lead) for probe in plan.probes),
+            )  # fmt: skip
+        return self._led[known]
+
+    def _follow(self, context: Context) -> Session:
+        """The session, cut back to what it read of this text."""
+        capacity = min(len(context.buffer), self.limit)
+        if self.session is None or self.session.capacity < capacity:
+            self.session, self.known = self.drafter.session(Needs(), capacity), {}
+        length = self.session.cache.length
+        same = common_prefix(self.session.buffer[:length], context.tokens)
+        if same < context.length:
+            self._forget(same)
+        elif same - 1 not in self.known:
+            self._forget(same - 1)
+        return self.session
+
+    def _forget(self, length: int) -> None:
+        """Cut what was read to its first ``length`` tokens."""
+        assert self.session is not None
+        self.session.cache.length = length
+        self.known = {at: read for at, read in self.known.items() if at < length}
+
+
+def build(target: Target, params: SpsPpdParams) -> ModelDrafter:
+    source = params.drafter or target.companions.get(OFFERED)
+    if source is None:
+        raise UserError(NAME_ONE)
+    drafter = causal(target, source)
+    if params.part is None and find_part(drafter.key, "ppd") is None:
+        raise UserError(untrained(drafter, source))
+    prompts = load_part(drafter, "ppd", params.part)
+    trees = trees_of(drafter, prompts, PpdParams(part=params.part, size=params.tree_size))
+    run = PromptedRun(drafter, prompts, trees, target.info["vocab"])
+    return ModelDrafter(
+        run, params.gamma, params.expansion, params.size, heuristic=params.schedule == "heuristic", chain=run.chain
+    )
+
+
+def causal(target: Target, source: str) -> Target:
+    """The drafter as a causal LM. Raises UserError for a trained part: prompt tokens are trained for causal LMs."""
+    if is_part(Path(source).expanduser()):
+        raise UserError(
+            f"{source} is a trained drafter, and prompt tokens can be trained for causal LMs alone: name a model "
+            "folder or hub id as the drafter, or use the method sps"
+        )
+    return opened(target, source)
+
+
+def untrained(drafter: Target, source: str) -> str:
+    """What is missing, and the command that makes it."""
+    return (
+        f"there is no set of prompt tokens for the drafter {drafter.name}: make one with "
+        f"`specviz train ppd --model {source}`"
+    )
+
+
+def available(target: Target) -> str | None:
+    """What is missing where no drafter is named."""
+    source = target.companions.get(OFFERED)
+    if source is None:
+        return NAME_ONE
+    try:
+        drafter = causal(target, source)
+    except UserError as error:
+        return str(error)
+    return None if find_part(drafter.key, "ppd") else untrained(drafter, source)
+
+
+METHOD = Method(
+    name="sps+ppd",
+    title="SpS with PPD",
+    paper=PAPER,
+    summary="SpS's draft model, with trained prompt tokens of its own: the same tokens ahead in fewer draft forwards.",
+    params=SpsPpdParams,
+    build=build,
+    node_terms=(
+        *NODE_TERMS,
+        Term("draft_forward", "draft forward", "The draft forward that gave this token (0: an earlier step's).", 0, 0),
+        Term("distance", "guessed by", "The drafter's prompt token that had guessed it (none: its forward gave it).",
+             0, 3),
+    ),
+    step_terms=(
+        *STEP_TERMS,
+        Term("draft_forwards", "forwards made", "Forwards of the draft model in this step; plain SpS makes γ.", 0, 0),
+        Term("hits", "guessed right", "Drafted tokens that the drafter's prompt tokens had guessed.", 0, 0),
+    ),
+    verifier=lambda params, chooser, stop_ids: ResidualVerifier(chooser),
+    available=available,
+    brings=lambda params: params.drafter is not None,
+    order=32,
+)  # fmt: skip

@@ -1,0 +1,242 @@
+"""The batch mode: methods × prompts, every method's runs timed in alternation and checked against plain decoding.
+
+A row of its results is one method on one prompt in one repeat: ``repeat`` from 1; ``tokens_per_s`` and ``speedup`` of a
+run that was not recorded; ``same``, 1 where every output was plain decoding's, else 0, with ``differs_at`` (an output
+token's number from 0) and ``verdict`` (``decoders.divergences``). All other quantities are of the recorded run, which
+each method makes once per prompt: they stand in the rows of repeat 1, with the ``trace`` to open.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from decoders.errors import UserError
+from decoders.params import controls
+
+from ..runner import sentence
+from ..store import new_id
+from .experiment import CATEGORY, Experiment, Line, Row, near, text_of
+from .prompts import Case
+from .quantities import QUANTITIES, Breakdown, Profile, measured
+
+if TYPE_CHECKING:
+    from decoders import Target
+    from decoders.bench import Made, Turn
+    from decoders.trace import Trace
+
+    from .running import Make, Plan
+
+NAME, PLAIN, TRACED = "batch", "plain", " traced"  # the last two as in decoders.bench
+METRICS = ("tokens_per_step", "speedup")
+MOST_LINES, MOST_REPEATS = 24, 100
+
+
+def batch(
+    chosen: Sequence[tuple[str, Mapping[str, Any]]],
+    repeats: int = 3,
+    metrics: Sequence[str] = METRICS,
+    *,
+    known: Mapping[str, Any] | None = None,
+) -> Experiment:
+    """Methods with their parameters, as lines of a batch; plain decoding is always one of them, and the first.
+
+    A line is called by its method's name, and by the parameters that are not the usual ones where a method is there
+    more than once. Raises UserError for an unknown method, a method that is there twice alike, or too much of anything.
+
+    >>> [line.label for line in batch([("pld", {"k": 5}), ("pld", {}), ("pld+h", {"k": 5})]).lines]
+    ['plain', 'pld, k = 5', 'pld', 'pld+h']
+    """
+    from .running import registered
+
+    known = known or registered()
+    for name, _ in chosen:
+        if name not in known:
+            raise UserError(f"there is no method {name[:40]!r}{near(name, known)}: choose of {', '.join(known)}")
+    others = [(name, _settled(known[name], params)) for name, params in chosen if name != PLAIN]
+    if not others:
+        raise UserError("nothing is to be compared with plain decoding: choose at least one other method")
+    if len(others) >= MOST_LINES:
+        raise UserError(f"{len(others)} methods are chosen and at most {MOST_LINES - 1} fit one table")
+    if not 1 <= repeats <= MOST_REPEATS:
+        raise UserError(f"{repeats} repeats are asked for: a whole number from 1 to {MOST_REPEATS} is needed")
+    for key in metrics:
+        if isinstance(found := QUANTITIES.get(key), Breakdown | Profile):
+            raise UserError(f"{found.label} is not one number per run: choose another metric for a table")
+    lines = [Line(PLAIN, PLAIN)]
+    for name, params in others:
+        several = sum(other == name for other, _ in others) > 1
+        usual = known[name].params()
+        differing = [f"{p} = {text_of(v)}" for p, v in params.items() if v != getattr(usual, p)]
+        label = ", ".join([name, *differing]) if several else name
+        if any(line.label == label for line in lines):
+            raise UserError(f"{label} is chosen twice: change a parameter of one of the two, or leave one out")
+        lines.append(Line(label, name, params))
+    return of_lines(lines, repeats, metrics)
+
+
+def of_lines(lines: Sequence[Line], repeats: int, metrics: Sequence[str] = METRICS, title: str = "") -> Experiment:
+    """The batch of lines that are as they should be."""
+    return Experiment(
+        NAME, title.strip() or "Methods × prompts", tuple(lines), prompts="examples", count=12, metrics=tuple(metrics),
+        x=CATEGORY, chart="table", repeats=repeats,
+    )  # fmt: skip
+
+
+def _settled(method: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters, checked and converted."""
+    found = {control.name: control for control in controls(method.params)}
+    for name in given:
+        if name not in found:
+            listed = ", ".join(found) or "no parameters"
+            raise UserError(f"{method.name} has no parameter {str(name)[:40]!r}{near(name, found)}: it has {listed}")
+    try:
+        return {name: found[name].check(value) for name, value in given.items()}
+    except ValueError as problem:
+        raise UserError(f"{method.name}: {problem}") from None
+
+
+def runs_of(lines: int, cases: int, repeats: int) -> int:
+    """Runs of a batch: each line once to warm up, and on each prompt once recorded and ``repeats`` times timed.
+
+    >>> runs_of(lines=2, cases=3, repeats=3)
+    26
+    """
+    return lines * (1 + cases * (repeats + 1))
+
+
+@dataclass
+class Ledger:
+    """Makes rows of the runs as they come in: those of a prompt and a repeat together, when the last of them is there.
+
+    ``methods`` has the method of every line, ``lossy`` the lines whose output need not be plain decoding's. ``keep``
+    gets every trace that can be opened; ``between`` calls a function where the device is free. The outputs of all
+    repeats are compared with plain decoding's first one.
+    """
+
+    target: Target
+    cases: Sequence[Case]
+    methods: Mapping[str, str]
+    lossy: Collection[str] = ()
+    keep: Callable[[Trace], None] | None = None
+    between: Callable[[Callable[[], Any]], Any] = lambda work: work()
+    _group: dict[str, dict[str, Made | str]] = field(default_factory=dict)
+    _plain: dict[int, list[int]] = field(default_factory=dict)
+
+    def add(self, turn: Turn, made: Made | str) -> list[Row]:
+        """What a run gave, or the sentence why it failed; the rows that are complete by it."""
+        if turn.round < 0:
+            return []
+        kind, name = turn.contender.kind, turn.contender.name
+        line = name.removesuffix(TRACED)
+        self._group.setdefault(line, {})[kind] = made
+        if not turn.last:
+            return []
+        group, self._group = self._group, {}
+        plain = group.get(PLAIN, {}).get("method")
+        speed = None
+        if plain is not None and not isinstance(plain, str):
+            speed = plain.sample.tokens_per_s
+            self._plain.setdefault(turn.prompt, plain.output)
+        return [self._row(turn, line, group[line], speed) for line in self.methods if line in group]
+
+    def _row(self, turn: Turn, line: str, runs: Mapping[str, Made | str], plain_speed: float | None) -> Row:
+        case, first = self.cases[turn.prompt], turn.round == 0
+        errors = [made for made in runs.values() if isinstance(made, str)]
+        made = {kind: made for kind, made in runs.items() if not isinstance(made, str)}
+        row: Row = {
+            "series": line, "prompt": case.id, "category": case.category, "method": self.methods[line], "trace": "",
+            "role": "run", "error": errors[0] if errors else "", "verdict": "", "place": turn.prompt,
+            "repeat": turn.round + 1,
+        }  # fmt: skip
+        recorded = made.pop("traced", None)
+        timed = next(iter(made.values()), None)
+        if first and recorded is not None and recorded.trace is not None:
+            trace = recorded.trace
+            trace.run.update(id=new_id(), title=f"{case.id} · {line}", complete=True)
+            row |= {"trace": trace.run["id"], **measured(trace, case.category)}
+            if self.keep is not None:
+                self.keep(trace)
+        elif first and timed is not None:
+            sample = timed.sample
+            row |= {"tokens": sample.tokens, "steps": sample.steps, "accepted": sample.accepted}
+            row["tokens_per_step"] = sample.accepted / sample.steps + 1 if sample.steps else None  # type: ignore
+        speed = timed.sample.tokens_per_s if timed is not None else None
+        row |= {"tokens_per_s": speed, "speedup": speed / plain_speed if speed and plain_speed else None}
+        outputs = [one.output for one in (recorded, timed) if one is not None]
+        return row | self._checked(turn.prompt, line, outputs)
+
+    def _checked(self, prompt: int, line: str, outputs: Sequence[list[int]]) -> Row:
+        """Whether all outputs are plain decoding's; of the first that is not, where it leaves it, and the verdict."""
+        from decoders.divergences import divergence
+
+        plain = self._plain.get(prompt)
+        if plain is None or not outputs:
+            return {"same": None, "differs_at": None}
+        for output in outputs:
+            if output != plain:
+                judge = functools.partial(
+                    divergence, self.target, output, self.cases[prompt].prompt, plain=plain,
+                    lossless=line not in self.lossy, max_new_tokens=max(len(plain), len(output)),
+                )  # fmt: skip
+                if found := self.between(judge):
+                    return {"same": 0.0, "differs_at": found.position, "verdict": found.verdict}
+        return {"same": 1.0, "differs_at": None}
+
+
+def units(
+    target: Target,
+    planned: Plan,
+    make: Make,
+    between: Callable[[Callable[[], Any]], Any],
+    keep: Callable[[Trace], None] | None,
+    cancel: threading.Event,
+) -> Iterator[list[Row]]:
+    """Every run of a batch, one after another: the rows that are complete by it. A run that fails is an error of its
+    row, and the others go on.
+    """
+    from decoders.bench import Contender, Made, Sample, alternated, timed
+
+    new = planned.experiment.max_new_tokens
+
+    def clocked(line: Line) -> Callable[[Case], Made]:
+        run = timed(target, line.method, dict(line.params), new, name=line.label, cancel=cancel)
+        return lambda case: run(case.prompt)
+
+    def recorded(line: Line) -> Callable[[Case], Made]:
+        def run(case: Case) -> Made:
+            made = make(case, line.method, line.params, f"{case.id} · {line.label}", cancel, new)
+            for _ in made:
+                pass  # what it yields is in made.trace
+            output = made.trace.output_ids
+            return Made(Sample(line.label, 0, 0, len(output), 0, None, None, 0.0, 0.0), output, made.trace)
+
+        return run
+
+    def call(run: Callable[[], Made]) -> Made | str:
+        def caught() -> Made | str:
+            try:
+                return run()
+            except Exception as problem:
+                return sentence(problem)
+
+        return between(caught)
+
+    lines = [setting.line for setting in planned.settings]
+    contenders = [
+        contender
+        for line in lines
+        for contender in (
+            Contender(line.label, "method", line.label not in planned.lossy, clocked(line)),
+            Contender(line.label + TRACED, "traced", line.label not in planned.lossy, recorded(line), rounds=1),
+        )
+    ]
+    methods = {line.label: line.method for line in lines}
+    ledger = Ledger(target, planned.cases, methods, planned.lossy, keep, between)
+    for turn, made in alternated(contenders, planned.cases, planned.experiment.repeats, call):
+        if cancel.is_set():
+            return
+        yield ledger.add(turn, made)

@@ -1,0 +1,94 @@
+"""Answers with known quotes in the lab: each is given to the methods, and what they link is scored (PLD+ table 10)."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decoders.attribution import COUNTED
+from decoders.errors import UserError
+from decoders.prompts import PromptRecord
+from decoders.quotes import QuotedAnswer, demo_quotes, read_quotesum, scores
+
+from .quantities import Quantity
+
+if TYPE_CHECKING:
+    from decoders import Target
+    from decoders.trace import Trace
+
+MIN_RUNS = (1, 2, 3, 5, 8, 12)
+QUANTITIES = (
+    Quantity(
+        "f1", "Token F1", "2 · found and quoted ÷ (found + quoted)", "share",
+        "Of the answer's tokens: linked to a passage, and quoted. Per answer, then averaged.",
+    ),
+    Quantity("precision", "Precision", "found and quoted tokens ÷ found tokens", "share", "Nothing found: 1."),
+    Quantity("recall", "Recall", "found and quoted tokens ÷ quoted tokens", "share", "Per answer, then averaged."),
+    Quantity(
+        "right_passage", "Right passage", "tokens linked to the quoted passage ÷ found and quoted tokens", "share",
+        "Empty where nothing was found.",
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class QuotedRecord(PromptRecord):
+    """A prompt with an answer whose quotes are known."""
+
+    gold: QuotedAnswer | None = None
+
+
+def quoted_records(path: Path | None, count: int) -> list[PromptRecord]:
+    """Questions whose answers have known quotes: of a QuoteSum file, or (None) of the demo generator."""
+    found = demo_quotes(count) if path is None else read_quotesum(path, count)[0]
+    records = [(gold, gold.record()) for gold in found]
+    return [QuotedRecord(**{f.name: getattr(r, f.name) for f in fields(PromptRecord)}, gold=g) for g, r in records]
+
+
+def is_quotesum(path: Path) -> bool:
+    """Whether a file's first row has QuoteSum's form."""
+    try:
+        with path.open(encoding="utf-8-sig") as lines:
+            row = json.loads(next((line for line in lines if line.strip()), ""))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(row, dict) and "summary" in row and "source1" in row
+
+
+def check_quoted(cases: Any) -> None:
+    """Raise UserError where a prompt has no answer with known quotes."""
+    if missing := [case.id for case in cases if case.gold is None]:
+        raise UserError(
+            f"this experiment scores answers whose quotes are known, and {len(missing)} of {len(cases)} prompts have "
+            f"none (the first is {missing[0]}): use the set quotes, or a file in QuoteSum's form"
+        )
+
+
+def maker(target: Target) -> Any:
+    """How runs are made here: the prompt's answer is given to the method."""
+
+    def make(
+        case: Any, method: str, params: Mapping[str, Any], title: str, cancel: threading.Event, new_tokens: int
+    ) -> Any:
+        from decoders.forced import answer_ids, forced_run
+
+        answer = answer_ids(target, case.gold.answer)
+        return forced_run(
+            target, case.prompt, answer, method, params, max_new_tokens=new_tokens, title=title, cancel=cancel
+        )
+
+    return make
+
+
+def swept(row: Mapping[str, Any], trace: Trace, gold: QuotedAnswer) -> list[dict[str, Any]]:
+    """A run's row for each threshold, under both ways to count."""
+    found = []
+    for whole, counted in COUNTED.items():
+        every = scores(trace, gold, MIN_RUNS, whole=whole) or []
+        for n, score in zip(MIN_RUNS, every, strict=True):
+            found.append({**row, "param:min_run": str(n), "param:counted": counted, **asdict(score)})
+    return found

@@ -1,0 +1,424 @@
+"""A batch as the papers print it: a table of tasks × methods per metric, on the page and as CSV, LaTeX and Markdown.
+
+A cell is a mean over the prompts of its task, and over the repeats where the metric is timed; ± is the standard
+deviation between the repeats (each the mean over those prompts), and stands where there are at least two of them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from decoders.errors import UserError
+
+from .experiment import Row
+from .prompts import ALL, NAMES
+from .quantities import Quantity
+from .results import FORMULA, Results
+
+OVERALL = "overall"
+BETTER = {  # 1: the highest is the best, -1: the lowest; in other tables none is marked
+    "tokens_per_step": 1, "tokens_per_s": 1, "speedup": 1, "draft_efficiency": 1, "beta": 1, "reuse_rate": 1,
+    "quality": 1, "quality_f1": 1, "quality_rouge_l": 1, "quality_edit": 1, "steps": -1, "prefill_ms": -1, "kv_mb": -1,
+}  # fmt: skip
+UNTRACED = ("tokens", "steps", "accepted", "tokens_per_step", "tokens_per_s", "speedup")  # known without recorded runs
+BUG = "bug"  # decoders.divergences: the verdict on a lossless method's output that the target would not have written
+FORMATS = ("csv", "tex", "md")
+VERSIONS = ("python", "torch", "transformers", "specviz")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One method on one task. ``text`` and ``spread`` are what is shown; ``count`` values are in the mean, of
+    ``prompts`` prompts; ``best`` of its row.
+    """
+
+    text: str
+    spread: str
+    mean: float | None
+    deviation: float | None
+    count: int
+    prompts: int
+    failed: int
+    best: bool
+    partly: str
+    runs: tuple[Mapping[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A row of a table: a task and its cells, one per column; ``prompts`` it has in all."""
+
+    task: str
+    name: str
+    prompts: int
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A column's outputs against plain decoding's: ``same`` of ``checked`` are equal. ``runs`` of the others say where
+    they differ (``at``, an output token's number from 0) and the verdict; ``bugs`` counts those that must not be.
+    """
+
+    name: str
+    lossy: bool
+    checked: int
+    same: int
+    bugs: int
+    runs: tuple[Mapping[str, Any], ...]
+
+    @property
+    def text(self) -> str:
+        """As in "12/12", "9/12, 3 DIFFER"."""
+        if not self.checked:
+            return "–"
+        return f"{self.same}/{self.checked}" + (f", {self.bugs} DIFFER" if self.bugs else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One metric: tasks × methods."""
+
+    metric: str
+    label: str
+    unit: str
+    formula: str
+    columns: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+    @property
+    def title(self) -> str:
+        """The metric with its unit, where the name does not say it."""
+        said = self.unit.replace("/", " per ") in self.label.lower()
+        return self.label if not self.unit or said else f"{self.label} ({'%' if self.unit == 'share' else self.unit})"
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "title": self.title}
+
+
+def tables(results: Results, metrics: Sequence[str] | None = None) -> list[Table]:
+    """A table per metric, those of the experiment unless others are named. Raises UserError for one that is no number
+    per run.
+    """
+    broken = {check.name for check in checks(results) if check.bugs}
+    return [_table(results, key, broken) for key in metrics or results.about["metrics"]]
+
+
+def checks(results: Results) -> list[Check]:
+    """Every column's outputs against plain decoding's."""
+    about = results.about
+    opens = {(row["series"], row.get("place")): row["trace"] for row in results.rows if row.get("trace")}
+    found = []
+    for name in _columns(results):
+        rows = [row for row in results.rows if row["series"] == name and row.get("same") is not None]
+        differing = [row for row in rows if not row["same"]]
+        runs = tuple(
+            {
+                "trace": opens.get((name, row.get("place")), ""), "prompt": row["prompt"], "category": row["category"],
+                "at": None if row.get("differs_at") is None else int(row["differs_at"]),
+                "verdict": row.get("verdict") or "", "repeat": int(row.get("repeat") or 1),
+            }
+            for row in differing
+        )  # fmt: skip
+        bugs = sum(run["verdict"] == BUG for run in runs)
+        found.append(Check(name, name in about.get("lossy", ()), len(rows), len(rows) - len(runs), bugs, runs))
+    return found
+
+
+def warnings(results: Results) -> list[str]:
+    """What has to be said loudly: methods that are lossless and wrote something else than plain decoding."""
+    said = []
+    for check in checks(results):
+        if check.bugs:
+            wrong = [run for run in check.runs if run["verdict"] == BUG]
+            places = list(dict.fromkeys(f"{run['prompt']} (token {run['at']})" for run in wrong))
+            more = f" and {len(places) - 3} more prompts" if len(places) > 3 else ""
+            said.append(
+                f"{check.name} must not change the output, and {check.bugs} of {check.checked} outputs are not plain "
+                f"decoding's: {', '.join(places[:3])}{more}. This is a fault, so its numbers are never marked as best; "
+                "specviz verify says more."
+            )
+    return said
+
+
+def notes(results: Results) -> list[str]:
+    """What has to be known to read the tables: one sentence per line."""
+    about = results.about
+    model, machine, repeats = about["model"], about.get("machine", {}), int(about.get("repeats") or 1)
+    size = f" ({model['parameters'] / 1e6:,.0f} M parameters)" if model.get("parameters") else ""
+    place = machine.get("gpu") if str(model.get("device", "cpu")) != "cpu" else None
+    if not place:
+        threads = machine.get("torch_threads", "?")
+        place = f"{machine.get('processor', 'CPU')}, {machine.get('cores', '?')} cores, {threads} of them used"
+    versions = ", ".join(f"{name} {machine[name]}" for name in VERSIONS if machine.get(name))
+    prompts = len({row.get("place") for row in results.rows})
+    done = f"{_count(prompts, 'prompt')}{_source(about)}, at most {about['max_new_tokens']} new tokens, greedy"
+    spread = (
+        f"{_count(repeats, 'repeat')}, the methods in turn; ± is the standard deviation between the repeats"
+        if repeats > 1
+        else "1 repeat: nothing is known of the spread (more repeats show it as ±)"
+    )
+    lossy = [check.name for check in checks(results) if check.lossy]
+    said = [
+        f"{model.get('name') or 'model'}{size}, {model.get('dtype')} on {place}; {versions}; {about['created'][:10]}.",
+        f"{done}; {spread}.",
+        "Speed and speedup are of runs that were not recorded; a speedup is formed between runs of the same prompt in "
+        "the same repeat. What else is counted is the same in every repeat.",
+    ]
+    if lossy:
+        said.append(f"† {', '.join(lossy)}: not lossless, the output may differ from plain decoding's.")
+    for name in _columns(results):
+        errors = [row for row in results.rows if row["series"] == name and row.get("error")]
+        if errors:
+            places = len({row.get("place") for row in errors})
+            said.append(
+                f"{name} failed on {places} of {_count(prompts, 'prompt')} and its numbers are of the others: "
+                f"{errors[0]['error']}"
+            )
+    if any(run["verdict"] == "near tie" for check in checks(results) for run in check.runs):
+        said.append("Some outputs differ at a near tie alone: rounding decided between equally likely tokens.")
+    if about["state"] != "complete":
+        said.append(f"The batch is not complete ({about['state']}): every line is of the prompts done so far.")
+    return said
+
+
+def _source(about: Mapping[str, Any]) -> str:
+    names = {"examples": "the examples", "demo": "held-out tasks", "turns": "chats"}
+    given = str(about.get("prompts") or "")
+    return f" ({names.get(given.partition(':')[0], given)})" if given else ""
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+# --- cells ---
+
+
+def _columns(results: Results) -> list[str]:
+    """The lines in order, as far as they have rows, and what else was run beside them."""
+    there = dict.fromkeys(row["series"] for row in results.rows)
+    return [*(line["label"] for line in results.about["lines"] if line["label"] in there), *_others(results, there)]
+
+
+def _others(results: Results, there: Mapping[str, Any]) -> list[str]:
+    lines = {line["label"] for line in results.about["lines"]}
+    return [name for name in there if name not in lines]
+
+
+def _table(results: Results, key: str, broken: set[str]) -> Table:
+    quantity = results.quantity(key)
+    if not isinstance(quantity, Quantity):
+        raise UserError(f"{quantity.label} is not one number per run: choose another metric for a table")
+    columns = tuple(_columns(results))
+    by: dict[tuple[str, str], list[Row]] = {}
+    for row in results.rows:
+        by.setdefault((row["category"], row["series"]), []).append(row)
+    tasks = list(dict.fromkeys(row["category"] for row in results.rows))
+    groups = [(task, str(NAMES.get(task, task)), {c: by.get((task, c), []) for c in columns}) for task in tasks]
+    if len(tasks) > 1:
+        groups.append((ALL, OVERALL, {c: [r for r in results.rows if r["series"] == c] for c in columns}))
+    means = {(task, c): _mean(rows, key) for task, _, of in groups for c, rows in of.items()}
+    form = _form(quantity.unit, [mean for mean, *_ in means.values() if mean is not None])
+    lines = []
+    for task, name, of in groups:
+        prompts = len({row.get("place") for rows in of.values() for row in rows})
+        eligible = [c for c, rows in of.items() if c not in broken and _done(rows) == prompts]
+        best = _best(key, {c: means[task, c][0] for c in eligible}, form)
+        cells = tuple(_cell(rows, prompts, *means[task, c], form, c in best) for c, rows in of.items())
+        lines.append(Line(task, name, prompts, cells))
+    return Table(key, quantity.label, quantity.unit, quantity.formula, columns, tuple(lines))
+
+
+def _mean(rows: Sequence[Row], key: str) -> tuple[float | None, float | None, int]:
+    """Mean, standard deviation between whole repeats (None below two), number of values."""
+    known = [row for row in rows if row.get(key) is not None]
+    if not known:
+        return None, None, 0
+    by: dict[Any, list[Row]] = {}
+    for row in known:
+        by.setdefault(row.get("repeat"), []).append(row)
+    most = max(len(part) for part in by.values())
+    each = [statistics.fmean(row[key] for row in part) for part in by.values() if len(part) == most]
+    deviation = (statistics.stdev(each) or None) if len(each) > 1 else None  # what cannot differ has no spread
+    return statistics.fmean(row[key] for row in known), deviation, len(known)
+
+
+def _done(rows: Sequence[Row]) -> int:
+    """Prompts on which nothing failed."""
+    return len({row.get("place") for row in rows} - {row.get("place") for row in rows if row.get("error")})
+
+
+def _cell(
+    rows: Sequence[Row], prompts: int, mean: float | None, deviation: float | None, count: int,
+    form: Callable[[float], str], best: bool,
+) -> Cell:  # fmt: skip
+    runs = tuple(
+        {name: row.get(name) or "" for name in ("trace", "prompt", "category")} for row in rows if row.get("trace")
+    )
+    text = "–" if mean is None else form(mean)
+    spread = "" if deviation is None else form(deviation)
+    failed = sum(bool(row.get("error")) for row in rows)
+    partly = f"{_done(rows)} of {prompts}" if failed else ""
+    return Cell(text, spread, mean, deviation, count, _done(rows), failed, best, partly, runs)
+
+
+def _best(key: str, means: Mapping[str, float | None], form: Callable[[float], str]) -> set[str]:
+    """The columns whose number, as it is shown, is the best; none where there is nothing to choose from."""
+    known = {name: mean for name, mean in means.items() if mean is not None}
+    if key not in BETTER or len(known) < 2:
+        return set()
+    best = max(known.values()) if BETTER[key] > 0 else min(known.values())
+    found = {name for name, mean in known.items() if form(mean) == form(best)}
+    return found if len(found) < len(known) else set()
+
+
+def _form(unit: str, means: Sequence[float]) -> Callable[[float], str]:
+    """How the numbers of a table are written: all with the same number of decimals.
+
+    >>> _form("share", [0.5])(0.123), _form("tokens/s", [1234.5, 2.0])(2.0), _form("×", [1.5])(1.5)
+    ('12.3', '2.0', '1.50')
+    """
+    if unit == "share":
+        return lambda value: f"{100 * value:.1f}"
+    largest = max((abs(mean) for mean in means if math.isfinite(mean)), default=0.0)
+    digits = 1 if largest >= 100 else 2 if largest >= 1 else 3
+    return lambda value: f"{value:,.{digits}f}"
+
+
+# --- files ---
+
+
+def written(results: Results, form: str, metrics: Sequence[str] | None = None) -> str:
+    """The tables as a file's text, ``form`` of ``FORMATS``. Raises UserError for another form or metric."""
+    makers = {"csv": _csv, "tex": _latex, "md": _markdown}
+    if form not in makers:
+        raise UserError(f"tables are not written as {form[:20]!r}: choose of {', '.join(FORMATS)}")
+    return makers[form](results, tables(results, metrics))
+
+
+def _csv(results: Results, found: Sequence[Table]) -> str:
+    """A line per metric and task, whole numbers of digits, two columns per method; the checks are lines of their own.
+
+    Shares are from 0 to 1 here.
+    """
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\r\n")
+    columns = _columns(results)
+    heads = [part for name in columns for part in (name, f"{name} ±")]
+    writer.writerow(["metric", "unit", "task", "prompts", *(_inert(head) for head in heads)])
+    for table in found:
+        for line in table.lines:
+            numbers = [part for cell in line.cells for part in (_exact(cell.mean), _exact(cell.deviation))]
+            writer.writerow([table.metric, table.unit, _inert(line.name), line.prompts, *numbers])
+    checked = {check.name: check for check in checks(results)}
+    for key, of in (("outputs_checked", "checked"), ("outputs_same_as_plain", "same"), ("outputs_bugs", "bugs")):
+        counts = [part for name in columns for part in (getattr(checked[name], of), "")]
+        writer.writerow([key, "outputs", OVERALL, "", *counts])
+    return out.getvalue()
+
+
+def _exact(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def _inert(text: str) -> str:
+    """Text that no spreadsheet runs."""
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def _latex(results: Results, found: Sequence[Table]) -> str:
+    """A ``table`` with booktabs' rules per metric; the best of a row is bold."""
+    said = [*warnings(results), *notes(results)]
+    checked = {check.name: check for check in checks(results)}
+    parts = ["% needs \\usepackage{booktabs}"]
+    for table in found:
+        heads = [_tex(name) + (r"\textsuperscript{\dag}" if checked[name].lossy else "") for name in table.columns]
+        rows = [_row(["task", "prompts", *heads]), r"\midrule"]
+        for line in table.lines:
+            if len(table.lines) > 1 and line is table.lines[-1]:
+                rows.append(r"\midrule")
+            rows.append(_row([_tex(line.name), f"{line.prompts:,}", *map(_tex_cell, line.cells)]))
+        rows += [r"\midrule", _row(["same as plain", "", *(_tex_check(checked[name]) for name in table.columns)])]
+        body = "\n".join(rows)
+        parts.append(
+            "\\begin{table}\n\\centering\n"
+            f"\\caption{{{_tex(table.title)} = {_tex(table.formula)}. {_tex(' '.join(said))}}}\n"
+            f"\\begin{{tabular}}{{l{'r' * (len(table.columns) + 1)}}}\n\\toprule\n{body}\n\\bottomrule\n"
+            "\\end{tabular}\n\\end{table}"
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _tex_cell(cell: Cell) -> str:
+    text = f"\\textbf{{{cell.text}}}" if cell.best else cell.text.replace("–", "--")
+    spread = f" {{\\scriptsize $\\pm$ {cell.spread}}}" if cell.spread else ""
+    return text + spread + (f" ({cell.partly})" if cell.partly else "")
+
+
+def _tex_check(check: Check) -> str:
+    text = _tex(check.text)
+    return f"\\textbf{{{text}}}" if check.bugs else text
+
+
+TEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "±": r"$\pm$", "×": r"$\times$", "÷": r"$\div$",
+    "†": r"\dag{}", "Σ": r"$\Sigma$", "δ": r"$\delta$", "β": r"$\beta$", "γ": r"$\gamma$", "−": "$-$", "·": r"$\cdot$",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}",
+}  # fmt: skip
+
+
+def _tex(text: str) -> str:
+    r"""Text as LaTeX prints it: nothing in it is a command.
+
+    >>> _tex("50 % of a_b\n\\input{x}")
+    '50 \\% of a\\_b \\textbackslash{}input\\{x\\}'
+    """
+    return "".join(TEX.get(c, c) for c in _line(text))
+
+
+def _markdown(results: Results, found: Sequence[Table]) -> str:
+    """A table per metric, the best of a row bold, and the notes below."""
+    checked = {check.name: check for check in checks(results)}
+    parts = []
+    for table in found:
+        heads = [_md(name) + (" †" if checked[name].lossy else "") for name in table.columns]
+        rows = [["task", "prompts", *heads], ["---", *["---:"] * (len(heads) + 1)]]
+        rows += [[_md(line.name), f"{line.prompts:,}", *map(_md_cell, line.cells)] for line in table.lines]
+        bold = [f"**{_md(c.text)}**" if c.bugs else c.text for c in (checked[name] for name in table.columns)]
+        rows.append(["same as plain", "", *bold])
+        body = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        parts.append(f"**{_md(table.title)}** = {_md(table.formula)}\n\n{body}")
+    said = "\n".join(f"- {_md(text)}" for text in (*warnings(results), *notes(results)))
+    return "\n\n".join([*parts, said]) + "\n"
+
+
+def _md_cell(cell: Cell) -> str:
+    text = f"**{cell.text}**" if cell.best else cell.text
+    return text + (f" ± {cell.spread}" if cell.spread else "") + (f" ({cell.partly})" if cell.partly else "")
+
+
+def _md(text: str) -> str:
+    r"""Text as Markdown prints it: no markup, no link, no HTML in it.
+
+    >>> _md("a|b <i>c_d")
+    'a\\|b \\<i\\>c\\_d'
+    """
+    return re.sub(r"([\\`*_{}\[\]<>#|~$&!])", r"\\\1", _line(text)).replace("://", ":\\/\\/")
+
+
+def _line(text: str) -> str:
+    """On one line, without control characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

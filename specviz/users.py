@@ -1,0 +1,236 @@
+"""Signing in: a file of names and password hashes, tries that are counted, sessions that end.
+
+A line of the file is ``name:scrypt$n$r$p$salt$hash`` (RFC 7914, salt and hash in hexadecimal). The file is read again
+when it changes: who is taken out of it, or gets another password, is signed out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import stat
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+MIN_PASSWORD, MAX_PASSWORD = 8, 200  # characters
+COST = (2**15, 8, 1)  # scrypt's n, r, p: 32 MiB and about a tenth of a second
+COST_LIMIT = (2**17, 16, 4)  # of a line in the file
+SESSION_S = 12 * 3600.0
+MAX_SESSIONS = 5000
+TRIES_S = 15 * 60.0  # for so long a failed try counts
+MAX_KEYS = 20_000
+
+
+def hashed(password: str, *, cost: tuple[int, int, int] = COST, salt: bytes = b"") -> str:
+    """A password as it stands in the file.
+
+    >>> kept = hashed("open sesame", cost=(2, 1, 1))
+    >>> matches("open sesame", kept), matches("open says me", kept)
+    (True, False)
+    """
+    n, r, p = cost
+    salt = salt or secrets.token_bytes(16)
+    key = hashlib.scrypt(password.encode(), salt=salt, n=n, r=r, p=p, maxmem=256 * n * r + (1 << 20), dklen=32)
+    return f"scrypt${n}${r}${p}${salt.hex()}${key.hex()}"
+
+
+def matches(password: str, kept: str) -> bool:
+    """Whether this is the password behind a hash; takes the same time for right and wrong ones."""
+    _, n, r, p, salt, _ = kept.split("$")
+    found = hashed(password, cost=(int(n), int(r), int(p)), salt=bytes.fromhex(salt))
+    return hmac.compare_digest(found, kept)
+
+
+def _well_formed(kept: str) -> bool:
+    parts = kept.split("$")
+    if len(parts) != 6 or parts[0] != "scrypt" or not all(part.isdecimal() and len(part) < 8 for part in parts[1:4]):
+        return False
+    cost = [int(part) for part in parts[1:4]]
+    n = cost[0]
+    hexes = all(re.fullmatch(r"(?:[0-9a-f]{2}){16,64}", part) for part in parts[4:])
+    bounded = all(1 <= given <= most for given, most in zip(cost, COST_LIMIT, strict=True))
+    return hexes and bounded and n > 1 and n & (n - 1) == 0
+
+
+def read_users(path: Path) -> dict[str, str]:
+    """Names and hashes of a file. Raises ValueError with one sentence, naming the line that is wrong."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as problem:
+        why = getattr(problem, "strerror", None) or "it is not text"
+        raise ValueError(
+            f"the users file {path} cannot be read ({why.lower()}): make it with “specviz users add {path} NAME”"
+        ) from None
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, _, kept = line.strip().partition(":")
+        if not NAME.fullmatch(name) or not _well_formed(kept):
+            raise ValueError(
+                f"line {number} of {path} is not NAME:HASH: take it out and add the user with “specviz users add”"
+            )
+        if name in found:
+            raise ValueError(f"line {number} of {path} names {name} a second time: keep one of them")
+        found[name] = kept
+    return found
+
+
+def write_users(path: Path, users: dict[str, str]) -> None:
+    """Replace the file, whole or not at all; only its owner may read it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with open(os.open(part, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.writelines(f"{name}:{kept}\n" for name, kept in users.items())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def checked_name(name: str) -> str:
+    """The name. Raises ValueError where it is not one that a user may have."""
+    if not NAME.fullmatch(name):
+        raise ValueError(
+            f"{name[:60]!r} cannot be a user's name: use 1 to 40 letters, digits, dots, dashes and underscores"
+        )
+    return name
+
+
+def checked_password(password: str) -> str:
+    """The password. Raises ValueError where it is too short or too long."""
+    if not MIN_PASSWORD <= len(password) <= MAX_PASSWORD:
+        raise ValueError(
+            f"the password has {len(password)} characters and {MIN_PASSWORD} to {MAX_PASSWORD} are needed: "
+            "choose another one"
+        )
+    return password
+
+
+class Tries:
+    """Failed tries of the last 15 minutes: after ``free`` of one kind there is a wait, twice as long every time."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failed: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()  # count, when the last one was
+        self._lock = threading.Lock()
+
+    def _keys(self, name: str, address: str) -> tuple[tuple[tuple[str, str], int], ...]:
+        """What is counted, and how many are free: one's own typing errors; guessing by one address; at one name."""
+        return ((name, address), 5), (("", address), 20), ((name, ""), 50)
+
+    def wait_s(self, name: str, address: str) -> float:
+        """Seconds until the next try is allowed; 0 if it is now."""
+        now, longest = self._clock(), 0.0
+        with self._lock:
+            for key, free in self._keys(name, address):
+                count, last = self._failed.get(key, (0, 0.0))
+                if count >= free and now - last < TRIES_S:
+                    longest = max(longest, last + min(TRIES_S, 2.0 ** min(count - free + 1, 10)) - now)
+        return max(0.0, longest)
+
+    def failed(self, name: str, address: str) -> None:
+        now = self._clock()
+        with self._lock:
+            for key, _ in self._keys(name, address):
+                count, last = self._failed.pop(key, (0, now))
+                self._failed[key] = (count + 1 if now - last < TRIES_S else 1, now)
+            while len(self._failed) > MAX_KEYS:
+                self._failed.popitem(last=False)
+
+    def passed(self, name: str, address: str) -> None:
+        with self._lock:
+            self._failed.pop((name, address), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Somebody who is signed in, until ``ends`` or until the file has another hash for the name."""
+
+    name: str
+    kept: str
+    ends: float
+
+
+class Users:
+    """Who may use a server, and who is signed in.
+
+    ``sign_in`` gives a token for the cookie; only its hash is held here.
+    """
+
+    def __init__(
+        self, path: Path, *, session_s: float = SESSION_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.path, self.session_s, self._clock = path, session_s, clock
+        self.tries = Tries(clock)
+        self._lock = threading.Lock()
+        self._hashing = threading.Lock()  # one at a time: 32 MiB each
+        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._stamp: tuple[int, int, int] | None = None
+        self._users: dict[str, str] = {}
+        self._nobody = hashed(secrets.token_hex(8))
+        self._read()
+        if not self._users:
+            raise ValueError(f"the users file {path} names nobody: add somebody with “specviz users add {path} NAME”")
+
+    def _read(self) -> dict[str, str]:
+        info = self.path.stat() if self.path.exists() else None
+        stamp = (info.st_mtime_ns, info.st_size, info.st_ino) if info else (0, 0, 0)
+        if stamp != self._stamp:
+            self._users, self._stamp = read_users(self.path), stamp
+        return self._users
+
+    def users(self) -> dict[str, str]:
+        """The users of the file as it is now; as it was, where it cannot be read any more."""
+        with self._lock, contextlib.suppress(ValueError, OSError):
+            self._read()
+        return self._users
+
+    def readable_by_others(self) -> bool:
+        return os.name == "posix" and bool(self.path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
+
+    def sign_in(self, name: str, password: str, address: str) -> str:
+        """A session's token, or "" where name and password do not belong together. Look at ``tries`` before."""
+        kept = self.users().get(name)
+        with self._hashing:  # an unknown name takes as long as a wrong password
+            right = matches(password[: MAX_PASSWORD + 1], kept or self._nobody)
+        if kept is None or not right:
+            self.tries.failed(name[:80], address)
+            return ""
+        self.tries.passed(name, address)
+        token = secrets.token_urlsafe(32)
+        with self._lock:
+            self._sessions[_digest(token)] = Session(name, kept, self._clock() + self.session_s)
+            while len(self._sessions) > MAX_SESSIONS:
+                self._sessions.popitem(last=False)
+        return token
+
+    def who(self, token: str) -> str:
+        """The name behind a token; "" where there is none (any more)."""
+        users = self.users()
+        key = _digest(token)
+        with self._lock:
+            session = self._sessions.get(key)
+            if session is None:
+                return ""
+            if session.ends <= self._clock() or not hmac.compare_digest(users.get(session.name, ""), session.kept):
+                del self._sessions[key]
+                return ""
+        return session.name
+
+    def sign_out(self, token: str) -> None:
+        with self._lock:
+            self._sessions.pop(_digest(token), None)
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()

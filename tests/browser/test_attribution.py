@@ -1,0 +1,164 @@
+"""Attribution in real Chromium: the exported page counts as Python does; the page's flows, from a run to a score."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoders.attribution import links, marked, to_json
+from decoders.forced import answer_ids, forced
+from decoders.quotes import gold_json, parse_quotesum, score_links
+from decoders.trace import Trace
+from specviz.attribution import document, standalone
+from tests import synthetic
+from tests.stubs import serving
+from tests.test_attribution_page import ANSWER, CONTEXT, ROW, attribution_desk, tiny
+
+# the same vector for both: documents at min_run 1, and what they come to at each threshold
+VECTOR = """(numbers) => specviz.signals.map((signal) => Object.values(signal.views).map((doc) => numbers.map((n) => {
+    const A = SpecViz.attributing, found = A.at(doc, n);
+    return { links: found.links, copied: found.copied_tokens, uncopied: found.uncopied, verbatim: found.verbatim,
+        sources: found.sources, parts: A.parts(found.links, [...doc.output].length).map(([a, b, link]) =>
+            [[...doc.output].slice(a, b).join(""), link ? link.number : 0]),
+        score: signal.gold && A.score(found.links, signal.gold.tokens),
+        cut: (() => { const at = A.places(doc.output); return found.links.map(({ output: [a, b] }) =>
+            doc.output.slice(at(a), at(b))); })() };
+})))"""
+
+
+def quoted() -> tuple[Trace, Any]:
+    target, gold = tiny(), parse_quotesum({**ROW, "source2": "a new 🏮 stood"}, "q")
+    return forced(target, gold.record().prompt(target.tokenizer), answer_ids(target, gold.answer)), gold
+
+
+def test_the_exported_page_counts_as_python_does(page: Any, tmp_path: Path) -> None:
+    trace, gold = quoted()
+    traces = [trace, synthetic.nasty(), synthetic.adapld(), synthetic.drafted()]
+    known = [gold_json(trace, gold), None, None, None]
+    docs = [{**document(one), "gold": quotes} for one, quotes in zip(traces, known, strict=True)]
+    file = tmp_path / "attribution.html"
+    file.write_text(standalone(docs, 3), encoding="utf-8")
+    page.goto(file.as_uri())
+    numbers = [1, 2, 3, 5, 8, 20]
+    found = page.evaluate(VECTOR, numbers)
+    for one, quotes, views in zip(traces, known, found, strict=True):
+        for whole, rows in zip((True, False), views, strict=True):
+            for n, mine in zip(numbers, rows, strict=True):
+                here = links(one, n, whole=whole)
+                told = json.loads(json.dumps(to_json(one, here)))
+                index = {(s["kind"], s["passage"]): k for k, s in enumerate(told["sources"])}
+                for link in (*mine["links"], *told["links"]):
+                    link.pop("source_index")  # sources nobody used any more are not in the list of this threshold
+                assert mine["links"] == told["links"] and mine["verbatim"] == told["verbatim"]
+                assert mine["copied"] == told["copied_tokens"] and mine["cut"] == [x["text"] for x in told["links"]]
+                assert mine["uncopied"] == [span["output_tokens"] for span in told["uncopied"]]
+                every = document(one)["views"]["whole" if whole else "drafted"]["sources"]
+                for source, share in zip(every, mine["sources"], strict=True):
+                    if (source["kind"], source["passage"]) in index:
+                        theirs = told["sources"][index[source["kind"], source["passage"]]]
+                        assert share == {key: theirs[key] for key in share}
+                    else:
+                        assert not any(share.values())
+                order = {link: number for number, link in enumerate(here, 1)}
+                assert mine["parts"] == [[text, order[link] if link else 0] for text, link in marked(one, here)]
+                if quotes:
+                    score = score_links(one, gold, here)
+                    assert score is not None and mine["score"] == pytest.approx(
+                        {name: getattr(score, name) for name in mine["score"]}
+                    )
+    # the page itself: several signals, the keys, the threshold, what is hostile stays text
+    assert page.locator(".sv-a-lane").count() == 6  # head, known quotes, four signals
+    page.locator("button.sv-a-lane").nth(1).click()
+    assert page.inner_text(".sv-a-answer .sv-a-text").count("<") == to_json(traces[1], [])["output"].count("<")
+    assert page.locator(".sv-a-grid :is(script, img, i i, svg svg, b b)").count() == 0
+    page.focus('[data-side="answer"][data-run="1"]')
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.dataset.run") == "2"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.dataset.side") == "source"
+    assert page.locator('[data-side="answer"].sv-a-lit').count() == 1 and page.locator(".sv-a-line").count() >= 1
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.dataset.side") == "answer"
+    page.keyboard.press("Escape")
+    page.mouse.move(0, 0)
+    assert page.locator(".sv-a-lit").count() == 0 and page.locator(".sv-a-line").count() == 0
+    took = page.evaluate(
+        """() => { const view = specviz, times = [];
+            for (let n = 1; n < 25; n++) { const start = performance.now(); view.set({ minRun: n });
+                times.push(performance.now() - start); }
+            return times.sort((a, b) => a - b)[12]; }"""
+    )
+    assert took < 200, took  # milliseconds on a busy machine; the figure is told with -s
+    print(f"a move of the slider: {took:.1f} ms")
+    assert page.problems == [] and all(url.startswith(("file:", "data:")) for url in page.requests)
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
+        desk = attribution_desk(tiny)
+        with serving(desk) as found:
+            assert desk.loader.wait(30)
+            yield found
+
+
+def test_from_a_run_to_a_score(page: Any, port: int) -> None:
+    page.goto(f"http://127.0.0.1:{port}/?trace=one")
+    page.wait_for_selector("body.sv-mounted")
+    page.click("[aria-label='Attribute this run']")
+    page.wait_for_selector(".svp-attribution[data-ready='one']")
+    # a recorded run: two signals that wrote the same, the threshold without the server, both ends of a link
+    assert page.locator("button.sv-a-lane").count() == 2
+    asked = len(page.requests)
+    before = page.locator('[data-side="answer"]').count()
+    page.evaluate("""() => { const s = document.querySelector(".sv-a-range"); s.value = 12;
+        s.dispatchEvent(new Event("input", { bubbles: true })); }""")
+    assert page.inner_text(".sv-a-now") == "12" and page.locator('[data-side="answer"]').count() < before
+    page.hover('[data-side="answer"] >> nth=0')
+    assert page.locator('[data-side="source"].sv-a-lit').count() >= 1 and page.locator(".sv-a-line").count() >= 1
+    page.click("button.sv-a-lane >> nth=1")
+    assert page.get_attribute("button.sv-a-lane >> nth=1", "aria-pressed") == "true"
+    assert len(page.requests) == asked
+    page.wait_for_function("new URL(location.href).searchParams.get('min_run') === '12'")
+    assert page.locator(".sva-signals button:disabled[title*='specviz train glide']").count() == 1
+    # an answer of one's own, by two signals; an empty one first
+    page.click("[data-opens=own]")
+    page.fill(".sva-own [name=context]", CONTEXT)
+    page.fill(".sva-own [name=answer]", " ")
+    page.check(".sva-own input[value=casd]")
+    page.click(".sva-own .sva-go")
+    page.wait_for_selector(".sva-own .svp-error:has-text('The answer is empty')")
+    page.fill(".sva-own [name=answer]", ANSWER)
+    page.click(".sva-own .sva-go")
+    page.wait_for_selector(".svp-attribution:not([data-ready='one'])")
+    page.wait_for_function("document.querySelectorAll('button.sv-a-lane').length === 2")
+    assert page.inner_text(".sv-a-title .sv-chip") == "answer given" and "<b>now</b>" in page.inner_text(".sv-a-answer")
+    with page.expect_download() as saved:
+        page.click(".sva-exports [data-format=json]")
+    told = json.loads(Path(saved.value.path()).read_text("utf-8"))
+    assert told["min_run"] == 12 and all(ANSWER[slice(*link["output"])] == link["text"] for link in told["links"])
+    page.click("text=+ PLD+ by attention")
+    page.wait_for_function("document.querySelectorAll('button.sv-a-lane').length === 3")
+    # known quotes: a wrong line is named, the good one scored and opened
+    page.click("[data-opens=quotes]")
+    page.fill(".sva-quotes textarea", "{bad\n" + json.dumps(ROW))
+    page.click("text=Score these rows")
+    page.wait_for_selector(".sva-scores[data-state=done]")
+    assert "line 1 was left out" in page.inner_text(".sva-scores")
+    assert page.locator(".sva-sweep tbody tr:not(.sva-paper, .svp-kind)").count() == 2
+    page.click(".sva-answers .svp-link")
+    page.wait_for_selector(".sv-a-lane-gold")
+    assert re.fullmatch(r"\.\d{3}|1\.000", page.locator(".sv-a-gold-box dd").last.inner_text())
+    page.set_viewport_size({"width": 420, "height": 860})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420
+    page.evaluate("SpecVizApp.app.goTo('inspect')")
+    page.wait_for_selector(".sv-headline .sv-chip:has-text('answer given')")
+    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
+    expected = [text for text in page.problems if "422" not in text]  # the empty answer's
+    assert foreign == [] and expected == []

@@ -1,0 +1,95 @@
+"""The batch mode in real Chromium, with a tiny model: choose methods, run, read the table, open a run, take it home."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specviz.desk import Desk
+from specviz.runner import Loader, Runner
+from specviz.store import TraceStore
+from tests.models import tiny_target, tiny_tokenizer
+from tests.stubs import serving
+
+PROMPTS = "\n".join(
+    json.dumps({"question_id": task, "category": task, "turns": ["the old lamp at the station the old lamp"]})
+    for task in ("qa", "<b>rag</b>")
+)
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    target = tiny_target("llama")
+    target.tokenizer = target.tokenizer or tiny_tokenizer()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
+        store = TraceStore()
+        desk = Desk(store, Runner(store), Loader(lambda: target, name="tiny"))
+        desk.begin()
+        desk.loader.wait(60)
+        with serving(desk) as found:
+            yield found
+        desk.end()
+
+
+def test_a_batch_from_the_first_click_to_its_files(page: Any, port: int, tmp_path: Path) -> None:
+    page.goto(f"http://127.0.0.1:{port}/?tab=lab&recipe=batch")
+    page.wait_for_selector("#svl-run:not([disabled])")
+    page.wait_for_function("new URL(location.href).searchParams.get('lab') === 'batch'")
+    assert page.is_disabled("#svl-batch-plain") and "lossy" in page.inner_text("[data-method='casd']")
+    assert "specviz train glide" in page.inner_text("[data-method='glide']") and page.is_disabled("#svl-batch-glide")
+    page.uncheck("#svl-batch-pld\\+h")
+    if page.is_checked("#svl-batch-adapld"):
+        page.uncheck("#svl-batch-adapld")
+    page.click("[data-method='pld'] summary")
+    page.click("[data-method='pld'] .svb-more button")  # once more, with other parameters
+    page.fill("[data-method='pld'] details:nth-of-type(2) [data-param='k']", "0")
+    page.wait_for_selector(".svl-note.svp-error:has-text('is out of range: a whole number from 1')", state="attached")
+    page.fill("[data-method='pld'] details:nth-of-type(2) [data-param='k']", "2")
+    page.select_option("#svl-prompts", "file")
+    page.set_input_files(
+        "#svl-file", {"name": "mine.jsonl", "mimeType": "application/jsonl", "buffer": PROMPTS.encode()}
+    )
+    page.fill("#svl-max_new_tokens", "6")
+    page.fill("#svl-repeats", "2")
+    page.wait_for_selector(".svl-estimate:has-text('21 runs, about')")
+    page.click("#svl-run")
+    page.wait_for_selector(".svl-results[data-state=complete] .svb-table")
+    tables = page.locator(".svb-table")
+    assert [tables.nth(n).get_attribute("data-metric") for n in range(2)] == ["tokens_per_step", "speedup"]
+    heads = tables.nth(1).locator("thead th").all_inner_texts()
+    assert heads == ["task", "prompts", "plain", "pld", "pld, k = 2"]
+    assert tables.nth(1).locator("tbody th").all_inner_texts() == ["qa", "<b>rag</b>", "overall"]
+    assert "±" in tables.nth(1).locator("tbody tr").last.inner_text()
+    assert tables.nth(1).locator("tfoot td").all_inner_texts() == ["", "✓ 4/4", "✓ 4/4", "✓ 4/4"]
+    assert "tiny" in page.inner_text(".svb-remarks") and "(mine.jsonl)" in page.inner_text(".svb-remarks")
+    page.select_option(".svl-draw select", "kv_mb")
+    page.wait_for_selector(".svb-table[data-metric=kv_mb]")
+    assert tables.count() == 1
+    for text, suffix, words in (
+        ("Table: CSV", ".table.csv", "kv_mb,MB"), ("LaTeX", ".tex", r"\toprule"), ("Markdown", ".md", "| overall |"),
+    ):  # fmt: skip
+        with page.expect_download() as caught:
+            page.click(f".svl-bar a:has-text('{text}')")
+        caught.value.save_as(tmp_path / "file")
+        assert caught.value.suggested_filename.endswith(suffix) and words in (tmp_path / "file").read_text()
+    page.click(".svb-table tbody tr:last-child td:nth-of-type(3) .svb-open")
+    assert page.locator(".svl-dialog[open] li").count() == 2
+    trace = page.get_attribute(".svl-dialog [data-trace]", "data-trace")
+    page.click(".svl-dialog [data-trace]")
+    page.wait_for_function("id => SpecVizApp.app.shown === id", arg=trace)
+    page.reload()  # on the same address: the results are found again, with what was asked
+    page.click("[role=tab]:has-text('Lab')")
+    page.wait_for_selector(".svl-results[data-state=complete] .svb-table")
+    assert page.locator("[data-method='pld'] .svb-params").count() == 2
+    for width in (420, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_timeout(150)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, width
+    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
+    assert foreign == [] and [p for p in page.problems if "422" not in p and "404" not in p] == []

@@ -1,0 +1,243 @@
+"""The page "Compare" in real Chromium: recorded runs as a race, by output position and by link; lanes that run live."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from decoders.trace import Trace
+from tests import synthetic
+from tests.stubs import StubDesk, StubRun, serving
+from tests.synthetic import CODE, EDITED, Synthetic
+
+Visit = Callable[..., Any]
+PROMPT = (("instruction", -1, "Edit the code: bool, not int.\n"), ("context", 0, CODE))
+STATE = "SpecVizApp.compareState"
+
+
+class Few(Synthetic):
+    """Ranks the last three places only: long runs are made faster."""
+
+    def _candidates(self, context: int, rng: random.Random) -> list[dict[str, Any]]:
+        root = self.all[context - 1]
+        self.where[root] = self.where.get(root, [])[-3:]
+        return super()._candidates(context, rng)
+
+
+def made(kind: str, draft: int = 10, output: str = EDITED, **more: Any) -> Trace:
+    """A run of one prompt by a kind of method."""
+    return Synthetic(PROMPT, output, kind, "Edit the rate limiter", draft=draft, **more).run()
+
+
+def long_text() -> str:
+    rng, lines, text = random.Random(5), EDITED.splitlines(keepends=True), ""
+    while len(synthetic.Vocabulary().encode(text)) < 2000:
+        text += "".join(rng.choice(lines) for _ in range(20))
+    return text
+
+
+class Lanes(StubDesk):
+    """A desk whose runs differ by method; one method breaks."""
+
+    def run_of(self, target: Any, prompt: Any, method: str, title: str, cancel: threading.Event, **_: Any) -> Any:
+        kinds = {"plain": ("plain", 10), "pld": ("chain", 4), "pld+h": ("chain", 10), "casd": ("tree", 10)}
+        whole = made(*kinds[method])
+        whole.run["method"].update(name=method)
+        return StubRun(whole, cancel, fail_at=3 if method == "pld+h" else -1, gate=self.gate)
+
+
+@pytest.fixture(scope="module")
+def desk() -> Lanes:
+    recorded = [made("plain"), made("chain", 4), made("chain", 10), made("tree", 10)]
+    for trace, name, title in zip(recorded, ("plain", "pld", "pld+h", "adapld"), "ABCD", strict=True):
+        trace.run["method"].update(name=name, title=f"Method {title}")
+    lossy = made("chain", 6, EDITED.replace("-> bool", "-> int"))
+    lossy.run["method"].update(name="casd", title="Lossy method", lossless=False)
+    text = long_text()
+    kinds = (("plain", 1), ("chain", 5), ("chain", 12), ("chain", 40))
+    many = [Few(PROMPT, text, kind, "Two thousand tokens", draft=draft, slip=0.04).run() for kind, draft in kinds]
+    return Lanes(gallery=(*recorded, lossy, synthetic.nasty(), *many))
+
+
+@pytest.fixture(scope="module")
+def port(desk: Lanes) -> Iterator[int]:
+    with serving(desk) as found:
+        yield found
+
+
+@pytest.fixture
+def visit(page: Any, port: int) -> Iterator[Visit]:
+    def go(query: str = "", width: int = 1280) -> Any:
+        page.set_viewport_size({"width": width, "height": 820})
+        page.goto(f"http://127.0.0.1:{port}/?tab=compare{query}")
+        page.wait_for_selector(".svp-compare[data-ready]")
+        return page
+
+    yield go
+    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
+    assert foreign == [] and page.problems == []
+
+
+def over(page: Any) -> None:
+    page.wait_for_function(f"() => Object.keys({STATE}.numbers).length && Object.keys({STATE}.lens).length")
+    page.wait_for_function(f"() => Object.values({STATE}.lens).every((one) => one.state !== 'checking')")
+
+
+def written(page: Any) -> list[int]:
+    return [int(text.split()[0].replace(",", "")) for text in page.locator(".svc-numbers").all_inner_texts() if text]
+
+
+def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
+    page = visit()
+    assert "aligned by output position" in page.inner_text(".svc-empty")
+    assert page.locator(".svc-form-card option[disabled]").count() >= 1  # ppd lacks its prompt tokens
+    assert "specviz train ppd" in page.text_content(".svc-settings")
+    page.click(".svc-example")
+    over(page)
+    runs = {name: desk.store.get(f"gallery-{n}") for n, name in enumerate("PABCD")}
+    total = len(runs["P"].output_ids)
+    assert "lanes=gallery-0%2Cgallery-1%2Cgallery-2%2Cgallery-3%2Cgallery-4" in page.url
+    assert page.locator(".svc-lane .sv-lane-mark").all_inner_texts() == list("PABCD")
+    assert written(page)[:4] == [total] * 4 and "1st" in " ".join(page.locator(".svc-numbers").all_inner_texts())
+
+    page.check(".svc-clocks input[value=step]", force=True)  # the same number of forwards for all
+    page.focus(".svc-slider")
+    page.keyboard.press("Home")
+    assert written(page) == [0] * 5
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    emitted = [sum(trace.tables["steps"]["emitted"][:3]) for trace in runs.values()]
+    assert written(page) == emitted and page.inner_text(".svc-at") == "3 forwards"
+    page.check(".svc-clocks input[value=time]", force=True)
+    page.keyboard.press("End")
+    clock = page.evaluate(f"{STATE}.at")
+    assert clock == pytest.approx(max(trace.tables["steps"]["elapsed_ms"][-1] for trace in runs.values()))
+    page.focus(".svc-slider")
+    page.keyboard.press(" ")  # plays from the start
+    page.wait_for_function(f"() => {STATE}.playing && {STATE}.at > 0 && {STATE}.at < {clock / 2}")
+    page.keyboard.press(" ")
+    at = page.evaluate(f"{STATE}.at")
+    done = [sum(t <= at for t in trace.tables["steps"]["elapsed_ms"]) for trace in runs.values()]
+    assert written(page) == [sum(t.tables["steps"]["emitted"][:n]) for t, n in zip(runs.values(), done, strict=True)]
+
+    page.locator(".sv-ruler-over").click(position={"x": 300, "y": 10})  # scrubs by output position
+    position = page.evaluate(f"{STATE}.at")
+    assert page.evaluate(f"{STATE}.clock") == "position" and 0 < position < total
+    said = page.inner_text(".svc-reached")
+    for name, trace in list(runs.items())[:4]:
+        step = trace.tables["tokens"]["step"][trace.run["prompt_length"] + position - 1]
+        assert re.search(rf"\b{name} {step + 1}\b", said)
+    assert page.get_attribute(".sv-ruler", "aria-valuetext") == said
+
+    stretch = page.locator(".svc-stretch").first
+    ((first, last, forwards),) = re.findall(r"tokens (\d+)–(\d+): Method \w (\d+)", stretch.inner_text())
+    winner = runs[stretch.locator(".sv-lane-mark").inner_text()]
+    start = winner.run["prompt_length"] + int(first) - 1
+    steps = winner.tables["tokens"]["step"][start : winner.run["prompt_length"] + int(last)]
+    assert len(set(steps)) == int(forwards)
+    stretch.locator(".svc-go").click()
+    assert page.evaluate(f"{STATE}.at") == int(last)
+
+    lens = page.locator(".svc-lens-row").all_inner_texts()
+    assert "the reference" in lens[0] and all("identical to plain decoding" in text for text in lens[1:4])
+    assert "lossy by design" in lens[4] and "int" in lens[4] and "bool" in lens[4]
+    page.click(".svc-diff summary")
+    sides = [page.inner_text(f".svc-diff .sv-{side}") for side in ("ins", "del")]
+    assert sides[0].endswith("int") and sides[1].endswith("bool")
+    steps = page.locator(".svc-table tr:has(th:has-text('Verify steps')) td").all_inner_texts()
+    assert [text.removesuffix(" ★") for text in steps] == [str(trace.rows("steps")) for trace in runs.values()]
+    assert sum("★" in text for text in steps) >= 1 and page.locator(".svc-bars").count() == 4
+    page.focus(".svc-table tbody th >> nth=0")
+    assert "mean over steps of (accepted + 1)" in page.inner_text(".svc .sv-tip")
+    page.wait_for_selector("[data-chart=steps] .main-svg")
+    ends = "document.querySelector('[data-chart=cumulative]').data.map((one) => one.y.at(-1))"
+    assert page.evaluate(ends)[:4] == [total] * 4
+
+    page.reload()  # the link opens the same comparison
+    page.wait_for_selector(".svp-compare[data-ready]")
+    over(page)
+    assert written(page)[:4] == [total] * 4
+    page.check(".svc-clocks input[value=step]", force=True)
+    page.focus(".svc-slider")
+    page.keyboard.press("Home")
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    page.locator(".svc-inspect").nth(2).click()
+    page.wait_for_function("() => SpecVizApp.app.shown === 'gallery-2'")
+    assert page.evaluate("SpecVizApp.app.inspector.state().step") == 4
+
+
+def test_lanes_run_live_and_one_that_fails_leaves_the_others(visit: Visit, desk: Lanes) -> None:
+    page = visit()
+    page.wait_for_selector(".svc-run:not([disabled])")
+    page.select_option("#svc-method-0", "pld")
+    page.select_option("#svc-method-1", "pld+h")
+    while page.locator(".svc-remove").count() > 2:
+        page.locator(".svc-remove").last.click()
+    page.fill("#svc-instruction", "Edit the code.")
+    desk.gate.clear()
+    page.click(".svc-run")
+    page.wait_for_function(f"() => {STATE}.lanes[0]?.lane?.steps === 4")  # drawn while it goes on
+    assert page.locator(".svc-state").all_inner_texts()[:2] == ["running", "waiting: 1 run before it"]
+    assert written(page)[0] == 4 and page.is_disabled(".svc-run")
+    jobs = [desk.runner.job(key) for key in page.evaluate(f"{STATE}.lanes.map((one) => one.id)")]
+    assert all(job is not None and job.session for job in jobs)  # closing the tab stops them
+    desk.gate.set()
+    over(page)
+    states = page.evaluate(f"{STATE}.lanes.map((one) => one.state)")
+    assert states == ["done", "done", "failed"]
+    assert "the stub broke" in page.inner_text(".svc-lane:nth-child(3) .svc-error")
+    assert "identical" in page.locator(".svc-lens-row").nth(1).inner_text()
+    desk.gate.clear()
+    page.click(".svc-setup > summary")
+    page.click(".svc-run")
+    page.wait_for_function(f"() => {STATE}.lanes[0]?.lane?.steps === 4")
+    page.click(".svc-stop")
+    page.wait_for_function(f"() => {STATE}.lanes.every((one) => one.state === 'stopped')")
+    assert "Stopped before it began." in page.inner_text(".svc-lane:nth-child(3)")
+    page.wait_for_selector(".svc-run:not([disabled])", state="attached")
+    desk.gate.set()
+    page.problems[:] = [text for text in page.problems if "404" not in text]  # runs that never began are nowhere
+
+
+def test_scrubbing_four_lanes_of_2000_tokens(visit: Visit) -> None:
+    page = visit("&lanes=gallery-6,gallery-7,gallery-8,gallery-9", 1280)
+    over(page)
+    assert min(page.evaluate(f"{STATE}.lanes.map((one) => one.lane.length)")) >= 2000
+    assert page.evaluate(f"{STATE}.stretches.length") > 0
+    page.wait_for_selector("[data-chart=steps] .main-svg")
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    scrub = f"""([clock, values]) => new Promise((done) => {{
+        const radio = document.querySelector(`.svc-clocks input[value=${{clock}}]`);
+        if ({STATE}.clock !== clock) radio.click();
+        const slider = document.querySelector(".svc-slider");
+        const next = () => {{
+            if (!values.length) return done();
+            slider.value = values.shift() * slider.max;
+            slider.dispatchEvent(new Event("input", {{ bubbles: true }}));
+            requestAnimationFrame(next);
+        }};
+        next();
+    }})"""
+    spent = {}
+    for clock in ("position", "time", "step"):
+        shares, ticks = [((37 * n) % 100) / 100 for n in range(20)], []
+        page.evaluate(scrub, [clock, shares[:3]])
+        for _ in range(3):
+            metrics = [SimpleNamespace(**one) for one in session.send("Performance.getMetrics")["metrics"]]
+            ticks.append(next(one.value for one in metrics if one.name == "TaskDuration"))
+            page.evaluate(scrub, [clock, shares])
+        spent[clock] = min(1000 * (b - a) / len(shares) for a, b in pairwise(ticks))
+    print("main-thread milliseconds per scrub:", {clock: round(ms, 1) for clock, ms in spent.items()})
+    assert max(spent.values()) < 33  # the budget is 16 ms on a quiet machine
+    page.set_viewport_size({"width": 420, "height": 820})
+    page.wait_for_timeout(300)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 420

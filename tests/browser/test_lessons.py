@@ -1,0 +1,210 @@
+"""The page "Lessons" in real Chromium: every lesson to its last stop by keyboard, questions, presenter mode, links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoders import tracefile
+from specviz.export import standalone_html
+from specviz.gallery import RECORDED
+from specviz.lessons import GALLERY, LESSONS, load
+from specviz.store import load_folder
+from tests.stubs import StubDesk, serving
+
+Visit = Callable[..., Any]
+PLAYER = "SpecVizApp.lessonsState.player"
+FILES = sorted(LESSONS.glob("*.txt"), key=lambda path: int(path.name.split("-")[0]))
+
+# what an inspector holds of a step: nothing of its verdict may be there while a question is open
+HELD = f"""() => {{
+  const {{ model, number }} = {PLAYER}.inspector;
+  const view = model.step(number);
+  return {{
+    steps: model.stepCount, number, context: view.context, tokens: model.tokenCount,
+    states: [...new Set(view.nodes.slice(1).map((node) => node.status))],
+    probs: view.nodes.slice(1).filter((node) => node.prob !== null).length,
+    would: view.candidates.filter((one) => one.would >= 0).length,
+    chosen: view.candidates.filter((one) => one.chosen).length,
+    drafted: view.drafted, targets: view.targets.size, plain: model.trace.plain.id.length,
+    guessed: model.trace.guesses.step.filter((s, row) => s === number && model.trace.guesses.prob[row] !== null).length,
+    probes: {PLAYER}.inspector.prompts.element.getClientRects().length,
+    said: {PLAYER}.inspector.sentence.textContent,
+  }}
+}}"""
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubDesk]:
+    home = tmp_path_factory.mktemp("home")
+    (home / "lessons").mkdir()
+    (home / "lessons" / "mine.txt").write_text("title: Mine\nabout: <b>x</b>\n\n# One\n\nText {x}.", encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECVIZ_HOME", str(home))
+        found = StubDesk(load=None)
+        load_folder(found.store, GALLERY, "gallery")
+        found.first = "2-docstring-pld"
+        yield found
+
+
+@pytest.fixture(scope="module")
+def port(desk: StubDesk) -> Iterator[int]:
+    with serving(desk) as found:
+        yield found
+
+
+@pytest.fixture
+def visit(page: Any, port: int) -> Iterator[Visit]:
+    def go(query: str = "", ready: str = ".svp-lessons[data-ready]") -> Any:
+        page.goto(f"http://127.0.0.1:{port}/{query}")
+        page.wait_for_selector(ready)
+        return page
+
+    yield go
+    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:|file:)", u)]
+    assert foreign == [] and page.problems == []
+
+
+def at(page: Any, state: str) -> None:
+    page.wait_for_selector(f'.sv-lesson[data-ready="{state}"]')
+
+
+def test_every_lesson_to_its_last_stop(visit: Visit, page: Any) -> None:
+    visit("?tab=lessons")
+    cards = page.locator(".svn-card")
+    assert cards.count() == len(FILES) + 1
+    assert "mine.txt, line 1: the field minutes: is missing" in page.inner_text(".svn-faulty")
+    page.focus(".svn-card >> nth=0 >> button")
+    page.keyboard.press("Enter")
+    for path in FILES:
+        lesson = load(path)
+        name, asked = path.stem, 0
+        for number, stop in enumerate(lesson["stops"]):
+            ask = stop["ask"]
+            if ask:
+                asked += 1
+                at(page, f"{name} {number} asked")
+                whole = tracefile.load(GALLERY / f"{stop['run']}.spectrace")
+                held = page.evaluate(HELD)
+                where = f"{name}, stop {number + 1}: {held}"
+                assert held["number"] == stop["step"] == held["steps"] - 1, where
+                assert held["tokens"] == held["context"] == whole.tables["steps"]["context"][stop["step"]], where
+                assert set(held["states"]) <= {"unreached"} and not held["probs"] and not held["guessed"], where
+                assert not held["would"] and not held["targets"] and not held["plain"] and not held["probes"], where
+                assert ask["kind"] != "candidate" or not (held["chosen"] or held["drafted"]), where
+                assert held["said"].endswith("?") or ask["kind"] in ("value", "yes"), where
+                assert page.locator(".sv-reveal").count() == 0
+                page.keyboard.press("ArrowRight")  # not before an answer
+                assert page.is_visible(".sv-ask-hint")
+                wrong = ask["answer"] == 0
+                page.keyboard.press(str((1 if wrong else 0) + 1 if asked == 1 else ask["answer"] + 1))
+                at(page, f"{name} {number}")
+                assert page.is_visible(".sv-reveal") and page.locator(".sv-option-right").count() == 1
+                assert page.evaluate(f"{PLAYER}.inspector.model.stepCount") == whole.rows("steps")
+            else:
+                at(page, f"{name} {number}")
+            assert page.evaluate(f"{PLAYER}.inspector.number") == stop["step"]
+            marked = page.locator(".sv-lesson-view :is(.sv-spot, [data-spot], .sv-spot-token)").count()
+            assert marked or not stop["show"], f"{name}, stop {number + 1} highlights nothing"
+            page.keyboard.press("ArrowRight" if number % 2 else "Enter")
+        at(page, f"{name} end")
+        assert page.inner_text(".sv-score") == f"{asked - 1} of {asked} predicted"
+        assert page.locator(".sv-missed").count() == 1
+        page.keyboard.press("ArrowRight")  # the next lesson
+    assert page.locator(".svp-lessons b:has-text('x')").count() == 0  # text is data
+
+
+def test_links_presenter_mode_and_resuming(visit: Visit, page: Any) -> None:
+    visit("?tab=lessons&lesson=1-drafting&at=4&present=1")
+    at(page, "1-drafting 3 asked")
+    box = page.locator(".sv-lesson.sv-presenting").bounding_box()
+    assert (box["x"], box["y"], box["width"], box["height"]) == (0, 0, 1280, 820)
+    for hidden in (".sv-lesson-nav", ".sv-lesson-tools", ".sv-lesson-view .sv-controls", ".sv-lesson-view .sv-actions"):
+        assert not page.is_visible(hidden), hidden
+    size = float(page.evaluate("getComputedStyle(document.querySelector('.sv-lesson-words')).fontSize").strip("px"))
+    assert size >= 15 and re.fullmatch(r"0:0\d", page.inner_text(".sv-lesson > .sv-present-bar .sv-present-time"))
+    fits = "(({ scrollHeight, clientHeight }) => scrollHeight <= clientHeight + 2)"
+    fits += "(document.querySelector('.sv-lesson-text'))"
+    page.set_viewport_size({"width": 1920, "height": 1080})
+    page.keyboard.press("3")
+    at(page, "1-drafting 3")
+    assert page.evaluate(fits) and page.inner_text(".sv-ask-head") == "You predicted it"
+    assert "present=1" in page.url and "at=4" in page.url
+    page.keyboard.press("ArrowLeft")
+    at(page, "1-drafting 2 asked")
+    page.keyboard.press("Escape")
+    assert page.locator(".sv-presenting").count() == 0 and "present" not in page.url and "at=3" in page.url
+    page.set_viewport_size({"width": 1280, "height": 820})
+    # the place and the answers are kept in this browser
+    visit("?tab=lessons&lesson=1-drafting")
+    at(page, "1-drafting 2 asked")
+    page.keyboard.press("1")
+    page.keyboard.press("ArrowRight")
+    at(page, "1-drafting 3")
+    assert page.is_visible(".sv-reveal")
+    page.keyboard.press("f")
+    page.wait_for_selector(".sv-lesson.sv-presenting")
+    page.keyboard.press("f")
+    # beside the lesson one may look around, and come back
+    page.click(".sv-lesson-view .sv-timeline", position={"x": 300, "y": 20})
+    page.wait_for_selector(".sv-spot", state="detached")
+    page.click(".sv-away")
+    page.wait_for_selector(".sv-spot")
+    assert page.evaluate(f"{PLAYER}.inspector.number") == 2
+    page.click("text=Open in Inspect")
+    page.wait_for_selector('#sv-view .svp-host[data-ready="2-docstring-pld"]')
+    assert page.evaluate("SpecVizApp.app.inspector.number") == 2
+
+
+def test_presenter_mode_in_inspect_and_in_a_file(visit: Visit, page: Any, tmp_path: Path) -> None:
+    visit("?trace=3-docstring-adapld&step=4&present=1", "#sv-view .sv.sv-presenting")
+    assert not page.is_visible(".sv-presenting .sv-controls") and page.is_visible(".sv-presenting .sv-sentence")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("SpecVizApp.app.inspector.number") == 4
+    assert page.inner_text(".sv-presenting .sv-present-place") == "Step 5 of 12"
+    page.wait_for_function("location.search.includes('step=5') && location.search.includes('present=1')")
+    page.keyboard.press("Escape")
+    assert page.locator(".sv-presenting").count() == 0 and "present" not in page.url
+    page.click("button:has-text('Present')")
+    assert "present=1" in page.url
+    page.keyboard.press("F")
+    assert page.locator(".sv-presenting").count() == 0
+    # the numbers of every run, as they are explained, are those of its record
+    wrong = page.evaluate(
+        """async (names) => {
+          const wrong = [];
+          let checked = 0;
+          for (const name of names) {
+            const model = new SpecViz.Model(await (await fetch(`api/traces/${name}`)).json());
+            for (const key of SpecViz.terms.keys) {
+              const told = model.run.metrics[key];
+              const found = SpecViz.terms.numbers(key, model);
+              if (told === null || told === undefined || !found) continue;
+              checked++;
+              if (Math.abs(found[1] - told) > 1e-6 * Math.max(1, Math.abs(told))) wrong.push([name, key, told, found]);
+            }
+          }
+          return { wrong, checked };
+        }""",
+        [path.stem for path in GALLERY.glob("*.spectrace")],
+    )
+    assert wrong["wrong"] == [] and wrong["checked"] > 10 * len(RECORDED)
+    page.hover("#sv-view .sv-metric >> nth=0")
+    tip = page.inner_text("#sv-view .sv-tip")
+    accepted = tracefile.load(GALLERY / "3-docstring-adapld.spectrace").tables["steps"]["accepted"]
+    assert "= mean over steps of (accepted + 1)" in tip and f"({sum(accepted)} + 12) ÷ 12 = 13.8" in tip
+    assert f"{accepted[4]} + 1 = {accepted[4] + 1}" in tip and "decoders/metrics.py · compute" in tip
+    page.focus("#sv-view .sv-sentence .sv-term >> nth=0")
+    assert "draft_ms + verify_ms + commit_ms" in page.inner_text("#sv-view .sv-tip")
+    path = tmp_path / "run.html"
+    path.write_text(standalone_html(tracefile.load(GALLERY / "2-docstring-pld.spectrace")), encoding="utf-8")
+    page.goto(f"{path.as_uri()}#step=2&present=1")
+    page.wait_for_selector(".sv.sv-presenting")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_url(lambda url: url.endswith("#step=3&present=1"))
+    page.keyboard.press("Escape")
+    page.wait_for_url(lambda url: url.endswith("#step=3"))

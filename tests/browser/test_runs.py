@@ -1,0 +1,159 @@
+"""The library of runs and the page where one signs in, in real Chromium."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specviz.desk import PromptForm
+from specviz.limits import rules_for
+from specviz.store import Library
+from specviz.users import Users, hashed, write_users
+from tests import synthetic
+from tests.stubs import StubDesk, serving
+
+FORM = PromptForm(instruction="Do it.", context="abc")
+TITLES = ("Rename a variable", "Quote the passage", "Sum of two", "<b>bold</b> & brave")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def desk(folder: Path) -> StubDesk:
+    return StubDesk(gallery=(synthetic.chain(), synthetic.quote()), library=Library(folder))
+
+
+@pytest.fixture(scope="module")
+def port(desk: StubDesk) -> Iterator[int]:
+    with serving(desk) as found:
+        yield found
+
+
+def titles(page: Any) -> list[str]:
+    return page.locator(".svp-grid .svp-link").all_inner_texts()
+
+
+def row(title: str) -> str:
+    return f".svp-grid tr[data-id]:has(.svp-link:text-is('{title}'))"
+
+
+def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: StubDesk, folder: Path) -> None:
+    page.goto(f"http://127.0.0.1:{port}/?tab=runs")
+    page.wait_for_selector(".svp-grid")
+    mine = next(c["value"] for c in context.cookies() if c["name"] == "specviz_browser")
+    jobs = [desk.submit(FORM, "pld", {}, {}, title=title, owner=mine) for title in TITLES]
+    stranger = desk.submit(FORM, "pld", {}, {}, title="A stranger's", owner="somebody")
+    assert all(job.finished.wait(20) for job in (*jobs, stranger))
+    page.evaluate("SpecVizApp.refreshRuns()")
+    page.wait_for_selector(row("Sum of two"))
+    assert set(titles(page)) == {*TITLES, "Refactor ratelimit.py", "Quoted answer"}  # text is data, and one's own
+    assert re.match(r"5 of 200 runs, 1 of 256 MiB", page.inner_text(".svr-room"))
+
+    # tags: in the row, on disk, in the search
+    for title, tags in (("Rename a variable", "Good class-4"), ("Sum of two", "good")):
+        page.click(f"{row(title)} [aria-label^='Add a tag']")
+        page.fill(".svr-newtag", tags)
+        page.keyboard.press("Enter")
+        page.wait_for_selector(f"{row(title)} .svr-tag:has-text('good')")
+    assert Library(folder).about(jobs[0].id)["tags"] == ["good", "class-4"]
+    page.click(".svr-tags button:has-text('good')")
+    assert page.input_value(".svp-search") == "tag:good"
+    assert set(titles(page)) == {"Rename a variable", "Sum of two"}
+    page.click(f"{row('Rename a variable')} [aria-label='Remove the tag class-4']")
+    page.wait_for_selector(".svr-tags:not(:has-text('class-4'))")
+    page.click(f"{row('Sum of two')} [aria-label^='Add a tag']")
+    page.fill(".svr-newtag", "no:colons")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".svr-problem:has-text('cannot be a tag')")
+
+    # keep, rename, sort
+    page.click(f"{row('Sum of two')} [aria-label^='Keep']")
+    page.wait_for_selector(f"{row('Sum of two')} [aria-pressed=true]")
+    page.fill(".svp-search", "kept lossless model:synth")
+    assert titles(page) == ["Sum of two"]
+    page.click(f"{row('Sum of two')} [aria-label^='Rename']")
+    page.fill(".svr-title input", "Another title")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(row("Another title"))
+    assert desk.store.get(jobs[2].id).run["title"] == "Another title"
+    page.fill(".svp-search", 'method:pld+h "quote the"')
+    assert titles(page) == ["Quote the passage"]
+    page.fill(".svp-search", "lossy")
+    assert titles(page) == [] and page.inner_text(".svp-empty") == "No run matches."
+    page.fill(".svp-search", "")
+    page.click(".svr-sort:has-text('Run')")
+    assert titles(page) == sorted(titles(page), key=str.lower) and not page.locator(".svp-kind").count()
+    assert page.get_attribute("th.svr-title", "aria-sort") == "ascending"
+    page.click(".svr-sort:has-text('Run')")
+    assert titles(page) == sorted(titles(page), key=str.lower, reverse=True)
+
+    # several at once; the gallery cannot be chosen
+    assert page.locator(f"{row('Quoted answer')} .svr-act").count() == 0
+    page.check("[aria-label='Select all runs that are shown']")
+    assert page.inner_text(".svr-bar > span") == "4 runs selected"
+    page.uncheck(f"{row('Another title')} .svr-check input")
+    page.click(".svr-bar button:has-text('Delete')")
+    assert page.inner_text(".svr-bar > span") == "Delete 3 runs? This cannot be undone."
+    page.click(".svr-bar button:has-text('Cancel')")
+    assert len(titles(page)) == 6
+    page.click(".svr-bar button:has-text('Delete')")
+    page.click(".svr-bar button:has-text('Delete 3')")
+    page.wait_for_selector(".svr-bar", state="hidden")
+    assert set(titles(page)) == {"Another title", "Refactor ratelimit.py", "Quoted answer"}
+    assert {path.stem for path in folder.glob("*.spectrace")} == {jobs[2].id, stranger.id}
+
+    # more rows than fit: page by page; a disk that refuses is told once
+    page.evaluate(
+        """() => { const a = SpecVizApp.app;
+        a.runs = Array.from({length: 450}, (_, i) => ({...a.runs[0], id: 'x' + i}));
+        a.room = {...a.room, problem: 'Runs are not saved on disk.'};
+        document.dispatchEvent(new CustomEvent('specviz:runs')); }"""
+    )
+    assert page.locator(".svp-grid tr[data-id]").count() == 200
+    page.click("button:has-text('Show 200 more of 450')")
+    assert page.locator(".svp-grid tr[data-id]").count() == 400
+    assert page.inner_text(".svr-problem") == "Runs are not saved on disk."
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": 420, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 420
+    assert [p for p in page.problems if "422" not in p] == []
+
+
+def test_signing_in_and_out(page: Any, context: Any, tmp_path: Path) -> None:
+    write_users(tmp_path / "users", {"ann": hashed("open sesame", cost=(2, 1, 1))})
+    desk = StubDesk(gallery=(synthetic.quote(),))
+    desk.keep_to(rules_for(public=False, accounts=True))
+    with serving(desk, Users(tmp_path / "users")) as port:
+        page.goto(f"http://127.0.0.1:{port}/?tab=runs&trace=gallery-0")
+        assert page.url.endswith("/login?next=%3Ftab%3Druns%26trace%3Dgallery-0")
+        page.fill("[name=name]", "ann")
+        page.fill("[name=password]", "open says me")
+        page.click("button")
+        page.wait_for_selector("[role=alert]:has-text('do not belong together')")
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            page.set_viewport_size({"width": 320, "height": 700})
+            assert page.evaluate("document.documentElement.scrollWidth") <= 320
+        page.set_viewport_size({"width": 1280, "height": 820})
+        assert page.input_value("[name=name]") == "ann"
+        page.fill("[name=password]", "open sesame")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".svp-grid")
+        assert "tab=runs" in page.url and "trace=gallery-0" in page.url
+        page.wait_for_selector(".svp-user:has-text('ann')")
+        page.click("[role=tab]:has-text('Inspect')")
+        page.click("#sv-run")
+        page.wait_for_function("() => SpecVizApp.app.runs.some(run => run.kind === 'run')")  # Gradio knows her too
+        assert [run["kind"] for run in desk.runs("user:ann")] == ["run", "gallery"]
+        page.click("button:has-text('Log out')")
+        page.wait_for_selector("form[action=login]")
+        assert not [c for c in context.cookies() if c["name"] in ("specviz_session", "specviz_browser")]
+    assert [p for p in page.problems if "401" not in p] == []

@@ -1,0 +1,141 @@
+"""What if in real Chromium, with a tiny model: other methods, parameters and places, regret, a run that goes on."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoders import Prompt, record
+from decoders.metrics import ranking_regret, regrets
+from decoders.trace import Trace
+from decoders.whatif import ReadRun
+from specviz.desk import Desk
+from specviz.export import standalone_html
+from specviz.runner import Loader, Runner
+from specviz.store import TraceStore
+from tests.models import prompt_ids, tiny_target
+from tests.stubs import serving
+
+PANEL = "section.svw"
+
+
+@pytest.fixture(scope="module")
+def target() -> Any:
+    return tiny_target("qwen3")
+
+
+@pytest.fixture(scope="module")
+def run(target: Any) -> Trace:
+    return record(target, Prompt.from_ids(prompt_ids(3)), "pld+h", {"k": 6}, max_new_tokens=24)
+
+
+@pytest.fixture(scope="module")
+def port(target: Any, run: Trace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    store = TraceStore()
+    other = Trace.from_json(copy.deepcopy(run.to_json()))
+    other.run["model"] = {**other.run["model"], "name": "somebody's", "key": "0" * 24}
+    for key, trace in (("mine", Trace.from_json(copy.deepcopy(run.to_json()))), ("theirs", other)):
+        trace.run["id"] = key
+        store.put(trace, kind="gallery", owner="*")
+    desk = Desk(store, Runner(store), Loader(lambda: target, name="tiny"))
+    desk.first = "mine"
+    with pytest.MonkeyPatch.context() as patch, serving(desk) as found:
+        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
+        yield found
+
+
+def settled(page: Any) -> str:
+    """The panel's sentence, once the server has answered."""
+    page.wait_for_function("SpecVizApp.app.whatif.result && !document.querySelector('.svw[aria-busy], .svw-stale')")
+    return page.inner_text(".svw-words")
+
+
+def asked_again(page: Any) -> None:
+    page.evaluate("SpecVizApp.app.whatif.result = null")
+
+
+def test_a_step_is_drafted_again_beside_the_recorded_one(
+    page: Any, port: int, target: Any, run: Trace, tmp_path: Path
+) -> None:
+    """One visit through the whole flow; then the exported page, which has no server to ask."""
+    worst = max(regrets(run), key=lambda one: (one.tokens, -one.step))
+    page.goto(f"http://127.0.0.1:{port}/?trace=mine&step={worst.step + 1}")
+    page.wait_for_function("SpecVizApp.app.whatif && SpecVizApp.app.whatif.catalog && !SpecVizApp.app.whatif.reason")
+
+    # the button opens the panel; the run's own method gives the recorded tree
+    page.click(".svw-open")
+    settled(page)
+    asked_again(page)
+    page.select_option(f"{PANEL} select >> nth=0", "pld+h")
+    assert f"Recorded {worst.chosen} accepted" in settled(page) and "The same tree" in settled(page)
+    nodes = "place => [...document.querySelectorAll(`.svw-${place} .sv-node`)].map((one) => one.ariaLabel)"
+    assert page.evaluate(nodes, "was") == page.evaluate(nodes, "would") != []
+
+    # another method and another parameter: what Python drafts
+    page.select_option(f"{PANEL} select >> nth=0", "adapld")
+    page.click(".svw-params summary")
+    asked_again(page)
+    page.fill("#svw-svf-k", "2")
+    page.wait_for_function("SpecVizApp.app.whatif.result?.trace.run.method.params.k === 2")
+    expected = ReadRun(target, run).redraft(worst.step, "adapld", {"k": 2})
+    drafted = expected.trace.tables["steps"]["drafted"][0]
+    assert f"{drafted} drafted" in page.inner_text(".svw-would")
+    assert f"what if {expected.accepted} token" in settled(page)
+    assert page.evaluate("document.querySelectorAll('#svf-k').length") <= 1, "ids are there once"
+
+    # the best place of the ranking, picked by hand, accepts what was recorded of it
+    asked_again(page)
+    page.click(".sv-crow:has(.sv-best) .sv-try >> nth=0")
+    assert f"what if {worst.best} token" in settled(page) and "fewer" not in settled(page)
+    accepted = page.locator(".svw-would .sv-node-accepted")
+    assert accepted.count() == worst.best
+    assert not page.is_visible("text=Continue from here")
+
+    # regret: as the trace's metric has it; a row goes to its step, and the panel follows
+    listed = page.evaluate("SpecViz.regrets(SpecVizApp.app.inspector.model)")
+    assert [(one["step"], one["chosen"], one["best"]) for one in listed] == [
+        (one.step, one.chosen, one.best) for one in regrets(run)
+    ]
+    tokens = page.locator(".sv-regret-table tbody td:last-child").all_inner_texts()
+    assert tokens == sorted(tokens, key=int, reverse=True)
+    shown = float(page.inner_text(".sv-regrets .sv-note").split()[0])
+    assert shown == pytest.approx(ranking_regret(run), abs=0.01)
+    asked_again(page)
+    page.click(".sv-regret-table tbody tr >> nth=1")
+    second = sorted((r for r in regrets(run) if r.tokens), key=lambda r: (-r.tokens, r.step))[1]
+    settled(page)
+    assert page.evaluate("SpecVizApp.app.inspector.number") == second.step
+    assert page.evaluate("SpecVizApp.app.whatif.result.step") == second.step
+    assert page.locator(".sv-regret-table [aria-current]").inner_text() == f"Step {second.step + 1}"
+
+    # a run that goes on from here, among the runs
+    asked_again(page)
+    page.select_option(f"{PANEL} select >> nth=0", "adapld")
+    settled(page)
+    page.click("text=Continue from here")
+    page.wait_for_function("SpecVizApp.app.inspector.model.run.complete && SpecVizApp.app.shown !== 'mine'")
+    title = page.evaluate("SpecVizApp.app.inspector.model.run.title")
+    assert title.endswith(f"from step {second.step + 1} with AdaPLD") and not page.is_visible(PANEL)
+    page.wait_for_function("title => SpecVizApp.app.runs.some((run) => run.title === title)", arg=title)
+
+    # a run of another model says why it cannot
+    page.evaluate("SpecVizApp.open('theirs')")
+    page.wait_for_function("SpecVizApp.app.whatif.reason.includes('somebody')")
+    assert page.get_attribute(".svw-open", "aria-disabled") == "true" and not page.query_selector(".sv-try")
+    page.click(".svw-open", force=True)
+    assert "was made with somebody's" in page.inner_text(".sv-message") and not page.is_visible(PANEL)
+    top = """() => { scrollTo(0, 500); return document.getElementById("sv-panel").getBoundingClientRect().top; }"""
+    assert page.evaluate(top) > 0, "the form stays in sight"
+    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
+    assert foreign == [] and page.problems == []
+
+    (tmp_path / "run.html").write_text(standalone_html(run), encoding="utf-8")
+    page.goto((tmp_path / "run.html").as_uri())
+    page.click(".sv-regret-table tbody tr >> nth=0")
+    assert f"Step {worst.step + 1} of" in page.inner_text(".sv-counter")
+    assert not page.query_selector(".sv-try, .svw-open") and page.problems == []

@@ -1,0 +1,286 @@
+"""The page "Attribution": what it is told of runs, given answers, exports and scores; the lab's recipe of table 10."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from decoders.attribution import links, to_json
+from decoders.prompts import PromptRecord
+from decoders.quotes import read_quotesum, sweep
+from specviz import attribution as page
+from specviz.desk import Desk
+from specviz.experiments import plan, run_experiment
+from specviz.experiments.experiment import Experiment
+from specviz.experiments.prompts import cases, records
+from specviz.experiments.quoted import MIN_RUNS, QuotedRecord
+from specviz.experiments.recipes import find_recipe
+from specviz.experiments.results import points
+from specviz.runner import Loader, Runner
+from specviz.store import TraceStore
+
+from . import synthetic
+from .drafts import save_tiny_part
+from .models import tiny_target
+from .stubs import app_of
+
+CONTEXT = "the old lamp at the station 👩‍👩‍👧 glows\n---\nwas sold to the city 博物館 museum <b>now</b>"
+ANSWER = "the old lamp at the station 👩‍👩‍👧 glows. It was sold to the city 博物館 museum <b>now</b>"
+FORM = {"instruction": "Quote.", "context": CONTEXT, "question": "What became of it?"}
+SIGNALS = ["pld+h", "pld+a", "adapld", "casd", "glide"]
+ROW = {
+    "unique_id": "q1", "question": "What fell?", "title1": "", "source1": "the old lamp at the station fell",
+    "summary": "It was [ 1 the old lamp at the station ] .", "title2": "", "source2": "a new one stood in the city",
+}  # fmt: skip
+
+
+def attribution_desk(load: Any = None) -> Desk:
+    """A desk with the real methods and two runs in its gallery that wrote the same."""
+    store = TraceStore()
+    for name, trace in (("one", synthetic.chain()), ("two", synthetic.adapld()), ("nasty", synthetic.nasty())):
+        trace.run["id"] = name
+        store.put(trace, kind="gallery", owner="*")
+    desk = Desk(store, Runner(store), Loader(load, reason="Opened for viewing only.", name="tiny"))
+    desk.first = "one"
+    return desk
+
+
+def tiny() -> Any:
+    target = tiny_target("llama", seed=2)
+    target.model.generation_config.eos_token_id = 1
+    return target
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
+        yield attribution_desk(tiny)
+
+
+@pytest.fixture(scope="module")
+def client(desk: Desk) -> Iterator[TestClient]:
+    with TestClient(app_of(desk)) as made:
+        assert desk.loader.wait(20)
+        made.get("/")  # the browser's cookie
+        yield made
+
+
+def ask(client: TestClient, what: str, **asked: Any) -> Any:
+    return client.post(f"/api/attribution/{what}", json=asked)
+
+
+def waited(client: TestClient, key: str) -> dict[str, Any]:
+    end = time.monotonic() + 30
+    while (found := client.get(f"/api/attribution/runs/{key}").json()).get("state") in ("queued", "running"):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found
+
+
+def scored(client: TestClient, key: str) -> dict[str, Any]:
+    end = time.monotonic() + 30
+    while True:
+        found = client.get(f"/api/attribution/scores/{key}", params={"answers": True}).json()
+        if found["state"] not in ("queued", "running"):
+            return found
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def refused(client: TestClient, what: str, status: int = 422, **asked: Any) -> str:
+    answer = ask(client, what, **asked)
+    assert answer.status_code == status
+    return answer.json()["error"]
+
+
+# --- runs -------------------------------------------------------------------------------------------------------------
+
+
+def test_recorded_runs_are_attributed_without_a_model() -> None:
+    desk = attribution_desk()
+    found = desk.attribution.shown("one")
+    trace = desk.store.get("one")
+    for view, whole in (("whole", True), ("drafted", False)):
+        assert found["views"][view] == json.loads(json.dumps(to_json(trace, links(trace, 1, whole=whole))))
+    assert found["views"]["drafted"]["links"] and found["others"] == [{"method": "adapld", "id": "two"}]
+    catalog = desk.attribution.catalog()
+    assert catalog["reason"] == "Opened for viewing only." and [s["name"] for s in catalog["signals"]] == SIGNALS
+    data, media, name = desk.attribution.download("one", "html", 3, True, ["two", "nasty"])
+    given = json.loads(re.findall(r'id="attribution-data">(.*?)</script>', data.decode(), re.S)[0])
+    assert media.startswith("text/html") and name == "attribution-one.html"
+    assert [one["method"] for one in given["signals"]] == ["pld+h", "adapld"]  # what wrote something else is not beside
+    assert given["minRun"] == 3 and given["counted"] == "whole"
+
+
+def test_signals_that_lack_their_parts_say_what_makes_them(client: TestClient) -> None:
+    found = client.get("/api/attribution").json()
+    missing = {one["name"]: one["missing"] for one in found["signals"]}
+    assert list(missing) == SIGNALS and "specviz train glide" in missing["glide"]
+    assert not any(missing[name] for name in SIGNALS[:4]) and found["plotly"].startswith("web/plotly.")
+
+
+def test_a_given_answer_by_every_signal(client: TestClient, desk: Desk) -> None:
+    started = ask(client, "start", form=FORM, answer=ANSWER, signals=SIGNALS).json()
+    assert [run["method"] for run in started["runs"]] == SIGNALS[:4]
+    assert len(started["notes"]) == 1 and "specviz train glide" in started["notes"][0]
+    for run in started["runs"]:
+        waited(client, run["id"])
+    docs = {run["method"]: waited(client, run["id"]) for run in started["runs"]}
+    for method, doc in docs.items():
+        view = doc["views"]["whole"]
+        assert doc["title"] == "What became of it?" and doc["method"] == view["run"]["method"] == method
+        assert view["output"] == ANSWER and view["run"]["forced"] is True and view["run"]["signal"] == "copy"
+        assert {one["method"] for one in doc["others"]} == set(SIGNALS[:4]) - {method}
+        assert {link["passage"] for link in view["links"] if len(link["text"]) > 12} == {0, 1}
+    key = started["runs"][0]["id"]
+    told = client.get(f"/api/attribution/runs/{key}/download?format=json&min_run=4").json()
+    assert told["min_run"] == 4 and told["counted"] == "whole quotations" and len(told["links"]) >= 2
+    for link in told["links"]:
+        assert ANSWER[slice(*link["output"])] == link["text"] and link["verbatim"]
+        assert told["sources"][link["source_index"]]["text"][slice(*link["source"])] == link["source_text"]
+    assert any("👩‍👩‍👧" in link["text"] for link in told["links"]) and "博物館" in str(told["links"])
+    notes = client.get(f"/api/attribution/runs/{key}/download?format=markdown&counted=drafted").text
+    assert "[^1]: Passage 1" in notes and "\\<b\\>" in notes
+    assert desk.store.get(key).run["forced"] is True
+
+
+def test_markup_stays_text_in_the_exported_page(client: TestClient) -> None:
+    evil = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
+    form = {**FORM, "context": f"{evil} the old lamp", "question": evil}
+    started = ask(client, "start", form=form, answer=f"{evil} the old lamp", signals=["casd"]).json()
+    waited(client, started["runs"][0]["id"])
+    answer = client.get(f"/api/attribution/runs/{started['runs'][0]['id']}/download?format=html")
+    assert answer.headers["content-disposition"].startswith("attachment") and "alert(1)</script>" not in answer.text
+    assert "<img" not in answer.text and "default-src 'none'" in answer.text
+    assert not re.search(r"(?:src|href)=\"?https?:", answer.text)
+
+
+def test_a_run_is_attributed_again_and_a_model_can_write_the_answer(client: TestClient) -> None:
+    started = ask(client, "start", form=FORM, signals=["pld+h", "casd"], max_new_tokens=12).json()
+    assert len(started["runs"]) == 1
+    first = waited(client, started["runs"][0]["id"])
+    assert first["views"]["whole"]["run"]["forced"] is False and first["views"]["whole"]["output_tokens"] <= 12
+    again = ask(client, "start", trace=first["id"], signals=["pld+a", "adapld"]).json()
+    for run in again["runs"]:
+        other = waited(client, run["id"])
+        assert other["views"]["whole"]["output"] == first["views"]["whole"]["output"]
+        assert other["views"]["whole"]["run"]["forced"] is True
+    told = waited(client, first["id"])
+    assert {one["method"] for one in told["others"]} == {"pld+a", "adapld"}
+    assert "made with the tokens of" in refused(client, "start", trace="one", signals=["pld+h"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"form": FORM, "answer": " \n", "signals": ["pld+h"]}, "The answer is empty"),
+        ({"form": FORM, "answer": 3, "signals": ["pld+h"]}, "The answer is given as text"),
+        ({"form": FORM, "answer": "the old lamp " * 200, "signals": ["pld+h"]}, "has room for"),
+        ({"form": FORM, "answer": "a" * 100_001, "signals": ["pld+h"]}, "at most 100,000 are taken"),
+        ({"form": {**FORM, "context": " \n---\n"}, "answer": "a", "signals": ["pld+h"]}, "There are no sources"),
+        ({"form": {**FORM, "context": ""}, "answer": "a", "signals": ["pld+h"]}, "There are no sources"),
+        ({"form": {**FORM, "context": [1]}, "answer": "a", "signals": ["pld+h"]}, "given as text"),
+        ({"form": FORM, "answer": "a", "signals": []}, "No signal is chosen"),
+        ({"form": FORM, "answer": "a", "signals": ["plain"]}, "There is no signal 'plain'"),
+        ({"form": FORM, "answer": "a", "signals": ["glide"]}, "specviz train glide"),
+        ({"signals": ["pld+h"]}, "Nothing is given to attribute"),
+        ({"scoring": "none", "row": 0, "signals": ["pld+h"]}, "score again"),
+    ],
+)
+def test_what_cannot_be_attributed(client: TestClient, asked: dict[str, Any], why: str) -> None:
+    assert why in refused(client, "start", **asked)
+
+
+def test_other_mistakes(client: TestClient) -> None:
+    assert client.get("/api/attribution/runs/nothing").status_code == 404
+    assert client.get("/api/attribution/runs/a b").status_code == 404
+    for query, why in (
+        ("format=exe", "is unknown"), ("format=json&min_run=0", "min_run=0 is out of range"),
+        ("counted=all", "Counted are"),
+    ):  # fmt: skip
+        answer = client.get(f"/api/attribution/runs/one/download?{query}")
+        assert answer.status_code == 422 and why in answer.json()["error"]
+    assert client.get("/api/attribution/runs/none/download").status_code == 404
+    assert "sent as JSON" in client.post("/api/attribution/start", data={"signals": "pld"}).json()["error"]
+    assert refused(client, "dance", 404).startswith("Attribution cannot 'dance'")
+    assert client.get("/api/attribution/scores/none").status_code == 404
+    assert refused(client, "start", 404, trace="none", signals=["pld+h"])
+
+
+# --- known quotes -----------------------------------------------------------------------------------------------------
+
+
+def test_quotes_are_scored_and_a_wrong_line_is_named(client: TestClient, desk: Desk, tmp_path: Path) -> None:
+    lines = [json.dumps(ROW), "{bad", json.dumps({**ROW, "summary": "no"}), json.dumps({**ROW, "unique_id": "q2"})]
+    started = ask(client, "score", text="\ufeff" + "\n".join(lines), name="my rows", signals=["pld+h", "glide"]).json()
+    assert started["answers"] == 2 and "line 2 was left out: it is not JSON" in started["notes"][0]
+    assert "line 3" in started["notes"][1] and "specviz train glide" in started["notes"][2]
+    told = scored(client, started["id"])
+    assert told["state"] == "done" and told["done"] == told["total"] == 2 and told["name"] == "my rows"
+    (tmp_path / "q.jsonl").write_text("\n".join(lines), "utf-8")
+    [gold, _], _ = read_quotesum(tmp_path / "q.jsonl")
+    opened = ask(client, "start", scoring=started["id"], row=1, signals=["pld+h"]).json()["runs"][0]["id"]
+    doc = waited(client, opened)
+    trace = desk.store.get(opened)
+    assert doc["gold"]["quotes"] == [[7, 34, 0]] and len(doc["gold"]["tokens"]) == len(trace.output_ids)
+    for row in told["rows"]:
+        expected = sweep([(trace, gold)], page.MIN_RUNS, whole=row["counted"] == "whole")
+        assert row["examples"] == 2
+        for mine, theirs in zip(row["scores"], expected, strict=True):
+            assert mine["f1"] == pytest.approx(theirs.score.f1)
+    assert [row["counted"] for row in told["rows"]] == ["whole", "drafted"]
+    assert told["answers"][1]["f1"]["pld+h"]["whole"][1] == round(told["rows"][0]["scores"][1]["f1"], 3)
+    assert "There is no answer number 2" in refused(client, "start", scoring=started["id"], row=2, signals=["pld+h"])
+    for text, why in (("", "it is empty"), ("{", "holds no row to score"), ("x" * (page.MAX_QUOTED + 1), "at most")):
+        assert why in refused(client, "score", text=text, signals=["pld+h"])
+    assert "a whole number from 1 to 500" in refused(client, "score", text=lines[0], limit=0, signals=["pld+h"])
+
+
+def test_a_scoring_stops_for_its_owner_alone(desk: Desk) -> None:
+    assert desk.loader.wait(20) or desk.loader.start() is None
+    text = "\n".join(json.dumps({**ROW, "unique_id": f"q{n}"}) for n in range(200))
+    started = desk.attribution.score({"text": text, "signals": ["pld+h"]}, "me")["id"]
+    assert not desk.attribution.stop(started, "you") and desk.attribution.stop(started, "me")
+    end = time.monotonic() + 20
+    while (told := desk.attribution.scoring(started))["state"] in ("queued", "running"):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert told["state"] == "stopped" and told["done"] < 200
+
+
+# --- the lab's recipe -------------------------------------------------------------------------------------------------
+
+
+def test_table_10_in_the_lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+    target = tiny()
+    save_tiny_part(target, "glide")
+    recipe = find_recipe("pldplus-table10")
+    path = tmp_path / "q.jsonl"
+    path.write_text("\n".join(json.dumps({**ROW, "unique_id": f"q{n}"}) for n in range(2)), "utf-8")
+    found = cases(target.tokenizer, records(str(path), 5))
+    assert [case.gold.id for case in found if case.gold] == ["q0", "q1"]
+    kept = []
+    planned = plan(target, Experiment(**{**vars(recipe), "lines": recipe.lines[::4], "max_new_tokens": 64}), found)
+    results = run_experiment(target, planned, keep=kept.append)
+    assert results.failed == 0 and len(kept) == 4 and all(trace.run["forced"] for trace in kept)
+    assert len(results.rows) == 4 * 2 * len(MIN_RUNS) and {row["method"] for row in results.rows} == {"pld+h", "glide"}
+    [point] = [
+        p for p in points(results, ["f1"])
+        if p["x"] == "2" and p["series"] == "PLD+ (h) · counted = whole quotations"
+    ]  # fmt: skip
+    gold = [case.gold for case in found if case.gold]
+    expected = sweep([(kept[0], gold[0])], [2])[0].score.f1
+    assert point["values"]["f1"]["mean"] == pytest.approx(expected) and point["count"] == 2
+    demo = records("quotes", 3)
+    assert len(demo) == 3 and all(isinstance(one, QuotedRecord) and one.gold for one in demo)
+    with pytest.raises(ValueError, match="answers whose quotes are known"):
+        plan(target, planned.experiment, cases(target.tokenizer, [PromptRecord("p", instruction="Do it.")]))

@@ -1,0 +1,405 @@
+"""The batch mode: what is run and how often, its tables' arithmetic by hand, its files, the lab and the command."""
+
+from __future__ import annotations
+
+import csv
+import gc
+import io
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from decoders import Prompt
+from decoders.bench import Contender, alternated
+from decoders.errors import UserError
+from decoders.trace import Trace
+from specviz import cli
+from specviz.desk import Desk
+from specviz.experiments import Results, plan
+from specviz.experiments import run_experiment as run
+from specviz.experiments.batch import batch, of_lines
+from specviz.experiments.experiment import Line
+from specviz.experiments.prompts import Case
+from specviz.experiments.tables import checks, notes, tables, warnings, written
+from specviz.routes.lab import add as add_routes
+from specviz.runner import Loader, Runner
+from specviz.store import TraceStore
+
+from .models import prompt_ids, tiny_target, tiny_tokenizer
+
+SMALL = replace(batch([("pld", {"k": 2}), ("pld", {})], 2), max_new_tokens=8)
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture(scope="module")
+def target() -> Any:
+    made = tiny_target("llama")
+    made.tokenizer = made.tokenizer or tiny_tokenizer()
+    return made
+
+
+def made_cases(count: int = 3) -> list[Case]:
+    return [Case(f"p{n}", "ab"[n % 2], Prompt.from_ids(prompt_ids(n))) for n in range(count)]
+
+
+@pytest.fixture(scope="module")
+def done(target: Any) -> tuple[Results, list[Trace]]:
+    kept: list[Trace] = []
+    return run(target, plan(target, SMALL, made_cases()), keep=kept.append), kept
+
+
+# --- what is run ---
+
+
+def test_plain_decoding_always_takes_part_and_methods_twice_are_told_apart() -> None:
+    assert [line.label for line in SMALL.lines] == ["plain", "pld, k = 2", "pld"]
+    for wrong, words in (
+        ([("plds", {})], "there is no method 'plds' (did you mean pld?)"),
+        ([("plain", {})], "choose at least one other method"),
+        ([("pld", {}), ("pld", {"k": 10})], "pld is chosen twice"),
+        ([("pld", {"kk": 1})], "pld has no parameter 'kk'"),
+        ([("pld", {"k": 0})], "pld: k=0 is out of range"),
+        ([("pld", {"k": n}) for n in range(1, 30)], "29 methods are chosen and at most 23 fit one table"),
+    ):
+        with pytest.raises(UserError, match=".*") as caught:
+            batch(wrong)
+        assert words in str(caught.value)
+    with pytest.raises(UserError, match="Steps by outcome is not one number per run"):
+        batch([("pld", {})], 1, ("outcomes",))
+    with pytest.raises(UserError, match="0 repeats are asked for"):
+        batch([("pld", {})], 0)
+
+
+def test_every_method_is_timed_in_every_repeat_and_recorded_once(
+    target: Any, done: tuple[Results, list[Trace]]
+) -> None:
+    results, kept = done
+    planned = plan(target, SMALL, made_cases())
+    assert planned.runs == 3 + 3 * 3 * (2 + 1) and planned.lossy == ()  # warm-up; timed and recorded
+    assert results.about["state"] == "complete" and len(results.rows) == 3 * 3 * 2 and results.failed == 0
+    first = [row for row in results.rows if row["repeat"] == 1]
+    assert [row["trace"] for row in first] == [t.run["id"] for t in kept if t] and len(kept) == 9
+    assert sorted(t.run["title"] for t in kept)[:3] == ["p0 · plain", "p0 · pld", "p0 · pld, k = 2"]
+    assert {t.run["method"]["params"]["k"] for t in kept if t.run["title"].endswith("k = 2")} == {2}
+    for row in results.rows:
+        plain = next(
+            other for other in results.rows
+            if (other["series"], other["place"], other["repeat"]) == ("plain", row["place"], row["repeat"])
+        )  # fmt: skip
+        assert row["speedup"] == pytest.approx(row["tokens_per_s"] / plain["tokens_per_s"]) and row["same"] == 1
+        assert (row.get("tokens_per_step") is not None) == (row["repeat"] == 1)
+
+
+def test_the_methods_take_turns() -> None:
+    kinds = [Contender(name, "method", True, lambda prompt: None, rounds) for name, rounds in (("a", None), ("b", 1))]  # type: ignore
+    turns = [turn for turn, _ in alternated(kinds, [0, 1], 2, lambda work: work())]
+    order = [(turn.round, turn.prompt, turn.contender.name, turn.last) for turn in turns]
+    assert order == [
+        (-1, 0, "a", True), (0, 0, "a", False), (0, 0, "b", True), (0, 1, "b", False), (0, 1, "a", True),
+        (1, 0, "a", True), (1, 1, "a", True),
+    ]  # fmt: skip
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_is_done_of_a_cancelled_batch_is_whole(target: Any) -> None:
+    cancel = threading.Event()
+
+    def told(progress: Any) -> None:
+        if progress.done == 3 + 6 + 2:  # the warm-up, the first prompt, two runs of the second
+            cancel.set()
+
+    results = run(target, plan(target, SMALL, made_cases()), progress=told, cancel=cancel)
+    assert results.about["state"] == "cancelled" and [row["prompt"] for row in results.rows] == ["p0"] * 3
+    assert gc.get_freeze_count() == 0
+
+
+def test_a_failing_method_is_left_out_of_what_is_best(target: Any) -> None:
+    wide = of_lines((Line("plain", "plain"), Line("pld", "pld"), Line("pld+h", "pld+h", {"layer": 99})), 1)
+    results = run(target, plan(target, replace(wide, max_new_tokens=6), made_cases(2)))
+    assert results.failed == 2 and "ayer=99" in results.rows[2]["error"]
+    (steps, _) = tables(results)
+    assert [(cell.text, cell.partly, cell.best) for cell in steps.lines[-1].cells][2] == ("–", "0 of 2", False)
+    assert any("pld+h failed on 2 of 2 prompts" in text for text in notes(results))
+
+
+def test_a_lossless_method_that_changes_the_output_is_told_loudly(
+    target: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from decoders import bench, recording
+
+    whole = bench.Decoding
+
+    class Meddling(whole):  # type: ignore
+        def __iter__(self) -> Iterator[Any]:
+            for step in super().__iter__():
+                yield replace(step, emitted=(5, *step.emitted[1:])) if self.method.name == "pld" else step
+
+    monkeypatch.setattr(bench, "Decoding", Meddling)
+    assert recording.Decoding is whole  # the recorded run is as it should be, the timed one is not
+    results = run(target, plan(target, replace(SMALL, lines=SMALL.lines[:2], repeats=1), made_cases(2)))
+    plain, pld = checks(results)
+    assert plain.same == plain.checked == 2 and pld.bugs == 2 and pld.text == "0/2, 2 DIFFER"
+    assert pld.runs[0]["verdict"] == "bug" and pld.runs[0]["trace"] == results.rows[1]["trace"]
+    (said,) = warnings(results)
+    assert "pld, k = 2 must not change the output" in said and "p0 (token " in said
+    assert not any(line.cells[1].best for table in tables(results) for line in table.lines)
+    assert "**0/2, 2 DIFFER**" in written(results, "md") and r"\textbf{0/2, 2 DIFFER}" in written(results, "tex")
+    (row,) = [r for r in csv.reader(io.StringIO(written(results, "csv"))) if r[0] == "outputs_bugs"]
+    assert row[4::2] == ["0", "2"]
+
+
+# --- the arithmetic, by hand ---
+
+
+def row(series: str, place: int, repeat: int, **more: Any) -> dict[str, Any]:
+    return {
+        "series": series, "place": place, "prompt": f"p{place}", "category": "ab"[place // 2], "method": series,
+        "trace": f"{series}{place}" if repeat == 1 else "", "error": "", "repeat": repeat, "same": 1.0, **more,
+    }  # fmt: skip
+
+
+ROWS = [
+    # task a: prompts 0 and 1, task b: prompt 2; two repeats
+    *(row("plain", p, r, speedup=1.0, tokens_per_step=1.0 if r == 1 else None) for r in (1, 2) for p in range(3)),
+    row("x", 0, 1, speedup=2.0, tokens_per_step=3.0), row("x", 1, 1, speedup=4.0, tokens_per_step=5.0),
+    row("x", 2, 1, speedup=1.5, tokens_per_step=1.004),
+    row("x", 0, 2, speedup=3.0), row("x", 1, 2, speedup=5.0),
+    row("x", 2, 2, speedup=2.5, same=0.0, differs_at=7.0, verdict="lossy by design"),
+]  # fmt: skip
+
+
+def by_hand(**about: Any) -> Results:
+    experiment = of_lines((Line("plain", "plain"), Line("x", "pld")), 2)
+    model = {"name": "tiny", "parameters": 1e6, "dtype": "float32", "device": "cpu"}
+    machine = {"cores": 2, "torch_threads": 1, "processor": "x86_64", "torch": "2.0", "python": "3.11"}
+    described = experiment.described({}) | {"id": "x", "state": "complete", "created": "2026-11-21T00:00:00Z"}
+    given = {"model": model, "machine": machine, "notes": [], "lossy": ["x"], "runs": 0, "cases": 3, **about}
+    return Results(described | given, ROWS)
+
+
+def test_a_table_by_hand() -> None:
+    steps, speedup = tables(by_hand())
+    assert (steps.columns, [line.name for line in speedup.lines]) == (("plain", "x"), ["a", "b", "overall"])
+    assert [line.prompts for line in speedup.lines] == [2, 1, 3]
+    a, b, overall = (line.cells[1] for line in speedup.lines)
+    assert a.mean == 3.5 and a.deviation == pytest.approx(0.5**0.5) and (a.text, a.spread) == ("3.50", "0.71")
+    assert (b.text, b.spread, b.count) == ("2.00", "0.71", 2)  # repeats 1.5 and 2.5
+    assert overall.mean == pytest.approx(3.0) and overall.spread == "0.71"  # repeats 2.5 and 3.5
+    assert speedup.lines[0].cells[0].spread == ""  # what is always 1 has no spread
+    assert [line.cells[1].best for line in speedup.lines] == [True] * 3
+    counted = [line.cells[1] for line in steps.lines]
+    assert [(c.text, c.spread, c.count) for c in counted] == [("4.00", "", 2), ("1.00", "", 1), ("3.00", "", 3)]
+    assert [line.cells[1].best for line in steps.lines] == [True, False, True]  # 1.004 and 1 are shown as equal
+    assert [run["trace"] for run in a.runs] == ["x0", "x1"]
+    plain, x = checks(by_hand())
+    assert (plain.text, x.text, x.lossy, x.bugs) == ("6/6", "5/6", True, 0) and warnings(by_hand()) == []
+    assert x.runs[0]["at"] == 7 and x.runs[0]["repeat"] == 2 and x.runs[0]["trace"] == "x2"
+    (tokens,) = tables(by_hand(), ["draft_efficiency"])
+    assert tokens.lines[0].cells[1].text == "–" and tokens.title == "Draft efficiency (%)"
+    with pytest.raises(UserError, match="not one number per run"):
+        tables(by_hand(), ["ranks"])
+
+
+def test_what_has_to_be_known_is_said() -> None:
+    said = " ".join(notes(by_hand()))
+    for words in (
+        "tiny (1 M parameters), float32 on x86_64, 2 cores, 1 of them used", "torch 2.0", "2026-11-21",
+        "3 prompts (the examples), at most 96 new tokens, greedy; 2 repeats", "† x: not lossless",
+    ):  # fmt: skip
+        assert words in said
+    assert "not complete (cancelled)" in " ".join(notes(by_hand(state="cancelled")))
+    assert "1 repeat: nothing is known of the spread" in " ".join(notes(by_hand(repeats=1)))
+
+
+HOSTILE = "\\input{x} & 50% |<b>_\n=1"
+
+
+def test_files_hold_the_same_numbers_and_names_are_text() -> None:
+    made = by_hand()
+    grid = list(csv.DictReader(io.StringIO(written(made, "csv"), newline="")))
+    (overall,) = [r for r in grid if (r["metric"], r["task"]) == ("speedup", "overall")]
+    assert (overall["prompts"], float(overall["x"]), float(overall["x ±"])) == ("3", 3.0, pytest.approx(0.707107))
+    text = written(made, "md")
+    assert "| overall | 3 | 1.00 | **3.00** ± 0.71 |" in text and "| task | prompts | plain | x † |" in text
+    tex = written(made, "tex")
+    assert r"overall & 3 & 1.00 & \textbf{3.00} {\scriptsize $\pm$ 0.71} \\" in tex and tex.count(r"\toprule") == 2
+    assert written(made, "md", ["steps"]).count("| task |") == 1
+    with pytest.raises(UserError, match="choose of csv, tex, md"):
+        written(made, "exe")
+    bad = Results(made.about, [{**r, "series": HOSTILE, "category": HOSTILE, "prompt": HOSTILE} for r in ROWS])
+    tex = written(bad, "tex")
+    assert r"\textbackslash{}input\{x\} \& 50\% \textbar{}\textless{}b\textgreater{}\_ =1" in tex
+    assert r"\input" not in tex
+    body = [line for line in tex.splitlines() if line.endswith(r"\\")]
+    assert {line.count(" & ") for line in body} == {2}
+    text = written(bad, "md")
+    assert r"\\input\{x\} \& 50% \|\<b\>\_ =1" in text and "<b>" not in text
+    formula = Results(made.about, [{**r, "series": "=1+1", "category": "@x"} for r in ROWS])
+    assert next(csv.reader(io.StringIO(written(formula, "csv"))))[4] == "'=1+1"
+
+
+def test_a_batch_is_saved_and_opened_again(done: tuple[Results, list[Trace]], tmp_path: Path) -> None:
+    results, _ = done
+    results.save(tmp_path / "kept")
+    again = Results.load(tmp_path / "kept")
+    assert again.to_json()["tables"] == results.to_json()["tables"]
+    assert [c.text for c in checks(again)] == [c.text for c in checks(results)] == ["6/6"] * 3
+
+
+# --- the lab of a server ---
+
+ASKED = {
+    "batch": {"lines": [{"method": "pld", "params": {"k": "3"}}], "repeats": "2"}, "max_new_tokens": 6,
+    "prompts": {"file": {"name": "my/set.jsonl", "text": "\n".join(
+        json.dumps({"question_id": n, "category": task, "turns": ["the old lamp at the station " * 2]})
+        for n, task in enumerate(("qa", "rag", "qa"))
+    )}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def desk(target: Any) -> Iterator[Desk]:
+    store = TraceStore()
+    made = Desk(store, Runner(store), Loader(lambda: target, name="tiny"))
+    made.loader.start()
+    assert made.loader.wait(30)
+    yield made
+    made.end()
+
+
+def wait(desk: Desk, key: str) -> dict[str, Any]:
+    for _ in range(3000):
+        shown = desk.lab.shown(key)
+        if shown["state"] not in ("queued", "running"):
+            return shown
+        time.sleep(0.01)
+    raise AssertionError("still running")
+
+
+def test_a_batch_in_the_app(desk: Desk) -> None:
+    app = FastAPI()  # these routes alone: the whole page takes seconds to make
+    add_routes(app, desk)
+    with TestClient(app) as client:
+        assert client.post("/api/lab/estimate", json=ASKED).json()["runs"] == 2 + 2 * 3 * 3
+        key = client.post("/api/lab/start", json=ASKED).json()["id"]
+        shown = wait(desk, key)
+        assert (shown["state"], shown["rows"], shown["failed"], shown["warnings"]) == ("complete", 12, 0, [])
+        steps, speedup = shown["tables"]
+        assert [line["task"] for line in steps["lines"]] == ["qa", "rag", "all"]
+        assert steps["columns"] == ("plain", "pld")
+        assert speedup["lines"][2]["cells"][1]["count"] == 6 and speedup["lines"][2]["cells"][1]["spread"]
+        other = client.get(f"/api/lab/results/{key}?metrics=kv_mb").json()
+        assert [t["metric"] for t in other["tables"]] == ["kv_mb"] and other["rows"] == 12  # nothing ran again
+        assert shown["about"]["prompts"] == "set.jsonl" and "(set.jsonl)" in " ".join(shown["remarks"])
+        trace = steps["lines"][0]["cells"][1]["runs"][1]["trace"]
+        assert desk.lab.bring(trace)
+        found = desk.store.get(trace).run
+        assert found["title"] == "2 · pld" and found["method"]["params"]["k"] == 3
+        for form, words in (("table", "overall"), ("tex", r"\toprule"), ("md", "| overall |"), ("csv", "tokens_per_s")):
+            answer = client.get(f"/api/lab/results/{key}/download?format={form}&metrics=kv_mb")
+            assert answer.status_code == 200 and words in answer.text, form
+        assert client.get(f"/api/lab/results/{key}/download?format=tex&metrics=ranks").status_code == 422
+        again = Desk(TraceStore(), Runner(TraceStore()), desk.loader)  # another server, on the same folder
+        assert again.lab.shown(key)["tables"] == shown["tables"] and again.lab.listing("bo")[0]["name"] == "batch"
+        again.end()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"batch": {"lines": "pld"}}, "given as a list"),
+        ({"batch": {"lines": [{"method": 3}]}}, "given as a list"),
+        ({"batch": {"lines": [{"method": "pld", "params": {"k": [1]}}]}}, "no number and no short text"),
+        ({"batch": {"lines": [{"method": "glide", "params": {"part": "/etc"}}]}}, "names a file"),
+        ({"batch": {"lines": []}}, "at least one other method"),
+        ({"batch": {"lines": [{"method": "pld"}], "repeats": "0"}}, "the number of repeats is '0'"),
+        ({"temperature": 1}, "leave the temperature out"),
+        ({"metrics": ["outcomes"]}, "not one number per run"),
+        ({"prompts": "/etc/passwd"}, "there are no prompts called"),
+        ({"free": {"methods": ["glide"], "fixed": {"part": "/etc"}}, "batch": None}, "names a file"),
+    ],
+)
+def test_what_a_page_asks_is_checked(desk: Desk, change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=".*") as caught:
+        desk.lab.start({**ASKED, **change}, "ada")
+    assert words in str(caught.value) and desk.lab.listing("ada") == []
+
+
+# --- the command ---
+
+
+def bench(*args: object) -> int:
+    try:
+        return cli.main(["bench", *map(str, args)])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+
+
+@pytest.fixture
+def prompts(monkeypatch: pytest.MonkeyPatch, target: Any, tmp_path: Path) -> Path:
+    monkeypatch.setattr("decoders.load_target", lambda *_, **__: target)
+    path = tmp_path / "set.jsonl"
+    path.write_text(ASKED["prompts"]["file"]["text"])
+    return path
+
+
+def test_the_same_from_the_shell(capsys: pytest.CaptureFixture[str], prompts: Path, desk: Desk, tmp_path: Path) -> None:
+    files = [tmp_path / f"out.{form}" for form in ("csv", "tex", "md")]
+    outs = [part for file in files for part in ("--out", file)]
+    args = ("--prompts", prompts, "--methods", "pld", "--set", "pld.k=3", "--max-new-tokens", 6, "--repeats", 2)
+    assert bench(*args, *outs, "--save", "My batch", "--metric", "speedup", "--json", tmp_path / "all.json") == 0
+    printed = capsys.readouterr().out
+    assert "Speedup (×)" in printed and "same as plain" in printed and "kept as “My batch”" in printed
+    (about,) = desk.lab.listing("ada")
+    assert (about["name"], about["title"], about["state"]) == ("batch", "My batch", "complete")
+    shown = desk.lab.shown(about["id"])
+    assert shown["rows"] == 12 and shown["checks"][1]["text"] == "6/6"
+    assert shown["about"]["lines"][1]["params"]["k"] == 3
+    assert [t["metric"] for t in shown["tables"]] == ["speedup"]
+    assert json.loads((tmp_path / "all.json").read_text())["tables"] == json.loads(json.dumps(shown["tables"]))
+    assert files[0].read_bytes().decode() == written(desk.lab.results(about["id"]), "csv")
+    assert r"\bottomrule" in files[1].read_text() and "| overall |" in files[2].read_text()
+    trace = shown["tables"][0]["lines"][0]["cells"][1]["runs"][0]["trace"]
+    assert desk.lab.bring(trace) and desk.store.get(trace).run["method"]["name"] == "pld"
+    (steps,) = desk.lab.shown(about["id"], ["tokens_per_step"])["tables"]
+    assert steps["lines"][2]["cells"][1]["mean"] >= 1
+
+
+def test_peers_and_no_trace_from_the_shell(
+    capsys: pytest.CaptureFixture[str], prompts: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from decoders.stock import StockModel
+
+    from .models import network
+
+    monkeypatch.setattr(StockModel, "load", classmethod(lambda cls, *_: StockModel(network())))
+    out = tmp_path / "out.csv"
+    args = ("--prompts", prompts, "--methods", "pld", "--max-new-tokens", 6, "--repeats", 1, "--no-trace")
+    assert bench(*args, "--peers", "--model", "x", "--out", out) == 0
+    grid = list(csv.DictReader(io.StringIO(out.read_bytes().decode())))
+    assert {"plain", "pld", "generate()", "generate() prompt lookup"} < set(grid[0])
+    (same,) = [r for r in grid if r["metric"] == "outputs_same_as_plain"]
+    assert same["generate()"] == same["pld"] == "3" and float(grid[0]["pld"]) >= 1 and grid[0]["generate()"] == ""
+    capsys.readouterr()
+    for wrong, words in (
+        (("--out", tmp_path / "x.pdf"), "ends in one of .csv, .tex, .md"),
+        (("--out", tmp_path / "no" / "x.md"), "there is no folder"),
+        (("--metric", "speed"), "there is no metric 'speed' for a table"),
+        (("--metric", "kv_mb"), "kv_mb is told by recorded runs alone"),
+        (("--save", " "), "--save needs a name"),
+    ):
+        assert bench(*args, *wrong) == 2
+        err = capsys.readouterr().err
+        assert words in err and err.count("\n") == 1

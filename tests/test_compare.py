@@ -1,0 +1,225 @@
+"""The page Compare on the server: lanes on one prompt, numbers by their definitions, the check of losslessness."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from decoders import Prompt, Trace, drafters, generate, metrics, record
+from decoders.divergences import BUG, LOSSY
+from specviz.compare import MAX_LANES, TABLE, Compare
+from specviz.desk import Desk, Rejected
+from specviz.runner import Loader, Runner
+from specviz.store import TraceStore, UnknownTrace
+
+from . import synthetic
+from .drafters_for_tests import WildTrees, credulous
+from .models import prompt_ids, tiny_target
+from .stubs import StubDesk, app_of
+
+PROMPT = {"mode": "text", "text": "the old lamp at the station was sold to the city museum and the old lamp at the"}
+SETTINGS = {"max_new_tokens": 12}
+
+
+class Tiny(Desk):
+    """A desk with a tiny target and the registered methods."""
+
+    def __init__(self, target: Any) -> None:
+        store = TraceStore()
+        super().__init__(store, Runner(store), Loader(lambda: target))
+        self.loader.start()
+        assert self.loader.wait(10)
+
+
+@pytest.fixture(scope="module")
+def target() -> Any:
+    return tiny_target()
+
+
+@pytest.fixture(scope="module")
+def desk(target: Any) -> Iterator[Tiny]:
+    made = Tiny(target)
+    yield made
+    made.end()
+
+
+def over(desk: Desk, answer: dict[str, Any]) -> list[str]:
+    """Ids of the lanes that ran, when all are over."""
+    ids = [lane["id"] for lane in answer["lanes"] if "id" in lane]
+    for key in ids:
+        if job := desk.runner.job(key):
+            assert job.finished.wait(30)
+    return ids
+
+
+def checked(compare: Compare, keys: list[str]) -> dict[str, Any]:
+    for _ in range(200):
+        found = compare.lens(keys)
+        if all(one["state"] != "checking" for one in found.values()):
+            return found
+    raise AssertionError("never checked")
+
+
+def put(desk: Desk, trace: Trace, name: str) -> str:
+    trace.run["id"] = name
+    return desk.store.put(trace)
+
+
+def test_lanes_run_on_one_prompt_with_plain_decoding_as_the_baseline(desk: Tiny) -> None:
+    asked = {
+        "prompt": PROMPT, "settings": SETTINGS, "session": "page-1",
+        "lanes": [{"method": "pld", "params": {"k": 3}}, {"method": "glide"}, {"method": "pld", "params": {"k": 0}},
+                  {"method": "pld+h"}],
+    }  # fmt: skip
+    answer = desk.compare.start(asked, "me")
+    assert [lane["method"] for lane in answer["lanes"]] == ["plain", "pld", "glide", "pld", "pld+h"]
+    assert ["id" in lane for lane in answer["lanes"]] == [True, True, False, False, True]  # the others go on
+    assert "specviz train glide" in answer["lanes"][2]["error"] and "Draft length" in answer["lanes"][3]["error"]
+    plain, pld, hidden = over(desk, answer)
+    traces = {key: desk.store.get(key) for key in (plain, pld, hidden)}
+    assert len({trace.prompt_key for trace in traces.values()}) == 1
+    assert traces[pld].run["method"]["params"]["k"] == 3 and traces[pld].run["max_new_tokens"] == 12
+
+    numbers = desk.compare.numbers([plain, pld, hidden])
+    for key, trace in traces.items():
+        speed = metrics.compute(traces[plain])["tokens_per_s"]
+        assert numbers[key]["metrics"] == metrics.compute(trace, speed) and set(TABLE) <= set(numbers[key]["metrics"])
+        assert numbers[key]["depths"] == metrics.acceptance_by_depth(trace)
+        assert numbers[key]["lengths"] == metrics.accepted_lengths(trace)
+        assert numbers[key]["times"]["verify"] == pytest.approx(sum(trace.tables["steps"]["verify_ms"]))
+    assert numbers[plain]["metrics"]["speedup"] == 1
+    lens = checked(desk.compare, [plain, pld, hidden])
+    assert {one["state"] for one in lens.values()} == {"identical"} and lens[pld]["tokens"] == 12
+
+
+def test_a_recorded_prompt_runs_again_token_by_token(desk: Tiny, target: Any) -> None:
+    ids = prompt_ids(4, 30)
+    key = put(desk, record(target, Prompt.from_ids(ids), "pld", max_new_tokens=8, title="Odd tokens"), "recorded")
+    answer = desk.compare.start({"prompt": {"trace": key}, "lanes": [{"method": "pld"}], "settings": SETTINGS}, "me")
+    traces = [desk.store.get(one) for one in over(desk, answer)]
+    assert [trace.prompt_ids for trace in traces] == [ids, ids] and traces[0].run["title"] == "Odd tokens"
+
+
+def test_what_cannot_be_run_is_refused_with_a_sentence(desk: Tiny) -> None:
+    def refused(**asked: Any) -> str:
+        with pytest.raises(Rejected) as problem:
+            desk.compare.start({"prompt": PROMPT, "lanes": [{"method": "pld"}], **asked}, "me")
+        return str(problem.value)
+
+    assert "choose 1 to 4" in refused(lanes=[]) and "choose 1 to 4" in refused(lanes=[{"method": "plain"}])
+    assert "5 methods were asked for" in refused(lanes=[{"method": "pld"}] * (MAX_LANES + 1))
+    assert "The prompt is empty" in refused(prompt={"mode": "chat", "text": " "})
+    assert "form 'x'" in refused(prompt={"mode": "x", "text": "a"}) and "list of" in refused(lanes="pld")
+    assert "names and values" in refused(prompt="text") and "no run called 'gone'" in refused(prompt={"trace": "gone"})
+    assert "not over yet" in refused(prompt={"trace": "../etc"}) and "New tokens" in refused(
+        settings={"max_new_tokens": -1}
+    )
+
+
+def test_the_lens_computes_plain_decoding_once(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from decoders import divergences
+
+    desk, asked = Tiny(target), []
+    plain_output = divergences.plain_output
+
+    def counted(*given: Any, **more: Any) -> list[int]:
+        asked.append(1)
+        return plain_output(*given, **more)
+
+    monkeypatch.setattr(divergences, "plain_output", counted)
+    prompt = Prompt.from_ids(prompt_ids(3, 40))
+    plain = generate(target, prompt, max_new_tokens=16)
+    wrong = credulous(WildTrees([t + 1 for t in plain], 300, seed=2))
+    drafters.methods()
+    honest = put(desk, record(target, prompt, "pld", max_new_tokens=16), "honest")
+    bug = put(desk, record(target, prompt, wrong, max_new_tokens=16), "bug")
+    lossy = put(desk, record(target, prompt, replace(wrong, lossless=False), max_new_tokens=16), "lossy")
+    found = checked(desk.compare, [honest, bug, lossy])
+    assert len(asked) == 1  # one prompt, one model, one setting
+    assert found[honest] == {"state": "identical", "tokens": 16}
+    assert found[bug]["state"] == "differs" and found[bug]["verdict"] == BUG and found[bug]["plain"] == plain
+    assert found[bug]["source"] == "teacher-forced" and found[bug]["shortfall"] > found[bug]["tolerance"]
+    assert found[lossy]["verdict"] == LOSSY
+    longer = put(desk, record(target, prompt, "pld", max_new_tokens=17), "longer")
+    assert checked(desk.compare, [longer])[longer]["state"] == "identical" and len(asked) == 2
+    sampled = copy.deepcopy(desk.store.get(honest))
+    sampled.run["model"]["name"] = "another"
+    assert "was not recorded" in checked(desk.compare, [put(desk, sampled, "foreign")])["foreign"]["text"]
+    desk.end()
+
+
+def test_recorded_runs_are_judged_without_a_model() -> None:
+    desk = StubDesk(load=None, gallery=(synthetic.plain(), synthetic.casd()))
+    whole = desk.store.get("gallery-0")
+    chain = synthetic.chain()
+    put(desk, chain, "chain")
+    found = checked(desk.compare, ["gallery-0", "gallery-1"])
+    assert found["gallery-0"] == {"state": "identical", "tokens": len(whole.output_ids)}
+    lossy = found["gallery-1"]
+    assert (lossy["state"], lossy["verdict"], lossy["source"]) == ("differs", LOSSY, "recorded")
+    assert lossy["expected_prob"] == 0.52 and lossy["got_prob"] == 0.14
+    alone = checked(desk.compare, ["chain"])["chain"]
+    assert alone["state"] == "unknown" and "Opened for viewing only" in alone["text"]
+    with pytest.raises(UnknownTrace):
+        desk.compare.numbers(["nowhere"])
+    desk.end()
+
+
+@pytest.fixture(scope="module")
+def slow() -> Iterator[tuple[TestClient, StubDesk]]:
+    desk = StubDesk(gallery=(synthetic.chain(),))
+    desk.gate.clear()
+    with TestClient(app_of(desk)) as client:
+        assert desk.loader.wait(10)
+        client.get("/")  # a cookie
+        yield client, desk
+        desk.gate.set()
+
+
+def test_routes_start_stop_adopt_and_leave(slow: tuple[TestClient, StubDesk]) -> None:
+    client, desk = slow
+    shown = client.get("/api/compare").json()
+    assert shown["most"] == MAX_LANES and [row["key"] for row in shown["metrics"]] == list(TABLE)
+    assert all(one["prompt"]["mode"] in ("segments", "chat", "text") for one in shown["examples"])
+    asked = {"prompt": PROMPT, "lanes": [{"method": "pld"}, {"method": "ppd"}], "session": "one"}
+    assert client.post("/api/compare/start", data={"a": "b"}).status_code == 422  # another site's form
+    answer = client.post("/api/compare/start", json=asked).json()["lanes"]
+    assert "specviz train ppd" in answer[2]["error"]
+    ids = [lane["id"] for lane in answer[:2]]
+    assert client.get(f"/api/compare/numbers?runs={','.join(ids)}").json() == {}  # none is over
+    stranger = TestClient(client.app)
+    stranger.get("/")
+    assert stranger.post("/api/compare/stop", json={"ids": ids}).json() == {"done": 0}
+    assert client.post("/api/compare/adopt", json={"ids": ids, "session": "two"}).json() == {"done": 2}
+    desk.runner.leave("one", after_s=0)  # the page before the reload
+    time.sleep(0.1)
+    jobs = [desk.runner.job(key) for key in ids]
+    assert all(job is not None and not job.cancel.is_set() for job in jobs)
+    desk.runner.leave("two", after_s=0)  # closing the tab stops the work
+    assert all(job is not None and job.finished.wait(5) for job in jobs)
+    again = [lane["id"] for lane in client.post("/api/compare/start", json=asked).json()["lanes"][:2]]
+    jobs = [desk.runner.job(key) for key in again]
+    assert client.post("/api/compare/stop", json={"ids": again}).json() == {"done": 2}
+    assert all(job is not None and job.finished.wait(5) for job in jobs)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("numbers?runs=", 422, "5 at most"),
+        ("numbers?runs=../x", 422, "by their ids"),
+        ("lens?runs=" + ",".join("abcdef"), 422, "5 at most"),
+        ("lens?runs=nowhere", 404, "no run called"),
+    ],
+)
+def test_bad_questions(slow: tuple[TestClient, StubDesk], path: str, status: int, words: str) -> None:
+    answer = slow[0].get(f"/api/compare/{path}")
+    assert answer.status_code == status and words in answer.json()["error"]
+    assert slow[0].post("/api/compare/explode", json={"ids": []}).status_code == 404
+    assert slow[0].post("/api/compare/stop", json={"ids": "x"}).status_code == 422

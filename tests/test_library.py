@@ -1,0 +1,297 @@
+"""Saved runs: what their owner may do with them, and that no fault of the disk or the process loses them."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import synthetic
+from fastapi.testclient import TestClient
+
+from decoders import tracefile
+from decoders.trace import Trace
+from specviz.desk import PromptForm, Rejected
+from specviz.limits import rules_for
+from specviz.routes import COOKIE
+from specviz.store import Library, TraceStore, surplus
+
+from .stubs import StubDesk, app_of
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[StubDesk]:
+    made = StubDesk(gallery=(synthetic.chain(),), library=Library(tmp_path / "runs"))
+    made.begin()
+    assert made.loader.wait(10)
+    yield made
+    made.end()
+
+
+def restarted(desk: StubDesk, *, shared: bool = False) -> TraceStore:
+    """What the next server finds."""
+    assert desk.library is not None
+    store, library = TraceStore(), Library(desk.library.folder)
+    library.restore(store, shared=shared)
+    library.close()
+    return store
+
+
+def test_a_run_is_renamed_tagged_and_kept_across_restarts(desk: StubDesk) -> None:
+    job = desk.submit_text(owner="ann", title="before")
+    assert desk.change_runs([job.id], "ann", title="  after\n all ", add=["Good", "class-4"], keep=True) == [job.id]
+    desk.change_runs([job.id], "ann", drop=["good"])
+    row = desk.runs("ann")[0]
+    assert (row["title"], row["tags"], row["keep"], row["mine"]) == ("after all", ["class-4"], True, True)
+    assert row["bytes"] == len(desk.store.blob(job.id)) and desk.store.get(job.id).run["title"] == "after all"
+    for shared, owner in ((False, "*"), (True, "ann")):
+        store = restarted(desk, shared=shared)
+        entry = store.entry(job.id)
+        assert entry is not None and (entry.owner, entry.tags, entry.keep) == (owner, ("class-4",), True)
+        assert entry.summary["title"] == "after all"
+
+
+def test_only_ones_own_runs_are_changed_or_deleted(desk: StubDesk, tmp_path: Path) -> None:
+    mine, other = (desk.submit_text(owner=name).id for name in ("ann", "bob"))
+    everything = [mine, other, "gallery-0", "nothing", "../../etc"]
+    for owner in ("", "*", "eve"):
+        assert desk.change_runs(everything, owner, keep=True) == [] == desk.delete_runs(everything, owner)
+    assert desk.delete_runs(everything, "ann") == [mine] and mine not in desk.store
+    assert [path.stem for path in (tmp_path / "runs").glob("*.spectrace")] == [other]
+    assert not desk.may_change("gallery-0", "*")
+
+
+def test_runs_of_earlier_servers_are_everybodys_on_ones_own_computer_only(desk: StubDesk) -> None:
+    key = desk.submit_text(owner="ann").id
+    for shared, listed in ((False, ["anybody", "ann", ""]), (True, ["ann"])):
+        again = StubDesk(library=desk.library)
+        again.keep_to(rules_for(public=shared, accounts=False))
+        assert desk.library is not None
+        desk.library.restore(again.store, shared=shared)
+        seen = [who for who in ("anybody", "ann", "") if key in [run["id"] for run in again.runs(who)]]
+        assert seen == listed
+        assert [who for who in ("anybody", "ann", "") if again.may_change(key, who)] == listed
+
+
+def test_an_opened_file_that_is_tagged_is_kept_on_disk(desk: StubDesk) -> None:
+    data = tracefile.save(synthetic.quote(), None)
+    assert data is not None
+    key = desk.open_file(data, owner="ann")
+    assert key not in restarted(desk)
+    desk.change_runs([key], "ann", add=["teach"])
+    entry = restarted(desk, shared=True).entry(key)
+    assert entry is not None and entry.tags == ("teach",) and entry.owner == "ann"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"add": ["two words"]}, "cannot be a tag"),
+        ({"add": ["x" * 31]}, "at most 30 characters"),
+        ({"add": [f"t{k}" for k in range(11)]}, "at most 10 tags, and this would make 11"),
+        ({"title": "  "}, "The title has 0 characters: 1 to 200 are needed"),
+        ({"title": "x" * 201}, "1 to 200"),
+    ],
+)
+def test_bad_changes_are_one_sentence(desk: StubDesk, changes: dict[str, Any], said: str) -> None:
+    job = desk.submit_text(owner="ann")
+    with pytest.raises(Rejected, match=said) as caught:
+        desk.change_runs([job.id], "ann", **changes)
+    assert str(caught.value).endswith(".") and desk.runs("ann")[0]["tags"] == []
+
+
+def test_kept_runs_stay_and_nobody_pushes_out_the_others() -> None:
+    store, chain = TraceStore(max_count=6), synthetic.chain()
+
+    def put(name: str, owner: str) -> None:
+        store.put(Trace({**chain.run, "id": name}, chain.tables), owner=owner)
+
+    for k in range(3):
+        put(f"bob{k}", "bob")
+    store.change("bob0", keep=True)
+    for k in range(9):
+        put(f"ann{k}", "ann")
+    assert all(f"bob{k}" in store for k in range(3))
+    assert [f"ann{k}" in store for k in range(9)] == [False] * 6 + [True] * 3
+    store.change("bob1", keep=True)
+    store.change("bob2", keep=True)
+    with pytest.raises(ValueError, match="3 runs are kept already, and no more than half"):
+        store.change("ann8", keep=True)
+    assert store.taken()["count"] == 6
+    assert surplus([("a", "x", 5), ("b", "y", 1), ("c", "y", 1)], 9, 3) == ["a"]
+
+
+def test_files_of_kept_runs_are_not_trimmed(tmp_path: Path) -> None:
+    library, chain = Library(tmp_path, max_count=2), synthetic.chain()
+    for k, name in enumerate("abcd"):
+        library.finish(Trace({**chain.run, "id": name}, chain.tables))
+        if os.path.exists(tmp_path / f"{name}.spectrace"):
+            os.utime(tmp_path / f"{name}.spectrace", (k, k))
+        library.describe(name, owner="ann", keep=name == "a")
+    library.trim()
+    assert sorted(path.stem for path in tmp_path.glob("*.spectrace")) == ["a", "d"]
+    assert sorted(path.stem for path in tmp_path.glob("*.json")) == ["a", "d"]
+    assert oct((tmp_path / "a.json").stat().st_mode)[-3:] == "600"
+
+
+def test_the_routes_take_json_of_the_right_form(desk: StubDesk) -> None:
+    with TestClient(app_of(desk), cookies={COOKIE: "ann"}) as client:
+        job = desk.submit_text(owner="ann")
+        assert client.post("/api/runs/delete", data={"ids": job.id}).status_code == 422
+        ids = [job.id]
+        for body in ({}, {"ids": job.id}, {"ids": [1]}, {"ids": ids, "keep": "yes"}, {"ids": ids, "add": "x"}, []):
+            assert client.post("/api/runs/change", json=body).status_code == 422
+        assert client.post("/api/runs/explode", json={"ids": []}).status_code == 404
+        assert client.post("/api/runs/change", json={"ids": [job.id], "add": ["x"]}).json() == {"done": [job.id]}
+        listed = client.get("/api/runs").json()
+        desk.store.remove(job.id)  # it left memory, and is brought back from disk
+        assert client.get(f"/api/traces/{job.id}").json()["run"]["id"] == job.id
+        assert listed["runs"][0]["tags"] == ["x"] and listed["room"]["count"] == 1 and listed["room"]["problem"] == ""
+
+
+# --- faults ---
+
+
+@pytest.mark.parametrize("fault", ["no folder", "full at the start", "full in the middle"])
+def test_a_disk_that_refuses_costs_files_never_a_run(
+    desk: StubDesk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: str
+) -> None:
+    assert desk.library is not None
+    if fault == "no folder":
+        (tmp_path / "file").write_text("")
+        desk.library.folder = tmp_path / "file" / "runs"
+    else:
+        room = [0 if fault == "full at the start" else 2]
+        monkeypatch.setattr(tracefile.Journal, "_write", lambda journal, block: full(room))
+        monkeypatch.setattr(tracefile.Journal, "append", lambda journal, delta: full(room))
+        monkeypatch.setattr(tracefile, "save", lambda *_: full([0]))
+
+    def full(room: list[int]) -> None:
+        room[0] -= 1
+        if room[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    jobs = [desk.submit_text(owner="ann") for _ in range(2)]
+    for job in jobs:
+        assert job.error == "" and desk.store.get(job.id).run["stop"] == "eos"
+    said = desk.room()["problem"]
+    assert said.startswith("Runs are not saved on disk (") and said.endswith("kept until the server ends.")
+    assert sum("runs are not saved" in record.message for record in caplog.records) == 1  # once
+    monkeypatch.undo()
+    desk.library.folder = tmp_path / "again"
+    key = desk.submit_text(owner="ann").id
+    assert desk.room()["problem"] == "" and key in desk.library
+
+
+def test_a_journal_that_cannot_be_replaced_is_opened_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opening, parts = synthetic.deltas(synthetic.chain())
+    opening.run["id"] = "crashed"
+    journal = Library(tmp_path).start(opening, "ann")
+    journal.append(parts[0])
+    journal.close()
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(tracefile, "save", refuse)
+        store, library = TraceStore(), Library(tmp_path)
+        library.restore(store, shared=True)
+        entry = store.entry("crashed")
+        assert entry is not None and (entry.kind, entry.owner) == ("recovered", "ann") and library.problem
+        library.close()
+    assert (tmp_path / "crashed.journal").exists()
+
+
+def steps_in(journal: Path) -> int:
+    try:
+        return tracefile.recover(journal).rows("steps")
+    except tracefile.TraceError:  # it is not there yet
+        return 0
+
+
+SERVER = """
+import sys
+sys.path[:0] = [{root!r}, {tests!r}]
+from pathlib import Path
+import uvicorn
+from specviz.store import Library
+from tests import synthetic
+from tests.stubs import StubDesk, app_of
+desk = StubDesk(library=Library(Path({folder!r})), pause_s=0.1)
+desk.gate.clear()  # it waits after four steps
+desk.begin(); desk.loader.wait(10)
+from specviz.desk import PromptForm
+job = desk.submit(PromptForm("text", text="abc"), "pld", {{}}, {{}}, owner="ann", title="cut off")
+print(job.id, flush=True)
+uvicorn.run(app_of(desk), port=0, log_level="error")
+"""
+
+
+def test_a_killed_server_leaves_its_run_readable_and_a_living_one_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    code = SERVER.format(root=str(ROOT), tests=str(ROOT / "tests"), folder=str(folder))
+    with subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            key = server.stdout.readline().strip()
+            journal = folder / f"{key}.journal"
+            while not steps_in(journal):
+                time.sleep(0.05)
+            os.utime(journal, (1, 1))  # a slow step: it has rested for long
+            second, store = Library(folder), TraceStore()
+            second.restore(store)
+            second.close()
+            assert len(store) == 0 and server.poll() is None and journal.exists()  # the living server's
+        finally:
+            server.send_signal(signal.SIGKILL)
+            server.wait(10)
+    desk = StubDesk(library=Library(folder))
+    desk.keep_to(rules_for(public=True, accounts=False))
+    with TestClient(app_of(desk), cookies={COOKIE: "ann"}) as client:
+        while key not in desk.store:
+            time.sleep(0.01)
+        listed = client.get("/api/runs").json()["runs"]
+        assert [(run["kind"], run["title"], run["mine"]) for run in listed] == [("recovered", "cut off", True)]
+        run = client.get(f"/api/traces/{key}").json()
+        steps = len(run["steps"]["context"])
+        assert run["run"]["stop"] == "interrupted" and 0 < steps < synthetic.chain().rows("steps")
+        assert client.get(f"/api/traces/{key}/download?format=html").status_code == 200
+    assert not list(folder.glob("*.journal")) and json.loads((folder / f"{key}.json").read_text())["owner"] == "ann"
+
+
+def test_a_second_server_on_the_same_folder_loses_nothing(tmp_path: Path) -> None:
+    """Both write; each keeps its own journal, and the third finds all runs."""
+    desks = [StubDesk(library=Library(tmp_path)) for _ in range(2)]
+    for one in desks:
+        one.begin()
+        assert one.loader.wait(10)
+    keys = {desks[k % 2].submit_text(owner="ann").id for k in range(6)}
+    for one in desks:
+        one.end()
+    store = TraceStore()
+    Library(tmp_path).restore(store)
+    assert {run["id"] for run in store.listing("")} == keys
+
+
+def test_closing_one_page_stops_its_runs_only(desk: StubDesk) -> None:
+    desk.gate.clear()
+    form = PromptForm("text", text="abc")
+    jobs = [desk.submit(form, "pld", {}, {}, owner="ann", session=tab) for tab in ("one", "two", "one", "")]
+    desk.runner.leave("one", after_s=0.01)
+    desk.runner.leave("", after_s=0.01)  # what no page started, no page stops
+    assert jobs[0].finished.wait(10) and jobs[2].finished.wait(10) and not jobs[1].cancel.is_set()
+    desk.gate.set()
+    assert jobs[1].finished.wait(10) and jobs[3].finished.wait(10)
+    stops = [desk.store.get(job.id).run["stop"] if job.id in desk.store else None for job in jobs]
+    assert stops == ["cancelled", "eos", None, "eos"]

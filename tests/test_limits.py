@@ -1,0 +1,146 @@
+"""What one user of a shared server may do, and what a public one leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import synthetic
+from fastapi.testclient import TestClient
+
+from specviz.commands.app import LIMITS
+from specviz.desk import PromptForm, Rejected
+from specviz.limits import NUMBERS, Rules, Window, caller, rules_for
+from specviz.routes import refused
+
+from .stubs import StubDesk, app_of
+
+FORM = PromptForm("text", text="abc")
+
+
+@pytest.fixture(scope="module")
+def public() -> Iterator[tuple[TestClient, StubDesk]]:
+    desk = StubDesk(gallery=(synthetic.chain(),))
+    changed = {"upload": "1", "asks": "30", "runs": "3", "waiting": "2"}
+    desk.keep_to(rules_for(public=True, accounts=False, changed=changed))
+    with TestClient(app_of(desk)) as client:
+        assert desk.loader.wait(10)
+        client.get("/")
+        yield client, desk
+
+
+def asking(desk: StubDesk, who: str) -> None:
+    """``who`` asks from here on, and has not asked before."""
+    desk.runner.keep_to(desk.rules)
+    caller.set(who)
+
+
+@pytest.fixture(autouse=True)
+def nobody() -> Iterator[None]:
+    token = caller.set("")
+    yield
+    caller.reset(token)
+
+
+def test_rules_are_strict_where_others_are_let_in() -> None:
+    own, signed, public = (rules_for(public=p, accounts=a) for p, a in ((False, False), (False, True), (True, False)))
+    assert own == Rules() and not own.shared and signed.shared and public.shared
+    assert own.runs == 0 < public.runs < signed.runs and public.new_tokens < own.new_tokens == signed.new_tokens
+    assert tuple(NUMBERS) == LIMITS  # what the command names
+    assert rules_for(public=True, accounts=True, changed={"runs": "7"}).runs == 7
+    for name, text, said in (("speed", "1", "choose one of runs"), ("runs", "x", "a whole"), ("upload", "0", "1 to")):
+        with pytest.raises(ValueError, match=said):
+            rules_for(public=True, accounts=False, changed={name: text})
+
+
+def test_a_window_forgets_keys_of_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specviz.limits.MAX_KEYS", 10)
+    window = Window(1)
+    assert all(window.take(f"key{k}") == 0 for k in range(50)) and len(window._taken) == 10
+    assert Window(0).take("any") == 0
+
+
+def test_runs_per_minute_and_waiting_runs_per_user(public: tuple[TestClient, StubDesk]) -> None:
+    _, desk = public
+    desk.gate.clear()
+    try:
+        asking(desk, "1.2.3.4")
+        jobs = [desk.submit(FORM, "pld", {}, {}, owner=f"cookie{k}") for k in range(2)]  # another cookie is no way out
+        with pytest.raises(Rejected, match="2 of your runs wait or go on, and 2 may at a time: wait until") as caught:
+            desk.submit(FORM, "pld", {}, {}, owner="cookie3")
+        assert caught.value.place == "queue" and caught.value.retry_s == 10
+        caller.set("5.6.7.8")
+        jobs.append(desk.submit(FORM, "pld", {}, {}))  # somebody else
+    finally:
+        desk.gate.set()
+    assert all(job.finished.wait(20) for job in jobs)
+    caller.set("1.2.3.4")
+    assert desk.submit(FORM, "pld", {}, {}).finished.wait(20)
+    with pytest.raises(Rejected, match="You started 3 runs within a minute, which is the most: wait") as caught:
+        desk.submit(FORM, "pld", {}, {})
+    answer = refused(caught.value)
+    assert answer.status_code == 429 and 0 < int(answer.headers["retry-after"]) <= 60
+    assert refused(ValueError("no")).status_code == 422
+
+
+def test_sizes_are_limited_with_what_is_allowed(public: tuple[TestClient, StubDesk]) -> None:
+    client, desk = public
+    asking(desk, "sizes")
+    big = PromptForm(instruction="x" * 20_000, context="y" * 20_001)
+    for form, settings, said in (
+        (big, {}, "The prompt has 40,001 characters and at most 40,000 are taken here: shorten it."),
+        (FORM, {"max_new_tokens": 2000}, "2,000 new tokens were asked for and at most 1,024 are made here"),
+    ):
+        with pytest.raises(Rejected, match=said):
+            desk.submit(form, "pld", {}, settings)
+    settings = {c["name"]: c for c in client.get("/api/methods").json()["settings"]}
+    assert settings["max_new_tokens"]["high"] == 1024  # the page's own control says so
+    with pytest.raises(Rejected, match="This file has 1.5 MiB and at most 1 MiB are opened here"):
+        desk.open_file(bytes(3 << 19))
+
+
+def test_bodies_are_bounded_whatever_they_say_of_themselves(public: tuple[TestClient, StubDesk]) -> None:
+    client, _ = public
+    upload = client.post("/gradio_api/upload", files={"files": ("a.spectrace", bytes(2 << 20))})
+    assert upload.status_code == 413 and upload.json()["error"].startswith("More than 1 MiB were sent")
+    pieces = (b" " * (1 << 20) for _ in range(12))  # no length is given
+    answer = client.post("/api/runs/delete", content=pieces, headers={"content-type": "application/json"})
+    assert answer.status_code in (413, 422) and "8 MiB were sent" in answer.json()["error"]
+
+
+def test_too_many_requests_are_told_when_to_come_back(public: tuple[TestClient, StubDesk]) -> None:
+    client, _ = public
+    codes = [client.post("/api/runs/change", json={"ids": []}).status_code for _ in range(31)]
+    assert codes[0] == 200 and codes[-1] == 429
+    last = client.post("/api/lab/start", json={})
+    assert last.status_code == 429 and "wait" in last.json()["error"] and 0 < int(last.headers["retry-after"]) <= 61
+    assert client.get("/api/runs").status_code == 200  # looking is free
+
+
+def test_a_public_server_trains_and_measures_nothing(public: tuple[TestClient, StubDesk]) -> None:
+    _, desk = public
+    plan: Any = SimpleNamespace(experiment=SimpleNamespace(max_new_tokens=64), variants=(), runs=50)
+    desk.check_experiment(plan, 0)
+    for changed, mine, said in (
+        ({"variants": (1,)}, 0, "Nothing is trained on a public server"),
+        ({"runs": 101}, 0, "at most 100"),
+        ({}, 2, "2 of your experiments wait or go on"),
+    ):
+        with pytest.raises(Rejected, match=said):
+            desk.check_experiment(SimpleNamespace(**(vars(plan) | changed)), mine)
+    fresh = StubDesk()
+    fresh.keep_to(rules_for(public=True, accounts=False))
+    with TestClient(app_of(fresh)) as client:
+        assert client.post("/api/trees/measure", json={}).status_code == 403
+        headers = client.get("/").headers
+        assert headers["cross-origin-opener-policy"] == "same-origin" and "permissions-policy" in headers
+
+
+def test_a_server_of_ones_own_has_no_limits_but_its_queue() -> None:
+    desk = StubDesk()
+    desk.begin()
+    assert desk.loader.wait(10)
+    assert all(desk.submit(FORM, "pld", {}, {}).finished.wait(20) for _ in range(30))
+    desk.end()

@@ -1,0 +1,306 @@
+"""What if: a step drafted again equals the recorded one, for every method; other methods, candidates, the server."""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+import time
+
+import pytest
+from fastapi.testclient import TestClient
+
+from decoders import Prompt, Sampling, methods, record, save
+from decoders.forced import forced
+from decoders.metrics import ranking_regret, regrets
+from decoders.parts import KINDS
+from decoders.prompt import Pool
+from decoders.trace import Trace
+from decoders.whatif import ReadRun, go_on, other_model, whatif
+from specviz.cli import main
+from specviz.desk import Desk
+from specviz.runner import Loader, Runner
+from specviz.store import TraceStore
+from specviz.whatif import MOST_READ
+
+from .drafts import save_tiny_part
+from .models import prompt_ids, tiny_target, tiny_tokenizer
+from .stubs import app_of
+
+NEW = 14
+NAMES = [name for name in methods() if name != "sps+ppd"]  # it needs a drafter of its own
+WORDS = "the old lamp at the station was sold to the city museum and the old lamp at the"
+TABLES = ("nodes", "candidates", "probes", "targets", "guesses")
+VARIANTS = [(name, {}, None) for name in NAMES] + [
+    ("sps", {"schedule": "heuristic"}, None),
+    ("glide+cape", {"expansion": "beam 4"}, None),
+    ("ppd", {"tree": False}, None),
+    ("casd", {"delta": 0.02}, None),
+    ("adapld", {"successor_on_lexical": True, "tau": -1.0}, None),
+    ("pld+h", {}, Sampling(temperature=0.9, seed=4)),
+    ("sps", {}, Sampling(temperature=0.9, top_k=20, seed=4)),
+    ("ppd+typical", {}, Sampling(temperature=0.9, seed=4)),
+]
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    made = tiny_target("qwen3")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
+        for kind in KINDS:
+            save_tiny_part(made, kind)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def prompt():
+    return Prompt.from_segments(
+        tiny_tokenizer(), instruction="Copy.", context=[WORDS, WORDS[::-1]], question="the old <b>lamp</b> 🤖?"
+    )
+
+
+@pytest.fixture(scope="module")
+def ranked(target):
+    """A run with several candidates per step, read."""
+    return ReadRun(target, record(target, Prompt.from_ids(prompt_ids(3)), "pld+h", {"k": 6}, max_new_tokens=24))
+
+
+def equal(recorded, again):
+    """Whether two columns hold the same, numbers up to what one forward instead of many changes."""
+    return len(recorded) == len(again) and all(
+        abs(a - b) < 2e-4 if isinstance(a, float) and isinstance(b, float) else a == b
+        for a, b in zip(recorded, again, strict=True)
+    )
+
+
+@pytest.mark.parametrize(("name", "params", "sampling"), VARIANTS)
+def test_every_step_is_drafted_again_as_recorded(target, prompt, name, params, sampling):
+    """The oracle: the run's own method gives the recorded tree, verdict, ranking and numbers, at every step."""
+    trace = record(target, prompt, name, params, sampling=sampling, max_new_tokens=NEW)
+    read = ReadRun(target, trace)
+    order = list(range(trace.rows("steps")))
+    for step in order[::2] + order[1::2][::-1]:  # back and forth: nothing of one step stays for the next
+        found = read.redraft(step)
+        assert found.same and found.accepted == found.recorded and not found.notes, (name, step)
+        assert found.emitted == tuple(trace.step_ids(step))
+        for table in TABLES:
+            rows = [row for row, number in enumerate(trace.tables[table]["step"]) if number == step]
+            for column, values in found.trace.tables[table].items():
+                if column != "step":
+                    recorded = [trace.tables[table][column][row] for row in rows]
+                    assert equal(recorded, values), (name, step, table, column)
+    assert found.trace.run["prompt_length"] == trace.tables["steps"]["context"][found.step]
+    Trace.from_json(found.trace.to_json())  # a whole trace of its own
+
+
+def test_every_candidate_accepts_what_was_recorded(ranked):
+    trace = ranked.trace
+    c, steps = trace.tables["candidates"], trace.tables["steps"]
+    losers = checked = 0
+    for step in range(trace.rows("steps")):
+        room = trace.run["prompt_length"] + trace.run["max_new_tokens"] - steps["context"][step] - 1
+        for number, row in enumerate(ranked.rows("candidates", step)):
+            found = ranked.redraft(step, candidate=number)
+            assert found.accepted == min(c["would_accept"][row], room)
+            assert found.trace.tables["nodes"]["source"][1:2] in ([], [c["position"][row] + 1])
+            losers += not c["chosen"][row]
+            checked += found.accepted > 0
+    assert losers > 10 and checked > 3
+
+
+def test_other_methods_and_parameters(target, ranked):
+    """What is drafted is what that method drafts in a run of its own that stands at the same text."""
+    step = 3
+    for name, params in (("adapld", {"k": 3}), ("pld", {"clip": True}), ("pld+a", {}), ("glide", {"gamma": 3})):
+        found = ranked.redraft(step, name, params)
+        own = record(target, **go_on(target, ranked.trace, step, name, params))
+        assert found.accepted == own.tables["steps"]["accepted"][0]
+        first = own.tables["steps"]["drafted"][0] + 1
+        assert found.trace.tables["nodes"]["token"] == own.tables["nodes"]["token"][:first]
+        assert found.trace.run["method"]["name"] == name and not found.notes
+    shorter = ranked.redraft(step, params={"k": 2})
+    assert shorter.trace.tables["steps"]["drafted"][0] == min(2, ranked.trace.tables["steps"]["drafted"][step])
+    primed = ranked.redraft(step, "ppd")
+    assert primed.trace.tables["steps"]["term:state"] == [3.0] and "starts as after a step" in primed.notes[0]
+    assert ranked.redraft(0, "ppd").trace.tables["steps"]["drafted"] == [0]
+    assert ranked.redraft(step).same, "what was tried in between left nothing behind"
+
+
+def test_a_run_is_read_only_for_what_is_asked_where_it_is_long(target, ranked, monkeypatch):
+    monkeypatch.setattr("decoders.whatif.MOST_KEPT", 10)
+    found = whatif(target, ranked.trace, 2)
+    assert found.same and found.read_ms > 0
+    narrow = ReadRun(target, ranked.trace)
+    assert narrow.bytes < ranked.bytes and not narrow.serves(ranked.kept)
+    with pytest.raises(ValueError, match="too long to keep"):
+        narrow.redraft(2, "pld+a")
+
+
+def test_forced_sampled_and_pooled_runs(target, prompt):
+    given = prompt_ids(5, 12)
+    read = ReadRun(target, forced(target, Prompt.from_ids(prompt_ids(3)), given, "pld+h"))
+    for step in range(read.trace.rows("steps")):
+        found = read.redraft(step)
+        assert found.same and "was given" in found.notes[0]
+    assert read.redraft(1, "adapld").emitted[0] == read.trace.step_ids(1)[0]
+
+    sampled = ReadRun(target, record(target, prompt, "pld", sampling=Sampling(1.0, seed=2), max_new_tokens=NEW))
+    for name in ("pld+h", "plain", "adapld"):  # matched with the same draws: the run's own tokens
+        found = sampled.redraft(4, name)
+        output = sampled.trace.output_ids[sampled.trace.tables["steps"]["context"][4] - len(prompt.tokens) :]
+        assert list(found.emitted) == output[: len(found.emitted)] and "drew its tokens" in found.notes[0]
+    assert "by drawing too" in sampled.redraft(4, "sps").notes[0]
+
+    pool = Pool.from_text(tiny_tokenizer(), f"{WORDS}\n\n{WORDS[::-1]}", "notes")
+    pooled = Prompt(prompt.tokens, prompt.segments, pool)
+    trace = record(target, pooled, "casd", max_new_tokens=NEW)
+    assert all(ReadRun(target, trace).redraft(step).same for step in range(trace.rows("steps")))
+    trace.run["pool"]["tokens"] += 1  # as of a pool that was too long to record
+    with pytest.raises(ValueError, match="only parts of notes"):
+        ReadRun(target, trace).redraft(0)
+    with pytest.raises(ValueError, match="another prompt"):
+        sampled.redraft(0, "casd", {"compression": "3x"})
+
+
+def test_other_models_are_refused(target, ranked):
+    other = tiny_target("qwen3", seed=2)
+    assert other_model(target, ranked.trace.run) is None
+    assert "another model of that name" in str(other_model(other, ranked.trace.run))
+    old = Trace.from_json(ranked.trace.to_json())
+    old.run = {**old.run, "model": {k: v for k, v in old.run["model"].items() if k != "key"}}
+    assert ReadRun(target, old).redraft(1).same
+    assert other_model(other, old.run) is None
+    with pytest.raises(ValueError, match="was made with tiny-qwen3"):
+        ReadRun(other, old)  # of the same shape, but it says other things of the output
+    assert "tiny-llama is loaded" in str(other_model(tiny_target("llama"), old.run))
+
+
+def test_bad_questions_are_answered_in_one_sentence(target, ranked):
+    last = ranked.trace.rows("steps")
+    for asked, said in (
+        ((last,), f"steps 1 to {last}"),
+        ((0, "nonsense"), "there is no method"),
+        ((0, "pld", {"k": 0}), "out of range"),
+        ((0, "casd"), "needs a context"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            ranked.redraft(*asked)
+    with pytest.raises(ValueError, match="none with the number 1000"):
+        ranked.redraft(3, candidate=999)
+    with pytest.raises(ValueError, match="cannot be cut"), ranked.session.at(10**6, ranked.kept):
+        pass
+    assert ranked.redraft(3).same
+
+
+def test_regret_of_steps_adds_up(ranked):
+    found = regrets(ranked.trace)
+    assert sum(one.tokens for one in found) / len(found) == pytest.approx(ranking_regret(ranked.trace))
+    assert all(one.tokens >= 0 for one in found) and any(one.tokens for one in found)
+    c = ranked.trace.tables["candidates"]
+    for one in found:
+        would = [w for s, w in zip(c["step"], c["would_accept"], strict=True) if s == one.step]
+        assert one.best == max(would)
+
+
+# --- on a server ---
+
+
+@pytest.fixture(scope="module")
+def desk(target, ranked):
+    store = TraceStore()
+    other = Trace.from_json(copy.deepcopy(ranked.trace.to_json()))
+    other.run["model"] = {**other.run["model"], "name": "somebody's", "key": "0" * 24}
+    for key, trace in (("mine", Trace.from_json(copy.deepcopy(ranked.trace.to_json()))), ("theirs", other)):
+        trace.run["id"] = key
+        store.put(trace, kind="gallery", owner="*")
+    return Desk(store, Runner(store), Loader(lambda: target, name="tiny"))
+
+
+@pytest.fixture(scope="module")
+def client(desk):
+    with TestClient(app_of(desk)) as made:
+        assert desk.loader.wait(60)
+        yield made
+
+
+def ask(client, key="mine", what="draft", **given):
+    return client.post(f"/api/whatif/{key}/{what}", json=given)
+
+
+def test_the_server_drafts_again_and_keeps_what_it_read(client, ranked):
+    assert client.get("/api/whatif/mine").json() == {"reason": ""}
+    first = ask(client, step=2).json()
+    assert first["same"] and first["read_ms"] > 0 and first["accepted"] == first["recorded"]
+    second = ask(client, step=5, method="adapld", params={"k": 3}).json()
+    assert second["read_ms"] == 0 and Trace.from_json(second["trace"]).run["method"]["name"] == "adapld"
+    rows = ranked.rows("candidates", 3)
+    would = [ranked.trace.tables["candidates"]["would_accept"][row] for row in rows]
+    picked = ask(client, step=3, candidate=len(rows) - 1).json()
+    assert picked["accepted"] == would[-1]
+
+
+def test_a_run_goes_on_from_a_step_with_another_method(client, desk, ranked):
+    told = ask(client, what="continue", step=4, method="pld", params={"k": 3}).json()
+    assert "from step 5 with PLD" in told["title"]
+    for _ in range(600):
+        if told["id"] in desk.store:
+            break
+        time.sleep(0.05)
+    made = desk.store.get(told["id"])
+    assert made.run["title"] == told["title"] and made.run["method"]["params"]["k"] == 3
+    length = ranked.trace.tables["steps"]["context"][4]
+    assert made.prompt_ids == ranked.trace.tables["tokens"]["id"][:length]
+    assert made.output_ids == ranked.trace.tables["tokens"]["id"][length:], "lossless: the same text goes on"
+
+
+def test_what_cannot_be_asked_is_refused_with_a_sentence(client, desk, monkeypatch):
+    assert "was made with somebody's" in client.get("/api/whatif/theirs").json()["reason"]
+    for status, said, answer in (
+        (422, "was made with somebody's", ask(client, "theirs", step=0)),
+        (404, "no run called", ask(client, "nobody", step=0)),
+        (422, "whole number", ask(client, step="1")),
+        (422, "There is no step", ask(client, step=10_000)),
+        (422, "There is no method", ask(client, step=0, method="nonsense")),
+        (422, "needs a whole number", ask(client, step=0, method="pld", params={"k": -1})),
+        (422, "names a file", ask(client, step=0, method="glide", params={"part": "/etc"})),
+        (404, "cannot be asked", ask(client, what="dance", step=0)),
+        (422, "as JSON", client.post("/api/whatif/mine/draft", data={"step": "0"})),
+    ):
+        assert answer.status_code == status and said in answer.json()["error"], answer.text
+    monkeypatch.setattr(desk.whatif, "_waiting", threading.BoundedSemaphore(1))
+    desk.whatif._waiting.acquire()
+    busy = ask(client, step=0)
+    assert busy.status_code == 429 and "try again" in busy.json()["error"]
+
+
+def test_few_runs_stay_read_and_viewers_are_told_why(client, desk, target):
+    for number in range(5):
+        trace = record(target, Prompt.from_ids(prompt_ids(number)), "pld", max_new_tokens=4)
+        trace.run["id"] = f"more-{number}"
+        desk.store.put(trace, owner="*")
+        assert ask(client, f"more-{number}", step=0).json()["same"]
+    assert len(desk.whatif._read) == MOST_READ
+    viewer = Desk(desk.store, Runner(desk.store), Loader(None, reason="Opened for viewing only."))
+    assert viewer.whatif.reason("mine") == "Opened for viewing only."
+    with pytest.raises(ValueError, match="viewing only"):
+        viewer.whatif.ask("mine", {"step": 0})
+
+
+def test_the_command_drafts_again_and_lists_regret(target, ranked, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("specviz.commands.common.open_target", lambda args: target)
+    path = tmp_path / "run.spectrace"
+    save(ranked.trace, path)
+    assert main(["whatif", str(path), "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed["ranking_regret"] == pytest.approx(ranking_regret(ranked.trace))
+    worst = listed["steps"][0]
+    assert worst["tokens"] == max(one.tokens for one in regrets(ranked.trace))
+    assert main(["whatif", str(path), "--step", "3", "--method", "adapld", "--set", "k=3", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["method"] == "adapld" and found["params"]["k"] == 3 and found["ms"] > 0
+    assert main(["whatif", str(path), "--step", str(worst["step"]), "--candidate", "0"]) == 0
+    assert "the same tree and verdict" in capsys.readouterr().out
+    for wrong in (["--method", "pld"], ["--step", "999"], ["--step", "0", "--candidate", "99"]):
+        assert main(["whatif", str(path), *wrong]) == 2
+        assert capsys.readouterr().err.startswith("specviz whatif:")

@@ -1,0 +1,58 @@
+"""What tests of training share: a text that is learnt in a few steps, and runs of every kind of part on tiny models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from decoders.training import drafter, prompt_tokens
+from decoders.training.data import FileSource
+from decoders.training.loop import PartRun
+
+from .models import network, tiny_tokenizer
+
+TINY: dict[str, Any] = {
+    **dict.fromkeys(("glide", "drafter"), drafter.Recipe(batch_tokens=1500, warmup_steps=3, validate_steps=12)),
+    "ppd": prompt_tokens.Recipe(batch_tokens=600, rows=600, validate_steps=12),
+}
+LENGTH = {"glide": 96, "drafter": 96, "ppd": 48}  # tokens of a document
+
+
+def write_text(folder: Path) -> Path:
+    """A text with little in it."""
+    path = folder / "text.txt"
+    line = "the old lamp at the station was sold to the city museum. def total(items): return sum(items)\n"
+    path.write_text(line * 80)
+    return path
+
+
+def source_for(kind: str, text: Path) -> FileSource:
+    return FileSource(tiny_tokenizer(), [text], 0, length=LENGTH[kind], documents=12)
+
+
+def run_of(kind: str, folder: Path, source: Any, family: str = "llama", seed: int = 0, **changes: Any) -> Any:
+    """An opened run; ``changes`` are of the tiny recipe."""
+    recipe, model = replace(TINY[kind], **changes), network(family)
+    run: PartRun
+    if kind == "ppd":
+        run = prompt_tokens.Run(folder, model, "tiny", source, recipe, seed)
+    else:
+        run = drafter.Run(kind, folder, model, "tiny", source, recipe, seed)
+    run.open(True)
+    return run
+
+
+def train_kind(kind: str, out: Path, model: Any, source: Any, recipe: Any = None, **options: Any) -> Path:
+    """Train a part as its command does, by the tiny recipe."""
+    recipe = recipe or TINY[kind]
+    if kind == "ppd":
+        return prompt_tokens.train_prompt_tokens(out, model, "tiny", source, recipe=recipe, **options)
+    return drafter.train_part(kind, out, model, "tiny", source, recipe=recipe, **options)
+
+
+def save_model(folder: Path) -> str:
+    """A tiny model with its tokenizer, as a folder that commands load."""
+    network("llama").save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return str(folder)
