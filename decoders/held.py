@@ -13,14 +13,24 @@ from .memory import Context, Memory
 if TYPE_CHECKING:
     from .target import Target
 
+PLAIN = (int, float, str, bytes, bool, type(None))  # most of what collections hold, and no tensor behind them
+
 
 def held_bytes(drafter: Any, target: Target, session: Any) -> int:
     """Bytes of the tensors and arrays that a drafter reaches, each once: weights, caches, indexes.
 
     Those of the target and its session do not count, nor does a context.
     """
-    others = _reached([target.model, session], but=(target,))
-    return sum(size for place, size in _reached([drafter], but=(target, session)).items() if place not in others)
+    found = _reached([drafter], but=(target, session, target.model))
+    if not found:
+        return 0
+    others = target.storages | _reached([session], but=(target, target.model)).keys()
+    return sum(size for place, size in found.items() if place not in others)
+
+
+def storages(module: torch.nn.Module) -> frozenset[int]:
+    """Addresses of a module's parameters and buffers."""
+    return frozenset(_reached([module]))
 
 
 def kept_bytes(memory: Memory, processed: int) -> int:
@@ -40,7 +50,7 @@ def _reached(roots: list[Any], but: tuple[Any, ...] = ()) -> dict[int, int]:
     seen, waiting = {id(one) for one in but}, list(roots)
     while waiting:
         one = waiting.pop()
-        if id(one) in seen or isinstance(one, Context | str | bytes | int | float | bool | None):
+        if id(one) in seen or isinstance(one, Context):
             continue
         seen.add(id(one))
         if isinstance(one, torch.Tensor):
@@ -54,9 +64,9 @@ def _reached(roots: list[Any], but: tuple[Any, ...] = ()) -> dict[int, int]:
         elif isinstance(one, torch.nn.Module):
             waiting += [*one.parameters(), *one.buffers()]
         elif isinstance(one, Mapping):
-            waiting += one.values()
+            waiting += [value for value in one.values() if type(value) not in PLAIN]
         elif isinstance(one, list | tuple | set):
-            waiting += one
+            waiting += [value for value in one if type(value) not in PLAIN]
         elif type(one).__module__.partition(".")[0] == __package__:
             waiting += getattr(one, "__dict__", {}).values()
             slots = [name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ())]

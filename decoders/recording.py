@@ -107,6 +107,7 @@ class Run:
             self._begin_pool()
             if looks_at := getattr(self.decoding.drafter, "looks_at", None):
                 run["attention"] = looks_at
+            self._recorded_at = time.perf_counter()
             for step in self._timed(iter(self.decoding)):
                 self._waiting.append((step, self.decode_ms))
                 self._waiting_cells += step.scored.logits.numel()
@@ -456,7 +457,8 @@ class Run:
             rank += wanted.values()
         where, ids = torch.tensor(at, device=q.device), torch.tensor(token, device=q.device)
         chosen = q[where, ids]
-        for row, found in zip(rest, (q[where[rest]] > chosen[rest][:, None]).sum(-1).tolist(), strict=True):
+        ahead = q[where[rest]] > chosen[rest][:, None]
+        for row, found in zip(rest, ahead.sum(-1, dtype=torch.int32).tolist(), strict=True):
             rank[row] = found
         left: list[float | None] = [None] * len(at)
         for i, start, stop in redrawn:
@@ -567,7 +569,7 @@ class _Numbers:
         tokens += [step.verdict.bonus or 0 for step in steps]
         before = logits[torch.tensor(parents, device=device, dtype=torch.long)]
         mine = before.gather(1, torch.tensor(tokens, device=device, dtype=torch.long)[:, None])
-        ranks: list[int] = (before > mine).sum(-1).tolist()
+        ranks: list[int] = (before > mine).sum(-1, dtype=torch.int32).tolist()
         probs = [round(math.exp(x - lse[p]), 6) for x, p in zip(mine.flatten().tolist(), parents, strict=True)]
 
         visited = [(step.index, start, node) for step, start in placed for node in step.verdict.path]

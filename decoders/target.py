@@ -27,6 +27,7 @@ from .attention import NAME, Masks
 from .cache import TreeCache
 from .capture import Taps
 from .errors import UserError
+from .held import storages
 from .linear import Head, pack, packable, top_tokens
 from .memory import Context, Memory
 from .norms import fuse_norms
@@ -109,6 +110,11 @@ class Target:
         if ids is None:
             return ()
         return tuple(ids) if isinstance(ids, (list, tuple)) else (int(ids),)
+
+    @cached_property
+    def storages(self) -> frozenset[int]:
+        """Addresses of the model's weights."""
+        return storages(self.model)
 
     @cached_property
     def pieces(self) -> Pieces | None:
