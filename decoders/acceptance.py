@@ -59,7 +59,7 @@ def guess_ranks(target: Target, prompt_tokens: PromptTokens, tokens: Sequence[in
     """
     m, last = prompt_tokens.config.tokens, len(tokens) - 1
     per_node = prompt_tokens.config.rows
-    block = SPARE_ROWS // (1 + per_node)
+    block = (SPARE_ROWS - m * prompt_tokens.config.prefix) // (1 + per_node)
     if block < 1:
         raise UserError(f"{per_node} rows of prompt tokens do not fit the {SPARE_ROWS} rows of one forward")
     ranks: list[list[Tensor]] = [[] for _ in range(m)]

@@ -164,7 +164,7 @@ def sampling_of(run: Mapping[str, Any]) -> Sampling:
 
 
 def check_same_model(target: Target, run: Mapping[str, Any]) -> None:
-    """Raise UserError unless a run was made with the target, by name, size and dtype."""
+    """Raise UserError unless a run was made with the target, by name, size, dtype and (where recorded) fingerprint."""
     model = run["model"]
     for name in ("name", "parameters", "vocab", "dtype"):
         if name in model and model[name] != target.info[name]:
@@ -172,6 +172,8 @@ def check_same_model(target: Target, run: Mapping[str, Any]) -> None:
                 f"this run was made with {model.get('name')} ({name} {model[name]}), and the model here is "
                 f"{target.info['name']} ({name} {target.info[name]}): load that model to compare"
             )
+    if "key" in model and model["key"] != target.key:
+        raise UserError(f"this run was made with other weights called {model.get('name')}: load those to compare")
 
 
 def judged(

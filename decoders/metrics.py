@@ -63,7 +63,7 @@ METRICS: tuple[Metric, ...] = _metrics("""
         Time spent proposing, against the time of the target's forwards.
     beta | Acceptance β | mean of Σ min(p, q) over drafted tokens up to the first rejection | share
         Overlap of the target's and the draft model's distributions; of a wider draft, along its main chain alone.
-    draft_cost | Draft forward c | mean ms of a draft model's forward ÷ mean verify_ms | ×
+    draft_cost | Draft forward c | mean ms of a draft model per drafted depth ÷ mean verify_ms | ×
         What one more drafted token costs, in forwards of the target.
     draft_efficiency | Draft efficiency | Σ accepted ÷ Σ drafted | share
         How much of what was proposed stood; of a tree, most cannot.
@@ -160,8 +160,8 @@ def acceptance_beta(trace: Trace) -> float | None:
 
 
 def draft_cost(trace: Trace) -> float | None:
-    """c (GLIDE table 1): the mean time of a draft model's forward ÷ that of a verify forward, over steps with a draft;
-    None where no draft model ran. A step has one draft forward per depth.
+    """c (GLIDE table 1): the mean time that a draft model takes per drafted depth ÷ that of a verify forward, over
+    steps with a draft; None where no draft model ran. A depth takes one draft forward, or (SpS by PPD) less.
     """
     steps = trace.tables["steps"]
     if "term:forward_ms" not in steps:

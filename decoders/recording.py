@@ -223,7 +223,7 @@ class Run:
                 "paper": method.paper,
                 "summary": method.summary,
                 "lossless": method.lossless and d.verifier.lossless,
-                "params": {c.name: _without_folder(getattr(d.params, c.name)) for c in shown},
+                "params": recorded_params(d.params),
                 "resolved": _resolved(d),
                 "controls": [{"name": c.name, "label": c.label, "help": c.help} for c in shown],
             },
@@ -510,6 +510,11 @@ def _add_looks(rows: dict[str, list[Any]], index: int, looks: Looks) -> None:
         rows["head"] += [-1] * len(layer) if mean else head.tolist()
         rows["position"] += place[kept].tolist()
         rows["weight"] += _finite(top[kept].astype(np.float64))
+
+
+def recorded_params(params: Any) -> dict[str, Any]:
+    """A method's parameters as a trace keeps them: of paths their last name alone."""
+    return {c.name: _without_folder(getattr(params, c.name)) for c in controls(type(params))}
 
 
 def _without_folder(value: Any) -> Any:

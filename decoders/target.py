@@ -291,13 +291,12 @@ class Session:
                 target.forward(
                     self.cache, self.masks, tokens[:-1], positions, None, last_only=not self.needs.top_tokens
                 )
+                top = target.head.kept if self.needs.top_tokens else None
+                taps = target.taps
+                self.memory.write(0, self.capacity, None, taps.hidden, taps.queries, top, taps.states)
             finally:
-                target.head.keep = 0
-            top = target.head.kept if self.needs.top_tokens else None
-            target.head.kept = None
-            taps = target.taps
-            self.memory.write(0, self.capacity, None, taps.hidden, taps.queries, top, taps.states)
-            self._disarm()
+                target.head.keep, target.head.kept = 0, None
+                self._disarm()
         self.cache.length = rows
 
     @torch.inference_mode()
@@ -320,13 +319,15 @@ class Session:
         prefixes = reading.seen(draft) if reading and reading.prefixes else None
         with target.lock, read_with(reading, self.cache, target.stack, target.layers, nodes) as read:
             self._arm()
-            logits = read(
-                target.forward(
-                    self.cache, self.masks, tokens, positions, sees, embeddings=embeddings, prefixes=prefixes
+            try:
+                logits = read(
+                    target.forward(
+                        self.cache, self.masks, tokens, positions, sees, embeddings=embeddings, prefixes=prefixes
+                    )
                 )
-            )
-            self._captured = (target.taps.hidden, dict(target.taps.queries), dict(target.taps.states))
-            self._disarm()
+                self._captured = (target.taps.hidden, dict(target.taps.queries), dict(target.taps.states))
+            finally:
+                self._disarm()
         self._logits = logits
         self._scored = draft
         return Scored(logits[:nodes], logits[nodes:] if probes else None, self._captured[1])

@@ -22,21 +22,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 
 from .drafters import find_method
 from .engine import Decoding, Step
 from .errors import UserError
 from .forced import ForcedVerifier
 from .memory import Context, covers
-from .params import make_params
+from .params import controls, make_params
 from .prompt import Pool, Prompt, Segment
 from .protocols import Draft, Method, Needs, Past, Scored, Verdict
-from .recording import Run
+from .recording import JOINT, Run, recorded_params
 from .residual import ResidualVerifier
 from .sampling import Chooser, Sampling
 from .target import Session, Target, emitted_tokens
@@ -164,8 +165,9 @@ class ReadRun:
         tree = DraftTree(tuple(nodes["token"][r] for r in rows), tuple(nodes["parent"][r] for r in rows))
         path = tuple(i for i, r in enumerate(rows) if nodes["status"][r] in ("root", "accepted"))
         bonus = steps["bonus"][step]
-        probes = tuple(self.trace.tables["probes"]["parent"][r] for r in self.rows("probes", step))
-        return Past(steps["context"][step], tree, path, None if bonus < 0 else bonus, probes)
+        probes = self.trace.tables["probes"]
+        hung = tuple(probes["parent"][r] for r in self.rows("probes", step) if probes["kind"][r] != JOINT)
+        return Past(steps["context"][step], tree, path, None if bonus < 0 else bonus, hung)
 
     def redraft(
         self,
@@ -191,10 +193,14 @@ class ReadRun:
         chosen = find_method(str(run["method"]["name"])) if method is None else method
         chosen = find_method(chosen) if isinstance(chosen, str) else chosen
         mine = chosen.name == run["method"]["name"]
-        given = dict(run["method"]["params"] if mine and params is None else params or {})
+        given = dict(own_params(self.trace, chosen) if mine and params is None else params or {})
         values = make_params(chosen.params, given)
-        own = mine and asdict(values) == {**asdict(chosen.params()), **run["method"]["params"]}
+        now, then = recorded_params(values), recorded_params(chosen.params()) | run["method"]["params"]
+        own = mine and now == then
         decoding, notes = self._decoding(step, chosen, values, own, candidate)
+        if mine and (named := [name for name in now if now[name] is None and isinstance(then.get(name), str)]):
+            which = ", ".join(f"{name} = {then[name]}" for name in named)
+            notes.append(f"This run had {which}, which names files: give it anew to draft with it.")
         if not self.serves(decoding.needs):
             raise UserError(
                 f"this run is too long to keep all that methods read of it: read it again for {chosen.name}"
@@ -206,6 +212,9 @@ class ReadRun:
                 prepare(part.context.cut(part.prompt_length))
             self._resume(decoding, step, own, notes)
             tried = decoding.attempt(part)
+            path = tried.verdict.path
+            with torch.inference_mode():  # keys as a drafter finds them after a step; ``at`` puts the rows back
+                part.cache.commit(path if tried.verdict.bonus is not None else path[:-1])
             decoding.drafter.observe(tried.draft, tried.scored, tried.verdict)
             emitted = tuple(emitted_tokens(tried.draft.tree.tokens, tried.verdict))
             taken = Step(
@@ -357,7 +366,7 @@ def whatif(
     """
     chosen = find_method(method or str(trace.run["method"]["name"])) if not isinstance(method, Method) else method
     mine = chosen.name == trace.run["method"]["name"]
-    given = trace.run["method"]["params"] if mine and params is None else params or {}
+    given = own_params(trace, chosen) if mine and params is None else params or {}
     needs = chosen.needs(target, make_params(chosen.params, given))
     read = ReadRun(target, trace, wanted(needs))
     return replace(read.redraft(step, chosen, given, candidate=candidate), read_ms=read.ms)
@@ -389,6 +398,14 @@ def go_on(
         "stop_ids": trace.run.get("stop_ids"),
         "compare": not chosen.lossless,
     }
+
+
+def own_params(trace: Trace, method: Method) -> dict[str, Any]:
+    """The parameters that a run recorded for its method, but those that name files: a trace may come from anybody."""
+    named = {c.name for c in controls(method.params) if c.kind == "str"}
+    known = {c.name for c in controls(method.params)}
+    recorded = trace.run["method"]["params"]
+    return {name: value for name, value in recorded.items() if name in known and (name not in named or value is None)}
 
 
 def wanted(needs: Needs) -> Needs:

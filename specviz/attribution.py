@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.attribution import COUNTED, Link, links, markdown, to_json
 from decoders.errors import UserError
-from decoders.quotes import QuotedAnswer, QuoteScore, demo_quotes, gold_json, mean_score, parse_rows, scores
+from decoders.quotes import Quote, QuotedAnswer, QuoteScore, demo_quotes, gold_json, mean_score, parse_rows, scores
 
 from . import web
 from .examples import passages
@@ -52,7 +52,9 @@ PAPER = (  # PLD+ table 10: method, precision, recall, F1
 MAX_ANSWER = 100_000  # characters
 MAX_QUOTED = 4 << 20  # characters of a QuoteSum file
 MAX_ROWS, MAX_SCORINGS, MAX_KEPT = 500, 2, 8
-SCRIPTS = ("dom.js", "text.js", "attributing.js", "attribution.js")
+SCRIPTS = (
+    "dom.js", "text.js", "attributing.js", "attribution_board.js", "attribution_sides.js", "attribution.js",
+)  # fmt: skip
 STYLES = ("theme.css", "parts.css", "page.css", "attribution.css")
 
 
@@ -133,13 +135,24 @@ class Attributions:
         if not is_id(key):
             raise UnknownTrace(str(key)[:40])
         if key not in self.desk.store:
-            self.desk.lab.bring(key)
+            self.desk.bring(key)
         return self.desk.store.get(key)
 
     def _gold_of(self, key: str, trace: Trace) -> dict[str, Any] | None:
+        gold = self._known(key)
+        return gold_json(trace, gold) if gold is not None else None
+
+    def _known(self, key: str) -> QuotedAnswer | None:
+        """A run's known quotes. They are kept beside the run's file, once it is there: the next server has them too."""
         with self._change:
             gold = self._gold.get(key)
-        return gold_json(trace, gold) if gold is not None else None
+        library = self.desk.library
+        if library is not None and key in library:
+            if gold is None:
+                gold = _quoted(library.about(key).get("gold"))
+            elif "gold" not in library.about(key):
+                library.describe(key, gold=dataclasses.asdict(gold))
+        return gold
 
     def _digest(self, key: str, trace: Trace) -> str:
         tokens = trace.tables["tokens"]
@@ -192,8 +205,9 @@ class Attributions:
 
     # --- runs ---
 
-    def start(self, asked: Mapping[str, Any], owner: str = "") -> dict[str, Any]:
-        """Queue a run per signal: {"runs": [{"method", "id"}], "notes": [what was left out and why]}.
+    def start(self, asked: Mapping[str, Any], owner: str = "", session: str = "") -> dict[str, Any]:
+        """Queue a run per signal: {"runs": [{"method", "id"}], "notes": [what was left out and why]}. They end with
+        the open page ``session``.
 
         ``asked``: "signals" (names of methods) and one of
         "trace": attribute that run's output by other methods; its text is given to them;
@@ -209,8 +223,7 @@ class Attributions:
         gold = None
         if isinstance(asked.get("trace"), str):
             prompt, answer, title = self._again(target, asked["trace"])
-            with self._change:
-                gold = self._gold.get(asked["trace"])
+            gold = self._known(asked["trace"])
         elif asked.get("scoring") is not None:
             gold = self._row(asked, owner)
             prompt, title = gold.record().prompt(target.tokenizer), gold.question
@@ -221,7 +234,7 @@ class Attributions:
             title = dataclasses.replace(form, instruction="").title or form.title
             if "answer" not in asked:
                 settings = {"max_new_tokens": asked.get("max_new_tokens", 256)}
-                job = self.desk.submit(form, names[0], {}, settings, title=title, owner=owner)
+                job = self.desk.submit(form, names[0], {}, settings, title=title, owner=owner, session=session)
                 return {"runs": [{"method": names[0], "id": job.id}], "notes": []}
             prompt = form.prompt(target.tokenizer)
             answer = self._tokens(target, asked["answer"])
@@ -234,7 +247,7 @@ class Attributions:
                 notes.append(reason)
                 continue
             try:
-                job = self._submit(target, prompt, answer, name, title, owner)
+                job = self._submit(target, prompt, answer, name, title, owner, session)
             except QueueFull as problem:
                 if not made:
                     raise Rejected("queue", str(problem), problem.retry_s) from None
@@ -284,23 +297,19 @@ class Attributions:
             raise UserError("the answer is given as text")
         if len(text) > MAX_ANSWER:
             raise UserError(f"the answer has {len(text):,} characters and at most {MAX_ANSWER:,} are taken: shorten it")
+        self.desk.check_size(text)
         return answer_ids(target, text.rstrip("\n"))
 
     def _again(self, target: Any, key: str) -> tuple[Prompt, list[int], str]:
         """Prompt, output and title of a recorded run, token by token."""
-        from .experiments.prompts import of_trace
+        from .experiments.prompts import check_tokens, of_trace
 
         if self.desk.runner.job(key) is not None:
             raise UserError("this run is not over yet: wait until it is")
         trace = self._trace(key)
         if not trace.output_ids:
             raise UserError("this run wrote nothing, so there is nothing to attribute")
-        if not _same_tokens(target, trace):
-            name = trace.run.get("model", {}).get("name") or "another model"
-            raise UserError(
-                f"this run was made with the tokens of {name} and {target.name} is loaded: "
-                "start the app with --model for that one"
-            )
+        check_tokens(target, trace)
         return of_trace(trace.run, trace.tables["tokens"]).prompt, trace.output_ids, str(trace.run.get("title") or "")
 
     def _unfit(self, target: Any, name: str, prompt: Prompt) -> str:
@@ -313,7 +322,7 @@ class Attributions:
         return ""
 
     def _submit(
-        self, target: Any, prompt: Prompt, answer: Sequence[int], name: str, title: str, owner: str
+        self, target: Any, prompt: Prompt, answer: Sequence[int], name: str, title: str, owner: str, session: str
     ) -> Job:
         def build(cancel: threading.Event) -> Any:
             from decoders.forced import forced_run
@@ -321,7 +330,7 @@ class Attributions:
             return forced_run(target, prompt, answer, name, title=title, cancel=cancel)
 
         device = str(target.info.get("device", "cpu"))
-        return self.desk.runner.submit(build, title=title, owner=owner, device=device)
+        return self.desk.runner.submit(build, title=title, owner=owner, session=session, device=device)
 
     # --- known quotes ---
 
@@ -357,7 +366,10 @@ class Attributions:
             raise UserError(f"no signal can attribute these: {'; '.join(notes)}")
         scoring = Scoring(new_id(), owner, name, kept, usable, notes, {n: [] for n in usable})
         with self._change:
-            if sum(one.state in ("queued", "running") for one in self._scorings.values()) >= MAX_SCORINGS:
+            going = [one for one in self._scorings.values() if one.state in ("queued", "running")]
+            if self.desk.rules.shared and any(one.owner == owner for one in going):
+                raise UserError("one of your scorings goes on already: try again when it is over")
+            if len(going) >= MAX_SCORINGS:
                 raise UserError(f"{MAX_SCORINGS} scorings are going on already: try again when one is over")
             over = [key for key, one in self._scorings.items() if one.state not in ("queued", "running")]
             for key in over[: max(0, len(self._scorings) + 1 - MAX_KEPT)]:
@@ -469,12 +481,13 @@ def _scored(target: Any, gold: QuotedAnswer, name: str) -> dict[str, list[QuoteS
     return {name: one for name, one in found.items() if one is not None} if all(found.values()) else None
 
 
-def _same_tokens(target: Any, trace: Trace) -> bool:
-    """Whether every token of a trace is the same bytes to the target."""
-    pieces, used = trace.tables["pieces"], set(trace.tables["tokens"]["id"])
-    rows = zip(pieces["id"], pieces["hex"], strict=True)
-    size = int(target.info.get("vocab") or 0)
-    return max(used, default=0) < size and all(target.pieces.of(i)[0].hex() == h for i, h in rows if i in used)
+def _quoted(given: Any) -> QuotedAnswer | None:
+    """Known quotes as they stand in a file beside a run; None where there are none."""
+    try:
+        quotes = tuple(Quote(**quote) for quote in given["quotes"])
+        return QuotedAnswer(**{**given, "passages": tuple(given["passages"]), "quotes": quotes})
+    except (TypeError, KeyError):
+        return None
 
 
 def _keep(places: OrderedDict[str, Any], key: str, value: Any, most: int) -> None:

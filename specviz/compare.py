@@ -114,6 +114,14 @@ class Compare:
             trace = self._trace(key)
         except UnknownTrace as problem:
             raise Rejected("prompt", str(problem)) from None
+        target = self.desk.loader.target
+        if target is not None:
+            from .experiments.prompts import check_tokens
+
+            try:
+                check_tokens(target, trace)
+            except UserError as problem:
+                raise Rejected("prompt", sentence(problem)) from None
         return _recorded(trace), str(trace.run.get("title") or "Recorded prompt")
 
     def stop(self, keys: Sequence[Any], owner: str) -> int:
@@ -164,9 +172,9 @@ class Compare:
         decoding is computed once for a prompt, model and settings, and kept.
         """
         traces = self._traces(keys)
-        given = [t for t in traces.values() if t.run["method"]["name"] == BASELINE and _whole(t)]
-        for trace in given:
-            self._keep(_plain_key(trace), trace.output_ids)
+        for key, trace in traces.items():
+            if trace.run["method"]["name"] == BASELINE and _whole(trace) and self._trusted(key):
+                self._keep(_plain_key(trace), trace.output_ids)
         waiting = {key: self._verdict(key, trace) for key, trace in traces.items()}
         found = {}
         for key, future in waiting.items():
@@ -179,6 +187,11 @@ class Compare:
                     log.exception("run %s could not be checked", key)
                 found[key] = {"state": "unknown", "text": sentence(problem)}
         return found
+
+    def _trusted(self, key: str) -> bool:
+        """Whether others' runs may be held against this one: a file that somebody opened may say anything."""
+        entry = self.desk.store.entry(key)
+        return self.desk.loader.target is None or entry is None or entry.kind != "opened"
 
     def _verdict(self, key: str, trace: Trace) -> Future[dict[str, Any]]:
         """The check of a run, begun at most once; one that found no reference is begun again."""
@@ -203,13 +216,20 @@ class Compare:
         if target is not None:
             from decoders.divergences import check_same_model
 
+            from .experiments.prompts import check_tokens
+
             try:
                 check_same_model(target, trace.run)
+                check_tokens(target, trace)
             except UserError as problem:
                 target, judged = None, sentence(problem)
         if plain is None:
             if target is None:
                 text = judged or self.desk.catalog()["reason"] or "There is no model."
+                return {"state": "unknown", "text": f"Plain decoding of this prompt was not recorded. {text}"}
+            most = self.desk.rules.new_tokens  # a trace may come from anybody
+            if trace.run["max_new_tokens"] > most:
+                text = f"This run may write {trace.run['max_new_tokens']:,} tokens, and at most {most:,} are made here."
                 return {"state": "unknown", "text": f"Plain decoding of this prompt was not recorded. {text}"}
             plain = self._decoded(trace, target)
         found = recorded_divergence(trace, plain)

@@ -5,6 +5,7 @@ It is one piece of ASGI around the whole application, Gradio's routes included, 
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 import secrets
@@ -53,7 +54,8 @@ class Guard:
 
     def __init__(self, app: ASGIApp, desk: Desk, users: Users | None = None) -> None:
         self.app, self.desk, self.users = app, desk, users
-        self.asks = Window(desk.rules.asks)
+        self.asks, self.uploads = Window(desk.rules.asks), Window(desk.rules.runs)
+        self.signing = asyncio.Semaphore(2)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":  # there is none here
@@ -90,6 +92,10 @@ class Guard:
             who = browser_id(sent.get("cookie")) or address
         if writes and (wait := self.asks.take(who)):
             text = f"More than {self.asks.most} requests came from you in a minute: wait {_span(wait)} and try again."
+            await _say(send, 429, text, ("retry-after", str(int(wait) + 1)))
+            return
+        if writes and path == UPLOAD and (wait := self.uploads.take(who)):
+            text = f"You sent {self.uploads.most} files within a minute, which is the most: wait {_span(wait)}."
             await _say(send, 429, text, ("retry-after", str(int(wait) + 1)))
             return
         most = self.desk.rules.upload_bytes + 65536 if path == UPLOAD else MAX_ASKED
@@ -172,11 +178,15 @@ class Guard:
         name, password = given.get("name", [""])[0].strip(), given.get("password", [""])[0]
         target = _inside(given.get("next", [""])[0])
         extra: tuple[tuple[str, str], ...] = ()
-        if wait := self.users.tries.wait_s(name[:80], address):
+        token = ""
+        async with self.signing:  # many guesses at a time wait here, not in the threads that all others need
+            wait = self.users.tries.wait_s(name[:80], address)
+            if not wait:
+                token = await run_in_threadpool(self.users.sign_in, name, password, address)
+        if wait:
             status, said = 429, f"Too many tries failed: wait {_span(wait)} and try again."
             extra = (("retry-after", str(int(wait) + 1)),)
         else:
-            token = await run_in_threadpool(self.users.sign_in, name, password, address)
             if token:
                 secure = "; Secure" if scope.get("scheme") == "https" else ""
                 value = (

@@ -11,7 +11,7 @@ import math
 import sys
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
@@ -28,6 +28,7 @@ FEED_BYTES = 8 << 20  # kept per running run; whoever falls further behind fetch
 MAX_WAITING = 32
 ABANDONED_S = 4.0  # a reload of the page takes less
 TIDY_S = 10.0
+MAX_UNSTARTED = 200  # runs that never began, of which the reason is kept
 TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 
 
@@ -189,6 +190,7 @@ class Runner:
         self._workers: set[str] = set()
         self._now: dict[str, Job] = {}
         self._jobs: dict[str, Job] = {}
+        self._unstarted: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._change = threading.Condition()
         self._closing = False
         self._tidied = 0.0
@@ -262,6 +264,11 @@ class Runner:
         with self._change:
             return self._jobs.get(key)
 
+    def unstarted(self, key: str) -> dict[str, Any] | None:
+        """The last event of a run that ended before it began, for whoever asks later; None where there is none."""
+        with self._change:
+            return self._unstarted.get(key)
+
     def active(self, owner: str) -> list[Job]:
         with self._change:
             return [j for j in self._jobs.values() if j.owner == owner]
@@ -322,11 +329,16 @@ class Runner:
                 job.feed.publish({"state": "queued", "ahead": ahead})
             ahead += 1
 
-    def _end_unstarted(self, job: Job) -> None:
+    def _end_unstarted(self, job: Job, stop: str = "cancelled", error: str = "Cancelled before it started.") -> None:
         job.state = "done"
-        job.error = "Cancelled before it started."
-        self._jobs.pop(job.id, None)
-        job.feed.publish({"done": True, "stop": "cancelled", "error": job.error, "started": False}, last=True)
+        job.error = error
+        event = {"done": True, "stop": stop, "error": error, "started": False}
+        with self._change:
+            self._unstarted[job.id] = event
+            while len(self._unstarted) > MAX_UNSTARTED:
+                self._unstarted.popitem(last=False)
+            self._jobs.pop(job.id, None)
+        job.feed.publish(event, last=True)
         job.finished.set()
 
     def _work(self, device: str) -> None:
@@ -357,8 +369,8 @@ class Runner:
                 log.exception("run %s broke the worker's loop", job.id)
                 with self._change:
                     if job.id in self._jobs:
-                        job.error = "The run ended in an unexpected way; the server's log says more."
-                        self._end_unstarted(job)
+                        text = "The run ended in an unexpected way; the server's log says more."
+                        self._end_unstarted(job, "error", text)
 
     def _tidy(self) -> None:
         """Give the memory that runs have freed back to the system, now and then: the allocator of glibc keeps it."""
@@ -383,12 +395,7 @@ class Runner:
             if not isinstance(problem, ValueError):
                 log.exception("run %s failed", job.id)
         if trace is None:
-            job.error = error or "The run could not be started."
-            with self._change:
-                job.state = "done"
-                self._jobs.pop(job.id, None)
-            job.feed.publish({"done": True, "stop": "error", "error": job.error, "started": False}, last=True)
-            job.finished.set()
+            self._end_unstarted(job, "error", error or "The run could not be started.")
             return
         if error:
             trace.run.update(stop="error", error=error)

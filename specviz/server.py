@@ -10,6 +10,7 @@ import gzip
 import json
 import logging
 import os
+import re
 import socket
 import threading
 import webbrowser
@@ -62,7 +63,8 @@ def _routes(app: FastAPI, desk: Desk) -> None:
         try:
             blob = await run_in_threadpool(job.snapshot) if job is not None else store.blob(key)
         except UnknownTrace as error:
-            return problem(404, str(error))
+            never = runner.unstarted(key)
+            return problem(404, never["error"] if never is not None else str(error))
         headers = {"cache-control": "no-store" if job is not None else "no-cache", "vary": "accept-encoding"}
         if "gzip" in request.headers.get("accept-encoding", ""):
             return Response(blob, media_type="application/json", headers={**headers, "content-encoding": "gzip"})
@@ -72,9 +74,11 @@ def _routes(app: FastAPI, desk: Desk) -> None:
     async def live(key: str, request: Request, after: int = -1) -> Response:
         job = runner.job(key) if is_id(key) else None
         if job is None:  # over, or never there
-            if key not in store:
+            never = runner.unstarted(key)
+            if key not in store and never is None:
                 return problem(404, str(UnknownTrace(key[:40])))
-            over = 'data: {"seq":0,"done":true,"started":true}\n\n'
+            last_event = {"seq": 0, **(never or {"done": True, "started": True})}
+            over = f"data: {json.dumps(last_event)}\n\n"
             return Response(over, media_type="text/event-stream", headers={"cache-control": "no-store"})
         last = request.headers.get("last-event-id", "")
         seen = int(last) if last.isdecimal() and len(last) < 12 else after
@@ -119,7 +123,8 @@ def _routes(app: FastAPI, desk: Desk) -> None:
 
 def exported(trace: Any, format: str, step: int = 0) -> tuple[bytes, str, str]:
     """A trace as a file: its bytes, media type and name. ``format`` is one of ``FORMATS``."""
-    name = f"{trace.run.get('method', {}).get('name') or 'run'}-{trace.run['id']}".replace("+", "-")
+    given = f"{trace.run.get('method', {}).get('name') or 'run'}-{trace.run['id']}"
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", given[-100:])  # a header's: a trace may come from anybody
     if format == "trace":
         from decoders import tracefile
 

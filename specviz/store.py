@@ -281,10 +281,12 @@ class TraceStore:
         return [e.row for e in sorted(newest, key=lambda e: (KINDS.index(e.kind), _place(e)))]
 
 
-def _place(entry: Entry) -> int:
-    """The number that a gallery run's id begins with; 0 for others."""
-    number = re.match(r"\d+", entry.id) if entry.kind == "gallery" else None
-    return int(number[0]) if number else 0
+def _place(entry: Entry) -> tuple[int, str]:
+    """A gallery run's place: by the number that its id begins with, then by id; the same for all others."""
+    if entry.kind != "gallery":
+        return 0, ""
+    number = re.match(r"\d+", entry.id)
+    return int(number[0]) if number else 0, entry.id
 
 
 def load_folder(store: TraceStore, folder: Path, kind: str) -> int:

@@ -21,9 +21,15 @@ SCRIPTS = (
     "pane.js",
     "links.js",
     "timeline.js",
+    "tree_layout.js",
+    "tree_boxes.js",
+    "tree_words.js",
     "tree.js",
     "candidates.js",
     "regret.js",
+    "drafting.js",
+    "looks.js",
+    "drafter_pairs.js",
     "drafter.js",
     "prompts.js",
     "diff.js",
@@ -39,11 +45,13 @@ SCRIPTS = (
     "inspector.js",
     "lesson.js",
     "attributing.js",
+    "attribution_board.js",
+    "attribution_sides.js",
     "attribution.js",
 )
 STYLES = (
     "theme.css", "parts.css", "page.css", "tokens.css", "tree.css", "table.css",
-    "drafter.css", "prompts.css", "regret.css", "lanes.css", "attribution.css",
+    "panels.css", "drafter.css", "prompts.css", "regret.css", "lanes.css", "attribution.css",
     "present.css", "lesson.css",
 )  # fmt: skip
 

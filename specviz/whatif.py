@@ -11,6 +11,8 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from decoders.errors import UserError
+
 from .runner import Job, QueueFull, sentence
 from .store import UnknownTrace, is_id
 
@@ -53,8 +55,15 @@ class WhatIfs:
         if key not in self._reasons:
             from decoders.whatif import other_model
 
+            from .experiments.prompts import check_tokens
+
             trace = self._stored(key)
             words = "it has no step" if not trace.rows("steps") else other_model(target, trace.run)
+            if words is None:
+                try:
+                    check_tokens(target, trace)
+                except UserError as problem:
+                    words = str(problem)
             self._reasons[key] = "" if words is None else sentence(ValueError(words))
             while len(self._reasons) > MOST_REASONS:
                 self._reasons.popitem(last=False)
@@ -76,7 +85,7 @@ class WhatIfs:
         def work() -> Any:
             read, read_ms = self._ready(key, target, method, params)
             chosen = None if method is None else method.name
-            own = params if params is not None else _unfiled(read.trace, self.desk.methods())
+            own = params if params is not None else _own(read.trace, self.desk.methods())
             found = read.redraft(step, chosen, own if candidate is None else None, candidate=candidate)
             return dataclasses.replace(found, read_ms=read_ms)
 
@@ -94,8 +103,9 @@ class WhatIfs:
             "ms": round(found.ms, 1), "notes": list(found.notes),
         }  # fmt: skip
 
-    def go_on(self, key: str, given: Mapping[str, Any], *, owner: str = "") -> Job:
-        """A new run with another method that starts where a step began: what was written before it is prompt.
+    def go_on(self, key: str, given: Mapping[str, Any], *, owner: str = "", session: str = "") -> Job:
+        """A new run with another method that starts where a step began: what was written before it is prompt. It ends
+        with the open page ``session``.
 
         Raises ValueError with a sentence, UnknownTrace for a run that is not there.
         """
@@ -116,7 +126,7 @@ class WhatIfs:
 
         try:
             device = str(target.info.get("device", "cpu"))
-            return self.desk.runner.submit(build, title=title, owner=owner, device=device)
+            return self.desk.runner.submit(build, title=title, owner=owner, session=session, device=device)
         except QueueFull as problem:
             raise Busy(str(problem)) from None
 
@@ -150,7 +160,7 @@ class WhatIfs:
         found = self._read.pop(key, None)
         trace = self._stored(key) if found is None or found.target is not target else found.trace
         chosen = method or find_method(str(trace.run["method"]["name"]))
-        given = params if params is not None else _unfiled(trace, self.desk.methods())
+        given = params if params is not None else _own(trace, self.desk.methods())
         needs = wanted(chosen.needs(target, make_params(chosen.params, given)))
         took = 0.0
         if found is None or found.target is not target or not found.serves(needs):
@@ -171,13 +181,11 @@ def _number(given: Mapping[str, Any], name: str) -> int:
     return value
 
 
-def _unfiled(trace: Trace, methods: Mapping[str, Any]) -> dict[str, Any]:
-    """The run's own parameters but those that name files: a trace may come from anybody."""
-    from decoders.params import controls
+def _own(trace: Trace, methods: Mapping[str, Any]) -> dict[str, Any]:
+    """The run's own parameters but those that name files."""
+    from decoders.whatif import own_params
 
     name = str(trace.run["method"]["name"])
     if name not in methods:
         raise ValueError(f"This run's method {name[:40]!r} is not known here: choose another one.")
-    known = {c.name: c for c in controls(methods[name].params)}
-    recorded = trace.run["method"]["params"]
-    return {k: v for k, v in recorded.items() if k in known and not (known[k].kind == "str" and v is not None)}
+    return own_params(trace, methods[name])

@@ -14,6 +14,7 @@ from decoders.prompt_trees import design
 from decoders.protocols import Draft, Needs
 from decoders.tree import DraftTree
 
+from .drafts import tiny_prompts
 from .models import prompt_ids, tiny_target
 
 torch.set_num_threads(1)
@@ -81,6 +82,14 @@ def test_no_position_beyond_the_models_context():
     target = tiny_target("gpt2")
     text = prompt_ids(2, length=target.context_length)
     assert [len(r) for r in guess_ranks(target, untrained(3, 1), text, 500)] == [10, 10, 9]
+
+
+def test_prefix_tokens_take_rows_too():
+    """A block of positions leaves them room in the forward."""
+    target = tiny_target("llama")
+    text = prompt_ids(2, length=200)
+    tokens = tiny_prompts(target, tokens=3, prefix=1)
+    assert [len(r) for r in guess_ranks(target, tokens, text, 10)] == [189, 188, 187]
 
 
 def test_prompt_tokens_with_too_many_rows():

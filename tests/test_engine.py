@@ -206,3 +206,26 @@ def test_two_runs_may_be_open_at_once(target, plain):
     second = generate(target, Prompt.from_ids(prompt_ids(4)), "pld+a", max_new_tokens=NEW)
     out += [t for step in first for t in step.emitted]
     assert out == plain and second == generate(target, Prompt.from_ids(prompt_ids(4)), max_new_tokens=NEW)
+
+
+def test_a_forward_that_fails_leaves_nothing_armed(monkeypatch):
+    """What was to be kept for one run is not kept for the next."""
+    target, needs = tiny_target("llama"), Needs(hidden_layer=1, heads=((0, 1),), top_tokens=2)
+    asked = Prompt.from_ids(prompt_ids(3))
+
+    def failing(*args, **kwargs):
+        honest(*args, **kwargs)
+        raise MemoryError("out of memory")
+
+    honest = type(target).forward
+    for prefilled in (False, True):
+        session = target.session(needs, 64)
+        if prefilled:
+            session.prefill(asked)
+        with monkeypatch.context() as patch, pytest.raises(MemoryError):
+            patch.setattr(type(target), "forward", failing)
+            session.score(Draft.empty(session.context.root, "")) if prefilled else session.prefill(asked)
+        plain = target.session(Needs(), 64)
+        plain.prefill(asked)
+        assert plain.memory.hidden is None and not plain.memory.queries and plain.memory.top_ids is None
+        assert target.taps.hidden is None and target.head.kept is None and not target.head.keep

@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from decoders import Prompt, Sampling, methods, record, save
+from decoders.drafters.sps import opened
 from decoders.forced import forced
 from decoders.metrics import ranking_regret, regrets
 from decoders.parts import KINDS
@@ -24,11 +25,11 @@ from specviz.store import TraceStore
 from specviz.whatif import MOST_READ
 
 from .drafts import save_tiny_part
-from .models import prompt_ids, tiny_target, tiny_tokenizer
+from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .stubs import app_of
 
 NEW = 14
-NAMES = [name for name in methods() if name != "sps+ppd"]  # it needs a drafter of its own
+NAMES = [name for name in methods() if name != "sps+ppd"]  # it needs a drafter of its own: see below
 WORDS = "the old lamp at the station was sold to the city museum and the old lamp at the"
 TABLES = ("nodes", "candidates", "probes", "targets", "guesses")
 VARIANTS = [(name, {}, None) for name in NAMES] + [
@@ -92,6 +93,45 @@ def test_every_step_is_drafted_again_as_recorded(target, prompt, name, params, s
                     assert equal(recorded, values), (name, step, table, column)
     assert found.trace.run["prompt_length"] == trace.tables["steps"]["context"][found.step]
     Trace.from_json(found.trace.to_json())  # a whole trace of its own
+
+
+def test_sps_by_ppd_near_the_end_of_a_run_that_ended_early(target, tmp_path, monkeypatch):
+    """Its drafter is named by a folder, of which a trace keeps the name alone: given anew, the drafts are the same."""
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+    folder = tmp_path / "drafter"
+    network("llama", 1).save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    save_tiny_part(opened(target, str(folder)), "ppd")
+    given = {"drafter": str(folder)}
+    asked = Prompt.from_ids(prompt_ids(3))
+    whole = record(target, asked, "sps+ppd", given, max_new_tokens=NEW, stop_ids=())
+    stop = whole.output_ids[-3]
+    trace = record(target, asked, "sps+ppd", given, max_new_tokens=300, stop_ids=[stop])
+    assert trace.run["stop"] == "eos" and trace.run["method"]["params"]["drafter"] == "drafter"
+    read = ReadRun(target, trace)
+    for step in range(trace.rows("steps")):
+        found = read.redraft(step, "sps+ppd", given)
+        assert found.same and not found.notes, step
+    with pytest.raises(ValueError, match="name one with the same tokenizer"):
+        read.redraft(0)  # the path is not in the trace
+    save_tiny_part(target, "drafter")
+    plain = ReadRun(target, record(target, asked, "sps", given, max_new_tokens=6))
+    assert "drafter = drafter, which names files" in plain.redraft(0).notes[0], "the part at hand took its place"
+
+
+def test_ppd_with_two_vectors_that_watches(target, prompt, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+    save_tiny_part(target, "ppd", vectors=2)
+    trace = record(target, prompt, "ppd", {"watch": 1, "size": 24}, max_new_tokens=NEW)
+    assert "joint" in trace.tables["probes"]["kind"] and trace.rows("attention")
+    read = ReadRun(target, trace)
+    for step in range(trace.rows("steps")):
+        found = read.redraft(step)
+        assert found.same, step
+        rows = [row for row, number in enumerate(trace.tables["attention"]["step"]) if number == step]
+        places = [(trace.tables["attention"]["node"][r], trace.tables["attention"]["position"][r]) for r in rows]
+        again = found.trace.tables["attention"]
+        assert set(places) == set(zip(again["node"], again["position"], strict=True))
 
 
 def test_every_candidate_accepts_what_was_recorded(ranked):

@@ -1,8 +1,11 @@
-/* What a threshold leaves of an answer's links, and how well they find known quotes: decoders/attribution.py's rules. */
+/* What a threshold leaves of an answer's links, their score (decoders/attribution.py's rules), how sources look. */
 (function (SV) {
   "use strict";
 
   const SOURCES = ["context", "pool"]; // the kinds that are passages
+  const COLORS = 8; // then the same colours again, with another line
+  const LINES = 3;
+  const OTHER = { prompt: "prompt", output: "answer" };
 
   /** A link's tokens in the answer. */
   const size = (link) => link.output_tokens[1] - link.output_tokens[0];
@@ -119,5 +122,16 @@
     });
   }
 
-  SV.attributing = { SOURCES, size, at, score, passages, parts, pieces, places };
+  /** A source's short name. */
+  const tag = (source) => OTHER[source.kind] || `${source.kind === "pool" ? "pool " : "P"}${source.passage + 1}`;
+
+  /** A source's colour and line by its place in the list; what is no passage has none of its own. */
+  function look(source, index) {
+    if (!SOURCES.includes(source.kind)) return "sv-a-c sv-a-other";
+    return `sv-a-c sv-a-c${index % COLORS} sv-a-l${Math.floor(index / COLORS) % LINES}`;
+  }
+
+  const percent = (part, whole) => (whole ? `${Math.round((100 * part) / whole)} %` : "–");
+
+  SV.attributing = { SOURCES, size, at, score, passages, parts, pieces, places, tag, look, percent };
 })((window.SpecViz = window.SpecViz || {}));

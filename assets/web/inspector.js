@@ -310,7 +310,7 @@
           ? view.spans[0].start
           : view.chosen
             ? view.chosen.position
-            : SV.drafting.heaviest(this.picker);
+            : SV.looking.heaviest(this.picker);
         if (source >= 0 && this.paneOf(source) !== this.output) this.paneOf(source).reveal(source);
       }
       this.tree.settle();

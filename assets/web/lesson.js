@@ -33,6 +33,7 @@
     }
 
     destroy() {
+      this.ticket++; // a run that comes now is drawn no more
       document.removeEventListener("keydown", this.onKey, true);
       if (this.presenter.on) this.presenter.set(false);
       this.presenter.destroy();

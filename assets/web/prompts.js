@@ -4,14 +4,13 @@
   "use strict";
 
   const { h, s, plural, probability } = SV;
+  const { label, quoted } = SV.drafting;
   const KIND = "prompt";
   const JOINT = "joint"; // what several vectors of a prompt token guess together
   const MARKS = 6; // prompt tokens drawn one by one
   const APART = 10; // pixels from one to the next
   const OTHERS = 5; // further guesses named in a row
 
-  const label = (owner, id, most) => owner.model.pieces.label(id, most);
-  const quoted = (owner, id) => h("code", { class: "sv-token" }, id < 0 ? "stop" : label(owner, id, 24));
   const percent = (share) => `${Math.round(100 * share)} %`;
 
   /** Whether a run hangs prompt tokens on its trees; a live one is known by its declared numbers. */
@@ -183,7 +182,7 @@
       this.body.append(this.parts);
       this.hung = new Map();
       this.distance = 1; // the prompt token chosen of those read
-      SV.drafting.lookTools(this, "Shade the text by where the chosen prompt token looked");
+      SV.looking.lookTools(this, "Shade the text by where the chosen prompt token looked");
       this.clear();
     }
 
@@ -201,7 +200,7 @@
       this.on = present(model);
       root.classList.toggle("sv-prompted", this.on);
       this.watched = this.on && model.run.attention && model.run.attention.probes ? model.run.attention : null;
-      SV.drafting.offerLooks(this, this.watched);
+      SV.looking.offerLooks(this, this.watched);
       if (!this.on) return this.clear();
       if (this.of !== model) Object.assign(this, { of: model, tallied: 0, tally: [] });
       this.tellTrue();
@@ -279,7 +278,7 @@
 
     /** Scrolls the prompt to the place looked at most, unless the panes are to stay where they are. */
     bring() {
-      if (this.owner.follow) this.owner.reveal(SV.drafting.heaviest(this));
+      if (this.owner.follow) this.owner.reveal(SV.looking.heaviest(this));
     }
 
     walk(by) {
@@ -296,13 +295,13 @@
       const rows = count && read ? outcome(owner.model, view.number) : [];
       const seen = this.watched ? rows.find((one) => one.distance === this.distance) || rows[0] : null;
       this.look = seen
-        ? SV.drafting.looks(owner.model, view.number, view.nodes.length + seen.probe, this.layer, this.head)
+        ? SV.looking.looks(owner.model, view.number, view.nodes.length + seen.probe, this.layer, this.head)
         : [];
       this.parts.replaceChildren();
       SV.append(this.parts, [
         this.verdict(view.nodes[shown], count, read),
         count ? (read ? this.table(rows, seen) : this.unread()) : null,
-        seen ? SV.drafting.lookedAt(this, `Where the prompt token of distance ${seen.distance} looked`) : null,
+        seen ? SV.looking.lookedAt(this, `Where the prompt token of distance ${seen.distance} looked`) : null,
         this.record(),
       ]);
     }

@@ -97,7 +97,7 @@ class PromptedRun(LanguageModelRun):
     @torch.inference_mode()
     def chain(self, context: Context, depth: int, choose: Choose) -> Chain:
         """The next ``depth`` tokens, and how they came about."""
-        session, text = self._follow(context), context.tokens.tolist()
+        session, text = self._follow(context, depth), context.tokens.tolist()
         made = Chain()
         while len(made.tokens) < depth:
             at = len(text) - 1
@@ -175,9 +175,9 @@ class PromptedRun(LanguageModelRun):
             )  # fmt: skip
         return self._led[known]
 
-    def _follow(self, context: Context) -> Session:
-        """The session, cut back to what it read of this text."""
-        capacity = min(len(context.buffer), self.limit)
+    def _follow(self, context: Context, depth: int) -> Session:
+        """The session, cut back to what it read of this text, with room for ``depth`` more tokens."""
+        capacity = min(max(len(context.buffer), context.length + depth), self.limit)
         if self.session is None or self.session.capacity < capacity:
             self.session, self.known = self.drafter.session(Needs(), capacity), {}
         length = self.session.cache.length

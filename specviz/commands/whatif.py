@@ -83,11 +83,11 @@ def _listed(args: argparse.Namespace, trace: Any) -> int:
 def _drafted(args: argparse.Namespace, trace: Any) -> int:
     from decoders import find_method, save
     from decoders.params import make_params
-    from decoders.whatif import ReadRun, wanted
+    from decoders.whatif import ReadRun, own_params, wanted
 
     own = str(trace.run["method"]["name"])
     method = find_method(args.method or own)
-    given = {**(trace.run["method"]["params"] if method.name == own else {}), **common.parse_sets(args.set)}
+    given = {**(own_params(trace, method) if method.name == own else {}), **common.parse_sets(args.set)}
     values = make_params(method.params, given)
     target = common.open_target(args)
     read = ReadRun(target, trace, wanted(method.needs(target, values)))

@@ -23,7 +23,7 @@ from .batch import METRICS, MOST_REPEATS, NAME, batch
 from .experiment import PAPERS, Experiment, text_of
 from .figures import caption, charts
 from .free import free
-from .prompts import NAMES, SETS, Case, cases, of_trace, read_file, records
+from .prompts import NAMES, SETS, Case, cases, check_tokens, of_trace, read_file, records
 from .quantities import LEARNT, QUANTITIES, Breakdown, Profile
 from .recipes import find_recipe, recipes
 from .results import ABOUT, Results, columns_of, points, profile_table, read_about
@@ -203,6 +203,7 @@ class Lab:
                 raise UserError(str(problem)) from None
             if trace.run.get("model", {}).get("vocab") not in (None, target.info.get("vocab")):
                 raise UserError("the run shown in Inspect was made by another model: choose other prompts")
+            check_tokens(target, trace)
             return [of_trace(trace.run, trace.tables["tokens"])]
         if isinstance(wished, Mapping) and isinstance(wished.get("file"), Mapping):
             return cases(target.tokenizer, _sent(wished["file"], experiment.count))
@@ -485,7 +486,7 @@ def _no_files(known: Mapping[str, Any], method: str, params: Mapping[str, Any]) 
 
 def _short(name: str) -> str:
     """A file's name without its folders."""
-    return Path(name.replace("\\", "/")).name[-80:] or "prompts.jsonl"
+    return Path(name.replace("\\", "/")).name[-60:].lstrip(".") or "prompts.jsonl"  # 60: a file's name has 255 bytes
 
 
 def _ended(about: Mapping[str, Any]) -> str:

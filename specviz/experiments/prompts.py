@@ -21,6 +21,7 @@ from .quoted import is_quotesum, quoted_records
 if TYPE_CHECKING:
     from decoders import Prompt
     from decoders.quotes import QuotedAnswer
+    from decoders.trace import Trace
 
 SEED = 2027  # of the held-out stream: not the one that the target was judged with
 SETS = {
@@ -139,6 +140,23 @@ def of_trace(run: Mapping[str, Any], table: Mapping[str, Sequence[Any]]) -> Case
     ids = tuple(int(token) for token in table["id"][:length])
     prompt = Prompt(ids, segments, reference=str(run.get("reference") or ""))
     return Case(str(run.get("title") or "recorded run"), "", prompt)
+
+
+def check_tokens(target: Any, trace: Trace) -> None:
+    """Raise UserError unless every token of a trace is one of the target's, and the same bytes to it.
+
+    A trace may come from anybody, and an id that a model does not have ends a GPU's work for good.
+    """
+    tables, own = trace.tables, getattr(target, "pieces", None)
+    used, size = {*tables["tokens"]["id"], *tables["pool"]["id"]}, target.info.get("vocab")
+    pieces = zip(tables["pieces"]["id"], tables["pieces"]["hex"], strict=True)
+    fits = not size or all(0 <= token < size for token in used)
+    if not fits or (own is not None and any(own.of(token)[0].hex() != h for token, h in pieces if token in used)):
+        name = trace.run.get("model", {}).get("name") or "another model"
+        raise UserError(
+            f"this run was made with the tokens of {name} and {target.name} is loaded: "
+            "start the app with --model for that one"
+        )
 
 
 def check_references(found: Sequence[Case], metrics: Sequence[str]) -> None:

@@ -32,6 +32,12 @@ def owner_of(request: Request) -> str:
     return request.scope.get(OWNER) or browser_id(request.headers.get("cookie"))
 
 
+def session_of(given: dict[str, Any]) -> str:
+    """The open page that asks, by the name it gives itself: its runs end when it is closed; "" without one."""
+    session = given.get("session")
+    return session if isinstance(session, str) and len(session) < 100 else ""
+
+
 def user_of(request: Request) -> str:
     """The name of who is signed in; "" where nobody signs in."""
     return str(request.scope.get(OWNER) or "").removeprefix("user:")

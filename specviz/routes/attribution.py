@@ -10,7 +10,7 @@ from specviz.desk import Desk
 from specviz.runner import sentence
 from specviz.store import UnknownTrace
 
-from . import answer, asked, owner_of, problem, refused
+from . import answer, asked, owner_of, problem, refused, session_of
 
 
 def add(app: FastAPI, desk: Desk) -> None:
@@ -48,7 +48,8 @@ def add(app: FastAPI, desk: Desk) -> None:
         try:
             given = await asked(request)
             if what == "start":
-                return answer(await run_in_threadpool(attribution.start, given, owner_of(request)))
+                begun = await run_in_threadpool(attribution.start, given, owner_of(request), session_of(given))
+                return answer(begun)
             if what == "score":
                 return answer(await run_in_threadpool(attribution.score, given, owner_of(request)))
             if what == "stop":

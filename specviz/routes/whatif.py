@@ -8,7 +8,7 @@ from fastapi.concurrency import run_in_threadpool
 from specviz.desk import Desk
 from specviz.store import UnknownTrace
 
-from . import answer, asked, owner_of, problem, refused
+from . import answer, asked, owner_of, problem, refused, session_of
 
 
 def add(app: FastAPI, desk: Desk) -> None:
@@ -29,7 +29,8 @@ def add(app: FastAPI, desk: Desk) -> None:
             if what == "draft":
                 return answer(await run_in_threadpool(whatif.ask, key, given))
             if what == "continue":
-                job = await run_in_threadpool(lambda: whatif.go_on(key, given, owner=owner_of(request)))
+                whose = {"owner": owner_of(request), "session": session_of(given)}
+                job = await run_in_threadpool(lambda: whatif.go_on(key, given, **whose))
                 return answer({"id": job.id, "title": job.title})
             return problem(404, f"A step cannot be asked to {what[:40]!r}: it can draft and continue.")
         except UnknownTrace as error:

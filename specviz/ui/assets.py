@@ -5,13 +5,19 @@ from __future__ import annotations
 import hashlib
 import html
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
 STYLES = ("page", "runs", "compare", "attribution", "lessons", "lab", "trees", "whatif")
-SCRIPTS = ("page", "runs", "compare", "attribution", "lessons", "lab_batch", "lab", "trees", "whatif")
+SCRIPTS = (  # later ones use what earlier ones define
+    "page", "runs",
+    "compare_state", "compare_ask", "compare_race", "compare_results", "compare_charts",
+    "compare_frame", "compare_live", "compare_recorded", "compare",
+    "attribution", "lessons", "lab_batch", "lab", "trees", "whatif",
+)  # fmt: skip
 REMOTE_META = re.compile(r"<meta\s[^>]*(?:property|name)=\"(?:og|twitter):[^>]*>\s*", re.S)
 
 # asks for the run before any script is there, so that it is drawn before Gradio's scripts begin their work
@@ -30,13 +36,19 @@ class Asset:
 
 @cache
 def assets() -> dict[str, Asset]:
-    """File name → content: the renderer's script and style, and the page's own."""
+    """File name → content: the renderer's script and style, the page's own, and as one those of the single pages."""
     from specviz import web
 
-    files = {"specviz.css": web.styles()}
-    files |= {f"{name}.css": (HERE / f"{name}.css").read_text(encoding="utf-8") for name in STYLES}
-    files["specviz.js"] = web.script()
-    files |= {f"{name}.js": (HERE / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS}
+    def joined(names: Sequence[str], kind: str) -> str:
+        return "\n".join((HERE / f"{name}.{kind}").read_text(encoding="utf-8") for name in names)
+
+    files = {
+        "specviz.css": web.styles(),
+        "page.css": joined(STYLES, "css"),
+        "specviz.js": web.script(),
+        "page.js": joined(SCRIPTS[:1], "js"),
+        "pages.js": joined(SCRIPTS[1:], "js"),
+    }
     return dict(_named(name, text.encode()) for name, text in files.items())
 
 

@@ -2,7 +2,8 @@
 (function () {
   "use strict";
 
-  const { app, h, getJson, postJson, on, open, stored, refreshRuns, KINDS } = SpecVizApp;
+  const { plural } = SpecViz;
+  const { app, h, getJson, postJson, on, open, stored, refreshRuns, KINDS, plotly } = SpecVizApp;
   const SHOWN = [2, 5, 8]; // of PLD+'s table 10
   const COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"];
   const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "solid"];
@@ -15,10 +16,9 @@
     answer:
       "About four thousand visitors come to the island, and the harbour museum opened in 1931 and holds two hundred model ships. Its oldest piece, a brass compass, was given by the widow of a pilot.",
   };
-  const page = { box: null, view: null, catalog: null, id: "", docs: new Map(), waiting: new Map(), feeds: new Map(), notes: [], ticket: 0, scoring: null, kept: {}, minRun: 2, counted: "whole", seen: false, loadingPlotly: null };
+  const page = { box: null, view: null, catalog: null, id: "", docs: new Map(), waiting: new Map(), feeds: new Map(), notes: [], ticket: 0, scoring: null, kept: {}, minRun: 2, counted: "whole", seen: false };
 
   const part = (name) => page.box.querySelector(`.sva-${name}`);
-  const plural = (count, noun) => `${count.toLocaleString()} ${noun}${count === 1 ? "" : "s"}`;
   const score3 = (value) => (value === null || value === undefined ? "–" : value.toFixed(3).replace(/^0/, ""));
   const coded = (text) => text.split("`").map((piece, k) => (k % 2 ? h("code", {}, piece) : piece));
   const titleOf = (method) => page.catalog?.signals.find((one) => one.name === method)?.title.split(":")[0] || method;
@@ -96,15 +96,24 @@
     drawExports();
   }
 
+  /** Calls done(event) when a run is over. One connection after another, as the runs are done: a browser has six. */
   function follow(id, done) {
     if (page.feeds.has(id)) return;
-    const source = new EventSource(`api/live/${encodeURIComponent(id)}?after=-1`);
+    page.feeds.set(id, done);
+    if (page.feeds.size === 1) listen();
+  }
+
+  function listen() {
+    const [id, done] = page.feeds.entries().next().value || [];
+    if (!id) return;
+    const source = (page.source = new EventSource(`api/live/${encodeURIComponent(id)}?after=-1`));
     const end = (event) => {
       source.close();
+      if (source !== page.source) return;
       page.feeds.delete(id);
+      listen();
       done(event);
     };
-    page.feeds.set(id, source);
     source.onmessage = (message) => {
       const event = JSON.parse(message.data);
       if (event.done) end(event);
@@ -113,15 +122,19 @@
   }
 
   function stopFeeds() {
-    for (const source of page.feeds.values()) source.close();
+    page.source?.close();
+    page.source = null;
     page.feeds.clear();
     page.waiting.clear();
   }
 
+  /** Runs that end with this page. */
+  const start = async (asked) => postJson("api/attribution/start", { ...asked, session: await app.session() });
+
   /** Runs of other signals over the answer that is shown. */
   async function add(names) {
     try {
-      await begun(await postJson("api/attribution/start", { trace: page.id, signals: names }));
+      await begun(await start({ trace: page.id, signals: names }));
     } catch (problem) {
       page.notes = [problem.message];
       drawSignals();
@@ -242,7 +255,7 @@
       else asked.answer = value("answer");
       await starting(go, bad, async () => {
         stored.set("signals", signals.join(","));
-        const found = await postJson("api/attribution/start", asked);
+        const found = await start(asked);
         if (write.checked && signals.length > 1) page.then = { id: found.runs[0].id, signals: signals.slice(1) };
         show(found);
       });
@@ -271,7 +284,6 @@
     page.id = first.id;
     page.docs = new Map();
     stopFeeds();
-    begun({ runs: rest, notes });
     follow(first.id, async (event) => {
       refreshRuns();
       if (page.id !== first.id) return;
@@ -280,6 +292,7 @@
       if (page.then?.id === first.id) add(page.then.signals);
       page.then = null;
     });
+    begun({ runs: rest, notes });
     say("Attributing …");
     page.opening = first.id;
     open(first.id);
@@ -386,28 +399,17 @@
 
   async function opening(scoring, row, signals) {
     try {
-      show(await postJson("api/attribution/start", { scoring, row, signals }));
+      show(await start({ scoring, row, signals }));
     } catch (problem) {
       say(problem.message, "error");
     }
-  }
-
-  function plotly() {
-    page.loadingPlotly ??= new Promise((done, failed) => {
-      if (window.Plotly) return done(window.Plotly);
-      const script = h("script", { src: page.catalog.plotly });
-      script.onload = () => done(window.Plotly);
-      script.onerror = () => { page.loadingPlotly = null; failed(new Error("The chart's script could not be loaded: is the server still running?")); };
-      document.head.append(script);
-    });
-    return page.loadingPlotly;
   }
 
   async function drawChart(box, told, counted) {
     if (!told.rows.length || !box.offsetWidth) return;
     let Plotly;
     try {
-      Plotly = await plotly();
+      Plotly = await plotly(page.catalog.plotly);
     } catch (problem) {
       box.textContent = problem.message;
       return;
@@ -508,7 +510,7 @@
     new ResizeObserver(() => {
       const now = visible();
       if (now && !page.seen) begin();
-      else if (now && !was && page.view && !page.opening && app.current !== page.id) load(app.current);
+      else if (now && !was && page.view && !page.opening && !(app.current === page.id && page.docs.has(page.id))) load(app.current);
       page.seen ||= now;
       was = now;
     }).observe(page.box);

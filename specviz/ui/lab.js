@@ -2,24 +2,23 @@
 (function () {
   "use strict";
 
-  const { h, getJson, on } = SpecVizApp;
+  const { plural } = SpecViz;
+  const { h, getJson, on, plotly, postJson } = SpecVizApp;
   const OWN = "own", BATCH = "batch";
   const POLL_MS = 1200;
   const SHORT = { pldplus: "PLD+", adapld: "AdaPLD", casd: "CASD", glide: "GLIDE", ppd: "PPD" };
   const lab = {
     box: null, catalog: null, choice: "", asked: {}, shown: null, id: "", metrics: null, timer: 0, ticket: 0, estimate: null,
-    check: 0, file: null, loading: null, wanted: "",
+    check: 0, file: null, wanted: "",
   };
 
-  const post = (what, body) =>
-    getJson("", fetch(`api/lab/${what}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) }));
+  const post = (what, body) => postJson(`api/lab/${what}`, body);
   const recipe = (name = lab.choice) => lab.catalog.recipes.find((r) => r.name === name) || null;
   const number = (value, unit) => {
     if (value === null || value === undefined) return "–";
     if (unit === "share") return `${(100 * value).toFixed(value && value < 0.1 ? 1 : 0)} %`;
     return Math.abs(value) >= 100 ? Math.round(value).toLocaleString() : String(Number(value.toPrecision(3)));
   };
-  const plural = (count, noun) => `${count.toLocaleString()} ${noun}${count === 1 ? "" : "s"}`;
   const when = (text) => {
     const date = new Date(text);
     return Number.isNaN(+date) ? "" : date.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
@@ -32,19 +31,6 @@
     if (value && SpecVizApp.app.tab === "lab") url.searchParams.set("lab", value);
     else if (!value) url.searchParams.delete("lab");
     history.replaceState(history.state, "", url);
-  }
-
-  // --- plotly.js comes from this server, when a chart is first drawn ---
-
-  function plotly() {
-    lab.loading ??= new Promise((done, failed) => {
-      if (window.Plotly) return done(window.Plotly);
-      const script = h("script", { src: lab.catalog.plotly });
-      script.onload = () => done(window.Plotly);
-      script.onerror = () => { lab.loading = null; failed(new Error("The charts' script could not be loaded: is the server still running?")); };
-      document.head.append(script);
-    });
-    return lab.loading;
   }
 
   // --- the list of experiments ---
@@ -438,7 +424,7 @@
 
   async function drawResults() {
     const s = lab.shown, id = lab.id;
-    const Plotly = s.charts.length ? await plotly() : window.Plotly; // tables need none
+    const Plotly = s.charts.length ? await plotly(lab.catalog.plotly) : window.Plotly; // tables need none
     if (id !== lab.id || s !== lab.shown) return;
     const place = frame();
     drawBar(place.querySelector(".svl-bar"));

@@ -92,10 +92,13 @@
   }
 
   async function play(id, at = 0, present = false) {
+    const ticket = (page.ticket = (page.ticket || 0) + 1);
     let lesson;
     try {
       lesson = await getJson(`api/lessons/${encodeURIComponent(id)}`);
+      if (ticket !== page.ticket) return;
     } catch (problem) {
+      if (ticket !== page.ticket) return;
       drawCards();
       page.place.prepend(h("p", { class: "svp-note svp-error svn-problem", role: "alert" }, problem.message));
       return;

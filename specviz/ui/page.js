@@ -43,6 +43,22 @@
 
   const postJson = (url, asked) => getJson(url, fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(asked) }));
 
+  let plotlyLoading = null;
+  /** plotly.js, which this server has at `url`: loaded when a chart is first drawn. */
+  function plotly(url) {
+    plotlyLoading ??= new Promise((done, failed) => {
+      if (window.Plotly) return done(window.Plotly);
+      const script = h("script", { src: url });
+      script.onload = () => done(window.Plotly);
+      script.onerror = () => {
+        plotlyLoading = null;
+        failed(new Error("The charts' script could not be loaded: is the server still running?"));
+      };
+      document.head.append(script);
+    });
+    return plotlyLoading;
+  }
+
   const stored = {
     get(key) { try { return localStorage.getItem(`specviz-${key}`); } catch { return null; } },
     set(key, value) { try { localStorage.setItem(`specviz-${key}`, value); } catch { /* private mode */ } },
@@ -298,7 +314,9 @@
   /** Everything that came since the last frame, as one append. */
   function flush(feed) {
     feed.frame = 0;
-    if (feed.over || feed.loading || app.current !== feed.id || app.shown !== feed.id || feed.base < 0 || !feed.pending.length) return;
+    if (feed.over || feed.loading || app.current !== feed.id || app.shown !== feed.id || feed.base < 0) return;
+    feed.pending = feed.pending.filter((event) => event.seq > feed.base); // others are in what is shown: the run may be over
+    if (!feed.pending.length) return;
     const delta = {};
     const run = {};
     for (const event of feed.pending) {
@@ -523,7 +541,22 @@
     draw();
   }
 
-  function brand({ element }) {
+  function brand({ element, props, watch, tell }) {
+    let session = "", telling = null;
+    watch("value", () => {
+      session = parse(props.value).session || "";
+      emit("session", session);
+    });
+    /** This open page's name, asked of the server once: runs with it end when the page is closed. "" after 2 s of silence. */
+    app.session = () => {
+      if (session) return Promise.resolve(session);
+      telling ??= new Promise((done) => {
+        on("session", done);
+        setTimeout(() => done(session), 2000);
+        tell();
+      }).finally(() => { telling = null; });
+      return telling;
+    };
     const pill = h("span", { class: "svp-pill", role: "status" });
     const theme = h("button", { type: "button", class: "svp-button", title: "Light or dark", "aria-label": "Switch between light and dark" }, "◐");
     theme.addEventListener("click", () => {
@@ -742,7 +775,7 @@
   // --- start: draw before Gradio is there ---
 
   window.SpecVizApp = {
-    view, note, chooser, brand, form, field, open, link, app, h, getJson, postJson, on, emit, parse, place, stored, KINDS, refreshRuns,
+    view, note, chooser, brand, form, field, open, link, app, h, getJson, postJson, plotly, on, emit, parse, place, stored, KINDS, refreshRuns,
     mode(mode) { document.body.dataset.svMode = mode; },
     stopping() {
       const id = app.mine.has(app.current) ? app.current : [...app.mine].pop() || "";

@@ -9,7 +9,7 @@ from specviz.desk import Desk
 from specviz.routes import owner_of
 
 from . import api, attribution, compare, inspect, lab, lessons, runs, trees
-from .parts import part
+from .parts import part, tell
 
 SANS = ["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
 MONO = ["ui-monospace", "SFMono-Regular", "Cascadia Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
@@ -49,10 +49,16 @@ def owner(request: gr.Request | None) -> str:
     return owner_of(request.request) if request is not None and request.request is not None else ""
 
 
+def _session(request: gr.Request) -> str:
+    """The open page's name, so that what it starts ends when it is closed."""
+    return tell(session=request.session_hash or "")
+
+
 def build(desk: Desk) -> gr.Blocks:
     """All pages."""
     with gr.Blocks(title="specviz", fill_width=True, analytics_enabled=False, delete_cache=(3600, 3600)) as blocks:
-        part("brand", "sv-brand")
+        brand = part("brand", "sv-brand", tells="named")
+        brand.named(_session, None, brand, queue=False, api_visibility="private", show_progress="hidden")
         with gr.Tabs(elem_id="sv-tabs"):
             with gr.Tab("Inspect", id="inspect"):
                 inspect.build(desk, owner)

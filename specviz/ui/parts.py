@@ -21,7 +21,8 @@ def part(name: str, elem_id: str, *, value: str = "", tells: str = "") -> gr.HTM
               is loaded; value {"method", "params", "settings"}
     note      a sentence next to what it is about; value {"text", "error"}
     chooser   the recorded runs to choose from, and the button that folds the panel
-    brand     the name, the model's state and the switch between light and dark
+    brand     the name, the model's state and the switch between light and dark; tells "named" where the page's session
+              is wanted; value {"session"}
     table     all recorded runs as a table (made in ``runs.js``)
     compare   methods side by side on one prompt (made in ``compare.js``)
     attribution  what an answer was copied from (made in ``attribution.js``)

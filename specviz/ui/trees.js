@@ -2,15 +2,15 @@
 (function () {
   "use strict";
 
-  const { h, getJson, on } = SpecVizApp;
+  const { plural } = SpecViz;
+  const { h, getJson, on, plotly } = SpecVizApp;
   const POLL_MS = 700;
   const BOX = { width: 112, height: 34, gap: 30, row: 42, margin: 8 };
-  const page = { box: null, data: null, m: 0, size: 0, timer: 0, charts: 0, loading: null, asked: false };
+  const page = { box: null, data: null, m: 0, size: 0, timer: 0, charts: 0, asked: false };
 
   const number = (value, digits = 3) => (value === null || value === undefined ? "–" : String(Number(value.toPrecision(digits))));
   const fixed = (value, digits) => (value === null || value === undefined ? "–" : value.toFixed(digits));
   const share = (value) => (value >= 0.9995 ? "1.0" : value > 0 && value < 0.0005 ? "<.001" : value.toFixed(3).replace(/^0/, ""));
-  const plural = (count, noun) => `${count.toLocaleString()} ${noun}${count === 1 ? "" : "s"}`;
   const nth = (n) => `${n}${n % 100 > 10 && n % 100 < 14 ? "th" : ["th", "st", "nd", "rd"][n % 10] || "th"}`;
   const budget = () => page.data.budgets[page.m];
   const point = () => budget().points.find((p) => p.size === page.size);
@@ -296,17 +296,6 @@
 
   // --- charts ---
 
-  function plotly() {
-    page.loading ??= new Promise((done, failed) => {
-      if (window.Plotly) return done(window.Plotly);
-      const script = h("script", { src: page.data.plotly });
-      script.onload = () => done(window.Plotly);
-      script.onerror = () => { page.loading = null; failed(new Error("The charts' script could not be loaded: is the server still running?")); };
-      document.head.append(script);
-    });
-    return page.loading;
-  }
-
   const BLUE = "#0072B2", VERMILLION = "#D55E00", GREEN = "#009E73", GREY = "#8A8A8A";
 
   function charts() {
@@ -332,7 +321,7 @@
     const grid = part("charts");
     let Plotly;
     try {
-      Plotly = await plotly();
+      Plotly = await plotly(page.data.plotly);
     } catch (problem) {
       grid.replaceChildren(h("p", { class: "svp-note svp-error", role: "alert" }, problem.message));
       return;

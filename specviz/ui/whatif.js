@@ -268,9 +268,10 @@
 
     async continue() {
       this.goOn.disabled = true;
+      const run = this.id;
       try {
-        const asked = { step: this.inspector.number, method: this.method, params: this.params() };
-        const { id } = await postJson(`api/whatif/${encodeURIComponent(this.id)}/continue`, asked);
+        const asked = { step: this.inspector.number, method: this.method, params: this.params(), session: await app.session() };
+        const { id } = await postJson(`api/whatif/${encodeURIComponent(run)}/continue`, asked);
         app.mine.add(id);
         await open(id);
         refreshRuns();
