@@ -231,7 +231,10 @@
         return say(quoted(owner, node.token), ` of ${which}, `, words, ".");
       }
       say(quoted(owner, node.token), ` of ${which}: `, status, ". ");
-      if (node.status === "unreached") return say("The target refused a token before it.");
+      if (node.status === "unreached") {
+        const ended = node.reason === "after stop";
+        return say(ended ? "A stop token before it ended the run." : "The target refused a token before it.");
+      }
       if (node.status !== "rejected") return line;
       const instead = view.nodes.find((one) => one.parent === node.parent && one.status === "accepted");
       if (instead && beside(instead)) {

@@ -9,7 +9,7 @@
     root: "last written token",
     accepted: "accepted",
     rejected: "rejected",
-    unreached: "never checked: its parent was not accepted",
+    unreached: "never checked",
     bonus: "the target's own token",
   };
 
