@@ -202,6 +202,7 @@ class Desk:
         """What users of this server may do, from now on."""
         self.rules = rules
         self.runner.keep_to(rules)
+        self.store.own_share = 0.1 if rules.shared else 0.5
 
     def begin(self) -> None:
         """Load the model and find earlier runs, both in the background."""

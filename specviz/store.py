@@ -174,6 +174,7 @@ class TraceStore:
         if max_count < 1 or max_bytes < 1:
             raise ValueError(f"the store needs room for a run; got max_count={max_count}, max_bytes={max_bytes}")
         self.max_count, self.max_bytes = max_count, max_bytes
+        self.own_share = 0.5  # of the room, for the runs that one owner keeps
         self._entries: OrderedDict[str, Entry] = OrderedDict()  # least recently used first
         self._lock = threading.Lock()
 
@@ -217,12 +218,15 @@ class TraceStore:
             if entry is None:
                 raise UnknownTrace(key)
             if keep and not entry.keep:
-                kept = [len(e.blob) for e in self._entries.values() if e.keep]
-                if 2 * (len(kept) + 1) > self.max_count or 2 * (sum(kept) + len(entry.blob)) > self.max_bytes:
-                    raise ValueError(
-                        f"{len(kept)} runs are kept already, and no more than half of the room here may be: "
-                        "let go of one first"
-                    )
+                kept = [e for e in self._entries.values() if e.keep]
+                mine = [e for e in kept if e.owner == entry.owner]
+                for some, share in ((kept, 0.5), (mine, self.own_share)):
+                    size = sum(len(e.blob) for e in some) + len(entry.blob)
+                    if len(some) + 1 > share * self.max_count or size > share * self.max_bytes:
+                        raise ValueError(
+                            f"{len(some)} runs {'of yours ' if some is mine else ''}are kept already, and no more than "
+                            f"{100 * share:.0f} % of the room here may be: let go of one first"
+                        )
             if keep is not None:
                 entry.keep = keep
             if tags is not None:

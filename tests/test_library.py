@@ -125,8 +125,13 @@ def test_kept_runs_stay_and_nobody_pushes_out_the_others() -> None:
     assert [f"ann{k}" in store for k in range(9)] == [False] * 6 + [True] * 3
     store.change("bob1", keep=True)
     store.change("bob2", keep=True)
-    with pytest.raises(ValueError, match="3 runs are kept already, and no more than half"):
+    with pytest.raises(ValueError, match="3 runs are kept already, and no more than 50 %"):
         store.change("ann8", keep=True)
+    store.change("bob2", keep=False)
+    store.own_share = 0.2
+    with pytest.raises(ValueError, match="2 runs of yours are kept already, and no more than 20 %"):
+        store.change("bob2", keep=True)
+    store.change("ann8", keep=True)
     assert store.taken()["count"] == 6
     assert surplus([("a", "x", 5), ("b", "y", 1), ("c", "y", 1)], 9, 3) == ["a"]
 
