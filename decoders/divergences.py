@@ -156,11 +156,15 @@ def plain_output(
 
 
 def sampling_of(run: Mapping[str, Any]) -> Sampling:
-    """How a recorded run chose its tokens."""
+    """How a recorded run chose its tokens. Raises UserError where its settings are not numbers."""
     from .sampling import Sampling
 
-    given = run["sampling"]
-    return Sampling(**{name: given[name] for name in ("temperature", "top_k", "top_p", "seed") if name in given})
+    given = run.get("sampling") or {}
+    try:
+        numbers = {name: given[name] for name in ("temperature", "top_k", "top_p") if name in given}
+        return Sampling(**numbers, seed=int(given.get("seed", 0)))
+    except (TypeError, OverflowError):
+        raise UserError("this run's sampling settings are not numbers") from None
 
 
 def check_same_model(target: Target, run: Mapping[str, Any]) -> None:

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from .divergences import sampling_of
 from .drafters import find_method
 from .engine import Decoding, Step
 from .errors import UserError
@@ -39,7 +40,7 @@ from .prompt import Pool, Prompt, Segment
 from .protocols import Draft, Method, Needs, Past, Scored, Verdict
 from .recording import JOINT, Run, recorded_params
 from .residual import ResidualVerifier
-from .sampling import Chooser, Sampling
+from .sampling import Chooser
 from .target import Session, Target, emitted_tokens
 from .trace import Trace
 from .tree import DraftTree
@@ -278,7 +279,7 @@ class ReadRun:
                 raise UserError("the text that this candidate stands in is not wholly in this run's record")
             if len(rows) and method.node_terms and any(key.startswith("branch") for key in _keys(method)):
                 notes.append("The copy alone: the branches that the method adds beside a copy are left out.")
-        sampling = _sampling(run)
+        sampling = sampling_of(run)
         decoding = Decoding(
             self.target, prompt, used, values, sampling=sampling, max_new_tokens=run["max_new_tokens"],
             stop_ids=run.get("stop_ids"),
@@ -323,7 +324,7 @@ class ReadRun:
         values = make_params(method.params, run["method"]["params"])
         verifier: Any = None
         if method.verifier is not None:
-            verifier = method.verifier(values, Chooser(_sampling(run)), frozenset(run.get("stop_ids", ())))
+            verifier = method.verifier(values, Chooser(sampling_of(run)), frozenset(run.get("stop_ids", ())))
         draws = getattr(verifier, "draws", lambda route, drafted, accepted: accepted + 1)
         taken = (steps[name][:step] for name in ("route", "drafted", "accepted"))
         return sum(draws(*one) for one in zip(*taken, strict=True))
@@ -393,7 +394,7 @@ def go_on(
         "prompt": replace(prompt, tokens=ids, segments=segments),
         "method": replace(chosen, prompt=None),
         "params": dict(params or {}),
-        "sampling": _sampling(trace.run),
+        "sampling": sampling_of(trace.run),
         "max_new_tokens": max(1, trace.run["max_new_tokens"] - written),
         "stop_ids": trace.run.get("stop_ids"),
         "compare": not chosen.lossless,
@@ -460,17 +461,6 @@ def recorded_prompt(trace: Trace) -> Prompt:
         starts = (0, *(np.flatnonzero(np.diff(passages)) + 1).tolist())
         pool = Pool(ids, starts, None, str(recorded.get("label", "the pool")))
     return Prompt(tuple(trace.prompt_ids), tuple(segments), pool, run.get("compression"))
-
-
-def _sampling(run: Mapping[str, Any]) -> Sampling:
-    given = run.get("sampling") or {}
-    try:
-        return Sampling(
-            float(given.get("temperature", 0)), int(given.get("top_k", 0)), float(given.get("top_p", 1)),
-            int(given.get("seed", 0)),
-        )  # fmt: skip
-    except (TypeError, OverflowError):
-        raise UserError("this run's sampling settings are not numbers") from None
 
 
 def _keys(method: Method) -> list[str]:

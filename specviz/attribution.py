@@ -10,7 +10,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from decoders.attribution import COUNTED, Link, links, markdown, to_json
@@ -19,7 +18,7 @@ from decoders.quotes import Quote, QuotedAnswer, QuoteScore, demo_quotes, gold_j
 
 from . import web
 from .examples import passages
-from .export import PAGE_STYLE, POLICY, embed_json
+from .export import standalone_page
 from .runner import Job, QueueFull, sentence
 from .store import UnknownTrace, is_id, new_id
 
@@ -500,10 +499,6 @@ def _keep(places: OrderedDict[str, Any], key: str, value: Any, most: int) -> Non
 
 PAGE_SCRIPT = """
 (function () {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const theme = () => document.documentElement.classList.toggle("dark", dark.matches);
-  theme();
-  dark.addEventListener("change", theme);
   const given = JSON.parse(document.getElementById("attribution-data").textContent);
   window.specviz = new SpecViz.Attribution(document.getElementById("attribution"));
   window.specviz.load(given.signals, given);
@@ -515,24 +510,12 @@ def standalone(signals: Sequence[Mapping[str, Any]], min_run: int = 2, whole: bo
     """Attributions of one answer as one HTML page that works from disk: renderer, style and links in one, no request.
     ``signals`` are ``document``s, shown side by side.
     """
-    title = escape(str(signals[0].get("title") or "answer"))
     given = {"signals": list(signals), "minRun": int(min_run), "counted": "whole" if whole else "drafted"}
-    styles = "\n".join(web.read(name) for name in STYLES)
-    scripts = "\n".join(web.read(name) for name in SCRIPTS)
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title} · attribution · specviz</title>
-<style>{PAGE_STYLE}{styles}</style>
-</head>
-<body>
-<main id="attribution"><noscript>This page draws the links with JavaScript.</noscript></main>
-<script type="application/json" id="attribution-data">{embed_json(given)}</script>
-<script>{scripts}</script>
-<script>{PAGE_SCRIPT}</script>
-</body>
-</html>
-"""
+    return standalone_page(
+        f"{signals[0].get('title') or 'answer'} · attribution",
+        '<main id="attribution"><noscript>This page draws the links with JavaScript.</noscript></main>',
+        ("attribution-data", given),
+        styles="\n".join(web.read(name) for name in STYLES),
+        scripts="\n".join(web.read(name) for name in SCRIPTS),
+        start=PAGE_SCRIPT,
+    )

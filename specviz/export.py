@@ -21,13 +21,18 @@ body { margin: 0; padding: 14px 16px 20px; }
 @media (max-width: 600px) { body { padding: 8px; } }
 """
 
-# follows the system's theme, restores #step=12&pins=40,41 and keeps the address up to date
-PAGE_SCRIPT = """
+FOLLOW_THEME = """
 (function () {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const theme = () => document.documentElement.classList.toggle("dark", dark.matches);
   theme();
   dark.addEventListener("change", theme);
+})();
+"""
+
+# restores #step=12&pins=40,41 and keeps the address up to date
+PAGE_SCRIPT = """
+(function () {
   const host = document.getElementById("inspector");
   const trace = JSON.parse(document.getElementById("trace").textContent);
   const start = Number(host.dataset.step);
@@ -70,23 +75,38 @@ def embed_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def standalone_html(trace: Trace, step: int = 0) -> str:
-    """The whole page: renderer, style and trace in one; opens at ``step`` (from 0), or at ``#step=`` of its address."""
-    title = escape(str(trace.run.get("title") or trace.run.get("id") or "run"))
+def standalone_page(title: str, main: str, data: tuple[str, Any], *, styles: str, scripts: str, start: str) -> str:
+    """One HTML page that works from disk and follows the system's theme. ``main`` is its element, as markup; ``data``
+    the id of a script element and what it holds as JSON; ``start`` the script that draws it.
+    """
+    name, value = data
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title} · specviz</title>
-<style>{PAGE_STYLE}{web.styles()}</style>
+<title>{escape(title)} · specviz</title>
+<style>{PAGE_STYLE}{styles}</style>
 </head>
 <body>
-<main id="inspector" data-step="{int(step)}"><noscript>This page draws the trace with JavaScript.</noscript></main>
-<script type="application/json" id="trace">{embed_json(trace.to_json())}</script>
-<script>{web.script()}</script>
-<script>{PAGE_SCRIPT}</script>
+{main}
+<script type="application/json" id="{name}">{embed_json(value)}</script>
+<script>{scripts}</script>
+<script>{FOLLOW_THEME}{start}</script>
 </body>
 </html>
 """
+
+
+def standalone_html(trace: Trace, step: int = 0) -> str:
+    """The whole page: renderer, style and trace in one; opens at ``step`` (from 0), or at ``#step=`` of its address."""
+    words = "<noscript>This page draws the trace with JavaScript.</noscript>"
+    return standalone_page(
+        str(trace.run.get("title") or trace.run.get("id") or "run"),
+        f'<main id="inspector" data-step="{int(step)}">{words}</main>',
+        ("trace", trace.to_json()),
+        styles=web.styles(),
+        scripts=web.script(),
+        start=PAGE_SCRIPT,
+    )

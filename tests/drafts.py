@@ -13,6 +13,8 @@ from decoders.ppd import PromptConfig, PromptTokens
 from decoders.target import Target
 from decoders.training.drafter import draft_for
 
+from .models import network, tiny_tokenizer
+
 
 def tiny_draft(target: Target, kind: str, *, layers: int = 1, seed: int = 3, **options: Any) -> DraftModel:
     """A random draft model whose glimpse matters; same seed, same weights."""
@@ -42,3 +44,16 @@ def save_tiny_part(target: Target, kind: str, folder: Path | None = None, **opti
     model = tiny_prompts(target, **options) if kind == "ppd" else tiny_draft(target, kind, **options)
     part = Part(kind, target.key, target.name, model.config, {"steps": 0})
     return save_part(part, model.state_dict(), folder or own_place(kind, target.key), dtype=torch.float32)
+
+
+def saved_drafters(places: Any) -> dict[str, str]:
+    """Drafters on disk by family: the target itself, another one, one with sliding windows. ``places`` is pytest's
+    ``tmp_path_factory``.
+    """
+    made = {}
+    for family, seed in (("llama", 1), ("gpt2", 2), ("mistral-window", 3)):
+        folder = places.mktemp(family)
+        network(family, seed).save_pretrained(folder)
+        tiny_tokenizer().save_pretrained(folder)
+        made[family] = str(folder)
+    return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import re
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -205,3 +206,17 @@ class StubDesk(Desk):
     def run_of(self, target: Any, prompt: Any, method: str, title: str, cancel: threading.Event, **_: Any) -> Any:
         self.asked.append(prompt)
         return StubRun(self.whole(), cancel, pause_s=self.pause_s, fail_at=self.fail_at, gate=self.gate)
+
+
+def visiting(page: Any, port: int, tab: str) -> Iterator[Callable[..., Any]]:
+    """For a fixture: opens a tab in a browser's page, at a width; nothing may fail or be asked of other sites."""
+
+    def go(query: str = "", width: int = 1280) -> Any:
+        page.set_viewport_size({"width": width, "height": 820})
+        page.goto(f"http://127.0.0.1:{port}/?tab={tab}{query}")
+        page.wait_for_selector(f".svp-{tab}[data-ready]")
+        return page
+
+    yield go
+    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
+    assert foreign == [] and page.problems == []

@@ -18,7 +18,7 @@ from decoders.params import make_params
 from decoders.proposals import ModelDrafter
 from decoders.protocols import Needs
 
-from .drafts import save_tiny_part
+from .drafts import save_tiny_part, saved_drafters
 from .models import VOCAB, network, prompt_ids, tiny_target, tiny_tokenizer
 
 NEW = 24
@@ -36,14 +36,7 @@ def target():
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Drafters on disk: the target itself, another family, one with sliding windows."""
-    made = {}
-    for family, seed in (("llama", 1), ("gpt2", 2), ("mistral-window", 3)):
-        folder = tmp_path_factory.mktemp(family)
-        network(family, seed).save_pretrained(folder)
-        tiny_tokenizer().save_pretrained(folder)
-        made[family] = str(folder)
-    return made
+    return saved_drafters(tmp_path_factory)
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "mistral-window"])

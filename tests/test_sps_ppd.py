@@ -19,8 +19,8 @@ from decoders.proposals import drawn_at, likeliest, one_by_one
 from decoders.protocols import Needs
 from decoders.sampling import Chooser
 
-from .drafts import save_tiny_part, tiny_prompts
-from .models import VOCAB, network, prompt_ids, tiny_target, tiny_tokenizer
+from .drafts import save_tiny_part, saved_drafters, tiny_prompts
+from .models import VOCAB, prompt_ids, tiny_target
 
 NEW = 20
 DRAWN = Sampling(temperature=0.9, top_p=0.9, seed=3)
@@ -38,14 +38,7 @@ def target():
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """Drafters on disk: the target itself, another family, one with sliding windows."""
-    made = {}
-    for family, seed in (("llama", 1), ("gpt2", 2), ("mistral-window", 3)):
-        folder = tmp_path_factory.mktemp(family)
-        network(family, seed).save_pretrained(folder)
-        tiny_tokenizer().save_pretrained(folder)
-        made[family] = str(folder)
-    return made
+    return saved_drafters(tmp_path_factory)
 
 
 class Told(PromptedRun):

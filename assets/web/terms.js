@@ -22,21 +22,6 @@
     return count;
   }
 
-  /** [Σ of what the best candidate would have added, steps that count] */
-  function regret(model) {
-    const { step, would_accept: would, chosen, length } = model.trace.candidates;
-    const best = [];
-    for (let k = 0; k < step.length; k++) best[step[k]] = Math.max(best[step[k]] ?? -1, would[k]);
-    let total = 0;
-    let count = 0;
-    for (let k = 0; k < step.length; k++) {
-      if (!chosen[k] || would[k] < 0 || !(length[k] > 0)) continue;
-      total += best[step[k]] - would[k];
-      count++;
-    }
-    return [total, count];
-  }
-
   function overlaps(model) {
     const { status, origin, "term:overlap": overlap } = model.trace.nodes;
     const reached = (k) => ["accepted", "rejected"].includes(status[k]) && origin[k] !== "expansion";
@@ -99,8 +84,9 @@
       return [`${none} of ${plural(steps.drafted.length, "step")}`, none];
     },
     ranking_regret: (model) => {
-      const [total, count] = regret(model);
-      return count ? ratio(total, count, ["", count === 1 ? " step" : " steps"]) : null;
+      const found = SV.regrets(model);
+      const total = sum(found.map((one) => one.tokens));
+      return found.length ? ratio(total, found.length, ["", found.length === 1 ? " step" : " steps"]) : null;
     },
     differs: (model) => [`${model.differs} of ${plural(written(model), "token")}`, model.differs],
   };

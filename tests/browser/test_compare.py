@@ -14,7 +14,7 @@ import pytest
 
 from decoders.trace import Trace
 from tests import synthetic
-from tests.stubs import StubDesk, StubRun, serving
+from tests.stubs import StubDesk, StubRun, serving, visiting
 from tests.synthetic import CODE, EDITED, Synthetic
 
 Visit = Callable[..., Any]
@@ -74,15 +74,7 @@ def port(desk: Lanes) -> Iterator[int]:
 
 @pytest.fixture
 def visit(page: Any, port: int) -> Iterator[Visit]:
-    def go(query: str = "", width: int = 1280) -> Any:
-        page.set_viewport_size({"width": width, "height": 820})
-        page.goto(f"http://127.0.0.1:{port}/?tab=compare{query}")
-        page.wait_for_selector(".svp-compare[data-ready]")
-        return page
-
-    yield go
-    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
-    assert foreign == [] and page.problems == []
+    yield from visiting(page, port, "compare")
 
 
 def over(page: Any) -> None:

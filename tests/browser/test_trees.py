@@ -13,7 +13,7 @@ import pytest
 
 from decoders.latency import save_latency
 from tests import synthetic
-from tests.stubs import StubDesk, serving
+from tests.stubs import StubDesk, serving, visiting
 from tests.test_trees_page import Kept, latency_of
 
 Visit = Callable[..., Any]
@@ -39,15 +39,7 @@ def port(desk: StubDesk) -> Iterator[int]:
 
 @pytest.fixture
 def visit(page: Any, port: int) -> Iterator[Visit]:
-    def go(query: str = "", width: int = 1280) -> Any:
-        page.set_viewport_size({"width": width, "height": 820})
-        page.goto(f"http://127.0.0.1:{port}/?tab=trees{query}")
-        page.wait_for_selector(".svp-trees[data-ready]")
-        return page
-
-    yield go
-    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
-    assert foreign == [] and page.problems == []
+    yield from visiting(page, port, "trees")
 
 
 def slide(page: Any, name: str, value: int) -> dict[str, Any]:
