@@ -14,18 +14,19 @@ import importlib
 from typing import Any
 
 _HOMES = {
-    "Decoding": "engine", "Step": "engine", "decode": "engine", "generate": "engine",
-    "Run": "recording", "record": "recording",
-    "divergence": "divergences", "Divergence": "divergences",
-    "Prompt": "prompt", "Segment": "prompt",
-    "Sampling": "sampling",
-    "Target": "target", "load_target": "target",
-    "Trace": "trace", "load": "tracefile", "save": "tracefile", "TraceError": "tracefile",
-    "Method": "protocols", "Draft": "protocols", "Needs": "protocols", "Candidates": "protocols",
+    "Decoding": "engine.decoding", "Step": "engine.decoding",
+    "decode": "engine.decoding", "generate": "engine.decoding",
+    "Run": "engine.recording", "record": "engine.recording",
+    "divergence": "study.divergences", "Divergence": "study.divergences",
+    "Prompt": "prompt.prompt", "Segment": "prompt.prompt",
+    "Sampling": "verifiers.sampling",
+    "Target": "model.target", "load_target": "model.load",
+    "Trace": "trace.trace", "load": "trace.files", "save": "trace.files", "TraceError": "trace.tables",
+    "Method": "method.method",
+    "Draft": "draft.draft", "Needs": "draft.needs", "Candidates": "draft.draft",
     "methods": "drafters", "find_method": "drafters", "register": "drafters",
     "UserError": "errors",
 }  # fmt: skip
-
 
 
 def __getattr__(name: str) -> Any:

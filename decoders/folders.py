@@ -1,4 +1,4 @@
-"""Folders written whole or not at all."""
+"""Where this project keeps things, and folders written whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,6 +7,17 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+ASSETS = Path(__file__).resolve().parent.parent / "assets"  # what the repository ships
+
+
+def settings_folder() -> Path:
+    """What is kept of the user's own (calibrations, trained parts): ``SPECVIZ_HOME``, or where settings belong."""
+    if home := os.environ.get("SPECVIZ_HOME"):
+        return Path(home).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_config_dir("specviz", appauthor=False))
 
 
 @contextmanager

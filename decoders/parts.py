@@ -11,21 +11,23 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from decoders.draft_models.network import DraftConfig, DraftModel
+from decoders.folders import ASSETS, settings_folder
+from decoders.model.linear import pack, packable
+from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
+
 from .errors import UserError
 from .folders import replacing
-from .glide import DraftConfig, DraftModel
-from .linear import pack, packable
-from .ppd import PromptConfig, PromptTokens
 
 if TYPE_CHECKING:
-    from .target import Target
+    from decoders.model.target import Target
 
 SCHEMA = "specpart/1"
 KINDS = {"glide": "GLIDE draft model", "drafter": "vanilla drafter", "ppd": "set of prompt tokens"}
 CONFIGS: dict[str, type[DraftConfig] | type[PromptConfig]] = {
     "glide": DraftConfig, "drafter": DraftConfig, "ppd": PromptConfig,
 }  # fmt: skip
-PACKAGED = Path(__file__).parent.parent / "assets" / "demo" / "parts"
+PACKAGED = ASSETS / "demo" / "parts"
 DESCRIPTION, WEIGHTS = "part.json", "part.safetensors"
 MOST_JSON = 1 << 20
 
@@ -60,9 +62,7 @@ class Part:
 
 def parts_folder() -> Path:
     """Where trained parts are kept: ``SPECVIZ_HOME``/parts, or beside the user's settings."""
-    from .calibrate import calibration_folder  # it needs the registry of methods, which needs this file
-
-    return calibration_folder().parent / "parts"
+    return settings_folder() / "parts"
 
 
 def own_place(kind: str, key: str) -> Path:

@@ -10,7 +10,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # as many processes as cores: one threa
 
 from hypothesis import settings
 
-from decoders.trace import Trace
+from decoders.trace.trace import Trace
 
 from . import synthetic
 

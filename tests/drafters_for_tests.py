@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from decoders.memory import Context
-from decoders.params import NoParams
-from decoders.protocols import Draft, Method, Needs, Probe, Scored, Verdict
-from decoders.sampling import Chooser
-from decoders.tree import DraftTree
-from decoders.verify import judged
+from decoders.draft.draft import Draft, Probe, Scored, Verdict
+from decoders.draft.needs import Needs
+from decoders.draft.params import NoParams
+from decoders.draft.tree import DraftTree
+from decoders.method.method import Method
+from decoders.model.memory import Context
+from decoders.verifiers.match import judged
+from decoders.verifiers.sampling import Chooser
 
 
 @dataclass

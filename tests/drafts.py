@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from decoders.glide import DraftConfig, DraftModel
+from decoders.draft_models.network import DraftConfig, DraftModel
+from decoders.model.target import Target
 from decoders.parts import Part, own_place, save_part
-from decoders.ppd import PromptConfig, PromptTokens
-from decoders.target import Target
+from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
 from decoders.training.drafter import draft_for
 
 from .models import network, tiny_tokenizer

@@ -9,7 +9,7 @@ import torch
 import transformers as hf
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from decoders.target import Target
+from decoders.model.target import Target
 
 VOCAB = 320
 BASE: dict[str, Any] = {

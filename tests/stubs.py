@@ -16,13 +16,15 @@ from typing import Any, ClassVar
 import uvicorn
 from fastapi import FastAPI
 
-from decoders.params import NoParams, param
-from decoders.trace import Trace
-from specviz.desk import Desk, PromptForm
-from specviz.runner import Job, Loader, Runner
-from specviz.server import create_app
-from specviz.store import Library, TraceStore
-from specviz.users import Users
+from decoders.draft.params import NoParams, param
+from decoders.trace.trace import Trace
+from specviz.server.desk import Desk
+from specviz.server.forms import PromptForm
+from specviz.server.library import Library
+from specviz.server.runner import Job, Loader, Runner
+from specviz.server.server import create_app
+from specviz.server.store import TraceStore
+from specviz.server.users import Users
 
 from . import synthetic
 

@@ -15,8 +15,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from decoders.metrics import compute, fill_would_accept, metric_help
-from decoders.trace import TABLES, Trace, number
+from decoders.trace.metrics import compute, fill_would_accept, metric_help
+from decoders.trace.tables import TABLES
+from decoders.trace.trace import Trace, number
 
 PIECE = re.compile(rb"\r\n|\n *| ?[A-Za-z]{1,9}|\d| ?[^\x00-\x20A-Za-z0-9\x80-\xff]+|[\x80-\xff]|[\x00-\x20]")
 

@@ -6,13 +6,14 @@ import pytest
 import torch
 
 from decoders import Prompt, generate
-from decoders import acceptance as measuring
-from decoders.acceptance import guess_ranks, measure_acceptance
+from decoders.draft.draft import Draft
+from decoders.draft.needs import Needs
+from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
-from decoders.ppd import PromptConfig, PromptTokens
-from decoders.prompt_trees import design
-from decoders.protocols import Draft, Needs
-from decoders.tree import DraftTree
+from decoders.prompt_tokens.design import design
+from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
+from decoders.study import guess_acceptance as measuring
+from decoders.study.guess_acceptance import guess_ranks, measure_acceptance
 
 from .drafts import tiny_prompts
 from .models import prompt_ids, tiny_target

@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from decoders import Prompt, generate, record
+from decoders.draft.draft import Draft
 from decoders.drafters import find_method
 from decoders.drafters.adapld import RECORDED, AdaPldDrafter, AdaPldParams, UnitEmbeddings, embedding_cosines
-from decoders.engine import Decoding
-from decoders.metrics import outcomes, routes, step_term_shares
-from decoders.protocols import Draft
-from decoders.target import SPARE_ROWS
+from decoders.engine.decoding import Decoding
+from decoders.model.target import SPARE_ROWS
+from decoders.trace.metrics import outcomes, routes, step_term_shares
 
 from .models import prompt_ids, tiny_target
 

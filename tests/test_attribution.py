@@ -17,10 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from decoders import Prompt, UserError, attribution, record
-from decoders.attribution import Link, TokenText, grapheme_breaks, linked, links, marked, to_json, uncopied, verbatim
-from decoders.forced import answer_ids, forced
-from decoders.quotes import (
+from decoders import Prompt, UserError, record
+from decoders.study import attribution
+from decoders.study.attribution import Link, linked, links, uncopied, verbatim
+from decoders.study.attribution_export import marked, to_json
+from decoders.study.attribution_text import TokenText, grapheme_breaks
+from decoders.study.forced import answer_ids, forced
+from decoders.study.quotes import (
     Quote,
     QuotedAnswer,
     demo_quotes,
@@ -34,7 +37,8 @@ from decoders.quotes import (
     sweep,
     token_score,
 )
-from decoders.trace import Trace, check
+from decoders.trace.check import check
+from decoders.trace.trace import Trace
 
 from .models import prompt_ids, tiny_target, tiny_tokenizer
 from .synthetic import NASTY, drafted

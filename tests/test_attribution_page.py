@@ -12,19 +12,20 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from decoders.attribution import links, to_json
-from decoders.prompts import PromptRecord
-from decoders.quotes import read_quotesum, sweep
-from specviz import attribution as page
-from specviz.desk import Desk
+from decoders.prompt.files import PromptRecord
+from decoders.study.attribution import links
+from decoders.study.attribution_export import to_json
+from decoders.study.quotes import read_quotesum, sweep
 from specviz.experiments import plan, run_experiment
 from specviz.experiments.experiment import Experiment
 from specviz.experiments.prompts import cases, records
 from specviz.experiments.quoted import MIN_RUNS, QuotedRecord
 from specviz.experiments.recipes import find_recipe
 from specviz.experiments.results import points
-from specviz.runner import Loader, Runner
-from specviz.store import TraceStore
+from specviz.pages.attribution import service as page
+from specviz.server.desk import Desk
+from specviz.server.runner import Loader, Runner
+from specviz.server.store import TraceStore
 
 from . import synthetic
 from .drafts import save_tiny_part

@@ -18,20 +18,20 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from decoders import Prompt
-from decoders.bench import Contender, alternated
 from decoders.errors import UserError
-from decoders.trace import Trace
+from decoders.study.bench import Contender, alternated
+from decoders.trace.trace import Trace
 from specviz import cli
-from specviz.desk import Desk
 from specviz.experiments import Results, plan
 from specviz.experiments import run_experiment as run
 from specviz.experiments.batch import batch, of_lines
 from specviz.experiments.experiment import Line
 from specviz.experiments.prompts import Case
 from specviz.experiments.tables import checks, notes, tables, warnings, written
-from specviz.routes.lab import add as add_routes
-from specviz.runner import Loader, Runner
-from specviz.store import TraceStore
+from specviz.pages.lab.routes import add as add_routes
+from specviz.server.desk import Desk
+from specviz.server.runner import Loader, Runner
+from specviz.server.store import TraceStore
 
 from .models import prompt_ids, tiny_target, tiny_tokenizer
 
@@ -137,7 +137,8 @@ def test_a_failing_method_is_left_out_of_what_is_best(target: Any) -> None:
 def test_a_lossless_method_that_changes_the_output_is_told_loudly(
     target: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from decoders import bench, recording
+    from decoders.engine import recording
+    from decoders.study import bench
 
     whole = bench.Decoding
 
@@ -380,7 +381,7 @@ def test_the_same_from_the_shell(capsys: pytest.CaptureFixture[str], prompts: Pa
 def test_peers_and_no_trace_from_the_shell(
     capsys: pytest.CaptureFixture[str], prompts: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from decoders.stock import StockModel
+    from decoders.study.stock import StockModel
 
     from .models import network
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from decoders import Prompt, UserError, find_method, methods
-from decoders.bench import (
+from decoders.model.target import Target
+from decoders.study.bench import (
     GENERATE,
     LOOKUP,
     Contender,
@@ -25,11 +26,10 @@ from decoders.bench import (
     summarise,
     tracing,
 )
-from decoders.divergences import first_difference
-from decoders.lossless import check_lossless
-from decoders.stock import StockModel
-from decoders.target import Target
-from specviz.charts import bench_chart, heads_chart, layers_chart, write_page
+from decoders.study.divergences import first_difference
+from decoders.study.lossless import check_lossless
+from decoders.study.stock import StockModel
+from specviz.views.charts import bench_chart, heads_chart, layers_chart, write_page
 
 from .models import network, prompt_ids, tiny_target
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from decoders import Sampling
-from decoders.cape import BINS, beam_search, bin_of, expanded, extras
-from decoders.protocols import Draft, Scored
-from decoders.residual import ResidualVerifier
-from decoders.sampling import Chooser
+from decoders.draft.draft import Draft, Scored
+from decoders.draft_models.expansion import BINS, beam_search, bin_of, expanded, extras
+from decoders.verifiers.residual import ResidualVerifier
+from decoders.verifiers.sampling import Chooser
 
 VOCAB = 12
 

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from decoders import Prompt, Sampling, UserError, generate, record
-from decoders.conditional import RULES, ConditionalVerifier
+from decoders.draft.draft import Draft, Scored
+from decoders.draft.params import make_params
+from decoders.draft.tree import DraftTree
 from decoders.drafters import find_method
 from decoders.drafters.casd import CasdDrafter, CasdParams
-from decoders.engine import Decoding
-from decoders.params import make_params
-from decoders.prompt import Pool, Segment
-from decoders.protocols import Draft, Scored
-from decoders.sampling import Chooser
-from decoders.tree import DraftTree
+from decoders.engine.decoding import Decoding
+from decoders.prompt.prompt import Pool, Segment
+from decoders.verifiers.conditional import RULES, ConditionalVerifier
+from decoders.verifiers.sampling import Chooser
 
 from .models import FAMILIES, prompt_ids, tiny_target, tiny_tokenizer
 
@@ -244,8 +244,8 @@ def test_a_low_threshold_departs_from_greedy_and_the_trace_says_where():
 
 def test_mean_acceptance_length_oracle():
     """methods.md §4: accepted drafts [2, 0, 1] → MAL 2.0."""
-    from decoders.metrics import compute
-    from decoders.trace import Trace
+    from decoders.trace.metrics import compute
+    from decoders.trace.trace import Trace
 
     trace = Trace.new({"prompt_length": 1})
     trace.extend({"steps": {"accepted": [2, 0, 1], "drafted": [9, 0, 9]}})

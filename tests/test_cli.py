@@ -177,7 +177,7 @@ def test_verify_says_identical(capsys, model, prompts, tmp_path):
 
 
 def test_verify_fails_with_1_on_a_difference(capsys, model, prompts, monkeypatch):
-    from decoders.stock import StockModel
+    from decoders.study.stock import StockModel
 
     monkeypatch.setattr(StockModel, "generate", lambda self, tokens, n, stop_ids: [7] * n)
     assert (
@@ -231,7 +231,7 @@ def test_heat_map_shades_by_count():
 
 
 def test_expand_writes_a_larger_model(capsys, model, tmp_path, monkeypatch):
-    from decoders import expand
+    from decoders.study import expand
 
     shape = expand.Shape("103m", hidden=128, layers=4, heads=4, kv_heads=4, head_dim=32, mlp=128)
     monkeypatch.setitem(expand.SHAPES, "103m", shape)
@@ -262,9 +262,9 @@ def test_export_writes_one_page(capsys, model, tmp_path):
 
 def test_app_and_view_call_the_server(monkeypatch, tmp_path):
     calls = []
-    server = types.ModuleType("specviz.server")
+    server = types.ModuleType("specviz.server.server")
     server.serve = lambda *a, **k: calls.append((a, k))  # the real one imports the web framework
-    monkeypatch.setitem(sys.modules, "specviz.server", server)
+    monkeypatch.setitem(sys.modules, "specviz.server.server", server)
     assert specviz("app", "--model", "x", "--port", 0, "--auth-file", "users", "--limit", "runs=5") == 0
     assert specviz("view", tmp_path / "a.spectrace", "--open") == 0
     shared = {"auth_file": Path("users"), "public": False, "limits": {"runs": "5"}}
@@ -276,7 +276,8 @@ def test_app_and_view_call_the_server(monkeypatch, tmp_path):
 
 
 def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):
-    from decoders.training import demo, evaluation
+    from decoders.training.demo import evaluation
+    from decoders.training.demo import making as demo
 
     calls = []
     monkeypatch.setattr(demo, "train_demo", lambda out, **k: calls.append((out, k)))
@@ -350,7 +351,7 @@ def test_mistakes_that_need_a_model(capsys, model, prompts, tmp_path):
 
 
 def test_a_missing_package_is_named(capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "decoders.training.demo", None)
+    monkeypatch.setitem(sys.modules, "decoders.training.demo.making", None)
     monkeypatch.setitem(sys.modules, "torch_that_is_missing", None)
 
     def missing(args):

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from decoders import Prompt, Trace, drafters, generate, metrics, record
-from decoders.divergences import BUG, LOSSY
-from specviz.compare import MAX_LANES, TABLE, Compare
-from specviz.desk import Desk, Rejected
-from specviz.runner import Loader, Runner
-from specviz.store import TraceStore, UnknownTrace
+from decoders import Prompt, Trace, drafters, generate, record
+from decoders.study.divergences import BUG, LOSSY
+from decoders.trace import metrics
+from specviz.pages.compare.service import MAX_LANES, TABLE, Compare
+from specviz.server.desk import Desk
+from specviz.server.forms import Rejected
+from specviz.server.runner import Loader, Runner
+from specviz.server.store import TraceStore, UnknownTrace
 
 from . import synthetic
 from .drafters_for_tests import WildTrees, credulous
@@ -123,7 +125,7 @@ def test_what_cannot_be_run_is_refused_with_a_sentence(desk: Tiny) -> None:
 
 
 def test_the_lens_computes_plain_decoding_once(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from decoders import divergences
+    from decoders.study import divergences
 
     desk, asked = Tiny(target), []
     plain_output = divergences.plain_output

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from decoders import Prompt, UserError
-from decoders import compress as module
-from decoders.compress import Vectors, by_marginal_relevance, centrality, compress, sentences
-from decoders.prompt import Segment
+from decoders.prompt import compress as module
+from decoders.prompt.compress import Vectors, by_marginal_relevance, centrality, compress, sentences
+from decoders.prompt.prompt import Segment
 
 from .models import tiny_tokenizer
 
@@ -137,7 +137,7 @@ def test_a_pool_of_its_own_stays():
     prompt = made(FACTS)
     from dataclasses import replace
 
-    from decoders.prompt import Pool
+    from decoders.prompt.prompt import Pool
 
     own = Pool(np.arange(5), (0,), None, "notes.txt")
     assert compress(replace(prompt, pool=own), tokenizer, 3).pool is own

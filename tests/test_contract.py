@@ -6,12 +6,12 @@ from __future__ import annotations
 import pytest
 
 from decoders import Prompt, Sampling, generate, methods, record
+from decoders.draft.draft import ORIGINS
+from decoders.draft.params import controls, make_params
 from decoders.drafters.sps import offer_drafter, opened
-from decoders.engine import Decoding
-from decoders.params import controls, make_params
+from decoders.engine.decoding import Decoding
 from decoders.parts import KINDS
-from decoders.protocols import ORIGINS
-from decoders.tracefile import load, save
+from decoders.trace.files import load, save
 
 from .drafts import save_tiny_part
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
@@ -105,8 +105,8 @@ def test_controls_describe_every_parameter(name):
 
 def test_negative_control_a_lossy_method_is_caught(target, prompt, plain, monkeypatch):
     """A verifier that accepts everything is not lossless, and the comparison above would say so."""
-    from decoders import engine
-    from decoders.verify import judged
+    from decoders.engine import decoding as engine
+    from decoders.verifiers.match import judged
 
     class Gullible:
         lossless = True

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from specviz import desk as desks
-from specviz.desk import PromptForm, Rejected
+from specviz.server import desk as desks
+from specviz.server.forms import PromptForm, Rejected
 
 from .stubs import METHODS, StubDesk, StubTarget
 

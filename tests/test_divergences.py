@@ -10,7 +10,9 @@ import torch
 
 import decoders
 from decoders import Prompt, generate, record
-from decoders.divergences import (
+from decoders.errors import UserError
+from decoders.model.target import Target
+from decoders.study.divergences import (
     BUG,
     DRAWN,
     LOSSY,
@@ -21,9 +23,7 @@ from decoders.divergences import (
     tolerance_of,
     verdict_on,
 )
-from decoders.errors import UserError
-from decoders.sampling import Sampling
-from decoders.target import Target
+from decoders.verifiers.sampling import Sampling
 
 from .drafters_for_tests import WildTrees, credulous, method_of
 from .models import network, prompt_ids, tiny_target

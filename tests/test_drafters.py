@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from decoders.draft.params import make_params
 from decoders.drafters import find_method
 from decoders.drafters.pld import PldDrafter, PldParams
 from decoders.drafters.pldplus import (
@@ -18,7 +19,6 @@ from decoders.drafters.pldplus import (
     hidden_layer,
     selected_heads,
 )
-from decoders.params import make_params
 
 from .models import tiny_target
 

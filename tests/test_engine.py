@@ -10,11 +10,12 @@ import torch
 from scipy.stats import chisquare
 
 from decoders import Prompt, Sampling, UserError, generate
-from decoders.engine import Decoding
-from decoders.protocols import Draft, Needs, Scored
-from decoders.sampling import Chooser
-from decoders.tree import DraftTree
-from decoders.verify import MatchVerifier, judged, stopped
+from decoders.draft.draft import Draft, Scored
+from decoders.draft.needs import Needs
+from decoders.draft.tree import DraftTree
+from decoders.engine.decoding import Decoding
+from decoders.verifiers.match import MatchVerifier, judged, stopped
+from decoders.verifiers.sampling import Chooser
 
 from .drafters_for_tests import WildTrees, method_of
 from .models import VOCAB, prompt_ids, tiny_target

@@ -15,12 +15,14 @@ from transformers import (
 )
 
 from decoders import Prompt, load_target
-from decoders.calibrate import calibrate, save_calibration
+from decoders.draft.draft import Draft
+from decoders.draft.needs import Needs
+from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
-from decoders.expand import SHAPES, Shape, expand, expand_to_folder, layer_map
+from decoders.model.calibration import save_calibration
 from decoders.parts import load_part
-from decoders.protocols import Draft, Needs
-from decoders.tree import DraftTree
+from decoders.study.calibrate import calibrate
+from decoders.study.expand import SHAPES, Shape, expand, expand_to_folder, layer_map
 
 from .drafts import save_tiny_part
 from .models import VOCAB, prompt_ids, tiny_tokenizer

@@ -8,11 +8,13 @@ import transformers as hf
 from transformers.pytorch_utils import Conv1D
 
 from decoders import Prompt, UserError, generate, methods
-from decoders.attention import Masks
-from decoders.linear import PackedLinear
-from decoders.protocols import Draft, Needs, Probe
-from decoders.target import Target, load_target
-from decoders.tree import DraftTree
+from decoders.draft.draft import Draft, Probe
+from decoders.draft.needs import Needs
+from decoders.draft.tree import DraftTree
+from decoders.model.attention import Masks
+from decoders.model.linear import PackedLinear
+from decoders.model.load import load_target
+from decoders.model.target import Target
 
 from .drafters_for_tests import WildTrees, method_of
 from .models import FAMILIES, GROUPED, VOCAB, network, prompt_ids, tiny_target, tiny_tokenizer

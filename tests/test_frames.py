@@ -6,8 +6,9 @@ import io
 import pandas as pd
 import pytest
 
-from decoders.trace import TABLES, Trace
-from specviz.frames import frame, frames, to_csv, to_parquet
+from decoders.trace.tables import TABLES
+from decoders.trace.trace import Trace
+from specviz.views.frames import frame, frames, to_csv, to_parquet
 
 from . import synthetic
 

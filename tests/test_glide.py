@@ -10,12 +10,13 @@ import torch
 from scipy.stats import chisquare
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from decoders import Prompt, Sampling, UserError, find_method, generate, glide, load_target
-from decoders.engine import Decoding
-from decoders.expand import Shape, expand_to_folder
-from decoders.glide import DraftConfig, DraftModel, DraftRun, Seen, block_mask, refusal, target_rotary
+from decoders import Prompt, Sampling, UserError, find_method, generate, load_target
+from decoders.draft.needs import Needs
+from decoders.draft_models import network as glide
+from decoders.draft_models.network import DraftConfig, DraftModel, DraftRun, Seen, block_mask, refusal, target_rotary
+from decoders.engine.decoding import Decoding
 from decoders.parts import load_part
-from decoders.protocols import Needs
+from decoders.study.expand import Shape, expand_to_folder
 
 from .drafts import save_tiny_part, tiny_draft
 from .models import VOCAB, configs, prompt_ids, tiny_target, tiny_tokenizer

@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM
 
-from decoders import calibrate as cal
-from decoders.calibrate import Calibration, calibrate, load_calibration, model_key, save_calibration, simulate_hidden
-from decoders.engine import decode
+from decoders.draft.needs import Needs
+from decoders.engine.decoding import decode
 from decoders.errors import UserError
-from decoders.heads import copy_sources, count_copies, ranked, strongest_positions
-from decoders.prompt import Prompt
-from decoders.protocols import Needs
-from decoders.target import Target
+from decoders.model.calibration import Calibration, load_calibration, ranked, save_calibration
+from decoders.model.target import Target
+from decoders.prompt.prompt import Prompt
+from decoders.study import calibrate as cal
+from decoders.study.calibrate import calibrate, simulate_hidden
+from decoders.study.heads import copy_sources, count_copies, strongest_positions
 
 torch.set_num_threads(1)  # toys: more threads only cost
 
@@ -40,6 +41,10 @@ def made(kind: str = "llama", seed: int = 0):
         if parameter.ndim > 1:
             parameter.data.normal_(0, 0.3)
     return model.eval()
+
+
+def calibration_of(target: Target):
+    return load_calibration(target.key, len(target.layers), target.heads)
 
 
 def target_of(kind: str = "llama", seed: int = 0, **options) -> Target:
@@ -162,37 +167,37 @@ def test_calibration_counts_what_eager_attention_shows():
 def test_it_is_kept_beside_the_settings_and_found_again(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
     target = target_of()
-    assert load_calibration(target) is None
+    assert calibration_of(target) is None
     seen = []
     result = calibrate(target, PROMPTS, max_new_tokens=8, progress=lambda done, total: seen.append((done, total)))
     path = save_calibration(result)
     assert seen == [(1, 2), (2, 2)]
     assert path.parent == tmp_path / "calibration" and len(list(path.parent.iterdir())) == 1
-    assert load_calibration(target) == result
-    assert load_calibration(target_of(packed=False)) == result
-    assert load_calibration(target_of(seed=1)) is None
+    assert calibration_of(target) == result
+    assert calibration_of(target_of(packed=False)) == result
+    assert calibration_of(target_of(seed=1)) is None
     path.write_text(json.dumps({**result.to_json(), "best_layer": 9}))
-    assert load_calibration(target) is None  # damaged: left out
+    assert calibration_of(target) is None  # damaged: left out
 
 
 def test_the_packaged_one_serves_its_own_model_only(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(cal, "PACKAGED", tmp_path / "calibration.json")
+    monkeypatch.setattr("decoders.model.calibration.PACKAGED", tmp_path / "calibration.json")
     result = calibrate(target_of(), PROMPTS, max_new_tokens=8)
     save_calibration(result, tmp_path / "calibration.json")
-    assert load_calibration(target_of()) == result
-    assert load_calibration(target_of(seed=1)) is None
+    assert calibration_of(target_of()) == result
+    assert calibration_of(target_of(seed=1)) is None
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_the_key_knows_the_model_not_its_dtype(kind):
     half = made(kind).half().float()  # as if stored in fp16
     same = [(copy.deepcopy(half), False), (copy.deepcopy(half), True), (half.to(torch.bfloat16), False)]
-    keys = {model_key(Target(model, None, f"name {packed}", packed=packed)) for model, packed in same}
+    keys = {Target(model, None, f"name {packed}", packed=packed).key for model, packed in same}
     assert len(keys) == 1
     changed = made(kind)
     next(p for n, p in changed.named_parameters() if "mlp" in n and p.ndim == 2).data.mul_(1.5)
-    assert model_key(Target(changed, None, "d")) not in keys
+    assert Target(changed, None, "d").key not in keys
 
 
 def test_bad_input(monkeypatch):

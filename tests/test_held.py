@@ -4,8 +4,8 @@ import numpy as np
 import torch
 
 from decoders import Needs, Prompt, record
-from decoders.held import held_bytes, kept_bytes
-from decoders.memory import Memory
+from decoders.engine.memory_use import held_bytes, kept_bytes
+from decoders.model.memory import Memory
 
 from .drafters_for_tests import WildTrees, method_of
 from .models import network, prompt_ids, tiny_target

@@ -20,11 +20,12 @@ from fastapi.testclient import TestClient
 
 from decoders import Prompt, methods
 from decoders.errors import UserError
-from decoders.latency import Latency, Setup
 from decoders.parts import find_part, load_part, read_part, save_part
-from decoders.ppd import PromptConfig
-from decoders.prompt_trees import design, load_trees, save_trees
-from decoders.trace import Trace
+from decoders.prompt_tokens.design import design
+from decoders.prompt_tokens.latency import Latency, Setup
+from decoders.prompt_tokens.tokens import PromptConfig
+from decoders.prompt_tokens.trees import load_trees, save_trees
+from decoders.trace.trace import Trace
 from specviz import cli
 from specviz.experiments import (
     Axis,
@@ -42,14 +43,14 @@ from specviz.experiments import run_experiment as run
 from specviz.experiments.experiment import values_of
 from specviz.experiments.figures import caption, charts
 from specviz.experiments.free import free
+from specviz.experiments.plan import MAX_RUNS, Progress, duration, foreseen
 from specviz.experiments.prompts import Case, cases, of_trace, records
 from specviz.experiments.quantities import BREAKDOWNS, measured
 from specviz.experiments.recipes import casd_table1
 from specviz.experiments.results import profile_of, profile_table
-from specviz.experiments.running import MAX_RUNS, Progress, duration, foreseen
 from specviz.experiments.variants import DraftVariant, PromptVariant, Variant, named, training, trim
-from specviz.runner import QueueFull, Runner
-from specviz.store import TraceStore
+from specviz.server.runner import QueueFull, Runner
+from specviz.server.store import TraceStore
 
 from . import synthetic
 from .drafts import save_tiny_part
@@ -480,7 +481,7 @@ def test_guesses_are_counted_by_distance_and_number(
         asked.append((len(tokens), start))
         return [torch.tensor([0, 0, 4, 12]), torch.tensor([1, 5])]
 
-    monkeypatch.setattr("decoders.acceptance.guess_ranks", ranked)
+    monkeypatch.setattr("decoders.study.guess_acceptance.guess_ranks", ranked)
     for name, expected in (
         ("ppd-fig10", {"@1 top-1": 0.5, "@1 top-5": 0.75, "@2 top-1": 0, "@2 top-5": 0.5}),
         ("ppd-fig6", {("distance 1", "10"): 0.75, ("distance 2", "2"): 0.5, ("distance 2", "6"): 1}),
@@ -525,7 +526,7 @@ def test_speedup_in_theory_is_tokens_per_step_over_latency(
 ) -> None:
     times = {"rows": (1, 64), "median": (1.0, 7.3), "low": (1.0, 7.3), "high": (1.0, 7.3)}  # 1 + 0.1 per further row
     latency = Latency(Setup.of(target), target.name, 8, **times, rounds=1)
-    monkeypatch.setattr("decoders.latency.latency_for", lambda *_: latency)
+    monkeypatch.setattr("decoders.study.latency.latency_for", lambda *_: latency)
     results = run(target, plan(target, find_recipe("ppd-fig8b"), []))
     assert results.failed == 0
     by = {(p["series"], p["x"]): p["values"] for p in points(results)}
@@ -906,7 +907,7 @@ def test_cancel_keeps_what_is_done_and_a_user_run_goes_first(desk: StubDesk) -> 
     key = desk.lab.start({**ASKED, "count": 13}, "ada")["id"]
     while desk.lab.shown(key)["rows"] < 1:
         time.sleep(0.01)
-    from specviz.desk import PromptForm
+    from specviz.server.forms import PromptForm
 
     job = desk.submit(PromptForm("text", text="abc"), "pld", {}, {}, owner="ada")
     assert job.finished.wait(20) and desk.lab.shown(key)["state"] == "running"

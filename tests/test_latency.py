@@ -9,23 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from decoders import latency as measuring
 from decoders.errors import UserError
-from decoders.latency import (
-    ATTEMPTS,
-    BEFORE,
-    ROUNDS,
-    WARM_UP,
-    Latency,
-    Setup,
-    latency_folder,
-    latency_for,
-    load_latency,
-    measure_latency,
-    save_latency,
-)
-from decoders.prompt_trees import best_size, design_sizes, sizes_up_to
-from decoders.target import Session
+from decoders.model.target import Session
+from decoders.prompt_tokens import latency as measuring
+from decoders.prompt_tokens.design import best_size, design_sizes, sizes_up_to
+from decoders.prompt_tokens.latency import Latency, Setup, latency_folder, load_latency, save_latency
+from decoders.study.latency import ATTEMPTS, BEFORE, ROUNDS, WARM_UP, latency_for, measure_latency
 
 from .models import tiny_target
 

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from decoders import tracefile
-from decoders.metrics import METRICS
-from decoders.trace import TABLES
-from specviz import terms, web
+from decoders.trace import files as tracefile
+from decoders.trace.metrics import METRICS
+from decoders.trace.tables import TABLES
 from specviz.cli import main
-from specviz.lessons import GALLERY, LESSONS, LessonError, Runs, filling, load, parse, reading, values
-from specviz.lessons.filling import Filler
-from specviz.lessons.values import View
+from specviz.pages.lessons import filling, reading, values
+from specviz.pages.lessons.filling import Filler
+from specviz.pages.lessons.service import GALLERY, LESSONS, LessonError, Runs, load, parse
+from specviz.pages.lessons.values import View
+from specviz.views import terms, web
 from tests import synthetic
 
 from .stubs import StubDesk, app_of

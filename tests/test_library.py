@@ -17,12 +17,13 @@ import pytest
 import synthetic
 from fastapi.testclient import TestClient
 
-from decoders import tracefile
-from decoders.trace import Trace
-from specviz.desk import PromptForm, Rejected
-from specviz.limits import rules_for
-from specviz.routes import COOKIE
-from specviz.store import Library, TraceStore, surplus
+from decoders.trace import files as tracefile
+from decoders.trace.trace import Trace
+from specviz.server.forms import PromptForm, Rejected
+from specviz.server.http import COOKIE
+from specviz.server.library import Library
+from specviz.server.limits import rules_for
+from specviz.server.store import TraceStore, surplus
 
 from .stubs import StubDesk, app_of
 

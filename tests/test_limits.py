@@ -11,9 +11,9 @@ import synthetic
 from fastapi.testclient import TestClient
 
 from specviz.commands.app import LIMITS
-from specviz.desk import PromptForm, Rejected
-from specviz.limits import NUMBERS, Rules, Window, caller, rules_for
-from specviz.routes import refused
+from specviz.server.forms import PromptForm, Rejected
+from specviz.server.http import refused
+from specviz.server.limits import NUMBERS, Rules, Window, caller, rules_for
 
 from .stubs import StubDesk, app_of
 
@@ -56,7 +56,7 @@ def test_rules_are_strict_where_others_are_let_in() -> None:
 
 
 def test_a_window_forgets_keys_of_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specviz.limits.MAX_KEYS", 10)
+    monkeypatch.setattr("specviz.server.limits.MAX_KEYS", 10)
     window = Window(1)
     assert all(window.take(f"key{k}") == 0 for k in range(50)) and len(window._taken) == 10
     assert Window(0).take("any") == 0

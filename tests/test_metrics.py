@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decoders.metrics import (
+from decoders.trace.metrics import (
     METRICS,
     acceptance_beta,
     acceptance_by_depth,
@@ -20,7 +20,8 @@ from decoders.metrics import (
     ranking_regret,
     target_ranks,
 )
-from decoders.trace import TABLES, Trace
+from decoders.trace.tables import TABLES
+from decoders.trace.trace import Trace
 
 
 def made(prompt_length: int = 1, **tables: dict[str, list[Any]]) -> Trace:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.params import Control, NoParams, controls, make_params, param
+from decoders.draft.params import Control, NoParams, controls, make_params, param
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoders import UserError
-from decoders.pool import PoolIndex, merged
-from decoders.prompt import Pool
+from decoders.prompt.pool import PoolIndex, merged
+from decoders.prompt.prompt import Pool
 
 
 def pool_of(*passages: list[int] | str) -> Pool:

@@ -14,19 +14,20 @@ import torch
 from transformers import DynamicCache
 
 from decoders import Prompt, Sampling, UserError, find_method, generate, record
-from decoders.attention import NAME
+from decoders.draft.draft import Draft, Reading, Scored
+from decoders.draft.needs import Needs
+from decoders.draft.tree import DraftTree
 from decoders.drafters.ppd import NO_GUESSES, PpdDrafter, PpdParams, chain, trees_of
-from decoders.engine import Decoding
+from decoders.engine.decoding import Decoding
+from decoders.model.attention import NAME
 from decoders.names import TREE_KINDS
 from decoders.parts import load_part, read_part
-from decoders.ppd import PromptConfig, PromptTokens, visibility
-from decoders.prompt_trees import PromptTree, PromptTrees, default_trees, save_trees
-from decoders.protocols import Draft, Needs, Scored
-from decoders.reading import Reading
-from decoders.sampling import Chooser
-from decoders.tracefile import load, save
-from decoders.tree import DraftTree
-from decoders.typical import TypicalVerifier
+from decoders.prompt_tokens.design import default_trees
+from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens, visibility
+from decoders.prompt_tokens.trees import PromptTree, PromptTrees, save_trees
+from decoders.trace.files import load, save
+from decoders.verifiers.sampling import Chooser
+from decoders.verifiers.typical import TypicalVerifier
 
 from .drafters_for_tests import WildTrees, method_of
 from .drafts import save_tiny_part, tiny_prompts
@@ -266,7 +267,7 @@ def test_a_draft_has_one_reading_and_room_for_its_prefix_tokens(target):
 
 
 def test_negative_control_prompt_tokens_that_nodes_can_see_change_the_output(target, monkeypatch):
-    from decoders import target as module
+    from decoders.model import target as module
 
     honest = module._visibility
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from decoders import Prompt, UserError
-from decoders.pieces import Pieces
+from decoders.prompt.pieces import Pieces
 
 from .models import tiny_tokenizer
 

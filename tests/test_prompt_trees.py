@@ -12,11 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoders.errors import UserError
-from decoders.prompt_trees import (
-    FILE,
-    MOST_ROWS,
-    PromptTree,
-    PromptTrees,
+from decoders.prompt_tokens.design import (
     assumed_acceptance,
     best_size,
     candidates,
@@ -24,17 +20,23 @@ from decoders.prompt_trees import (
     default_trees,
     design,
     design_sizes,
-    least_size,
-    load_trees,
     naive_trees,
     pruned,
     random_trees,
-    save_trees,
     sizes_up_to,
     split_trees,
+    trees_for,
+)
+from decoders.prompt_tokens.trees import (
+    FILE,
+    MOST_ROWS,
+    PromptTree,
+    PromptTrees,
+    least_size,
+    load_trees,
+    save_trees,
     steady_state,
     transition,
-    trees_for,
 )
 
 TABLE = ((0.6, 0.2), (0.5, 0.1))
@@ -231,7 +233,7 @@ def test_sizes_that_no_tree_has(size):
 
 
 def test_the_largest_size_is_that_of_a_forward():
-    from decoders.target import SPARE_ROWS
+    from decoders.model.target import SPARE_ROWS
 
     assert MOST_ROWS == SPARE_ROWS
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoders.errors import UserError
-from decoders.prompts import PromptRecord, parse_record, read_prompts
+from decoders.prompt.files import PromptRecord, parse_record, read_prompts
 
 from .models import tiny_tokenizer
 

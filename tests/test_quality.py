@@ -7,16 +7,7 @@ import sys
 import pytest
 
 from decoders import UserError
-from decoders.quality import (
-    Oracle,
-    edit_similarity,
-    f1,
-    oracle_d,
-    oracle_s,
-    quality,
-    rouge_l,
-    scores_by_delta,
-)
+from decoders.trace.quality import Oracle, edit_similarity, f1, oracle_d, oracle_s, quality, rouge_l, scores_by_delta
 
 
 @pytest.mark.parametrize(
@@ -66,7 +57,8 @@ def test_quality_is_empty_without_a_reference_and_skips_what_is_not_installed(mo
 def test_scores_need_no_package_until_asked():
     import subprocess
 
-    code = "import sys, decoders.quality as q; q.f1('a b', 'b'); print({'rouge_score', 'rapidfuzz'} & set(sys.modules))"
+    code = "import sys; from decoders.trace import quality; quality.f1('a b', 'b')"
+    code += "; print({'rouge_score', 'rapidfuzz'} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "set()"
 

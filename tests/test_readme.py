@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from decoders import Prompt, drafters, generate, methods
-from decoders.params import controls
+from decoders.draft.params import controls
 
 from . import test_contract as contract
 from .models import prompt_ids, tiny_target, tiny_tokenizer
@@ -72,7 +72,7 @@ def test_four_lines_of_python(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
         assert (ROOT / place).is_dir()
         return tiny_target("qwen3")
 
-    monkeypatch.setattr("decoders.target.load_target", tiny)
+    monkeypatch.setattr("decoders.model.load.load_target", tiny)
     names: dict[str, object] = {}
     exec(code, names)
     assert names["trace"].run["complete"] and capsys.readouterr().out.strip()  # type: ignore[attr-defined]

@@ -9,13 +9,16 @@ import pytest
 import torch
 
 from decoders import Prompt, Sampling, record
-from decoders.prompt import Pool, Segment
-from decoders.protocols import Candidates, Draft, Needs, Term
-from decoders.recording import HEAD_LEAST, WHOLE_POOL, Run
-from decoders.residual import residual
-from decoders.trace import check
-from decoders.tree import DraftTree
-from decoders.verify import MatchVerifier, judged
+from decoders.draft.draft import Candidates, Draft
+from decoders.draft.needs import Needs
+from decoders.draft.terms import Term
+from decoders.draft.tree import DraftTree
+from decoders.engine.recording import WHOLE_POOL, Run
+from decoders.engine.rows import HEAD_LEAST
+from decoders.prompt.prompt import Pool, Segment
+from decoders.trace.check import check
+from decoders.verifiers.match import MatchVerifier, judged
+from decoders.verifiers.residual import residual
 
 from .drafters_for_tests import method_of
 from .drafts import save_tiny_part

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import synthetic
 
-from decoders.trace import Trace
-from specviz.runner import Feed, Job, Loader, QueueFull, Runner, sentence
-from specviz.store import Library, TraceStore
+from decoders.trace.trace import Trace
+from specviz.server.library import Library
+from specviz.server.runner import Feed, Job, Loader, QueueFull, Runner, sentence
+from specviz.server.store import TraceStore
 
 from .stubs import StubRun, StubTarget, in_thread
 

@@ -12,11 +12,11 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from decoders import Prompt, Sampling, UserError, find_method, generate
+from decoders.draft.needs import Needs
+from decoders.draft.params import make_params
+from decoders.draft_models.drafter import ModelDrafter
 from decoders.drafters.sps import LanguageModelRun, differing, offer_drafter
-from decoders.engine import Decoding
-from decoders.params import make_params
-from decoders.proposals import ModelDrafter
-from decoders.protocols import Needs
+from decoders.engine.decoding import Decoding
 
 from .drafts import save_tiny_part, saved_drafters
 from .models import VOCAB, network, prompt_ids, tiny_target, tiny_tokenizer

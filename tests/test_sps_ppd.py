@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from decoders import Prompt, Sampling, UserError, find_method, generate, record
+from decoders.draft.needs import Needs
+from decoders.draft_models.drafter import drawn_at, likeliest, one_by_one
 from decoders.drafters.sps import LanguageModelRun, offer_drafter, opened
 from decoders.drafters.sps_ppd import MOST_PENDING, PromptedRun
-from decoders.engine import Decoding
-from decoders.prompt_trees import default_trees
-from decoders.proposals import drawn_at, likeliest, one_by_one
-from decoders.protocols import Needs
-from decoders.sampling import Chooser
+from decoders.engine.decoding import Decoding
+from decoders.prompt_tokens.design import default_trees
+from decoders.verifiers.sampling import Chooser
 
 from .drafts import save_tiny_part, saved_drafters, tiny_prompts
 from .models import VOCAB, prompt_ids, tiny_target

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 import synthetic
 
-from decoders import tracefile
-from decoders.trace import Trace
-from specviz import gallery, store
-from specviz.examples import TASKS, examples, passages, turns, typed
-from specviz.store import EVERYBODY, Library, TraceStore, UnknownTrace, is_id, load_folder, new_id, summary
+from decoders.trace import files as tracefile
+from decoders.trace.trace import Trace
+from specviz.server import store
+from specviz.server.library import Library
+from specviz.server.store import EVERYBODY, TraceStore, UnknownTrace, is_id, load_folder, new_id, summary
+from specviz.views import gallery
+from specviz.views.examples import TASKS, examples, passages, turns, typed
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from decoders.trace import MAX_STRING, SCHEMA, TABLES, Trace, TraceError, check, number
+from decoders.trace.check import MAX_STRING, check
+from decoders.trace.tables import SCHEMA, TABLES, TraceError
+from decoders.trace.trace import Trace, number
 
 from . import synthetic
 
@@ -68,9 +70,10 @@ def test_show_asks_the_front_end_that_announced_itself(tree: Trace, monkeypatch:
         def load(self):
             return lambda trace, step, height: (trace.run["id"], step, height)
 
-    monkeypatch.setattr("decoders.trace.entry_points", lambda group: [Viewer()] if group == "specviz.viewers" else [])
+    installed = {"specviz.viewers": [Viewer()]}
+    monkeypatch.setattr("decoders.trace.trace.entry_points", lambda group: installed.get(group, []))
     assert tree.show(3) == (tree.run["id"], 3, 980)
-    monkeypatch.setattr("decoders.trace.entry_points", lambda group: [])
+    monkeypatch.setattr("decoders.trace.trace.entry_points", lambda group: [])
     with pytest.raises(TraceError, match="no viewer is installed"):
         tree.show()
 

@@ -16,10 +16,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from decoders import tracefile
-from decoders.metrics import fill_would_accept
-from decoders.trace import OPTIONAL_TABLES, TABLES, Trace, TraceError
-from decoders.tracefile import MAX_FILE, MAX_UNPACKED, Journal, load, recover, save
+from decoders.trace import files as tracefile
+from decoders.trace.files import MAX_FILE, MAX_UNPACKED, Journal, load, recover, save
+from decoders.trace.metrics import fill_would_accept
+from decoders.trace.tables import OPTIONAL_TABLES, TABLES, TraceError
+from decoders.trace.trace import Trace
 
 from . import synthetic
 

@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from decoders import Prompt, UserError, find_method, generate, load_target
-from decoders.calibrate import fingerprint
+from decoders.draft.needs import Needs
+from decoders.model.calibration import fingerprint
 from decoders.parts import find_part, own_place, read_part
-from decoders.protocols import Needs
 from decoders.training.batches import RESPONSE, encode_chats
 from decoders.training.data import DemoSource, DistilledSource, FileSource, encoded, source_of
+from decoders.training.demo.tasks import stream
+from decoders.training.demo.tokenizer import train_tokenizer
 from decoders.training.drafter import reached_mean
 from decoders.training.loop import PartRun, cosine_factor, try_to_save
-from decoders.training.tasks import stream
 from decoders.training.teacher import Teacher
-from decoders.training.tokenizer import train_tokenizer
 from specviz import cli
 
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer

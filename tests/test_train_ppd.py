@@ -9,14 +9,15 @@ import torch
 from transformers import DynamicCache
 
 from decoders import Prompt, UserError, find_method, generate, load_target
+from decoders.draft.draft import Draft
+from decoders.draft.needs import Needs
+from decoders.draft.tree import DraftTree
 from decoders.parts import find_part, load_part, own_place, read_part
-from decoders.ppd import MASKS, visibility
-from decoders.protocols import Draft, Needs
+from decoders.prompt_tokens.tokens import MASKS, visibility
 from decoders.training.batches import PROMPT, RESPONSE, Document, pad
 from decoders.training.frozen import FrozenTarget
 from decoders.training.loop import cosine_factor, position_weights
 from decoders.training.prompt_tokens import FIRST_STAGE, HEADS, SECOND_RATE, choose_points, divergence, label_weights
-from decoders.tree import DraftTree
 from specviz import cli
 from specviz.commands import train as command
 

@@ -14,7 +14,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from decoders.training.batches import IGNORED, PROMPT, RESPONSE, bucket, encode_chats, pad, training_batches
-from decoders.training.demo import (
+from decoders.training.demo.evaluation import score
+from decoders.training.demo.making import (
     Budget,
     Recipe,
     Run,
@@ -25,12 +26,11 @@ from decoders.training.demo import (
     teacher_forced,
     train_demo,
 )
-from decoders.training.evaluation import score
-from decoders.training.muon import orthogonalise
-from decoders.training.tasks import FAMILIES, GENERATORS, Example, stream, user_message
-from decoders.training.tasks.drills import lookup
-from decoders.training.tasks.snippets import javascript
-from decoders.training.tokenizer import train_tokenizer
+from decoders.training.demo.muon import orthogonalise
+from decoders.training.demo.tasks import FAMILIES, GENERATORS, Example, stream, user_message
+from decoders.training.demo.tasks.drills import lookup
+from decoders.training.demo.tasks.snippets import javascript
+from decoders.training.demo.tokenizer import train_tokenizer
 
 TINY = Recipe(
     pieces=400,

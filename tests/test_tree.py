@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.tree import DraftTree
+from decoders.draft.tree import DraftTree
 
 # root 5; 8 → 5 → 7 is the main chain, 2 hangs on the root, 9 on the 8
 TREE = DraftTree((5, 8, 5, 7, 9, 2), (-1, 0, 1, 2, 1, 0))

@@ -9,10 +9,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from decoders import Prompt, generate, latency, load_target
+from decoders import Prompt, generate, load_target
 from decoders.parts import Part, save_part
-from decoders.ppd import PromptConfig, PromptTokens
-from decoders.prompt_trees import FILE, design, load_trees, save_trees
+from decoders.prompt_tokens import latency
+from decoders.prompt_tokens.design import design
+from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
+from decoders.prompt_tokens.trees import FILE, load_trees, save_trees
 from specviz import cli
 
 from .models import network, prompt_ids, tiny_tokenizer

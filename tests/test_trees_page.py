@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from decoders.latency import Latency, Setup, save_latency
 from decoders.parts import own_place
-from decoders.prompt_trees import FILE, compare_sizes, design, save_trees, trees_for
-from specviz import trees as trees_module
+from decoders.prompt_tokens.design import compare_sizes, design, trees_for
+from decoders.prompt_tokens.latency import Latency, Setup, save_latency
+from decoders.prompt_tokens.trees import FILE, save_trees
+from specviz.pages.trees import service as trees_module
 
 from .drafts import save_tiny_part
 from .models import tiny_target
@@ -174,7 +175,7 @@ def test_a_measurement_gives_way_to_a_run_and_begins_again(stub: StubDesk, monke
         order.append("run")
         raise ValueError("not this time")
 
-    monkeypatch.setattr("decoders.latency.latency_for", measured)
+    monkeypatch.setattr("decoders.study.latency.latency_for", measured)
     assert stub.trees.measure()["measuring"] == {"done": 0, "total": 1}
     assert stub.trees.measure()["measuring"] is not None  # one at a time
     assert began.wait(10)
@@ -191,10 +192,10 @@ def test_a_failed_measurement_is_told_and_can_be_repeated(stub: StubDesk, monkey
     def broken(*_: Any, **__: Any) -> Latency:
         raise MemoryError
 
-    monkeypatch.setattr("decoders.latency.latency_for", broken)
+    monkeypatch.setattr("decoders.study.latency.latency_for", broken)
     stub.trees.measure()
     assert "out of memory" in finished(stub)["failed"]
-    monkeypatch.setattr("decoders.latency.latency_for", lambda *_, **__: None)
+    monkeypatch.setattr("decoders.study.latency.latency_for", lambda *_, **__: None)
     stub.trees.measure()
     assert finished(stub)["failed"] == ""
 
@@ -208,7 +209,7 @@ def test_latency_is_measured_unasked_when_it_is_needed(kept: Kept, monkeypatch: 
     if case == "no prompt tokens":
         (kept.part / "part.json").unlink()
     asked = threading.Event()
-    monkeypatch.setattr("decoders.latency.latency_for", lambda *_, **__: asked.set())
+    monkeypatch.setattr("decoders.study.latency.latency_for", lambda *_, **__: asked.set())
     desk = StubDesk(load=lambda: kept.target)
     desk.begin()
     try:

@@ -12,12 +12,12 @@ import pytest
 import synthetic
 from fastapi.testclient import TestClient
 
-from specviz import users as accounts
 from specviz.cli import main
-from specviz.guard import SESSION, login_page
-from specviz.limits import rules_for
-from specviz.routes import COOKIE
-from specviz.users import Tries, Users, hashed, matches, read_users, write_users
+from specviz.server import users as accounts
+from specviz.server.guard import SESSION, login_page
+from specviz.server.http import COOKIE
+from specviz.server.limits import rules_for
+from specviz.server.users import Tries, Users, hashed, matches, read_users, write_users
 
 from .stubs import StubDesk, app_of
 

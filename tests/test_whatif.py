@@ -12,17 +12,17 @@ from fastapi.testclient import TestClient
 
 from decoders import Prompt, Sampling, methods, record, save
 from decoders.drafters.sps import opened
-from decoders.forced import forced
-from decoders.metrics import ranking_regret, regrets
 from decoders.parts import KINDS
-from decoders.prompt import Pool
-from decoders.trace import Trace
-from decoders.whatif import ReadRun, go_on, other_model, whatif
+from decoders.prompt.prompt import Pool
+from decoders.study.forced import forced
+from decoders.study.whatif import ReadRun, go_on, other_model, whatif
+from decoders.trace.metrics import ranking_regret, regrets
+from decoders.trace.trace import Trace
 from specviz.cli import main
-from specviz.desk import Desk
-from specviz.runner import Loader, Runner
-from specviz.store import TraceStore
-from specviz.whatif import MOST_READ
+from specviz.pages.whatif.service import MOST_READ
+from specviz.server.desk import Desk
+from specviz.server.runner import Loader, Runner
+from specviz.server.store import TraceStore
 
 from .drafts import save_tiny_part
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
@@ -168,7 +168,7 @@ def test_other_methods_and_parameters(target, ranked):
 
 
 def test_a_run_is_read_only_for_what_is_asked_where_it_is_long(target, ranked, monkeypatch):
-    monkeypatch.setattr("decoders.whatif.MOST_KEPT", 10)
+    monkeypatch.setattr("decoders.study.whatif.MOST_KEPT", 10)
     found = whatif(target, ranked.trace, 2)
     assert found.same and found.read_ms > 0
     narrow = ReadRun(target, ranked.trace)

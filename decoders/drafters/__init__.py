@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from ..errors import UserError
-from ..protocols import Method
+from decoders.errors import UserError
+from decoders.method.method import Method
 
 _methods: dict[str, Method] = {}
 

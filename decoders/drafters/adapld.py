@@ -22,11 +22,15 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ..memory import Context, Memory
-from ..params import param
-from ..protocols import Candidates, Draft, Method, Needs, Scored, Term, Verdict
-from ..target import Target
-from ..tree import DraftTree
+from decoders.draft.draft import Candidates, Draft, Scored, Verdict
+from decoders.draft.needs import Needs
+from decoders.draft.params import param
+from decoders.draft.terms import Term
+from decoders.draft.tree import DraftTree
+from decoders.method.method import Method
+from decoders.model.memory import Context, Memory
+from decoders.model.target import Target
+
 from .pldplus import LAYER, NO_PREDECESSOR, hidden_layer
 
 PAPER = "AdaPLD: adaptive retrieval and reuse for efficient model-free speculative decoding"

@@ -11,17 +11,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..compress import COMPRESSORS, EXTRACTIVE, compress
-from ..conditional import RULES, ConditionalVerifier
-from ..errors import UserError
-from ..memory import Context
-from ..params import param
-from ..pool import Match, PoolIndex, Trie
-from ..prompt import Pool, Prompt
-from ..protocols import Candidates, Draft, Method, Needs, Scored, Term, Verdict
-from ..sampling import Chooser
-from ..target import Target
-from ..tree import DraftTree
+from decoders.draft.draft import Candidates, Draft, Scored, Verdict
+from decoders.draft.needs import Needs
+from decoders.draft.params import param
+from decoders.draft.terms import Term
+from decoders.draft.tree import DraftTree
+from decoders.errors import UserError
+from decoders.method.method import Method
+from decoders.model.memory import Context
+from decoders.model.target import Target
+from decoders.prompt.compress import COMPRESSORS, EXTRACTIVE, compress
+from decoders.prompt.pool import Match, PoolIndex, Trie
+from decoders.prompt.prompt import Pool, Prompt
+from decoders.verifiers.conditional import RULES, ConditionalVerifier
+from decoders.verifiers.sampling import Chooser
 
 RATIOS = {"off": 1.0, "3x": 3.0, "5x": 5.0, "10x": 10.0}
 

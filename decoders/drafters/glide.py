@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..cape import EXPANSIONS
-from ..glide import DraftRun, refusal, target_rotary
-from ..params import param
-from ..parts import load_part, missing_part
-from ..proposals import KV_DELAY, NODE_TERMS, STEP_TERMS, ModelDrafter
-from ..protocols import Method
-from ..residual import ResidualVerifier
-from ..target import Target
+from decoders.draft.params import param
+from decoders.draft_models.drafter import KV_DELAY, NODE_TERMS, STEP_TERMS, ModelDrafter
+from decoders.draft_models.expansion import EXPANSIONS
+from decoders.draft_models.network import DraftRun, refusal, target_rotary
+from decoders.method.method import Method
+from decoders.model.target import Target
+from decoders.parts import load_part, missing_part
+from decoders.verifiers.residual import ResidualVerifier
 
 PAPER = "GLIDE with a CAPE: a low-hassle method to accelerate speculative decoding"
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ..memory import Context
-from ..params import NoParams
-from ..protocols import Draft, Method, Scored, Verdict
+from decoders.draft.draft import Draft, Scored, Verdict
+from decoders.draft.params import NoParams
+from decoders.method.method import Method
+from decoders.model.memory import Context
 
 
 class EmptyDrafter:

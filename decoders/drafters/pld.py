@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..memory import Context
-from ..params import param
-from ..protocols import Candidates, Draft, Method, Scored, Term, Verdict
-from ..target import Target
+from decoders.draft.draft import Candidates, Draft, Scored, Verdict
+from decoders.draft.params import param
+from decoders.draft.terms import Term
+from decoders.method.method import Method
+from decoders.model.memory import Context
+from decoders.model.target import Target
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,14 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from ..errors import UserError
-from ..memory import Context
-from ..params import param
-from ..protocols import Candidates, Draft, Method, Needs, Scored, Term, Verdict
-from ..target import Target
+from decoders.draft.draft import Candidates, Draft, Scored, Verdict
+from decoders.draft.needs import Needs
+from decoders.draft.params import param
+from decoders.draft.terms import Term
+from decoders.errors import UserError
+from decoders.method.method import Method
+from decoders.model.memory import Context
+from decoders.model.target import Target
 
 PAPER = "PLD+: accelerating LLM inference by leveraging language model artifacts"
 NO_PREDECESSOR = -1.0  # score of a candidate at position 0: nothing stands before it to compare

@@ -17,29 +17,35 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import UserError
-from ..latency import load_latency
-from ..memory import Context
-from ..names import DESIGNED, TREE_KINDS
-from ..params import param
-from ..parts import find_part, load_part, missing_part
-from ..ppd import PromptTokens
-from ..prompt_trees import (
-    RANKS,
-    PromptTree,
-    PromptTrees,
-    assumed_acceptance,
-    load_trees,
-    naive_trees,
-    random_trees,
-    trees_for,
+from decoders.draft.draft import (
+    Draft,
+    JointGuess,
+    Layout,
+    Looks,
+    Past,
+    Probe,
+    Scored,
+    Verdict,
+    emitted_tokens,
+    layout_of,
 )
-from ..protocols import Draft, JointGuess, Layout, Looks, Method, Needs, Past, Probe, Scored, Term, Verdict
-from ..sampling import Chooser
-from ..target import SPARE_ROWS, Target, emitted_tokens, layout_of
-from ..tree import DraftTree
-from ..typical import NODE_TERMS as TYPICAL_TERMS
-from ..typical import TypicalVerifier
+from decoders.draft.needs import Needs
+from decoders.draft.params import param
+from decoders.draft.terms import Term
+from decoders.draft.tree import DraftTree
+from decoders.errors import UserError
+from decoders.method.method import Method
+from decoders.model.memory import Context
+from decoders.model.target import SPARE_ROWS, Target
+from decoders.names import DESIGNED, TREE_KINDS
+from decoders.parts import find_part, load_part, missing_part
+from decoders.prompt_tokens.design import assumed_acceptance, naive_trees, random_trees, trees_for
+from decoders.prompt_tokens.latency import load_latency
+from decoders.prompt_tokens.tokens import PromptTokens
+from decoders.prompt_tokens.trees import RANKS, PromptTree, PromptTrees, load_trees
+from decoders.verifiers.sampling import Chooser
+from decoders.verifiers.typical import NODE_TERMS as TYPICAL_TERMS
+from decoders.verifiers.typical import TypicalVerifier
 
 PAPER = "Hardware-aware parallel prompt decoding for memory-efficient acceleration of LLM inference"
 NO_GUESSES = "no guesses yet: the prompt tokens on this step's root make those of the next step"

@@ -15,18 +15,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..attention import Masks
-from ..cache import TreeCache
-from ..cape import EXPANSIONS
-from ..errors import UserError
-from ..glide import DraftRun, common_prefix, target_rotary
-from ..memory import Context
-from ..params import param
-from ..parts import is_part, load_part, missing_part
-from ..proposals import NODE_TERMS, STEP_TERMS, ModelDrafter
-from ..protocols import Method
-from ..residual import ResidualVerifier
-from ..target import SPARE_ROWS, Target, load_target
+from decoders.draft.params import param
+from decoders.draft_models.drafter import NODE_TERMS, STEP_TERMS, ModelDrafter
+from decoders.draft_models.expansion import EXPANSIONS
+from decoders.draft_models.network import DraftRun, common_prefix, target_rotary
+from decoders.errors import UserError
+from decoders.method.method import Method
+from decoders.model.attention import Masks
+from decoders.model.cache import TreeCache
+from decoders.model.load import load_target
+from decoders.model.memory import Context
+from decoders.model.target import SPARE_ROWS, Target
+from decoders.parts import is_part, load_part, missing_part
+from decoders.verifiers.residual import ResidualVerifier
 
 PROBE = "The 12 quick foxes, naïve 東京 🙂\n\tdef f(x):\n        return x  # don't"
 SCHEDULES = ("fixed", "heuristic")

@@ -13,19 +13,23 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..cape import EXPANSIONS
-from ..errors import UserError
-from ..glide import common_prefix
-from ..memory import Context
-from ..params import param
-from ..parts import find_part, is_part, load_part
-from ..ppd import PromptTokens
-from ..prompt_trees import PromptTrees
-from ..proposals import NODE_TERMS, STEP_TERMS, Chain, Choose, ModelDrafter
-from ..protocols import Draft, Method, Needs, Term, Verdict
-from ..residual import ResidualVerifier
-from ..target import SPARE_ROWS, Session, Target
-from ..tree import DraftTree
+from decoders.draft.draft import Draft, Verdict
+from decoders.draft.needs import Needs
+from decoders.draft.params import param
+from decoders.draft.terms import Term
+from decoders.draft.tree import DraftTree
+from decoders.draft_models.drafter import NODE_TERMS, STEP_TERMS, Chain, Choose, ModelDrafter
+from decoders.draft_models.expansion import EXPANSIONS
+from decoders.draft_models.network import common_prefix
+from decoders.errors import UserError
+from decoders.method.method import Method
+from decoders.model.memory import Context
+from decoders.model.target import SPARE_ROWS, Session, Target
+from decoders.parts import find_part, is_part, load_part
+from decoders.prompt_tokens.tokens import PromptTokens
+from decoders.prompt_tokens.trees import PromptTrees
+from decoders.verifiers.residual import ResidualVerifier
+
 from .ppd import PAPER, Plan, PpdDrafter, PpdParams, trees_of
 from .sps import OFFERED, SCHEDULES, SIZE, LanguageModelRun, opened
 

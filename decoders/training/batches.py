@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from decoders.training.tasks import Family, stream
-from decoders.training.tasks.drills import lookup
-from decoders.training.tasks.example import Message
+from decoders.training.demo.tasks import Family, stream
+from decoders.training.demo.tasks.drills import lookup
+from decoders.training.demo.tasks.example import Message
 
 PROMPT, RESPONSE, IGNORED = 0, 1, 2
 

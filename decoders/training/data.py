@@ -16,9 +16,10 @@ from typing import Any, Protocol
 import torch
 
 from decoders.errors import UserError
-from decoders.prompts import parse_record
-from decoders.training.batches import PROMPT, RESPONSE, Document
-from decoders.training.tasks import stream, user_message
+from decoders.prompt.files import parse_record
+from decoders.training.demo.tasks import stream, user_message
+
+from .batches import PROMPT, RESPONSE, Document
 
 DEMO = "demo"
 LEAST_TOKENS = 2000  # to be learnt; less teaches nothing

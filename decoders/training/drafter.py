@@ -14,20 +14,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from decoders.glide import DraftConfig, DraftModel, Seen, block_mask
-from decoders.residual import expected_speedup, overlap
-from decoders.training.batches import RESPONSE, Batch
-from decoders.training.data import Source
-from decoders.training.loop import (
-    PartRun,
-    Progress,
-    cosine_factor,
-    muon_and_adamw,
-    position_weights,
-    train,
-    weighted_loss,
-)
-from decoders.training.teacher import Teacher
+from decoders.draft_models.network import DraftConfig, DraftModel, Seen, block_mask
+from decoders.verifiers.residual import expected_speedup, overlap
+
+from .batches import RESPONSE, Batch
+from .data import Source
+from .loop import PartRun, Progress, cosine_factor, muon_and_adamw, position_weights, train, weighted_loss
+from .teacher import Teacher
 
 GAMMA = 5  # of the validation's acceptance and expected speedup, as in the paper
 

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from decoders.families import window_of
-from decoders.glide import FAMILIES, ROTARIES
+from decoders.draft_models.network import FAMILIES, ROTARIES
+from decoders.model.families import window_of
 
 KeysValues = tuple[Tensor, Tensor]
 
@@ -251,8 +251,8 @@ def _normed(x: Tensor, weight: Tensor, eps: float, dtype: torch.dtype) -> Tensor
 
 
 class Turn(torch.autograd.Function):
-    """Rotary positions (``decoders.glide.rotate``). The gradient is turned back by the same kernel, which compiles far
-    better than what autograd would make of it.
+    """Rotary positions (``decoders.draft_models.network.rotate``). The gradient is turned back by the same kernel,
+    which compiles far better than what autograd would make of it.
     """
 
     @staticmethod

@@ -24,12 +24,13 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from decoders.calibrate import fingerprint
 from decoders.errors import UserError, first_line
+from decoders.model.calibration import fingerprint
 from decoders.parts import KINDS, Part, own_place, save_part
-from decoders.training.batches import PROMPT, RESPONSE, Batch, batches_of
-from decoders.training.data import Source
-from decoders.training.muon import Muon
+from decoders.training.demo.muon import Muon
+
+from .batches import PROMPT, RESPONSE, Batch, batches_of
+from .data import Source
 
 CHECKPOINT = "checkpoint.pt"
 

@@ -21,19 +21,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoders.errors import UserError
-from decoders.ppd import PromptConfig, PromptTokens, visibility
-from decoders.training.batches import IGNORED, Batch
-from decoders.training.data import Source
-from decoders.training.frozen import FrozenTarget, Places, refusal
-from decoders.training.loop import (
-    Optimisers,
-    PartRun,
-    Progress,
-    adamw,
-    cosine_factor,
-    position_weights,
-    train,
-)
+from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens, visibility
+
+from .batches import IGNORED, Batch
+from .data import Source
+from .frozen import FrozenTarget, Places, refusal
+from .loop import Optimisers, PartRun, Progress, adamw, cosine_factor, position_weights, train
 
 CHUNK_ROWS = 48  # rows of insertion points of one document that run together, about
 RANKS = 10  # ranks of the guesses whose accuracy is logged

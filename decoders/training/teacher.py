@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from decoders.families import window_of
-from decoders.glide import rotate
+from decoders.draft_models.network import rotate
+from decoders.model.families import window_of
 
 KeysValues = tuple[Tensor, Tensor]
 

@@ -15,8 +15,8 @@ from . import common
 
 if TYPE_CHECKING:
     from decoders import Target, Trace
-    from decoders.attribution import Link
-    from decoders.quotes import QuotedAnswer, SweepRow
+    from decoders.study.attribution import Link
+    from decoders.study.quotes import QuotedAnswer, SweepRow
 
 SCHEMA = "specattribution-score/1"
 DEMOS = {"demo": False, "demo+brief": True}
@@ -109,8 +109,8 @@ def _refuse_given(args: argparse.Namespace, by: str, names: Sequence[str], why: 
 
 def _traced(args: argparse.Namespace) -> Trace:
     from decoders import record, save
-    from decoders.forced import answer_ids, forced
-    from decoders.prompts import PromptRecord, read_prompts
+    from decoders.prompt.files import PromptRecord, read_prompts
+    from decoders.study.forced import answer_ids, forced
 
     if args.prompt is not None:
         if not args.prompt.strip():
@@ -163,7 +163,7 @@ def _answer(given: str) -> str:
 
 
 def _show(args: argparse.Namespace, trace: Trace) -> int:
-    from decoders import attribution
+    from decoders.study import attribution
 
     found = attribution.links(trace, *(args.min_run or (2,)), whole=not args.drafted)
     if args.markdown:
@@ -191,7 +191,7 @@ def _sources(
     from rich.table import Table
     from rich.text import Text
 
-    from decoders import attribution
+    from decoders.study import attribution
 
     data = attribution.to_json(trace, found)
     length = data["output_tokens"]
@@ -233,9 +233,9 @@ def _percent(part: int, whole: int) -> str:
 
 def _score(args: argparse.Namespace) -> int:
     from decoders import record
-    from decoders.attribution import COUNTED
-    from decoders.forced import answer_ids, forced
-    from decoders.quotes import demo_quotes, read_quotesum, sweep
+    from decoders.study.attribution import COUNTED
+    from decoders.study.forced import answer_ids, forced
+    from decoders.study.quotes import demo_quotes, read_quotesum, sweep
 
     if args.score in DEMOS:
         gold, notes = demo_quotes(args.limit or 40, brief=DEMOS[args.score]), []
@@ -276,7 +276,7 @@ def _score(args: argparse.Namespace) -> int:
 
 def _fitting(target: Target, gold: Sequence[QuotedAnswer], new: int) -> tuple[list[QuotedAnswer], str]:
     """Those that leave room for their answer (or ``new`` tokens), and one sentence about the others ("" if none)."""
-    from decoders.forced import answer_ids
+    from decoders.study.forced import answer_ids
 
     kept = []
     for one in gold:

@@ -12,10 +12,9 @@ from . import common
 
 if TYPE_CHECKING:
     from decoders import Prompt, Target
-    from decoders.bench import Made, Report, Spread, Turn
-    from decoders.trace import Trace
-
-    from ..experiments import Results
+    from decoders.study.bench import Made, Report, Spread, Turn
+    from decoders.trace.trace import Trace
+    from specviz.experiments import Results
 
 
 def add(commands: Any) -> None:
@@ -56,7 +55,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders.prompts import read_prompts
+    from decoders.prompt.files import read_prompts
 
     for path in (args.json, args.html, *args.out):
         common.check_writable(path)
@@ -65,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     target = common.open_target(args)
     methods, missing = common.chosen_methods(target, args.methods, args.set)
 
-    from decoders.bench import bench, lengthened
+    from decoders.study.bench import bench, lengthened
 
     if args.context:
         if args.context + args.max_new_tokens > target.context_length:
@@ -80,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     prompts = [replace(p, reference=p.reference or r.reference) for p, r in zip(prompts, kept, strict=True)]
     stock = None
     if args.peers:
-        from decoders.stock import StockModel
+        from decoders.study.stock import StockModel
 
         stock = StockModel.load(common.model_source(args), target.dtype, target.device)
     book = Book(args, target, methods, prompts, kept)
@@ -110,11 +109,11 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         common.write_json(args.json, data)
     for path in args.out:
-        from ..experiments.tables import written
+        from specviz.experiments.tables import written
 
         path.write_text(written(results, path.suffix.lower()[1:]), encoding="utf-8", newline="")
     if args.html:
-        from ..charts import bench_chart, write_page
+        from specviz.views.charts import bench_chart, write_page
 
         write_page(args.html, "specviz bench", [bench_chart(data)])
     if args.save:
@@ -129,8 +128,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _checked(args: argparse.Namespace) -> None:
     """Refuse what cannot be written or tabled, before anything is measured."""
-    from ..experiments.quantities import QUANTITIES, Quantity
-    from ..experiments.tables import FORMATS, UNTRACED
+    from specviz.experiments.quantities import QUANTITIES, Quantity
+    from specviz.experiments.tables import FORMATS, UNTRACED
 
     for path in args.out:
         if path.suffix.lower()[1:] not in FORMATS:
@@ -155,13 +154,13 @@ class Book:
         self, args: argparse.Namespace, target: Target, methods: dict[str, Any], prompts: list[Prompt], ids: list[Any]
     ) -> None:
         from decoders import find_method
-        from decoders.bench import GENERATE, LOOKUP, PLAIN
-        from specviz.store import home
-
-        from ..experiments import Line, batch
-        from ..experiments.lab import TRACES
-        from ..experiments.prompts import Case
-        from ..experiments.running import Plan, begin
+        from decoders.study.bench import GENERATE, LOOKUP, PLAIN
+        from specviz.experiments import Line, batch
+        from specviz.experiments.plan import Plan
+        from specviz.experiments.prompts import Case
+        from specviz.experiments.running import begin
+        from specviz.pages.lab.service import TRACES
+        from specviz.server.store import home
 
         cases = tuple(Case(r.id, r.category, prompt) for r, prompt in zip(ids, prompts, strict=True))
         lines = (Line(name, name, asdict(params)) for name, params in methods.items() if name != PLAIN)
@@ -180,8 +179,8 @@ class Book:
         self.started, self.runs = time.perf_counter(), 0
 
     def _keep(self, trace: Trace) -> None:
-        from decoders import tracefile
-        from specviz.store import SUFFIX
+        from decoders.trace import files as tracefile
+        from specviz.server.store import SUFFIX
 
         if self.traces:
             tracefile.save(trace, self.traces / f"{trace.run['id']}{SUFFIX}")
@@ -245,7 +244,7 @@ def _show(report: Report) -> None:
 def _show_tables(results: Results) -> None:
     from rich.table import Table
 
-    from ..experiments.tables import checks, notes, tables, warnings
+    from specviz.experiments.tables import checks, notes, tables, warnings
 
     out = common.console()
     checked = {check.name: check for check in checks(results)}

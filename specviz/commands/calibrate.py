@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import common
 
 if TYPE_CHECKING:
-    from decoders.calibrate import Calibration
+    from decoders.model.calibration import Calibration
 
 SHADES = " ░▒▓█"
 
@@ -30,7 +30,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders.prompts import read_prompts
+    from decoders.prompt.files import read_prompts
 
     for path in (args.out, args.html):
         common.check_writable(path)
@@ -38,7 +38,8 @@ def run(args: argparse.Namespace) -> int:
     target = common.open_target(args)
     prompts, _, note = common.fitting(target, records, args.max_new_tokens)
 
-    from decoders.calibrate import calibrate, save_calibration
+    from decoders.model.calibration import save_calibration
+    from decoders.study.calibrate import calibrate
 
     with common.progress_bar("calibrating") as progress:
         calibration = calibrate(target, prompts, max_new_tokens=args.max_new_tokens, progress=progress)
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         if line:
             out.print(line, markup=False, soft_wrap=True)
     if args.html:
-        from ..charts import heads_chart, layers_chart, write_page
+        from specviz.views.charts import heads_chart, layers_chart, write_page
 
         data = calibration.to_json()
         write_page(args.html, f"Copying heads of {calibration.model}", [heads_chart(data), layers_chart(data)])

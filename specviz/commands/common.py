@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from decoders import Prompt, Target
-    from decoders.prompts import PromptRecord
+    from decoders.prompt.files import PromptRecord
 
 ROOT = Path(__file__).parent.parent.parent
 BUNDLED = ROOT / "assets" / "demo" / "target"
@@ -133,7 +133,7 @@ def chosen_methods(target: Target, names: Sequence[str], sets: Sequence[str]) ->
     ``names`` may hold commas; ``sets`` are "METHOD.name=value". Raises UserError naming what exists.
     """
     from decoders import find_method, methods
-    from decoders.params import make_params
+    from decoders.draft.params import make_params
 
     asked = [part for name in names for part in name.replace(",", " ").split()]
     if not asked:

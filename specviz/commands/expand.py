@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     args.model = args.source or args.model
     common.quiet()
 
-    from decoders.expand import expand_to_folder, shape_of
+    from decoders.study.expand import expand_to_folder, shape_of
 
     shape = shape_of(args.to)
     with common.progress_bar(f"growing to {shape.name}") as progress:

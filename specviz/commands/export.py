@@ -21,8 +21,7 @@ def add(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from decoders import load
-
-    from ..export import standalone_html
+    from specviz.views.export import standalone_html
 
     common.check_writable(args.html)
     trace = load(args.trace)

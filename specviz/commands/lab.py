@@ -13,7 +13,7 @@ from decoders.errors import UserError
 from . import common
 
 if TYPE_CHECKING:
-    from ..experiments import Experiment, Plan, Progress, Results
+    from specviz.experiments import Experiment, Plan, Progress, Results
 
 
 def add(commands: Any) -> None:
@@ -56,9 +56,9 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..experiments import plan, run_experiment
-    from ..experiments.prompts import cases, records
-    from ..experiments.running import pace
+    from specviz.experiments import plan, run_experiment
+    from specviz.experiments.plan import pace
+    from specviz.experiments.prompts import cases, records
 
     if args.recipe is None and not args.method:
         if given := [name for name in ("vary", "set", "prompts", "json", "csv", "html") if getattr(args, name)]:
@@ -92,8 +92,8 @@ def run(args: argparse.Namespace) -> int:
     if args.csv:
         args.csv.write_text(results.to_csv(), encoding="utf-8", newline="")
     if args.html:
-        from ..charts import write_page
-        from ..experiments.figures import charts
+        from specviz.experiments.figures import charts
+        from specviz.views.charts import write_page
 
         write_page(args.html, f"specviz lab: {experiment.title}", [chart.figure for chart in charts(results)])
     if results.about["state"] == "cancelled":
@@ -105,9 +105,9 @@ def run(args: argparse.Namespace) -> int:
 def _list(args: argparse.Namespace) -> int:
     from rich.table import Table
 
-    from ..experiments import recipes
-    from ..experiments.experiment import PAPERS
-    from ..experiments.running import duration, foreseen, pace
+    from specviz.experiments import recipes
+    from specviz.experiments.experiment import PAPERS
+    from specviz.experiments.plan import duration, foreseen, pace
 
     out = common.console()
     target = common.open_target(args)
@@ -138,8 +138,8 @@ def _list(args: argparse.Namespace) -> int:
 
 def _wanted(args: argparse.Namespace) -> Experiment:
     """The recipe, or the sweep that the options describe."""
-    from ..experiments import find_recipe
-    from ..experiments.free import free
+    from specviz.experiments import find_recipe
+    from specviz.experiments.free import free
 
     if args.recipe is not None:
         if given := [name for name in ("method", "vary") if getattr(args, name)]:
@@ -190,11 +190,11 @@ def _agreed(planned: Plan, per_token: float, yes: bool) -> bool:
 def _show(results: Results) -> None:
     from rich.table import Table
 
-    from ..experiments import points
-    from ..experiments.figures import caption
-    from ..experiments.prompts import NAMES
-    from ..experiments.quantities import Profile
-    from ..experiments.results import columns_of, profile_table
+    from specviz.experiments import points
+    from specviz.experiments.figures import caption
+    from specviz.experiments.prompts import NAMES
+    from specviz.experiments.quantities import Profile
+    from specviz.experiments.results import columns_of, profile_table
 
     about = results.about
     out = common.console()

@@ -27,8 +27,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(file: Path) -> int:
-    from ..lessons import LessonError, load
-    from ..lessons.values import counted
+    from specviz.pages.lessons.service import LessonError, load
+    from specviz.pages.lessons.values import counted
 
     out = common.console()
     try:
@@ -52,7 +52,7 @@ def _check(file: Path) -> int:
 def _listing() -> int:
     from rich.table import Table
 
-    from ..lessons import ENDING, LESSONS, LessonError, load, own_folder, places
+    from specviz.pages.lessons.service import ENDING, LESSONS, LessonError, load, own_folder, places
 
     out = common.console()
     table = Table("lesson", "minutes", "stops", "questions", "file")

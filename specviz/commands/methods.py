@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     from rich.table import Table
 
     from decoders import find_method, methods
-    from decoders.params import controls
+    from decoders.draft.params import controls
 
     chosen = [find_method(args.name)] if args.name else list(methods().values())
     out = common.console()

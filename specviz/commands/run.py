@@ -52,7 +52,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders.prompts import PromptRecord, read_prompts
+    from decoders.prompt.files import PromptRecord, read_prompts
 
     common.check_writable(args.out)
     if args.prompt is not None:
@@ -109,7 +109,7 @@ def _differing(output: Sequence[int], plain: Sequence[int]) -> int:
 
 def _prompt(args: argparse.Namespace, record: Any, target: Any, method: Any, params: Any) -> Any:
     """The record's prompt with its pool and its reference."""
-    from decoders.prompt import Pool
+    from decoders.prompt.prompt import Pool
 
     reference = record.reference if args.reference is None else args.reference
     prompt = replace(record.prompt(target.tokenizer, chat=args.chat), reference=reference.strip())
@@ -129,7 +129,7 @@ def _prompt(args: argparse.Namespace, record: Any, target: Any, method: Any, par
 def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str]:
     """What ``--json`` prints, and the text."""
     from decoders import Sampling, find_method
-    from decoders.params import make_params
+    from decoders.draft.params import make_params
 
     method = find_method(args.method)
     params = make_params(method.params, common.parse_sets(args.set))

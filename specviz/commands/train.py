@@ -13,7 +13,7 @@ from . import common
 
 OUT = Path("runs") / "demo"
 MINUTES = {"drafter": 60.0, "glide": 60.0, "ppd": 45.0}  # computing time by default
-MASKS = ("ensemble", "decoder", "encoder")  # decoders.ppd.MASKS; importing it here would import torch
+MASKS = ("ensemble", "decoder", "encoder")  # decoders.prompt_tokens.tokens.MASKS; importing it here would import torch
 HEADS = ("target", "one-stage", "two-stage")  # decoders.training.prompt_tokens.HEADS
 DRAFTERS = {
     "drafter": ("a vanilla drafter for a target", "a small draft model, for the method sps"),
@@ -164,7 +164,7 @@ def _train_for(
         import torch
 
         torch.set_num_threads(args.threads)
-    from decoders.target import load_network
+    from decoders.model.load import load_network
     from decoders.training.data import source_of
 
     out = args.out or Path("runs") / kind
@@ -224,7 +224,7 @@ def _guessed(now: Any) -> str:
 
 def _draw(out: Path, title: str, charts: str) -> None:
     """The curves so far as a page; a full disk costs the page, not the run."""
-    from .. import charts as drawn
+    from specviz.views import charts as drawn
 
     try:
         log = [json.loads(line) for line in (out / "log.jsonl").read_text("utf-8").splitlines()]
@@ -242,7 +242,7 @@ def _train(args: argparse.Namespace) -> int:
         raise common.UserError("--json and --model go with --evaluate")
     common.quiet()
 
-    from decoders.training.demo import Recipe, train_demo
+    from decoders.training.demo.making import Recipe, train_demo
 
     out = args.out or OUT
     minutes = args.minutes if args.minutes or args.tokens else 240.0
@@ -271,7 +271,7 @@ def _evaluate(args: argparse.Namespace) -> int:
     common.check_writable(args.json)
     common.quiet()
 
-    from decoders.training.evaluation import evaluate_demo
+    from decoders.training.demo.evaluation import evaluate_demo
 
     folder = Path(args.model) if args.model else args.out / "target" if args.out else Path(common.model_source(args))
     options = {} if args.seed is None else {"seed": args.seed}

@@ -12,8 +12,9 @@ from . import common
 
 if TYPE_CHECKING:
     from decoders import Prompt, Target
-    from decoders.latency import Latency
-    from decoders.prompt_trees import PromptTree, PromptTrees, SizePoint
+    from decoders.prompt_tokens.design import SizePoint
+    from decoders.prompt_tokens.latency import Latency
+    from decoders.prompt_tokens.trees import PromptTree, PromptTrees
 
 BEST = "best"
 TOP = 5  # ranks whose sum the table shows beside the first
@@ -93,26 +94,25 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..experiments.prompts import records
+    from specviz.experiments.prompts import records
 
     common.check_writable(args.out)
     found = records(args.prompts, args.limit + CHECKED * args.check)
     found, further = found[: args.limit], found[args.limit :]
     target = common.open_target(args)
 
-    from decoders.acceptance import measure_acceptance
-    from decoders.latency import latency_for
     from decoders.parts import find_part, load_part
-    from decoders.prompt_trees import (
-        FILE,
+    from decoders.prompt_tokens.design import (
         best_size,
         check_size,
         compare_sizes,
         naive_trees,
         random_trees,
-        save_trees,
         sizes_up_to,
     )
+    from decoders.prompt_tokens.trees import FILE, save_trees
+    from decoders.study.guess_acceptance import measure_acceptance
+    from decoders.study.latency import latency_for
 
     tokens = load_part(target, "ppd", args.part)
     folder = args.part.expanduser() if args.part else find_part(target.key, "ppd")
@@ -156,7 +156,7 @@ def _check(
     """Decode with every size, print both, and say how far apart the best sizes are."""
     from rich.table import Table
 
-    from decoders.tried import steps_apart, try_trees
+    from decoders.study.tree_trial import steps_apart, try_trees
 
     designed = {point.size: point.trees for point in points}
     with common.progress_bar("decoding with every size") as progress:
@@ -181,7 +181,7 @@ def _check(
 
 
 def run_show(args: argparse.Namespace) -> int:
-    from decoders.prompt_trees import FILE, load_trees
+    from decoders.prompt_tokens.trees import FILE, load_trees
 
     path = args.file.expanduser()
     trees = load_trees(path / FILE if path.is_dir() else path)
@@ -194,7 +194,7 @@ def run_show(args: argparse.Namespace) -> int:
 def run_latency(args: argparse.Namespace) -> int:
     target = common.open_target(args)
 
-    from decoders.latency import latency_for
+    from decoders.study.latency import latency_for
 
     with common.progress_bar("measuring latency") as progress:
         latency = latency_for(target, args.max_size, again=args.again, progress=progress)
@@ -205,7 +205,7 @@ def run_latency(args: argparse.Namespace) -> int:
 def describe(trees: PromptTrees) -> list[str]:
     """Trees as lines of text: every state with its nodes' path and stop probabilities, then π, f and R.
 
-    >>> from decoders.prompt_trees import split_trees
+    >>> from decoders.prompt_tokens.trees import split_trees
     >>> for line in describe(split_trees([[.6, .2], [.5, .1]], 3, 11))[-7:]: print(line)
     state 2: π = 0.833, f = 1.100, 11 rows
     root      2 prompt tokens, nothing accepted 0.200

@@ -27,7 +27,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ..users import checked_name, checked_password, hashed, read_users, write_users
+    from specviz.server.users import checked_name, checked_password, hashed, read_users, write_users
 
     users = read_users(args.file) if args.file.exists() or args.action != "add" else {}
     if args.action == "list":

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from . import common
 
 if TYPE_CHECKING:
-    from decoders.divergences import Divergence
-    from decoders.lossless import Outcome
+    from decoders.study.divergences import Divergence
+    from decoders.study.lossless import Outcome
 
 
 def add(commands: Any) -> None:
@@ -39,7 +39,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders.prompts import read_prompts
+    from decoders.prompt.files import read_prompts
 
     common.check_writable(args.json)
     records = read_prompts(args.prompts, args.limit)
@@ -48,11 +48,11 @@ def run(args: argparse.Namespace) -> int:
     prompts, kept, note = common.fitting(target, records, args.max_new_tokens)
     methods, missing = common.applicable(methods, missing, prompts, args.methods)
 
-    from decoders.lossless import check_lossless
+    from decoders.study.lossless import check_lossless
 
     stock = None
     if not args.no_generate:
-        from decoders.stock import StockModel
+        from decoders.study.stock import StockModel
 
         stock = StockModel.load(common.model_source(args), target.dtype, target.device)
     with common.progress_bar("verifying") as progress:

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
 def _listed(args: argparse.Namespace, trace: Any) -> int:
     from rich.table import Table
 
-    from decoders.metrics import ranking_regret, regrets
+    from decoders.trace.metrics import ranking_regret, regrets
 
     found = sorted((one for one in regrets(trace) if one.tokens), key=lambda one: (-one.tokens, one.step))
     mean = ranking_regret(trace)
@@ -82,8 +82,8 @@ def _listed(args: argparse.Namespace, trace: Any) -> int:
 
 def _drafted(args: argparse.Namespace, trace: Any) -> int:
     from decoders import find_method, save
-    from decoders.params import make_params
-    from decoders.whatif import ReadRun, own_params, wanted
+    from decoders.draft.params import make_params
+    from decoders.study.whatif import ReadRun, own_params, wanted
 
     own = str(trace.run["method"]["name"])
     method = find_method(args.method or own)

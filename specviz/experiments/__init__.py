@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from .experiment import Axis, Experiment, Line, PaperSeries
+from .plan import Plan, Progress, plan
 from .recipes import find_recipe, recipes
 from .results import Results, points
-from .running import Plan, Progress, plan, run_experiment
+from .running import run_experiment
 
 __all__ = [
     "Axis",

@@ -2,8 +2,8 @@
 
 A row of its results is one method on one prompt in one repeat: ``repeat`` from 1; ``tokens_per_s`` and ``speedup`` of a
 run that was not recorded; ``same``, 1 where every output was plain decoding's, else 0, with ``differs_at`` (an output
-token's number from 0) and ``verdict`` (``decoders.divergences``). All other quantities are of the recorded run, which
-each method makes once per prompt: they stand in the rows of repeat 1, with the ``trace`` to open.
+token's number from 0) and ``verdict`` (``decoders.study.divergences``). All other quantities are of the recorded
+run, which each method makes once per prompt: they stand in the rows of repeat 1, with the ``trace`` to open.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from decoders.draft.params import controls
 from decoders.errors import UserError
-from decoders.params import controls
+from specviz.server.runner import sentence
+from specviz.server.store import new_id
 
-from ..runner import sentence
-from ..store import new_id
 from .experiment import CATEGORY, Experiment, Line, Row, near, text_of
 from .prompts import Case
 from .quantities import QUANTITIES, Breakdown, Profile, measured
 
 if TYPE_CHECKING:
     from decoders import Target
-    from decoders.bench import Made, Turn
-    from decoders.trace import Trace
+    from decoders.study.bench import Made, Turn
+    from decoders.trace.trace import Trace
 
-    from .running import Make, Plan
+    from .plan import Make, Plan
 
-NAME, PLAIN, TRACED = "batch", "plain", " traced"  # the last two as in decoders.bench
+NAME, PLAIN, TRACED = "batch", "plain", " traced"  # the last two as in decoders.study.bench
 METRICS = ("tokens_per_step", "speedup")
 MOST_LINES, MOST_REPEATS = 24, 100
 
@@ -50,7 +50,7 @@ def batch(
     >>> [line.label for line in batch([("pld", {"k": 5}), ("pld", {}), ("pld+h", {"k": 5})]).lines]
     ['plain', 'pld, k = 5', 'pld', 'pld+h']
     """
-    from .running import registered
+    from .plan import registered
 
     known = known or registered()
     for name, _ in chosen:
@@ -97,15 +97,6 @@ def _settled(method: Any, given: Mapping[str, Any]) -> dict[str, Any]:
         return {name: found[name].check(value) for name, value in given.items()}
     except ValueError as problem:
         raise UserError(f"{method.name}: {problem}") from None
-
-
-def runs_of(lines: int, cases: int, repeats: int) -> int:
-    """Runs of a batch: each line once to warm up, and on each prompt once recorded and ``repeats`` times timed.
-
-    >>> runs_of(lines=2, cases=3, repeats=3)
-    26
-    """
-    return lines * (1 + cases * (repeats + 1))
 
 
 @dataclass
@@ -171,7 +162,7 @@ class Ledger:
 
     def _checked(self, prompt: int, line: str, outputs: Sequence[list[int]]) -> Row:
         """Whether all outputs are plain decoding's; of the first that is not, where it leaves it, and the verdict."""
-        from decoders.divergences import divergence
+        from decoders.study.divergences import divergence
 
         plain = self._plain.get(prompt)
         if plain is None or not outputs:
@@ -198,7 +189,7 @@ def units(
     """Every run of a batch, one after another: the rows that are complete by it. A run that fails is an error of its
     row, and the others go on.
     """
-    from decoders.bench import Contender, Made, Sample, alternated, timed
+    from decoders.study.bench import Contender, Made, Sample, alternated, timed
 
     new = planned.experiment.max_new_tokens
 

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from decoders.draft.params import controls, make_params
 from decoders.errors import UserError
-from decoders.params import controls, make_params
 
 from .quantities import LEARNT, QUANTITIES, Breakdown, Profile, Quantity
 
@@ -167,7 +167,7 @@ class Experiment:
         """With parameters fixed in every line whose method has them. Raises UserError for one that none has, or that
         is varied or compared here.
         """
-        from .running import registered
+        from .plan import registered
 
         known = registered()
         lines = list(self.lines)

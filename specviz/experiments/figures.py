@@ -9,7 +9,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from ..charts import GREY, LAYOUT
+from specviz.views.charts import GREY, LAYOUT
+
 from .experiment import CATEGORY, LINE, text_of
 from .prompts import NAMES
 from .quantities import TOTAL, Breakdown, Profile, Quantity, parts_of

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from decoders.draft.params import controls
 from decoders.errors import UserError
-from decoders.params import controls
 
 from .experiment import Axis, Experiment, Line, values_of
-from .running import registered
+from .plan import registered
 
 NAME = "own"
 

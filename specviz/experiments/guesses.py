@@ -73,9 +73,9 @@ def look(target: Target, params: Mapping[str, Any], prompt: Prompt, max_new_toke
     """One row: for every distance and number of guesses, the share of the answer's positions where the guesses made
     there hold. Raises UserError for prompt tokens that are missing or of another target.
     """
-    from decoders.acceptance import guess_ranks
-    from decoders.engine import generate
+    from decoders.engine.decoding import generate
     from decoders.parts import load_part
+    from decoders.study.guess_acceptance import guess_ranks
 
     prompts = load_part(target, "ppd", params.get("part"))
     answer = generate(target, prompt, "pld", max_new_tokens=max_new_tokens)
@@ -134,7 +134,7 @@ def acceptance_of(target: Target, params: Mapping[str, Any]) -> tuple[tuple[floa
     validation. Raises UserError where there is neither.
     """
     from decoders.parts import load_part
-    from decoders.prompt_trees import FILE, load_trees, trained_acceptance
+    from decoders.prompt_tokens.trees import FILE, load_trees, trained_acceptance
 
     folder = part_of(target, params)[0]
     if (folder / FILE).is_file():

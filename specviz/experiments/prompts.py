@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from decoders.prompts import PromptRecord, read_prompts
+from decoders.prompt.files import PromptRecord, read_prompts
+from specviz.views.examples import TASKS, examples
 
-from ..examples import TASKS, examples
 from .quoted import is_quotesum, quoted_records
 
 if TYPE_CHECKING:
     from decoders import Prompt
-    from decoders.quotes import QuotedAnswer
-    from decoders.trace import Trace
+    from decoders.study.quotes import QuotedAnswer
+    from decoders.trace.trace import Trace
 
 SEED = 2027  # of the held-out stream: not the one that the target was judged with
 SETS = {
@@ -88,7 +88,7 @@ def _in_turn(lists: Sequence[Sequence[PromptRecord]]) -> list[PromptRecord]:
 
 
 def _held_out(task: str, count: int) -> list[PromptRecord]:
-    from decoders.training.tasks import stream
+    from decoders.training.demo.tasks import stream
 
     found = []
     for number, example in enumerate(islice(stream("held_out", SEED, mixture={task: 1.0}), count), 1):  # pyright: ignore
@@ -128,7 +128,7 @@ def cases(tokenizer: Any, found: Sequence[PromptRecord]) -> list[Case]:
 
 def of_trace(run: Mapping[str, Any], table: Mapping[str, Sequence[Any]]) -> Case:
     """The prompt of a recorded run, token by token (``table``: the trace's ``tokens``)."""
-    from decoders.prompt import Prompt, Segment
+    from decoders.prompt.prompt import Prompt, Segment
 
     length = int(run["prompt_length"])
     parts = list(zip(table["segment"][:length], table["passage"][:length], strict=True))

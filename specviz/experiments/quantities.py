@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from decoders import metrics
-from decoders.trace import Trace
+from decoders.trace import metrics
+from decoders.trace.trace import Trace
 
 EDIT_TASKS = ("code_edit", "code")
 SUMMARY_TASKS = ("summary", "summarization", "text_edit")
@@ -116,7 +116,7 @@ def _kept_context(trace: Trace, _: str) -> float | None:
 
 
 def _expected_speedup(trace: Trace, _: str) -> float | None:
-    from decoders.residual import expected_speedup  # it needs torch, which drawing does not
+    from decoders.verifiers.residual import expected_speedup  # it needs torch, which drawing does not
 
     values, gamma = trace.run.get("metrics", {}), trace.run["method"]["params"].get("gamma")
     beta, cost = values.get("beta"), values.get("draft_cost")

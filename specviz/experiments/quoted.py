@@ -9,16 +9,16 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from decoders.attribution import COUNTED
 from decoders.errors import UserError
-from decoders.prompts import PromptRecord
-from decoders.quotes import QuotedAnswer, demo_quotes, read_quotesum, scores
+from decoders.prompt.files import PromptRecord
+from decoders.study.attribution import COUNTED
+from decoders.study.quotes import QuotedAnswer, demo_quotes, read_quotesum, scores
 
 from .quantities import Quantity
 
 if TYPE_CHECKING:
     from decoders import Target
-    from decoders.trace import Trace
+    from decoders.trace.trace import Trace
 
 MIN_RUNS = (1, 2, 3, 5, 8, 12)
 QUANTITIES = (
@@ -74,7 +74,7 @@ def maker(target: Target) -> Any:
     def make(
         case: Any, method: str, params: Mapping[str, Any], title: str, cancel: threading.Event, new_tokens: int
     ) -> Any:
-        from decoders.forced import answer_ids, forced_run
+        from decoders.study.forced import answer_ids, forced_run
 
         answer = answer_ids(target, case.gold.answer)
         return forced_run(

@@ -28,7 +28,7 @@ BETTER = {  # 1: the highest is the best, -1: the lowest; in other tables none i
     "quality": 1, "quality_f1": 1, "quality_rouge_l": 1, "quality_edit": 1, "steps": -1, "prefill_ms": -1, "kv_mb": -1,
 }  # fmt: skip
 UNTRACED = ("tokens", "steps", "accepted", "tokens_per_step", "tokens_per_s", "speedup")  # known without recorded runs
-BUG = "bug"  # decoders.divergences: the verdict on a lossless method's output that the target would not have written
+BUG = "bug"  # the verdict on a lossless method's output that the target would not have written
 FORMATS = ("csv", "tex", "md")
 VERSIONS = ("python", "torch", "transformers", "specviz")
 

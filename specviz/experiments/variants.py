@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from specviz.server.store import home
 
-from ..store import home
 from .experiment import TRAINABLE, Experiment, Setting
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class DraftVariant(Variant):
 
     def config(self, target: Target) -> Any:
         """Its shape. Raises UserError as ``check`` does."""
-        from decoders.glide import DraftConfig, refusal
+        from decoders.draft_models.network import DraftConfig, refusal
 
         if reason := refusal(target.config):
             raise UserError(reason)
@@ -184,7 +184,8 @@ class PromptVariant(Variant):
     def finish(self, part: Path) -> None:
         """Trees for its own accuracy at the last validation; where no guess held, none can be designed."""
         from decoders.parts import read_part
-        from decoders.prompt_trees import DEFAULT_SIZE, FILE, default_trees, least_size, save_trees
+        from decoders.prompt_tokens.design import DEFAULT_SIZE, default_trees
+        from decoders.prompt_tokens.trees import FILE, least_size, save_trees
 
         size = max(DEFAULT_SIZE, least_size(self.tokens, self.vectors))
         with contextlib.suppress(UserError):
@@ -232,7 +233,7 @@ def training(variant: Variant, target: Target, network: Any) -> Generator[int]:
     """Train it step by step (each ``next`` makes one; gives how many are made), then keep it.
 
     Closed before the end, it leaves a checkpoint that the next training goes on from. ``network`` is the target's
-    (``decoders.target.stock_network``).
+    (``decoders.model.load.stock_network``).
     """
     from decoders.training.data import source_of
     from decoders.training.loop import CHECKPOINT

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from decoders import tracefile
-from specviz.desk import BUNDLED, Desk
-from specviz.examples import examples
-from specviz.runner import Loader, Runner
-from specviz.store import TraceStore
+from decoders.trace import files as tracefile
+from specviz.server.desk import BUNDLED, Desk
+from specviz.server.runner import Loader, Runner
+from specviz.server.store import TraceStore
+from specviz.views.examples import examples
 from tests import synthetic
 from tests.stubs import StubDesk, serving
 

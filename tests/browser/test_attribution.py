@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from decoders.attribution import links, marked, to_json
-from decoders.forced import answer_ids, forced
-from decoders.quotes import gold_json, parse_quotesum, score_links
-from decoders.trace import Trace
-from specviz.attribution import document, standalone
+from decoders.study.attribution import links
+from decoders.study.attribution_export import marked, to_json
+from decoders.study.forced import answer_ids, forced
+from decoders.study.quotes import gold_json, parse_quotesum, score_links
+from decoders.trace.trace import Trace
+from specviz.pages.attribution.service import document, standalone
 from tests import synthetic
 from tests.stubs import serving
 from tests.test_attribution_page import ANSWER, CONTEXT, ROW, attribution_desk, tiny

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from specviz.desk import Desk
-from specviz.runner import Loader, Runner
-from specviz.store import TraceStore
+from specviz.server.desk import Desk
+from specviz.server.runner import Loader, Runner
+from specviz.server.store import TraceStore
 from tests.models import tiny_target, tiny_tokenizer
 from tests.stubs import serving
 

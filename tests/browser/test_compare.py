@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from decoders.trace import Trace
+from decoders.trace.trace import Trace
 from tests import synthetic
 from tests.stubs import StubDesk, StubRun, serving, visiting
 from tests.synthetic import CODE, EDITED, Synthetic

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from decoders import tracefile
-from specviz.export import standalone_html
-from specviz.gallery import RECORDED
-from specviz.lessons import GALLERY, LESSONS, load
-from specviz.store import load_folder
+from decoders.trace import files as tracefile
+from specviz.pages.lessons.service import GALLERY, LESSONS, load
+from specviz.server.store import load_folder
+from specviz.views.export import standalone_html
+from specviz.views.gallery import RECORDED
 from tests.stubs import StubDesk, serving
 
 Visit = Callable[..., Any]

@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from decoders.trace import Trace
-from specviz import notebook, web
-from specviz.export import embed_json, standalone_html
+from decoders.trace.trace import Trace
+from specviz.views import notebook, web
+from specviz.views.export import embed_json, standalone_html
 from tests import synthetic
 
 Open = Callable[..., Any]
@@ -600,7 +600,7 @@ def test_a_step_tells_its_route_and_its_times(open_trace: Open) -> None:
 
 
 def test_the_run_is_broken_down_by_outcome_route_and_time(open_trace: Open) -> None:
-    from decoders.metrics import outcomes, step_term_shares
+    from decoders.trace.metrics import outcomes, step_term_shares
 
     trace = synthetic.adapld()
     page = open_trace(trace)

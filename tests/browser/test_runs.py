@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from specviz.desk import PromptForm
-from specviz.limits import rules_for
-from specviz.store import Library
-from specviz.users import Users, hashed, write_users
+from specviz.server.forms import PromptForm
+from specviz.server.library import Library
+from specviz.server.limits import rules_for
+from specviz.server.users import Users, hashed, write_users
 from tests import synthetic
 from tests.stubs import StubDesk, serving
 

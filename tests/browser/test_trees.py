@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from decoders.latency import save_latency
+from decoders.prompt_tokens.latency import save_latency
 from tests import synthetic
 from tests.stubs import StubDesk, serving, visiting
 from tests.test_trees_page import Kept, latency_of
@@ -131,7 +131,7 @@ def test_latency_is_measured_on_demand_and_a_disturbance_is_told(
 
     page = visit()
     page.gate = threading.Event()
-    monkeypatch.setattr("decoders.latency.latency_for", measured)
+    monkeypatch.setattr("decoders.study.latency.latency_for", measured)
     before = page.evaluate("SpecVizApp.treesState.data.budgets[3].best")
     assert page.locator(".svt-disturbed").count() == 0
     page.focus(".svt-measure")

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from decoders import Prompt, record
-from decoders.metrics import ranking_regret, regrets
-from decoders.trace import Trace
-from decoders.whatif import ReadRun
-from specviz.desk import Desk
-from specviz.export import standalone_html
-from specviz.runner import Loader, Runner
-from specviz.store import TraceStore
+from decoders.study.whatif import ReadRun
+from decoders.trace.metrics import ranking_regret, regrets
+from decoders.trace.trace import Trace
+from specviz.server.desk import Desk
+from specviz.server.runner import Loader, Runner
+from specviz.server.store import TraceStore
+from specviz.views.export import standalone_html
 from tests.models import prompt_ids, tiny_target
 from tests.stubs import serving
 

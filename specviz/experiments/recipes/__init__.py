@@ -8,8 +8,7 @@ import re
 from functools import cache
 
 from decoders.errors import UserError
-
-from ..experiment import PAPERS, Experiment, near
+from specviz.experiments.experiment import PAPERS, Experiment, near
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..experiment import Axis, Experiment, Line
+from specviz.experiments.experiment import Axis, Experiment, Line
 
 EXPERIMENT = Experiment(
     "adapld-fig1",

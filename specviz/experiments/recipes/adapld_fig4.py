@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..experiment import Experiment, Line
+from specviz.experiments.experiment import Experiment, Line
 
 EXPERIMENT = Experiment(
     "adapld-fig4",

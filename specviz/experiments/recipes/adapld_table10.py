@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..experiment import Experiment, Line, PaperSeries
+from specviz.experiments.experiment import Experiment, Line, PaperSeries
 
 ROWS = {
     "Spec-Bench": (0.6117, 0.2616, 0.1267, 0.6737),

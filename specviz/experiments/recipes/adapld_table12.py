@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..experiment import Experiment, Line, PaperSeries
+from specviz.experiments.experiment import Experiment, Line, PaperSeries
 
 PARTS = ("1", "2", "3", "4", "5+")
 ROWS = {"PLD+": (0.67, 0.13, 0.10, 0.05, 0.05), "AdaPLD": (0.46, 0.31, 0.13, 0.05, 0.05)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..experiment import Experiment, Line, PaperSeries
+from specviz.experiments.experiment import Experiment, Line, PaperSeries
 
 TASKS = ("MT", "SUM", "RAG", "Debug", "Polish", "Translate", "Switch", "Avg.")
 ROWS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..experiment import Experiment, Line, PaperSeries
+from specviz.experiments.experiment import Experiment, Line, PaperSeries
 
 COST = (("retrieval", 0.0007), ("rerank", 0.0012), ("branches", 0.0017), ("successors", 0.0017))
 TIMES = (("verify", 39.195), ("retrieval", 0.028), ("rerank", 0.049), ("branches", 0.066), ("successors", 0.069))

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..experiment import Axis, Experiment, Line
-from ..quantities import Quantity
+from specviz.experiments.experiment import Axis, Experiment, Line
+from specviz.experiments.quantities import Quantity
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 LOOKUPS, PASSAGE, VOCABULARY = 200, 500, 2_000
@@ -21,8 +21,8 @@ def measure(_: Any, params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     Token ids are drawn by Zipf's law, as words are; what is looked up are 20 tokens cut out of the pool.
     """
     from decoders.drafters.casd import CasdParams
-    from decoders.pool import PoolIndex
-    from decoders.prompt import Pool
+    from decoders.prompt.pool import PoolIndex
+    from decoders.prompt.prompt import Pool
 
     size, casd = int(params["pool_tokens"]), CasdParams()
     random = np.random.default_rng(size)

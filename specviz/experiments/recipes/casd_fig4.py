@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..experiment import Axis, Experiment, Line
+from specviz.experiments.experiment import Axis, Experiment, Line
+
 from .casd_table8 import DELTAS
 
 EXPERIMENT = Experiment(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..experiment import Axis, Experiment, Line, PaperSeries, Row
+from specviz.experiments.experiment import Axis, Experiment, Line, PaperSeries, Row
 
 TASKS = ("NQ", "TQA", "2WikiMQA", "HotpotQA", "Multi-News", "GovReport", "RepoBench-P", "LCC", "Avg.")
 ROWS = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..experiment import Experiment, Line, PaperSeries
+from specviz.experiments.experiment import Experiment, Line, PaperSeries
+
 from .casd_table1 import ROWS as TABLE_1
 from .casd_table1 import TASKS
 

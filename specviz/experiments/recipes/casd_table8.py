@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..experiment import Axis, Experiment, Line, PaperSeries
+from specviz.experiments.experiment import Axis, Experiment, Line, PaperSeries
+
 from .casd_table1 import TASKS
 
 DELTAS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)

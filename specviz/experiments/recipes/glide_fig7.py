@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..experiment import Axis, Experiment, Line, some_layers
+from specviz.experiments.experiment import Axis, Experiment, Line, some_layers
 
 EXPERIMENT = Experiment(
     "glide-fig7",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..experiment import Axis, Experiment, Line, draft_widths
+from specviz.experiments.experiment import Axis, Experiment, Line, draft_widths
 
 EXPERIMENT = Experiment(
     "glide-fig9",

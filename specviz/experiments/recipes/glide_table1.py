@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..experiment import Experiment, Line, PaperSeries
+from specviz.experiments.experiment import Experiment, Line, PaperSeries
 
 SETS = ("GSM8K", "Fin.-Alp.", "Spider", "Code")
 # target → drafter → (c, α per data set, expected speedup per data set), in percent and ×

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..experiment import Experiment, Line, PaperSeries
+from specviz.experiments.experiment import Experiment, Line, PaperSeries
+
 from .glide_table1 import SETS
 
 ROWS = {"learns the data's answers": (64.8, 63.2, 55.7, 67.0), "learns the target's answers": (65.0, 63.9, 56.0, 67.5)}

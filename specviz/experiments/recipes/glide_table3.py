@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..experiment import Experiment, Line, PaperSeries
+from specviz.experiments.experiment import Experiment, Line, PaperSeries
 
 LINES = ("GLIDE", "beam 4", "beam 8", "CAPE")
 ROWS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..experiment import Axis, Experiment, Line, attention_layers
+from specviz.experiments.experiment import Axis, Experiment, Line, attention_layers
 
 EXPERIMENT = Experiment(
     "pldplus-fig3",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..experiment import Axis, Experiment, Line, hidden_states
+from specviz.experiments.experiment import Axis, Experiment, Line, hidden_states
 
 EXPERIMENT = Experiment(
     "pldplus-fig5",

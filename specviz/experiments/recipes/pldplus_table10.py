@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from decoders.attribution import COUNTED
-
-from ..experiment import Axis, Experiment, Line, PaperSeries
-from ..quoted import MIN_RUNS, QUANTITIES
+from decoders.study.attribution import COUNTED
+from specviz.experiments.experiment import Axis, Experiment, Line, PaperSeries
+from specviz.experiments.quoted import MIN_RUNS, QUANTITIES
 
 ROWS = {2: (0.96, 0.96, 0.96), 5: (0.98, 0.85, 0.90), 8: (0.99, 0.70, 0.79)}  # precision, recall, F1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..experiment import Axis, Experiment, Line, PaperSeries, head_counts
+from specviz.experiments.experiment import Axis, Experiment, Line, PaperSeries, head_counts
 
 POINTS = ((10, 3.17), (20, 3.18), (30, 3.2), (40, 3.21), (50, 3.21), (100, 2.93), (200, 2.9), (300, 2.9))
 

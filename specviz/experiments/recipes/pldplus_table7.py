@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..experiment import Axis, Experiment, Line, PaperSeries
+from specviz.experiments.experiment import Axis, Experiment, Line, PaperSeries
 
 POINTS = (("off", 92.26), ("-0.75", 94.44), ("-0.5", 93.79), ("0", 95.05), ("0.5", 76.86), ("0.75", 57.73))
 

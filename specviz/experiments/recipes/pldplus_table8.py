@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..experiment import Axis, Experiment, Line, PaperSeries
+from specviz.experiments.experiment import Axis, Experiment, Line, PaperSeries
 
 POINTS = ((1, 3.14), (2, 3.05), (3, 3.04), (4, 3.03), (5, 3.01), (6, 3.0))
 

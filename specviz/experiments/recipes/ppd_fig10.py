@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..experiment import Experiment, Line
-from ..guesses import ACCURACY, look, side_by_side
+from specviz.experiments.experiment import Experiment, Line
+from specviz.experiments.guesses import ACCURACY, look, side_by_side
 
 EXPERIMENT = Experiment(
     "ppd-fig10",

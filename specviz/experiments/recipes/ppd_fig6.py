@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..experiment import Axis, Experiment, Line
-from ..guesses import ACCURACY, RANKS, by_distance, look
+from specviz.experiments.experiment import Axis, Experiment, Line
+from specviz.experiments.guesses import ACCURACY, RANKS, by_distance, look
 
 EXPERIMENT = Experiment(
     "ppd-fig6",

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..experiment import Experiment, Line, PaperSeries, Row
-from ..guesses import part_of
-from ..quantities import Quantity
+from specviz.experiments.experiment import Experiment, Line, PaperSeries, Row
+from specviz.experiments.guesses import part_of
+from specviz.experiments.quantities import Quantity
 
 NAMES = {"ppd": "PPD", "glide": "GLIDE", "drafter": "Vanilla drafter"}
 SHARES = {  # table 1: P_tr, in percent
@@ -26,7 +26,7 @@ def measure(target: Any, params: Mapping[str, Any]) -> Iterator[Row]:
     """
     from safetensors import safe_open
 
-    from decoders.glide import DraftConfig
+    from decoders.draft_models.network import DraftConfig
     from decoders.parts import WEIGHTS, find_part, read_part
 
     held = float(target.info["parameters"])

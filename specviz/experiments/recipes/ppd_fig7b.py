@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..experiment import Experiment, Line, PaperSeries
+from specviz.experiments.experiment import Experiment, Line, PaperSeries
 
 BATCH = "batch 1"
 SPEEDUPS = {"tree": 2.26, "chain": 1.71}  # table 10, its column of batch size 1

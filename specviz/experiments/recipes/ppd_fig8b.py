@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..experiment import Axis, Experiment, Line, Row
-from ..guesses import acceptance_of
-from ..quantities import Quantity
+from specviz.experiments.experiment import Axis, Experiment, Line, Row
+from specviz.experiments.guesses import acceptance_of
+from specviz.experiments.quantities import Quantity
 
 SIZES = (6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64)
 DRAWS = 5  # random trees of each size
@@ -17,9 +17,10 @@ def measure(target: Any, params: Mapping[str, Any]) -> Iterator[Row]:
     """A row per size and kind of trees: τ from the acceptance measured of the prompt tokens, L(n) as kept for this
     machine and model, measured now where it is not.
     """
-    from decoders.latency import latency_for
     from decoders.parts import load_part
-    from decoders.prompt_trees import design_sizes, least_size, naive_trees, random_trees
+    from decoders.prompt_tokens.design import design_sizes, naive_trees, random_trees
+    from decoders.prompt_tokens.trees import least_size
+    from decoders.study.latency import latency_for
 
     vectors = load_part(target, "ppd", params.get("part")).config.vectors
     table = acceptance_of(target, params)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..experiment import Experiment, Line, Row
-from ..guesses import part_of
-from ..quantities import learning
+from specviz.experiments.experiment import Experiment, Line, Row
+from specviz.experiments.guesses import part_of
+from specviz.experiments.quantities import learning
 
 
 def measure(target: Any, params: Mapping[str, Any]) -> Iterator[Row]:

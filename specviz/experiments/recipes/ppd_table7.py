@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..experiment import Axis
-from ..guesses import ablation
+from specviz.experiments.experiment import Axis
+from specviz.experiments.guesses import ablation
 
 EXPERIMENT = ablation(
     7,

@@ -1,0 +1,262 @@
+"""A draft, its verdict, and everything that is recorded of both (pure records: no model, no method)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from .tree import DraftTree
+
+ORIGINS = ("root", "main", "branch", "successor", "prompt", "expansion", "datastore", "drafter")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The ranking that led to a draft, losers included; all arrays have one entry per candidate.
+
+    ``position`` is the anchor: the earlier position that holds the root's token (or stands for it); the draft it
+    offers is copied from ``position + 1`` on and has ``length`` tokens. ``pool`` is the anchor's place in the pool,
+    where there is one (``position`` is -1 where the pool's text does not stand in the prompt). ``score`` is what the
+    method ranks by; ``terms`` are all numbers that went into it. ``chosen`` indexes the winner (-1: none).
+    ``excluded`` says why a candidate could not win ("" where it could).
+    """
+
+    position: np.ndarray
+    score: np.ndarray
+    length: np.ndarray
+    chosen: int = -1
+    terms: dict[str, np.ndarray] = field(default_factory=dict)
+    excluded: tuple[str, ...] = ()
+    pool: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """An extra input row whose logits come back but which is never committed (PPD's prompt tokens, Lookahead's window).
+
+    It sees the committed prefix, the tree nodes on the path to ``parent`` (``parent`` included), and the earlier probes
+    listed in ``sees``; no node ever sees a probe. Its position id is that of ``parent`` + ``offset``. Give a ``token``
+    or an ``embedding`` ``[hidden]``. ``reading`` says how it is read, where not in the target's own way (the same one
+    for all probes of a draft), and ``prefix`` which of that reading's prefix tokens it sees.
+    """
+
+    parent: int
+    offset: int
+    token: int | None = None
+    embedding: Float[Tensor, "hidden"] | None = None
+    sees: tuple[int, ...] = ()
+    kind: str = "probe"
+    prefix: tuple[int, ...] = ()
+    reading: Reading | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a verify forward needs of a draft besides its tokens: positions behind the root of its rows (nodes, then
+    probes), which row sees which (None: a chain), and the probes' embeddings (None: they have tokens).
+    """
+
+    offsets: np.ndarray
+    sees: Bool[np.ndarray, "rows rows"] | None
+    embeddings: Float[Tensor, "probes hidden"] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Looks:
+    """Where a draft model, or probes, looked in the target's cache: a row of attention over the positions before the
+    root (probes: up to the last accepted token) for each of ``nodes``, at each of the target's ``layers``. Probe i of a
+    draft counts as node ``len(tree) + i``.
+
+    ``weights()`` computes them, ``[layers, heads, nodes, positions]``, when it is asked for: only a traced run asks.
+    """
+
+    nodes: tuple[int, ...]
+    layers: tuple[int, ...]
+    weights: Callable[[], Float[Tensor, "layers heads nodes positions"]]
+
+
+@dataclass(frozen=True, slots=True)
+class JointGuess:
+    """The first guess that several probes of one node make together, ``offset`` positions behind it."""
+
+    parent: int
+    offset: int
+    token: int
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A proposal, with its provenance recorded where it was decided.
+
+    ``origins`` and ``sources`` have one entry per node: where the token came from (``ORIGINS``) and the source position
+    it was copied from (-1: not copied). ``probabilities`` is the drafter's own probability per node (root 1.0), where
+    it has one. ``route`` names the way taken ("lexical", "none", …); ``reason`` says, in plain words, why there is no
+    draft. ``pool`` is each node's place in the pool (-1: not from there; empty: none is). ``terms`` are numbers per
+    node (nan: not defined), ``notes`` numbers of the step, as the method's ``node_terms`` and ``step_terms`` declare
+    them. ``distributions`` are the drafter's own next-token distributions after nodes, where it has them; ``drawn``
+    says that the tokens were drawn from them (after the run's warpers), not chosen. ``looks`` is where it looked.
+    ``layout`` is the draft's (``decoders.draft.draft.layout_of``), where the drafter keeps it for drafts of this shape.
+    """
+
+    tree: DraftTree
+    origins: tuple[str, ...] = ()
+    sources: tuple[int, ...] = ()
+    probabilities: tuple[float, ...] | None = None
+    candidates: Candidates | None = None
+    probes: tuple[Probe, ...] = ()
+    route: str = ""
+    reason: str = ""
+    pool: tuple[int, ...] = ()
+    terms: dict[str, np.ndarray] = field(default_factory=dict)
+    notes: dict[str, float] = field(default_factory=dict)
+    distributions: dict[int, Float[Tensor, "vocab"]] | None = None
+    drawn: bool = False
+    looks: Looks | None = None
+    layout: Layout | None = None
+
+    @classmethod
+    def empty(cls, root: int, reason: str, *, route: str = "none", candidates: Candidates | None = None) -> Draft:
+        """No draft this step: the target's own next token is taken, and ``reason`` says why."""
+        return cls(DraftTree.chain(root), ("root",), (-1,), candidates=candidates, route=route, reason=reason)
+
+    @classmethod
+    def copied(
+        cls, root: int, tokens: list[int], start: int, *, route: str, candidates: Candidates | None = None
+    ) -> Draft:
+        """A chain copied from ``start`` on."""
+        n = len(tokens)
+        return cls(
+            DraftTree.chain(root, tokens),
+            ("root",) + ("main",) * n,
+            (-1, *range(start, start + n)),
+            candidates=candidates,
+            route=route,
+        )
+
+
+@dataclass(slots=True)
+class Scored:
+    """What the target says of a draft: logits (fp32), and the queries of the heads that ``Needs`` names, by layer.
+
+    The drafter adds what it made of the probes that it read: where they looked, and what several guess together.
+    """
+
+    logits: Float[Tensor, "nodes vocab"]
+    probe_logits: Float[Tensor, "probes vocab"] | None = None
+    queries: dict[int, Float[Tensor, "heads rows head_dim"]] = field(default_factory=dict)
+    looks: Looks | None = None
+    joint: tuple[JointGuess, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The accepted path (nodes, root first), the target's token after it, and one reason per node.
+
+    ``bonus`` is None only when a stop token inside the path ended the run. ``status`` per node: root, accepted,
+    rejected (its parent was accepted, it was not), unreached (its parent was not accepted). ``terms`` are the
+    verifier's own numbers per node (nan: not defined), as the method's ``node_terms`` declare them.
+    """
+
+    path: tuple[int, ...]
+    bonus: int | None
+    status: tuple[str, ...]
+    reasons: tuple[str, ...]
+    terms: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def accepted(self) -> int:
+        """Accepted draft tokens: the root and the bonus are not among them."""
+        return len(self.path) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A step taken before, as far as it is known later: ``length`` tokens were committed before it.
+
+    ``path`` are the accepted nodes (root first), ``bonus`` the token after them. ``probes`` are the parents of its
+    probes, in order; None where the step was not this method's own.
+    """
+
+    length: int
+    tree: DraftTree
+    path: tuple[int, ...]
+    bonus: int | None
+    probes: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """How the probes of a draft are read, where it is not the target's own way.
+
+    ``prefix`` is keys (after rotary) and values ``[layers, kv_heads, prefixes, head_dim]`` of prefix tokens, which
+    stand before the text; a probe sees the ones it names (``Probe.prefix``), whatever the layer's window. ``exits``:
+    the weights of the last layers' states, the last layer at the end, whose sum the target's final norm reads.
+    ``head`` makes logits of what that norm gives.
+    """
+
+    prefix: tuple[Tensor, Tensor] | None = None
+    exits: Float[Tensor, "exits"] | None = None
+    head: Float[Tensor, "vocab hidden"] | None = None
+
+    @property
+    def prefixes(self) -> int:
+        """Prefix tokens."""
+        return 0 if self.prefix is None else self.prefix[0].shape[2]
+
+    def seen(self, draft: Draft) -> Bool[np.ndarray, "rows prefixes"]:
+        """Which prefix tokens each row sees: nodes none."""
+        nodes = len(draft.tree)
+        sees = np.zeros((nodes + len(draft.probes), self.prefixes), dtype=bool)
+        for row, probe in enumerate(draft.probes, nodes):
+            sees[row, list(probe.prefix)] = True
+        return sees
+
+
+def reading_of(draft: Draft) -> Reading | None:
+    """The reading of a draft's probes; None for the target's own. Raises ValueError where they have several."""
+    found = {id(probe.reading): probe.reading for probe in draft.probes}
+    if len(found) > 1:
+        raise ValueError(f"the probes of a draft are read in {len(found)} ways; all must be read in the same way")
+    return next(iter(found.values()), None)
+
+
+def emitted_tokens(tokens: Sequence[int], verdict: Verdict) -> list[int]:
+    """What a step adds to the output: the accepted tokens and, unless one of them ended the run, the bonus."""
+    emitted = [tokens[node] for node in verdict.path[1:]]
+    return emitted if verdict.bonus is None else [*emitted, verdict.bonus]
+
+
+def layout_of(draft: Draft) -> Layout:
+    """Where a draft's rows stand and what they see; embeddings are 0 for probes that have a token instead."""
+    depths, probes = draft.tree.depths, draft.probes
+    given = next((p.embedding for p in probes if p.embedding is not None), None)
+    return Layout(
+        np.asarray([*depths, *(depths[p.parent] + p.offset for p in probes)]),
+        _visibility(draft) if probes or not draft.tree.is_chain else None,
+        None
+        if given is None
+        else torch.stack([torch.zeros_like(given) if p.embedding is None else p.embedding for p in probes]),
+    )
+
+
+def _visibility(draft: Draft) -> np.ndarray:
+    """Boolean [rows, rows] over nodes then probes: nodes see ancestors, probes see their path and the probes they name.
+    """
+    nodes, probes = len(draft.tree), len(draft.probes)
+    sees = np.zeros((nodes + probes, nodes + probes), dtype=bool)
+    sees[:nodes, :nodes] = draft.tree.ancestors()
+    for i, probe in enumerate(draft.probes):
+        row = nodes + i
+        sees[row, :nodes] = sees[probe.parent, :nodes]
+        sees[row, [nodes + other for other in probe.sees]] = True
+        sees[row, row] = True
+    return sees

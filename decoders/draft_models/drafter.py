@@ -1,0 +1,230 @@
+"""Drafts from a draft model: chains, drawn or greedy, expanded chains and beams. What SpS and GLIDE have in common."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from decoders.draft.draft import Draft, Looks, Past, Scored, Verdict
+from decoders.draft.terms import Term
+from decoders.draft.tree import DraftTree
+from decoders.model.memory import Context
+from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
+from decoders.verifiers.sampling import Chooser, drawn_token
+
+from .expansion import Proposal, beam_search, bin_of, expanded
+from .network import common_prefix
+
+NODE_TERMS = (
+    Term("confidence", "confidence", "The drafter's highest probability at this position.", 0, 1),
+    Term("bin", "confidence bin", "The tenth its confidence falls into: how many candidates CAPE puts here.", 0, 9),
+    Term("draft_rank", "draft rank", "The token's rank in the drafter's own distribution (0 = first choice).", 0, 0),
+    *VERIFIED_TERMS,
+)
+STEP_TERMS = (
+    Term("gamma", "γ", "Tokens the drafter was asked for in this step.", 0, 0),
+    Term("forward_ms", "draft forwards", "Milliseconds spent in the draft model.", 0, 0),
+    Term("expand_ms", "expansion", "Milliseconds spent on choosing further candidates and building the tree.", 0, 0),
+)
+KV_DELAY = Term(
+    "kv_delay", "KV delay", "Positions from the newest key of the target that was seen to the last token read.", 0, 0
+)
+
+Choose = Callable[[Float[Tensor, "vocab"]], tuple[int, Tensor]]  # a token, and what is kept of what the drafter said
+
+
+@dataclass(slots=True)
+class Chain:
+    """Tokens that a draft model wrote ahead and, for each, what it said there, the number of the draft forward that
+    gave it (from 1; 0: known from an earlier step), and the prompt token that had guessed it (from 1; 0: none).
+
+    ``forwards`` were made in all, those that only read the text included.
+    """
+
+    tokens: list[int] = field(default_factory=list)
+    told: list[Tensor] = field(default_factory=list)
+    forward: list[int] = field(default_factory=list)
+    distance: list[int] = field(default_factory=list)
+    forwards: int = 0
+
+    def add(self, token: int, said: Tensor, forward: int, distance: int = 0) -> None:
+        """One more token."""
+        self.tokens.append(token)
+        self.told.append(said)
+        self.forward.append(forward)
+        self.distance.append(distance)
+
+
+class Running(Protocol):
+    """A draft model at work on a run; ``limit`` is the longest text it reads, ``looks_at`` what its looks are."""
+
+    limit: int
+    looks_at: dict[str, Any] | None
+
+    def read(self, context: Context) -> Float[Tensor, "vocab"]:
+        """Logits after the context's last token."""
+        ...
+
+    def extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Float[Tensor, "rows vocab"]:
+        """Logits after more draft tokens; ``parents`` count the draft's rows so far (-1: the root)."""
+        ...
+
+    def looks(self, rows: Sequence[int]) -> Callable[[], Float[Tensor, "layers heads rows keys"]] | None:
+        """How to compute where rows of this draft (0 = the root) looked in the target's cache; None if nowhere."""
+        ...
+
+
+def one_by_one(run: Running, context: Context, depth: int, choose: Choose) -> Chain:
+    """A chain of ``depth`` tokens, a draft forward for each."""
+    chain = Chain(forwards=depth)
+    for i in range(depth):
+        logits = run.extend(chain.tokens[-1:], [i - 2])[0] if i else run.read(context)
+        chain.add(*choose(logits), i + 1)
+    return chain
+
+
+class ModelDrafter:
+    """Drafts ``gamma`` tokens with a draft model.
+
+    ``expansion`` is one of ``decoders.draft_models.expansion.EXPANSIONS``. Without one, a sampled run draws its tokens,
+    for verification by ratio and residual; trees hold the drafter's first choices. ``heuristic`` adapts γ as
+    transformers' assistant does: two more after a fully accepted draft, else one less. ``chain`` writes chains where
+    not token by token: as it says ``(context, depth, choose)``, the same tokens.
+    """
+
+    def __init__(
+        self, run: Running, gamma: int, expansion: str = "none", size: int = 4, *, heuristic: bool = False,
+        delayed: bool = False, chain: Callable[[Context, int, Choose], Chain] | None = None,
+    ) -> None:  # fmt: skip
+        self.run, self.expansion, self.size = run, expansion, size
+        self.heuristic, self.delayed, self.looks_at = heuristic, delayed, run.looks_at
+        self.chain, self.counted = chain or partial(one_by_one, run), chain is not None
+        self.chooser: Chooser | None = None
+        self.gammas = {0: gamma}  # γ from a context length on
+        self.tokens = np.zeros(0, dtype=np.int64)
+        self.most = 32  # γ's bound under the heuristic
+
+    def sample_with(self, chooser: Chooser) -> None:
+        if not chooser.sampling.greedy:
+            self.chooser = chooser
+
+    def gamma(self, context: Context) -> int:
+        """γ at this point of the run, whatever was decoded after it."""
+        known = common_prefix(self.tokens, context.tokens)
+        if known == len(self.tokens):  # the run went on
+            known = context.length
+        self.gammas = {length: gamma for length, gamma in self.gammas.items() if length <= known}
+        self.tokens = context.tokens.copy()
+        return self.gammas[max(self.gammas)]
+
+    def resume(self, context: Context, past: Sequence[Past]) -> None:
+        """Take up γ as the heuristic left it after the steps ``past``; all else follows from the text."""
+        for step in past:
+            self._adapt(step.tree, step.length, len(step.path) - 1)
+
+    def _adapt(self, tree: DraftTree, length: int, accepted: int) -> None:
+        """γ from behind a step on, by the heuristic; ``length`` tokens were committed before it."""
+        if self.heuristic and tree.drafted:
+            gamma = self.gammas[max(self.gammas)]
+            whole = accepted == max(tree.depths)
+            self.gammas[length + accepted + 1] = min(self.most, gamma + 2) if whole else max(1, gamma - 1)
+
+    def propose(self, context: Context, budget: int) -> Draft:
+        gamma = self.gamma(context)
+        depth = min(gamma, budget, self.run.limit - context.length)
+        if depth < 1:
+            return Draft.empty(context.root, f"the drafter reads at most {self.run.limit:,} tokens")
+        if self.expansion.startswith("beam"):
+            return self._beams(context, depth, gamma)
+        drawing = self.chooser if self.expansion == "none" else None
+        choose = likeliest if drawing is None else drawn_at(drawing, context.length)
+        started = time.perf_counter()
+        chain = self.chain(context, depth, choose)
+        forwarded = time.perf_counter()
+        distributions = torch.stack(chain.told) if drawing is not None else torch.stack(chain.told).softmax(-1)
+        made = expanded(context.root, chain.tokens, distributions, self.expansion, self.size)
+        return self._draft(made, distributions, drawing is not None, gamma, started, forwarded, chain)
+
+    def _beams(self, context: Context, depth: int, gamma: int) -> Draft:
+        spent = 0.0
+
+        def extend(tokens: list[int], parents: list[int]) -> Tensor:
+            nonlocal spent
+            before = time.perf_counter()
+            logits = self.run.extend(tokens, parents)
+            spent += time.perf_counter() - before
+            return logits
+
+        started = time.perf_counter()
+        first = self.run.read(context)
+        spent += time.perf_counter() - started
+        width = int(self.expansion.split()[1])
+        made, distributions = beam_search(context.root, first, extend, width, depth)
+        return self._draft(made, distributions, False, gamma, started, started + spent)
+
+    def _draft(
+        self, made: Proposal, distributions: Tensor, drawn: bool, gamma: int, started: float, forwarded: float,
+        chain: Chain | None = None,
+    ) -> Draft:  # fmt: skip
+        tree, rows = made.tree, made.rows
+        top = distributions.amax(-1).tolist()
+        confidence = [float("nan"), *(top[rows[parent]] for parent in tree.parents[1:])]
+        terms = {
+            "confidence": np.asarray(confidence),
+            "bin": np.asarray([np.nan, *(bin_of(p) for p in confidence[1:])], dtype=float),
+            "draft_rank": np.asarray([np.nan, *made.ranks[1:]], dtype=float),
+        }
+        if self.delayed:
+            terms["kv_delay"] = np.asarray([np.nan, *tree.depths[1:]], dtype=float)
+        route = "drawn" if drawn else {"none": "chain", "confidence": "cape"}.get(self.expansion, self.expansion)
+        spread = tuple("expansion" if extra else "drafter" for extra in made.expanded[1:])
+        given = {node: distributions[row] for node, row in rows.items()}
+        finished = time.perf_counter()
+        notes = {
+            "gamma": float(gamma),
+            "forward_ms": (forwarded - started) * 1e3,
+            "expand_ms": (finished - forwarded) * 1e3,
+        }
+        if self.delayed:
+            notes["kv_delay"] = float(max(tree.depths))
+        if self.counted and chain is not None:
+            missing = [np.nan] * (len(tree) - len(chain.tokens) - 1)  # expansions
+            terms["draft_forward"] = np.asarray([np.nan, *chain.forward, *missing])
+            terms["distance"] = np.asarray([np.nan, *(d or np.nan for d in chain.distance), *missing])
+            notes["draft_forwards"] = float(chain.forwards)
+            notes["hits"] = float(sum(d > 0 for d in chain.distance))
+        weights = self.run.looks(list(rows.values()))
+        looks = Looks(tuple(rows), tuple(self.looks_at["layers"]), weights) if weights and self.looks_at else None
+        return Draft(
+            tree, ("root", *spread), (-1,) * len(tree), made.probabilities, route=route, terms=terms, notes=notes,
+            distributions=given, drawn=drawn, looks=looks,
+        )  # fmt: skip
+
+    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None:
+        self._adapt(draft.tree, len(self.tokens), verdict.accepted)
+
+
+def likeliest(logits: Float[Tensor, "vocab"]) -> tuple[int, Tensor]:
+    """The drafter's first choice, and its logits."""
+    return int(logits.argmax()), logits
+
+
+def drawn_at(chooser: Chooser, length: int) -> Choose:
+    """Draws after the chooser's warpers, from a stream of their own for a text of this length: a run that is cut there
+    draws the same again.
+    """
+    random = np.random.default_rng([chooser.sampling.seed, 1, length])
+
+    def choose(logits: Tensor) -> tuple[int, Tensor]:
+        said = chooser.probabilities(logits[None])[0]
+        return drawn_token(said, float(random.random())), said
+
+    return choose

@@ -1,0 +1,443 @@
+"""The draft model of GLIDE (§4.1) and, without its glimpse at the target, the vanilla drafter.
+
+A few decoder layers with an embedding and a head of their own. Each has self-attention, then (GLIDE) cross-attention to
+the keys and values that the target has cached anyway, then an MLP. ``DraftRun`` is such a model at work on a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from decoders.errors import UserError
+
+if TYPE_CHECKING:
+    from decoders.model.memory import Context
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+ROTARIES = ("default", "linear", "llama3", "yarn")  # one fixed frequency per pair, whatever the length
+THETA = 10_000.0  # of the draft model's own positions
+DRAFT_ROWS = 512  # cache rows behind the committed ones: room for a draft under way
+
+
+@dataclass(frozen=True, slots=True)
+class DraftConfig:
+    """The shape of a draft model; ``kv_layers`` names the target's layer that each of its layers glimpses (none:
+    a vanilla drafter).
+    """
+
+    vocab: int
+    hidden: int
+    layers: int
+    heads: int
+    mlp: int
+    eps: float = 1e-6
+    kv_layers: tuple[int, ...] = ()
+    target_heads: int = 0
+    target_head_dim: int = 0
+    query_bias: bool = False
+    query_norm: bool = False
+
+    @classmethod
+    def of(
+        cls, config: Any, *, glimpse: bool, layers: int = 1, hidden: int | None = None, mlp: int | None = None,
+        kv_layer: int | None = None,
+    ) -> DraftConfig:  # fmt: skip
+        """The draft model for a target of this configuration; sizes not given are the target's own.
+
+        Layer m of N reads the target's layer depth - N + m (GLIDE §4.1); with ``kv_layer`` (from 0) the last one reads
+        that layer and the others those before it. Raises UserError for a target that cannot be glimpsed at.
+        """
+        depth, width = config.num_hidden_layers, hidden or config.hidden_size
+        full = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
+        heads = config.num_attention_heads if width % config.num_attention_heads == 0 else max(1, width // 64)
+        if width % (2 * heads):
+            raise UserError(f"a draft model of width {width} is not possible: give a multiple of {2 * heads}")
+        common: dict[str, Any] = {
+            "vocab": config.vocab_size, "hidden": width, "layers": layers, "heads": heads,
+            "mlp": mlp or round(width * full / config.hidden_size),
+            "eps": float(getattr(config, "rms_norm_eps", 1e-6)),
+        }  # fmt: skip
+        if not glimpse:
+            if kv_layer is not None:
+                raise UserError("a vanilla drafter reads no target layer: leave the KV layer out, or train GLIDE")
+            return cls(**common)
+        if reason := refusal(config):
+            raise UserError(reason)
+        last = depth - 1 if kv_layer is None else kv_layer
+        if not layers - 1 <= last < depth:
+            raise UserError(
+                f"KV layer {last} is out of range: with {layers} draft layer{'s' * (layers > 1)} it is "
+                f"{layers - 1} to {depth - 1}"
+            )
+        return cls(
+            **common,
+            kv_layers=tuple(range(last - layers + 1, last + 1)),
+            target_heads=config.num_attention_heads,
+            target_head_dim=getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
+            query_bias=config.model_type == "qwen2" or bool(getattr(config, "attention_bias", False)),
+            query_norm=config.model_type == "qwen3",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "kv_layers": list(self.kv_layers)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> DraftConfig:
+        """Back from ``to_json``. Raises TypeError or ValueError for anything else."""
+        return cls(**{**data, "kv_layers": tuple(int(layer) for layer in data["kv_layers"])})
+
+
+def refusal(config: Any) -> str | None:
+    """Why GLIDE cannot read this target's cached keys, in one sentence; None if it can."""
+    family = config.model_type
+    if family not in FAMILIES:
+        return (
+            f"GLIDE cannot read the cached keys of {family!r} models: it can those of "
+            f"{', '.join(FAMILIES[:-1])} and {FAMILIES[-1]}"
+        )
+    rope = getattr(config, "rope_parameters", None) or {}
+    kind = rope.get("rope_type", "default")
+    if kind not in ROTARIES or rope.get("partial_rotary_factor", 1.0) != 1.0:
+        return (
+            f"GLIDE cannot read keys with rotary positions of kind {kind!r}: it can {', '.join(ROTARIES)}, "
+            "on whole heads"
+        )
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one layer's queries see of the target: cached keys and values after rotary, and the queries' own rotary.
+
+    ``mask`` is True where a query may look; None: everywhere. ``watch`` collects the queries, for looking at.
+    """
+
+    keys: Float[Tensor, "batch kv_heads keys head_dim"]
+    values: Float[Tensor, "batch kv_heads keys head_dim"]
+    cos: Float[Tensor, "rows head_dim"]
+    sin: Float[Tensor, "rows head_dim"]
+    mask: Bool[Tensor, "rows keys"] | None = None
+    watch: list[Tensor] | None = None
+
+
+class Norm(nn.Module):
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.ones(width)), eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), self.eps)
+
+
+def rotate(x: Float[Tensor, "*batch rows size"], cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary positions, as the target's families apply them: pair i is (i, i + size / 2)."""
+    half = x.shape[-1] // 2
+    return x * cos.to(x.dtype) + torch.cat((-x[..., half:], x[..., :half]), -1) * sin.to(x.dtype)
+
+
+def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
+    """Attention over ``[batch, heads, rows, size]``, with grouped heads where there are fewer key heads, joined."""
+    grouped = query.shape[1] != keys.shape[1]
+    keys, values = keys.to(query.dtype), values.to(query.dtype)
+    out = F.scaled_dot_product_attention(query, keys, values, mask, is_causal=causal, enable_gqa=grouped)
+    return out.transpose(1, 2).flatten(2)
+
+
+class Glimpse(nn.Module):
+    """Cross-attention to the target's cache: queries of the target's heads, with its rotary positions and its query
+    norm; no projections of keys and values (GLIDE §4.1).
+    """
+
+    def __init__(self, config: DraftConfig) -> None:
+        super().__init__()
+        size = config.target_heads * config.target_head_dim
+        self.heads, self.eps = config.target_heads, config.eps
+        self.norm = Norm(config.hidden, config.eps)
+        self.query = nn.Linear(config.hidden, size, bias=config.query_bias)
+        self.out = nn.Linear(size, config.hidden, bias=False)
+        self.query_norm: Tensor | None
+        self.register_buffer("query_norm", torch.ones(config.target_head_dim) if config.query_norm else None)
+
+    def queries(self, x: Tensor, seen: Seen) -> Tensor:
+        query = self.query(self.norm(x)).unflatten(-1, (self.heads, -1))
+        if self.query_norm is not None:  # the target's own, not trained
+            query = F.rms_norm(query, self.query_norm.shape, self.query_norm.to(query.dtype), self.eps)
+        return rotate(query.transpose(1, 2), seen.cos, seen.sin)
+
+    def forward(self, x: Float[Tensor, "batch rows hidden"], seen: Seen) -> Float[Tensor, "batch rows hidden"]:
+        query = self.queries(x, seen)
+        if seen.watch is not None:
+            seen.watch.append(query)
+        if seen.mask is None:
+            return self.out(attend(query, seen.keys, seen.values, None))
+        blind = ~seen.mask.any(-1)  # nothing to see: nothing is added
+        out = attend(query, seen.keys, seen.values, seen.mask | blind[:, None])
+        return self.out(out.masked_fill(blind[:, None], 0.0))
+
+
+
+def attention(
+    queries: Float[Tensor, "heads rows size"], keys: Float[Tensor, "kv_heads keys size"]
+) -> Float[Tensor, "heads rows keys"]:
+    """The attention weights themselves, every query seeing every key."""
+    grouped = queries.float().unflatten(0, (len(keys), -1)).flatten(1, 2)
+    weights = (grouped @ keys.float().mT * queries.shape[-1] ** -0.5).softmax(-1)
+    return weights.unflatten(1, (-1, queries.shape[1])).flatten(0, 1)
+
+
+Remember = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+class DraftLayer(nn.Module):
+    def __init__(self, config: DraftConfig) -> None:
+        super().__init__()
+        width, self.heads = config.hidden, config.heads
+        self.norm = Norm(width, config.eps)
+        self.qkv, self.out = nn.Linear(width, 3 * width, bias=False), nn.Linear(width, width, bias=False)
+        self.glimpse = Glimpse(config) if config.kv_layers else None
+        self.mlp_norm = Norm(width, config.eps)
+        self.gate_up = nn.Linear(width, 2 * config.mlp, bias=False)
+        self.down = nn.Linear(config.mlp, width, bias=False)
+
+    def attended(
+        self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, remember: Remember | None, last_only: bool
+    ) -> Float[Tensor, "batch rows hidden"]:
+        """After self-attention. ``remember`` turns the rows' keys and values into all that they see."""
+        qkv = self.qkv(self.norm(x)).unflatten(-1, (3, self.heads, -1))
+        turned = rotate(qkv[:, :, :2], cos[:, None, None], sin[:, None, None]).transpose(1, 3)
+        query, keys, values = turned[:, :, 0], turned[:, :, 1], qkv[:, :, 2].transpose(1, 2)
+        if remember is not None:
+            keys, values = remember(keys, values)
+        if last_only:
+            x, query, mask = x[:, -1:], query[:, :, -1:], None
+        causal = mask is None and query.shape[2] > 1
+        return x + self.out(attend(query, keys, values, mask, causal))
+
+    def forward(
+        self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None = None, seen: Seen | None = None,
+        remember: Remember | None = None, last_only: bool = False,
+    ) -> Float[Tensor, "batch rows hidden"]:  # fmt: skip
+        x = self.attended(x, cos, sin, mask, remember, last_only)
+        if self.glimpse is not None and seen is not None:
+            x = x + self.glimpse(x, seen)
+        gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, -1)
+        return x + self.down(F.silu(gate) * up)
+
+
+class DraftModel(nn.Module):
+    """A draft model; random weights until trained, with cross-attention that adds nothing yet."""
+
+    def __init__(self, config: DraftConfig, seed: int = 0) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab, config.hidden)
+        self.layers: Any = nn.ModuleList(DraftLayer(config) for _ in range(config.layers))
+        self.norm = Norm(config.hidden, config.eps)
+        self.head = nn.Linear(config.hidden, config.vocab, bias=False)
+        generator = torch.Generator().manual_seed(seed)
+        for name, parameter in self.named_parameters():
+            if parameter.ndim == 2:
+                parameter.data.normal_(0, 0.02, generator=generator)
+            elif name.endswith("bias"):
+                parameter.data.zero_()
+        for layer in self.layers:
+            if layer.glimpse is not None:
+                layer.glimpse.out.weight.data.zero_()
+
+    def forward(
+        self, ids: Int[Tensor, "batch rows"], seen: Sequence[Seen] = ()
+    ) -> Float[Tensor, "batch rows hidden"]:
+        """Final states of whole texts, each position seeing those before it: how the model is trained."""
+        cos, sin = own_rotary(torch.arange(ids.shape[1], device=ids.device), self.config)
+        x = self.embedding(ids)
+        for i, layer in enumerate(self.layers):
+            x = layer(x, cos, sin, None, seen[i] if seen else None)
+        return self.norm(x)
+
+
+def own_rotary(positions: Int[Tensor, "rows"], config: DraftConfig) -> tuple[Tensor, Tensor]:
+    """cos and sin ``[rows, head size]`` of the draft model's own positions."""
+    size = config.hidden // config.heads
+    frequencies = THETA ** (-torch.arange(0, size, 2, device=positions.device, dtype=torch.float32) / size)
+    angles = positions[:, None].float() * frequencies
+    angles = torch.cat((angles, angles), -1)
+    return angles.cos(), angles.sin()
+
+
+def block_mask(length: int, block: int = 5, device: Any = None) -> Bool[Tensor, "length length"]:
+    """Which of the target's keys a training query sees: those of earlier blocks; in the first block, those up to it.
+
+    Stands for the delay at decoding time, when no drafted token's keys are there yet (GLIDE §4.1, L = 5).
+
+    >>> [int(row.sum()) for row in block_mask(11)[[3, 5, 7, 9, 10]]]
+    [4, 5, 5, 5, 10]
+    """
+    at = torch.arange(length, device=device)
+    causal = (at[:, None] < block) & (at[:, None] >= at)
+    return (at[:, None] // block > at // block) | causal
+
+
+def common_prefix(first: np.ndarray, second: np.ndarray) -> int:
+    """How many tokens two texts begin with alike."""
+    n = min(len(first), len(second))
+    differs = first[:n] != second[:n]
+    return int(differs.argmax()) if differs.any() else n
+
+
+class DraftRun:
+    """A draft model at work: the states of what it has read, and behind them the rows of a draft under way.
+
+    A position's state depends on the tokens and the target's keys before it alone, so any cut of a run, or another
+    text, is picked up where it departs from what was read. Accepted positions are recomputed, as they were drafted
+    with the target's keys of drafted tokens missing (GLIDE §4.1).
+    """
+
+    def __init__(self, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
+        self.model, self.rotary = model, rotary
+        self.limit = 1 << 30  # no longest text: rotary positions go on
+        self.tokens = np.zeros(0, dtype=np.int64)
+        self.context: Context | None = None
+        self.store: Tensor | None = None
+        self.base = self.drafted = 0
+        self.sees = np.zeros((0, 0), dtype=bool)
+        self.queries: list[list[Tensor]] = [[] for _ in model.config.kv_layers]  # of the draft under way, by layer
+        self.looks_at: dict[str, Any] | None = None
+        if model.config.kv_layers:
+            layers, heads = list(model.config.kv_layers), model.config.target_heads
+            self.looks_at = {"label": "the draft model's cross-attention", "layers": layers, "heads": heads}
+        self._own = self._theirs = (torch.zeros(0, 0), torch.zeros(0, 0))
+
+    @torch.inference_mode()
+    def read(self, context: Context) -> Float[Tensor, "vocab"]:
+        """Logits after the context's last token, having caught up with it."""
+        known = common_prefix(self.tokens, context.tokens)
+        have = min(known, context.length - 1)
+        self._make_room(context, have)
+        self.context, self.tokens = context, context.tokens.copy()
+        rows = self.tokens[have:]
+        self.base, self.drafted = context.length, 0
+        self.sees = np.zeros((0, 0), dtype=bool)
+        self.queries = [[] for _ in self.queries]
+        x = self._embed(rows)
+        mask = None
+        if have and len(rows) > 1:
+            mask = torch.ones(len(rows), context.length, dtype=torch.bool, device=x.device).tril(have)
+        logits = self._run(x, have, np.arange(have, context.length), mask, last_only=True)[0]
+        self.queries = [[query[:, :, -1:] for query in parts] for parts in self.queries]  # the root's
+        return logits
+
+    @torch.inference_mode()
+    def extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Float[Tensor, "rows vocab"]:
+        """Logits after more draft tokens; ``parents`` count the draft's rows so far (-1: the root)."""
+        count, before = len(tokens), self.drafted
+        sees = np.zeros((before + count, before + count), dtype=bool)
+        sees[:before, :before] = self.sees
+        depths = []
+        for row, parent in enumerate(parents, start=before):
+            if parent >= 0:
+                sees[row] = sees[parent]
+            sees[row, row] = True
+            depths.append(int(sees[row].sum()))
+        self.sees, self.drafted = sees, before + count
+        mask = None
+        if count > 1 or not sees[-1].all():
+            past = np.ones((count, self.base), dtype=bool)
+            mask = torch.from_numpy(np.concatenate([past, sees[before:]], 1)).to(self.device)
+        positions = np.asarray(depths) + self.base - 1
+        return self._run(self._embed(np.asarray(tokens)), self.base + before, positions, mask)
+
+    def looks(self, rows: Sequence[int]) -> Callable[[], Float[Tensor, "layers heads rows keys"]] | None:
+        """How to compute where rows of this draft (0 = the root, then in the order they were drafted) look in the
+        target's cache: weights over the positions before the root. None where the model does not look, or nothing is
+        there yet. What it holds stays right while the run goes on.
+        """
+        context, layers = self.context, self.model.config.kv_layers
+        if context is None or not layers or context.root_position == 0:
+            return None
+        queries = [torch.cat(parts, 2)[0, :, list(rows)] for parts in self.queries]
+        return lambda: torch.stack(
+            [attention(query, context.keys(layer)) for query, layer in zip(queries, layers, strict=True)]
+        )
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.embedding.weight.device
+
+    def _embed(self, tokens: np.ndarray) -> Tensor:
+        ids = torch.from_numpy(np.ascontiguousarray(tokens, dtype=np.int64))
+        return self.model.embedding(ids[None].to(self.device))
+
+    def _run(
+        self, x: Tensor, start: int, positions: np.ndarray, mask: Tensor | None, *, last_only: bool = False
+    ) -> Float[Tensor, "rows vocab"]:
+        """Rows through all layers; their keys and values go to cache rows ``start`` on."""
+        assert self.store is not None and self.context is not None
+        stop, config = start + x.shape[1], self.model.config
+        index: Any = slice(int(positions[0]), int(positions[-1]) + 1)  # a slice is quicker than a gather
+        if (np.diff(positions) != 1).any():
+            index = torch.from_numpy(positions).to(self.device)
+        cos, sin = self._own[0][index], self._own[1][index]
+        for i, layer in enumerate(self.model.layers):
+            keys, values = self.store[i]
+            only = last_only and i == config.layers - 1 and x.shape[1] > 1
+
+            def remember(k: Tensor, v: Tensor, keys: Tensor = keys, values: Tensor = values) -> tuple[Tensor, Tensor]:
+                keys[:, :, start:stop], values[:, :, start:stop] = k, v
+                return keys[:, :, :stop], values[:, :, :stop]
+
+            x = layer(x, cos, sin, mask, self._seen(i, index, positions, only), remember, only)
+        if last_only:
+            x = x[:, -1:]
+        return self.model.head(self.model.norm(x))[0].float()
+
+    def _seen(self, layer: int, index: Any, positions: np.ndarray, last_only: bool) -> Seen | None:
+        """What rows see of the target: a draft's all its committed keys, a committed position's those before it."""
+        config, context = self.model.config, self.context
+        assert context is not None
+        root = context.root_position
+        if not config.kv_layers or root == 0:
+            return None
+        keys, values = (read(config.kv_layers[layer])[None] for read in (context.keys, context.values))
+        cos, sin, watch = self._theirs[0][index], self._theirs[1][index], self.queries[layer]
+        if last_only:
+            return Seen(keys, values, cos[-1:], sin[-1:], None, watch)
+        if positions[0] >= root:
+            return Seen(keys, values, cos, sin, None, watch)
+        before = torch.from_numpy(positions)[:, None] > torch.arange(root)
+        return Seen(keys, values, cos, sin, before.to(self.device), watch)
+
+    def _make_room(self, context: Context, kept: int) -> None:
+        rows = len(context.buffer) + DRAFT_ROWS
+        if self.store is not None and self.store.shape[4] >= rows:
+            return
+        config = self.model.config
+        shape = (config.layers, 2, 1, config.heads, rows, config.hidden // config.heads)
+        weight = self.model.norm.weight
+        store = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
+        if self.store is not None:
+            store[..., :kept, :] = self.store[..., :kept, :]
+        self.store = store
+        positions = torch.arange(rows, device=weight.device)
+        self._own = own_rotary(positions, config)
+        if config.kv_layers:
+            self._theirs = self.rotary(positions)
+        self._own = self._own[0].to(weight.dtype), self._own[1].to(weight.dtype)
+
+
+def target_rotary(stack: Any) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """The target's own rotary positions, as a function from positions to cos and sin ``[rows, head size]``."""
+
+    def rotary(positions: Tensor) -> tuple[Tensor, Tensor]:
+        weight = stack.embed_tokens.weight
+        cos, sin = stack.rotary_emb(weight[:1, None], position_ids=positions[None])
+        return cos[0], sin[0]
+
+    return rotary

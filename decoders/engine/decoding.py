@@ -1,0 +1,211 @@
+"""Decoding: one generator of steps. Plain decoding is the empty drafter.
+
+>>> for step in decode(target, prompt, "pld"):        # doctest: +SKIP
+...     print(step.emitted, step.accepted)
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from decoders.draft.draft import Draft, Scored, Verdict, emitted_tokens
+from decoders.draft.needs import Needs
+from decoders.draft.params import make_params
+from decoders.drafters import find_method
+from decoders.errors import UserError
+from decoders.method.drafter import Drafter
+from decoders.method.method import Method
+from decoders.model.memory import Context
+from decoders.model.target import SPARE_ROWS, Session, Target
+from decoders.prompt.prompt import Prompt
+from decoders.verifiers.match import MatchVerifier, stopped
+from decoders.verifiers.sampling import Chooser, Sampling
+from decoders.verifiers.verifier import Verifier
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One verify step. ``context_length`` counts the committed tokens before it, the root included; times in
+    milliseconds.
+    """
+
+    index: int
+    context_length: int
+    draft: Draft
+    scored: Scored
+    verdict: Verdict
+    emitted: tuple[int, ...]
+    draft_ms: float
+    verify_ms: float
+    commit_ms: float
+
+    @property
+    def accepted(self) -> int:
+        """Accepted draft tokens (bonus excluded)."""
+        return self.verdict.accepted
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A step before it is committed: the draft and what the target says of it; times in milliseconds."""
+
+    draft: Draft
+    scored: Scored
+    verdict: Verdict
+    propose_ms: float
+    verify_ms: float
+
+
+class Decoding:
+    """A run under way: iterate it for its steps; ``stop`` says why it ended.
+
+    Raises UserError before any work for an unknown method or parameter, missing parts, or a prompt that does not fit.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        prompt: Prompt,
+        method: str | Method,
+        params: Mapping[str, Any] | Any = None,
+        *,
+        sampling: Sampling | None = None,
+        max_new_tokens: int = 256,
+        stop_ids: Collection[int] | None = None,
+        cancel: threading.Event | None = None,
+    ) -> None:
+        self.method = method if isinstance(method, Method) else find_method(method)
+        self.params = (
+            params if isinstance(params, self.method.params) else make_params(self.method.params, params or {})
+        )
+        if not self.method.brings(self.params) and (missing := self.method.available(target)):
+            raise UserError(missing)
+        if lacking := self.method.applies(prompt):
+            raise UserError(lacking)
+        if self.method.prompt is not None:
+            prompt = self.method.prompt(target, self.params, prompt)
+        if max_new_tokens < 1:
+            raise ValueError(f"max_new_tokens={max_new_tokens} is not allowed: a whole number of at least 1")
+        target.check_fits(len(prompt.tokens))
+        self.target, self.prompt, self.cancel = target, prompt, cancel
+        self.sampling = sampling or Sampling()
+        self.max_new_tokens = max_new_tokens
+        self.stop_ids = frozenset(target.stop_ids if stop_ids is None else stop_ids)
+        self.needs: Needs = self.method.needs(target, self.params)
+        self.drafter: Drafter = self.method.build(target, self.params)
+        self.chooser = chooser = Chooser(self.sampling)
+        sample_with = getattr(self.drafter, "sample_with", None)
+        if sample_with is not None:
+            sample_with(chooser)
+        make = self.method.verifier
+        self.verifier: Verifier = MatchVerifier(chooser) if make is None else make(self.params, chooser, self.stop_ids)
+        self.session: Session | None = None
+        self.stop = ""
+        self.prefill_ms = self.prepare_ms = 0.0
+
+    @property
+    def context(self) -> Context:
+        assert self.session is not None, "the run has not begun"
+        return self.session.context
+
+    def prefill(self) -> None:
+        """Open the session, process the prompt and let the drafter prepare; called by iteration if not before."""
+        started = time.perf_counter()
+        self.session = self.target.session(self.needs, len(self.prompt.tokens) + self.max_new_tokens)
+        self.session.prefill(self.prompt)
+        read = time.perf_counter()
+        self.prefill_ms = (read - started) * 1e3
+        prepare = getattr(self.drafter, "prepare", None)
+        if prepare is not None:
+            prepare(self.session.context)
+            self.prepare_ms = (time.perf_counter() - read) * 1e3
+
+    def __iter__(self) -> Iterator[Step]:
+        if self.session is None:
+            self.prefill()
+        session = self.session
+        assert session is not None
+        room = self.room(session)
+        index = emitted_count = 0
+        while True:
+            if self.cancel is not None and self.cancel.is_set():
+                self.stop = "cancelled"
+                return
+            before = session.length
+            tried = self.attempt(session)
+            draft, scored, verdict = tried.draft, tried.scored, tried.verdict
+            verified = time.perf_counter()
+            session.commit(verdict)
+            committed = time.perf_counter()
+            self.drafter.observe(draft, scored, verdict)
+            observed = time.perf_counter()
+            emitted = tuple(emitted_tokens(draft.tree.tokens, verdict))
+            emitted_count += len(emitted)
+            yield Step(
+                index,
+                before,
+                draft,
+                scored,
+                verdict,
+                emitted,
+                draft_ms=tried.propose_ms + (observed - committed) * 1e3,
+                verify_ms=tried.verify_ms,
+                commit_ms=(committed - verified) * 1e3,
+            )
+            index += 1
+            if emitted[-1] in self.stop_ids:
+                self.stop = "eos"
+                return
+            if emitted_count >= room:
+                self.stop = "max tokens" if emitted_count >= self.max_new_tokens else "context full"
+                return
+
+    def room(self, session: Session) -> int:
+        """How many tokens the run may write in all."""
+        return min(self.max_new_tokens, self.target.context_length - session.prompt_length)
+
+    def attempt(self, session: Session) -> Attempt:
+        """Draft at the session's end, score and verify; nothing is committed."""
+        written = session.length - session.prompt_length
+        started = time.perf_counter()
+        draft = self._propose(session.context, self.room(session) - written - 1)
+        proposed = time.perf_counter()
+        scored = session.score(draft)
+        verdict = stopped(draft, self.verifier(draft, scored), self.stop_ids)
+        verified = time.perf_counter()
+        return Attempt(draft, scored, verdict, (proposed - started) * 1e3, (verified - proposed) * 1e3)
+
+    def _propose(self, context: Context, budget: int) -> Draft:
+        """The drafter's proposal, kept inside the budget (tokens that may be drafted before the bonus)."""
+        if budget < 1:
+            return Draft.empty(context.root, "only one more token may be written", route="none")
+        draft = self.drafter.propose(context, budget)
+        if len(draft.tree) - 1 > budget and max(draft.tree.depths) > budget:
+            raise ValueError(
+                f"method {self.method.name!r} drafted {max(draft.tree.depths)} tokens deep; its budget was {budget}: "
+                "propose() must keep to it (DraftTree.within_depth cuts a tree)"
+            )
+        if len(draft.tree) + len(draft.probes) > SPARE_ROWS:
+            raise ValueError(
+                f"method {self.method.name!r} drafted {len(draft.tree)} nodes; "
+                f"at most {SPARE_ROWS} rows fit one forward"
+            )
+        return draft
+
+
+def decode(
+    target: Target, prompt: Prompt, method: str | Method = "plain", params: Mapping[str, Any] | None = None, **options
+) -> Iterator[Step]:
+    """Steps of one run, untraced; the output is the concatenation of ``step.emitted``. Options as in ``Decoding``."""
+    return iter(Decoding(target, prompt, method, params, **options))
+
+
+def generate(
+    target: Target, prompt: Prompt, method: str | Method = "plain", params: Mapping[str, Any] | None = None, **options
+) -> list[int]:
+    """Output token ids of one run."""
+    return [token for step in decode(target, prompt, method, params, **options) for token in step.emitted]

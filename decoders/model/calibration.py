@@ -1,0 +1,144 @@
+"""The record of what was measured of a model (copying heads, best layer), kept beside the user's settings."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from decoders.folders import ASSETS, settings_folder
+
+SCHEMA = "speccalibration/1"
+PACKAGED = ASSETS / "demo" / "calibration.json"
+# what makes two models the same one, whatever they are called and in whatever dtype they were loaded
+IGNORED = ("_name_or_path", "name_or_path", "specviz_name", "dtype", "torch_dtype", "transformers_version", "use_cache")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What was measured of one model.
+
+    ``tokens_per_step[k]`` is PLD+(h)'s at hidden state k (0 = embeddings), over all prompts' steps, with drafts of
+    ``draft_length`` tokens; ``best_layer`` has the most (on a tie the lowest). ``head_counts[layer][head]`` says how
+    often a head's strongest position was the one copied from, out of ``tokens_counted`` output tokens that occur in
+    their prompts.
+    """
+
+    model_key: str
+    model: str
+    tokens_per_step: tuple[float, ...]
+    best_layer: int
+    head_counts: tuple[tuple[int, ...], ...]
+    tokens_counted: int
+    prompts: int
+    draft_length: int
+
+    def top_heads(self, count: int) -> list[tuple[int, int]]:
+        """The ``count`` (layer, head) pairs that copied most often, best first."""
+        return ranked(self.head_counts)[:count]
+
+    def grown(
+        self, key: str, name: str, layers: Sequence[int], heads: Sequence[int], size: tuple[int, int]
+    ) -> Calibration:
+        """The same for a model that this one was expanded to: layer i became ``layers[i]``, head h ``heads[h]``.
+
+        ``size`` is its (layers, heads). What was added does nothing: no head there copies, and a hidden state is that
+        of the layer before.
+        """
+        depth, width = size
+        counts = [[0] * width for _ in range(depth)]
+        for layer, row in zip(layers, self.head_counts, strict=True):
+            for head, count in zip(heads, row, strict=True):
+                counts[layer][head] = count
+        live = [sum(layer < k for layer in layers) for k in range(depth + 1)]  # hidden state k has passed so many
+        return replace(
+            self, model_key=key, model=name, tokens_per_step=tuple(self.tokens_per_step[k] for k in live),
+            best_layer=live.index(self.best_layer), head_counts=tuple(map(tuple, counts)),
+        )  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, data: Any) -> Calibration:
+        """Back from ``to_json``. Raises ValueError in one sentence for anything else."""
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+            raise ValueError(f"not a calibration of this version ({SCHEMA})")
+        try:
+            steps = tuple(float(x) for x in data["tokens_per_step"])
+            counts = tuple(tuple(int(n) for n in row) for row in data["head_counts"])
+            numbers = {key: int(data[key]) for key in ("best_layer", "tokens_counted", "prompts", "draft_length")}
+            made = cls(str(data["model_key"]), str(data["model"]), steps, head_counts=counts, **numbers)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"a damaged calibration ({error})") from None
+        if not 0 <= made.best_layer < len(steps) or len(steps) != len(counts) + 1 or len(set(map(len, counts))) != 1:
+            raise ValueError("a damaged calibration (its layers and heads do not fit together)")
+        return made
+
+
+def fingerprint(config: Any, parameters: Iterable[Tensor]) -> str:
+    """A model's key: its configuration and a sample of every weight of its decoder stack, in their order, whatever
+    dtype it was loaded in.
+    """
+    known = {k: v for k, v in config.to_dict().items() if k not in IGNORED and not k.startswith("_attn")}
+    digest = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode())
+    for parameter in parameters:
+        # a diagonal, as GPT-2's weights are turned when they are packed
+        sample = parameter.detach().diagonal()[:64] if parameter.ndim == 2 else parameter.detach().flatten()[:64]
+        digest.update(sample.to("cpu", torch.bfloat16).view(torch.int16).numpy().tobytes())
+    return digest.hexdigest()[:24]
+
+
+def calibration_folder() -> Path:
+    return settings_folder() / "calibration"
+
+
+def save_calibration(calibration: Calibration, path: Path | None = None) -> Path:
+    """Write it where ``load_calibration`` finds it (or to ``path``), whole or not at all."""
+    path = path or calibration_folder() / f"{calibration.model_key}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(json.dumps(calibration.to_json(), indent=1) + "\n", encoding="utf-8")
+    partial.replace(path)
+    return path
+
+
+def load_calibration(key: str, layers: int, heads: int) -> Calibration | None:
+    """The user's own calibration of the model with this fingerprint and shape, else the one shipped for the bundled
+    target; None if it has none.
+    """
+    for path in (calibration_folder() / f"{key}.json", PACKAGED):
+        if not path.is_file():
+            continue
+        try:
+            calibration = Calibration.from_json(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, OSError) as error:
+            log.warning("%s is left out: %s", path, error)
+            continue
+        shape = (len(calibration.head_counts), len(calibration.head_counts[0]))
+        if calibration.model_key == key and shape == (layers, heads):
+            return calibration
+    return None
+
+
+def ranked(counts: Int[np.ndarray, "layers heads"] | Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """All (layer, head) pairs, those that copied most often first; on a tie the lower layer, then the lower head.
+
+    >>> ranked([[0, 3], [5, 3]])
+    [(1, 0), (0, 1), (1, 1), (0, 0)]
+    """
+    array = np.asarray(counts)
+    order = np.argsort(-array, axis=None, kind="stable")
+    return [(int(i) // array.shape[1], int(i) % array.shape[1]) for i in order]

@@ -1,0 +1,141 @@
+"""Opens a model folder or hub id as a target."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from decoders.errors import UserError
+
+from . import families
+
+if TYPE_CHECKING:
+    pass
+from .target import Target
+
+DTYPES = {
+    "float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16,
+    "fp32": torch.float32, "fp64": torch.float64, "bf16": torch.bfloat16, "fp16": torch.float16,
+}  # fmt: skip
+
+
+def load_target(model: str | Path, *, dtype: str | None = None, device: str | None = None) -> Target:
+    """Open a model folder or hub id. dtype and device are chosen where not given: cuda → bfloat16, cpu → float32.
+
+    Raises UserError with one sentence for a missing or incomplete folder, a refused family, an unknown dtype or device.
+    """
+    return Target(*load_network(model, dtype=dtype, device=device))
+
+
+def load_network(
+    model: str | Path, *, dtype: str | None = None, device: str | None = None, attention: str = "eager"
+) -> tuple[Any, Any, str]:
+    """The transformers model as it is, its tokenizer and its name; arguments and errors as of ``load_target``."""
+    where = torch.device(_device(device))
+    kind = _dtype(dtype, where)
+    source, name = str(model), str(model)
+    folder = Path(model).expanduser()
+    if folder.exists() or source.startswith((".", "/", "~")) or source.count("/") > 1:
+        _check_folder(folder)
+        source, name = str(folder), _folder_name(folder)
+    try:
+        config = AutoConfig.from_pretrained(source)
+        config = config.get_text_config(decoder=True)
+        families.check(config)
+        network: Any = AutoModelForCausalLM.from_pretrained(
+            source, dtype=kind, config=copy.deepcopy(config), attn_implementation=attention
+        )
+        tokenizer = AutoTokenizer.from_pretrained(source)
+    except UserError:
+        raise
+    except Exception as error:
+        known = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UserError(
+            f"the model {str(model)!r} could not be loaded: {known[:240]} Give a folder with config.json, "
+            "weights and tokenizer, or a hub id such as org/name."
+        ) from error
+    return network.to(where), tokenizer, name
+
+
+def stock_network(target: Target) -> Any:
+    """The target as plain transformers code on the same weights, to be read by a training: the target itself is
+    arranged for decoding.
+    """
+    config = copy.deepcopy(target.config)
+    config._attn_implementation = "sdpa"
+    held = target.model.state_dict()  # the head is wrapped, and in fp32
+    weights = {name.replace(".inner.", "."): value.to(target.dtype) for name, value in held.items()}
+    with torch.device("meta"):
+        network: Any = AutoModelForCausalLM.from_config(config, dtype=target.dtype)
+    network.load_state_dict(weights, assign=True)
+    network.tie_weights()
+    network.model.rotary_emb = type(network.model.rotary_emb)(config=config).to(target.device)  # it has no weights
+    network.generation_config = copy.deepcopy(target.model.generation_config)
+    return network.eval().requires_grad_(False)
+
+
+def _device(device: str | None) -> str:
+    if device in (None, "", "auto"):
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise UserError(
+            f"device {device!r} is not there: use cpu, cuda (where torch sees one) or leave it out"
+        ) from None
+    return str(device)
+
+
+def _dtype(dtype: str | None, device: torch.device) -> torch.dtype:
+    if dtype in (None, "", "auto"):
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    if dtype not in DTYPES:
+        raise UserError(
+            f"dtype {dtype!r} is unknown: use one of {', '.join(k for k in DTYPES if k.startswith(('float', 'bf')))}"
+        )
+    return DTYPES[dtype]
+
+
+def _check_folder(folder: Path) -> None:
+    if not folder.is_dir():
+        raise UserError(
+            f"there is no model folder {str(folder)!r}: give the folder that holds config.json, "
+            "or a hub id such as org/name"
+        )
+    missing = [] if (folder / "config.json").is_file() else ["config.json"]
+    if (
+        not any(folder.glob("*.safetensors"))
+        and not any(folder.glob("*.safetensors.index.json"))
+        and not any(folder.glob("*.bin"))
+    ):
+        missing.append("the weights (*.safetensors)")
+    if not any(
+        (folder / f).is_file() for f in ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
+    ):
+        missing.append("the tokenizer (tokenizer.json)")
+    if missing:
+        raise UserError(f"the model folder {str(folder)!r} is incomplete: it lacks {' and '.join(missing)}")
+
+
+def _folder_name(folder: Path) -> str:
+    """A folder's own name; a model made by specviz carries one in its config."""
+    try:
+        return str(json.loads((folder / "config.json").read_text())["specviz_name"])[:80]
+    except (KeyError, ValueError, OSError):
+        return folder.resolve().name
+
+
+def versions() -> dict[str, str]:
+    """Versions a trace is stamped with."""
+    return {
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "made": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }

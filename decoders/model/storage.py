@@ -1,0 +1,50 @@
+"""The storages that objects reach: which bytes of memory are whose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from .memory import Context
+
+PLAIN = (int, float, str, bytes, bool, type(None))  # most of what collections hold, and no tensor behind them
+PACKAGE = __name__.partition(".")[0]
+
+
+def storages(module: torch.nn.Module) -> frozenset[int]:
+    """Addresses of a module's parameters and buffers."""
+    return frozenset(reached([module]))
+
+
+def reached(roots: list[Any], but: tuple[Any, ...] = ()) -> dict[int, int]:
+    """Address of a storage → its bytes, of everything below ``roots``; only this package's objects are looked into."""
+    found: dict[int, int] = {}
+    seen, waiting = {id(one) for one in but}, list(roots)
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, Context):
+            continue
+        seen.add(id(one))
+        if isinstance(one, torch.Tensor):
+            storage = one.untyped_storage()
+            found[storage.data_ptr()] = storage.nbytes()
+        elif isinstance(one, np.ndarray):
+            if isinstance(one.base, np.ndarray):
+                waiting.append(one.base)
+            else:
+                found[one.ctypes.data] = one.nbytes
+        elif isinstance(one, torch.nn.Module):
+            waiting += [*one.parameters(), *one.buffers()]
+        elif isinstance(one, Mapping):
+            waiting += [value for value in one.values() if type(value) not in PLAIN]
+        elif isinstance(one, list | tuple | set):
+            waiting += [value for value in one if type(value) not in PLAIN]
+        elif type(one).__module__.partition(".")[0] == PACKAGE:
+            waiting += getattr(one, "__dict__", {}).values()
+            slots = [name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ())]
+            waiting += [getattr(one, name) for name in slots if hasattr(one, name)]
+    found.pop(0, None)  # tensors without memory
+    return found

@@ -1,0 +1,410 @@
+"""The target model: stock transformers weights behind three verbs — prefill, score, commit.
+
+This file and its neighbours cache, attention, capture, linear and reading are the only ones that know transformers'
+insides.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from decoders.draft.draft import Draft, Scored, Verdict, reading_of
+from decoders.draft.needs import Needs
+from decoders.errors import UserError
+from decoders.prompt.pieces import Pieces
+from decoders.prompt.prompt import Pool, Prompt, Segment
+
+from . import families
+from .attention import NAME, Masks
+from .cache import TreeCache
+from .calibration import fingerprint, load_calibration
+from .capture import Taps
+from .linear import Head, pack, packable, top_tokens
+from .memory import Context, Memory
+from .norms import fuse_norms
+from .reading import read_with
+from .storage import storages
+
+if TYPE_CHECKING:
+    from .calibration import Calibration
+from decoders.draft.draft import emitted_tokens, layout_of
+
+SPARE_ROWS = 512  # cache rows beyond the longest sequence: room for a tree and its probes
+
+
+class Target:
+    """A causal language model ready to score trees.
+
+    ``info`` describes it for traces: name, family, layers, heads, kv_heads, hidden, vocab, parameters,
+    context_length, dtype, device, packed (on a CPU: packed weights are used where that was found to be faster;
+    ``packed=True`` uses them always, False never). One forward runs at a time (``lock``); any number of sessions may
+    be open.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, name: str, *, packed: bool | None = None) -> None:
+        config: Any = model.config
+        families.check(config)
+        self.model: Any = model.eval().requires_grad_(False)
+        self.tokenizer, self.name = tokenizer, name
+        self.config = config
+        self.device = next(model.parameters()).device
+        self.dtype = next(model.parameters()).dtype
+        self.stack, self.layers = _decoder_stack(model, config.num_hidden_layers)
+        self.embeddings: nn.Module = model.get_input_embeddings()
+        self.heads: int = config.num_attention_heads
+        self.hidden_size: int = config.hidden_size
+        self.context_length = int(
+            getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", 2048)
+        )
+        self.softcap: float | None = getattr(config, "attn_logit_softcapping", None)
+        self.windows, self.mask_per_layer_type = families.window_of(config)
+        self.lock = threading.Lock()
+        self.info: dict[str, Any] = {
+            "name": name,
+            "family": config.model_type,
+            "layers": config.num_hidden_layers,
+            "heads": self.heads,
+            "kv_heads": int(getattr(config, "num_key_value_heads", None) or self.heads),
+            "hidden": self.hidden_size,
+            "vocab": config.vocab_size,
+            "parameters": sum(p.numel() for p in {id(p): p for p in model.parameters()}.values()),
+            "context_length": self.context_length,
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "device": str(self.device),
+        }
+        model.config._attn_implementation = NAME
+        for module in model.modules():
+            if getattr(module, "config", None) is not None and module.config is not model.config:
+                module.config._attn_implementation = NAME
+        self.info["packed"] = packable(self.dtype, self.device) and packed is not False
+        if self.info["packed"]:
+            pack(model, packed_from=1 if packed else None)
+        self.info["fused_norms"] = fuse_norms(model)
+        self.head = Head(model.get_output_embeddings(), getattr(config, "final_logit_softcapping", None))
+        _replace(model, model.get_output_embeddings(), self.head)
+        self.taps = Taps(self.stack, self.layers)
+        self.companions: dict[Any, Any] = {}  # draft models that methods loaded for this target, kept with it
+        if config.model_type not in families.TESTED:
+            self._self_check()
+
+    @property
+    def stop_ids(self) -> tuple[int, ...]:
+        """Token ids that end a text, as the model's generation config names them."""
+        ids = getattr(self.model, "generation_config", None)
+        ids = ids.eos_token_id if ids is not None and ids.eos_token_id is not None else self.config.eos_token_id
+        if ids is None:
+            return ()
+        return tuple(ids) if isinstance(ids, (list, tuple)) else (int(ids),)
+
+    @cached_property
+    def storages(self) -> frozenset[int]:
+        """Addresses of the model's weights."""
+        return storages(self.model)
+
+    @cached_property
+    def pieces(self) -> Pieces | None:
+        """The bytes behind token ids; None without a tokenizer."""
+        return None if self.tokenizer is None else Pieces(self.tokenizer)
+
+    @cached_property
+    def key(self) -> str:
+        """The model's fingerprint, which trained parts carry."""
+        return fingerprint(self.config, self.stack.parameters())
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """What ``specviz calibrate`` found for this model (copying heads, best layer), or None."""
+        return load_calibration(self.key, len(self.layers), self.heads)
+
+    def window_of_layer(self) -> dict[int, int | None]:
+        """The sliding window of each layer that has one."""
+        kinds: Any = getattr(self.config, "layer_types", None)
+        if self.windows == (None,):
+            return {}
+        window = next(w for w in self.windows if w is not None)
+        return {
+            i: window
+            for i in range(len(self.layers))
+            if not self.mask_per_layer_type or kinds[i] == "sliding_attention"
+        }
+
+    def check_fits(self, prompt_length: int) -> None:
+        """Raise UserError where a prompt leaves no room for one new token."""
+        if prompt_length >= self.context_length:
+            raise UserError(
+                f"the prompt has {prompt_length} tokens, but {self.name} reads at most {self.context_length} with at "
+                f"least one to write: shorten the prompt to {self.context_length - 1} tokens or choose a model "
+                "with a longer context"
+            )
+
+    def session(self, needs: Needs, capacity: int) -> Session:
+        """A run of at most ``capacity`` committed tokens that keeps what ``needs`` names."""
+        return Session(self, needs, min(capacity, self.context_length))
+
+    @torch.inference_mode()
+    def forward(
+        self, cache: TreeCache, masks: Masks, tokens: Sequence[int], positions: np.ndarray, sees: np.ndarray | None, *,
+        embeddings: Tensor | None = None, last_only: bool = False, prefixes: np.ndarray | None = None,
+    ) -> Tensor:  # fmt: skip
+        """One stock forward over rows behind the cache: logits [rows, vocab] (fp32), or of the last row only.
+
+        ``sees`` and ``prefixes``: which rows, and which of the cache's prefix tokens, each row may look at.
+        """
+        count = len(positions)
+        by_window = masks.rows(cache.length, sees, positions, count, prefixes)
+        attention_mask: Any
+        if self.mask_per_layer_type:
+            window = next(w for w in self.windows if w is not None)
+            attention_mask = {"full_attention": by_window[None], "sliding_attention": by_window[window]}
+        else:
+            attention_mask = by_window[self.windows[0]]
+        inputs: dict[str, Any] = {"inputs_embeds": embeddings}
+        if embeddings is None:
+            inputs = {"input_ids": torch.as_tensor([list(tokens)], device=self.device)}
+        output = self.model(
+            **inputs,
+            attention_mask=attention_mask,
+            position_ids=torch.from_numpy(positions)[None].to(self.device),
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1 if last_only else 0,
+        )
+        return output.logits[0].float()
+
+    def _self_check(self) -> None:
+        """A family nobody tested: a small tree must score as its paths do through the model's own attention."""
+        vocab = self.config.vocab_size
+        generator = np.random.default_rng(0)
+        prefix = [int(t) for t in generator.integers(3, vocab, 9)]
+        tokens, parents = [int(t) for t in generator.integers(3, vocab, 6)], (-1, 0, 1, 0, 3, 1)
+        from decoders.draft.tree import DraftTree
+
+        tree = DraftTree(tuple(tokens), parents)
+        try:
+            session = self.session(Needs(top_tokens=4), 64)
+            session.prefill([*prefix, tokens[0]])
+            scored = session.score(Draft(tree)).logits.double().cpu()
+            worst = 0.0
+            for node in range(len(tree)):
+                path = [tokens[i] for i in tree.path(node)]
+                worst = max(worst, float((self.reference_logits(prefix + path)[-1] - scored[node]).abs().max()))
+            spread = float(scored.std())
+        except Exception as error:
+            raise UserError(
+                f"models of the family {self.config.model_type!r} do not run through this engine "
+                f"({type(error).__name__}: "
+                f"{str(error)[:120]}). Supported and tested: {', '.join(families.TESTED)}."
+            ) from error
+        if not worst <= (1e-3 if self.dtype in (torch.float32, torch.float64) else 0.15) * max(1.0, spread):
+            raise UserError(
+                f"models of the family {self.config.model_type!r} are refused: verifying a tree gives other logits "
+                f"than the plain model (largest difference {worst:.2g}). "
+                f"Supported and tested: {', '.join(families.TESTED)}."
+            )
+
+    @torch.inference_mode()
+    def reference_logits(self, tokens: Sequence[int], rows: int = 0) -> Tensor:
+        """Logits [rows, vocab] (fp64, CPU) of a plain forward through the model's own eager attention, without a cache;
+        of the last ``rows`` tokens, or (0) of all.
+        """
+        configs = {id(m.config): m.config for m in self.model.modules() if getattr(m, "config", None) is not None}
+        try:
+            for config in configs.values():
+                config._attn_implementation = "eager"
+            given = torch.as_tensor([list(tokens)], device=self.device)
+            output = self.model(input_ids=given, use_cache=False, logits_to_keep=rows)
+        finally:
+            for config in configs.values():
+                config._attn_implementation = NAME
+        return output.logits[0].double().cpu()
+
+
+class Session:
+    """The state of one run: cache, memory and tokens. Positions [0, length - 1) are in the cache; the last token is
+    the root.
+    """
+
+    def __init__(self, target: Target, needs: Needs, capacity: int) -> None:
+        self.target, self.needs, self.capacity = target, needs, capacity
+        self.cache = TreeCache(len(target.layers), capacity + SPARE_ROWS)
+        self.masks = Masks(capacity + SPARE_ROWS, target.dtype, target.device, target.windows)
+        self.memory = Memory.empty()
+        self.buffer = np.zeros(capacity + 1, dtype=np.int64)
+        self.length = self.prompt_length = 0
+        self.segments: tuple[Segment, ...] = ()
+        self.pool: Pool | None = None
+        self.whole = True  # False: a part of another session, which looks at it (``at``)
+        self._scored: Draft | None = None
+        self._logits: Tensor | None = None
+        self._captured: tuple[Tensor | None, dict[int, Tensor], dict[int, Tensor]] = (None, {}, {})
+
+    @property
+    def context(self) -> Context:
+        t = self.target
+        return Context(
+            self.buffer, self.length, self.prompt_length, self.segments, self.memory, self.cache, self.needs, t.heads,
+            t.window_of_layer(), t.softcap, self.pool,
+        )  # fmt: skip
+
+    @torch.inference_mode()
+    def prefill(self, prompt: Prompt | Sequence[int]) -> None:
+        """Process a prompt but for its last token, which becomes the root; keeps what the drafter needs of every
+        position.
+        """
+        tokens = prompt.tokens if isinstance(prompt, Prompt) else tuple(prompt)
+        if isinstance(prompt, Prompt):
+            self.segments = prompt.segments
+            if self.needs.pool:
+                self.pool = prompt.pool or prompt.context_pool()
+        if len(tokens) > self.capacity:
+            raise UserError(f"the prompt has {len(tokens)} tokens, but this run was opened for at most {self.capacity}")
+        self.buffer[: len(tokens)] = tokens
+        self.length = self.prompt_length = len(tokens)
+        rows = len(tokens) - 1
+        if rows == 0:
+            return
+        target = self.target
+        with target.lock:
+            self._arm()
+            target.head.keep = self.needs.top_tokens
+            try:
+                positions = np.arange(rows)
+                target.forward(
+                    self.cache, self.masks, tokens[:-1], positions, None, last_only=not self.needs.top_tokens
+                )
+                top = target.head.kept if self.needs.top_tokens else None
+                taps = target.taps
+                self.memory.write(0, self.capacity, None, taps.hidden, taps.queries, top, taps.states)
+            finally:
+                target.head.keep, target.head.kept = 0, None
+                self._disarm()
+        self.cache.length = rows
+
+    @torch.inference_mode()
+    def score(self, draft: Draft) -> Scored:
+        """One forward over the root, the drafted nodes and the probes; nothing is committed yet."""
+        target, tree = self.target, draft.tree
+        nodes, probes = len(tree), len(draft.probes)
+        reading = reading_of(draft)
+        rows = nodes + probes + (reading.prefixes if reading else 0)
+        if rows > SPARE_ROWS:
+            raise UserError(f"a draft has {rows} rows; at most {SPARE_ROWS} fit into one verify forward")
+        layout = draft.layout or layout_of(draft)
+        positions, sees = layout.offsets + (self.length - 1), layout.sees
+        embeddings = None
+        tokens: list[int] = list(tree.tokens)
+        if layout.embeddings is None:
+            tokens += [int(p.token) for p in draft.probes if p.token is not None]
+        else:
+            embeddings = self._embed(tokens, draft, layout.embeddings)
+        prefixes = reading.seen(draft) if reading and reading.prefixes else None
+        with target.lock, read_with(reading, self.cache, target.stack, target.layers, nodes) as read:
+            self._arm()
+            try:
+                logits = read(
+                    target.forward(
+                        self.cache, self.masks, tokens, positions, sees, embeddings=embeddings, prefixes=prefixes
+                    )
+                )
+                self._captured = (target.taps.hidden, dict(target.taps.queries), dict(target.taps.states))
+            finally:
+                self._disarm()
+        self._logits = logits
+        self._scored = draft
+        return Scored(logits[:nodes], logits[nodes:] if probes else None, self._captured[1])
+
+    @torch.inference_mode()
+    def commit(self, verdict: Verdict) -> None:
+        """Keep the accepted path of the draft just scored and append what it emits; the last emitted token is the
+        new root.
+        """
+        assert self._scored is not None and self._logits is not None, "score a draft before committing it"
+        assert self.whole, "a session that looks at a part of another one commits nothing"
+        tree, path = self._scored.tree, verdict.path
+        # where an accepted token ends the run it becomes the root, and roots are unprocessed
+        kept = path if verdict.bonus is not None else path[:-1]
+        hidden, queries, states = self._captured
+        if hidden is not None or queries or states or self.needs.top_tokens:
+            rows = torch.as_tensor(kept, device=self.target.device)
+            top = top_tokens(self._logits[rows], self.needs.top_tokens) if self.needs.top_tokens else None
+            self.memory.write(self.length - 1, self.capacity, rows, hidden, queries, top, states)
+        self.cache.commit(kept)
+        emitted = emitted_tokens(tree.tokens, verdict)
+        self.buffer[self.length : self.length + len(emitted)] = emitted
+        self.length += len(emitted)
+        self._scored = None
+
+    @contextmanager
+    def at(self, length: int, needs: Needs) -> Iterator[Session]:
+        """This run as it was when ``length`` tokens were committed (the last of them the root), as a drafter with
+        ``needs`` sees it. Drafts may be scored there; nothing can be committed.
+
+        It shares keys, values and memory: rows that a forward writes over are put back when the block ends, and the
+        whole session rests until then. Raises ValueError for a length beyond the run, or what this session did not
+        keep.
+        """
+        if not 1 <= length <= self.length:
+            raise ValueError(f"a run of {self.length} tokens cannot be cut at {length}; allowed: 1 to {self.length}")
+        part = Session(self.target, needs, self.capacity)
+        part.memory = self.memory.seen_by(needs, self.needs)
+        part.masks, part.segments, part.pool = self.masks, self.segments, self.pool if needs.pool else None
+        part.buffer[:length] = self.buffer[:length]
+        part.length, part.prompt_length = length, min(length, self.prompt_length)
+        part.cache.store, part.cache.length = self.cache.store, length - 1
+        part.whole = False
+        store = self.cache.store
+        end = min(self.cache.length, length - 1 + SPARE_ROWS)
+        behind = None if store is None else store[:, :, :, length - 1 : end].clone()
+        try:
+            yield part
+        finally:
+            if store is not None and behind is not None:
+                with torch.inference_mode():
+                    store[:, :, :, length - 1 : end] = behind
+
+    def _arm(self) -> None:
+        if self.needs.hidden_layer is not None or self.needs.heads or self.needs.hidden_layers:
+            self.target.taps.arm(self.needs)
+
+    def _disarm(self) -> None:
+        if self.needs.hidden_layer is not None or self.needs.heads or self.needs.hidden_layers:
+            self.target.taps.disarm()
+
+    def _embed(self, tokens: list[int], draft: Draft, given: Tensor) -> Tensor:
+        """Embeddings of tokens and probes; those of probes with a token are looked up."""
+        embed, device = self.target.embeddings, self.target.device
+        embedded = embed(torch.as_tensor([tokens], device=device))
+        named = [i for i, probe in enumerate(draft.probes) if probe.embedding is None]
+        given = given.to(embedded)
+        if named:
+            found = embed(torch.as_tensor([draft.probes[i].token or 0 for i in named], device=device))
+            given = given.index_copy(0, torch.as_tensor(named, device=device), found)
+        return torch.cat([embedded[0], given])[None]
+
+
+def _decoder_stack(model: nn.Module, count: int) -> tuple[nn.Module, nn.ModuleList]:
+    """The module that runs the decoder layers (its output is the last hidden state), and their list."""
+    for parent in model.modules():
+        for child in parent.children():
+            if isinstance(child, nn.ModuleList) and len(child) == count:
+                return parent, child
+    raise UserError(
+        f"no list of {count} decoder layers was found in {type(model).__name__}: this architecture is not supported"
+    )
+
+
+def _replace(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
+    for parent in model.modules():
+        for name, child in parent.named_children():
+            if child is old:
+                setattr(parent, name, new)
+                return
+    raise UserError(f"{type(model).__name__} has no language-model head to read")

@@ -1,0 +1,206 @@
+"""Prompt files: plain text, or JSON lines in Spec-Bench's form, the examples' form or as chat messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decoders.errors import UserError
+
+if TYPE_CHECKING:
+    from .prompt import Prompt
+
+ROLES = ("system", "user", "assistant")
+ALLOWED = (
+    'allowed are {"turns": ["text", ...]} (Spec-Bench), {"instruction": "...", "context": "..." or ["...", ...], '
+    '"question": "..."}, or {"messages": [{"role": "user", "content": "..."}]}'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRecord:
+    """One prompt of a file. Exactly one of ``text``, ``turns``, ``messages`` or the segments is filled.
+
+    ``text`` is continued as it stands; of ``turns`` (Spec-Bench) the first is the user's message; ``instruction``,
+    ``context`` (passages) and ``question`` are the segments of one user message. ``reference`` is the gold answer,
+    where the file has one.
+    """
+
+    id: str
+    category: str = ""
+    text: str = ""
+    turns: tuple[str, ...] = ()
+    messages: tuple[tuple[str, str], ...] = ()
+    instruction: str = ""
+    context: tuple[str, ...] = ()
+    question: str = ""
+    reference: str = ""
+
+    def prompt(self, tokenizer: Any, *, chat: bool = False) -> Prompt:
+        """The tokens, as the target reads them.
+
+        Everything but ``text`` goes through the tokenizer's chat template where it has one; ``chat`` sends ``text``
+        through it too, as one user message.
+        """
+        from .prompt import Prompt
+
+        if self.messages:
+            return Prompt.from_messages(tokenizer, [{"role": r, "content": c} for r, c in self.messages])
+        if self.turns:
+            return Prompt.from_text(tokenizer, self.turns[0], chat=bool(tokenizer.chat_template))
+        if self.text:
+            return Prompt.from_text(tokenizer, self.text, chat=chat)
+        return Prompt.from_segments(
+            tokenizer, instruction=self.instruction, context=list(self.context), question=self.question
+        )
+
+
+def read_prompts(path: str | Path, limit: int | None = None) -> list[PromptRecord]:
+    """The prompts of a file, in order; at most ``limit``.
+
+    ``.jsonl`` and ``.ndjson`` hold one record per line, ``.json`` one record or a list of them; any other file is one
+    plain-text prompt. Blank lines are skipped. Raises UserError naming the file, the line and what is allowed.
+    """
+    path = Path(path)
+    if limit is not None and limit < 1:
+        raise UserError(f"the limit is {limit}; at least one prompt must be read")
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"there is no prompt file {path}") from None
+    except IsADirectoryError:
+        raise UserError(f"{path} is a folder; give a prompt file") from None
+    except OSError as error:
+        raise UserError(f"cannot read the prompt file {path}: {error.strerror}") from None
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    if path.suffix.lower() not in {".jsonl", ".ndjson", ".json"}:
+        text = _decoded(data, path)
+        if not text.strip():
+            raise UserError(f"the prompt file {path} is empty")
+        return [PromptRecord(id=path.stem, text=text)]
+    items = _whole(data, path) if path.suffix.lower() == ".json" else _lines(data, path)
+    records: list[PromptRecord] = []
+    for place, number, item in islice(items, limit):
+        try:
+            records.append(parse_record(item, f"{path.stem}-{number}"))
+        except ValueError as error:
+            raise UserError(f"{place}: {error}; {ALLOWED}") from None
+    if not records:
+        raise UserError(f"the prompt file {path} holds no prompt; {ALLOWED}")
+    return records
+
+
+def parse_record(item: Any, name: str) -> PromptRecord:
+    """One record from parsed JSON; ``name`` is its id if it has none. Raises ValueError saying what is wrong.
+
+    >>> parse_record({"question_id": 7, "category": "qa", "turns": ["Who?"]}, "x").id
+    '7'
+    """
+    if not isinstance(item, dict):
+        raise ValueError(f"a prompt is a JSON object, not {_kind(item)}")
+    forms = [form for form in ("turns", "messages", "instruction") if form in item]
+    if not forms:
+        raise ValueError(f"none of 'turns', 'instruction' and 'messages' is there (its fields: {_fields(item)})")
+    if len(forms) > 1:
+        raise ValueError(f"'{forms[0]}' and '{forms[1]}' are both there, so it is unclear which is the prompt")
+    record = PromptRecord(
+        id=_label(item, ("question_id", "id"), name),
+        category=_label(item, ("category", "family"), ""),
+        reference=_reference(item),
+    )
+    if forms == ["turns"]:
+        turns = item["turns"]
+        if not isinstance(turns, list) or not turns or not all(isinstance(t, str) for t in turns):
+            raise ValueError("'turns' must be a list of at least one text")
+        if not turns[0].strip():
+            raise ValueError("the first of 'turns' is empty")
+        return replace(record, turns=tuple(turns))
+    if forms == ["messages"]:
+        return replace(record, messages=_messages(item["messages"]))
+    context = item.get("context") or []
+    passages = [context] if isinstance(context, str) else context
+    if not isinstance(passages, list) or not all(isinstance(p, str) for p in passages):
+        raise ValueError("'context' must be text or a list of texts")
+    instruction, question = item["instruction"] or "", item.get("question") or ""
+    for key, value in (("instruction", instruction), ("question", question)):
+        if not isinstance(value, str):
+            raise ValueError(f"'{key}' must be text, not {_kind(value)}")
+    if not (instruction.strip() or question.strip() or any(p.strip() for p in passages)):
+        raise ValueError("instruction, context and question are all empty")
+    return replace(record, instruction=instruction, context=tuple(passages), question=question)
+
+
+def _messages(given: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(given, list) or not given:
+        raise ValueError("'messages' must be a list of at least one message")
+    messages = []
+    for number, message in enumerate(given, 1):
+        role, content = (message.get("role"), message.get("content")) if isinstance(message, dict) else (None, None)
+        if role not in ROLES or not isinstance(content, str):
+            raise ValueError(f"message {number} needs a 'role' ({', '.join(ROLES)}) and a text 'content'")
+        messages.append((role, content))
+    if messages[-1][0] != "user":
+        raise ValueError(f"the last message must be the user's, not the {messages[-1][0]}'s")
+    if not messages[-1][1].strip():
+        raise ValueError("the last message is empty")
+    return tuple(messages)
+
+
+def _reference(item: dict[str, Any]) -> str:
+    reference = item.get("reference")
+    if isinstance(reference, list):  # Spec-Bench gives one per turn
+        reference = reference[0] if reference else ""
+    return reference if isinstance(reference, str) else ""
+
+
+def _label(item: dict[str, Any], keys: tuple[str, ...], default: str) -> str:
+    return next((str(item[k]) for k in keys if isinstance(item.get(k), str | int)), default)
+
+
+def _lines(data: bytes, path: Path) -> Iterator[tuple[str, int, Any]]:
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if line.strip():
+            place = f"{path}, line {number}"
+            try:
+                yield place, number, json.loads(line.decode("utf-8"))
+            except UnicodeDecodeError:
+                raise UserError(f"{place}: not UTF-8 text; {ALLOWED}") from None
+            except (json.JSONDecodeError, RecursionError) as error:
+                raise UserError(f"{place}: not JSON ({_why(error)}); {ALLOWED}") from None
+
+
+def _whole(data: bytes, path: Path) -> Iterator[tuple[str, int, Any]]:
+    try:
+        parsed = json.loads(_decoded(data, path))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}, line {error.lineno}: not JSON ({error.msg}); {ALLOWED}") from None
+    except RecursionError as error:
+        raise UserError(f"{path}: not JSON ({_why(error)}); {ALLOWED}") from None
+    for number, item in enumerate(parsed if isinstance(parsed, list) else [parsed], 1):
+        yield f"{path}, record {number}", number, item
+
+
+def _why(error: Exception) -> str:
+    return f"{error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+
+
+def _decoded(data: bytes, path: Path) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UserError(f"{path}, line {line}: not UTF-8 text") from None
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
+    return names.get(type(value), "null")
+
+
+def _fields(item: dict[str, Any]) -> str:
+    names = [str(k)[:40] for k in item]
+    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "") if names else "none"

@@ -1,0 +1,175 @@
+"""Retrieval from a pool of text (REST §3, used by CASD): the longest suffix that occurs there, and what follows it.
+
+>>> from decoders.prompt.prompt import Pool
+>>> index = PoolIndex(Pool(np.array([1, 2, 3, 4, 1, 2, 3, 5, 1, 2, 6]), (0, 4, 8)))
+>>> match = index.find(np.array([9, 1, 2]))
+>>> match.length, match.hits, match.ends.tolist()
+(2, 3, [1, 5, 9])
+>>> trie = index.continuations(match.ends, depth=2, limit=2)
+>>> trie.tokens, trie.parents, trie.counts
+((3, 6), (-1, -1), (2, 1))
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+
+from decoders.errors import UserError
+
+from .prompt import Pool
+
+SEPARATOR = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Where a suffix of ``length`` tokens occurs in the pool: ``hits`` times, and ``ends`` are the places of its last
+    token that are looked at, in the pool's order. Nothing found: length 0.
+    """
+
+    length: int
+    hits: int
+    ends: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Trie:
+    """Continuations merged, depth-first with the most frequent chain first; the root is not in it (parent -1 is the
+    root). ``counts``: continuations through a node; ``places``: where the pool has the node's token first.
+    """
+
+    tokens: tuple[int, ...]
+    parents: tuple[int, ...]
+    counts: tuple[int, ...]
+    places: tuple[int, ...]
+
+
+class PoolIndex:
+    """A suffix array over a pool, read backwards from each token that has a follower in its passage.
+
+    Sorted once by the last ``longest`` tokens (prefix doubling, one sort per doubling); the places where a suffix
+    occurs are then one interval, found by bisection, so that a lookup costs no more in a longer pool. A matched span
+    never crosses the start of a passage.
+    """
+
+    def __init__(self, pool: Pool, longest: int = 16) -> None:
+        if not len(pool.tokens):
+            raise UserError(f"the pool is empty ({pool.label}): give a text with at least two tokens")
+        self.longest = longest
+        starts = np.asarray(pool.starts)
+        self.text = np.append(np.insert(pool.tokens.astype(np.int64), starts, SEPARATOR), SEPARATOR)
+        self._place = np.cumsum(self.text != SEPARATOR) - 1  # of each token in the pool
+        self._ends = _sorted_ends(self.text, longest)
+        self._fast_text, self._fast_ends = self.text.data, self._ends.data  # faster where single items are read
+
+    def find(self, sequence: Int[np.ndarray, "tokens"], shortest: int = 1, max_hits: int | None = None) -> Match:
+        """The longest suffix of ``sequence`` that occurs in the pool with a token after it, if it has at least
+        ``shortest`` tokens.
+
+        Of more hits than ``max_hits``, that many are looked at, spread evenly over all of them in the order of what
+        stands before them; ``Match.hits`` counts all.
+        """
+        text, ends = self._fast_text, self._fast_ends
+        low, high, length = 0, len(ends), 0
+        for back, token in enumerate(sequence[: -self.longest - 1 : -1].tolist()):
+            first = bisect_left(ends, token, low, high, key=lambda end: text[end - back])
+            last = bisect_right(ends, token, first, high, key=lambda end: text[end - back])
+            if first == last:
+                break
+            low, high, length = first, last, back + 1
+        if length < shortest or not length:
+            return Match(0, 0, np.zeros(0, dtype=np.int64))
+        hits = high - low
+        taken = hits if max_hits is None else min(hits, max_hits)
+        return Match(length, hits, np.sort(self._place[self._ends[low + np.arange(taken) * hits // taken]]))
+
+    def lengths(self, ends: Int[np.ndarray, "hits"], depth: int) -> Int[np.ndarray, "hits"]:
+        """How many tokens follow each place in its passage, at most ``depth``."""
+        return (self._rows(ends, depth) != SEPARATOR).sum(1)
+
+    def continuations(self, ends: Int[np.ndarray, "hits"], depth: int, limit: int) -> Trie:
+        """What follows ``ends`` (up to ``depth`` tokens, inside the passage) as a trie of the ``limit`` best nodes.
+
+        Nodes rank by count, then by depth (the shallower first), then by first occurrence; a parent always ranks before
+        its children, so what is kept is a trie.
+        """
+        return merged(self._rows(ends, depth), ends, limit)
+
+    def _rows(self, ends: np.ndarray, depth: int) -> Int[np.ndarray, "hits depth"]:
+        at = np.searchsorted(self._place, ends)[:, None] + np.arange(1, depth + 1)
+        rows = self.text[np.minimum(at, len(self.text) - 1)]
+        return np.where(np.logical_and.accumulate(rows != SEPARATOR, axis=1), rows, SEPARATOR)
+
+
+def merged(rows: Int[np.ndarray, "hits depth"], ends: Int[np.ndarray, "hits"], limit: int) -> Trie:
+    """Continuations (padded with -1) that follow ``ends``, merged into a trie of the ``limit`` best nodes."""
+    order = np.lexsort(rows.T[::-1])
+    rows, ends = rows[order].T, ends[order]  # rows: [depth, hits] now, equal prefixes next to each other
+    depth, hits = rows.shape
+    begins = np.ones((depth, hits), dtype=bool)
+    begins[:, 1:] = np.logical_or.accumulate(rows[:, 1:] != rows[:, :-1], axis=0)
+    node_of = np.cumsum(begins).reshape(depth, hits) - 1
+    flat = np.flatnonzero(begins)
+    level, row = np.divmod(flat, hits)
+    counts = np.diff(flat, append=depth * hits)
+    places = np.minimum.reduceat(np.tile(ends, depth), flat) + level + 1
+    tokens = rows[level, row]
+    parents = np.where(level > 0, node_of[level - 1, row], -1)
+    real = np.flatnonzero(tokens != SEPARATOR)
+    # on one level the first place decides as the first occurrence does
+    kept = real[np.lexsort((places[real], level[real], -counts[real]))][:limit].tolist()
+    children: dict[int, list[int]] = {}
+    for node in reversed(kept):
+        children.setdefault(int(parents[node]), []).append(node)
+    preorder: list[int] = []
+    new_index = {-1: -1}
+    stack = children.get(-1, [])
+    while stack:
+        node = stack.pop()
+        new_index[node] = len(preorder)
+        preorder.append(node)
+        stack += children.get(node, [])
+    return Trie(
+        tuple(tokens[preorder].tolist()),
+        tuple(new_index[int(parents[node])] for node in preorder),
+        tuple(counts[preorder].tolist()),
+        tuple(places[preorder].tolist()),
+    )
+
+
+def _sorted_ends(text: Int[np.ndarray, "text"], longest: int) -> Int[np.ndarray, "ends"]:
+    """Places with a follower in their passage, sorted by the ``longest`` tokens up to them, newest first."""
+    seen = np.zeros(int(text.max()) + 2, dtype=bool)
+    seen[text + 1] = True
+    rank = (np.cumsum(seen) - 1)[text + 1].astype(np.uint64)  # separators rank 0, before every token
+    bits = int(rank.max()).bit_length()
+    known = min(64 // bits, longest)
+    key = np.zeros(len(text), dtype=np.uint64)
+    for back in range(known):  # the newest token in the highest bits
+        key |= _shifted(rank, back) << np.uint64(bits * (known - 1 - back))
+    rank = _ranks(key)
+    while known < longest:
+        further = min(known, longest - known)
+        rank = _ranks(rank << np.uint64(32) | _shifted(rank, further))
+        known += further
+    ends = np.flatnonzero((text[:-1] != SEPARATOR) & (text[1:] != SEPARATOR))
+    ordered = np.sort(rank[ends] << np.uint64(32) | ends.astype(np.uint64))
+    return (ordered & np.uint64(0xFFFFFFFF)).astype(np.int64)
+
+
+def _shifted(values: np.ndarray, by: int) -> np.ndarray:
+    """Each place's value ``by`` places earlier, 0 where there is none."""
+    return np.concatenate([np.zeros(by, dtype=values.dtype), values])[: len(values)]
+
+
+def _ranks(key: np.ndarray) -> np.ndarray:
+    """Dense ranks of the keys, equal ones alike."""
+    order = np.argsort(key)
+    ordered = key[order]
+    rank = np.empty_like(key)
+    rank[order] = np.cumsum(np.concatenate([[False], ordered[1:] != ordered[:-1]]))
+    return rank

@@ -1,0 +1,216 @@
+"""Prompts: token ids and which part of the prompt each belongs to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from decoders.errors import UserError
+
+SEGMENTS = ("template", "instruction", "context", "question", "chat", "text")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Positions [start, stop) of the prompt that belong to one part; ``passage`` counts a context's passages, -1
+    elsewhere.
+    """
+
+    name: str
+    start: int
+    stop: int
+    passage: int = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """Text that drafts may come from: token ids ``[tokens]``, of passages that begin at ``starts`` (the first at 0).
+
+    ``positions`` ``[tokens]`` says where each token stands in the prompt; None where the pool is another text.
+    ``label`` names the pool.
+    """
+
+    tokens: np.ndarray
+    starts: tuple[int, ...]
+    positions: np.ndarray | None = None
+    label: str = "the prompt's context"
+
+    @property
+    def passages(self) -> np.ndarray:
+        """The passage number of every token ``[tokens]``.
+
+        >>> Pool(np.array([5, 6, 7]), (0, 2)).passages
+        array([0, 0, 1])
+        """
+        return np.repeat(np.arange(len(self.starts)), np.diff([*self.starts, len(self.tokens)]))
+
+    @classmethod
+    def from_text(cls, tokenizer: Any, text: str, label: str) -> Pool:
+        """A text of its own; paragraphs with a blank line between them are its passages."""
+        parts = [part for part in re.split(r"\n[ \t]*\n", text) if part.strip()]
+        if not parts:
+            raise UserError(f"{label} holds no text: give one with at least a word in it")
+        encoded = [ids for ids in tokenizer(parts, add_special_tokens=False)["input_ids"] if ids]
+        starts = np.cumsum([0, *(len(ids) for ids in encoded[:-1])]).tolist()
+        return cls(np.concatenate([np.asarray(ids, dtype=np.int64) for ids in encoded]), tuple(starts), None, label)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Token ids with their segments, which cover all positions in order.
+
+    ``pool``: a text to draft from that is not (as it stands) in the prompt. ``compression``: what was left out of the
+    prompt, in numbers. ``reference``: the answer that is hoped for, "" where none is known.
+    """
+
+    tokens: tuple[int, ...]
+    segments: tuple[Segment, ...]
+    pool: Pool | None = None
+    compression: dict[str, Any] | None = None
+    reference: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.tokens:
+            raise UserError("the prompt is empty: type at least one character, or open an example")
+
+    def context_pool(self) -> Pool | None:
+        """The prompt's context as a pool, one passage per context segment; None if the prompt has no context."""
+        parts = [s for s in self.segments if s.name == "context" and s.stop > s.start]
+        if not parts:
+            return None
+        starts, count = [], 0
+        for part, before in zip(parts, [None, *parts], strict=False):
+            if before is None or part.passage != before.passage:
+                starts.append(count)
+            count += part.stop - part.start
+        positions = np.concatenate([np.arange(s.start, s.stop) for s in parts])
+        return Pool(np.asarray(self.tokens, dtype=np.int64)[positions], tuple(starts), positions)
+
+    @classmethod
+    def from_ids(cls, tokens: Sequence[int]) -> Prompt:
+        return cls(tuple(tokens), (Segment("text", 0, len(tokens)),) if tokens else ())
+
+    @classmethod
+    def from_text(cls, tokenizer: Any, text: str, chat: bool = False) -> Prompt:
+        """Plain text as it is, or (``chat``) as one user turn in the model's chat template."""
+        if chat and tokenizer.chat_template:
+            return cls.from_messages(tokenizer, [{"role": "user", "content": text}])
+        _not_empty(text)
+        return _encode(tokenizer, [(text, "text", -1)], special=True)
+
+    @classmethod
+    def from_messages(cls, tokenizer: Any, messages: Sequence[dict[str, str]]) -> Prompt:
+        """Chat turns in the model's chat template, ready for the assistant's answer."""
+        _not_empty("".join(m["content"] for m in messages))
+        parts = [[(m["content"], "chat", -1)] for m in messages]
+        return _templated(tokenizer, [m["role"] for m in messages], parts)
+
+    @classmethod
+    def from_segments(
+        cls,
+        tokenizer: Any,
+        instruction: str = "",
+        context: str | Sequence[str] = "",
+        question: str = "",
+        earlier: Sequence[dict[str, str]] = (),
+    ) -> Prompt:
+        """One user turn made of an instruction, a context (one text, or passages numbered [1], [2], …) and a question.
+
+        Non-empty parts are joined by a blank line. ``earlier`` turns of the conversation may come before.
+        """
+        passages = [context] if isinstance(context, str) else list(context)
+        passages = [p for p in passages if p.strip()]
+        parts: list[tuple[str, str, int]] = []
+        if instruction.strip():
+            parts.append((instruction, "instruction", -1))
+        if len(passages) == 1:
+            parts += [*_gap(parts), (passages[0], "context", 0)]
+        else:
+            for i, passage in enumerate(passages):
+                parts += (_gap(parts) if i == 0 else [("\n", "template", -1)]) + [
+                    (f"[{i + 1}] {passage}", "context", i)
+                ]
+        if question.strip():
+            parts += [*_gap(parts), (question, "question", -1)]
+        _not_empty("".join(text for text, _, _ in parts))
+        turns = [[(m["content"], "chat", -1)] for m in earlier] + [parts]
+        return _templated(tokenizer, [*(m["role"] for m in earlier), "user"], turns)
+
+
+def _gap(parts: list) -> list[tuple[str, str, int]]:
+    return [("\n\n", "template", -1)] if parts else []
+
+
+def _not_empty(text: str) -> None:
+    if not text.strip():
+        raise UserError("the prompt is empty: type at least one character, or open an example")
+
+
+def _templated(tokenizer: Any, roles: list[str], turns: list[list[tuple[str, str, int]]]) -> Prompt:
+    """Render the chat template around marks, so that every part's place is known without searching for its text."""
+    if not tokenizer.chat_template:
+        flat: list[tuple[str, str, int]] = []
+        for turn in turns:
+            flat += ([("\n\n", "template", -1)] if flat else []) + turn
+        return _encode(tokenizer, flat, special=True)
+    marks = [f"\ue000{i}\ue001" for i in range(len(turns))]
+    messages = [{"role": role, "content": mark} for role, mark in zip(roles, marks, strict=True)]
+    rest = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    pieces: list[tuple[str, str, int]] = []
+    for mark, turn in zip(marks, turns, strict=True):
+        before, found, rest = rest.partition(mark)
+        if not found:  # the template left this turn out (some drop earlier ones)
+            rest = before
+            continue
+        pieces += [(before, "template", -1), *turn]
+    return _encode(tokenizer, [*pieces, (rest, "template", -1)], special=False)
+
+
+def _encode(tokenizer: Any, parts: Sequence[tuple[str, str, int]], *, special: bool) -> Prompt:
+    """Tokenise the joined text once; each token belongs to the part its first character lies in.
+
+    Where what was typed spells a special token, template and typed parts are tokenised apart, so that it stays text.
+    """
+    typed = "".join(part for part, name, _ in parts if name != "template")
+    if not special and any(token in typed for token in _special_tokens(tokenizer)):
+        ids: list[int] = []
+        found: list[tuple[str, int]] = []
+        for part, name, passage in parts:
+            as_text = {} if name == "template" else {"split_special_tokens": True}
+            new = tokenizer(part, add_special_tokens=False, **as_text)["input_ids"]
+            ids += new
+            found += [(name, passage)] * len(new)
+        return Prompt(tuple(ids), _joined(found))
+    text = "".join(part for part, _, _ in parts)
+    encoded = tokenizer(text, add_special_tokens=special, return_offsets_mapping=tokenizer.is_fast)
+    ids = encoded["input_ids"]
+    labels: list[tuple[str, int]] = []
+    for part, name, passage in parts:
+        labels += [(name, passage)] * len(part)
+    if tokenizer.is_fast:
+        offsets = [start for start, _ in encoded["offset_mapping"]]
+        empty = [start == stop for start, stop in encoded["offset_mapping"]]
+    else:  # a slow tokenizer gives no offsets: the whole prompt is one segment
+        offsets, empty, labels = [0] * len(ids), [False] * len(ids), [("text", -1)] * max(1, len(text))
+    per_token = [("template", -1) if e or o >= len(labels) else labels[o] for o, e in zip(offsets, empty, strict=True)]
+    return Prompt(tuple(ids), _joined(per_token))
+
+
+def _special_tokens(tokenizer: Any) -> set[str]:
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    return {*tokenizer.all_special_tokens, *(token.content for token in added if token.special)}
+
+
+def _joined(per_token: Sequence[tuple[str, int]]) -> tuple[Segment, ...]:
+    """Segments of neighbouring tokens that belong to the same part."""
+    segments: list[Segment] = []
+    for i, (name, passage) in enumerate(per_token):
+        if segments and (segments[-1].name, segments[-1].passage) == (name, passage):
+            segments[-1] = Segment(name, segments[-1].start, i + 1, passage)
+        else:
+            segments.append(Segment(name, i, i + 1, passage))
+    return tuple(segments)

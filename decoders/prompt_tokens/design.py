@@ -1,0 +1,361 @@
+"""Designs PPD's trees: candidates, prompt tokens, sizes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from heapq import heapify, heappop, heappush
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from decoders.errors import UserError
+
+from .trees import (
+    ASSUMED,
+    FILE,
+    MOST_ROWS,
+    RANKS,
+    Path_,
+    PromptTree,
+    PromptTrees,
+    Table,
+    _table,
+    least_size,
+    load_trees,
+    steady_state,
+    trained_acceptance,
+    transition,
+)
+
+DEFAULT_SIZE = 24
+
+
+class Timing(Protocol):
+    """What a design asks of ``decoders.prompt_tokens.latency.Latency``."""
+
+    @property
+    def largest(self) -> int: ...
+
+    def ms(self, rows: int) -> float: ...
+
+
+def assumed_acceptance(m: int, ranks: int = RANKS) -> tuple[tuple[float, ...], ...]:
+    """A table to begin with where none was measured: .35 for the first guess, halved per distance, falling by rank.
+
+    >>> [[round(p, 3) for p in row] for row in assumed_acceptance(2, 3)]
+    [[0.35, 0.124, 0.067], [0.175, 0.062, 0.034]]
+    """
+    return tuple(tuple(0.35 * 0.5**d / (r + 1) ** 1.5 for r in range(ranks)) for d in range(m))
+
+
+def candidates(acceptance: Table, count: int, depth: int) -> list[Path_]:
+    """The ``count`` likeliest paths of at most ``depth`` ranks, likeliest first: no tree has a larger f (Sequoia).
+
+    Paths that never held are left out, so there may be fewer.
+
+    >>> candidates([[.6, .2], [.5, .1]], 3, 2)
+    [(0,), (0, 0), (1,)]
+    >>> candidates([[.6, .2], [.5, .1]], 9, 1)
+    [(0,), (1,)]
+    """
+    order = [sorted(range(len(row)), key=lambda r, row=row: (-row[r], r)) for row in acceptance[:depth]]
+
+    def entry(above: float, parent: Path_, place: int) -> tuple[float, Path_, float, int] | None:
+        distance = len(parent)
+        if distance >= len(order) or place >= len(order[distance]):
+            return None
+        rank = order[distance][place]
+        p = above * acceptance[distance][rank]
+        return (-p, (*parent, rank), above, place) if p > 0 else None
+
+    found: list[Path_] = []
+    heap = [first] if (first := entry(1.0, (), 0)) else []
+    while heap and len(found) < count:
+        negative, path, above, place = heappop(heap)
+        found.append(path)
+        for following in (entry(above, path[:-1], place + 1), entry(-negative, path, 0)):
+            if following:
+                heappush(heap, following)
+    return found
+
+
+def pruned(tree: PromptTree, count: int, f: Sequence[float], acceptance: Table) -> PromptTree:
+    """The tree with prompt tokens removed until its candidates have ``count``, each time the one that costs least:
+    ΔF = p_stop · (f_i - f_(i-1)) on a node that has i (proposition A.3). The root keeps its own.
+
+    >>> tree = PromptTree(((0,), (0, 0), (1,)), (2, 2, 2, 2))
+    >>> pruned(tree, 5, (0, .8, 1.1), [[.6, .2], [.5, .1]]).prompts
+    (2, 2, 2, 1)
+    """
+    prompts = list(tree.prompts)
+    for node in _removals(prompts, tree.stops(acceptance), f):
+        if sum(prompts[1:]) <= count:
+            break
+        prompts[node] -= 1
+    return PromptTree(tree.paths, tuple(prompts))
+
+
+def _removals(prompts: Sequence[int], stops: Sequence[float], f: Sequence[float]) -> list[int]:
+    """The nodes that lose a prompt token, one after the other, until none but the root has any."""
+    has = list(prompts)
+    heap = [(stops[i] * (f[has[i]] - f[has[i] - 1]), -i) for i in range(1, len(has)) if has[i]]
+    heapify(heap)
+    order: list[int] = []
+    while heap:
+        node = -heappop(heap)[1]
+        order.append(node)
+        has[node] -= 1
+        if has[node]:
+            heappush(heap, (stops[node] * (f[has[node]] - f[has[node] - 1]), -node))
+    return order
+
+
+def design(acceptance: Table, size: int, ensemble: int = 1) -> PromptTrees:
+    """The trees of at most ``size`` rows with the largest R, over all splits into candidates and prompt tokens.
+
+    m is the number of distances in the table. Raises UserError for a size that is too small or too large, and for a
+    table without any accepted guess at distance 1.
+
+    >>> trees = design([[.6, .2], [.5, .1]], 11)
+    >>> trees.states[2].paths, trees.states[2].prompts
+    (((0,), (0, 0), (1,)), (2, 2, 2, 1))
+    """
+    return design_sizes(acceptance, [size], ensemble)[size]
+
+
+def design_sizes(acceptance: Table, sizes: Sequence[int], ensemble: int = 1) -> dict[int, PromptTrees]:
+    """``design`` for several sizes at the cost of the largest."""
+    table = _table(acceptance)
+    for size in sizes:
+        check_size(size, len(table), ensemble)
+    return dict(_designed(table, tuple(sizes), ensemble))
+
+
+@lru_cache(maxsize=32)
+def _designed(
+    table: tuple[tuple[float, ...], ...], sizes: tuple[int, ...], ensemble: int
+) -> tuple[tuple[int, PromptTrees], ...]:
+    m = len(table)
+    fixed, top = 1 + ensemble * m, max(sizes)
+    splits: list[tuple[float, int, int]] = []  # R, rows, candidates
+    everything = [candidates(table, top - fixed, depth) for depth in range(m + 1)]
+    for count in range(1, top - fixed + 1):
+        full = [_full(paths[:count], m) for paths in everything]
+        if len(full[-1].paths) < count:
+            break
+        f = np.array([tree.expected(table) for tree in full])
+        budgets = np.arange(fixed + count, top + 1) - fixed
+        # of every state: its row of the chain for each budget, from all prompt tokens down to none
+        chain = np.stack([_by_hung(tree, f, table)[_hung(budgets, tree, ensemble)] for tree in full], axis=1)
+        gains = steady_state(chain) @ f
+        splits += [(float(gain), int(rows) + fixed, count) for gain, rows in zip(gains, budgets, strict=True)]
+    chosen = []
+    for size in sizes:
+        _, rows, count = max((s for s in splits if s[1] <= size), key=lambda s: (round(s[0], 12), -s[1], s[2]))
+        chosen.append((size, split_trees(table, count, rows, ensemble)))
+    return tuple(chosen)
+
+
+def split_trees(acceptance: Table, count: int, rows: int, ensemble: int = 1) -> PromptTrees:
+    """Trees of ``count`` candidates (fewer where a state has not so many) whose prompt tokens were removed greedily
+    until each fits ``rows``."""
+    table = _table(acceptance)
+    full = [_full(candidates(table, count, depth), len(table)) for depth in range(len(table) + 1)]
+    f = [tree.expected(table) for tree in full]
+    budget = np.array(rows - 1 - ensemble * len(table))
+    states = tuple(pruned(tree, int(_hung(budget, tree, ensemble)), f, table) for tree in full)
+    return PromptTrees(states, table, ensemble)
+
+
+def naive_trees(acceptance: Table, size: int, ensemble: int = 1) -> PromptTrees:
+    """The paper's naive trees (fig. 8a): as many prompt tokens on every candidate, nothing pruned.
+
+    Each has m; where the size has no room for one such candidate, the largest number that fits.
+
+    >>> naive_trees([[.6, .2], [.5, .1]], 11).states[2].prompts
+    (2, 2, 2)
+    """
+    table = _table(acceptance)
+    m = len(table)
+    check_size(size, m, ensemble)
+    left = size - 1 - ensemble * m
+    each = min(m, (left - 1) // ensemble)
+    count = left // (1 + ensemble * each)
+    found = [_full(candidates(table, count, depth), m) for depth in range(m + 1)]
+    states = tuple(PromptTree(tree.paths, (m, *[each] * len(tree.paths))) for tree in found)
+    return PromptTrees(states, table, ensemble, "naive")
+
+
+def random_trees(acceptance: Table, size: int, ensemble: int = 1, seed: int = 0) -> PromptTrees:
+    """The paper's random trees (fig. 8a): the designed split, its prompt tokens on candidates drawn at random."""
+    designed = design(acceptance, size, ensemble)
+    draw = random.Random(f"specviz trees {seed}")
+    states = []
+    for tree in designed.states:
+        slots = [node for node in range(1, len(tree.prompts)) for _ in range(designed.m)]
+        prompts = [designed.m, *[0] * len(tree.paths)]
+        for node in draw.sample(slots, sum(tree.prompts[1:])):
+            prompts[node] += 1
+        states.append(PromptTree(tree.paths, tuple(prompts)))
+    return PromptTrees(tuple(states), designed.acceptance, ensemble, "random")
+
+
+def default_trees(m: int, size: int = DEFAULT_SIZE, acceptance: Table | None = None, ensemble: int = 1) -> PromptTrees:
+    """Trees of at most ``size`` rows for m prompt tokens, from a measured table or, without one, an assumed one.
+
+    Raises UserError for a size that is not allowed and for a table with fewer than m distances.
+    """
+    if acceptance is None:
+        trees = design(assumed_acceptance(m), size, ensemble)
+        return PromptTrees(trees.states, trees.acceptance, ensemble, ASSUMED)
+    if len(acceptance) < m:
+        raise UserError(f"the acceptance table has {len(acceptance)} distances; {m} prompt tokens need {m}")
+    return design(acceptance[:m], size, ensemble)
+
+
+def check_size(size: int, m: int, ensemble: int = 1) -> None:
+    """Raise UserError unless trees for m prompt tokens can have ``size`` rows."""
+    least = least_size(m, ensemble)
+    if not least <= size <= MOST_ROWS:
+        raise UserError(
+            f"a tree size of {size} is not allowed: with {m} prompt tokens"
+            + (f" of {ensemble} vectors" if ensemble > 1 else "")
+            + f" at least {least} rows (the root, its prompt tokens, one guess) and at most {MOST_ROWS}"
+        )
+
+
+def best_size(trees: dict[int, PromptTrees], latency: Timing) -> int:
+    """argmax τ(n)/L(n) over the sizes (PPD §4.2.2); the smaller one on a tie. Raises UserError where L knows none."""
+    known = {n: t for n, t in trees.items() if t.size <= latency.largest}
+    if not known:
+        raise UserError(
+            f"the latency was measured up to {latency.largest} rows and every tree has more: measure it again with "
+            "`specviz tree latency --max-size N --again`"
+        )
+    return max(sorted(known), key=lambda n: known[n].tokens_per_step / latency.ms(known[n].size))
+
+
+@dataclass(frozen=True)
+class SizePoint:
+    """A size in a comparison: its designed trees, τ of the naive and of random trees of this size, and L(n) in
+    milliseconds with that of one row (None where the latency is not known)."""
+
+    size: int
+    trees: PromptTrees
+    naive: float
+    random: float
+    ms: float | None = None
+    one_row_ms: float | None = None
+
+    @property
+    def tokens_per_ms(self) -> float | None:
+        """τ(n)/L(n)."""
+        return None if self.ms is None else self.trees.tokens_per_step / self.ms
+
+    @property
+    def speedup(self) -> float | None:
+        """Predicted, against plain decoding: τ(n) · L(1)/L(n) (fig. 8b)."""
+        if self.ms is None or self.one_row_ms is None:
+            return None
+        return self.trees.tokens_per_step * self.one_row_ms / self.ms
+
+    def to_json(self) -> dict[str, Any]:
+        """Numbers for tables and curves, without the trees."""
+        last = self.trees.states[-1]
+        return {
+            "size": self.size, "rows": self.trees.size, "candidates": len(last.paths), "prompts": sum(last.prompts),
+            "R": self.trees.R, "tokens_per_step": self.trees.tokens_per_step, "naive": self.naive,
+            "random": self.random, "ms": self.ms, "tokens_per_ms": self.tokens_per_ms, "speedup": self.speedup,
+        }  # fmt: skip
+
+
+def compare_sizes(
+    acceptance: Table, sizes: Sequence[int], ensemble: int = 1, latency: Timing | None = None
+) -> list[SizePoint]:
+    """Designed, naive and random trees of every size with their time on this machine (fig. 8a and 8b).
+
+    >>> [point] = compare_sizes([[.6, .2], [.5, .1]], [11])
+    >>> round(point.trees.tokens_per_step, 3), round(point.naive, 3), point.speedup
+    (2.05, 1.9, None)
+    """
+    points = []
+    for size, trees in design_sizes(acceptance, sizes, ensemble).items():
+        naive = naive_trees(acceptance, size, ensemble).tokens_per_step
+        drawn = random_trees(acceptance, size, ensemble).tokens_per_step
+        if latency is not None and trees.size <= latency.largest:
+            points.append(SizePoint(size, trees, naive, drawn, latency.ms(trees.size), latency.ms(1)))
+        else:
+            points.append(SizePoint(size, trees, naive, drawn))
+    return points
+
+
+def sizes_up_to(most: int, m: int, ensemble: int = 1) -> list[int]:
+    """Sizes worth comparing, from the smallest tree to ``most`` rows.
+
+    >>> sizes_up_to(40, 3)
+    [5, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40]
+    """
+    check_size(most, m, ensemble)
+    least, found, step = least_size(m, ensemble), [], 2
+    size = least
+    while size < most:
+        found.append(size)
+        step = 2 if size < 12 else 4 if size < 32 else 8 if size < 64 else 16 if size < 128 else 64
+        size = (size // step + 1) * step
+    return [*found, most]
+
+
+def trees_for(
+    folder: Path | None, m: int, size: int | None = None, latency: Timing | None = None, ensemble: int = 1
+) -> PromptTrees:
+    """The trees a run uses for the prompt tokens in ``folder``, in one call.
+
+    Designed from the acceptance table kept there (``trees.json``), else from the one of their training, else from an
+    assumed one. ``size`` None: the best for this machine where its latency is known, else the size of the kept trees,
+    else a default. Raises UserError.
+    """
+    kept = load_trees(folder / FILE) if folder is not None and (folder / FILE).is_file() else None
+    if kept is not None and kept.m < m:
+        raise UserError(f"{folder}/{FILE} was designed for {kept.m} prompt tokens, not {m}: `specviz tree design`")
+    trained = trained_acceptance(folder, m) if folder is not None and not kept else None
+    table = kept.acceptance[:m] if kept else trained or assumed_acceptance(m)
+    if size is None and latency is not None and latency.largest >= least_size(m, ensemble):
+        most = min(latency.largest, MOST_ROWS)
+        designed = design_sizes(table, sizes_up_to(most, m, ensemble), ensemble)
+        found = designed[best_size(designed, latency)]
+    elif kept is not None and (m, ensemble) == (kept.m, kept.ensemble) and size in (None, kept.size):
+        return kept
+    else:
+        wanted = size or max(kept.size if kept else DEFAULT_SIZE, least_size(m, ensemble))
+        found = design(table, wanted, ensemble)
+    if kept:
+        return found
+    return PromptTrees(found.states, found.acceptance, ensemble, "acceptance in training" if trained else ASSUMED)
+
+
+def _full(paths: Sequence[Path_], m: int) -> PromptTree:
+    """A tree of these candidates, depth first, with m prompt tokens on every node."""
+    return PromptTree(tuple(sorted(paths)), (m,) * (len(paths) + 1))
+
+
+def _hung(budget: np.ndarray, tree: PromptTree, ensemble: int) -> np.ndarray:
+    """How many prompt tokens the candidates may keep where candidates and their prompt tokens have ``budget`` rows."""
+    return np.clip((budget - len(tree.paths)) // ensemble, 0, tree.prompts[0] * len(tree.paths))
+
+
+def _by_hung(tree: PromptTree, f: Sequence[float] | np.ndarray, acceptance: Table) -> np.ndarray:
+    """``[prompt tokens kept + 1, m + 1]``: ``transition`` of the tree, pruned to 0, 1, 2, … of them."""
+    stops, has = tree.stops(acceptance), list(tree.prompts)
+    row = transition(tree, acceptance)
+    rows = [row]
+    for node in _removals(has, stops, f):  # pyright: ignore[reportArgumentType]
+        row = row.copy()
+        row[has[node]] -= stops[node]
+        row[has[node] - 1] += stops[node]
+        has[node] -= 1
+        rows.append(row)
+    return np.array(rows[::-1])

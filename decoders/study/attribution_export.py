@@ -1,0 +1,151 @@
+"""Attributions as JSON and as Markdown."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from decoders.trace.trace import Trace
+
+from .attribution import SCHEMA, Kind, Link, _covered, _passages, _Source, _verbatim, signal, uncopied
+from .attribution_text import TokenText
+
+# --- exports ----------------------------------------------------------------------------------------------------------
+
+
+def to_json(trace: Trace, found: Sequence[Link]) -> dict[str, Any]:
+    """Links with character offsets (counted in Unicode code points), as JSON holds them.
+
+    ``output`` is the answer's text. Each of ``sources`` has its ``text`` and its coverage; each of ``links`` has
+    "output" and "source", characters [a, b) of the answer and of the text of its source (``source_index`` in
+    ``sources``), the same in tokens, and whether it is verbatim. ``uncopied`` lists the rest of the answer.
+    """
+    where, text = _Source(trace), TokenText(trace, trace.output_ids)
+    sources = _passages(trace, found)
+    texts = [TokenText(trace, source.ids) for source in sources]
+    index = {(source.kind, source.passage): i for i, source in enumerate(sources)}
+    rows = []
+    for number, link in enumerate(found, 1):
+        i = index[link.kind, link.passage]
+        (a, b), (c, d) = text.span(link.start, link.stop), texts[i].span(*sources[i].tokens(link))
+        rows.append({
+            "number": number,
+            "kind": link.kind,
+            "passage": link.passage,
+            "source_index": i,
+            "output": [a, b],
+            "source": [c, d],
+            "output_tokens": [link.start, link.stop],
+            "source_tokens": [link.source, link.source_stop],
+            "text": text.text[a:b],
+            "source_text": texts[i].text[c:d],
+            "verbatim": _verbatim(trace, where, link),
+        })  # fmt: skip
+    length = len(trace.output_ids)
+    covered = [_covered(source, found) for source in sources]
+    return {
+        "schema": SCHEMA,
+        "run": {
+            "id": trace.run["id"],
+            "title": trace.run.get("title", ""),
+            "method": trace.run["method"]["name"],
+            "method_title": trace.run["method"].get("title") or trace.run["method"]["name"],
+            "signal": signal(trace),
+            "model": trace.run["model"]["name"],
+            "forced": bool(trace.run.get("forced", False)),
+        },
+        "output": text.text,
+        "output_tokens": length,
+        "copied_tokens": sum(len(link) for link in found),
+        "verbatim": all(row["verbatim"] for row in rows),
+        "sources": [
+            {
+                "kind": source.kind,
+                "passage": source.passage,
+                "name": source.name,
+                "text": source_text.text,
+                "tokens": share.tokens,
+                "used_tokens": share.used,
+                "copied_tokens": share.copied,
+                "links": share.links,
+                "longest": share.longest,
+            }
+            for source, source_text, share in zip(sources, texts, covered, strict=True)
+        ],
+        "links": rows,
+        "uncopied": [
+            {"output": [*text.span(start, stop)], "output_tokens": [start, stop]}
+            for start, stop in uncopied(found, length)
+        ],
+    }
+
+
+def marked(trace: Trace, found: Sequence[Link]) -> Iterator[tuple[str, Link | None]]:
+    """The answer in parts, with the link that each was copied by (None: nobody copied it); no character twice."""
+    text, done = TokenText(trace, trace.output_ids), 0
+    for link in found:
+        start, stop = text.span(link.start, link.stop)
+        start = max(start, done)
+        if stop <= start:
+            continue
+        if start > done:
+            yield text.text[done:start], None
+        yield text.text[start:stop], link
+        done = stop
+    if done < len(text.text):
+        yield text.text[done:], None
+
+
+def markdown(trace: Trace, found: Sequence[Link]) -> str:
+    """The answer as Markdown: copied spans in square brackets, with a footnote per source that lists what was taken
+    from it and where, in characters of its text. Everything the model or the prompt said is escaped.
+    """
+    sources = _passages(trace, found)
+    texts = {(s.kind, s.passage): TokenText(trace, s.ids) for s in sources}
+    where, notes = _Source(trace), dict[tuple[Kind, int], int]()
+    body = ""
+    for part, link in marked(trace, found):
+        if link is None:
+            body += _escaped(part, body)
+            continue
+        note = notes.setdefault((link.kind, link.passage), len(notes) + 1)
+        core = part.strip()
+        lead, tail = part[: len(part) - len(part.lstrip())], part[len(part.rstrip()) :] if core else ""
+        body += _escaped(lead, body)
+        if core:
+            body += "\\[" + _escaped(core, body + "[") + f"\\][^{note}]"
+        body += _escaped(tail, body)
+    lines = [body.rstrip() or "*(no text)*", ""]
+    for source in sorted((s for s in sources if (s.kind, s.passage) in notes), key=lambda s: notes[s.kind, s.passage]):
+        key = (source.kind, source.passage)
+        share = _covered(source, found)
+        name = source.name[0].upper() + source.name[1:]
+        quotes = []
+        for link in found:
+            if (link.kind, link.passage) == key:
+                a, b = texts[key].span(*source.tokens(link))
+                false = "" if _verbatim(trace, where, link) else " (not verbatim)"
+                quotes.append(f"“{_escaped(' '.join(texts[key].text[a:b].split()), 'x')}” ({a}–{b}){false}")
+        shown = f"{share.used} of {share.tokens} tokens used"
+        lines.append(f"[^{notes[key]}]: {name}, {shown}: {'; '.join(quotes)}")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+_PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+
+
+def _escaped(text: str, before: str) -> str:
+    """Text as Markdown that shows just that: punctuation escaped, line ends kept, ``before`` it stands ``before``."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = "".join(c if c in "\n\t" or unicodedata.category(c) != "Cc" else "\ufffd" for c in text)
+    text = _PUNCTUATION.sub(r"\\\1", text)
+    at_start = not before or before.endswith("\n")
+    lines = []
+    for number, line in enumerate(text.split("\n")):
+        if number or at_start:  # blanks that begin a line could make it a block of code
+            bare = line.lstrip(" \t")
+            line = line[: len(line) - len(bare)].replace(" ", "&#32;").replace("\t", "&#9;") + bare
+        lines.append(line)
+    return "\\\n".join(lines)

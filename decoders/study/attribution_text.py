@@ -1,0 +1,140 @@
+"""Tokens as characters: offsets, graphemes and bytes of an attribution's texts."""
+
+from __future__ import annotations
+
+import codecs
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
+from decoders.trace.trace import Trace
+
+
+class _Bytes:
+    """The bytes of some tokens, and where each token's lie."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        parts = list(pieces)
+        self.data = b"".join(parts)
+        self.stops = list(accumulate(map(len, parts)))
+        self.starts = [0, *self.stops[:-1]]
+
+    def core(self, token: int) -> tuple[int, int] | None:
+        """The token's bytes [a, b) without the blanks at its ends; all where it is only blanks, None where it has none.
+        """
+        part = self.data[self.starts[token] : self.stops[token]]
+        start = self.starts[token] + (len(part) - len(part.lstrip()) if part.strip() else 0)
+        return (start, start + len(part.strip() or part)) if part else None
+
+
+def _agree(a: bytes, b: bytes) -> int:
+    """How many bytes two texts have in common at their beginning."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def _bytes(trace: Trace) -> dict[int, bytes]:
+    """The bytes of every token id; none of special tokens."""
+    rows = zip(*(trace.tables["pieces"][name] for name in ("id", "hex", "special")), strict=True)
+    return {i: b"" if special else bytes.fromhex(digits) for i, digits, special in rows}
+
+
+# --- tokens to characters ---------------------------------------------------------------------------------------------
+
+
+class TokenText:
+    """The text of some tokens of a trace, and where each token's characters lie in it.
+
+    Special tokens have no text. A token that holds a part of a character, or of a character with its accents or
+    modifiers, stands for all of it. Bytes that are no character are shown as U+FFFD.
+    """
+
+    def __init__(self, trace: Trace, ids: Sequence[int]) -> None:
+        of = _bytes(trace)
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        parts: list[str] = []
+        self.starts: list[int] = []  # of each token: its first character
+        self.stops: list[int] = []  # and the place after its last one
+        count = 0
+        for token in ids:
+            at = []  # the character of each of the token's bytes
+            for byte in of.get(token, b""):
+                new = decoder.decode(bytes([byte]))
+                parts.append(new)
+                count += len(new)
+                at.append(count if decoder.getstate()[0] else count - 1)
+            self.starts.append(at[0] if at else count)
+            self.stops.append(at[-1] + 1 if at else count)
+        parts.append(decoder.decode(b"", True))
+        self.text = "".join(parts)
+        self.breaks = grapheme_breaks(self.text)
+
+    def spoken(self, token: int) -> bool:
+        """Whether the token has text."""
+        return self.stops[token] > self.starts[token]
+
+    def core(self, token: int) -> tuple[int, int]:
+        """The token's characters [a, b) without the blanks at its ends; all of them where it is nothing else."""
+        text = self.text[self.starts[token] : self.stops[token]]
+        start = self.starts[token] + (len(text) - len(text.lstrip()) if text.strip() else 0)
+        return start, start + len(text.strip() or text)
+
+    def span(self, start: int, stop: int) -> tuple[int, int]:
+        """Characters [a, b) of the tokens [start, stop), widened to whole graphemes; an empty span where they have no
+        text.
+        """
+        spoken = [i for i in range(start, stop) if self.spoken(i)]
+        if not spoken:
+            at = self.starts[start] if start < len(self.starts) else len(self.text)
+            return at, at
+        a, b = self.starts[spoken[0]], self.stops[spoken[-1]]
+        return self.breaks[bisect_right(self.breaks, a) - 1], self.breaks[bisect_left(self.breaks, b)]
+
+
+def grapheme_breaks(text: str) -> list[int]:
+    """Where a text may be cut without cutting a grapheme (UAX 29, without its rules for Indic conjuncts and prepended
+    marks): 0, every place between two graphemes, and the end.
+
+    >>> grapheme_breaks("e\\u0301a\\r\\n")
+    [0, 2, 3, 5]
+    """
+    breaks, flags = [0], 0
+    for i in range(1, len(text)):
+        before, after = text[i - 1], text[i]
+        flags = flags + 1 if _flag(before) else 0
+        if not _joined(before, after, flags):
+            breaks.append(i)
+    return [*breaks, len(text)] if text else [0]
+
+
+def _joined(before: str, after: str, flags: int) -> bool:
+    """Whether two neighbouring characters are of one grapheme; ``flags`` regional indicators end with the first."""
+    if before < "\x80" and after < "\x80":
+        return before == "\r" and after == "\n"
+    if unicodedata.category(before) in ("Cc", "Zl", "Zp"):
+        return False
+    if unicodedata.category(after) in ("Mn", "Me", "Mc") or after in "\u200c\u200d":
+        return True
+    if "\U0001f3fb" <= after <= "\U0001f3ff" or "\U000e0020" <= after <= "\U000e007f":
+        return True
+    if before == "\u200d" and unicodedata.category(after) == "So":
+        return True
+    if _flag(after):
+        return flags % 2 == 1
+    return _hangul(before, after)
+
+
+def _flag(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
+
+
+def _hangul(before: str, after: str) -> bool:
+    """Leading consonants, vowels and final consonants that make one syllable."""
+    a, b = ord(before), ord(after)
+    whole = 0xAC00 <= a < 0xD7A4
+    open_syllable = whole and (a - 0xAC00) % 28 == 0
+    if 0x1100 <= a < 0x1160:
+        return 0x1100 <= b < 0x11A8 or 0xAC00 <= b < 0xD7A4
+    if 0x1160 <= a < 0x11A8 or open_syllable:
+        return 0x1160 <= b < 0x1200
+    return (whole or 0x11A8 <= a < 0x1200) and 0x11A8 <= b < 0x1200

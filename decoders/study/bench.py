@@ -1,0 +1,428 @@
+"""Speed side by side: every contender on the same prompts in one run, in alternation, with the same tokens.
+
+Tokens per second are of decoding, the prompt excluded, as everywhere (``decoders.trace.metrics``); end to end
+includes it. Speedups and ratios are formed between runs of the same prompt in the same round, and given as median and
+quartiles.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import os
+import platform
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from decoders.draft.params import make_params
+from decoders.drafters import find_method
+from decoders.engine.decoding import Decoding
+from decoders.errors import UserError
+from decoders.model.load import versions
+from decoders.model.target import Target
+from decoders.prompt.prompt import Prompt
+from decoders.trace.trace import Trace
+
+from .stock import StockModel
+
+SCHEMA = "specbench/1"
+PLAIN = "plain"
+GENERATE, LOOKUP = "generate()", "generate() prompt lookup"
+TRACED = " traced"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One run of one contender. ``decode_s`` covers ``decoded`` of the ``tokens``: a peer's first forward reads the
+    prompt and emits tokens too. Milliseconds are medians over the run's steps, None for peers."""
+
+    name: str
+    prompt: int
+    round: int
+    tokens: int
+    decoded: int
+    steps: int | None
+    accepted: int | None
+    seconds: float
+    decode_s: float
+    draft_ms: float | None = None
+    verify_ms: float | None = None
+    commit_ms: float | None = None
+    identical: bool = True
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        return self.decoded / self.decode_s if self.decoded and self.decode_s > 0 else None
+
+    @property
+    def end_to_end(self) -> float:
+        return self.tokens / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Median and quartiles of ``count`` numbers."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float | None]) -> Spread | None:
+        """
+        >>> Spread.of([1.0, None, 3.0])
+        Spread(median=2.0, low=1.5, high=2.5, count=2)
+        """
+        known = [v for v in values if v is not None]
+        if not known:
+            return None
+        low, median, high = (float(x) for x in np.percentile(known, [25, 50, 75]))
+        return cls(median, low, high, len(known))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """All runs of one contender. ``kind`` is method, traced or peer; ``differing`` counts outputs unlike plain's."""
+
+    name: str
+    kind: str
+    lossless: bool
+    tokens: int
+    differing: int
+    tokens_per_s: Spread | None
+    end_to_end: Spread | None
+    speedup: Spread | None
+    tokens_per_step: float | None
+    draft_ms: float | None
+    verify_ms: float | None
+    commit_ms: float | None
+    draft_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """One number a reader looks for, e.g. "plain ÷ generate(), decoding"."""
+
+    name: str
+    value: Spread
+    help: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    rows: tuple[Row, ...]
+    ratios: tuple[Ratio, ...]
+    samples: tuple[Sample, ...]
+    model: dict[str, Any]
+    machine: dict[str, Any]
+    settings: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema": SCHEMA, "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **asdict(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What one run gave; ``trace`` is that of a recorded one."""
+
+    sample: Sample
+    output: list[int]
+    trace: Trace | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """Who takes part. ``run`` decodes one prompt. ``rounds``: it takes part in the first so many alone, and not in the
+    warm-up.
+    """
+
+    name: str
+    kind: str
+    lossless: bool
+    run: Callable[[Any], Made]
+    rounds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One run among the others. ``round`` -1 is the warm-up; ``last`` of its prompt and round."""
+
+    round: int
+    prompt: int
+    contender: Contender
+    last: bool
+
+
+def alternated(
+    contenders: Sequence[Contender], prompts: Sequence[Any], repeats: int, call: Callable[[Callable[[], Any]], Any]
+) -> Iterator[tuple[Turn, Any]]:
+    """Every contender on every prompt, ``repeats`` rounds after a warm-up on the first one: turns and what they gave.
+
+    The order rotates from prompt to prompt and from round to round, so that no contender always runs first. ``call``
+    makes a run by calling what it is given, and its result is handed on.
+    """
+    gc.collect()
+    gc.freeze()  # what is there already need not be looked through before every run
+    try:
+        for number in range(-1, repeats):
+            taking = [c for c in contenders if c.rounds is None or 0 <= number < c.rounds]
+            for index, prompt in enumerate(prompts[: 1 if number < 0 else None]):
+                shift = (index + max(number, 0)) % len(taking)
+                for place, contender in enumerate(taking[shift:] + taking[:shift], 1):
+                    turn = Turn(number, index, contender, place == len(taking))
+                    yield turn, call(functools.partial(_swept, contender.run, prompt))
+    finally:
+        gc.unfreeze()
+
+
+def _swept(run: Callable[[Any], Made], prompt: Any) -> Made:
+    """A run after what earlier ones left behind was cleared away."""
+    gc.collect()
+    return run(prompt)
+
+
+def bench(
+    target: Target,
+    prompts: Sequence[Prompt],
+    methods: Mapping[str, Any],
+    *,
+    max_new_tokens: int,
+    repeats: int = 3,
+    traced: bool = True,
+    stock: StockModel | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    keep: Callable[[Turn, Made], None] | None = None,
+) -> Report:
+    """Run every method (name → parameters) on every prompt, ``repeats`` rounds after a warm-up, greedily.
+
+    Plain decoding always takes part. ``traced`` runs each method a second time with recording on. ``stock`` adds
+    transformers' generate(), plain and (where PLD takes part) its prompt lookup with PLD's settings. ``progress(done,
+    total)`` counts runs; ``keep`` gets all but the warm-up.
+    """
+    if not prompts:
+        raise UserError("a benchmark needs at least one prompt that fits the model's context")
+    chosen = {PLAIN: methods.get(PLAIN), **methods}
+    contenders = contenders_of(target, chosen, max_new_tokens, traced, stock)
+    total = len(contenders) * (1 + len(prompts) * repeats)
+    samples: list[Sample] = []
+    outputs: dict[str, list[int]] = {}
+    group: list[Sample] = []
+    for done, (turn, made) in enumerate(alternated(contenders, prompts, repeats, lambda run: run()), 1):
+        if turn.round >= 0:
+            outputs[turn.contender.name] = made.output
+            group.append(replace(made.sample, prompt=turn.prompt, round=turn.round))
+            if keep:
+                keep(turn, made)
+        if turn.last:
+            samples += [replace(s, identical=outputs[s.name] == outputs[PLAIN]) for s in group]
+            outputs, group = {}, []
+        if progress:
+            progress(done, total)
+    settings = {
+        "max_new_tokens": max_new_tokens, "repeats": repeats, "prompts": len(prompts),
+        "prompt_tokens": asdict(Spread.of([len(p.tokens) for p in prompts])),  # type: ignore[arg-type]
+        "methods": {name: asdict(params_of(name, given)) for name, given in chosen.items()},
+    }  # fmt: skip
+    rows = tuple(summarise(c, samples) for c in contenders)
+    return Report(rows, tuple(ratios_of(samples)), tuple(samples), dict(target.info), machine(), settings)
+
+
+def contenders_of(
+    target: Target, methods: Mapping[str, Any], max_new_tokens: int, traced: bool, stock: StockModel | None
+) -> list[Contender]:
+    """Who runs: each method, each traced (if asked for), and the peers."""
+    result = []
+    for name, params in methods.items():
+        lossless = find_method(name).lossless
+        result.append(Contender(name, "method", lossless, timed(target, name, params, max_new_tokens)))
+        if traced:
+            result.append(Contender(name + TRACED, "traced", lossless, _traced(target, name, params, max_new_tokens)))
+    if stock:
+        result.append(Contender(GENERATE, "peer", True, _peer(stock, GENERATE, target, max_new_tokens, {})))
+        if "pld" in methods:
+            params = params_of("pld", methods["pld"])
+            same = {"prompt_lookup_num_tokens": params.k, "max_matching_ngram_size": params.max_ngram}
+            result.append(Contender(LOOKUP, "peer", True, _peer(stock, LOOKUP, target, max_new_tokens, same)))
+    return result
+
+
+def params_of(name: str, given: Any) -> Any:
+    """A method's parameters from names and values, or as they are."""
+    kind = find_method(name).params
+    return given if isinstance(given, kind) else make_params(kind, given or {})
+
+
+def timed(
+    target: Target,
+    method: str,
+    params: Any,
+    max_new_tokens: int,
+    *,
+    name: str = "",
+    cancel: threading.Event | None = None,
+) -> Callable[[Prompt], Made]:
+    """Decoding by a method with nothing recorded, as ``Contender.run``; ``name``: what its samples are called."""
+
+    def run(prompt: Prompt) -> Made:
+        started = time.perf_counter()
+        decoding = Decoding(target, prompt, method, params, max_new_tokens=max_new_tokens, cancel=cancel)
+        decoding.prefill()
+        filled = time.perf_counter()
+        output: list[int] = []
+        times: list[tuple[float, float, float]] = []
+        accepted = 0
+        for step in decoding:
+            output += step.emitted
+            accepted += step.accepted
+            times.append((step.draft_ms, step.verify_ms, step.commit_ms))
+        ended = time.perf_counter()
+        medians = [statistics.median(column) for column in zip(*times, strict=True)] or [None] * 3
+        n = len(output)
+        seconds, decode_s = ended - started, ended - filled
+        return Made(Sample(name or method, 0, 0, n, n, len(times), accepted, seconds, decode_s, *medians), output)
+
+    return run
+
+
+def _traced(target: Target, name: str, params: Any, max_new_tokens: int) -> Callable[[Prompt], Made]:
+    from decoders.engine.recording import Run
+
+    def run(prompt: Prompt) -> Made:
+        started = time.perf_counter()
+        run = Run(target, prompt, name, params, max_new_tokens=max_new_tokens)
+        for _ in run:
+            pass  # what it yields is in run.trace
+        seconds = time.perf_counter() - started
+        output, accepted = run.trace.output_ids, run.trace.tables["steps"]["accepted"]
+        decode_s, n = seconds - run.trace.run["timings"]["prefill_ms"] / 1e3, len(output)  # recording included
+        sample = Sample(name + TRACED, 0, 0, n, n, len(accepted), sum(accepted), seconds, decode_s)
+        return Made(sample, output, run.trace)
+
+    return run
+
+
+def _peer(
+    stock: StockModel, name: str, target: Target, max_new_tokens: int, options: dict[str, Any]
+) -> Callable[[Prompt], Made]:
+    def run(prompt: Prompt) -> Made:
+        made = stock.timed(prompt.tokens, max_new_tokens, target.stop_ids, **options)
+        n = len(made.tokens)
+        decode_s = made.seconds - made.first_s
+        return Made(Sample(name, 0, 0, n, n - made.first_tokens, None, None, made.seconds, decode_s), made.tokens)
+
+    return run
+
+
+def summarise(contender: Contender, samples: Sequence[Sample]) -> Row:
+    """All runs of one contender in one row."""
+    mine = [s for s in samples if s.name == contender.name]
+    steps = sum(s.steps or 0 for s in mine)
+
+    def middle(values: list[float | None]) -> float | None:
+        spread = Spread.of(values)
+        return spread.median if spread else None
+
+    draft, verify = middle([s.draft_ms for s in mine]), middle([s.verify_ms for s in mine])
+    return Row(
+        name=contender.name,
+        kind=contender.kind,
+        lossless=contender.lossless,
+        tokens=sum(s.tokens for s in mine),
+        differing=sum(not s.identical for s in mine),
+        tokens_per_s=Spread.of([s.tokens_per_s for s in mine]),
+        end_to_end=Spread.of([s.end_to_end for s in mine]),
+        speedup=paired(samples, contender.name, PLAIN),
+        tokens_per_step=sum(s.accepted or 0 for s in mine) / steps + 1 if steps else None,
+        draft_ms=draft,
+        verify_ms=verify,
+        commit_ms=middle([s.commit_ms for s in mine]),
+        draft_share=draft / verify if draft is not None and verify else None,
+    )
+
+
+def paired(samples: Sequence[Sample], above: str, below: str, *, end_to_end: bool = False) -> Spread | None:
+    """tokens/s of ``above`` ÷ tokens/s of ``below``, formed run by run: same prompt, same round."""
+
+    def speeds(name: str) -> dict[tuple[int, int], float | None]:
+        return {(s.prompt, s.round): s.end_to_end if end_to_end else s.tokens_per_s for s in samples if s.name == name}
+
+    a, b = speeds(above), speeds(below)
+    return Spread.of([_ratio(a[key], b[key]) for key in a if key in b])
+
+
+def _ratio(above: float | None, below: float | None) -> float | None:
+    return above / below if above and below else None
+
+
+def ratios_of(samples: Sequence[Sample]) -> list[Ratio]:
+    """The ratios readers ask for, as far as their two sides took part."""
+    names = {s.name for s in samples}
+    found: list[Ratio] = []
+
+    def add(name: str, value: Spread | None, help: str) -> None:
+        if value:
+            found.append(Ratio(name, value, help))
+
+    for ours, peer, label in ((PLAIN, GENERATE, "plain ÷ generate()"), ("pld", LOOKUP, "pld ÷ prompt lookup")):
+        if {ours, peer} <= names:
+            add(label, paired(samples, ours, peer), "tokens/s of decoding, the prompt excluded")
+            both = paired(samples, ours, peer, end_to_end=True)
+            add(f"{label}, end to end", both, "output tokens ÷ all seconds, the prompt included")
+    for name in sorted(n for n in names if n.endswith(TRACED)):
+        plain_name = name.removesuffix(TRACED)
+        for basis in (False, True):
+            label = f"{plain_name}: tracing on ÷ off{', end to end' if basis else ''}"
+            add(label, tracing(samples, plain_name, end_to_end=basis), "seconds per token, ratio of the medians")
+    return found
+
+
+def tracing(samples: Sequence[Sample], name: str, *, end_to_end: bool = False) -> Spread | None:
+    """Seconds per token with recording on ÷ off: ratio of the medians, with quartiles of the run-by-run ratios."""
+    runs = paired(samples, name, name + TRACED, end_to_end=end_to_end)
+    off, on = (
+        Spread.of([s.end_to_end if end_to_end else s.tokens_per_s for s in samples if s.name == n])
+        for n in (name, name + TRACED)
+    )
+    return Spread(off.median / on.median, runs.low, runs.high, runs.count) if runs and off and on else None
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were measured on: facts that matter for speed, no names of hosts."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        cores = os.cpu_count() or 1
+    facts: dict[str, Any] = {
+        "cores": cores,
+        "torch_threads": torch.get_num_threads(),
+        "processor": platform.machine(),
+        "python": platform.python_version(),
+        **{k: v for k, v in versions().items() if k != "made"},
+    }
+    if torch.cuda.is_available():
+        facts["gpu"] = torch.cuda.get_device_name(0)
+    return facts
+
+
+def lengthened(prompts: Sequence[Prompt], length: int) -> list[Prompt]:
+    """Each prompt with the file's others in front, cut to the last ``length`` tokens: the same work at a set context.
+
+    >>> [p.tokens for p in lengthened([Prompt.from_ids([1, 2, 3]), Prompt.from_ids([4])], 5)]
+    [(4, 4, 1, 2, 3), (3, 1, 2, 3, 4)]
+    """
+    result = []
+    for index, prompt in enumerate(prompts):
+        before = [t for p in (*prompts[index + 1 :], *prompts[:index]) for t in p.tokens] or list(prompt.tokens)
+        tokens = list(prompt.tokens)
+        while len(tokens) < length:
+            tokens = before + tokens
+        result.append(Prompt.from_ids(tokens[-length:]))
+    return result

@@ -1,0 +1,348 @@
+"""Every number that specviz reports of a run, defined once (stdlib + numpy only).
+
+``compute(trace)`` gives the values, ``METRICS`` their labels, formulas and units, in the order they are shown.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from .trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One quantity. ``unit``: tokens, steps, tokens/step, tokens/s, ms, MB, share (0 to 1), × or "" (a plain ratio)."""
+
+    key: str
+    label: str
+    formula: str
+    unit: str
+    help: str
+
+
+def _metrics(text: str) -> tuple[Metric, ...]:
+    lines = [line.strip() for line in text.strip().splitlines()]
+    made = []
+    for head, help in zip(lines[::2], lines[1::2], strict=True):
+        key, label, formula, unit = (part.strip() for part in head.split("|"))
+        made.append(Metric(key, label, formula, unit, help))
+    return tuple(made)
+
+
+# key | label | formula | unit, and below it the help
+METRICS: tuple[Metric, ...] = _metrics("""
+    tokens | Output tokens | number of output tokens | tokens
+        Everything the run emitted.
+    steps | Verify steps | number of verify steps | steps
+        Forwards of the target after the prompt; plain decoding needs one per token.
+    drafted | Drafted tokens | Σ drafted | tokens
+        Proposed tokens over all steps; the root is not one of them.
+    accepted | Accepted tokens | Σ accepted | tokens
+        Draft tokens that stood; the target's own bonus tokens do not count.
+    tokens_per_step | Tokens per step | mean over steps of (accepted + 1) | tokens/step
+        The papers' mean accepted tokens (MAT, MAL, τ): the bonus token counts. Plain decoding has 1.
+    tokens_per_s | Speed | output tokens ÷ decoding seconds | tokens/s
+        Reading the prompt is not part of it.
+    speedup | Speedup | tokens/s ÷ tokens/s of plain decoding | ×
+        On the same engine with the same prompt; empty where plain decoding was not run.
+    prefill_ms | Reading the prompt | time of the forward over the prompt | ms
+        The prompt's last token is not part of it: it is the root of step 0.
+    kv_mb | Keys and values | bytes per token × (prompt + output tokens) ÷ 10⁶ | MB
+        What the target's cache holds at the end of the run.
+    draft_mb | Kept for drafting | bytes of the drafter's tensors and of rows kept per position ÷ 10⁶ | MB
+        A draft model's weights and cache, an index, hidden states and the like; nothing for copying by tokens alone.
+    draft_ms | Drafting time per step | Σ draft_ms ÷ steps | ms
+        All that proposing takes, the draft model's forwards and the tree.
+    verify_ms | Verify forward | Σ verify_ms ÷ steps | ms
+        The target's forward over a step's rows.
+    draft_share | Drafting cost | Σ draft_ms ÷ Σ verify_ms | share
+        Time spent proposing, against the time of the target's forwards.
+    beta | Acceptance β | mean of Σ min(p, q) over drafted tokens up to the first rejection | share
+        Overlap of the target's and the draft model's distributions; of a wider draft, along its main chain alone.
+    draft_cost | Draft forward c | mean ms of a draft model per drafted depth ÷ mean verify_ms | ×
+        What one more drafted token costs, in forwards of the target.
+    draft_efficiency | Draft efficiency | Σ accepted ÷ Σ drafted | share
+        How much of what was proposed stood; of a tree, most cannot.
+    copied_share | Copied | output tokens with a source ÷ output tokens | share
+        Accepted tokens that the method copied from an earlier position, or from a pool outside the prompt.
+    no_draft_steps | Steps without a draft | number of steps with drafted = 0 | steps
+        Each of them says why.
+    ranking_regret | Ranking regret | mean over steps with a chosen candidate of (best − chosen would_accept) | tokens
+        What a perfect ranking of the same candidates would have added per step; known when the run is over.
+    differs | Not the target's first choice | number of output tokens with rank > 0 | tokens
+        0 for a greedy run of a lossless method: drawn tokens and a lossy verifier's leniency count here.
+    quality_f1 | F1 | 2 · precision · recall ÷ (precision + recall) over words | share
+        Words of the answer and the reference without case, punctuation and articles, as bags; empty without one.
+    quality_rouge_l | ROUGE-L | f-measure of the longest common subsequence of words | share
+        Of answer and reference, as the package rouge-score computes it, with stemming off.
+    quality_edit | Edit similarity | 1 − (insertions + deletions) ÷ both lengths | share
+        Of the first line of code, as LongBench scores code completion.
+""")
+
+
+def metric_help() -> list[dict[str, str]]:
+    """``METRICS`` as it is stored in a trace's run record."""
+    return [{name: getattr(metric, name) for name in ("key", "label", "formula", "unit", "help")} for metric in METRICS]
+
+
+def compute(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, float | None]:
+    """Every metric by key; None where it is not defined (nothing drafted, nothing timed, the run not over).
+
+    ``plain_tokens_per_s`` is what plain decoding reached on the same engine, for the speedup.
+
+    >>> from decoders.trace.trace import Trace
+    >>> trace = Trace.new({"prompt_length": 1})
+    >>> trace.extend({"steps": {"accepted": [2, 0, 1], "drafted": [4, 0, 2]}})
+    >>> values = compute(trace)
+    >>> values["tokens_per_step"], values["draft_efficiency"], values["no_draft_steps"]
+    (2.0, 0.5, 1)
+    """
+    steps = trace.tables["steps"]
+    accepted, drafted = np.array(steps["accepted"], dtype=np.int64), np.array(steps["drafted"], dtype=np.int64)
+    tokens = len(trace.output_ids)
+    placed = (trace.tables["tokens"][name][trace.run["prompt_length"] :] for name in ("source", "pool"))
+    copied = np.logical_or(*(np.array(places, dtype=np.int64) >= 0 for places in placed))
+    timings = trace.run.get("timings", {})
+    decode_ms = timings.get("decode_ms") or (steps["elapsed_ms"][-1] if steps["elapsed_ms"] else None)
+    tokens_per_s = _ratio(1000 * tokens, decode_ms)
+    return {
+        "tokens": tokens,
+        "steps": len(accepted),
+        "drafted": int(drafted.sum()),
+        "accepted": int(accepted.sum()),
+        "tokens_per_step": float((accepted + 1).mean()) if len(accepted) else None,
+        "tokens_per_s": tokens_per_s,
+        "speedup": _ratio(tokens_per_s, plain_tokens_per_s),
+        "prefill_ms": timings.get("prefill_ms"),
+        "kv_mb": _ratio(trace.run.get("memory", {}).get("kv_bytes"), 1e6),
+        "draft_mb": _ratio(trace.run.get("memory", {}).get("draft_bytes"), 1e6),
+        "draft_ms": _ratio(_total(steps["draft_ms"]), len(accepted)),
+        "verify_ms": _ratio(_total(steps["verify_ms"]), len(accepted)),
+        "draft_share": _ratio(_total(steps["draft_ms"]), _total(steps["verify_ms"])),
+        "beta": acceptance_beta(trace),
+        "draft_cost": draft_cost(trace),
+        "draft_efficiency": _ratio(int(accepted.sum()), int(drafted.sum())),
+        "copied_share": _ratio(int(copied.sum()), tokens),
+        "no_draft_steps": int((drafted == 0).sum()),
+        "ranking_regret": ranking_regret(trace),
+        "differs": int((np.array(trace.tables["tokens"]["rank"]) > 0).sum()),
+        **_quality(trace),
+    }
+
+
+def _quality(trace: Trace) -> dict[str, float | None]:
+    scores: dict[str, float | None] = {"quality_f1": None, "quality_rouge_l": None, "quality_edit": None}
+    if reference := trace.run.get("reference"):
+        from .quality import quality
+
+        found = quality(trace.text(trace.output_ids), reference)
+        scores |= {f"quality_{key}": value for key, value in found.items()}
+    return scores
+
+
+def acceptance_beta(trace: Trace) -> float | None:
+    """β (GLIDE §2): the mean overlap over the main chain's nodes, up to and including the first rejected one of a step;
+    None where no draft model's distributions were there to compare.
+    """
+    nodes = trace.tables["nodes"]
+    if "term:overlap" not in nodes:
+        return None
+    reached = [
+        overlap
+        for overlap, status, origin in zip(nodes["term:overlap"], nodes["status"], nodes["origin"], strict=True)
+        if overlap is not None and status in ("accepted", "rejected") and origin != "expansion"
+    ]
+    return sum(reached) / len(reached) if reached else None
+
+
+def draft_cost(trace: Trace) -> float | None:
+    """c (GLIDE table 1): the mean time that a draft model takes per drafted depth ÷ that of a verify forward, over
+    steps with a draft; None where no draft model ran. A depth takes one draft forward, or (SpS by PPD) less.
+    """
+    steps = trace.tables["steps"]
+    if "term:forward_ms" not in steps:
+        return None
+    columns = (steps["term:forward_ms"], steps["depth"], steps["verify_ms"])
+    spent = [row for row in zip(*columns, strict=True) if row[1] and None not in row]
+    forwards, depths, verifies = (sum(row[i] for row in spent) for i in range(3))
+    return _ratio(_ratio(forwards, depths), _ratio(verifies, len(spent)))
+
+
+def outcomes(trace: Trace) -> dict[str, int]:
+    """Steps by what was accepted (AdaPLD, fig. 4): each origin or chain of origins, mismatch (a draft, nothing
+    accepted) and none (no draft).
+    """
+    steps = trace.tables["steps"]
+    counts = Counter(
+        won or ("mismatch" if drafted else "none")
+        for won, drafted in zip(steps["origins"], steps["drafted"], strict=True)
+    )
+    return dict(counts.most_common())
+
+
+def routes(trace: Trace) -> dict[str, int]:
+    """Steps by the way the method took."""
+    return dict(Counter(trace.tables["steps"]["route"]).most_common())
+
+
+def step_term_shares(trace: Trace) -> dict[str, float | None]:
+    """Of each part of drafting that the method times (step terms that end in ``_ms``): its sum ÷ Σ verify_ms."""
+    steps = trace.tables["steps"]
+    names = [term["key"] for term in trace.run.get("step_terms", ()) if term["key"].endswith("_ms")]
+    return {name: _ratio(_total(steps[f"term:{name}"]), _total(steps["verify_ms"])) for name in names}
+
+
+def time_parts(trace: Trace) -> dict[str, float]:
+    """Where a run's time went, in ms: reading the prompt, and Σ draft_ms, verify_ms and commit_ms of its steps."""
+    steps = trace.tables["steps"]
+    parts = {name: _total(steps[f"{name}_ms"]) or 0.0 for name in ("draft", "verify", "commit")}
+    return {"prefill": trace.run.get("timings", {}).get("prefill_ms") or 0.0, **parts}
+
+
+def accepted_lengths(trace: Trace) -> list[int]:
+    """Accepted draft tokens (bonus excluded) of the steps that had a draft."""
+    steps = trace.tables["steps"]
+    return [a for a, drafted in zip(steps["accepted"], steps["drafted"], strict=True) if drafted]
+
+
+def _ratio(above: float | None, below: float | None) -> float | None:
+    return above / below if above is not None and below else None
+
+
+def _total(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """A step's ranking held against what followed: tokens that the chosen candidate would have accepted, and that the
+    best one would have. ``step`` counts from 0.
+    """
+
+    step: int
+    chosen: int
+    best: int
+
+    @property
+    def tokens(self) -> int:
+        """The step's ranking regret."""
+        return self.best - self.chosen
+
+
+def regrets(trace: Trace) -> list[Regret]:
+    """Of every step whose chosen candidate offered tokens to copy and whose outcome is known, in order; empty before
+    the run is over.
+    """
+    candidates = trace.tables["candidates"]
+    step, would, chosen, length = (np.array(candidates[n]) for n in ("step", "would_accept", "chosen", "length"))
+    if not len(step) or not chosen.any():
+        return []
+    best = np.full(int(step.max()) + 1, -1, dtype=np.int64)
+    np.maximum.at(best, step, would)
+    known = np.flatnonzero(chosen & (would >= 0) & (length > 0))
+    return [Regret(int(step[row]), int(would[row]), int(best[step[row]])) for row in known]
+
+
+def ranking_regret(trace: Trace) -> float | None:
+    """Mean tokens per step that the best candidate would have added to the chosen one; None before the run is over."""
+    found = regrets(trace)
+    return sum(one.tokens for one in found) / len(found) if found else None
+
+
+def acceptance_by_depth(trace: Trace) -> list[tuple[int, int, int]]:
+    """(depth, reached, accepted) from depth 1 on: acceptance per depth is accepted ÷ reached.
+
+    A depth is reached by a step where the node above was accepted (or is the root) and has a child to try; siblings are
+    one decision, so they count once. It is accepted where one of them stood.
+    """
+    nodes = trace.tables["nodes"]
+    step, depth, parent = (np.array(nodes[name], dtype=np.int64) for name in ("step", "depth", "parent"))
+    if not len(step):
+        return []
+    status = np.array(nodes["status"], dtype=object)
+    stands = (status == "accepted") | (status == "root")
+    start = np.searchsorted(step, np.arange(step[-1] + 1))
+    child = depth > 0
+    above = start[step] + parent
+    tried = child.copy()
+    tried[child] = stands[above[child]]
+    # one path per step is accepted, so the visited parents of one depth are at most one per step
+    reached = np.bincount(np.unique(np.stack([depth[tried], step[tried]]), axis=1)[0])
+    accepted = np.bincount(depth[child & stands], minlength=len(reached))
+    return [(d, int(reached[d]), int(accepted[d])) for d in range(1, len(reached))]
+
+
+def fill_would_accept(trace: Trace) -> None:
+    """Fill ``candidates.would_accept``, in place, once the output is known.
+
+    For every candidate: how many leading tokens of its offer (the tokens at ``position + 1`` to ``position + length``)
+    equal the output that followed its step's context; -1 where nothing followed. A run that was cut short can only show
+    as much as it emitted.
+    """
+    candidates = trace.tables["candidates"]
+    ids = np.array(trace.tables["tokens"]["id"], dtype=np.int64)
+    pool = trace.tables["pool"]
+    pooled = np.full(max(pool["position"], default=-1) + 1, -1, dtype=np.int64)
+    pooled[pool["position"]] = pool["id"]
+    text = np.concatenate([ids, [-1], pooled])  # the pool behind the tokens, so that an offer is a place in one array
+    context = np.array(trace.tables["steps"]["context"], dtype=np.int64)
+    place = np.array(candidates["pool"], dtype=np.int64)
+    offer = np.where(place >= 0, len(ids) + 1 + place, np.array(candidates["position"], dtype=np.int64)) + 1
+    length = np.array(candidates["length"], dtype=np.int64)
+    follows = context[np.array(candidates["step"], dtype=np.int64)] if len(offer) else offer
+    would = np.where(follows < len(ids), 0, -1)
+    alive = np.flatnonzero(would == 0)
+    reach = 0
+    while len(alive):
+        inside = (follows[alive] + reach < len(ids)) & (offer[alive] + reach < len(text))
+        alive = alive[(length[alive] > reach) & inside]
+        alive = alive[text[offer[alive] + reach] == ids[follows[alive] + reach]]
+        would[alive] += 1
+        reach += 1
+    candidates["would_accept"] = would.tolist()
+
+
+def confidence_bins(trace: Trace) -> list[tuple[int, int, int]]:
+    """(tenth, tried, accepted) of a draft model's chain tokens by its confidence at their position (GLIDE fig. 1b).
+
+    Tried: the token's parent was accepted or is the root. Expansions beside the chain do not count; a confidence of 1
+    belongs to the last tenth. Empty where no draft model told its confidence.
+    """
+    nodes = trace.tables["nodes"]
+    tried, accepted = [0] * 10, [0] * 10
+    for confidence, status, origin in zip(
+        nodes.get("term:confidence", ()), nodes["status"], nodes["origin"], strict=False
+    ):
+        if confidence is not None and origin == "drafter" and status in ("accepted", "rejected"):
+            tenth = min(9, int(10 * confidence))
+            tried[tenth] += 1
+            accepted[tenth] += status == "accepted"
+    return [(tenth, tried[tenth], accepted[tenth]) for tenth in range(10) if tried[tenth]]
+
+
+def target_ranks(trace: Trace) -> dict[tuple[int, int], int]:
+    """How often what the target wrote at a depth of the draft had a rank in the drafter's distribution there.
+
+    {(depth from 1, rank from 0): count} over the positions reached (the accepted path and the token after it) where the
+    drafter told its distribution; empty where no draft model did.
+    """
+    nodes, guesses = trace.tables["nodes"], trace.tables["guesses"]
+    wrote: dict[tuple[int, int], tuple[int, int]] = {}  # (step, node) → depth and token of what followed it
+    number = -1
+    for i, (step, parent, status) in enumerate(zip(nodes["step"], nodes["parent"], nodes["status"], strict=True)):
+        number = 0 if status == "root" else number + 1
+        if status in ("root", "accepted"):
+            wrote[step, number] = (nodes["depth"][i] + 1, trace.tables["steps"]["bonus"][step])
+            if parent >= 0:
+                wrote[step, parent] = (nodes["depth"][i], nodes["token"][i])
+    counts: Counter[tuple[int, int]] = Counter()
+    for step, node, token, rank in zip(*(guesses[name] for name in ("step", "node", "token", "rank")), strict=True):
+        depth, written = wrote.get((step, node), (0, -1))
+        if token == written:
+            counts[depth, rank] += 1
+    return dict(counts)

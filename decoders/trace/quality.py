@@ -1,0 +1,157 @@
+"""How good an answer is, against a reference: the scores of CASD's tables, and its two oracles.
+
+Every score is from 0 to 1. ``rouge-score`` and ``rapidfuzz`` are imported only where they are used.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from decoders.errors import UserError
+
+from .trace import Trace
+
+DELTAS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # CASD §4.1: the thresholds that the oracles choose among
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalised(text: str) -> list[str]:
+    """A text's words as SQuAD compares them: lower case, without punctuation and articles.
+
+    >>> normalised("The well-known  Mahesh Bhatt.")
+    ['wellknown', 'mahesh', 'bhatt']
+    """
+    return _ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split()
+
+
+def f1(answer: str, reference: str) -> float:
+    """F1 of the bags of normalised words (SQuAD; LongBench's QA score). Two texts without words agree.
+
+    >>> f1("Mahesh Bhatt is the father.", "Mahesh Bhatt")
+    0.6666666666666666
+    """
+    given, wanted = Counter(normalised(answer)), Counter(normalised(reference))
+    if not given or not wanted:
+        return float(given == wanted)
+    shared = (given & wanted).total()
+    return 2 * shared / (given.total() + wanted.total())
+
+
+def rouge_l(answer: str, reference: str) -> float:
+    """The F-measure of ROUGE-L: the longest common subsequence of words (package rouge-score, no stemming)."""
+    return float(_rouge().score(reference, answer)["rougeL"].fmeasure)
+
+
+def edit_similarity(answer: str, reference: str) -> float:
+    """1 − insertions and deletions ÷ both lengths, of the first code line (LongBench's score of code completion).
+
+    Of the answer it is the first line without a backtick, a "#" or a "//"; of the reference the first line.
+    """
+    try:
+        from rapidfuzz import fuzz
+    except ImportError as error:
+        raise _missing("edit similarity", "rapidfuzz") from error
+    line = first_code_line(answer)
+    return fuzz.ratio(line, reference.lstrip("\n").partition("\n")[0]) / 100
+
+
+def first_code_line(text: str) -> str:
+    """The first line that is neither a fence nor has a comment; "" if there is none.
+
+    >>> first_code_line("```python\\n# next\\nreturn total\\n```")
+    'return total'
+    """
+    lines = text.lstrip("\n").split("\n")
+    return next((line for line in lines if not any(mark in line for mark in ("`", "#", "//"))), "")
+
+
+SCORES: dict[str, Callable[[str, str], float]] = {"f1": f1, "rouge_l": rouge_l, "edit": edit_similarity}
+
+
+def quality(answer: str, reference: str) -> dict[str, float]:
+    """Every score whose package is installed: ``f1``, ``rouge_l``, ``edit``; nothing without a reference."""
+    found: dict[str, float] = {}
+    if reference.strip():
+        for name, score in SCORES.items():
+            try:
+                found[name] = score(answer, reference)
+            except UserError:  # the package is missing: that score is not known
+                continue
+    return found
+
+
+@cache
+def _rouge() -> Any:
+    try:
+        from rouge_score.rouge_scorer import RougeScorer
+    except ImportError as error:
+        raise _missing("ROUGE-L", "rouge-score") from error
+    return RougeScorer(["rougeL"], use_stemmer=False)
+
+
+def _missing(score: str, package: str) -> UserError:
+    return UserError(f"{score} needs the package {package}: run `pip install {package}`")
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """The thresholds an oracle chose, one per sample, and the mean score it reaches."""
+
+    deltas: tuple[float, ...]
+    score: float
+
+
+def oracle_d(scores: Mapping[float, Sequence[float]]) -> Oracle:
+    """CASD (Oracle-D): the one δ with the best mean score over a data set's samples; of equals, the greatest.
+
+    ``scores`` holds, per δ, the score of every sample, in one order.
+
+    >>> oracle_d({0.1: [0.5, 0.1], 0.01: [0.2, 0.8]})
+    Oracle(deltas=(0.01, 0.01), score=0.5)
+    """
+    count = _samples(scores)
+    best = max(sorted(scores, reverse=True), key=lambda delta: sum(scores[delta]))
+    return Oracle((best,) * count, sum(scores[best]) / count)
+
+
+def oracle_s(scores: Mapping[float, Sequence[float]]) -> Oracle:
+    """CASD (Oracle-S): the best δ of every sample; of equals, the greatest.
+
+    >>> oracle_s({0.1: [0.5, 0.1], 0.01: [0.2, 0.8]})
+    Oracle(deltas=(0.1, 0.01), score=0.65)
+    """
+    count = _samples(scores)
+    falling = sorted(scores, reverse=True)
+    chosen = [max(falling, key=lambda delta: scores[delta][i]) for i in range(count)]
+    return Oracle(tuple(chosen), sum(scores[delta][i] for i, delta in enumerate(chosen)) / count)
+
+
+def scores_by_delta(traces: Sequence[Trace], score: Callable[[str, str], float]) -> dict[float, list[float]]:
+    """The oracles' table from runs of CASD with references: every sample at every δ, in one order within each δ."""
+    table: dict[float, list[float]] = {}
+    for trace in traces:
+        params, reference = trace.run["method"]["params"], trace.run.get("reference", "")
+        if "delta" not in params or not reference:
+            lacks = "a threshold δ" if "delta" not in params else "a reference"
+            raise UserError(f"the run {trace.run.get('title', '')!r} has not {lacks}: the oracles compare runs of casd")
+        table.setdefault(float(params["delta"]), []).append(score(trace.text(trace.output_ids), reference))
+    _samples(table)
+    return table
+
+
+def _samples(scores: Mapping[float, Sequence[float]]) -> int:
+    counts = {len(row) for row in scores.values()}
+    if len(counts) != 1 or counts == {0}:
+        raise UserError(
+            "an oracle needs the same samples at every δ, at least one; got "
+            + (", ".join(f"{len(row)} at δ = {delta:g}" for delta, row in scores.items()) or "none")
+        )
+    return counts.pop()

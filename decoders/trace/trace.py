@@ -1,0 +1,124 @@
+"""``spectrace/1``: one run, complete and columnar (stdlib + numpy only, so a trace opens where torch is not installed).
+
+A trace is a ``run`` record plus tables. Everything a view shows is in it; nothing is derived later by searching text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import entry_points
+from typing import Any
+
+from .check import as_float, check, shown
+from .tables import OPTIONAL_TABLES, SCHEMA, TABLES, TERMS, TraceError
+
+
+@dataclass(slots=True)
+class Trace:
+    """A run: its record ``run`` (model, method, parameters, seed, timings, …) and ``tables`` (table → column → values).
+
+    >>> trace = Trace.new({"id": "a", "method": {"name": "pld"}})
+    >>> trace.rows("tokens")
+    0
+    """
+
+    run: dict[str, Any]
+    tables: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
+
+    @classmethod
+    def new(cls, run: Mapping[str, Any]) -> Trace:
+        tables = {name: {c.name: [] for c in columns} for name, columns in TABLES.items()}
+        for declared, table in TERMS.items():
+            tables[table].update({f"term:{t['key']}": [] for t in run.get(declared, ())})
+        return cls(dict(run), tables)
+
+    def rows(self, table: str) -> int:
+        return len(next(iter(self.tables[table].values())))
+
+    def append(self, table: str, row: Mapping[str, Any]) -> None:
+        """One row; every column of the table is given."""
+        columns = self.tables[table]
+        for name, values in columns.items():
+            values.append(row[name])
+
+    def extend(self, delta: Mapping[str, Mapping[str, list[Any]]]) -> None:
+        """Rows of several tables at once, column by column: one step, as it is journaled and streamed."""
+        for table, columns in delta.items():
+            mine = self.tables[table]
+            for name, values in columns.items():
+                mine[name].extend(values)
+
+    def step_ids(self, step: int) -> list[int]:
+        """Output token ids emitted by a step."""
+        return [t for t, s in zip(self.tables["tokens"]["id"], self.tables["tokens"]["step"], strict=True) if s == step]
+
+    @property
+    def prompt_ids(self) -> list[int]:
+        return self.tables["tokens"]["id"][: self.run["prompt_length"]]
+
+    @property
+    def output_ids(self) -> list[int]:
+        return self.tables["tokens"]["id"][self.run["prompt_length"] :]
+
+    @property
+    def prompt_key(self) -> str:
+        """The same for all runs of one model on the same prompt tokens.
+
+        >>> a, b = (Trace.new({"prompt_length": 1, "model": {"name": name}}) for name in ("x", "y"))
+        >>> a.prompt_key == b.prompt_key
+        False
+        """
+        model = str((self.run.get("model") or {}).get("name") or "")
+        tokens = self.tables["tokens"]["id"][: self.run.get("prompt_length") or 0]
+        return hashlib.sha256("\0".join((model, *map(str, tokens))).encode("utf-8", "replace")).hexdigest()[:16]
+
+    def text(self, ids: Iterable[int]) -> str:
+        """The text of token ids that occur in the trace; special tokens left out, undecodable bytes replaced."""
+        pieces = self.tables["pieces"]
+        hexes = {i: h for i, h, s in zip(pieces["id"], pieces["hex"], pieces["special"], strict=True) if not s}
+        return bytes.fromhex("".join(hexes.get(i, "") for i in ids)).decode("utf-8", "replace")
+
+    def show(self, step: int = 0, height: int = 980) -> Any:
+        """The inspector in a notebook, opened at ``step``. The front end that draws it is found by its entry point."""
+        for viewer in entry_points(group="specviz.viewers"):
+            return viewer.load()(self, step, height)
+        raise TraceError("no viewer is installed: run pip install -e . in the project's folder, or specviz view TRACE")
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON the browser gets: {"schema", "run", and each table as column → list}."""
+        return {"schema": SCHEMA, "run": self.run, **self.tables}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Trace:
+        """The inverse of ``to_json``, for documents of any origin: wholly checked, TraceError names the first fault."""
+        schema = document.get("schema")
+        if schema != SCHEMA:
+            raise TraceError(f"it has the version {shown(schema)}, and this program reads {SCHEMA}")
+        if unknown := sorted(set(document) - {"schema", "run", *TABLES}):
+            raise TraceError(f"it has an unknown part {shown(unknown[0])}; known are run, {', '.join(TABLES)}")
+        empty = {name: {c.name: [] for c in TABLES[name]} for name in OPTIONAL_TABLES}
+        document = {**empty, **document}
+        if missing := [name for name in ("run", *TABLES) if not isinstance(document.get(name), dict)]:
+            raise TraceError(f"its part {missing[0]} is missing or not an object")
+        trace = cls(document["run"], {table: dict(document[table]) for table in TABLES})
+        for table, columns in TABLES.items():
+            kinds = {c.name: c.type for c in columns}
+            for name, values in trace.tables[table].items():
+                if kinds.get(name, "float") == "float" and isinstance(values, list) and int in set(map(type, values)):
+                    trace.tables[table][name] = [as_float(v) for v in values]
+        check(trace)
+        return trace
+
+
+def number(value: float | None, digits: int = 6) -> float | None:
+    """A float as it is stored: ``digits`` significant digits, None for what is not finite.
+
+    >>> number(0.123456789), number(float("nan"))
+    (0.123457, None)
+    """
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.{digits}g}")

@@ -1,0 +1,170 @@
+"""How often the demo model's greedy answer is the gold answer, per task family."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from difflib import SequenceMatcher
+from itertools import islice
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+
+from .tasks import FAMILIES, Example, Family, stream
+
+HELD_OUT_SEED = 2026
+NEAR = 0.95
+
+
+@dataclass(frozen=True)
+class FamilyScore:
+    """Answers of one family: `exact` equal the reference, `near` have an edit similarity of at least 0.95.
+
+    `near` includes the exact ones; `similarity` is the mean of difflib's ratio, from 0 to 1.
+    """
+
+    family: Family
+    prompts: int
+    exact: int
+    near: int
+    similarity: float
+
+
+@dataclass(frozen=True)
+class Miss:
+    """An answer that is not the reference."""
+
+    family: Family
+    prompt: str
+    reference: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class EvaluationReport:
+    """Greedy answers to held-out prompts.
+
+    >>> EvaluationReport(7, (FamilyScore("sums", 4, 3, 3, 0.9),), ()).exact_share(("sums",))
+    0.75
+    """
+
+    seed: int
+    scores: tuple[FamilyScore, ...]
+    misses: tuple[Miss, ...]
+
+    def exact_share(self, families: tuple[Family, ...] = FAMILIES) -> float:
+        """Exact answers of these families, as a share of their prompts."""
+        chosen = [s for s in self.scores if s.family in families]
+        return sum(s.exact for s in chosen) / max(1, sum(s.prompts for s in chosen))
+
+    def to_json(self) -> str:
+        """The scores, without the misses."""
+        scores = [asdict(s) for s in self.scores]
+        total = {"prompts": sum(s.prompts for s in self.scores), "exact": sum(s.exact for s in self.scores)}
+        return json.dumps({"seed": self.seed, "near_from": NEAR, "total": total, "families": scores}, indent=2)
+
+    def table(self) -> str:
+        """The scores as Markdown."""
+        lines = ["| family | prompts | exact | near | mean similarity |", "|---|---|---|---|---|"]
+        for s in self.scores:
+            lines.append(
+                f"| {s.family} | {s.prompts} | {s.exact} ({s.exact / s.prompts:.0%}) | "
+                f"{s.near} ({s.near / s.prompts:.0%}) | {s.similarity:.3f} |"
+            )
+        asked, exact, near = (sum(getattr(s, name) for s in self.scores) for name in ("prompts", "exact", "near"))
+        mean = sum(s.similarity * s.prompts for s in self.scores) / max(1, asked)
+        whole = max(1, asked)
+        lines.append(
+            f"| **all** | {asked} | {exact} ({exact / whole:.0%}) | {near} ({near / whole:.0%}) | {mean:.3f} |"
+        )
+        return "\n".join(lines)
+
+
+def held_out_examples(n: int, seed: int = HELD_OUT_SEED) -> list[Example]:
+    """`n` examples that training never draws from; the families take turns, so all are equally many.
+
+    >>> [e.family for e in held_out_examples(3, 1)]
+    ['summary', 'quote', 'text_edit']
+    """
+    each = {family: stream("held_out", seed, 0, {family: 1.0}) for family in FAMILIES}
+    return [next(each[FAMILIES[i % len(FAMILIES)]]) for i in range(n)]
+
+
+def evaluate_demo(
+    model_folder: Path,
+    *,
+    prompts: int = 200,
+    seed: int = HELD_OUT_SEED,
+    progress: Callable[[int, int], None] | None = None,
+    rows: int = 16,
+) -> EvaluationReport:
+    """Answer `prompts` held-out prompts greedily, and compare the answers with the references.
+
+    `progress` is told (prompts answered, prompts).
+
+    print(evaluate_demo(Path("assets/demo/target"), prompts=60).table())
+    """
+    if not (model_folder / "config.json").exists():
+        raise FileNotFoundError(
+            f"{model_folder} holds no model: train one with `specviz train demo --out {model_folder}`"
+        )
+    tokenizer = AutoTokenizer.from_pretrained(model_folder)
+    model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32).eval()
+    examples = held_out_examples(prompts, seed)
+    texts = [
+        tokenizer.apply_chat_template(e.messages[:-1], add_generation_prompt=True, tokenize=False) for e in examples
+    ]
+    encoded = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    wanted = [len(tokenizer(e.reference, add_special_tokens=False)["input_ids"]) for e in examples]
+    order = sorted(range(prompts), key=lambda i: (wanted[i], len(encoded[i])))
+    answers = [""] * prompts
+    for start in range(0, prompts, rows):
+        group = order[start : start + rows]
+        limit = max(wanted[i] for i in group) + 24
+        for i, answer in zip(group, _answers(model, tokenizer, [encoded[i] for i in group], limit), strict=True):
+            answers[i] = answer
+        if progress is not None:
+            progress(min(start + rows, prompts), prompts)
+    return score(examples, texts, answers, seed)
+
+
+@torch.no_grad()
+def _answers(model, tokenizer: PreTrainedTokenizerFast, encoded: list[list[int]], limit: int) -> list[str]:
+    longest = max(map(len, encoded))
+    padding = tokenizer.pad_token_id
+    ids = torch.tensor([[padding] * (longest - len(row)) + row for row in encoded])
+    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in encoded])
+    out = model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=limit, do_sample=False)
+    return tokenizer.batch_decode(out[:, longest:], skip_special_tokens=True)
+
+
+def score(examples: list[Example], prompts: list[str], answers: list[str], seed: int) -> EvaluationReport:
+    """The report on `answers`, one per example."""
+    similarities: dict[Family, list[float]] = {}
+    misses: list[Miss] = []
+    for example, prompt, answer in zip(examples, prompts, answers, strict=True):
+        exact = answer == example.reference
+        ratio = 1.0 if exact else SequenceMatcher(None, answer, example.reference, autojunk=False).ratio()
+        similarities.setdefault(example.family, []).append(ratio)
+        if not exact:
+            misses.append(Miss(example.family, prompt, example.reference, answer))
+    scores = tuple(
+        FamilyScore(
+            family=family,
+            prompts=len(values),
+            exact=len(values) - sum(m.family == family for m in misses),
+            near=sum(value >= NEAR for value in values),
+            similarity=round(sum(values) / len(values), 4),
+        )
+        for family in FAMILIES
+        if (values := similarities.get(family))
+    )
+    return EvaluationReport(seed, scores, tuple(misses))
+
+
+def probe_examples(count: int, seed: int) -> list[Example]:
+    """`count` held-out examples, as many of each family, that `held_out_examples` does not hold."""
+    each = max(1, count // len(FAMILIES))
+    return [e for f in FAMILIES for e in islice(stream("held_out", seed, 1, {f: 1.0}), each)]

@@ -1,0 +1,332 @@
+"""`specviz train demo`: the bundled target model, made from nothing on a CPU."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from transformers import (
+    AutoTokenizer,
+    GenerationConfig,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
+
+from decoders.folders import replacing
+from decoders.training.batches import PROMPT, RESPONSE, Batch, encode_chats, pad, training_batches
+from decoders.training.loop import (
+    CHECKPOINT,
+    Feed,
+    LogFile,
+    Pace,
+    Progress,
+    muon_and_adamw,
+    position_weights,
+    save_checkpoint,
+    weighted_loss,
+)
+
+from .evaluation import EvaluationReport, evaluate_demo, held_out_examples, probe_examples
+from .induction import plant_copying_heads
+from .tasks import FAMILIES, MIXTURE, Example, Family
+from .tokenizer import train_tokenizer
+
+__all__ = ["EvaluationReport", "Progress", "Recipe", "evaluate_demo", "held_out_examples", "train_demo"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides what the demo model becomes; written beside it as recipe.json."""
+
+    pieces: int = 2048
+    hidden: int = 256
+    layers: int = 6
+    heads: int = 8
+    mlp: int = 640
+    planted: bool = True  # start with copying heads
+    tokenizer_examples: int = 12_000
+    batch_tokens: int = 5120  # padding included
+    chunk_examples: int = 1024
+    matrix_lr: float = 0.02  # Muon, hidden matrices
+    vector_lr: float = 0.003  # AdamW, embeddings and norms
+    warmup_steps: int = 40
+    decay_share: float = 1.0  # of the budget, at its end: from the first step on (D2Z, Bergsma et al. 2025)
+    prompt_share: float = 0.15  # prompt positions that enter the loss
+    prompt_weight: float = 0.3  # of each of these; a response position weighs 1
+    repeated_start: float = 0.2  # repetitions per task example at the start …
+    repeated_tokens: int = 1_000_000  # … falling linearly to repeated_end over so many tokens
+    repeated_end: float = 0.02
+    looked_up: float = 0.4  # lookup drills per task example
+    probe_steps: int = 100
+    probe_examples: int = 96
+    mixture: dict[Family, float] = field(default_factory=lambda: dict(MIXTURE))
+    fast: bool = False  # bf16 matrix products and compiled layers: needs a C++ compiler, pays after ten minutes
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Held-out examples, teacher-forced: mean loss per response token, and exactly right answers per family.
+
+    Greedy decoding gives the reference exactly when every response token is the likeliest one given the
+    reference before it, so one forward pass counts the exact matches that generation would find.
+    """
+
+    loss: float
+    exact: dict[str, tuple[int, int]]
+
+
+def train_demo(
+    out: Path,
+    *,
+    tokens: int | None = None,
+    minutes: float | None = None,
+    seed: int = 0,
+    resume: bool = True,
+    progress: Callable[[Progress], None] | None = None,
+    recipe: Recipe | None = None,
+    publish: Path | None = None,
+    publish_minutes: float = 15.0,
+    checkpoint_minutes: float = 4.0,
+) -> None:
+    """Train until `tokens` tokens or `minutes` of computing are spent, then export to `out / "target"`.
+
+    The learning rate falls over the last `Recipe.decay_share` of the budget. A run that was stopped goes on from
+    its checkpoint and gives the model that it would have given; another budget may be given when resuming before
+    the decay. `publish` is a second folder, which gets a whole, loadable model every `publish_minutes`.
+
+    train_demo(Path("runs/demo"), tokens=15_000_000, minutes=None)
+    """
+    if (tokens is None) == (minutes is None):
+        raise ValueError(f"give either tokens or minutes, not both or none: got tokens={tokens}, minutes={minutes}")
+    run = Run.open(out, recipe or Recipe(), seed, resume)
+    budget = Budget(tokens, None if minutes is None else minutes * 60)
+    saved = published = time.monotonic()
+    while (done := budget.done(run.tokens, run.seconds)) < 1:
+        loss = run.train_step(done)
+        if progress is not None:
+            progress(Progress(run.step, run.tokens, run.seconds, done, loss, run.pace.tokens_per_second))
+        now = time.monotonic()
+        if now - saved > checkpoint_minutes * 60:
+            run.save()
+            saved = now
+        if publish is not None and now - published > publish_minutes * 60:
+            run.export(publish)
+            published = now
+    run.save()
+    run.export(out / "target")
+    if publish is not None:
+        run.export(publish)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Either tokens or seconds; `done` is the share spent, `rate` the factor on the learning rates.
+
+    >>> Budget(1000, None).done(250, 0.0)
+    0.25
+    """
+
+    tokens: int | None
+    seconds: float | None
+
+    def done(self, tokens: int, seconds: float) -> float:
+        if self.tokens is not None:
+            return tokens / self.tokens
+        assert self.seconds is not None
+        return seconds / self.seconds
+
+
+def learning_rate_factor(step: int, done: float, recipe: Recipe) -> float:
+    """Warm-up over the first steps, then 1, then linearly to 0 over the last `decay_share` of the budget."""
+    warm = min(1.0, (step + 1) / recipe.warmup_steps)
+    return warm * min(1.0, max(0.0, 1 - done) / recipe.decay_share)
+
+
+def build_model(recipe: Recipe, tokenizer: Any, seed: int) -> LlamaForCausalLM:
+    """A Llama with random weights that depend on `seed` alone."""
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=recipe.hidden,
+        intermediate_size=recipe.mlp,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.heads,
+        num_key_value_heads=recipe.heads,
+        max_position_embeddings=4096,
+        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
+        tie_word_embeddings=True,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = LlamaForCausalLM(config)
+    if recipe.planted:
+        plant_copying_heads(model, seed)
+    return model
+
+
+class Run:
+    """A training run: the model, its optimisers, and its place in the stream of batches."""
+
+    def __init__(self, folder: Path, recipe: Recipe, seed: int, tokenizer: Any):
+        self.folder = folder
+        self.recipe = recipe
+        self.seed = seed
+        self.tokenizer = tokenizer
+        self.model = build_model(recipe, tokenizer, seed)
+        self.optimisers = muon_and_adamw(
+            self.model, self.model.model.layers, recipe.matrix_lr, recipe.vector_lr, fast=recipe.fast
+        )
+        if recipe.fast:
+            self.model.model.compile(dynamic=True)
+        self.feed, self.pace, self.log_file = Feed(self._chunk), Pace(), LogFile(folder)
+        self.step = self.tokens = 0
+        self.chunk_tokens = 0  # tokens before this chunk: decides its share of repetitions
+        self.seconds = 0.0
+
+    @classmethod
+    def open(cls, folder: Path, recipe: Recipe, seed: int, resume: bool) -> Run:
+        """A new run in `folder`, or the one that was stopped there."""
+        folder.mkdir(parents=True, exist_ok=True)
+        checkpoint = folder / CHECKPOINT
+        if checkpoint.exists() and not resume:
+            raise FileExistsError(f"{folder} holds a run: resume it, or give an empty folder")
+        if not (folder / "tokenizer").exists():
+            built = train_tokenizer(pieces=recipe.pieces, examples=recipe.tokenizer_examples, seed=seed)
+            built.save_pretrained(folder / "tokenizer.new")
+            (folder / "tokenizer.new").rename(folder / "tokenizer")
+        run = cls(folder, recipe, seed, AutoTokenizer.from_pretrained(folder / "tokenizer"))
+        if checkpoint.exists():
+            run._load(checkpoint)
+        return run
+
+    def _load(self, checkpoint: Path) -> None:
+        state = torch.load(checkpoint, weights_only=True)
+        if state["seed"] != self.seed:
+            raise ValueError(
+                f"the run in {self.folder} has seed {state['seed']}, not {self.seed}: give that seed or an empty folder"
+            )
+        self.model.load_state_dict(state["model"])
+        self.optimisers.load(state["optimisers"])
+        self.step, self.tokens, self.seconds = state["step"], state["tokens"], state["seconds"]
+        self.feed.chunk, self.feed.taken, self.chunk_tokens = state["chunk"], state["taken"], state["chunk_tokens"]
+        self.log_file.cut(self.step)
+
+    def save(self) -> None:
+        """Write the checkpoint whole or not at all."""
+        state = {
+            "model": self.model.state_dict(), "optimisers": self.optimisers.state(), "seed": self.seed,
+            "step": self.step, "tokens": self.tokens, "seconds": self.seconds,
+            "chunk": self.feed.chunk, "taken": self.feed.taken, "chunk_tokens": self.chunk_tokens,
+        }  # fmt: skip
+        save_checkpoint(self.folder, state)
+
+    def _chunk(self, chunk: int) -> Iterator[Batch]:
+        recipe = self.recipe
+        if not self.feed.taken:  # a new one, not the one that a resumed run goes on in
+            self.chunk_tokens = self.tokens
+        left = max(0.0, 1 - self.chunk_tokens / recipe.repeated_tokens)
+        return training_batches(
+            self.tokenizer,
+            seed=self.seed,
+            chunk=chunk,
+            examples=recipe.chunk_examples,
+            budget=recipe.batch_tokens,
+            repeated=recipe.repeated_end + left * (recipe.repeated_start - recipe.repeated_end),
+            looked_up=recipe.looked_up,
+            mixture=recipe.mixture,
+        )
+
+    def train_step(self, done: float) -> float:
+        """One optimiser step; gives the mean loss of its response tokens."""
+        started = time.perf_counter()
+        recipe, batch = self.recipe, next(self.feed)
+        factor = learning_rate_factor(self.step, done, recipe)
+        weights = position_weights(batch, recipe.prompt_share, recipe.prompt_weight, self.seed, self.step)
+        with torch.autocast("cpu", torch.bfloat16, enabled=recipe.fast):
+            states = self.model.model(input_ids=batch.ids, use_cache=False).last_hidden_state
+        loss, answer_loss = weighted_loss(self.model.lm_head, states, batch, weights)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimisers.step(factor)
+        self.step += 1
+        self.tokens += batch.tokens
+        self.seconds += self.pace.add(batch.tokens, time.perf_counter() - started, float(answer_loss))
+        if self.step % recipe.probe_steps == 0:
+            self._log(factor)
+        return float(answer_loss)
+
+    def _log(self, factor: float) -> None:
+        probe = self.probe()
+        line = {
+            "step": self.step,
+            "tokens": self.tokens,
+            "seconds": round(self.seconds, 1),
+            "loss": round(self.pace.loss, 4),
+            "held_out_loss": round(probe.loss, 4),
+            "exact": {family: f"{right}/{asked}" for family, (right, asked) in probe.exact.items()},
+            "lr_factor": round(factor, 4),
+            "tokens_per_second": round(self.pace.tokens_per_second),
+        }
+        self.log_file.add(line)
+
+    def probe(self) -> Probe:
+        """The model on held-out examples, the same ones each time."""
+        examples = probe_examples(self.recipe.probe_examples, self.seed)
+        return teacher_forced(self.model, self.tokenizer, examples, self.recipe.batch_tokens)
+
+    def export(self, folder: Path) -> None:
+        """A loadable fp16 model with its tokenizer, recipe and log; replaces `folder` when all is written."""
+        half = LlamaForCausalLM(self.model.config)
+        half.load_state_dict(self.model.state_dict())
+        half.generation_config = GenerationConfig(
+            bos_token_id=self.tokenizer.bos_token_id,
+            eos_token_id=self.tokenizer.eos_token_id,
+            pad_token_id=self.tokenizer.pad_token_id,
+        )
+        half.config.specviz_name = "specviz-demo"
+        facts = {"seed": self.seed, "steps": self.step, "tokens": self.tokens, "seconds": round(self.seconds)}
+        recipe = json.dumps({**facts, "recipe": asdict(self.recipe)}, indent=2)
+        with replacing(folder) as new:
+            half.half().save_pretrained(new)
+            self.tokenizer.save_pretrained(new)
+            (new / "recipe.json").write_text(recipe + "\n", "utf-8")
+            if log := self.log_file.thinned():
+                (new / "train_log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log), "utf-8")
+            for path in (new, *new.iterdir()):
+                path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+@torch.no_grad()
+def teacher_forced(model: LlamaForCausalLM, tokenizer: Any, examples: list[Example], budget: int) -> Probe:
+    """Loss and exact matches of the last turn of each example, from one forward pass over the references."""
+    documents = encode_chats(tokenizer, [e.messages for e in examples])
+    order = sorted(range(len(examples)), key=lambda i: len(documents[i].ids))
+    exact = {family: [0, 0] for family in FAMILIES}
+    total, count = 0.0, 0
+    while order:
+        group = [order.pop()]
+        while order and (len(group) + 1) * len(documents[group[0]].ids) <= budget:
+            group.append(order.pop())
+        batch = pad([documents[i] for i in group], tokenizer.pad_token_id)
+        hidden = model.model(input_ids=batch.ids, use_cache=False).last_hidden_state[:, :-1]
+        # the last turn: nothing but RESPONSE follows it
+        last = (batch.kinds == PROMPT).int().flip(1).cumsum(1).flip(1)[:, 1:] == 0
+        wanted = last & (batch.kinds[:, 1:] == RESPONSE)
+        logits = model.lm_head(hidden[wanted])
+        labels = batch.ids[:, 1:][wanted]
+        total += F.cross_entropy(logits, labels, reduction="sum").item()
+        count += len(labels)
+        wrong = torch.zeros_like(wanted)
+        wrong[wanted] = logits.argmax(-1) != labels
+        for i, failed in zip(group, wrong.any(1).tolist(), strict=True):
+            exact[examples[i].family][0] += not failed
+            exact[examples[i].family][1] += 1
+    return Probe(total / count, {f: (right, asked) for f, (right, asked) in exact.items() if asked})

@@ -1,0 +1,87 @@
+"""CASD's verifier (eq. 3 and 4): a drafted token stands where the target finds it likely enough. Not lossless."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from decoders.draft.draft import Draft, Scored, Verdict
+
+from .match import before_nodes, likely_path
+from .sampling import Chooser
+
+RULES = ("fixed", "mixed", "top-k only")
+
+
+class ConditionalVerifier:
+    """Accepts a node if its parent is accepted and p > max(δ, p(EOS)), p at temperature 1 (CASD eq. 3).
+
+    ``rule``: "fixed" is eq. 3; "mixed" also wants the token among the target's ``top_k`` (eq. 4); "top-k only" wants
+    nothing else (table 6). With ``or_argmax`` the target's first choice is accepted whatever the rule says. The longest
+    accepted path wins, of equally long ones that with the highest summed log-probability; the bonus is the chooser's
+    token after it. With δ = 1 nothing is accepted under "fixed" and "mixed": the output is plain decoding's.
+    """
+
+    lossless = False
+
+    def __init__(
+        self, chooser: Chooser, stop_ids: Collection[int] = (), *, delta: float = 0.1, rule: str = "fixed",
+        top_k: int = 5, or_argmax: bool = False,
+    ) -> None:  # fmt: skip
+        if rule not in RULES:
+            raise ValueError(f"rule={rule!r} is not allowed: one of {', '.join(RULES)}")
+        self.chooser, self.stop_ids = chooser, sorted(stop_ids)
+        self.delta, self.rule, self.top_k, self.or_argmax = delta, rule, top_k, or_argmax
+
+    def __call__(self, draft: Draft, scored: Scored) -> Verdict:
+        p, p_eos, rank, first = self._judge(draft, scored)
+        clauses = [(True, "root"), *map(self._clause, p[1:], p_eos[1:], rank[1:], first[1:])]
+        verdict = likely_path(draft, scored, self.chooser, p, clauses)
+        return replace(verdict, terms={"p_eos": np.asarray(p_eos)})
+
+    def draws(self, route: str, drafted: int, accepted: int) -> int:
+        """Random numbers of a sampled step: the bonus alone is drawn."""
+        return 1
+
+    def _judge(self, draft: Draft, scored: Scored) -> tuple[list[float], list[float], list[int], list[bool]]:
+        """Per node, after its parent: the target's probability and that of the likeliest stop token (nan without one),
+        the rank (-1 where no rule asks), and whether it is the target's first choice. The root has nan, -1 and False.
+        """
+        nan = float("nan")
+        if not draft.tree.drafted:
+            return [nan], [nan], [-1], [False]
+        logits, rows, tokens = before_nodes(draft, scored)
+        probabilities = logits.softmax(-1)
+        p = probabilities[rows, tokens]
+        rank, first = torch.full_like(tokens, -1), torch.zeros_like(tokens)
+        if self.rule != "fixed":
+            rank = (logits[rows] > logits[rows, tokens][:, None]).sum(-1)
+        if self.or_argmax:
+            first = logits.argmax(-1)[rows] == tokens
+        p_eos = torch.full_like(p, nan)
+        if self.stop_ids:
+            p_eos = probabilities[:, self.stop_ids].amax(-1)[rows]
+        return (
+            [nan, *p.tolist()],
+            [nan, *p_eos.tolist()],
+            [-1, *rank.tolist()],
+            [False, *first.bool().tolist()],
+        )
+
+    def _clause(self, p: float, p_eos: float, rank: int, first: bool) -> tuple[bool, str]:
+        """Whether a node passes on its own, and the clause that decided."""
+        bound, name = self.delta, f"δ = {self.delta:g}"
+        if p_eos >= bound:  # never for nan
+            bound, name = p_eos, f"p(EOS) = {p_eos:.3g}"
+        if self.or_argmax and first:
+            return True, "the target's first choice"
+        if self.rule != "top-k only" and p <= bound:
+            return False, f"p = {p:.3g} ≤ {name}"
+        if self.rule != "fixed" and rank >= self.top_k:
+            return False, f"not in the top {self.top_k}"
+        if self.rule == "top-k only":
+            return True, f"in the top {self.top_k}"
+        return True, f"p = {p:.3g} > {name}"

@@ -1,0 +1,34 @@
+"""Verification against a given text: a token is accepted while it equals the next one of the text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from decoders.draft.draft import Draft, Scored, Verdict
+
+from .match import judged
+
+
+class ForcedVerifier:
+    """Accepts exactly the tokens given, in their order; the next one that no child carries is the bonus.
+
+    It is called once per step, as it counts the tokens that it handed out.
+    """
+
+    lossless = False
+
+    def __init__(self, given: Sequence[int]) -> None:
+        self.given, self.at = tuple(given), 0
+
+    def __call__(self, draft: Draft, scored: Scored) -> Verdict:
+        children = draft.tree.children()
+        path, bonus = [0], None
+        while bonus is None and self.at < len(self.given):
+            token = self.given[self.at]
+            self.at += 1
+            child = children[path[-1]].get(token)
+            if child is None:
+                bonus = token
+            else:
+                path.append(child)
+        return judged(draft, path, bonus, accepted="as given", rejected="not as given")

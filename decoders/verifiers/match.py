@@ -1,0 +1,116 @@
+"""Verifiers: which drafted tokens stand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from decoders.draft.draft import Draft, Scored, Verdict
+
+from .sampling import Chooser
+
+
+class MatchVerifier:
+    """One decision per visited node: draw (or argmax) the target's token once, descend if a child carries it, else
+    emit it.
+
+    Lossless for any drafter and any tree, greedy or sampled (methods.md §0; SpecInfer's token matching, one draw a
+    node).
+    """
+
+    lossless = True
+
+    def __init__(self, chooser: Chooser) -> None:
+        self.chooser = chooser
+
+    def __call__(self, draft: Draft, scored: Scored) -> Verdict:
+        children = draft.tree.children()
+        choices = self.chooser.choices(scored.logits)
+        path = [0]
+        while True:
+            token = choices.after(path[-1])
+            child = children[path[-1]].get(token)
+            if child is None:
+                return judged(draft, path, token)
+            path.append(child)
+
+
+def judged(
+    draft: Draft, path: list[int], bonus: int | None, *, accepted: str = "match", rejected: str = "mismatch"
+) -> Verdict:
+    """A verdict with one status and one reason per node, from the accepted path."""
+    on_path = set(path)
+    status, reasons = ["root"], ["root"]
+    for node in range(1, len(draft.tree)):
+        if node in on_path:
+            status.append("accepted")
+            reasons.append(accepted)
+        elif draft.tree.parents[node] in on_path:
+            status.append("rejected")
+            reasons.append(rejected)
+        else:
+            status.append("unreached")
+            reasons.append("parent rejected")
+    return Verdict(tuple(path), bonus, tuple(status), tuple(reasons))
+
+
+def before_nodes(
+    draft: Draft, scored: Scored
+) -> tuple[Float[Tensor, "inner vocab"], Int[Tensor, "drafted"], Int[Tensor, "drafted"]]:
+    """The target's logits after every node with children, and per drafted node its row there and its token."""
+    inner, row = np.unique(draft.tree.parents[1:], return_inverse=True)
+    logits = scored.logits[torch.as_tensor(inner, device=scored.logits.device)].float()
+    tokens = torch.as_tensor(draft.tree.tokens[1:], device=logits.device)
+    return logits, torch.as_tensor(row, device=logits.device), tokens
+
+
+def likely_path(
+    draft: Draft, scored: Scored, chooser: Chooser, p: Sequence[float], clauses: Sequence[tuple[bool, str]]
+) -> Verdict:
+    """A lossy verdict: of the paths whose nodes all pass, the longest; of equally long ones that with the highest
+    summed log-probability; and the chooser's token after it.
+
+    ``p`` is the target's probability of each node, ``clauses`` whether it passes by itself and why (of the root too).
+    """
+    parents, count, depths = draft.tree.parents, len(draft.tree), draft.tree.depths
+    passed, total, best = [True] * count, [0.0] * count, 0
+    for node in range(1, count):
+        passed[node] = clauses[node][0] and passed[parents[node]]
+        if passed[node]:
+            total[node] = total[parents[node]] + math.log(p[node]) if p[node] > 0 else -math.inf
+            if (depths[node], total[node]) > (depths[best], total[best]):
+                best = node
+    bonus = chooser.choices(scored.logits[best : best + 1]).after(0)
+    verdict = judged(draft, draft.tree.path(best), bonus)
+    reasons = list(verdict.reasons)
+    for node in range(1, count):
+        if passed[parents[node]]:
+            lost = passed[node] and verdict.status[node] != "accepted"
+            reasons[node] = "another path won" if lost else clauses[node][1]
+    return replace(verdict, reasons=tuple(reasons))
+
+
+def stopped(draft: Draft, verdict: Verdict, stop_ids: Collection[int]) -> Verdict:
+    """The verdict cut at the first stop token inside the accepted path; what follows it is dropped.
+
+    >>> from decoders.draft.tree import DraftTree
+    >>> draft = Draft(DraftTree.chain(5, (6, 1, 7)))
+    >>> stopped(draft, judged(draft, [0, 1, 2, 3], 8), {1}).path
+    (0, 1, 2)
+    """
+    tokens = draft.tree.tokens
+    for i, node in enumerate(verdict.path[1:], start=1):
+        if tokens[node] in stop_ids:
+            kept = verdict.path[: i + 1]
+            status, reasons = list(verdict.status), list(verdict.reasons)
+            for other in range(1, len(tokens)):
+                if node in draft.tree.path(other)[:-1]:
+                    status[other], reasons[other] = "unreached", "after stop"
+            return replace(verdict, path=kept, bonus=None, status=tuple(status), reasons=tuple(reasons))
+    return verdict

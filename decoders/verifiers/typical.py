@@ -1,0 +1,70 @@
+"""Typical acceptance (Cai et al. 2024, used by PPD §3.1): a drafted token stands where it is no surprise. Lossy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from decoders.draft.draft import Draft, Scored, Verdict
+from decoders.draft.terms import Term
+
+from .match import before_nodes, likely_path
+from .sampling import Chooser
+
+NODE_TERMS = (
+    Term("typical", "threshold", "The target's probability must be above this: min(ε, α · exp(−entropy)).", 0, 1),
+    Term("entropy", "entropy", "Entropy of the target's distribution at this position, in nats.", 0, 0),
+)
+
+
+class TypicalVerifier:
+    """Accepts a node if its parent is accepted and p > min(ε, α · exp(−H)), p and H of the target at temperature 1.
+
+    The longest accepted path wins, of equally long ones that with the highest summed log-probability; the bonus is the
+    chooser's token after it. With ε = 1 and α = 0 every token of positive probability stands.
+    """
+
+    lossless = False
+
+    def __init__(self, chooser: Chooser, *, epsilon: float = 0.09, alpha: float = 0.3) -> None:
+        self.chooser, self.epsilon, self.alpha = chooser, epsilon, alpha
+
+    def __call__(self, draft: Draft, scored: Scored) -> Verdict:
+        p, bounds, entropies = self._judge(draft, scored)
+        clauses = [(True, "root")]
+        for mine, bound in zip(p[1:], bounds[1:], strict=True):
+            clauses.append((mine > bound, f"p = {mine:.3g} {'>' if mine > bound else '≤'} {bound:.3g}"))
+        verdict = likely_path(draft, scored, self.chooser, p, clauses)
+        return replace(verdict, terms={"typical": np.asarray(bounds), "entropy": np.asarray(entropies)})
+
+    def draws(self, route: str, drafted: int, accepted: int) -> int:
+        """Random numbers of a sampled step: the bonus alone is drawn."""
+        return 1
+
+    def _judge(self, draft: Draft, scored: Scored) -> tuple[list[float], list[float], list[float]]:
+        """Per node, after its parent: the target's probability, the bound it must pass, and the entropy (root: nan)."""
+        nan = float("nan")
+        if not draft.tree.drafted:
+            return [nan], [nan], [nan]
+        logits, rows, tokens = before_nodes(draft, scored)
+        bound, entropy = typical_bound(logits, self.epsilon, self.alpha)
+        p = logits.softmax(-1)[rows, tokens]
+        return [nan, *p.tolist()], [nan, *bound[rows].tolist()], [nan, *entropy[rows].tolist()]
+
+
+def typical_bound(
+    logits: Float[Tensor, "rows vocab"], epsilon: float, alpha: float
+) -> tuple[Float[Tensor, "rows"], Float[Tensor, "rows"]]:
+    """min(ε, α · exp(−H)) and H (nats) of each row.
+
+    >>> bound, entropy = typical_bound(torch.tensor([[0.0, 0.0, -1e9]]), 0.09, 0.1)
+    >>> round(float(bound), 3), round(float(entropy), 3)
+    (0.05, 0.693)
+    """
+    logs = logits.log_softmax(-1)
+    entropy = -(logs.exp() * logs.clamp_min(-1e30)).sum(-1)
+    return (alpha * torch.exp(-entropy)).clamp_max(epsilon), entropy

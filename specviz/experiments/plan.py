@@ -1,0 +1,209 @@
+"""What an experiment would run: its runs, how many and how long."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from decoders.errors import UserError
+
+from .experiment import Experiment, Line
+from .prompts import Case
+
+if TYPE_CHECKING:
+    from decoders import Target
+
+    from .plan import Make, Plan
+from typing import TYPE_CHECKING
+
+from decoders.draft.params import make_params
+
+from .experiment import Setting
+from .prompts import check_references
+from .quoted import check_quoted
+from .variants import Variant, check_variants, variant_of
+
+if TYPE_CHECKING:
+    from decoders import Target
+
+
+def runs_of(lines: int, cases: int, repeats: int) -> int:
+    """Runs of a batch: each line once to warm up, and on each prompt once recorded and ``repeats`` times timed.
+
+    >>> runs_of(lines=2, cases=3, repeats=3)
+    26
+    """
+    return lines * (1 + cases * (repeats + 1))
+
+PLAIN = Line("Plain decoding", "plain", fixed=True)
+ASK_RUNS, ASK_SECONDS = 500, 600.0  # from here on a sweep is started only after a question
+MAX_RUNS = 20_000
+
+Make = Callable[[Case, str, Mapping[str, Any], str, threading.Event, int], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an experiment will do on a target: its settings, its prompts, and what has to be said about them.
+
+    ``variants`` are the parts that it still has to train, with the seconds that each will take; ``lossy`` the lines
+    whose output need not be plain decoding's.
+    """
+
+    experiment: Experiment
+    settings: tuple[Setting, ...]
+    cases: tuple[Case, ...]
+    notes: tuple[str, ...] = ()
+    variants: tuple[tuple[Variant, float], ...] = ()
+    lossy: tuple[str, ...] = ()
+
+    @property
+    def runs(self) -> int:
+        if self.experiment.repeats:
+            return runs_of(len(self.settings), len(self.cases), self.experiment.repeats)
+        return len(self.settings) * (1 if self.experiment.measure else len(self.cases))
+
+    def seconds(self, per_token: float) -> float:
+        """About how long it takes, at ``per_token`` seconds for each new token and a tenth of a second per prompt."""
+        trained = sum(seconds for _, seconds in self.variants)
+        if self.experiment.measure:
+            return trained + 2.0 * self.runs
+        return trained + self.runs * (0.1 + per_token * self.experiment.max_new_tokens)
+
+    def text(self, per_token: float) -> str:
+        """What is done and about how long it takes, in words."""
+        trained = ""
+        if count := len(self.variants):
+            parts = f"{count} {self.experiment.parts[count > 1]}"
+            trained = f"{parts} to train for {self.experiment.training_steps:,} steps, "
+        about = f"{'roughly' if trained else 'about'} {duration(self.seconds(per_token))}"
+        return f"{trained}{self.runs:,} run{'s' * (self.runs != 1)}, {about}"
+
+    def asks(self, per_token: float) -> str:
+        """The question to ask before so much is started; "" where none is needed."""
+        seconds = self.seconds(per_token)
+        if self.runs < ASK_RUNS and seconds < ASK_SECONDS:
+            return ""
+        return f"This is {self.text(per_token)}. Start it?"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """``done`` of ``total`` runs after ``seconds``; ``left_s`` is None until a first run is done.
+
+    Before the runs, where parts are trained: training steps of all of them; ``trains`` names the one at work.
+    """
+
+    done: int
+    total: int
+    seconds: float
+    trains: str = ""
+
+    @property
+    def left_s(self) -> float | None:
+        return self.seconds / self.done * (self.total - self.done) if self.done else None
+
+
+def registered() -> Mapping[str, Any]:
+    """The methods there are."""
+    from decoders import methods
+
+    return methods()
+
+
+def plan(
+    target: Target, experiment: Experiment, cases: Sequence[Case], methods: Mapping[str, Any] | None = None
+) -> Plan:
+    """Check everything that can be checked before the first run. Raises UserError with a sentence.
+
+    Lines whose method is not available for this target, and prompts that do not fit its context, are left out with a
+    note; nothing left is an error.
+    """
+    methods = methods or registered()
+    info = target.info
+    experiment.check(methods, info)
+    notes = []
+    missing = {line.label: _missing(methods[line.method], line, target) for line in experiment.lines}
+    reasons = dict.fromkeys((line.method, missing[line.label]) for line in experiment.lines)
+    notes += [f"{name} is left out: {reason}" for name, reason in reasons if reason]
+    settings = [s for s in experiment.settings(info) if not missing[s.line.label]]
+    if not settings:
+        raise UserError(f"no method of this experiment can run here: {'; '.join(notes)}")
+    if experiment.baseline:
+        own = [s for s in settings if s.line.method == "plain"]
+        settings = [*(own or [Setting(PLAIN, {})]), *(s for s in settings if s.line.method != "plain")]
+    alone = experiment.measure is not None
+    cases = () if alone else cases
+    fitting = [c for c in cases if len(c.prompt.tokens) + experiment.max_new_tokens <= target.context_length]
+    if len(fitting) < len(cases):
+        longest = max(len(case.prompt.tokens) for case in cases)
+        notes.append(
+            f"{len(cases) - len(fitting)} of {len(cases)} prompts are left out: with {experiment.max_new_tokens} new "
+            f"tokens they do not fit the {target.context_length:,} tokens the model reads (the longest has {longest:,})"
+        )
+    if not fitting and not alone:
+        raise UserError(notes[-1] if cases else "there are no prompts: choose a set or a file")
+    if experiment.given:
+        check_quoted(fitting)
+    if experiment.needs_reference:
+        check_references(fitting, [k for k in experiment.metrics if experiment.quantity(k).needs_reference])
+    variants = list(dict.fromkeys(v for s in settings if (v := variant_of(experiment, s)) is not None))
+    check_variants(variants, target)
+    left = [variant for variant in variants if variant.log(target.key) is None]
+    if variants:
+        notes.append(
+            f"{len(variants)} {experiment.parts[1]} are trained for this, alike but for what is compared, each for "
+            f"{experiment.training_steps:,} steps"
+            + (f" ({len(variants) - len(left)} of them are there already)" if len(left) < len(variants) else "")
+            + f": short runs, to be compared with one another, not with a {experiment.parts[0]} trained to the end"
+        )
+    todo = tuple((variant, variant.seconds(target)) for variant in left)
+    lossy = tuple(line.label for line in experiment.lines if not methods[line.method].lossless)
+    found = Plan(experiment, tuple(settings), tuple(fitting), tuple(notes), todo, lossy)
+    if found.runs > MAX_RUNS:
+        raise UserError(
+            f"this is {found.runs:,} runs ({len(settings):,} settings × {len(fitting):,} prompts) and at most "
+            f"{MAX_RUNS:,} are taken: use fewer values or fewer prompts"
+        )
+    return found
+
+
+def foreseen(target: Target, experiment: Experiment, per_token: float) -> float:
+    """About how many seconds an experiment as it stands takes on a target, with no look at its prompts. Parts that are
+    trained already cost nothing. Raises UserError for parts that cannot be trained for it.
+    """
+    settings = experiment.settings(target.info)
+    if experiment.baseline and all(setting.line.method != "plain" for setting in settings):
+        settings.append(Setting(PLAIN, {}))
+    variants = dict.fromkeys(v for s in settings if (v := variant_of(experiment, s)) is not None)
+    todo = tuple((v, v.seconds(target)) for v in variants if v.log(target.key) is None)
+    counted: tuple[Any, ...] = (None,) * experiment.count  # their number alone matters
+    return Plan(experiment, tuple(settings), () if experiment.measure else counted, variants=todo).seconds(per_token)
+
+
+def _missing(method: Any, line: Line, target: Any) -> str | None:
+    """Why a line cannot run on this target, in a sentence; one that names or trains its part lacks none."""
+    reason = method.available(target)
+    named = reason and line.params and method.brings(make_params(method.params, line.params))
+    return None if line.trains is not None or named else reason
+
+
+def pace(target: Any) -> float:
+    """Seconds per new token to expect of a target before one was measured, from its size and device."""
+    millions = float(target.info.get("parameters") or 5e6) / 1e6
+    return (0.0025 if "cpu" in str(target.info.get("device", "cpu")) else 0.0008) * max(1.0, millions / 5) ** 0.8
+
+
+def duration(seconds: float) -> str:
+    """A length of time in words.
+
+    >>> duration(8), duration(200), duration(9000)
+    ('10 seconds', '3 minutes', '2.5 hours')
+    """
+    if seconds < 90:
+        return f"{max(5, round(seconds / 5) * 5)} seconds"
+    if seconds < 5400:
+        return f"{round(seconds / 60)} minutes"
+    return f"{seconds / 3600:.1f} hours"

@@ -1,0 +1,327 @@
+"""The page "Compare" on a server: lanes of one prompt, their numbers, and every run checked against plain decoding."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as NotYet
+from typing import TYPE_CHECKING, Any
+
+from decoders.errors import UserError
+from decoders.trace import metrics
+from decoders.trace.trace import Trace
+from specviz.server.runner import Job, QueueFull, sentence
+from specviz.server.store import UnknownTrace, is_id
+from specviz.views.examples import examples
+
+if TYPE_CHECKING:
+    from specviz.server.desk import Desk
+    from specviz.server.forms import PromptForm
+
+log = logging.getLogger(__name__)
+
+BASELINE = "plain"
+MAX_LANES = 4  # methods beside the baseline
+KEPT = 64  # outputs of plain decoding, and four times as many verdicts
+FIELDS = ("mode", "instruction", "context", "question", "text", "reference")
+LENS_WAIT_S = 2.0  # a verdict that takes longer is asked for again
+
+# what the table shows, in its order: all of them are defined in decoders.trace.metrics
+TABLE = (
+    "tokens_per_step", "speedup", "tokens_per_s", "steps", "tokens", "drafted", "accepted", "draft_efficiency",
+    "draft_ms", "verify_ms", "draft_share", "prefill_ms", "kv_mb", "draft_mb", "differs",
+)  # fmt: skip
+
+
+class Compare:
+    """Runs lanes side by side and says what became of them."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self._plain: OrderedDict[str, tuple[int, ...]] = OrderedDict()  # plain decoding's output by what it depends on
+        self._verdicts: OrderedDict[tuple[str, str], Future[dict[str, Any]]] = OrderedDict()
+        self._change = threading.Lock()
+        self._checker = ThreadPoolExecutor(1, thread_name_prefix="check against plain decoding")
+        self._closing = threading.Event()
+
+    def close(self) -> None:
+        """Check no more."""
+        self._closing.set()
+        self._checker.shutdown(wait=False, cancel_futures=True)
+
+    def shown(self) -> dict[str, Any]:
+        """What the page starts with: the examples to choose from and how many lanes there may be."""
+        found = [{"id": e.record.id, "label": e.label, "note": e.note, "prompt": e.fields} for e in examples()]
+        known = {metric.key: metric for metric in metrics.METRICS}
+        rows = [{name: getattr(known[key], name) for name in known[key].__slots__} for key in TABLE]
+        return {"examples": found, "most": MAX_LANES, "metrics": rows}
+
+    # --- running lanes ---
+
+    def start(self, asked: Mapping[str, Any], owner: str) -> dict[str, Any]:
+        """Queue plain decoding and every lane on one prompt: ``{"lanes": [{"method", "id" or "error"}]}``.
+
+        ``asked``: ``prompt`` (the form's fields, or {"trace": id}), ``lanes`` ([{"method", "params"}]), ``settings``,
+        ``session``. A lane that cannot run says why and leaves the others. Raises Rejected where none can.
+        """
+        from specviz.server.forms import Rejected
+
+        wanted = asked.get("lanes")
+        if not isinstance(wanted, list) or not all(isinstance(one, dict) for one in wanted):
+            raise Rejected("method", 'Lanes are given as a list of {"method", "params"}.')
+        wanted = [one for one in wanted if one.get("method") != BASELINE]
+        if not 1 <= len(wanted) <= MAX_LANES:
+            raise Rejected(
+                "method", f"{len(wanted)} methods were asked for: choose 1 to {MAX_LANES}; plain decoding runs too."
+            )
+        form, title = self._form(asked.get("prompt"), owner)
+        settings = {**_object(asked.get("settings"), "Settings"), "compare": False}
+        session = asked.get("session")
+        lanes: list[dict[str, Any]] = []
+        first: Rejected | None = None
+        for one in ({"method": BASELINE}, *wanted):
+            name = str(one.get("method") or "")[:80]
+            try:
+                job = self.desk.submit(
+                    form, name, _object(one.get("params"), "Parameters"), settings, title=title, owner=owner,
+                    session=session if isinstance(session, str) and len(session) < 100 else "",
+                )  # fmt: skip
+                lanes.append({"method": name, "id": job.id})
+            except Rejected as problem:
+                first = first or problem
+                lanes.append({"method": name, "error": str(problem), "place": problem.place})
+        if first is not None and not any("id" in lane for lane in lanes):
+            raise first
+        return {"lanes": lanes}
+
+    def _form(self, given: Any, owner: str) -> tuple[PromptForm, str]:
+        """The prompt as ``desk.submit`` takes it, and the runs' title ("" for its first words)."""
+        from specviz.server.forms import PromptForm, Rejected
+
+        asked = _object(given, "The prompt")
+        key = asked.get("trace")
+        if key is None:
+            texts = {name: str(asked.get(name) or "") for name in FIELDS}
+            return PromptForm(**{**texts, "mode": texts["mode"] or "segments"}), str(asked.get("title") or "")[:200]
+        if not is_id(key) or self.desk.runner.job(key) is not None:
+            raise Rejected("prompt", "The run open on Inspect is not over yet: wait for its end, or type a prompt.")
+        try:
+            trace = self._trace(key)
+        except UnknownTrace as problem:
+            raise Rejected("prompt", str(problem)) from None
+        target = self.desk.loader.target
+        if target is not None:
+            from specviz.experiments.prompts import check_tokens
+
+            try:
+                check_tokens(target, trace)
+            except UserError as problem:
+                raise Rejected("prompt", sentence(problem)) from None
+        return _recorded(trace), str(trace.run.get("title") or "Recorded prompt")
+
+    def stop(self, keys: Sequence[Any], owner: str) -> int:
+        """End those of the runs that are ``owner``'s; how many there were."""
+        mine = self._mine(keys, owner)
+        for job in mine:
+            self.desk.runner.cancel(job)
+        return len(mine)
+
+    def adopt(self, keys: Sequence[Any], session: str, owner: str) -> int:
+        """The page was loaded again: its runs now end with that page."""
+        mine = self._mine(keys, owner)
+        for job in mine:
+            job.session = session
+        return len(mine)
+
+    def _mine(self, keys: Sequence[Any], owner: str) -> list[Job]:
+        jobs = [self.desk.runner.job(key) for key in keys[: MAX_LANES + 1] if is_id(key)]
+        return [job for job in jobs if job is not None and owner and job.owner == owner]
+
+    # --- what came of them ---
+
+    def numbers(self, keys: Sequence[str]) -> dict[str, Any]:
+        """Per run that is over: every metric, acceptance by depth, accepted lengths and where the time went.
+
+        The baseline of the speedup is the plain run among ``keys``; without one, what a run recorded of plain decoding.
+        """
+        traces = self._traces(keys)
+        base = next((t for t in traces.values() if t.run["method"]["name"] == BASELINE and _whole(t)), None)
+        speed = metrics.compute(base)["tokens_per_s"] if base is not None else None
+        return {key: self._numbers(trace, base, speed) for key, trace in traces.items()}
+
+    @staticmethod
+    def _numbers(trace: Trace, base: Trace | None, speed: float | None) -> dict[str, Any]:
+        timings = trace.run.get("timings", {})
+        alike = base is not None and base.run["model"].get("name") == trace.run["model"].get("name")
+        return {
+            "metrics": metrics.compute(trace, speed if alike else timings.get("plain_tokens_per_s")),
+            "depths": metrics.acceptance_by_depth(trace),
+            "lengths": metrics.accepted_lengths(trace),
+            "times": metrics.time_parts(trace),
+        }
+
+    def lens(self, keys: Sequence[str]) -> dict[str, Any]:
+        """Per run that is over, whether it equals plain decoding: {"state": identical, differs, checking or unknown}.
+
+        ``differs`` brings the divergence and plain decoding's ids; ``unknown`` says in ``text`` what is missing. Plain
+        decoding is computed once for a prompt, model and settings, and kept.
+        """
+        traces = self._traces(keys)
+        for key, trace in traces.items():
+            if trace.run["method"]["name"] == BASELINE and _whole(trace) and self._trusted(key):
+                self._keep(_plain_key(trace), trace.output_ids)
+        waiting = {key: self._verdict(key, trace) for key, trace in traces.items()}
+        found = {}
+        for key, future in waiting.items():
+            try:
+                found[key] = future.result(LENS_WAIT_S / max(1, len(waiting)))
+            except NotYet:
+                found[key] = {"state": "checking"}
+            except Exception as problem:
+                if not isinstance(problem, ValueError | QueueFull):
+                    log.exception("run %s could not be checked", key)
+                found[key] = {"state": "unknown", "text": sentence(problem)}
+        return found
+
+    def _trusted(self, key: str) -> bool:
+        """Whether others' runs may be held against this one: a file that somebody opened may say anything."""
+        entry = self.desk.store.entry(key)
+        return self.desk.loader.target is None or entry is None or entry.kind != "opened"
+
+    def _verdict(self, key: str, trace: Trace) -> Future[dict[str, Any]]:
+        """The check of a run, begun at most once; one that found no reference is begun again."""
+        target = self.desk.loader.target
+        place = (key, "" if target is None else target.name)
+        with self._change:
+            known = self._verdicts.get(place)
+            again = known is not None and known.done() and (known.exception() or known.result()["state"] == "unknown")
+            if known is None or (again and self._reference(trace) is not None):
+                known = self._checker.submit(self._check, trace, target)
+                self._verdicts[place] = known
+                while len(self._verdicts) > 4 * KEPT:
+                    self._verdicts.popitem(last=False)
+            return known
+
+    def _check(self, trace: Trace, target: Any) -> dict[str, Any]:
+        from decoders.study.divergences import recorded_divergence
+
+        if trace.run.get("forced"):
+            return {"state": "unknown", "text": "This run wrote a given answer: there is nothing to compare it with."}
+        plain, judged = self._reference(trace), None
+        if target is not None:
+            from decoders.study.divergences import check_same_model
+            from specviz.experiments.prompts import check_tokens
+
+            try:
+                check_same_model(target, trace.run)
+                check_tokens(target, trace)
+            except UserError as problem:
+                target, judged = None, sentence(problem)
+        if plain is None:
+            if target is None:
+                text = judged or self.desk.catalog()["reason"] or "There is no model."
+                return {"state": "unknown", "text": f"Plain decoding of this prompt was not recorded. {text}"}
+            most = self.desk.rules.new_tokens  # a trace may come from anybody
+            if trace.run["max_new_tokens"] > most:
+                text = f"This run may write {trace.run['max_new_tokens']:,} tokens, and at most {most:,} are made here."
+                return {"state": "unknown", "text": f"Plain decoding of this prompt was not recorded. {text}"}
+            plain = self._decoded(trace, target)
+        found = recorded_divergence(trace, plain)
+        if found is not None and target is not None:
+            found = self._judged(trace, plain, target) or found
+        if found is None:
+            return {"state": "identical", "tokens": len(trace.output_ids)}
+        return {"state": "differs", **found.to_json(), "plain": list(plain)}
+
+    def _reference(self, trace: Trace) -> tuple[int, ...] | None:
+        """Plain decoding's output for a run's prompt and settings, where it is known already."""
+        with_it = self._plain.get(_plain_key(trace))
+        if with_it is None and trace.run["method"]["name"] == BASELINE and _whole(trace):
+            return tuple(trace.output_ids)
+        if with_it is None and not trace.run["sampling"].get("temperature") and trace.tables["plain"]["id"]:
+            return tuple(trace.tables["plain"]["id"])
+        return with_it
+
+    def _decoded(self, trace: Trace, target: Any) -> tuple[int, ...]:
+        from decoders.study.divergences import plain_output, sampling_of
+
+        run = trace.run
+
+        def work() -> list[int]:
+            return plain_output(
+                target, trace.prompt_ids, sampling=sampling_of(run), max_new_tokens=run["max_new_tokens"],
+                stop_ids=run["stop_ids"], cancel=self._closing,
+            )  # fmt: skip
+
+        ids = self.desk.runner.between(work, device=str(target.info.get("device", "cpu")))
+        return self._keep(_plain_key(trace), ids)
+
+    def _judged(self, trace: Trace, plain: Sequence[int], target: Any) -> Any:
+        from decoders.study.divergences import divergence
+
+        device = str(target.info.get("device", "cpu"))
+        return self.desk.runner.between(lambda: divergence(target, trace, plain=plain), device=device)
+
+    def _keep(self, key: str, ids: Sequence[int]) -> tuple[int, ...]:
+        with self._change:
+            self._plain[key] = tuple(ids)
+            while len(self._plain) > KEPT:
+                self._plain.popitem(last=False)
+            return self._plain[key]
+
+    def _traces(self, keys: Sequence[str]) -> dict[str, Trace]:
+        """The runs that are over, in the order given. Raises UnknownTrace for one that never was."""
+        found = {}
+        for key in dict.fromkeys(keys):
+            if self.desk.runner.job(key) is None:
+                trace = self._trace(key)
+                if trace.run.get("prompt_length") and "method" in trace.run:
+                    found[key] = trace
+        return found
+
+    def _trace(self, key: str) -> Trace:
+        if key not in self.desk.store:
+            self.desk.bring(key)
+        return self.desk.store.get(key)
+
+
+def _object(given: Any, what: str) -> dict[str, Any]:
+    from specviz.server.forms import Rejected
+
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        raise Rejected("prompt", f"{what} are given as names and values.")
+    return given
+
+
+def _whole(trace: Trace) -> bool:
+    from decoders.study.divergences import CUT_SHORT
+
+    return trace.run.get("stop", "") not in CUT_SHORT
+
+
+def _plain_key(trace: Trace) -> str:
+    """The same where plain decoding writes the same: model, dtype, prompt, sampling, length and stop tokens."""
+    run = trace.run
+    model = [run["model"].get(name) for name in ("name", "parameters", "dtype")]
+    given = [model, trace.prompt_ids, run["sampling"], run["max_new_tokens"], run.get("stop_ids")]
+    return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
+
+
+def _recorded(trace: Trace) -> PromptForm:
+    """A form whose prompt is a recorded run's, token by token."""
+    from specviz.server.forms import PromptForm
+
+    class RecordedForm(PromptForm):
+        def whole(self, tokenizer: Any, *, pooled: bool) -> Any:
+            from specviz.experiments.prompts import of_trace
+
+            return of_trace(trace.run, trace.tables["tokens"]).prompt
+
+    return RecordedForm("text", text=trace.text(trace.prompt_ids))

@@ -1,0 +1,233 @@
+"""Page "Inspect": a prompt, a method, and what it did, step by step."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from specviz.server.desk import Desk
+from specviz.server.forms import MODES, PromptForm, Rejected
+from specviz.shell.parts import note, part, tell, told
+from specviz.views.examples import SEPARATOR, Example, examples
+
+log = logging.getLogger(__name__)
+
+QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+NO_POOL = ("", "")  # a pool's text and name
+FAILED = "Something went wrong on the server; its log says what. Your input is kept."
+
+
+def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
+    """The panel (what to run) and the view (what happened)."""
+    start_with = _filled(examples()[0]) if examples() else ["segments", "", "", "", "", ""]
+    with gr.Row(elem_id="sv-inspect", equal_height=False):
+        with gr.Column(elem_id="sv-panel", min_width=280):
+            example = gr.Dropdown(
+                [(e.label, e.record.id) for e in examples()],
+                value=examples()[0].record.id if examples() else None,
+                label="Example",
+                elem_id="sv-example",
+            )
+            mode = gr.Radio(
+                [(label, key) for key, label in MODES.items()], value=start_with[0], label="Prompt", elem_id="sv-mode"
+            )
+            with gr.Column(elem_id="sv-segments", elem_classes=["sv-fields"]):
+                instruction = gr.Textbox(
+                    start_with[1], label="Instruction", lines=2, max_lines=4, elem_id="sv-instruction"
+                )
+                context = gr.Textbox(
+                    start_with[2],
+                    label="Context",
+                    lines=5,
+                    max_lines=9,
+                    elem_id="sv-context",
+                    placeholder=f"The text to work on. Put {SEPARATOR} on a line of its own between passages.",
+                )
+                question = gr.Textbox(start_with[3], label="Question", lines=1, max_lines=3, elem_id="sv-question")
+            with gr.Column(elem_id="sv-free", elem_classes=["sv-fields"]):
+                text = gr.Textbox(
+                    start_with[4],
+                    label="Text",
+                    lines=10,
+                    max_lines=18,
+                    elem_id="sv-text",
+                    placeholder="Chat: what you would type to the model; for several turns begin lines with “User:” "
+                    "and “Assistant:”.\nPlain text: continued as it stands.",
+                )
+            prompt_note = part("note", "sv-prompt-note")
+            with gr.Accordion("More", open=False, elem_id="sv-more"):
+                reference = gr.Textbox(
+                    start_with[5],
+                    label="Reference",
+                    info="The answer you hope for: quality is measured against it.",
+                    lines=2,
+                    max_lines=6,
+                    elem_id="sv-reference",
+                )
+                with gr.Column(elem_id="sv-pool-field", elem_classes=["sv-fields"]):
+                    gr.HTML(
+                        "<b>Pool</b><br>A text file (UTF-8) to draft from instead of the context.",
+                        apply_default_css=False,
+                        padding=False,
+                        elem_id="sv-pool-help",
+                    )
+                    pool = gr.State(NO_POOL)
+                    with gr.Row(elem_id="sv-pool-row"):
+                        pool_file = gr.UploadButton(
+                            "Choose a text file …", size="sm", file_count="single", type="filepath", elem_id="sv-pool"
+                        )
+                        pool_clear = gr.Button("Remove", size="sm", elem_id="sv-pool-clear")
+                    pool_note = part("note", "sv-pool-note")
+            form = part("form", "sv-form", tells="ready")
+            with gr.Column(elem_id="sv-go"):
+                run_note = part("note", "sv-run-note")
+                with gr.Row():
+                    run = gr.Button("Run", variant="primary", elem_id="sv-run")
+                    stop = gr.Button("Stop", variant="stop", elem_id="sv-stop")
+        with gr.Column(elem_id="sv-main", min_width=320):
+            with gr.Row(elem_id="sv-bar", equal_height=True):
+                part("chooser", "sv-chooser")
+                upload = gr.UploadButton(
+                    "Open trace …", size="sm", file_count="single", type="filepath", elem_id="sv-open"
+                )
+            file_note = part("note", "sv-file-note")
+            view = part("view", "sv-view")
+
+    typed_in = [mode, instruction, context, question, text]
+    fields = [*typed_in, reference]
+
+    def count(*given: Any) -> str:
+        try:
+            return note(desk.count(_form(given)))
+        except Rejected as problem:
+            return note(str(problem), error=True)
+        except Exception:
+            log.exception("counting tokens failed")
+            return note()
+
+    def fill(chosen: Any) -> list[Any]:
+        found = next((e for e in examples() if e.record.id == chosen), None)
+        if found is None:
+            return [gr.skip()] * (len(fields) + 1)
+        return [*_filled(found), note(found.note)]
+
+    def start(
+        chosen: Any,
+        settings: Any,
+        mode: Any,
+        instruction: Any,
+        context: Any,
+        question: Any,
+        text: Any,
+        reference: Any,
+        pool: tuple[str, str],
+        request: gr.Request,
+    ) -> tuple[Any, Any, Any, Any]:
+        """View, note at the prompt, at the pool, at the button."""
+        wished = told(settings)
+        given = _form((mode, instruction, context, question, text, reference))
+        found = next((e for e in examples() if e.record.id == chosen), None)
+        try:
+            if wished.get("pooled") is True:
+                given = dataclasses.replace(given, pool_text=pool[0], pool_name=pool[1])
+            job = desk.submit(
+                given,
+                str(wished.get("method") or ""),
+                wished.get("params") or {},
+                wished.get("settings") or {},
+                title=found.label if found is not None and _same(found, given) else "",
+                owner=owner(request),
+                session=request.session_hash or "",
+            )
+        except Rejected as problem:
+            words = note(str(problem), error=True)
+            if problem.place == "prompt":
+                return gr.skip(), words, gr.skip(), note()
+            if problem.place == "pool":
+                return gr.skip(), gr.skip(), words, words
+            return gr.skip(), gr.skip(), gr.skip(), words
+        except Exception:
+            log.exception("a run could not be queued")
+            return gr.skip(), gr.skip(), gr.skip(), note(FAILED, error=True)
+        return tell(trace=job.id, own=True, prompt=given.key, n=secrets.token_hex(4)), gr.skip(), gr.skip(), note()
+
+    def taken(path: Any) -> tuple[tuple[str, str], Any]:
+        """The pool's text and name, and the note below the button."""
+        try:
+            if not isinstance(path, str):
+                raise Rejected("pool", "No file came through: choose one again.")
+            text, name = desk.read_pool(path)
+            if not text.strip():
+                raise Rejected("pool", f"The pool file {name} holds no text: give one with at least two words.")
+            return (text, name), note(f"{name}: {len(text):,} characters")
+        except Rejected as problem:
+            return NO_POOL, note(str(problem), error=True)
+        except Exception:
+            log.exception("a pool file could not be read")
+            return NO_POOL, note(FAILED, error=True)
+        finally:
+            _forget(path)
+
+    def end(shown: Any, request: gr.Request) -> None:
+        key = told(shown).get("stop")
+        job = desk.runner.job(key) if isinstance(key, str) else None
+        if job is not None and job.owner == owner(request):
+            desk.runner.cancel(job)
+
+    def opened(path: Any, request: gr.Request) -> tuple[Any, Any]:
+        try:
+            if not isinstance(path, str):
+                raise Rejected("file", "No file came through: choose one again.")
+            return tell(trace=desk.open_file(path, owner=owner(request)), n=secrets.token_hex(4)), note()
+        except Rejected as problem:
+            return gr.skip(), note(str(problem), error=True)
+        except Exception:
+            log.exception("an uploaded file could not be opened")
+            return gr.skip(), note(FAILED, error=True)
+        finally:
+            _forget(path)
+
+    mode.change(None, mode, None, js="mode => SpecVizApp.mode(mode)", **QUIET)
+    example.input(fill, example, [*fields, run_note], queue=False, **QUIET)
+    again: dict[str, Any] = {"trigger_mode": "always_last", "queue": False, **QUIET}
+    gr.on([f.change for f in typed_in], count, typed_in, prompt_note, **again)
+    form.ready(count, typed_in, prompt_note, **again)
+    given = [example, form, *fields, pool]
+    run.click(start, given, [view, prompt_note, pool_note, run_note], queue=False, **QUIET)
+    stop.click(end, view, None, js="() => SpecVizApp.stopping()", queue=False, **QUIET)
+    pool_file.upload(taken, pool_file, [pool, pool_note], queue=False, **QUIET)
+    pool_clear.click(lambda: (NO_POOL, note()), None, [pool, pool_note], queue=False, **QUIET)
+    upload.upload(opened, upload, [view, file_note], queue=False, **QUIET)
+
+
+def _forget(path: Any) -> None:
+    """Remove an uploaded file."""
+    if isinstance(path, str):
+        with contextlib.suppress(OSError):
+            Path(path).unlink()
+
+
+def _form(given: tuple[Any, ...]) -> PromptForm:
+    """A form from what the browser sent, whatever it is."""
+    texts = [value if isinstance(value, str) else "" for value in given]
+    return PromptForm(*texts)
+
+
+def _filled(example: Example) -> list[str]:
+    """The fields of the form (mode, instruction, context, question, text, reference) with an example in them."""
+    return list(example.fields.values())
+
+
+def _same(example: Example, form: PromptForm) -> bool:
+    """Whether the prompt is still the example's."""
+    mode, *texts, _ = _filled(example)
+    given = [form.instruction, form.context, form.question, form.text]
+    used = slice(0, 3) if mode == "segments" else slice(3, 4)
+    return form.mode == mode and [t.strip() for t in given[used]] == [t.strip() for t in texts[used]]

@@ -1,0 +1,379 @@
+"""Fills a lesson from its runs: every number in its text, every place, every question's options and its answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from decoders.trace import files as tracefile
+from decoders.trace.trace import Trace
+
+from .reading import Ask, Fault, Lesson, LessonError, Line, Stop, shown_as
+from .values import Runs, Unknown, Value, View, Words, counted, plain
+
+MOST_OPTIONS = 9  # one digit each
+PANELS = (
+    "timeline", "sentence", "prompt", "output", "pool", "tree", "candidates", "drafter", "prompts", "metrics", "diff",
+    "legend",
+)  # fmt: skip
+SPANS = ("root", "source", "written")  # tokens of a step
+TESTS: dict[str, Callable[[Any, Any], bool]] = {
+    "<=": lambda a, b: a <= b, ">=": lambda a, b: a >= b, "!=": lambda a, b: a != b,
+    "=": lambda a, b: a == b, "<": lambda a, b: a < b, ">": lambda a, b: a > b,
+}  # fmt: skip
+
+# a word in its own run: *emphasis*, `code`, {a name}; \* and \{ are the characters themselves
+_MARKS = re.compile(r"\\([*`{}\\])|\*([^*\n]+)\*|`([^`\n]+)`|\{([^{}\n]*)\}")
+
+
+class Filler:
+    """Fills one lesson from its runs, and collects what does not fit."""
+
+    def __init__(self, lesson: Lesson, runs: Runs) -> None:
+        self.lesson, self.runs = lesson, runs
+        self.faults: list[Fault] = []
+
+    def fault(self, number: int, text: str) -> None:
+        self.faults.append(Fault(self.lesson.file, number, text))
+
+    def filled(self) -> dict[str, Any]:
+        """The lesson as the page plays it. Raises LessonError with every reference that leads nowhere."""
+        lesson = self.lesson
+        stops: list[dict[str, Any]] = []
+        run = ""
+        for stop in lesson.stops:
+            run = stop.place["run"].text if "run" in stop.place else run
+            view = self.view(stop, run)
+            if view is not None:
+                stops.append(self.stop(stop, view))
+        if self.faults:
+            raise LessonError(self.faults)
+        head = lesson.head
+        return {
+            "title": head["title"].text, "about": head["about"].text, "minutes": int(head["minutes"].text),
+            "learn": [line.text for line in lesson.learn], "stops": stops,
+        }  # fmt: skip
+
+    def view(self, stop: Stop, run: str) -> View | None:
+        line = stop.place.get("run", stop.title)
+        trace = self.trace(run, line.number)
+        if trace is None:
+            return None
+        count = trace.rows("steps")
+        given = stop.place.get("step", Line("1", stop.title.number))
+        if not given.text.isdecimal() or not 1 <= int(given.text) <= count:
+            self.fault(given.number, f"step is {shown_as(given.text)}; run {run} has the steps 1 to {count}")
+            return None
+        return View(trace, int(given.text) - 1)
+
+    def trace(self, run: str, number: int) -> Trace | None:
+        try:
+            return self.runs.find(run)[1]
+        except KeyError:
+            self.fault(number, f"there is no run {shown_as(run)}; there are {', '.join(sorted(self.runs.names()))}")
+        except tracefile.TraceError as error:
+            self.fault(number, f"the run {run} cannot be opened: {error}")
+        return None
+
+    def stop(self, stop: Stop, view: View) -> dict[str, Any]:
+        for line in stop.holds:
+            try:
+                if not self.holds(line.text, view):
+                    found = self.found(line.text, view)
+                    self.fault(line.number, f"the run says otherwise: {line.text} does not hold ({found})")
+            except Unknown as error:
+                self.fault(line.number, str(error))
+        return {
+            "title": stop.title.text,
+            "run": view.trace.run["id"],
+            "step": view.step,
+            "show": self.show(stop.place.get("show"), view),
+            "text": [self.words(line, view) for line in stop.text],
+            "ask": self.ask(stop.ask, view) if stop.ask else None,
+        }
+
+    # words
+
+    def words(self, line: Line, view: View) -> list[Words]:
+        """A paragraph as runs of text, emphasis and code."""
+        runs: list[Words] = []
+        at = 0
+
+        def text(words: str) -> None:
+            if words and runs and runs[-1][0] == "text":
+                runs[-1][1] += words
+            elif words:
+                runs.append(["text", words])
+
+        def look_up(found: re.Match[str]) -> str:
+            return self.value(found[1], line.number, view).shown
+
+        for found in _MARKS.finditer(line.text):
+            text(line.text[at : found.start()])
+            at = found.end()
+            escaped, emphasis, code, name = found.groups()
+            if escaped is not None:
+                text(escaped)
+            elif name is not None:
+                kind, words = self.value(name, line.number, view).run()
+                if kind == "text":
+                    text(words)
+                else:
+                    runs.append([kind, words])
+            else:
+                inside = re.sub(r"\{([^{}\n]*)\}", look_up, emphasis or code)
+                runs.append(["em" if emphasis else "code", inside])
+        text(line.text[at:])
+        return runs
+
+    def value(self, expression: str, number: int, view: View) -> Value:
+        try:
+            return self.read(expression, view)
+        except Unknown as error:
+            self.fault(number, f"{{{expression}}}: {error}")
+            return Value(0, "?")
+
+    def read(self, expression: str, view: View) -> Value:
+        """The value of ``name``, ``name of node refused``, ``name of step 3 of run pld``, ``accepted|token``. Raises
+        Unknown."""
+        expression, _, noun = expression.partition("|")
+        name, *where = (part.strip() for part in expression.strip().split(" of "))
+        place: dict[str, str] = {}
+        for part in where:
+            kind, _, which = part.partition(" ")
+            if kind not in ("node", "candidate", "step", "run") or not which.strip():
+                raise Unknown(f"found of {shown_as(part)}; allowed are of node, of candidate, of step and of run")
+            place[kind] = which.strip()
+        if "run" in place or "step" in place:
+            view = self.elsewhere(place, view)
+        if "node" in place:
+            known = view.node_values(place["node"])
+        elif "candidate" in place:
+            known = view.candidate_values(place["candidate"])
+        else:
+            known = {**view.run_values(), **view.step_values()}
+        if name not in known:
+            raise Unknown(f"found the name {shown_as(name)}; allowed are {', '.join(sorted(known))}")
+        value = known[name]()
+        if noun and isinstance(value.raw, int | float):
+            return Value(value.raw, f"{value.shown} {noun.strip()}{'' if value.raw == 1 else 's'}")
+        return value
+
+    def elsewhere(self, place: Mapping[str, str], view: View) -> View:
+        trace = view.trace
+        if "run" in place:
+            try:
+                trace = self.runs.find(place["run"])[1]
+            except (KeyError, tracefile.TraceError):
+                raise Unknown(
+                    f"there is no run {shown_as(place['run'])}; there are {', '.join(sorted(self.runs.names()))}"
+                ) from None
+        count = trace.rows("steps")
+        step = place.get("step", "1" if "run" in place else str(view.step + 1))
+        if not step.isdecimal() or not 1 <= int(step) <= count:
+            raise Unknown(f"step is {shown_as(step)}; the run has the steps 1 to {count}")
+        return View(trace, int(step) - 1)
+
+    # conditions
+
+    def holds(self, condition: str, view: View) -> bool:
+        left, test, right = self.sides(condition, view)
+        if isinstance(left.raw, str) != isinstance(right.raw, str):
+            return test == "!="
+        return TESTS[test](left.raw, right.raw)
+
+    def sides(self, condition: str, view: View) -> tuple[Value, str, Value]:
+        found = re.fullmatch(r"(.+?)\s*(<=|>=|!=|=|<|>)\s*(.+)", condition.strip())
+        if found is None:
+            raise Unknown(f"found the condition {shown_as(condition)}; write NAME = VALUE (or !=, <, <=, >, >=)")
+        left, test, right = found.groups()
+        if re.fullmatch(r"-?\d+(\.\d+)?", right):
+            other = plain(float(right))
+        elif re.fullmatch(r'"[^"]*"', right):
+            other = plain(right[1:-1])
+        else:
+            other = self.read(right, view)
+        return self.read(left, view), test, other
+
+    def found(self, condition: str, view: View) -> str:
+        left, _, right = self.sides(condition, view)
+        return f"found {left.shown} and {right.shown}"
+
+    # places
+
+    def show(self, line: Line | None, view: View) -> list[dict[str, Any]]:
+        """What is highlighted: panels, nodes, candidate rows, tokens, metrics."""
+        found: list[dict[str, Any]] = []
+        for part in (line.text.split(",") if line else ()):
+            name = part.strip()
+            kind, _, which = name.partition(" ")
+            try:
+                if name in PANELS:
+                    found.append({"kind": "panel", "name": name})
+                elif name in SPANS:
+                    found.append({"kind": "tokens", "at": self.span(name, view)})
+                elif kind == "node" and which:
+                    found.append({"kind": "node", "node": view.node_number(which)})
+                elif kind == "candidate" and which:
+                    found.append({"kind": "candidate", "row": view.candidates.index(view.candidate(which))})
+                elif kind == "metric" and which:
+                    self.read(which, view)
+                    found.append({"kind": "metric", "key": which})
+                else:
+                    allowed = ", ".join((*PANELS, *SPANS, "node N", "candidate N", "metric NAME"))
+                    raise Unknown(f"found {shown_as(name)} to show; allowed are {allowed}")
+            except Unknown as error:
+                assert line is not None
+                self.fault(line.number, str(error))
+        return found
+
+    def span(self, name: str, view: View) -> list[int]:
+        start = view.steps["context"]
+        if name == "root":
+            return [start - 1]
+        if name == "written":
+            return list(range(start, start + view.steps["emitted"]))
+        places = [node["source"] for node in view.nodes if node["source"] >= 0]
+        if not places:
+            raise Unknown(f"step {view.step + 1} copied from no place in the text")
+        return places
+
+    # questions
+
+    def ask(self, ask: Ask, view: View) -> dict[str, Any]:
+        try:
+            options, answer = getattr(self, f"ask_{ask.kind}")(ask, view)
+        except Unknown as error:
+            self.fault(ask.options.number if ask.options and "options" in str(error) else ask.number, str(error))
+            options, answer = [], 0
+        return {
+            "kind": ask.kind,
+            "text": [self.words(line, view) for line in ask.text],
+            "options": options,
+            "answer": answer,
+            "scores": ask.kind == "candidate" and ask.rest == "scores",
+            "reveal": [self.words(line, view) for line in ask.reveal],
+        }
+
+    def given(self, ask: Ask) -> list[str]:
+        """The writer's options, none where the run gives them."""
+        if ask.options is None:
+            return []
+        found = [one.strip() for one in ask.options.text.split(",") if one.strip()]
+        if not 2 <= len(found) <= MOST_OPTIONS or len(set(found)) < len(found):
+            raise Unknown(f"options has {len(found)} entries; 2 to {MOST_OPTIONS} different ones are allowed")
+        return found
+
+    def no_options(self, ask: Ask) -> None:
+        if ask.options is not None:
+            raise Unknown(f"options are the run's own for the question {ask.kind}; leave the line out")
+
+    def ask_accepted(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
+        drafted, depth, truth = view.steps["drafted"], view.steps["depth"], view.steps["accepted"]
+        if not drafted:
+            raise Unknown(f"step {view.step + 1} drafted nothing, so nothing can be accepted; ask at another step")
+        given = self.given(ask)
+        if given and not all(one.isdecimal() and int(one) <= depth for one in given):
+            raise Unknown(f"options is {shown_as(', '.join(given))}; whole numbers from 0 to {depth} are allowed")
+        numbers = sorted({int(one) for one in given} | {truth} if given else _around(truth, depth))
+        chain = depth == drafted
+
+        def words(n: int) -> str:
+            if n < 2:
+                return str(n) if n else "none"
+            return f"all {n}" if n == drafted else f"the first {n}" if chain else str(n)
+
+        return [{"runs": [["text", words(n)]]} for n in numbers], numbers.index(truth)
+
+    def ask_branch(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
+        self.no_options(ask)
+        first = [node for node in view.nodes if node["parent"] == 0]
+        if len(first) < 2:
+            found = counted(len(first), "token")
+            raise Unknown(f"step {view.step + 1} has {found} after the root; ask where there are two")
+        won = next((k for k, node in enumerate(first) if node["status"] == "accepted"), -1)
+        kept = first[: MOST_OPTIONS - 1]
+        if won >= len(kept):
+            kept[-1], won = first[won], len(kept) - 1
+        names = {"main": "the copy", "drafter": "the main chain"}
+        options = [
+            {"runs": [view.token(node["token"]).run(), ["text", f" ({names.get(node['origin'], node['origin'])})"]]}
+            for node in kept
+        ]
+        return [*options, {"runs": [["text", "none of these"]]}], won if won >= 0 else len(options)
+
+    def ask_token(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
+        self.no_options(ask)
+        bonus = view.steps["bonus"]
+        fell = [node for node in view.nodes if node["parent"] == view.last and node["status"] == "rejected"]
+        likely = [token for token, _ in view.targets(view.last)]
+        tokens = list(dict.fromkeys([bonus, *(node["token"] for node in fell[:2]), *likely]))[:4]
+        if bonus < 0 or len(tokens) < 2:
+            raise Unknown(f"step {view.step + 1} has no token of the target's own to ask for, or nothing beside it")
+        tokens.sort(key=lambda token: view.label([token]))
+        return [{"runs": [view.token(token).run()]} for token in tokens], tokens.index(bonus)
+
+    def ask_candidate(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
+        self.no_options(ask)
+        if ask.rest not in ("", "scores"):
+            raise Unknown(f"found ask: candidate {ask.rest}; allowed are ask: candidate and ask: candidate scores")
+        return self.among(view, view.candidate("chosen"))
+
+    def ask_best(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
+        self.no_options(ask)
+        best = view.candidate("best")
+        most = [one for one in view.candidates if one["would_accept"] == best["would_accept"]]
+        if len(most) > 1:
+            where = f"{len(most)} candidates of step {view.step + 1} would have accepted most"
+            raise Unknown(f"{where}; ask where one does")
+        return self.among(view, best)
+
+    def among(self, view: View, answer: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
+        """Candidates in the order of the text, at most six, the chosen and the best among them."""
+        if len(view.candidates) < 2:
+            found = counted(len(view.candidates), "candidate")
+            raise Unknown(f"step {view.step + 1} has {found}; ask where there are two")
+        first = [answer, view.candidate("chosen"), view.candidate("best"), *view.candidates]
+        kept: list[Mapping[str, Any]] = []
+        for one in first:
+            if one not in kept and len(kept) < 6:
+                kept.append(one)
+        kept.sort(key=lambda one: (one["pool"], one["position"]))
+        options = [
+            {"runs": [view.token(view.offer(one), 34).run()], "position": one["position"], "pool": one["pool"]}
+            for one in kept
+        ]
+        return options, kept.index(answer)
+
+    def ask_value(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
+        if not ask.rest:
+            raise Unknown("found ask: value without a name; write ask: value accepted of step 3")
+        value, given = self.read(ask.rest, view), self.given(ask)
+        if not given:
+            raise Unknown("options is missing; write the values to choose from, with commas between them")
+        if value.shown not in given:
+            given = [*given[: MOST_OPTIONS - 1], value.shown]
+        if all(_leading(one) is not None for one in given):
+            given.sort(key=lambda one: _leading(one) or 0.0)
+        kind = "code" if value.code else "text"
+        return [{"runs": [[kind, one]]} for one in given], given.index(value.shown)
+
+    def ask_yes(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
+        self.no_options(ask)
+        condition = ask.rest.removeprefix("if").strip()
+        if not condition:
+            raise Unknown("found ask: yes without a condition; write ask: yes if differs > 0")
+        return [{"runs": [["text", word]]} for word in ("Yes", "No")], 0 if self.holds(condition, view) else 1
+
+
+def _leading(text: str) -> float | None:
+    """The number a text begins with, for putting options in order."""
+    found = re.match(r"-?[\d,]*\.?\d+", text)
+    return float(found[0].replace(",", "")) if found else None
+
+
+def _around(truth: int, depth: int) -> set[int]:
+    """Numbers of tokens to choose from: none, all, the answer, and what lies between."""
+    found = {0, truth, depth, max(1, depth // 3), max(1, 2 * depth // 3)}
+    return {n for n in found if 0 <= n <= depth} | ({1} if depth < 4 else set())

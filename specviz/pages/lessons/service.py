@@ -1,0 +1,114 @@
+"""Lessons: guided tours over recorded runs, one plain-text file each (the format: ``assets/lessons/README.md``).
+
+A file is parsed (``reading``), then filled from the runs it is about (``filling``, ``values``). Faults name the file,
+the line, what was found and what is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decoders.folders import ASSETS
+from specviz.server.store import EVERYBODY, home
+
+from .filling import Filler
+from .reading import Fault, LessonError, parse
+from .values import Runs
+
+if TYPE_CHECKING:
+    from specviz.server.desk import Desk
+
+GALLERY, LESSONS = ASSETS / "gallery", ASSETS / "lessons"
+ENDING = ".txt"
+LARGEST = 200_000  # bytes of a lesson
+
+
+def read(path: Path) -> str:
+    """The text of a lesson's file. Raises LessonError where it is none."""
+    try:
+        if path.stat().st_size > LARGEST:
+            size = f"the file is larger than {LARGEST // 1000} kB, which no lesson is"
+            raise LessonError([Fault(path.name, 1, size)])
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        raise LessonError([Fault(path.name, 1, "the file is not text in UTF-8; save it as such")]) from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise LessonError([Fault(path.name, 1, f"the file cannot be opened: {reason}")]) from None
+
+
+def load(path: Path, runs: Runs | None = None) -> dict[str, Any]:
+    """A lesson from its file, filled from its runs. Raises LessonError with all faults."""
+    runs = runs or Runs(path.parent, GALLERY)
+    return Filler(parse(read(path), path.name), runs).filled()
+
+
+def own_folder() -> Path:
+    """Where a teacher's lessons are, and the runs they are about."""
+    return home() / "lessons"
+
+
+def places() -> list[Path]:
+    """All lesson files: those that come along, then a teacher's own."""
+    folders = [folder for folder in (LESSONS, own_folder()) if folder.is_dir()]
+    return [path for folder in folders for path in sorted(folder.glob(f"*{ENDING}"), key=_in_order)]
+
+
+class Lessons:
+    """The page "Lessons": those that come along, and a teacher's own in ``SPECVIZ_HOME/lessons``."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self._kept: dict[Path, tuple[int, dict[str, Any]]] = {}
+
+    def runs(self) -> Runs:
+        return Runs(own_folder(), GALLERY)
+
+    def files(self) -> dict[str, Path]:
+        """Lesson id → file; a teacher's own are named own-…"""
+        found: dict[str, Path] = {}
+        for path in places():
+            name = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem)
+            found.setdefault(name if path.parent == LESSONS else f"own-{name}", path)
+        return found
+
+    def lesson(self, key: str) -> dict[str, Any]:
+        """A lesson, filled. Raises LessonError; KeyError where there is none."""
+        path = self.files()[key]
+        stamp = path.stat().st_mtime_ns
+        kept = self._kept.get(path)
+        if kept is None or kept[0] != stamp:
+            kept = self._kept[path] = (stamp, load(path, self.runs()))
+        return {"id": key, "own": path.parent != LESSONS, **kept[1]}
+
+    def listing(self) -> dict[str, Any]:
+        """All lessons as cards; a lesson that cannot be shown tells its faults instead."""
+        cards = []
+        for key in self.files():
+            try:
+                lesson = self.lesson(key)
+            except LessonError as error:
+                cards.append({"id": key, "own": True, "faults": [str(fault) for fault in error.faults[:20]]})
+                continue
+            except OSError:
+                continue
+            asked = sum(stop["ask"] is not None for stop in lesson["stops"])
+            shown = {name: lesson[name] for name in ("id", "own", "title", "about", "minutes", "learn")}
+            cards.append({**shown, "stops": len(lesson["stops"]), "asked": asked})
+        return {"lessons": cards}
+
+    def run(self, name: str) -> dict[str, Any]:
+        """A run that a lesson is about, as JSON; the page Inspect can open a teacher's own from then on. Raises
+        KeyError."""
+        key, trace = self.runs().find(name)
+        if key not in self.desk.store:
+            self.desk.store.put(trace, kind="opened", owner=EVERYBODY)
+        return trace.to_json()
+
+
+def _in_order(path: Path) -> tuple[int, str]:
+    """By the number a file's name begins with."""
+    number = re.match(r"\d+", path.name)
+    return int(number[0]) if number else 10**6, path.name

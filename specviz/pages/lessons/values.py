@@ -1,0 +1,299 @@
+"""What a lesson's names stand for: a run, a step, a node, a candidate, and how their values read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from decoders.trace import files as tracefile
+from decoders.trace.metrics import METRICS
+from decoders.trace.trace import Trace
+from specviz.server.store import SUFFIX, is_id
+
+from .reading import shown_as
+
+NODES = ("root", "first", "last", "refused")
+RANKED = ("chosen", "best")
+
+Words = list[str]  # ["text" | "em" | "code", words]
+
+
+class Runs:
+    """Recorded runs by name: those beside a lesson, then the gallery's (with or without their number)."""
+
+    def __init__(self, *folders: Path) -> None:
+        self.folders = folders
+
+    def names(self) -> dict[str, Path]:
+        """Name → file. A gallery run has two names where the one without its number is no other run's."""
+        found: dict[str, Path] = {}
+        bare: dict[str, list[Path]] = {}
+        for folder in self.folders:
+            for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else ():
+                if not is_id(path.stem):
+                    continue
+                found.setdefault(path.stem, path)
+                bare.setdefault(re.sub(r"^\d+-", "", path.stem), []).append(path)
+        return {**{name: paths[0] for name, paths in bare.items() if len(paths) == 1}, **found}
+
+    def find(self, name: str) -> tuple[str, Trace]:
+        """The run's id and its trace. Raises KeyError where there is none, TraceError where it cannot be read."""
+        path = self.names()[name]
+        return path.stem, _trace(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=32)
+def _trace(path: Path, _: int) -> Trace:
+    trace = tracefile.load(path)
+    trace.run["id"] = path.stem
+    return trace
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What a name stands for: the value to compare by, and how it reads."""
+
+    raw: Any
+    shown: str
+    code: bool = False
+
+    def run(self) -> Words:
+        return ["code" if self.code else "text", self.shown]
+
+
+class Unknown(ValueError):
+    """A reference that leads nowhere: the sentence without file and line."""
+
+
+_SPACES = {" ": "␣", "\n": "⏎", "\t": "→", "\r": "␍"}
+
+
+class View:
+    """One step of a run, as a lesson's text refers to it. ``step`` counts from 0."""
+
+    def __init__(self, trace: Trace, step: int) -> None:
+        self.trace, self.step = trace, step
+        self.steps = {name: column[step] for name, column in trace.tables["steps"].items()}
+        self.nodes = self._rows("nodes", step)
+        table = self._rows("candidates", step)
+        order = sorted(table, key=lambda one: (bool(one["excluded"]), one["rank"] if one["rank"] >= 0 else 10**6))
+        self.candidates = order
+
+    def _rows(self, table: str, step: int) -> list[dict[str, Any]]:
+        columns = self.trace.tables[table]
+        rows = [k for k, number in enumerate(columns["step"]) if number == step]
+        return [{name: column[k] for name, column in columns.items()} for k in rows]
+
+    # tokens
+
+    def label(self, ids: list[int], most: int = 60) -> str:
+        """Tokens as the inspector writes them: spaces and line ends visible."""
+        pieces = self.trace.tables["pieces"]
+        hexes = dict(zip(pieces["id"], pieces["hex"], strict=True))
+        text = bytes.fromhex("".join(hexes.get(i, "") for i in ids)).decode("utf-8", "replace")
+        text = re.sub(r"[ \n\t\r]", lambda found: _SPACES[found[0]], text)
+        text = re.sub("␣{4,}", lambda found: f"␣×{len(found[0])}", text)
+        return text if len(text) <= most else text[: most - 1] + "…"
+
+    def token(self, ids: list[int] | int, most: int = 60) -> Value:
+        ids = [ids] if isinstance(ids, int) else ids
+        if ids and ids[0] < 0:
+            return Value("stop", "stop", True)
+        return Value(self.trace.text(ids), self.label(ids, most), True)
+
+    def offer(self, candidate: Mapping[str, Any], most: int = 8) -> list[int]:
+        """The first tokens a candidate offers."""
+        count = min(candidate["length"], most)
+        if candidate["pool"] >= 0:
+            pool = self.trace.tables["pool"]
+            ids = dict(zip(pool["position"], pool["id"], strict=True))
+            return [ids[candidate["pool"] + k] for k in range(1, count + 1) if candidate["pool"] + k in ids]
+        at = candidate["position"] + 1
+        return self.trace.tables["tokens"]["id"][at : at + count]
+
+    # nodes and candidates
+
+    @property
+    def path(self) -> list[int]:
+        return [k for k, node in enumerate(self.nodes) if node["status"] == "accepted"]
+
+    @property
+    def last(self) -> int:
+        return self.path[-1] if self.path else 0
+
+    def node_number(self, name: str) -> int:
+        """``name``: a number in the tree, or one of ``NODES``."""
+        if name == "root":
+            return 0
+        if name == "first":
+            found = 1 if len(self.nodes) > 1 else -1
+        elif name == "last":
+            found = self.last
+        elif name == "refused":
+            refused = (one["parent"] == self.last and one["status"] == "rejected" for one in self.nodes)
+            found = next((k for k, fell in enumerate(refused) if fell), -1)
+        elif name.isdecimal():
+            found = int(name) if int(name) < len(self.nodes) else -1
+        else:
+            raise Unknown(f"found the node {shown_as(name)}; allowed are a number, {', '.join(NODES)}")
+        if found < 0:
+            drafted = len(self.nodes) - 1
+            raise Unknown(f"step {self.step + 1} has no node {name!r}: it drafted {counted(drafted, 'token')}")
+        return found
+
+    def candidate(self, name: str) -> dict[str, Any]:
+        """``name``: a rank from 1, or one of ``RANKED``."""
+        if not self.candidates:
+            raise Unknown(f"step {self.step + 1} ranked no candidates")
+        if name == "chosen":
+            found = [one for one in self.candidates if one["chosen"]]
+        elif name == "best":
+            known = [one for one in self.candidates if one["would_accept"] >= 0]
+            found = sorted(known, key=lambda one: -one["would_accept"])
+        elif name.isdecimal() and int(name) > 0:
+            found = self.candidates[int(name) - 1 : int(name)]
+        else:
+            raise Unknown(f"found the candidate {shown_as(name)}; allowed are a rank from 1, {' and '.join(RANKED)}")
+        if not found:
+            raise Unknown(f"step {self.step + 1} has no candidate {name!r}: it has {len(self.candidates)}")
+        return found[0]
+
+    def targets(self, node: int) -> list[tuple[int, float]]:
+        """The target's first choices after a visited node."""
+        return [(one["token"], one["prob"]) for one in self._rows("targets", self.step) if one["node"] == node]
+
+    # names
+
+    def run_values(self) -> dict[str, Callable[[], Value]]:
+        run = self.trace.run
+        units = {metric.key: metric.unit for metric in METRICS}
+        found: dict[str, Callable[[], Value]] = {}
+        for key, value in run.get("metrics", {}).items():
+            found[key] = lambda key=key, value=value: _metric(key, value, units.get(key, ""))
+        method = run["method"]
+        settings = {**method.get("params", {}), **{k: v for k, v in method.get("resolved", {}).items()}}
+        for name, value in settings.items():
+            found[f"setting.{name}"] = lambda value=value: plain(value)
+        found |= {
+            "title": lambda: plain(run.get("title", "")),
+            "method": lambda: plain(method.get("title") or method["name"]),
+            "model": lambda: plain(run["model"].get("name", "")),
+            "prompt_tokens": lambda: plain(run["prompt_length"]),
+            "output": lambda: self.token(self.trace.output_ids),
+        }
+        return found
+
+    def step_values(self) -> dict[str, Callable[[], Value]]:
+        row, trace = self.steps, self.trace
+        tokens = trace.tables["tokens"]["id"]
+        start, emitted, accepted = row["context"], row["emitted"], row["accepted"]
+        kinds = [node["origin"] for node in self.nodes]
+        found: dict[str, Callable[[], Value]] = {
+            "step": lambda: plain(self.step + 1),
+            "root": lambda: self.token(tokens[start - 1]),
+            "bonus": lambda: self.token(row["bonus"]),
+            "written": lambda: self.token(tokens[start : start + emitted]),
+            "kept": lambda: self.token(tokens[start : start + accepted]),
+            "draft": lambda: self.token([node["token"] for node in self.nodes[1:] if self._straight(node)]),
+            "candidates": lambda: plain(len(self.candidates)),
+            "regret": lambda: plain(self.candidate("best")["would_accept"] - self.candidate("chosen")["would_accept"]),
+        }
+        for name in ("drafted", "depth", "accepted", "emitted", "route", "reason", "outcome", "origins"):
+            found[name] = lambda name=name: plain(row[name])
+        for name in ("entropy", "draft_ms", "verify_ms", "commit_ms", "elapsed_ms"):
+            found[name] = lambda name=name: plain(row[name])
+        for name, origin in (("branches", "branch"), ("successors", "successor"), ("expansions", "expansion")):
+            found[name] = lambda origin=origin: plain(kinds.count(origin))
+        found["copied"] = lambda: plain(kinds.count("main"))
+        for name in row:
+            if name.startswith("term:"):
+                found[name[5:]] = lambda name=name: plain(row[name])
+        return found
+
+    def _straight(self, node: Mapping[str, Any]) -> bool:
+        return node["origin"] not in ("branch", "successor", "expansion")
+
+    def node_values(self, name: str) -> dict[str, Callable[[], Value]]:
+        number = self.node_number(name)
+        node = self.nodes[number]
+        found: dict[str, Callable[[], Value]] = {
+            "token": lambda: self.token(node["token"]),
+            "prob": lambda: _probability(node["prob"]),
+            "draft_prob": lambda: _probability(node["draft_prob"]),
+            "rank": lambda: plain(node["rank"] + 1),
+            "depth": lambda: plain(node["depth"]),
+            "status": lambda: plain(node["status"]),
+            "origin": lambda: plain(node["origin"]),
+            "siblings": lambda: plain(sum(one["parent"] == node["parent"] for one in self.nodes)),
+            "wanted": lambda: self.token(self._wanted(node["parent"])[0]),
+            "wanted_prob": lambda: _probability(self._wanted(node["parent"])[1]),
+            "next": lambda: self.token(self._wanted(number)[0]),
+            "next_prob": lambda: _probability(self._wanted(number)[1]),
+        }
+        for key in node:
+            if key.startswith("term:"):
+                found[key[5:]] = lambda key=key: plain(node[key])
+        return found
+
+    def _wanted(self, parent: int) -> tuple[int, float]:
+        choices = self.targets(parent)
+        if not choices:
+            raise Unknown(f"the target's choices after node {parent} were not recorded: it was not visited")
+        return choices[0]
+
+    def candidate_values(self, name: str) -> dict[str, Callable[[], Value]]:
+        one = self.candidate(name)
+        found: dict[str, Callable[[], Value]] = {
+            "score": lambda: plain(one["score"]),
+            "length": lambda: plain(one["length"]),
+            "would_accept": lambda: plain(one["would_accept"]),
+            "rank": lambda: plain(self.candidates.index(one) + 1),
+            "offer": lambda: self.token(self.offer(one)),
+        }
+        for key in one:
+            if key.startswith("term:"):
+                found[key[5:]] = lambda key=key: plain(one[key])
+        return found
+
+
+def plain(value: Any) -> Value:
+    if value is None:
+        raise Unknown("its value was not recorded")
+    return Value(value, _number(value) if isinstance(value, int | float) else str(value))
+
+
+def _metric(key: str, value: Any, unit: str) -> Value:
+    if value is None:
+        raise Unknown(f"the run has no {key}: it was not measured, or is not defined for its method")
+    return Value(value, f"{_number(100 * value)} %" if unit == "share" else _number(value))
+
+
+def _number(value: float) -> str:
+    """A number as people read it.
+
+    >>> _number(1234), _number(7.5), _number(0.3341234), _number(2.0)
+    ('1,234', '7.5', '0.334', '2')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if float(value).is_integer() or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    if 0.9995 <= value < 1:
+        return "more than 0.999"
+    return f"{value:.3g}"
+
+
+def _probability(value: float | None) -> Value:
+    """A probability; the ends are said in words, as rounding would claim too much."""
+    if value is None:
+        raise Unknown("its value was not recorded")
+    shown = "less than 0.001" if value < 0.001 else "more than 0.999" if value > 0.999 else f"{value:.3g}"
+    return Value(value, shown)
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,233 @@
+"""PPD's trees on a server: designed for the model's prompt tokens; L(n) of this machine, measured when nothing runs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decoders.errors import UserError
+from specviz.server.runner import QueueFull, sentence
+
+if TYPE_CHECKING:
+    from decoders.prompt_tokens.latency import Latency
+    from specviz.server.desk import Desk
+
+log = logging.getLogger(__name__)
+
+ASSUMED_TOKENS = 3  # prompt tokens per node where none are trained
+MEASURED_UP_TO, SHOWN_UP_TO = 64, 128  # rows
+IDLE_S = 30  # without a run, before latency is measured unasked
+
+Table = tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What trees are designed from. ``place`` is the folder of the prompt tokens; ``missing`` and ``problem`` are
+    sentences, or ""."""
+
+    table: Table
+    ensemble: int = 1
+    place: Path | None = None
+    kept: int = 0  # rows of the trees beside the prompt tokens
+    measured: bool = False
+    text: str = ""
+    missing: str = ""
+    problem: str = ""
+
+
+class _RunFirst(Exception):
+    """A run came while latency was measured."""
+
+
+class Trees:
+    """The page "Trees": designs of every size and prompt budget, and the machine's latency."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self._change = threading.Lock()
+        self._progress: tuple[int, int] | None = None
+        self._failed = ""
+        self._closing = threading.Event()
+
+    def begin(self) -> None:
+        """Measure latency once nothing has run for a while, where there are prompt tokens and none was kept."""
+        threading.Thread(target=self._when_idle, name="latency in idle time", daemon=True).start()
+
+    def close(self) -> None:
+        """Stop measuring."""
+        self._closing.set()
+
+    def shown(self) -> dict[str, Any]:
+        """All that the page draws, as JSON: the acceptance table and where it is from, and for every prompt budget
+        the trees of every size, compared."""
+        from decoders.prompt_tokens.design import trees_for
+
+        target = self.desk.loader.target
+        found = source(target)
+        latency = _kept(target)
+        answer: dict[str, Any] = {
+            "model": target.name if target is not None else "",
+            "reason": "" if target is not None else self.desk.catalog()["reason"] or "There is no model.",
+            "trained": found.place is not None, "missing": found.missing, "problem": found.problem,
+            "acceptance": found.table, "measured": found.measured, "source": found.text,
+            "m": len(found.table), "ensemble": found.ensemble, "budgets": {}, "in_use": None,
+            **self._told(latency),
+        }  # fmt: skip
+        try:
+            for m in range(1, len(found.table) + 1):
+                answer["budgets"][m] = _compared(found.table[:m], found.ensemble, found.kept, latency)
+            if found.place is not None and not found.problem:
+                used = trees_for(found.place, len(found.table), None, latency, found.ensemble)
+                answer["in_use"] = {"rows": used.size, "tokens_per_step": used.tokens_per_step}
+        except UserError as problem:
+            answer["problem"] = answer["problem"] or sentence(problem)
+        return answer
+
+    def latency(self) -> dict[str, Any]:
+        """What is kept of this machine's latency, how far a measurement is, and why the last one failed."""
+        return self._told(_kept(self.desk.loader.target))
+
+    def measure(self) -> dict[str, Any]:
+        """Measure L(n) anew, when no run goes on; one measurement at a time. Raises UserError without a model."""
+        target = self.desk.loader.target
+        if target is None:
+            raise UserError(self.desk.catalog()["reason"] or "There is no model.")
+        with self._change:
+            begins = self._progress is None
+            if begins:
+                self._progress, self._failed = (0, 1), ""
+        if begins:
+            threading.Thread(target=self._measure, args=(target,), name="latency", daemon=True).start()
+        return self.latency()
+
+    def _told(self, latency: Latency | None) -> dict[str, Any]:
+        progress = self._progress
+        return {
+            "latency": None if latency is None else {**latency.to_json(), "note": latency.note},
+            "measuring": progress and {"done": progress[0], "total": progress[1]},
+            "failed": self._failed,
+        }
+
+    def _measure(self, target: Any) -> None:
+        from decoders.study.latency import latency_for
+
+        runner, device = self.desk.runner, str(target.info.get("device", "cpu"))
+
+        def told(done: int, total: int) -> None:
+            self._progress = done, total
+            if self._closing.is_set() or runner.wanted():
+                raise _RunFirst
+
+        def work() -> Latency:
+            return latency_for(target, MEASURED_UP_TO, again=True, progress=told)
+
+        try:
+            while not self._closing.is_set() and not _done(lambda: runner.between(work, device=device)):
+                pass
+        except QueueFull:
+            pass  # the server goes down
+        except Exception as problem:
+            if not isinstance(problem, ValueError):
+                log.exception("latency could not be measured")
+            self._failed = sentence(problem)
+        finally:
+            self._progress = None
+
+    def _when_idle(self) -> None:
+        loader, runner = self.desk.loader, self.desk.runner
+        while not loader.wait(1.0):
+            if self._closing.is_set():
+                return
+        target = loader.target
+        if target is None or source(target).place is None or _kept(target) is not None:
+            return
+        quiet = 0
+        while quiet < IDLE_S:
+            if self._closing.wait(1.0):
+                return
+            quiet = 0 if any(runner.load().values()) else quiet + 1
+        if _kept(target) is None:
+            self.measure()
+
+
+def source(target: Any) -> Source:
+    """What the trees of a target are designed from: what was measured with its prompt tokens, else an assumption."""
+    from decoders.prompt_tokens.design import assumed_acceptance
+    from decoders.prompt_tokens.trees import FILE, load_trees, trained_acceptance
+
+    guess = "assumed: .35 for the first guess next to the root, halved per distance, falling by rank"
+    if target is None:
+        return Source(assumed_acceptance(ASSUMED_TOKENS), text=guess)
+    from decoders.parts import find_part, missing_part, read_part
+
+    place = find_part(target.key, "ppd")
+    if place is None:
+        missing = sentence(UserError(missing_part(target, "ppd") or ""))
+        return Source(assumed_acceptance(ASSUMED_TOKENS), text=guess, missing=missing)
+    config: Any = read_part(place).config
+    m, ensemble = config.tokens, config.vectors
+    problem = ""
+    if (place / FILE).is_file():
+        try:
+            kept = load_trees(place / FILE)
+            if kept.m >= m:
+                text = "measured with these prompt tokens, by `specviz tree design`"
+                return Source(kept.acceptance[:m], ensemble, place, kept.size, True, text)
+            problem = f"The kept trees have {kept.m} of {m} prompt tokens: `specviz tree design` makes new ones."
+        except UserError as error:
+            problem = sentence(error)
+    if not problem and (table := trained_acceptance(place, m)):
+        text = "measured on held-out text while they were trained; `specviz tree design` measures it in answers"
+        return Source(table, ensemble, place, measured=True, text=text)
+    text = f"{guess}; `specviz tree design` measures it with these prompt tokens"
+    return Source(assumed_acceptance(m), ensemble, place, text=text, problem=problem)
+
+
+def _kept(target: Any) -> Latency | None:
+    if target is None:
+        return None
+    from decoders.prompt_tokens.latency import load_latency
+
+    return load_latency(target)
+
+
+def _done(work: Callable[[], Any]) -> bool:
+    try:
+        work()
+    except _RunFirst:
+        return False
+    return True
+
+
+@lru_cache(maxsize=32)
+def _compared(table: Table, ensemble: int, kept: int, latency: Latency | None) -> dict[str, Any]:
+    """Points of every size for one prompt budget with their trees, and the best size ("chosen" without a latency: the
+    one a run would take)."""
+    from decoders.prompt_tokens.design import DEFAULT_SIZE, best_size, compare_sizes, sizes_up_to
+    from decoders.prompt_tokens.trees import MOST_ROWS, least_size
+
+    m = len(table)
+    least = least_size(m, ensemble)
+    most = min(latency.largest, SHOWN_UP_TO) if latency is not None else MEASURED_UP_TO
+    most = min(MOST_ROWS, max(most, 2 * least))
+    sizes = {*sizes_up_to(most, m, ensemble), *([kept] if least <= kept <= most else [])}
+    points = compare_sizes(table, sorted(sizes), ensemble, latency)
+    best = None
+    if latency is not None and any(point.ms is not None for point in points):
+        best = best_size({point.size: point.trees for point in points}, latency)
+    chosen = best or kept or DEFAULT_SIZE
+    return {
+        "points": [{**point.to_json(), **_states(point.trees.to_json())} for point in points],
+        "best": best,
+        "chosen": min((point.size for point in points), key=lambda size: abs(size - chosen)),
+    }
+
+
+def _states(trees: dict[str, Any]) -> dict[str, Any]:
+    return {"states": trees["states"], "transitions": trees["transitions"]}

@@ -1,0 +1,199 @@
+"""What a form sends: the prompt and a run's settings, checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from decoders.draft.params import Control, controls, make_params, param
+from specviz.views.examples import passages, turns
+
+from .runner import sentence
+
+if TYPE_CHECKING:
+    from decoders import Prompt
+MODES = {"segments": "Segments", "chat": "Chat", "text": "Plain text"}
+MAX_PROMPT = 400_000  # characters
+MAX_POOL = 4 << 20  # bytes
+MAX_REFERENCE = 20_000  # characters
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What every run has, whatever its method."""
+
+    max_new_tokens: int = param(
+        256,
+        "New tokens",
+        "The run stops after this many tokens, or at the end of the answer.",
+        low=1,
+        high=4096,
+        step=1,
+    )
+    temperature: float = param(
+        0.0,
+        "Temperature",
+        "0 takes the likeliest token every time; above 0 tokens are drawn.",
+        low=0.0,
+        high=2.0,
+        step=0.05,
+    )
+    top_k: int = param(0, "Top k", "Draw among the k likeliest tokens only; 0 takes all.", low=0, high=1000, step=1)
+    top_p: float = param(
+        1.0, "Top p", "Draw among the likeliest tokens that add up to this probability.", low=0.05, high=1.0, step=0.05
+    )
+    seed: int = param(0, "Seed", "The same seed gives the same draws.", low=0, high=2**31 - 1, step=1)
+    compare: bool = param(
+        False,
+        "Compare with plain decoding",
+        "Runs plain decoding on the same prompt afterwards: its text beside the output, and the speedup.",
+    )
+
+
+class Rejected(ValueError):
+    """Bad input: one sentence, and the place (prompt, pool, method, model, queue, file) it belongs to.
+
+    ``retry_s`` is 0, or after how many seconds the same may be asked for again.
+    """
+
+    def __init__(self, place: str, text: str, retry_s: int = 0) -> None:
+        super().__init__(text)
+        self.place, self.retry_s = place, retry_s
+
+
+@dataclass(frozen=True, slots=True)
+class PromptForm:
+    """A prompt as it is typed. ``mode`` is a key of ``MODES``; the fields of the other modes are ignored.
+
+    ``reference`` is the answer hoped for, to measure quality by. ``pool_text`` is another text to draft from, for
+    methods that take one, and ``pool_name`` what it is called.
+    """
+
+    mode: str = "segments"
+    instruction: str = ""
+    context: str = ""
+    question: str = ""
+    text: str = ""
+    reference: str = ""
+    pool_text: str = ""
+    pool_name: str = ""
+
+    @property
+    def given(self) -> str:
+        """What was typed, of the form's mode."""
+        return (self.instruction + self.context + self.question) if self.mode == "segments" else self.text
+
+    @property
+    def key(self) -> str:
+        """The same for the same prompt: mode, text and pool."""
+        used = (self.instruction, self.context, self.question) if self.mode == "segments" else (self.text,)
+        parts = (self.mode, *used, self.pool_text)
+        return hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()[:16]
+
+    @property
+    def title(self) -> str:
+        """The first words, for lists of runs."""
+        if self.mode == "segments":
+            source = self.instruction or self.question or self.context
+        else:
+            source = self.text
+        if self.mode == "chat":
+            try:
+                source = turns(self.text)[-1]["content"]
+            except (ValueError, IndexError):
+                source = self.text
+        words = " ".join(source.split())
+        return words if len(words) <= 70 else words[:69].rsplit(" ", 1)[0] + " …"
+
+    def whole(self, tokenizer: Any, *, pooled: bool) -> Prompt:
+        """``prompt`` with its reference and, for a method that takes one, its pool."""
+        from decoders.prompt.prompt import Pool
+
+        if len(self.reference) > MAX_REFERENCE:
+            raise Rejected(
+                "prompt",
+                f"The reference has {len(self.reference):,} characters and at most {MAX_REFERENCE:,} are taken: "
+                "shorten it.",
+            )
+        prompt = dataclasses.replace(self.prompt(tokenizer), reference=self.reference.strip())
+        if not pooled or not self.pool_name:
+            return prompt
+        if not self.pool_text.strip():
+            raise Rejected("pool", f"The pool file {self.pool_name} holds no text: give one with at least two words.")
+        try:
+            pool = Pool.from_text(tokenizer, self.pool_text, self.pool_name)
+        except ValueError as problem:
+            raise Rejected("pool", sentence(problem)) from None
+        return dataclasses.replace(prompt, pool=pool)
+
+    def prompt(self, tokenizer: Any) -> Prompt:
+        """The tokens. Raises Rejected where nothing was typed or the turns make no sense."""
+        from decoders import Prompt
+
+        if self.mode not in MODES:
+            raise Rejected("prompt", f"The prompt's form {self.mode!r} is unknown: use one of {', '.join(MODES)}.")
+        given = self.given
+        if len(given) > MAX_PROMPT:
+            raise Rejected(
+                "prompt", f"The prompt has {len(given):,} characters and at most {MAX_PROMPT:,} are taken: shorten it."
+            )
+        if not given.strip():
+            raise Rejected("prompt", "The prompt is empty: type something, or choose an example above.")
+        try:
+            if self.mode == "segments":
+                parts = passages(self.context)
+                return Prompt.from_segments(
+                    tokenizer, instruction=self.instruction, context=parts, question=self.question
+                )
+            if self.mode == "chat":
+                return Prompt.from_messages(tokenizer, turns(self.text))
+            return Prompt.from_text(tokenizer, self.text)
+        except ValueError as problem:
+            raise Rejected("prompt", sentence(problem)) from None
+
+
+def _checked(kind: type, given: Mapping[str, Any]) -> Any:
+    """An instance of a params class from what was sent. Raises Rejected, naming the control as the page does."""
+    if not isinstance(given, Mapping):
+        raise Rejected("method", "Parameters are given as names and values.")
+    known = {c.name: c for c in controls(kind)}
+    for name, value in given.items():
+        if name in known and known[name].kind == "str" and value not in ("", None):
+            raise Rejected("method", f"{known[name].label} names a file: it can be set in the commands only (--set).")
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            raise Rejected("method", f"There is no parameter {str(name)[:40]!r} here: there is {listed}.")
+        if not isinstance(value, str | int | float | bool | None) or len(str(value)) > 200:
+            raise Rejected("method", f"{known[name].label} needs {known[name].allowed()}.")
+        try:
+            known[name].check(value)
+        except (ValueError, OverflowError):
+            shown = (
+                "nothing"
+                if value in ("", None)
+                else repr(value)
+                if isinstance(value, str) and not _numeric(value)
+                else value
+            )
+            raise Rejected("method", f"{known[name].label} needs {known[name].allowed()}; given was {shown}.") from None
+    return make_params(kind, given)
+
+
+def _numeric(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _control(control: Control) -> dict[str, Any]:
+    return dataclasses.asdict(control)
+
+
+def _too_long(count: int, limit: int) -> str:
+    over = count - limit + 1
+    return f"The prompt has {count:,} tokens and the model's context holds {limit:,}: shorten it by at least {over:,}."

@@ -1,0 +1,273 @@
+"""The library of stored runs: journals, titles, tags, room."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from decoders.trace import trace as tr
+
+from .store import EVERYBODY, MAX_TAGS, MAX_TITLE, SUFFIX, TraceStore, is_id, log, surplus
+
+JOURNAL = ".journal"
+ABOUT = ".json"
+
+
+class Journal:
+    """A run's journal while it goes on. Where the disk refuses, it falls silent, and the run goes on without it."""
+
+    def __init__(self, path: Path, failed: Callable[[Exception], None]) -> None:
+        from decoders.trace import files as tracefile
+
+        self._journal = tracefile.Journal(path)
+        self._failed = failed
+        self._lock: int | None = None
+        self.whole = True  # nothing was lost so far
+
+    def _try(self, act: Callable[..., Any], *given: Any) -> None:
+        from decoders.trace import files as tracefile
+
+        try:
+            if self.whole:
+                act(*given)
+        except (tracefile.TraceError, OSError) as error:
+            self.whole = False
+            self._failed(error)
+            with contextlib.suppress(tracefile.TraceError, OSError):
+                self._journal.close()
+
+    def start(self, trace: tr.Trace) -> None:
+        self._try(self._journal.start, trace)
+        if self.whole and fcntl is not None:  # says to other servers that this run goes on
+            with contextlib.suppress(OSError):
+                self._lock = os.open(self._journal.path, os.O_RDONLY)
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def append(self, delta: Mapping[str, Mapping[str, list[Any]]]) -> None:
+        self._try(self._journal.append, delta)
+
+    def close(self) -> None:
+        self._try(self._journal.close)
+        self._unlock()
+
+    def finish(self, trace: tr.Trace) -> None:
+        """The trace's file replaces the journal. Raises TraceError or OSError where it cannot be written."""
+        from decoders.trace import files as tracefile
+
+        self._try(self._journal.close)
+        try:
+            tracefile.save(trace, self._journal.path.with_suffix(SUFFIX))
+            self._journal.path.unlink(missing_ok=True)
+        finally:
+            self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+class Library:
+    """Runs on disk, one file each, bounded; a run that is under way is journaled, so that a crash loses nothing.
+
+    ``<id>.journal`` while a run goes on, ``<id>.spectrace`` when it is over; ``<id>.json`` holds its owner, title, tags
+    and whether it is kept. A failing disk costs files, never a run; ``problem`` says so in a sentence.
+    """
+
+    def __init__(self, folder: Path, *, max_count: int = 200, max_bytes: int = 512 << 20) -> None:
+        self.folder, self.max_count, self.max_bytes = folder, max_count, max_bytes
+        self.problem = ""
+        self._live: set[str] = set()
+        self._lock: int | None = None
+        self._about: dict[str, dict[str, Any]] = {}
+        self._change = threading.Lock()
+
+    def alone(self) -> bool:
+        """Whether no other server writes journals here; this one then holds the folder until ``close``."""
+        if fcntl is None:  # not a Unix: journals that rest for a minute count as abandoned
+            return False
+        if self._lock is not None:
+            return True
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self.folder / ".lock", os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            return False
+        self._lock = lock
+        return True
+
+    def close(self) -> None:
+        """Let another server have the folder."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _failed(self, error: Exception) -> None:
+        why = " ".join(str(getattr(error, "strerror", None) or error).split())
+        if not self.problem:  # once, however many runs follow
+            log.warning("runs are not saved on disk: %s", why)
+        self.problem = f"Runs are not saved on disk ({why}): they go on, and are kept until the server ends."
+
+    def start(self, trace: tr.Trace, owner: str = "") -> Journal:
+        """A journal for a run that begins now."""
+        key = trace.run["id"]
+        journal = Journal(self.folder / f"{key}{JOURNAL}", self._failed)
+        journal.start(trace)
+        if journal.whole and owner:
+            self.describe(key, owner=owner)
+        self._live.add(key)
+        return journal
+
+    def finish(self, trace: tr.Trace, journal: Journal | None = None) -> None:
+        """The run is over: its file replaces its journal."""
+        from decoders.trace import files as tracefile
+
+        key = trace.run["id"]
+        try:
+            if journal is not None:
+                journal.finish(trace)
+            else:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                tracefile.save(trace, self.folder / f"{key}{SUFFIX}")
+            self.problem = ""
+            self.trim()
+        except (tracefile.TraceError, OSError) as error:
+            self._failed(error)
+        self._live.discard(key)
+
+    def __contains__(self, key: str) -> bool:
+        return is_id(key) and (self.folder / f"{key}{SUFFIX}").is_file()
+
+    def about(self, key: str) -> dict[str, Any]:
+        """What is kept beside a run: owner, title, tags, keep; empty where nothing is."""
+        if key not in self._about:
+            found: Any = None
+            with contextlib.suppress(OSError, ValueError, RecursionError):
+                found = json.loads((self.folder / f"{key}{ABOUT}").read_text(encoding="utf-8"))
+            self._about[key] = found if isinstance(found, dict) else {}
+        return self._about[key]
+
+    def describe(self, key: str, **about: Any) -> None:
+        """Change what is kept beside a run."""
+        with self._change:
+            changed = {**self.about(key), **about}
+            self._about[key] = changed
+            part = self.folder / f".{key}.{secrets.token_hex(4)}"
+            try:
+                with open(os.open(part, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+                    json.dump(changed, file, ensure_ascii=False)
+                os.replace(part, self.folder / f"{key}{ABOUT}")
+            except OSError as error:
+                self._failed(error)
+                with contextlib.suppress(OSError):
+                    part.unlink(missing_ok=True)
+
+    def remove(self, key: str) -> None:
+        """Delete a run's files. Raises OSError where the disk refuses."""
+        self._about.pop(key, None)
+        if is_id(key):
+            for suffix in (SUFFIX, JOURNAL, ABOUT):
+                (self.folder / f"{key}{suffix}").unlink(missing_ok=True)
+
+    def trim(self) -> None:
+        """Remove the oldest files beyond the limits, and what is left beside runs that are gone."""
+        with self._change:
+            files = [(path.stem, path.stat().st_size) for path in self._files(SUFFIX)]
+            kept = [size for key, size in files if self.about(key).get("keep")]
+            loose = [(key, str(self.about(key).get("owner", "")), size) for key, size in files]
+            loose = [item for item in loose if not self.about(item[0]).get("keep")]
+            for key in surplus(loose, max(1, self.max_count - len(kept)), max(1, self.max_bytes - sum(kept))):
+                self.remove(key)
+
+    def bring(self, key: str, store: TraceStore, *, shared: bool = False) -> bool:
+        """Put one run of the folder into the store. Whether it is there and can be read."""
+        from decoders.trace import files as tracefile
+
+        if key not in self:
+            return False
+        try:
+            trace = tracefile.load(self.folder / f"{key}{SUFFIX}")
+        except tracefile.TraceError as error:
+            log.warning("%s", error)
+            return False
+        self._put(trace, key, store, shared)
+        return True
+
+    def _put(self, trace: tr.Trace, key: str, store: TraceStore, shared: bool) -> None:
+        about = self.about(key)
+        trace.run["id"] = key
+        if isinstance(about.get("title"), str):
+            trace.run["title"] = about["title"][:MAX_TITLE]
+        tags = [tag for tag in about.get("tags") or () if isinstance(tag, str)][:MAX_TAGS]
+        owner = str(about.get("owner") or "") if shared else EVERYBODY
+        kind = "earlier" if trace.run["complete"] else "recovered"
+        store.put(trace, kind=kind, owner=owner, tags=tags, keep=bool(about.get("keep")))
+
+    def restore(self, store: TraceStore, *, shared: bool = False) -> None:
+        """Put what earlier servers left behind into the store: whole runs as "earlier", cut-off ones as "recovered".
+
+        On a ``shared`` server they belong to whom they belonged to, else to everybody.
+        """
+        from decoders.trace import files as tracefile
+
+        if not self.folder.is_dir():
+            return
+        try:
+            alone = self.alone()
+        except OSError as error:
+            self._failed(error)
+            alone = False
+        for path in self._files(JOURNAL):
+            if path.stem in self._live or not _abandoned(path, alone):
+                continue
+            try:
+                trace = tracefile.recover(path)
+            except tracefile.TraceError as error:
+                log.warning("%s", error)
+                with contextlib.suppress(OSError):
+                    path.rename(path.with_suffix(".unreadable"))
+                continue
+            try:
+                tracefile.save(trace, path.with_suffix(SUFFIX))
+                path.unlink()
+            except (tracefile.TraceError, OSError) as error:  # the journal stays for the next start
+                self._failed(error)
+                self._put(trace, path.stem, store, shared)
+        for path in self._files(SUFFIX)[-self.max_count :]:
+            if is_id(path.stem) and path.stem not in store:
+                self.bring(path.stem, store, shared=shared)
+
+    def _files(self, suffix: str) -> list[Path]:
+        """Oldest first."""
+        found = []
+        for path in self.folder.glob(f"*{suffix}"):
+            with contextlib.suppress(OSError):  # another server removed it
+                found.append((path.stat().st_mtime, path))
+        return [path for _, path in sorted(found)]
+
+
+def _abandoned(path: Path, alone: bool) -> bool:
+    """Whether no server works on this journal any more; ``alone``: there is no other server, as far as is known."""
+    try:
+        rests = time.time() - path.stat().st_mtime
+        if fcntl is None:
+            return rests > 60
+        file = os.open(path, os.O_RDONLY)
+    except OSError:  # it is over by now
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+    return alone or rests > 2  # one that begins is not locked yet

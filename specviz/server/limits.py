@@ -1,0 +1,94 @@
+"""What one user of a server may do, and how often: runs, prompt characters, new tokens, uploads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any
+
+from decoders.draft.params import controls, param
+
+MAX_KEYS = 20_000
+
+caller: ContextVar[str] = ContextVar("caller", default="")  # who asks: a user, or the address the request came from
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What is allowed. ``public`` and ``accounts`` say what kind of server it is; the numbers are per user.
+
+    A server of one's own has no limits but those of its memory; a shared one (``shared``) keeps its users apart.
+    """
+
+    public: bool = param(False, "Public", "Whoever can reach the server may use it.")
+    accounts: bool = param(False, "Accounts", "Users sign in.")
+    runs: int = param(0, "Runs per minute", "0: any number.", low=0, high=10_000)
+    waiting: int = param(32, "Waiting runs", "Runs that wait or go on.", low=1, high=1000)
+    prompt: int = param(400_000, "Prompt characters", "Of a prompt, its context included.", low=100, high=400_000)
+    new_tokens: int = param(4096, "New tokens", "Of a run.", low=1, high=4096)
+    upload: int = param(64, "Upload size", "MiB of an uploaded file.", low=1, high=128)
+    asks: int = param(0, "Requests per minute", "That make work; 0: any number.", low=0, high=100_000)
+
+    @property
+    def shared(self) -> bool:
+        return self.public or self.accounts
+
+    @property
+    def upload_bytes(self) -> int:
+        return self.upload << 20
+
+    def told(self) -> dict[str, Any]:
+        """For the page: the kind of server and the numbers."""
+        return {"public": self.public, "accounts": self.accounts} | {name: getattr(self, name) for name in NUMBERS}
+
+
+NUMBERS = {control.name: control for control in controls(Rules) if control.kind == "int"}
+SHARED = Rules(accounts=True, runs=60, waiting=12, asks=600)
+PUBLIC = Rules(public=True, runs=20, waiting=6, prompt=40_000, new_tokens=1024, upload=8, asks=300)
+
+
+def rules_for(*, public: bool, accounts: bool, changed: Mapping[str, str] | None = None) -> Rules:
+    """The rules of a server. ``changed`` holds numbers as they are typed. Raises ValueError with one sentence."""
+    start = replace(PUBLIC, accounts=accounts) if public else SHARED if accounts else Rules()
+    numbers: dict[str, int] = {}
+    for name, text in (changed or {}).items():
+        if name not in NUMBERS:
+            raise ValueError(f"there is no limit {name[:40]!r}: choose one of {', '.join(NUMBERS)}")
+        numbers[name] = NUMBERS[name].check(text)
+    return replace(start, **numbers)
+
+
+class Window:
+    """At most ``most`` of something in ``seconds``, for every key on its own.
+
+    >>> times = iter([0.0, 1.0, 2.0, 61.0])
+    >>> window = Window(2, 60.0, clock=lambda: next(times))
+    >>> [window.take("ann") for _ in range(4)]
+    [0.0, 0.0, 58.0, 0.0]
+    """
+
+    def __init__(self, most: int, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self.most, self.seconds, self._clock = most, seconds, clock
+        self._taken: OrderedDict[str, deque[float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def take(self, key: str) -> float:
+        """0 where there is room (and one is taken), else the seconds until there is."""
+        if not self.most:
+            return 0.0
+        now = self._clock()
+        with self._lock:
+            times = self._taken.setdefault(key, deque())
+            self._taken.move_to_end(key)
+            while times and times[0] <= now - self.seconds:
+                times.popleft()
+            if len(times) >= self.most:
+                return times[0] + self.seconds - now
+            times.append(now)
+            while len(self._taken) > MAX_KEYS:
+                self._taken.popitem(last=False)
+        return 0.0

@@ -1,0 +1,306 @@
+"""The traces a server holds: bounded in memory, journaled on disk, found again after a crash.
+
+A trace is kept as the compressed JSON the browser gets (a tenth of its size as Python lists) and turned back into a
+``Trace`` only when a download or an analysis asks for one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import os
+import re
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from decoders.trace import trace as tr
+from decoders.trace.metrics import compute
+
+try:
+    import fcntl
+except ImportError:  # not a Unix
+    fcntl = None
+
+log = logging.getLogger(__name__)
+
+ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
+SUFFIX = ".spectrace"
+KINDS = ("run", "opened", "gallery", "recovered", "earlier")  # in the order of a list
+EVERYBODY = "*"  # the owner of runs that are in everybody's list
+MAX_TITLE, MAX_TAG, MAX_TAGS = 200, 30, 10  # characters, characters, per run
+TAG = re.compile(r"[^\s,:\"]+")
+
+
+class UnknownTrace(KeyError):
+    """No trace has this id (any more)."""
+
+    def __str__(self) -> str:
+        return f"There is no run called {self.args[0]!r} here: it was removed to make room, or made on another server."
+
+
+def home() -> Path:
+    """Where specviz keeps what belongs to the user: ``SPECVIZ_HOME``, or the platform's data folder."""
+    chosen = os.environ.get("SPECVIZ_HOME")
+    if chosen:
+        return Path(chosen).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("specviz", appauthor=False))
+
+
+def new_id() -> str:
+    """A trace id nobody can guess: whoever has the link may look, nobody else."""
+    return secrets.token_urlsafe(9).replace("-", "x").replace("_", "y")
+
+
+def is_id(text: object) -> bool:
+    """Whether ``text`` has the form of a trace id."""
+    return isinstance(text, str) and ID.fullmatch(text) is not None
+
+
+def summary(trace: tr.Trace) -> dict[str, Any]:
+    """What a list of runs shows of a run."""
+    run = trace.run
+    method, model = run.get("method") or {}, run.get("model") or {}
+    metrics = run.get("metrics") or compute(trace)
+    per_step = metrics.get("tokens_per_step")
+    return {
+        "id": run.get("id", ""),
+        "title": str(run.get("title") or "Untitled run"),
+        "method": str(method.get("title") or method.get("name") or "?"),
+        "method_name": str(method.get("name") or ""),
+        "lossless": bool(method.get("lossless", True)),
+        "model": str(model.get("name") or ""),
+        "created": str(run.get("created") or ""),
+        "stop": str(run.get("stop") or ""),
+        "error": str(run.get("error") or ""),
+        "steps": trace.rows("steps"),
+        "tokens": trace.rows("tokens") - int(run.get("prompt_length") or 0),
+        "tokens_per_step": None if per_step is None else round(per_step, 2),
+        "prompt": trace.prompt_key,
+    }
+
+
+def packed(payload: Mapping[str, Any], level: int = 5) -> bytes:
+    """Compressed JSON."""
+    return gzip.compress(json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode(), level, mtime=0)
+
+
+def unpacked(blob: bytes) -> tr.Trace:
+    """The trace inside ``packed(trace.to_json())``."""
+    payload = json.loads(gzip.decompress(blob))
+    return tr.Trace(payload["run"], {name: table for name, table in payload.items() if name in tr.TABLES})
+
+
+def checked_tag(text: object) -> str:
+    """A tag as it is kept, in lower case. Raises ValueError."""
+    tag = text.strip().lower() if isinstance(text, str) else ""
+    if not TAG.fullmatch(tag) or len(tag) > MAX_TAG:
+        raise ValueError(
+            f"{str(text)[:40]!r} cannot be a tag: use one word of at most {MAX_TAG} characters, "
+            "without commas and colons"
+        )
+    return tag
+
+
+def surplus(items: Sequence[tuple[str, str, int]], max_count: int, max_bytes: int) -> list[str]:
+    """What has to go so that the rest fits; ``items`` are (key, owner, bytes), those to go first in front.
+
+    Who has most loses first, so that nobody pushes out the others; the last item always stays.
+
+    >>> surplus([("a", "ann", 1), ("b", "bob", 1), ("c", "bob", 1)], 2, 100)
+    ['b']
+    """
+    left, gone = list(items), []
+    size = sum(item[2] for item in left)
+    while len(left) > 1 and (len(left) > max_count or size > max_bytes):
+        weight: dict[str, int] = {}
+        for _, owner, count in left:
+            weight[owner] = weight.get(owner, 0) + (1 if len(left) > max_count else count)
+        most = max(weight.values())
+        place = next((k for k, item in enumerate(left[:-1]) if weight[item[1]] == most), 0)
+        key, _, count = left.pop(place)
+        gone.append(key)
+        size -= count
+    return gone
+
+
+@dataclass(slots=True)
+class Entry:
+    """One stored run. ``kind`` is one of ``KINDS``; ``owner`` whose it is, or ``EVERYBODY``; ``keep``: not trimmed."""
+
+    id: str
+    kind: str
+    owner: str
+    blob: bytes
+    summary: dict[str, Any]
+    tags: tuple[str, ...] = ()
+    keep: bool = False
+
+    @property
+    def pinned(self) -> bool:
+        return self.kind == "gallery" or self.keep
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """What a list shows."""
+        return {
+            **self.summary, "kind": self.kind, "tags": list(self.tags), "keep": self.keep, "bytes": len(self.blob)
+        }  # fmt: skip
+
+
+class TraceStore:
+    """Finished runs, bounded by count and bytes: the least recently used go first, the gallery and kept ones never.
+
+    >>> from decoders.trace.trace import Trace
+    >>> store = TraceStore(max_count=1)
+    >>> for name in "ab":
+    ...     _ = store.put(Trace.new({"id": name, "prompt_length": 0}))
+    >>> "a" in store, "b" in store
+    (False, True)
+    """
+
+    def __init__(self, *, max_count: int = 200, max_bytes: int = 256 << 20) -> None:
+        if max_count < 1 or max_bytes < 1:
+            raise ValueError(f"the store needs room for a run; got max_count={max_count}, max_bytes={max_bytes}")
+        self.max_count, self.max_bytes = max_count, max_bytes
+        self.own_share = 0.5  # of the room, for the runs that one owner keeps
+        self._entries: OrderedDict[str, Entry] = OrderedDict()  # least recently used first
+        self._lock = threading.Lock()
+
+    def put(
+        self, trace: tr.Trace, *, kind: str = "run", owner: str = "", tags: Sequence[str] = (), keep: bool = False
+    ) -> str:
+        """Keep a finished trace; returns its id (a new one where the trace has none or an ill-formed one)."""
+        if not is_id(trace.run.get("id")):
+            trace.run["id"] = new_id()
+        key = trace.run["id"]
+        entry = Entry(key, kind, owner, packed(trace.to_json()), summary(trace), tuple(tags), keep)
+        with self._lock:
+            old = self._entries.get(key)
+            if old is not None and old.kind == "gallery" and kind != "gallery":
+                return key  # nobody replaces a gallery run
+            self._entries[key] = entry
+            self._entries.move_to_end(key)
+            self._trim()
+        return key
+
+    def _trim(self) -> None:
+        loose = [(e.id, e.owner, len(e.blob)) for e in self._entries.values() if not e.pinned]
+        kept = [len(e.blob) for e in self._entries.values() if e.keep]
+        for key in surplus(loose, max(1, self.max_count - len(kept)), max(1, self.max_bytes - sum(kept))):
+            del self._entries[key]
+
+    def change(
+        self, key: str, *, title: str | None = None, tags: Sequence[str] | None = None, keep: bool | None = None
+    ) -> Entry:
+        """Another title, other tags, kept or not. Raises UnknownTrace, and ValueError where too much would be kept."""
+        found = self.entry(key)
+        if found is None:
+            raise UnknownTrace(key)
+        blob = None
+        if title is not None and title != found.summary["title"]:
+            trace = unpacked(found.blob)
+            trace.run["title"] = title
+            blob = packed(trace.to_json())
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None:
+                raise UnknownTrace(key)
+            if keep and not entry.keep:
+                kept = [e for e in self._entries.values() if e.keep]
+                mine = [e for e in kept if e.owner == entry.owner]
+                for some, share in ((kept, 0.5), (mine, self.own_share)):
+                    size = sum(len(e.blob) for e in some) + len(entry.blob)
+                    if len(some) + 1 > share * self.max_count or size > share * self.max_bytes:
+                        raise ValueError(
+                            f"{len(some)} runs {'of yours ' if some is mine else ''}are kept already, and no more than "
+                            f"{100 * share:.0f} % of the room here may be: let go of one first"
+                        )
+            if keep is not None:
+                entry.keep = keep
+            if tags is not None:
+                entry.tags = tuple(tags)
+            if blob is not None and title is not None:
+                entry.blob, entry.summary = blob, {**entry.summary, "title": title}
+        return entry
+
+    def remove(self, key: str) -> bool:
+        """Delete a run. Whether it was there; a gallery run stays."""
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is None or entry.kind == "gallery":
+                return False
+            del self._entries[key]
+        return True
+
+    def blob(self, key: str) -> bytes:
+        """The compressed JSON of a run. Raises UnknownTrace."""
+        with self._lock:
+            if key not in self._entries:
+                raise UnknownTrace(key)
+            self._entries.move_to_end(key)
+            return self._entries[key].blob
+
+    def get(self, key: str) -> tr.Trace:
+        """The run as a trace. Raises UnknownTrace."""
+        return unpacked(self.blob(key))
+
+    def entry(self, key: str) -> Entry | None:
+        with self._lock:
+            return self._entries.get(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def bytes(self) -> int:
+        with self._lock:
+            return sum(len(e.blob) for e in self._entries.values())
+
+    def taken(self) -> dict[str, int]:
+        """How many runs there are (the gallery apart) and how many bytes they take, with the limits."""
+        with self._lock:
+            sizes = [len(e.blob) for e in self._entries.values() if e.kind != "gallery"]
+        return {"count": len(sizes), "max_count": self.max_count, "bytes": sum(sizes), "max_bytes": self.max_bytes}
+
+    def listing(self, owner: str) -> list[dict[str, Any]]:
+        """What ``owner`` may see in a list: by kind; the gallery in its order, the others the newest first."""
+        with self._lock:
+            seen = [e for e in self._entries.values() if e.owner == EVERYBODY or (owner and e.owner == owner)]
+        newest = sorted(seen, key=lambda e: e.summary["created"], reverse=True)
+        return [e.row for e in sorted(newest, key=lambda e: (KINDS.index(e.kind), _place(e)))]
+
+
+def _place(entry: Entry) -> tuple[int, str]:
+    """A gallery run's place: by the number that its id begins with, then by id; the same for all others."""
+    if entry.kind != "gallery":
+        return 0, ""
+    number = re.match(r"\d+", entry.id)
+    return int(number[0]) if number else 0, entry.id
+
+
+def load_folder(store: TraceStore, folder: Path, kind: str) -> int:
+    """Put every readable trace file of a folder into the store; unreadable ones are logged and skipped."""
+    from decoders.trace import files as tracefile
+
+    count = 0
+    for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else ():
+        try:
+            trace = tracefile.load(path)
+        except tracefile.TraceError as error:
+            log.warning("%s", error)
+            continue
+        trace.run["id"] = path.stem if is_id(path.stem) else new_id()
+        store.put(trace, kind=kind, owner=EVERYBODY)
+        count += 1
+    return count

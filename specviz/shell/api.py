@@ -1,0 +1,68 @@
+"""The named endpoints for programs: ``run``, ``methods`` and ``trace_summary``. They trust none of their arguments."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import gradio as gr
+from gradio.events import api
+
+from specviz.server.desk import Desk
+from specviz.server.forms import PromptForm, Rejected
+from specviz.server.limits import caller
+from specviz.server.store import UnknownTrace, is_id, summary
+
+
+def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
+    """Register the endpoints; errors come back as {"error": sentence}."""
+
+    async def run(
+        prompt: str,
+        method: str = "pld",
+        params: dict | None = None,
+        settings: dict | None = None,
+        chat: bool = True,
+        request: gr.Request | None = None,
+    ) -> dict[str, Any]:
+        """Decode a prompt with a method; the answer has the run's id, its text and its metrics."""
+        form = PromptForm("chat" if chat is True else "text", text=prompt if isinstance(prompt, str) else "")
+        mine = owner(request)
+        if desk.rules.shared and request is not None and request.client is not None:  # not the context of its sender
+            caller.set(mine if desk.rules.accounts else request.client.host)
+        try:
+            start = partial(desk.submit, form, str(method), params or {}, settings or {}, owner=mine)
+            job = await asyncio.to_thread(start)
+        except Rejected as problem:
+            return {"error": str(problem)}
+        try:
+            while not job.finished.is_set():
+                await asyncio.sleep(0.05)
+        except asyncio.CancelledError:
+            desk.runner.cancel(job)
+            raise
+        if job.id not in desk.store:
+            return {"error": job.error}
+        trace = desk.store.get(job.id)
+        answer = {**summary(trace), "text": trace.text(trace.output_ids), "metrics": trace.run.get("metrics", {})}
+        return {**answer, "error": job.error} if job.error else answer
+
+    def methods() -> list[dict[str, Any]]:
+        """The methods with their parameters; "missing" says why one cannot run here."""
+        return desk.catalog()["methods"]
+
+    def trace_summary(trace_id: str) -> dict[str, Any]:
+        """Method, metrics and text of a recorded run."""
+        try:
+            if not is_id(trace_id):
+                raise UnknownTrace(str(trace_id)[:40])
+            trace = desk.store.get(trace_id)
+        except UnknownTrace as problem:
+            return {"error": str(problem)}
+        return {**summary(trace), "text": trace.text(trace.output_ids), "metrics": trace.run.get("metrics", {})}
+
+    api(run, api_name="run", concurrency_limit=8)
+    api(methods, api_name="methods")
+    api(trace_summary, api_name="trace_summary")

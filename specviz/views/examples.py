@@ -1,0 +1,114 @@
+"""The example prompts: input-guided tasks, where an answer can be copied, and one where it cannot.
+
+They live in ``assets/examples/examples.jsonl``, a prompt file like any other: ``specviz bench --prompts`` takes it.
+A line may add ``title`` and ``note`` for the page.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from decoders.folders import ASSETS
+from decoders.prompt.files import PromptRecord, parse_record
+
+FILE = ASSETS / "examples" / "examples.jsonl"
+TASKS = {
+    "summary": "Summarize",
+    "quote": "Answer with a quote",
+    "text_edit": "Edit text",
+    "code_edit": "Edit code",
+    "chat": "Rewrite in a chat",
+    "sums": "Little to copy",
+}
+SEPARATOR = "---"  # a line of its own between two passages of a context
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A prompt with a title; ``note`` says what to look at."""
+
+    record: PromptRecord
+    title: str
+    note: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{TASKS.get(self.record.category, self.record.category)}: {self.title}"
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """What a prompt's form holds with the example in it: mode, instruction, context, question, text, reference."""
+        record = self.record
+        found = dict.fromkeys(("mode", "instruction", "context", "question", "text", "reference"), "")
+        if record.messages or record.turns:
+            found |= {"mode": "chat", "text": typed(record.messages) if record.messages else record.turns[0]}
+        elif record.text:
+            found |= {"mode": "text", "text": record.text}
+        else:
+            context = f"\n{SEPARATOR}\n".join(record.context)
+            found |= {"mode": "segments", "instruction": record.instruction, "context": context}
+            found["question"] = record.question
+        return {**found, "reference": record.reference}
+
+
+@cache
+def examples() -> tuple[Example, ...]:
+    """All examples, in the file's order."""
+    lines = FILE.read_text(encoding="utf-8").splitlines() if FILE.exists() else []
+    found = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            item: dict[str, Any] = json.loads(line)
+            record = parse_record(item, f"example-{number}")
+            found.append(Example(record, str(item.get("title") or record.id), str(item.get("note") or "")))
+    return tuple(found)
+
+
+def passages(text: str) -> list[str]:
+    """A context as it is typed: passages stand between lines of three hyphens.
+
+    >>> passages("Ada left.\\n---\\nBo came.")
+    ['Ada left.', 'Bo came.']
+    """
+    found: list[list[str]] = [[]]
+    for line in text.splitlines():
+        if line.strip() == SEPARATOR:
+            found.append([])
+        else:
+            found[-1].append(line)
+    return [p for p in ("\n".join(lines).strip("\n") for lines in found) if p.strip()]
+
+
+def turns(text: str) -> list[dict[str, str]]:
+    """A conversation as it is typed: ``User:`` and ``Assistant:`` at the start of a line begin a turn.
+
+    Without them it is one turn. Raises ValueError where the last turn is not the user's.
+
+    >>> [t["role"] for t in turns("User: Hi\\nAssistant: Hello!\\nUser: Bye")]
+    ['user', 'assistant', 'user']
+    """
+    found: list[tuple[str, list[str]]] = []
+    for line in text.splitlines():
+        head, colon, rest = line.partition(":")
+        role = head.strip().lower()
+        if colon and role in ("user", "assistant", "system") and head == head.strip():
+            found.append((role, [rest.removeprefix(" ")]))
+        elif found:
+            found[-1][1].append(line)
+        else:
+            found.append(("user", [line]))
+    messages = [{"role": role, "content": "\n".join(lines).strip("\n")} for role, lines in found]
+    messages = [m for m in messages if m["content"].strip()]
+    if messages and messages[-1]["role"] != "user":
+        raise ValueError("The last turn is the assistant's: end with a turn that begins with “User:”.")
+    return messages
+
+
+def typed(messages: tuple[tuple[str, str], ...]) -> str:
+    """The inverse of ``turns``: a single user turn stands without its mark."""
+    if len(messages) == 1:
+        return messages[0][1]
+    return "\n".join(f"{role.capitalize()}: {content}" for role, content in messages)

@@ -1,0 +1,67 @@
+"""A trace's tables as pandas frames, CSV and Parquet, with the text of every token beside its id."""
+
+from __future__ import annotations
+
+import io
+
+import pandas as pd
+
+from decoders.trace.tables import TABLES
+from decoders.trace.trace import Trace
+
+# columns that hold a token id, and the column of text that is put after them
+_TOKENS = {"pieces": "id", "tokens": "id", "nodes": "token", "targets": "token", "probes": "token", "steps": "bonus",
+           "pool": "id", "plain": "id"}  # fmt: skip
+_TEXT = {"steps": "bonus_text"}
+# text columns with few distinct values
+_CATEGORIES = {"segment", "kind", "origin", "origins", "route", "outcome", "status"}
+# what a spreadsheet would take for the beginning of a formula
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def frames(trace: Trace) -> dict[str, pd.DataFrame]:
+    """Every table of the trace as a frame."""
+    return {table: frame(trace, table) for table in TABLES}
+
+
+def frame(trace: Trace, table: str) -> pd.DataFrame:
+    """One table as a frame, with a ``text`` column (steps: ``bonus_text``) where it holds token ids.
+
+    Undecodable bytes show as the replacement character; ``pieces`` has the bytes themselves, in hexadecimal. A table
+    that does not exist raises ValueError.
+    """
+    if table not in TABLES:
+        raise ValueError(f"there is no table {table!r}: choose one of {', '.join(TABLES)}")
+    kinds = {column.name: column.type for column in TABLES[table]}
+    dtypes = {"int": "int64", "float": "float64", "bool": "bool", "str": "str"}
+    columns: dict[str, pd.Series] = {}
+    texts = _texts(trace) if table in _TOKENS else {}
+    for name, values in trace.tables[table].items():
+        columns[name] = pd.Series(values, dtype=dtypes[kinds.get(name, "float")])
+        if name in _CATEGORIES:
+            columns[name] = columns[name].astype("category")
+        if name == _TOKENS.get(table):
+            columns[_TEXT.get(table, "text")] = pd.Series([texts.get(token, "") for token in values], dtype="str")
+    return pd.DataFrame(columns)
+
+
+def _texts(trace: Trace) -> dict[int, str]:
+    pieces = trace.tables["pieces"]
+    return {i: bytes.fromhex(h).decode("utf-8", "replace") for i, h in zip(pieces["id"], pieces["hex"], strict=True)}
+
+
+def to_csv(trace: Trace, table: str) -> str:
+    """One table as CSV. Text that a spreadsheet would run as a formula (it begins with = + - @) gets an apostrophe."""
+    data = frame(trace, table)
+    for name in data.columns:
+        if not pd.api.types.is_numeric_dtype(data[name]):
+            data[name] = [f"'{text}" if text.startswith(_FORMULA) else text for text in data[name]]
+    # RFC 4180's line ends; with them a token that is a lone carriage return is quoted, too
+    return data.to_csv(index=False, lineterminator="\r\n")
+
+
+def to_parquet(trace: Trace, table: str) -> bytes:
+    """One table as a Parquet file."""
+    buffer = io.BytesIO()
+    frame(trace, table).to_parquet(buffer, index=False)
+    return buffer.getvalue()
