@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from decoders import Prompt, UserError, record
-from decoders.study import attribution
+from decoders.study import attribution, attribution_export
 from decoders.study.attribution import Link, linked, links, uncopied, verbatim
 from decoders.study.attribution_export import marked, to_json
 from decoders.study.attribution_text import TokenText, grapheme_breaks
@@ -123,7 +123,8 @@ def test_a_source_that_says_something_else_is_not_verbatim():
     trace = two_passages([("the", 1), (" new", 2), (" lamp", 3)])
     [link] = links(trace, 2, whole=False)
     assert not verbatim(trace, link)
-    assert to_json(trace, [link])["verbatim"] is False and "(not verbatim)" in attribution.markdown(trace, [link])
+    assert to_json(trace, [link])["verbatim"] is False
+    assert "(not verbatim)" in attribution_export.markdown(trace, [link])
 
 
 def test_special_tokens_are_verbatim_only_where_they_are_the_same():
@@ -297,7 +298,8 @@ def test_markdown_shows_the_text_and_nothing_but_the_text(text: str):
     pieces = [text[i : i + 4] for i in range(0, len(text), 4)]
     trace = made([("context", 0, list(pieces))], [(piece, i if i > 1 else -1) for i, piece in enumerate(pieces)])
     found = links(trace, 2, whole=False)
-    page = MarkdownIt("commonmark").enable("table").enable("strikethrough").render(attribution.markdown(trace, found))
+    parser = MarkdownIt("commonmark").enable("table").enable("strikethrough")
+    page = parser.render(attribution_export.markdown(trace, found))
     assert set(re.findall(r"</?(\w+)", page)) <= ({"p", "br"} if text.strip() else {"p", "br", "em"})
     body = html.unescape(re.sub(r"<[^>]*>", "", page.split("</p>")[0]))
     shown = "".join(
@@ -311,7 +313,7 @@ def test_markdown_shows_the_text_and_nothing_but_the_text(text: str):
 def test_markdown_has_one_footnote_per_source():
     said = [(" old", 2), (" lamp", 3), (",", -1), (" a", 5), (" new", 6), (" and", -1), (" lamp", 3), (" fell", 4)]
     trace = two_passages(said)
-    text = attribution.markdown(trace, links(trace, 2, whole=False))
+    text = attribution_export.markdown(trace, links(trace, 2, whole=False))
     assert text.startswith("&#32;\\[old lamp\\][^1]\\, \\[a new\\][^2] and \\[lamp fell\\][^1]\n\n")
     notes = re.findall(r"^\[\^(\d)\]: (Passage \d), (\d) of 4 tokens used: (.*)$", text, re.MULTILINE)
     assert [note[:3] for note in notes] == [("1", "Passage 1", "3"), ("2", "Passage 2", "2")]

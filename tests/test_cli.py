@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
-from decoders import load
+from decoders import load, methods
 from specviz import cli
 from specviz.commands import common
 from specviz.commands.calibrate import heat_map
@@ -144,13 +145,36 @@ def test_run_takes_prompt_files_and_samples_by_seed(capsys, model, prompts, tmp_
     assert outputs["seed 1"] == outputs["again 1"] != outputs["seed 2"]
 
 
-def test_methods_lists_names_and_explains_one(capsys):
+def test_methods_lists_papers_and_explains_one(capsys, monkeypatch, model):
+    with monkeypatch.context() as patch:
+        patch.setattr(common, "console", lambda: Console(file=sys.stdout, width=250))  # no sentence is wrapped
+        assert specviz("methods", "--model", model) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for method in methods().values():
+        (row,) = (i for i, line in enumerate(lines) if line.startswith(f"│ {method.name} "))
+        assert method.title in lines[row] and method.summary in lines[row] and method.paper in lines[row + 1]
+        assert ("lossless" if method.lossless else "lossy") in lines[row].split("│")[3]
+    assert specviz("methods", "pld", "--model", model) == 0
+    explained = capsys.readouterr().out
+    assert "max_ngram" in explained and "a whole number from 1 to 128" in explained and "Missing" not in explained
+
+
+def test_methods_says_which_parts_are_missing(capsys, model):
+    """A model that nothing was trained for lacks every part; the bundled one has its own."""
+    assert specviz("methods", "--model", model) == 0
+    toy = capsys.readouterr().out
+    assert "ppd: there is no set of prompt tokens for toy: make one with `specviz train ppd`" in toy
+    assert specviz("methods", "glide", "--model", model) == 0
+    assert "Missing: there is no GLIDE draft model for toy" in capsys.readouterr().out
+    assert specviz("methods") == 0
+    assert toy.count("missing") > capsys.readouterr().out.count("missing") >= 1
+
+
+def test_methods_are_listed_without_a_model(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(common, "BUNDLED", tmp_path / "gone")
     assert specviz("methods") == 0
     listed = capsys.readouterr().out
-    assert all(name in listed for name in ("plain", "pld", "pld+h", "pld+a", "lossless"))
-    assert specviz("methods", "pld") == 0
-    explained = capsys.readouterr().out
-    assert "max_ngram" in explained and "a whole number from 1 to 128" in explained
+    assert "pld+h" in listed and "Which parts are missing is not known: the bundled target is not there" in listed
 
 
 def test_verify_says_identical(capsys, model, prompts, tmp_path):

@@ -211,7 +211,7 @@ def hygiene_faults(text: str) -> list[str]:
 def repository() -> Iterator[Path]:
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [f for f in folders if f not in SKIPPED and not f.endswith(".egg-info")]
-        yield from (Path(folder) / name for name in names)
+        yield from (Path(folder) / name for name in names if name not in SKIPPED)  # .git is a file in a worktree
 
 
 def test_no_file_names_a_machine_or_a_registry():
@@ -267,9 +267,9 @@ def test_every_third_party_import_is_declared():
 
 
 def tree_of(readme: str) -> list[str]:
-    """Paths in the README's file tree: a name per line, folders end with a slash, two spaces per level."""
+    """Paths in the README's package list: a folder per line, two spaces per level, each with a description."""
     block = re.search(r"<!-- tree -->\n```\w*\n(.*?)```", readme, re.DOTALL)
-    assert block, "README.md has no file tree after <!-- tree -->"
+    assert block, "README.md has no package list after <!-- tree -->"
     above: list[str] = []
     paths = []
     for line in block[1].splitlines():
@@ -280,30 +280,31 @@ def tree_of(readme: str) -> list[str]:
     return paths
 
 
-def unnamed(named: list[str]) -> list[str]:
-    """Modules and browser scripts that a file tree leaves out.
+def packages(root: Path) -> set[str]:
+    """The folders that a newcomer meets first: tests, docs, and those directly in assets, decoders and specviz."""
+    parents = [root / name for name in ("assets", "decoders", "specviz")]
+    folders = [root / "docs", root / "tests", *parents, *(child for parent in parents for child in parent.iterdir())]
+    return {
+        folder.relative_to(root).as_posix()
+        for folder in folders
+        if any(path.is_file() and "__pycache__" not in path.parts for path in folder.rglob("*"))
+    }
 
-    A package's folder stands for its __init__; a folder without entries of its own stands for all that is in it.
-    """
-    folders = [path for path in named if (ROOT / path).is_dir()]
-    ends = tuple(f"{folder}/" for folder in folders if not any(path.startswith(f"{folder}/") for path in named))
-    code = [*files("decoders"), *files("specviz"), *sorted((ROOT / "assets" / "web").glob("*.*"))]
-    paths = [path.relative_to(ROOT).as_posix() for path in code if path.name != "__init__.py"]
-    return [path for path in paths if path not in named and not path.startswith(ends)]
 
-
-def test_the_readme_names_every_file():
+def test_the_readme_names_every_package():
     named = tree_of((ROOT / "README.md").read_text("utf-8"))
-    assert [path for path in named if not (ROOT / path).exists()] == []
     assert len(set(named)) == len(named)
-    assert unnamed(named) == []
+    assert set(named) == packages(ROOT)
 
 
-def test_the_tree_check_catches_a_stale_tree():
+def test_the_package_check_catches_a_stale_list(tmp_path: Path):
     """Negative control."""
-    readme = "<!-- tree -->\n```\ndecoders/  the back end\n  gone.py  was here\n```"
-    assert tree_of(readme) == ["decoders", "decoders/gone.py"]
-    assert {"decoders/trace.py", "specviz/cli.py", "decoders/drafters/pld.py"} <= set(unnamed(tree_of(readme)))
-    assert "decoders/trace.py" not in unnamed(["decoders"])
+    readme = "<!-- tree -->\n```\ndecoders/  the back end\n  gone/    was here\n```"
+    assert tree_of(readme) == ["decoders", "decoders/gone"]
+    for path in ("decoders/trace/file.py", "decoders/left/__pycache__/old.pyc", "decoders/names.py", "specviz/cli.py"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    (tmp_path / "assets").mkdir()
+    assert packages(tmp_path) == {"decoders", "decoders/trace", "specviz"}
     with pytest.raises(AssertionError):
-        tree_of("no tree")
+        tree_of("no list")

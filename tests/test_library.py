@@ -231,13 +231,13 @@ import sys
 sys.path[:0] = [{root!r}, {tests!r}]
 from pathlib import Path
 import uvicorn
-from specviz.store import Library
+from specviz.server.library import Library
 from tests import synthetic
 from tests.stubs import StubDesk, app_of
 desk = StubDesk(library=Library(Path({folder!r})), pause_s=0.1)
 desk.gate.clear()  # it waits after four steps
 desk.begin(); desk.loader.wait(10)
-from specviz.desk import PromptForm
+from specviz.server.forms import PromptForm
 job = desk.submit(PromptForm("text", text="abc"), "pld", {{}}, {{}}, owner="ann", title="cut off")
 print(job.id, flush=True)
 uvicorn.run(app_of(desk), port=0, log_level="error")

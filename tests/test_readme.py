@@ -1,33 +1,44 @@
-"""What the README tells newcomers to do works as it stands."""
+"""What the README and docs/ tell newcomers to do works as it stands."""
 
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from decoders import Prompt, drafters, generate, methods
+from decoders import Method, Needs, Prompt, drafters, generate, methods
 from decoders.draft.params import controls
 
 from . import test_contract as contract
 from .models import prompt_ids, tiny_target, tiny_tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
-README = (ROOT / "README.md").read_text("utf-8")
+PAGES = {path.relative_to(ROOT).as_posix(): path for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
+ADDING = "docs/add-a-method.md"
 
 
-def snippet(name: str) -> str:
+def page(name: str) -> str:
+    return PAGES[name].read_text("utf-8")
+
+
+def snippet(name: str, place: str = "README.md") -> str:
     """The code between <!-- name --> and <!-- /name -->."""
-    found = re.search(rf"<!-- {name} -->\n```\w*\n(.*?)```\n<!-- /{name} -->", README, re.DOTALL)
-    assert found, f"README.md has no snippet {name}"
-    return found[1]
+    marked = re.search(rf"<!-- {name} -->\n```\w*\n(.*?)```\n<!-- /{name} -->", page(place), re.DOTALL)
+    assert marked, f"{place} has no snippet {name}"
+    return marked[1]
+
+
+def section(place: str, title: str) -> str:
+    """What stands below the heading ``## title``."""
+    return page(place).split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
 @pytest.fixture
 def latest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The README's method, saved as a file where the registry looks for methods."""
-    (tmp_path / "latest.py").write_text(snippet("method"))
+    """The method of docs/add-a-method.md, saved as a file where the registry looks for methods."""
+    (tmp_path / "latest.py").write_text(snippet("method", ADDING))
     monkeypatch.setattr(drafters, "__path__", [*drafters.__path__, str(tmp_path)])
     monkeypatch.setattr(drafters, "_methods", dict(drafters.methods()))
     drafters._discover()
@@ -59,7 +70,9 @@ def test_the_method_drafts_and_something_is_accepted(latest: str):
 
 def test_it_has_twenty_lines_but_for_imports_and_layout():
     lines = [
-        line for line in snippet("method").splitlines() if line.strip() and not line.startswith(("from", "import"))
+        line
+        for line in snippet("method", ADDING).splitlines()
+        if line.strip() and not line.startswith(("from", "import"))
     ]
     assert len(lines) <= 20
 
@@ -78,28 +91,78 @@ def test_four_lines_of_python(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert names["trace"].run["complete"] and capsys.readouterr().out.strip()  # type: ignore[attr-defined]
 
 
-def test_the_commands_of_the_readme_exist():
+def test_the_readme_is_short():
+    assert len(page("README.md").splitlines()) <= 200
+
+
+def test_the_commands_that_are_listed_exist():
     from specviz.cli import parser
 
-    listed = set(re.findall(r"^specviz (\w+)", README, re.MULTILINE))
-    assert listed
+    listed = set(re.findall(r"^specviz (\w+)", page("docs/commands.md"), re.MULTILINE))
+    assert {"run", "verify", "bench"} <= listed
     for command in sorted(listed):
         with pytest.raises(SystemExit) as left:
             parser().parse_args([command, "--help"])
         assert left.value.code == 0
 
 
-def test_the_methods_of_the_readme_are_those_registered():
-    table = README.split("## Methods")[1].split("\n## ")[0]
-    assert set(re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)) == set(methods())
+def test_the_methods_that_are_described_exist():
+    described = re.findall(r"`([^`]+)`", " ".join(re.findall(r"^## (`.*)", page("docs/methods.md"), re.MULTILINE)))
+    assert "pld+h" in described and set(described) <= set(methods())
+
+
+def test_what_a_drafter_may_read_is_what_needs_has():
+    table = section(ADDING, "What a drafter may read")
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == {field.name for field in fields(Needs)}
+
+
+def test_what_a_method_declares_is_what_the_entry_has():
+    rows = re.findall(r"^\| (`[^|]*) \|", section(ADDING, "The rest of the entry"), re.MULTILINE)
+    names = re.findall(r"`(\w+)`", " ".join(rows))
+    assert names and set(names) <= {field.name for field in fields(Method)}
 
 
 def test_the_test_command_is_the_one_that_ci_runs():
     assert "pytest" in snippet("test") and "<!-- test -->" in (ROOT / ".ci" / "run").read_text("utf-8")
 
 
-def test_links_lead_somewhere():
-    """Pictures and files the README points at are in the repository."""
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        if not target.startswith("http"):
-            assert (ROOT / target).exists(), target
+def anchors(text: str) -> set[str]:
+    """The names that links give a page's headings: lower case, hyphens for spaces, no punctuation.
+
+    >>> anchors("## `pld`: the first\\n") == {"pld-the-first"}
+    True
+    """
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def broken(text: str, folder: Path) -> list[str]:
+    """Links and pictures of a page in ``folder`` that lead nowhere in the repository."""
+    faults = []
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        place, _, anchor = link.partition("#")
+        if place.startswith("http"):
+            continue
+        path = folder / place if place else None
+        there = path is None or path.exists()
+        if there and anchor:
+            there = anchor in anchors(text if path is None else path.read_text("utf-8"))
+        if not there:
+            faults.append(link)
+    return faults
+
+
+@pytest.mark.parametrize("name", sorted(PAGES))
+def test_links_lead_somewhere(name: str):
+    assert broken(page(name), PAGES[name].parent) == []
+
+
+def test_the_link_check_catches_a_broken_one():
+    """Negative control."""
+    text = "# Top\n[a](gone.md) [b](README.md) [c](#top) [d](#bottom) [e](README.md#gone) [f](README.md#licence)"
+    assert broken(text, ROOT) == ["gone.md", "#bottom", "README.md#gone"]
+
+
+def test_every_page_of_docs_is_linked():
+    linked = set(re.findall(r"\]\((docs/[\w-]+\.md)", page("README.md")))
+    assert linked == set(PAGES) - {"README.md"}

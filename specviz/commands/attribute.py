@@ -163,17 +163,17 @@ def _answer(given: str) -> str:
 
 
 def _show(args: argparse.Namespace, trace: Trace) -> int:
-    from decoders.study import attribution
+    from decoders.study import attribution, attribution_export
 
     found = attribution.links(trace, *(args.min_run or (2,)), whole=not args.drafted)
     if args.markdown:
-        args.markdown.write_text(attribution.markdown(trace, found), encoding="utf-8")
+        args.markdown.write_text(attribution_export.markdown(trace, found), encoding="utf-8")
     if args.json:
-        print(json.dumps(attribution.to_json(trace, found), ensure_ascii=False))
+        print(json.dumps(attribution_export.to_json(trace, found), ensure_ascii=False))
         return 0
     numbers: dict[tuple[str, int], int] = {}
     parts = []
-    for part, link in attribution.marked(trace, found):
+    for part, link in attribution_export.marked(trace, found):
         if link is None or not part.strip():
             parts.append(part)
             continue
@@ -191,9 +191,9 @@ def _sources(
     from rich.table import Table
     from rich.text import Text
 
-    from decoders.study import attribution
+    from decoders.study import attribution, attribution_export
 
-    data = attribution.to_json(trace, found)
+    data = attribution_export.to_json(trace, found)
     length = data["output_tokens"]
     table = Table("", "source", "links", "tokens copied", "of the answer", "of the source", "longest")
     for source in data["sources"]:

@@ -1,50 +1,100 @@
-"""``specviz methods``: what there is to choose from, with all parameters."""
+"""``specviz methods``: what there is to choose from, and what each method still lacks for a model."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from decoders.errors import UserError
 
 from . import common
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from decoders import Method
+    from decoders.draft.params import Control
+
+READY, MISSING = "ready", "missing"
 
 
 def add(commands: Any) -> None:
     parser = commands.add_parser(
-        "methods", help="list methods and their parameters", description="List drafting methods."
+        "methods",
+        help="list methods, their papers and what they lack",
+        description="List drafting methods, and say which of them lack a trained part for the model.",
     )
     parser.add_argument("name", nargs="?", help="only this one, with its parameters")
+    common.add_model(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    from rich.table import Table
-
     from decoders import find_method, methods
-    from decoders.draft.params import controls
 
     chosen = [find_method(args.name)] if args.name else list(methods().values())
     out = common.console()
-    if not args.name:
-        table = Table("method", "what it does", "output", "parameters")
-        for method in chosen:
-            kind = "lossless" if method.lossless else "lossy"
-            table.add_row(method.name, method.summary, kind, ", ".join(c.name for c in controls(method.params)) or "–")
-        out.print(table)
-        out.print("specviz methods NAME explains the parameters of one.", markup=False)
-        return 0
-    method = chosen[0]
-    out.print(f"{method.name}: {method.title} ({'lossless' if method.lossless else 'lossy'})", markup=False)
-    out.print(f"{method.summary}{' ' + method.paper if method.paper else ''}", markup=False)
+    try:
+        target = common.open_target(args)
+    except UserError as error:  # methods can be listed without a model, unless one was asked for
+        if args.model:
+            raise
+        lacks, unknown = None, str(error)
+    else:
+        lacks, unknown = {method.name: method.available(target) for method in chosen}, ""
+    if args.name:
+        _explain(out, chosen[0], lacks)
+    else:
+        _list(out, chosen, lacks)
+    if unknown:
+        out.print(f"Which parts are missing is not known: {unknown}", markup=False)
+    return 0
+
+
+def _list(out: Console, chosen: list[Method], lacks: Mapping[str, str | None] | None) -> None:
+    """All methods as a table, below it what is missing. ``lacks`` says it per method (None: nothing); None: unknown."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table("method", "what it does, and the paper", "output", "parts", show_lines=True)
+    for method in chosen:
+        about = Text(f"{method.title}. {method.summary}")
+        if method.paper:
+            about.append(f"\n{method.paper}", "italic")
+        parts = "?" if lacks is None else MISSING if lacks[method.name] else READY
+        table.add_row(method.name, about, _output(method), parts)
+    out.print(table)
+    for name, reason in (lacks or {}).items():
+        if reason:
+            out.print(f"{name}: {reason}", markup=False)
+    out.print("specviz methods NAME explains the parameters of one.", markup=False)
+
+
+def _explain(out: Console, method: Method, lacks: Mapping[str, str | None] | None) -> None:
+    """One method with its parameters."""
+    from rich.table import Table
+
+    from decoders.draft.params import controls
+
+    out.print(f"{method.name}: {method.title} ({_output(method)})", markup=False)
+    out.print(method.summary, markup=False)
+    if method.paper:
+        out.print(f"Paper: {method.paper}", markup=False)
+    if lacks and (reason := lacks[method.name]):
+        out.print(f"Missing: {reason}", markup=False)
     table = Table("parameter", "default", "allowed", "what it does")
     for control in controls(method.params):
-        shown = (
-            "off"
-            if control.default is None
-            else str(control.default).lower()
-            if control.kind == "bool"
-            else str(control.default)
-        )
-        table.add_row(control.name, shown, control.allowed(), control.help)
+        table.add_row(control.name, _default(control), control.allowed(), control.help)
     if table.row_count:
         out.print(table)
-    return 0
+
+
+def _output(method: Method) -> str:
+    return "lossless" if method.lossless else "lossy"
+
+
+def _default(control: Control) -> str:
+    if control.default is None:
+        return "off"
+    return str(control.default).lower() if control.kind == "bool" else str(control.default)

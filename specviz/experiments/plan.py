@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from decoders.errors import UserError
 
@@ -15,7 +15,6 @@ from .prompts import Case
 if TYPE_CHECKING:
     from decoders import Target
 
-    from .plan import Make, Plan
 from typing import TYPE_CHECKING
 
 from decoders.draft.params import make_params
@@ -41,7 +40,7 @@ PLAIN = Line("Plain decoding", "plain", fixed=True)
 ASK_RUNS, ASK_SECONDS = 500, 600.0  # from here on a sweep is started only after a question
 MAX_RUNS = 20_000
 
-Make = Callable[[Case, str, Mapping[str, Any], str, threading.Event, int], Any]
+Make: TypeAlias = Callable[[Case, str, Mapping[str, Any], str, threading.Event, int], Any]
 
 
 @dataclass(frozen=True, slots=True)

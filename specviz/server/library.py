@@ -16,6 +16,11 @@ from decoders.trace import trace as tr
 
 from .store import EVERYBODY, MAX_TAGS, MAX_TITLE, SUFFIX, TraceStore, is_id, log, surplus
 
+try:
+    import fcntl
+except ImportError:  # not a Unix
+    fcntl = None
+
 JOURNAL = ".journal"
 ABOUT = ".json"
 
