@@ -205,7 +205,7 @@ def run_latency(args: argparse.Namespace) -> int:
 def describe(trees: PromptTrees) -> list[str]:
     """Trees as lines of text: every state with its nodes' path and stop probabilities, then π, f and R.
 
-    >>> from decoders.prompt_tokens.trees import split_trees
+    >>> from decoders.prompt_tokens.design import split_trees
     >>> for line in describe(split_trees([[.6, .2], [.5, .1]], 3, 11))[-7:]: print(line)
     state 2: π = 0.833, f = 1.100, 11 rows
     root      2 prompt tokens, nothing accepted 0.200
