@@ -27,7 +27,7 @@ from specviz.experiments import run_experiment as run
 from specviz.experiments.batch import batch, of_lines
 from specviz.experiments.experiment import Line
 from specviz.experiments.prompts import Case
-from specviz.experiments.tables import checks, notes, tables, warnings, written
+from specviz.experiments.tables import checks, described, notes, tables, warnings, written
 from specviz.pages.lab.routes import add as add_routes
 from specviz.server.desk import Desk
 from specviz.server.runner import Loader, Runner
@@ -255,7 +255,7 @@ def test_a_batch_is_saved_and_opened_again(done: tuple[Results, list[Trace]], tm
     results, _ = done
     results.save(tmp_path / "kept")
     again = Results.load(tmp_path / "kept")
-    assert again.to_json()["tables"] == results.to_json()["tables"]
+    assert described(again)["tables"] == described(results)["tables"]
     assert [c.text for c in checks(again)] == [c.text for c in checks(results)] == ["6/6"] * 3
 
 

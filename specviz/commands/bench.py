@@ -65,6 +65,7 @@ def run(args: argparse.Namespace) -> int:
     methods, missing = common.chosen_methods(target, args.methods, args.set)
 
     from decoders.study.bench import bench, lengthened
+    from specviz.experiments.tables import described, written
 
     if args.context:
         if args.context + args.max_new_tokens > target.context_length:
@@ -105,12 +106,10 @@ def run(args: argparse.Namespace) -> int:
         _show_tables(results)
     data = report.to_json()
     data["settings"] |= {"prompt_file": args.prompts.name, "context": args.context, "note": note}
-    data["tables"] = results.to_json()["tables"]
+    data["tables"] = described(results)["tables"]
     if args.json:
         common.write_json(args.json, data)
     for path in args.out:
-        from specviz.experiments.tables import written
-
         path.write_text(written(results, path.suffix.lower()[1:]), encoding="utf-8", newline="")
     if args.html:
         from specviz.views.charts import bench_chart, write_page

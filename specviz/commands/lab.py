@@ -88,7 +88,9 @@ def run(args: argparse.Namespace) -> int:
         results = run_experiment(target, planned, progress=show)
     _show(results)
     if args.json:
-        common.write_json(args.json, results.to_json())
+        from specviz.experiments.tables import described
+
+        common.write_json(args.json, described(results))
     if args.csv:
         args.csv.write_text(results.to_csv(), encoding="utf-8", newline="")
     if args.html:

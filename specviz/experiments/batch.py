@@ -19,7 +19,7 @@ from decoders.errors import UserError
 from specviz.server.runner import sentence
 from specviz.server.store import new_id
 
-from .experiment import CATEGORY, Experiment, Line, Row, near, text_of
+from .experiment import CATEGORY, Experiment, Line, Row, near, registered, text_of
 from .prompts import Case
 from .quantities import QUANTITIES, Breakdown, Profile, measured
 
@@ -50,8 +50,6 @@ def batch(
     >>> [line.label for line in batch([("pld", {"k": 5}), ("pld", {}), ("pld+h", {"k": 5})]).lines]
     ['plain', 'pld, k = 5', 'pld', 'pld+h']
     """
-    from .plan import registered
-
     known = known or registered()
     for name, _ in chosen:
         if name not in known:
