@@ -292,8 +292,8 @@ def test_centering_takes_off_what_all_tokens_share():
 def test_what_it_reads():
     target, method = tiny_target(), find_method("adapld")
     needs = method.needs(target, AdaPldParams())
-    assert needs.top_tokens == 64 and needs.hidden_layer == round(0.3 * 3) and needs.heads == ()
-    assert method.needs(target, AdaPldParams(branches=False, layer=2)).hidden_layer == 2
+    assert needs.top_tokens == 64 and needs.layers == (round(0.3 * 3),) and needs.heads == ()
+    assert method.needs(target, AdaPldParams(branches=False, layer=2)).layers == (2,)
     with pytest.raises(ValueError, match="hidden states 0 to 3"):
         method.needs(target, AdaPldParams(layer=4))
     widest = AdaPldParams(k=64, copy_length=256)

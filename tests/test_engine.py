@@ -180,7 +180,7 @@ def test_sampling_out_of_range(bad):
 def test_memory_after_commits_equals_a_fresh_prefill(target, plain):
     """Accepted branches leave the same keys, hidden states and top tokens as processing the text in one go."""
     ids = prompt_ids(3)
-    needs = Needs(hidden_layer=2, heads=((0, 0), (2, 1)), top_tokens=6)
+    needs = Needs(layers=(2,), heads=((0, 0), (2, 1)), top_tokens=6)
     run = Decoding(target, Prompt.from_ids(ids), method_of(WildTrees(plain, VOCAB, seed=5), needs), max_new_tokens=NEW)
     moved = [step for step in run if list(step.verdict.path) != list(range(len(step.verdict.path)))]
     assert moved, "no branch was accepted: the gather was not tested"
@@ -211,7 +211,7 @@ def test_two_runs_may_be_open_at_once(target, plain):
 
 def test_a_forward_that_fails_leaves_nothing_armed(monkeypatch):
     """What was to be kept for one run is not kept for the next."""
-    target, needs = tiny_target("llama"), Needs(hidden_layer=1, heads=((0, 1),), top_tokens=2)
+    target, needs = tiny_target("llama"), Needs(layers=(1,), heads=((0, 1),), top_tokens=2)
     asked = Prompt.from_ids(prompt_ids(3))
 
     def failing(*args, **kwargs):
@@ -228,5 +228,5 @@ def test_a_forward_that_fails_leaves_nothing_armed(monkeypatch):
             session.score(Draft.empty(session.context.root, "")) if prefilled else session.prefill(asked)
         plain = target.session(Needs(), 64)
         plain.prefill(asked)
-        assert plain.memory.hidden is None and not plain.memory.queries and plain.memory.top_ids is None
-        assert target.taps.hidden is None and target.head.kept is None and not target.head.keep
+        assert not plain.memory.hidden and not plain.memory.queries and plain.memory.top_ids is None
+        assert not target.taps.hooks and target.head.kept is None and not target.head.keep

@@ -40,7 +40,7 @@ def test_every_method_and_wild_trees_equal_generate(family):
     for name, method in methods().items():
         if method.lossless and method.available(target) is None:
             assert generate(target, prompt, name, max_new_tokens=NEW) == expected, name
-    everything = Needs(hidden_layer=1, heads=((0, 1), (2, 3)), top_tokens=4)
+    everything = Needs(layers=(1,), heads=((0, 1), (2, 3)), top_tokens=4)
     for probes in (0, 3):
         wild = WildTrees(expected, VOCAB, seed=probes, probes=probes)
         assert generate(target, prompt, method_of(wild, everything), max_new_tokens=NEW) == expected
@@ -105,7 +105,7 @@ def test_attention_rows_and_hidden_states_equal_eager(family):
     layers = target.info["layers"]
     every = tuple((layer, head) for layer in range(layers) for head in range(target.heads))
     for layer in range(layers + 1):
-        session = target.session(Needs(hidden_layer=layer, heads=every if layer == 0 else (), top_tokens=8), 60)
+        session = target.session(Needs(layers=(layer,), heads=every if layer == 0 else (), top_tokens=8), 60)
         session.prefill(ids)
         context = session.context
         torch.testing.assert_close(context.hidden, out.hidden_states[layer][0, :-1], atol=2e-5, rtol=1e-4)

@@ -439,7 +439,7 @@ METHOD = Method(
     params=AdaPldParams,
     build=lambda target, params: AdaPldDrafter(params, UnitEmbeddings(target, params.center_embeddings)),
     needs=lambda target, params: Needs(
-        hidden_layer=hidden_layer(target, params.layer),
+        layers=(hidden_layer(target, params.layer),),
         top_tokens=TOP_TOKENS if params.branches else 0,
     ),
     terms=(

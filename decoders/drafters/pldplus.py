@@ -213,7 +213,7 @@ METHODS = (
         summary="Of all places where the last token occurred, copies after the one whose hidden state is most alike.",
         params=HiddenParams,
         build=lambda target, params: HiddenCopier(params),
-        needs=lambda target, params: Needs(hidden_layer=hidden_layer(target, params.layer)),
+        needs=lambda target, params: Needs(layers=(hidden_layer(target, params.layer),)),
         terms=(
             Term(
                 "cosine",

@@ -26,7 +26,7 @@ from decoders.verifiers.residual import residual
 from decoders.verifiers.sampling import Chooser, Sampling
 
 from .decoding import Decoding, Step
-from .memory_use import held_bytes, kept_bytes
+from .memory_use import held_bytes
 from .rows import TARGET_CHOICES, _add_looks, _described, _finite, _Numbers, _resolved, recorded_params
 
 DRAFTER_CHOICES = 8  # those of a draft model
@@ -193,7 +193,7 @@ class Run:
             store = session.cache.store
             per_token = store.numel() // session.cache.capacity * store.element_size()
             drafting = held_bytes(self.decoding.drafter, self.decoding.target, session)
-            drafting += kept_bytes(session.memory, session.length - 1)
+            drafting += session.memory.bytes(session.length - 1)
             run["memory"] = {
                 "kv_bytes_per_token": per_token,
                 "kv_bytes": per_token * session.length,
@@ -228,7 +228,7 @@ class Run:
             "terms": [_described(t) for t in method.terms],
             "node_terms": [_described(t) for t in method.node_terms],
             "step_terms": [_described(t) for t in method.step_terms],
-            "reads": {"hidden_layer": d.needs.hidden_layer, "heads": [list(h) for h in d.needs.heads]},
+            "reads": {"hidden_layer": max(d.needs.layers, default=None), "heads": [list(h) for h in d.needs.heads]},
             "sampling": {
                 "temperature": sampling.temperature,
                 "top_k": sampling.top_k,

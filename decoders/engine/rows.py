@@ -65,8 +65,8 @@ def _resolved(decoding: Decoding) -> dict[str, int]:
     """What layer and heads came to where the parameters left them open."""
     params, needs = decoding.params, decoding.needs
     found: dict[str, int] = {}
-    if getattr(params, "layer", 0) is None and needs.hidden_layer is not None:
-        found["layer"] = needs.hidden_layer
+    if getattr(params, "layer", 0) is None and needs.layers:
+        found["layer"] = max(needs.layers)
     if getattr(params, "heads", 0) is None and needs.heads:
         found["heads"] = len(needs.heads)
     return found

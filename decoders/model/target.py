@@ -26,7 +26,7 @@ from . import families
 from .attention import NAME, Masks
 from .cache import TreeCache
 from .calibration import fingerprint, load_calibration
-from .capture import Taps
+from .capture import Captured, Taps
 from .linear import Head, pack, packable, top_tokens
 from .memory import Context, Memory
 from .norms import fuse_norms
@@ -236,7 +236,7 @@ class Session:
         self.target, self.needs, self.capacity = target, needs, capacity
         self.cache = TreeCache(len(target.layers), capacity + SPARE_ROWS)
         self.masks = Masks(capacity + SPARE_ROWS, target.dtype, target.device, target.windows)
-        self.memory = Memory.empty()
+        self.memory = Memory()
         self.buffer = np.zeros(capacity + 1, dtype=np.int64)
         self.length = self.prompt_length = 0
         self.segments: tuple[Segment, ...] = ()
@@ -244,7 +244,7 @@ class Session:
         self.whole = True  # False: a part of another session, which looks at it (``at``)
         self._scored: Draft | None = None
         self._logits: Tensor | None = None
-        self._captured: tuple[Tensor | None, dict[int, Tensor], dict[int, Tensor]] = (None, {}, {})
+        self._captured = Captured()
 
     @property
     def context(self) -> Context:
@@ -272,20 +272,16 @@ class Session:
         if rows == 0:
             return
         target = self.target
-        with target.lock:
-            self._arm()
+        with target.lock, target.taps.reading(self.needs) as captured:
             target.head.keep = self.needs.top_tokens
             try:
                 positions = np.arange(rows)
                 target.forward(
                     self.cache, self.masks, tokens[:-1], positions, None, last_only=not self.needs.top_tokens
                 )
-                top = target.head.kept if self.needs.top_tokens else None
-                taps = target.taps
-                self.memory.write(0, self.capacity, None, taps.hidden, taps.queries, top, taps.states)
+                self.memory.write(0, self.capacity, captured, target.head.kept)
             finally:
                 target.head.keep, target.head.kept = 0, None
-                self._disarm()
         self.cache.length = rows
 
     @torch.inference_mode()
@@ -306,20 +302,19 @@ class Session:
         else:
             embeddings = self._embed(tokens, draft, layout.embeddings)
         prefixes = reading.seen(draft) if reading and reading.prefixes else None
-        with target.lock, read_with(reading, self.cache, target.stack, target.layers, nodes) as read:
-            self._arm()
-            try:
-                logits = read(
-                    target.forward(
-                        self.cache, self.masks, tokens, positions, sees, embeddings=embeddings, prefixes=prefixes
-                    )
+        with (
+            target.lock,
+            read_with(reading, self.cache, target.stack, target.layers, nodes) as read,
+            target.taps.reading(self.needs) as self._captured,
+        ):
+            logits = read(
+                target.forward(
+                    self.cache, self.masks, tokens, positions, sees, embeddings=embeddings, prefixes=prefixes
                 )
-                self._captured = (target.taps.hidden, dict(target.taps.queries), dict(target.taps.states))
-            finally:
-                self._disarm()
+            )
         self._logits = logits
         self._scored = draft
-        return Scored(logits[:nodes], logits[nodes:] if probes else None, self._captured[1])
+        return Scored(logits[:nodes], logits[nodes:] if probes else None, self._captured.queries)
 
     @torch.inference_mode()
     def commit(self, verdict: Verdict) -> None:
@@ -330,13 +325,12 @@ class Session:
         assert self.whole, "a session that looks at a part of another one commits nothing"
         tree, path = self._scored.tree, verdict.path
         # where an accepted token ends the run it becomes the root, and roots are unprocessed
-        kept = path if verdict.bonus is not None else path[:-1]
-        hidden, queries, states = self._captured
-        if hidden is not None or queries or states or self.needs.top_tokens:
-            rows = torch.as_tensor(kept, device=self.target.device)
+        committed = path if verdict.bonus is not None else path[:-1]
+        if self.needs.layers or self.needs.heads or self.needs.top_tokens:
+            rows = torch.as_tensor(committed, device=self.target.device)
             top = top_tokens(self._logits[rows], self.needs.top_tokens) if self.needs.top_tokens else None
-            self.memory.write(self.length - 1, self.capacity, rows, hidden, queries, top, states)
-        self.cache.commit(kept)
+            self.memory.write(self.length - 1, self.capacity, self._captured.of_rows(rows), top)
+        self.cache.commit(committed)
         emitted = emitted_tokens(tree.tokens, verdict)
         self.buffer[self.length : self.length + len(emitted)] = emitted
         self.length += len(emitted)
@@ -370,24 +364,16 @@ class Session:
                 with torch.inference_mode():
                     store[:, :, :, length - 1 : end] = behind
 
-    def _arm(self) -> None:
-        if self.needs.hidden_layer is not None or self.needs.heads or self.needs.hidden_layers:
-            self.target.taps.arm(self.needs)
-
-    def _disarm(self) -> None:
-        if self.needs.hidden_layer is not None or self.needs.heads or self.needs.hidden_layers:
-            self.target.taps.disarm()
-
-    def _embed(self, tokens: list[int], draft: Draft, given: Tensor) -> Tensor:
+    def _embed(self, tokens: list[int], draft: Draft, probe_rows: Tensor) -> Tensor:
         """Embeddings of tokens and probes; those of probes with a token are looked up."""
         embed, device = self.target.embeddings, self.target.device
         embedded = embed(torch.as_tensor([tokens], device=device))
-        named = [i for i, probe in enumerate(draft.probes) if probe.embedding is None]
-        given = given.to(embedded)
-        if named:
-            found = embed(torch.as_tensor([draft.probes[i].token or 0 for i in named], device=device))
-            given = given.index_copy(0, torch.as_tensor(named, device=device), found)
-        return torch.cat([embedded[0], given])[None]
+        with_token = [i for i, probe in enumerate(draft.probes) if probe.embedding is None]
+        probe_rows = probe_rows.to(embedded)
+        if with_token:
+            looked_up = embed(torch.as_tensor([draft.probes[i].token or 0 for i in with_token], device=device))
+            probe_rows = probe_rows.index_copy(0, torch.as_tensor(with_token, device=device), looked_up)
+        return torch.cat([embedded[0], probe_rows])[None]
 
 
 def _decoder_stack(model: nn.Module, count: int) -> tuple[nn.Module, nn.ModuleList]:

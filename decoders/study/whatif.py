@@ -30,7 +30,7 @@ import numpy as np
 import torch
 
 from decoders.draft.draft import Draft, Past, Scored, Verdict, emitted_tokens
-from decoders.draft.needs import Needs, covers
+from decoders.draft.needs import Needs
 from decoders.draft.params import controls, make_params
 from decoders.draft.tree import DraftTree
 from decoders.drafters import find_method
@@ -136,14 +136,12 @@ class ReadRun:
     @property
     def bytes(self) -> int:
         """What it holds on the device."""
-        memory, store = self.session.memory, self.session.cache.store
-        held = [memory.hidden, memory.top_ids, memory.top_logprobs, store]
-        held += [*memory.states.values(), *memory.queries.values()]
-        return sum(tensor.numel() * tensor.element_size() for tensor in held if tensor is not None)
+        store = self.session.cache.store
+        return self.session.memory.bytes() + (0 if store is None else store.nbytes)
 
     def serves(self, needs: Needs) -> bool:
         """Whether it kept what ``needs`` names."""
-        return covers(self.kept, needs)
+        return self.kept.covers(needs)
 
     @cached_property
     def first(self) -> dict[str, np.ndarray]:
@@ -443,7 +441,7 @@ def everything(target: Target, tokens: int) -> Needs | None:
     if tokens * each * target.dtype.itemsize > MOST_KEPT:
         return None
     pairs = tuple((layer, head) for layer in range(layers) for head in range(heads))
-    return Needs(heads=pairs, top_tokens=TOP_TOKENS, hidden_layers=tuple(range(layers + 1)))
+    return Needs(heads=pairs, top_tokens=TOP_TOKENS, layers=tuple(range(layers + 1)))
 
 
 def recorded_prompt(trace: Trace) -> Prompt:
