@@ -237,7 +237,7 @@ def test_a_downloaded_page_opens_from_disk(visit: Visit, context: Any, tmp_path:
     alone.on("request", lambda request: asked.append(request.url))
     alone.goto(file.as_uri())
     alone.wait_for_selector(".sv-row")
-    assert alone.evaluate("specviz.number") == 2 and asked == [file.as_uri()]
+    assert alone.evaluate("specviz.inspector.number") == 2 and asked == [file.as_uri()]
     alone.close()
     with page.expect_download() as caught:
         page.click("button:has-text('Download')")

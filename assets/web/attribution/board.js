@@ -10,7 +10,7 @@ const WHY = {
 };
 const score3 = (value) => (value === null ? "–" : value.toFixed(3).replace(/^0/, ""));
 
-/** The card above an answer and its sources; ``view`` is the SpecViz.Attribution it belongs to. */
+/** The card above an answer and its sources; ``view`` is the Attribution it belongs to. */
 export class Board {
   constructor(view) {
     this.view = view;
@@ -215,7 +215,9 @@ export class Board {
     const last = gold ? score3(score(links, gold.tokens).f1) : chosen ? "" : percent(same, length);
     const name = doc.run.method_title.split(":")[0];
     const none = doc.run.signal ? "" : "no source recorded";
-    const text = `${name}: ${none || `${percent(copied, length)} copied in ${plural(links.length, "run")}`}${chosen ? ", shown" : `, ${percent(same, length)} of the tokens as the one shown`}`;
+    const what = none || `${percent(copied, length)} copied in ${plural(links.length, "run")}`;
+    const beside = chosen ? "shown" : `${percent(same, length)} of the tokens as the one shown`;
+    const text = `${name}: ${what}, ${beside}`;
     const row = h(
       "button",
       {

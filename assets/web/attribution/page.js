@@ -1,4 +1,4 @@
-/* Page "Attribution": what an answer was copied from. Chooses and starts; SpecViz.Attribution draws. Text nodes only. */
+/* Page "Attribution": what an answer was copied from. Chooses and starts; the view draws. */
 
 import { Attribution } from "specviz/attribution/view.js";
 import { on } from "specviz/base/bus.js";
@@ -17,10 +17,14 @@ const MARKS = ["circle", "square", "diamond", "triangle-up", "cross", "x"];
 const MODES = { whole: "whole quotations", drafted: "drafted tokens" };
 const SAMPLE = {
   context:
-    "The harbour museum opened in 1931 and holds two hundred model ships. Its oldest piece, a brass compass, was given by the widow of a pilot.\n---\nEvery spring the ferry brings about four thousand visitors to the island. Most of them stay for a single day.",
+    "The harbour museum opened in 1931 and holds two hundred model ships. Its oldest piece, a " +
+    "brass compass, was given by the widow of a pilot.\n---\nEvery spring the ferry brings " +
+    "about four thousand visitors to the island. Most of them stay for a single day.",
   question: "What can visitors of the island see?",
   answer:
-    "About four thousand visitors come to the island, and the harbour museum opened in 1931 and holds two hundred model ships. Its oldest piece, a brass compass, was given by the widow of a pilot.",
+    "About four thousand visitors come to the island, and the harbour " +
+    "museum opened in 1931 and holds two hundred model ships. Its " +
+    "oldest piece, a brass compass, was given by the widow of a pilot.",
 };
 const page = {
   box: null,
@@ -462,7 +466,8 @@ function scoreForm() {
     h(
       "p",
       { class: "sva-soft" },
-      "Every answer is given to each signal, and the tokens it links to a passage are compared with the quoted ones: precision, recall and F1 per answer, then averaged (PLD+ table 10).",
+      "Every answer is given to each signal, and the tokens it links to a passage are compared with " +
+        "the quoted ones: precision, recall and F1 per answer, then averaged (PLD+ table 10).",
     ),
     text,
     h("div", { class: "sva-row" }, file, h("label", { class: "sva-check" }, "at most ", limit, " answers")),

@@ -7,7 +7,7 @@ import { safe } from "specviz/base/text.js";
 /** Text as it is shown: line ends and blanks as they are, what is never drawn raw named. */
 const shown = (text) => safe(text);
 
-/** Both cards; ``view`` is the SpecViz.Attribution they belong to. */
+/** Both cards; ``view`` is the Attribution they belong to. */
 export class Sides {
   constructor(view) {
     this.view = view;
@@ -52,7 +52,8 @@ export class Sides {
     const top = this.answer.body.scrollTop;
     this.answer.body.replaceChildren(body);
     this.answer.body.scrollTop = top;
-    this.answer.note.textContent = `${plural(doc.output_tokens, "token")}, ${doc.output_tokens - found.copied_tokens} copied from nowhere`;
+    this.answer.note.textContent =
+      `${plural(doc.output_tokens, "token")}, ` + `${doc.output_tokens - found.copied_tokens} copied from nowhere`;
   }
 
   /** A run in the answer: its number, its passage, its text. */
@@ -60,7 +61,9 @@ export class Sides {
     const source = this.view.doc.sources[link.source_index];
     const name = `${look(source, link.source_index)} sv-a-run`;
     const first = link.number === 1 ? 0 : -1;
-    const label = `Run ${link.number}, ${plural(size(link), "token")}, from ${source.name}${link.verbatim ? "" : ", not verbatim"}: ${link.text}`;
+    const label =
+      `Run ${link.number}, ${plural(size(link), "token")}, from ` +
+      `${source.name}${link.verbatim ? "" : ", not verbatim"}: ${link.text}`;
     const element = h(
       "span",
       {
@@ -176,7 +179,8 @@ export class Sides {
       map,
     );
     this.view.tip.add(head, () => [
-      `${mine.used_tokens} of its ${plural(source.tokens, "token")} were copied (${used}). ${open ? "Click to fold it." : "Click to read it."}`,
+      `${mine.used_tokens} of its ${plural(source.tokens, "token")} were ` +
+        `copied (${used}). ${open ? "Click to fold it." : "Click to read it."}`,
     ]);
     return h(
       "article",
@@ -193,7 +197,8 @@ export class Sides {
   /** A part of a source that runs were copied from. */
   origin(source, index, runs, start, text) {
     const numbers = runs.filter((link) => link.source[0] === start).map((link) => link.number);
-    const label = `Source of ${runs.length > 1 ? "runs" : "run"} ${runs.map((link) => link.number).join(", ")}: ${text}`;
+    const label =
+      `Source of ${runs.length > 1 ? "runs" : "run"} ` + `${runs.map((link) => link.number).join(", ")}: ${text}`;
     const element = h(
       "span",
       {

@@ -1,4 +1,4 @@
-/* SpecViz.Attribution: an answer beside its sources, every copied run linked. Reads documents of specattribution/1. */
+/* An answer beside its sources, every copied run linked. Reads documents of specattribution/1. */
 
 import { Board, COUNTED } from "specviz/attribution/board.js";
 import { at } from "specviz/attribution/links.js";

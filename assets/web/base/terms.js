@@ -1,4 +1,4 @@
-/* What every number means: a sentence, the formula with this run's or this step's numbers, and the code that made it. */
+/* What every number means: a sentence, the formula with a run's or a step's numbers, and the code that made it. */
 
 import { OPEN } from "specviz/base/model.js";
 import { format, h, plural } from "specviz/base/dom.js";

@@ -113,7 +113,7 @@ export class Lane {
 
 /**
  * Where one lane needs fewer forwards than all others: [{lane, from, to, forwards, gain}], the largest gain first.
- * ``lanes`` agree up to ``upto``. Found pair by pair as stretches in which a lane does better than it does on the whole.
+ * ``lanes`` agree up to ``upto``. It looks at pairs, for stretches in which a lane does better than on the whole.
  */
 export function stretches(lanes, upto, most = 6) {
   if (lanes.length < 2 || upto < 2) return [];
@@ -381,7 +381,8 @@ export class Ruler {
         pen.strokeStyle = color;
         pen.lineWidth = 1.4;
         pen.beginPath();
-        pen.roundRect((accepted[k] ? middle + 1 : x) + 0.7, top + 0.7, right - (accepted[k] ? middle + 1 : x) - 1.4, high - 1.4, 3); // prettier-ignore
+        const from = accepted[k] ? middle + 1 : x;
+        pen.roundRect(from + 0.7, top + 0.7, right - from - 1.4, high - 1.4, 3);
         pen.stroke();
       }
       const label = (k + 1).toLocaleString("en");

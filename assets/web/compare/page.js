@@ -44,7 +44,8 @@ function layout() {
         h(
           "span",
           { class: "svc-help" },
-          "Two to four methods draft for the same model on the same prompt, beside plain decoding: see who needs how many forwards for which part of the output.",
+          "Two to four methods draft for the same model on the same prompt, beside plain " +
+            "decoding: see who needs how many forwards for which part of the output.",
         ),
       ),
       h(

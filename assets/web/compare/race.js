@@ -208,7 +208,9 @@ export function paint() {
     parts.fill.style.transform = `scaleX(${written[n] / most})`;
     const place =
       ended && page.clock !== "position" ? ` · ${["1st", "2nd", "3rd", "4th", "5th"][order.indexOf(n)]}` : "";
-    const numbers = `${plural(written[n], "token")} · ${plural(done[n], "forward")} · ${seconds(done[n] ? lane.times[done[n] - 1] : 0)}${ended ? " ✓" : ""}${place}`;
+    const numbers =
+      `${plural(written[n], "token")} · ${plural(done[n], "forward")} · ` +
+      `${seconds(done[n] ? lane.times[done[n] - 1] : 0)}${ended ? " ✓" : ""}${place}`;
     if (parts.own.textContent !== numbers) parts.own.textContent = numbers;
     if (one.shown !== done[n] || one.shownLane !== lane.steps) {
       parts.text.replaceChildren(...latest(lane, done[n]));
@@ -241,7 +243,9 @@ function told(lanes, position) {
       const k = lane.stepOf[position - 1],
         inside = lane.trace.steps.accepted[k] > position - 1 - lane.start(k);
       const from = lane.start(k) + 1;
-      return `${letter} ${(k + 1).toLocaleString("en")}${inside ? ` (in a draft of tokens ${from}–${lane.start(k) + lane.trace.steps.accepted[k]})` : ""}`;
+      const to = lane.start(k) + lane.trace.steps.accepted[k];
+      const where = inside ? ` (in a draft of tokens ${from}–${to})` : "";
+      return `${letter} ${(k + 1).toLocaleString("en")}${where}`;
     });
   return parts.length
     ? `Token ${position.toLocaleString("en")} was reached in forwards: ${parts.join(", ")}.`

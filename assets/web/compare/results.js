@@ -49,14 +49,17 @@ export function drawStretches() {
               type: "button",
               class: "svc-go",
               onclick: () => show(one),
-              "aria-label": `Tokens ${one.from + 1} to ${one.to}: ${name(winner)} needs ${one.forwards[one.lane]} forwards, ${one.gain} fewer than the next`,
+              "aria-label":
+                `Tokens ${one.from + 1} to ${one.to}: ${name(winner)} needs ` +
+                `${one.forwards[one.lane]} forwards, ${one.gain} fewer than the next`,
             },
             mark(winner),
             h("span", { class: "svc-gain" }, h("b", {}, `−${one.gain}`), ` ${one.gain === 1 ? "forward" : "forwards"}`),
             h(
               "span",
               { class: "svc-where" },
-              `tokens ${(one.from + 1).toLocaleString("en")}–${one.to.toLocaleString("en")}: ${name(winner)} ${one.forwards[one.lane]}, ${others}`,
+              `tokens ${(one.from + 1).toLocaleString("en")}–${one.to.toLocaleString("en")}: ` +
+                `${name(winner)} ${one.forwards[one.lane]}, ${others}`,
             ),
             h("code", {}, text),
           ),
@@ -123,7 +126,8 @@ export function drawLens() {
           { type: "button", class: "svp-link", onclick: () => show({ from: at, to: at + 1 }) },
           `token ${(at + 1).toLocaleString("en")}`,
         ),
-        `: wrote ${token(lane, found.got)}${share(found.got_prob)}, plain decoding ${token(lane, found.expected)}${share(found.expected_prob)}.`,
+        `: wrote ${token(lane, found.got)}${share(found.got_prob)}, plain ` +
+          `decoding ${token(lane, found.expected)}${share(found.expected_prob)}.`,
         found.gap === null
           ? ""
           : h("span", { title: "Difference of the target's two best logits there" }, ` Top-2 gap ${format(found.gap)}`),
@@ -156,7 +160,8 @@ export function drawLens() {
     h(
       "p",
       { class: "svc-help" },
-      "A near tie: neither token, nor any later one, lies more than rounding below the best logit. A bug: a lossless method wrote what the target would not have.",
+      "A near tie: neither token, nor any later one, lies more than rounding below the " +
+        "best logit. A bug: a lossless method wrote what the target would not have.",
     ),
   );
 }
@@ -240,7 +245,8 @@ export function drawTable() {
     h(
       "div",
       { class: "svc-help" },
-      "A depth is reached by a step where the node above was accepted and has a child to try; siblings are one decision.",
+      "A depth is reached by a step where the node above was " +
+        "accepted and has a child to try; siblings are one decision.",
     ),
   ]);
   rows.push(

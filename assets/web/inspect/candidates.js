@@ -96,7 +96,8 @@ export class CandidateTable {
     this.headed = head;
     this.headedFor = this.owner.model;
     this.table.style.setProperty("--sv-columns", widths.join(" "));
-    this.table.style.minWidth = `${38 + 150 + 104 * this.terms.length + (this.showScore ? 58 : 0) + 170 + 40 + (this.offered ? 66 : 0)}px`;
+    const optional = (this.showScore ? 58 : 0) + (this.offered ? 66 : 0);
+    this.table.style.minWidth = `${38 + 150 + 104 * this.terms.length + 170 + 40 + optional}px`;
     const cell = (label, help) => {
       const one = h("span", { role: "columnheader" }, label);
       return help ? this.owner.tip.add(one, () => [h("b", {}, one.textContent), h("div", {}, help)]) : one;

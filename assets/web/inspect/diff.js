@@ -110,7 +110,8 @@ export class DiffView {
     this.same = !added && !missing;
     this.note.textContent = this.same
       ? `✓ identical to plain decoding, ${plural(mine.length, "token")}`
-      : `${Math.max(added, missing).toLocaleString("en")} of ${plural(mine.length, "token")} differ: +${added} here, −${missing} there`;
+      : `${Math.max(added, missing).toLocaleString("en")} of ` +
+        `${plural(mine.length, "token")} differ: +${added} here, −${missing} there`;
     this.note.classList.add("sv-note-strong");
     const rows = this.same ? [] : this.rows(edits, mine, plain);
     const head = h(

@@ -1,4 +1,4 @@
-/* SpecViz.Inspector: the page's views around one trace. load, append, setStep, state, on("step" | "pin"). */
+/* The views around one trace. load, append, setStep, state, on("step" | "pin"). */
 
 import { Tooltip, button, clamp, format, framed, h, icon, plural, readColors } from "specviz/base/dom.js";
 import { Model, POOL } from "specviz/base/model.js";

@@ -435,7 +435,8 @@ export class PromptsView {
       h(
         "div",
         {},
-        "Of the prompt tokens that were read: how often the first guess was the token that came, and how often any guess in the next tree was.",
+        "Of the prompt tokens that were read: how often the first guess was the " +
+          "token that came, and how often any guess in the next tree was.",
       ),
     ]);
     const rows = this.tally.map((sum, k) =>
@@ -453,7 +454,8 @@ export class PromptsView {
             h(
               "span",
               {},
-              `first ${percent(sum.first / sum.seen)}, offered ${percent(sum.any / sum.seen)} of ${sum.seen.toLocaleString("en")}`,
+              `first ${percent(sum.first / sum.seen)}, offered ` +
+                `${percent(sum.any / sum.seen)} of ${sum.seen.toLocaleString("en")}`,
             ),
           )
         : null,

@@ -1,4 +1,4 @@
-/* What a run is made of: outcomes, routes and parts of the drafting time as bars; the same of one step; what was compressed. */
+/* What a run or a step is made of: outcomes, routes, parts of the drafting time as bars; what was compressed. */
 
 import { format, h, plural } from "specviz/base/dom.js";
 
@@ -195,7 +195,8 @@ export function compression(owner) {
         [
           h("b", {}, "The target read a compressed context; drafts come from the full one."),
           formula(
-            `${whole(full)} ÷ ${whole(kept)} = ${format(full / kept)}${found.ratio_asked ? `; asked: ${format(found.ratio_asked)}` : ""}`,
+            `${whole(full)} ÷ ${whole(kept)} = ` +
+              `${format(full / kept)}${found.ratio_asked ? `; asked: ${format(found.ratio_asked)}` : ""}`,
           ),
         ],
       ),

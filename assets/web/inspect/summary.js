@@ -276,7 +276,8 @@ export function legend(owner) {
       ` of ${nodes.toLocaleString("en")}`,
     );
     return owner.tip.add(h("li", { class: "sv-of" }, originSample(name), text), () => [
-      `${ORIGINS[name] || `Nodes whose origin is "${name}".`} Accepted of drafted; told by the node's outline and letter. ${where}`,
+      `${ORIGINS[name] || `Nodes whose origin is "${name}".`} Accepted ` +
+        `of drafted; told by the node's outline and letter. ${where}`,
     ]);
   });
   const routes = shares.routeMarks(owner);

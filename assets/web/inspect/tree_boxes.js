@@ -74,7 +74,7 @@ export class Box {
 /** How an item is drawn: a node by what became of it. */
 export const statusOf = (item) => (item.kind === "node" ? item.node.status : item.kind);
 
-/** Draws an item in a box of ``tree``, a SpecViz.TreeView. */
+/** Draws an item in a box of ``tree``, a TreeView. */
 export function fill(tree, box, item, view) {
   const status = statusOf(item);
   const node = item.kind === "node" ? item.node : null;
@@ -201,7 +201,7 @@ function drawTag(tree, box, item, node) {
 }
 
 /** A small node as it looks in the tree, for the legend. */
-function sample(origin) {
+export function originSample(origin) {
   const letter = letterOf(origin);
   const size = { class: "sv-mini", width: 24, height: 16, viewBox: "-1 -1 26 18", "aria-hidden": "true" };
   const text = s("text", { class: "sv-mini-text", x: 13, y: 11.5 });
@@ -213,5 +213,3 @@ function sample(origin) {
     s("g", { class: `sv-of-${known}` }, s("path", { class: "sv-mini-box", d: outline(origin, 24, 16) }), text),
   );
 }
-
-export { sample as originSample };

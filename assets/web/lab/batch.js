@@ -1,4 +1,4 @@
-/* Page "Lab", methods × prompts: which methods with which parameters, and the tables that come of it. Text nodes only. */
+/* Page "Lab", methods × prompts: which methods with which parameters, and the tables that come of it. */
 
 import { h } from "specviz/base/dom.js";
 
@@ -61,7 +61,8 @@ export function labBatch(kit) {
       h(
         "p",
         { class: "svl-question" },
-        "Every method on every prompt, as in the papers’ tables: a row per task, a column per method. The runs are timed in turn and repeated, and every output is checked against plain decoding’s.",
+        "Every method on every prompt, as in the papers’ tables: a row per task, a column per method. " +
+          "The runs are timed in turn and repeated, and every output is checked against plain decoding’s.",
       ),
     );
   }

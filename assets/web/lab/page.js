@@ -1,4 +1,4 @@
-/* Page "Lab": what there is to run, what is asked, progress, charts and the runs behind every point. Text nodes only. */
+/* Page "Lab": what there is to run, what is asked, progress, charts and the runs behind every point. */
 
 import { on } from "specviz/base/bus.js";
 import { h, plural } from "specviz/base/dom.js";
@@ -26,7 +26,6 @@ const lab = {
   estimate: null,
   check: 0,
   file: null,
- 
 };
 
 const post = (what, body) => postJson(`api/lab/${what}`, body);
@@ -438,7 +437,8 @@ function head(r) {
       h(
         "p",
         { class: "svl-question" },
-        "Choose methods, up to two parameters to vary, the prompts and what to measure. Two parameters make a heat map.",
+        "Choose methods, up to two parameters to vary, the prompts " +
+          "and what to measure. Two parameters make a heat map.",
       ),
     );
   }
@@ -636,6 +636,13 @@ async function poll() {
   }
 }
 
+/** "12 of 40 runs · about 2 min left" */
+function progressed({ progress, total }, done) {
+  const what = progress?.trains ? `Training: ${progress.trains}, step ` : "";
+  const all = progress?.trains ? progress.total.toLocaleString() : plural(total, "run");
+  return `${what}${done.toLocaleString()} of ${all}${progress?.left ? ` · about ${progress.left} left` : ""}`;
+}
+
 function drawProgress() {
   const place = frame().querySelector(".svl-progress");
   const s = lab.shown;
@@ -648,7 +655,7 @@ function drawProgress() {
       ? s.ahead > 0
         ? `Waiting: ${plural(s.ahead, "experiment")} before this one.`
         : "Starting."
-      : `${s.progress?.trains ? `Training: ${s.progress.trains}, step ` : ""}${done.toLocaleString()} of ${s.progress?.trains ? s.progress.total.toLocaleString() : plural(s.total, "run")}${s.progress?.left ? ` · about ${s.progress.left} left` : ""}`;
+      : progressed(s, done);
   if (!place.firstChild) {
     place.replaceChildren(
       h("progress", { max: 1, "aria-label": "Progress" }),

@@ -1,4 +1,4 @@
-/* A run as it stood before a step's verdict, for a learner who is asked about it: what is not known yet is not there. */
+/* A run as it stood before a step's verdict, for a learner who is asked about it: later facts are not there. */
 
 import { OPEN } from "specviz/base/model.js";
 

@@ -122,7 +122,8 @@ function drawCards() {
       h(
         "p",
         {},
-        `Short tours over recorded runs: ${ours.length} lessons, ${minutes(total)} in all. Read, predict, then see what happened. The keys → ← and the digits are enough; F makes it large for a class.`,
+        `Short tours over recorded runs: ${ours.length} lessons, ${minutes(total)} in all. Read, ` +
+          `predict, then see what happened. The keys → ← and the digits are enough; F makes it large for a class.`,
       ),
     ),
     h(

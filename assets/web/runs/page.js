@@ -113,7 +113,8 @@ export function mount({ element }) {
       const { done } = await postJson(`api/runs/${what}`, asked);
       said =
         done.length < asked.ids.length
-          ? `${asked.ids.length - done.length} of ${asked.ids.length} runs are not yours, or are gone: they stay as they are.`
+          ? `${asked.ids.length - done.length} of ${asked.ids.length} ` +
+            `runs are not yours, or are gone: they stay as they are.`
           : "";
       if (what === "delete") for (const id of done) chosen.delete(id);
     } catch (error) {

@@ -9,7 +9,7 @@ import { app } from "specviz/shell/state.js";
 import { tabsReady } from "specviz/shell/tabs.js";
 import { turn } from "specviz/shell/theme.js";
 
-/** Triggers "named" where the page's session is wanted: then ``value`` is {"session"}; and "go": ``value`` is {"tab"}. */
+/** ``value`` is {"session"} after "named" was triggered, and {"session", "tab"} where "go" asks for a tab. */
 export function mount({ element, props, watch, trigger }) {
   let session = "",
     telling = null;
@@ -17,7 +17,7 @@ export function mount({ element, props, watch, trigger }) {
     session = parse(props.value).session || "";
     if (session) emit("session", session);
   });
-  /** This open page's name, asked of the server once: runs with it end when the page is closed. "" after 2 s of silence. */
+  // the open page's name, asked of the server once: runs with it end when the page is closed; "" after 2 s of silence
   app.session = () => {
     if (session) return Promise.resolve(session);
     telling ??= new Promise((done) => {

@@ -86,7 +86,8 @@ function receive(feed, event) {
 function flush(feed) {
   feed.frame = 0;
   if (feed.over || feed.loading || app.current !== feed.id || app.shown !== feed.id || feed.base < 0) return;
-  feed.pending = feed.pending.filter((event) => event.seq > feed.base); // others are in what is shown: the run may be over
+  // others are in what is shown already: the run may be over
+  feed.pending = feed.pending.filter((event) => event.seq > feed.base);
   if (!feed.pending.length) return;
   const delta = {};
   const run = {};

@@ -11,7 +11,7 @@ import { app } from "specviz/shell/state.js";
 
 let newest = 0; // an answer to an older question is dropped
 
-/** The run ``id`` (FIRST: the server's first) at {step, pins}; ``answer`` is the server's, where it has been asked already. */
+/** The run ``id`` (FIRST: the server's first) at {step, pins}; ``answer``: the server's, where it was asked before. */
 export async function open(id, at = {}, answer = null) {
   const ticket = ++newest;
   const before = app.current;

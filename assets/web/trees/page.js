@@ -68,7 +68,10 @@ function told(node, state) {
   const hangs = `${plural(node.prompts, "prompt token")} on it: state ${node.prompts} follows.`;
   if (!node.depth) return `The root: nothing of the tree is accepted with probability ${share(node.stop)}; ${hangs}`;
   const names = node.path.map((rank) => nth(rank + 1)).join(", then ");
-  return `${names} guess${node.depth > 1 ? ` (distance ${node.depth})` : ""}: accepted with p ${share(node.p)}; acceptance ends here with ${share(node.stop)}; ${hangs}`;
+  return (
+    `${names} guess${node.depth > 1 ? ` (distance ${node.depth})` : ""}: accepted with ` +
+    `p ${share(node.p)}; acceptance ends here with ${share(node.stop)}; ${hangs}`
+  );
 }
 
 function diamonds(count, x, y) {
@@ -441,7 +444,9 @@ function drawMachine() {
       h(
         "p",
         { class: "svt-soft" },
-        `${plural(latency.rows.length, "size")} from 1 to ${latency.rows[latency.rows.length - 1]} rows, ${plural(latency.rounds, "step")} each, behind ${latency.context.toLocaleString()} tokens of context.`,
+        `${plural(latency.rows.length, "size")} from 1 to ` +
+          `${latency.rows[latency.rows.length - 1]} rows, ` +
+          `${plural(latency.rounds, "step")} each, behind ${latency.context.toLocaleString()} tokens of context.`,
       ),
     );
     if (latency.note)
@@ -691,7 +696,8 @@ function frame() {
       h(
         "p",
         { class: "svt-question" },
-        "Each row of a verify forward is a guess to check, or a prompt token that makes guesses for the next step. Which split of how many rows pays on this machine?",
+        "Each row of a verify forward is a guess to check, or a prompt token that makes " +
+          "guesses for the next step. Which split of how many rows pays on this machine?",
       ),
       h("div", { class: "svt-notes" }),
       h(
@@ -768,7 +774,8 @@ function drawNotes() {
         "p",
         { class: "svt-note" },
         coded(
-          "The acceptance of these prompt tokens was not measured: `specviz tree design` does. The trees below are for an assumed one.",
+          "The acceptance of these prompt tokens was not measured: `specviz " +
+            "tree design` does. The trees below are for an assumed one.",
         ),
       ),
     );
