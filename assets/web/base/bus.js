@@ -1,5 +1,5 @@
 /* Events of the page: "inspector", "current", "runs", "model", "session", "tab", "open", "started", "stop",
-   "refused", "caution". */
+   "refused", "caution", "lab". */
 
 /** Calls ``fn`` with what is told under ``name``. */
 export const on = (name, fn) => document.addEventListener(`specviz:${name}`, (event) => fn(event.detail));

@@ -176,3 +176,6 @@ export function card(name, title, ...tools) {
   const element = h("section", { class: `sv-card sv-${name}`, "aria-label": title }, bar, body);
   return { element, body, note, bar, heading };
 }
+
+/** A sentence whose commands stand between backticks, as nodes. */
+export const coded = (text) => text.split("`").map((piece, k) => (k % 2 ? h("code", {}, piece) : piece));

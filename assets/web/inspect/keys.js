@@ -53,7 +53,6 @@ export function tokenFacts(inspector, position) {
   const { model } = inspector;
   if (position >= POOL) return poolFacts(inspector, position);
   const { tokens } = model.trace;
-  const id = tokens.id[position];
   const own = model.runOf.get(position);
   const copies = model.copies.get(position) || [];
   const kinds = {

@@ -8,7 +8,6 @@ import { place } from "specviz/shell/place.js";
 import { refreshRuns, running } from "specviz/shell/runs.js";
 import { stage } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";
-import { tabsReady } from "specviz/shell/tabs.js";
 import { paint } from "specviz/shell/theme.js";
 
 /** Our style sheets come after Gradio's, whose resets would win otherwise; copies first, so that nothing flickers. */
