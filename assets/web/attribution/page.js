@@ -8,7 +8,7 @@ import { MODES, page, part, visible } from "specviz/attribution/state.js";
 import { Attribution } from "specviz/attribution/view.js";
 import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
-import { getJson } from "specviz/base/http.js";
+import { getJson } from "specviz/base/json.js";
 import { open } from "specviz/shell/open.js";
 import { app } from "specviz/shell/state.js";
 

@@ -4,7 +4,7 @@ import { area, checks, chosenSignals, starting } from "specviz/attribution/forms
 import { show, start } from "specviz/attribution/runs.js";
 import { MODES, page, part, say, score3, titleOf } from "specviz/attribution/state.js";
 import { coded, h, plural } from "specviz/base/dom.js";
-import { getJson, postJson } from "specviz/base/http.js";
+import { getJson, postJson } from "specviz/base/json.js";
 import { plotly } from "specviz/base/plotly.js";
 import { stored } from "specviz/base/storage.js";
 

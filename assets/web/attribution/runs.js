@@ -3,7 +3,7 @@
 import { choices } from "specviz/attribution/forms.js";
 import { page, part, say, titleOf, visible } from "specviz/attribution/state.js";
 import { coded, h, plural } from "specviz/base/dom.js";
-import { getJson, postJson } from "specviz/base/http.js";
+import { getJson, postJson } from "specviz/base/json.js";
 import { open } from "specviz/shell/open.js";
 import { KINDS, refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";

@@ -2,7 +2,7 @@
 
 import { h, plural } from "specviz/base/dom.js";
 import { field } from "specviz/base/field.js";
-import { getJson } from "specviz/base/http.js";
+import { getJson } from "specviz/base/json.js";
 import { MARKS, colored, going, page, part, post } from "specviz/compare/state.js";
 import { app } from "specviz/shell/state.js";
 

@@ -2,7 +2,7 @@
 
 import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
-import { getJson } from "specviz/base/http.js";
+import { getJson } from "specviz/base/json.js";
 import { catalog, choicesReady, drawPrompt, note, run } from "specviz/compare/ask.js";
 import { drawCharts } from "specviz/compare/charts.js";
 import { changed } from "specviz/compare/frame.js";

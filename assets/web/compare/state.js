@@ -1,7 +1,7 @@
 /* What the page "Compare" knows, and the small things its files share. Text nodes only. */
 
 import { h } from "specviz/base/dom.js";
-import { postJson } from "specviz/base/http.js";
+import { postJson } from "specviz/base/json.js";
 
 export const MARKS = ["P", "A", "B", "C", "D", "E"]; // P is plain decoding
 export const page = {

@@ -2,7 +2,7 @@
 
 import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
-import { getJson } from "specviz/base/http.js";
+import { getJson } from "specviz/base/json.js";
 import { drawMain } from "specviz/lab/form.js";
 import { drawResults, show } from "specviz/lab/results.js";
 import { BATCH, OWN, SHORT, address, lab, note, recipe, refresh, restore, when } from "specviz/lab/state.js";

@@ -2,7 +2,7 @@
 
 import { emit } from "specviz/base/bus.js";
 import { h, plural } from "specviz/base/dom.js";
-import { getJson } from "specviz/base/http.js";
+import { getJson } from "specviz/base/json.js";
 import { plotly } from "specviz/base/plotly.js";
 import { address, file, lab, list, note, number, post, recipe, refresh, when } from "specviz/lab/state.js";
 

@@ -1,7 +1,7 @@
 /* Page "Lab": what it knows, and the small things its modules share. */
 
 import { h, plural } from "specviz/base/dom.js";
-import { getJson, postJson } from "specviz/base/http.js";
+import { getJson, postJson } from "specviz/base/json.js";
 import { open as openRun } from "specviz/shell/open.js";
 import { app } from "specviz/shell/state.js";
 import { goTo } from "specviz/shell/tabs.js";

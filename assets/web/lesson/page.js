@@ -1,7 +1,7 @@
 /* Page "Lessons": cards, and the player with its place in the address and in this browser. Text nodes only. */
 
 import { h } from "specviz/base/dom.js";
-import { getJson } from "specviz/base/http.js";
+import { getJson } from "specviz/base/json.js";
 import { parse, stored } from "specviz/base/storage.js";
 import { Lesson } from "specviz/lesson/lesson.js";
 import { open } from "specviz/shell/open.js";

@@ -2,7 +2,7 @@
 
 import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
-import { postJson } from "specviz/base/http.js";
+import { postJson } from "specviz/base/json.js";
 import { open } from "specviz/shell/open.js";
 import { place } from "specviz/shell/place.js";
 import { KINDS, refreshRuns } from "specviz/shell/runs.js";

@@ -2,7 +2,7 @@
 
 import { emit, on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
-import { getJson } from "specviz/base/http.js";
+import { getJson } from "specviz/base/json.js";
 import { parse } from "specviz/base/storage.js";
 import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";

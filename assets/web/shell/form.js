@@ -3,7 +3,7 @@
 import { emit, on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { field } from "specviz/base/field.js";
-import { getJson } from "specviz/base/http.js";
+import { getJson } from "specviz/base/json.js";
 import { stored } from "specviz/base/storage.js";
 import { place } from "specviz/shell/place.js";
 import { stop } from "specviz/shell/stage.js";

@@ -1,7 +1,7 @@
 /* Runs that go on: their events, one feed per run, drawn once per frame. */
 
 import { emit } from "specviz/base/bus.js";
-import { getJson } from "specviz/base/http.js";
+import { getJson } from "specviz/base/json.js";
 import { over, refreshRuns } from "specviz/shell/runs.js";
 import { say, show } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";

@@ -1,7 +1,7 @@
 /* Opening a run: fetched once, followed where it is not over. */
 
 import { emit, on } from "specviz/base/bus.js";
-import { getJson } from "specviz/base/http.js";
+import { getJson } from "specviz/base/json.js";
 import { address } from "specviz/shell/address.js";
 import { early, FIRST } from "specviz/shell/early.js";
 import { busy, draw, follow } from "specviz/shell/live.js";

@@ -1,7 +1,7 @@
 /* The list of recorded runs, and which runs of this page go on. */
 
 import { emit } from "specviz/base/bus.js";
-import { getJson } from "specviz/base/http.js";
+import { getJson } from "specviz/base/json.js";
 import { app } from "specviz/shell/state.js";
 
 let newest = 0;

@@ -2,7 +2,7 @@
 
 import { emit, on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
-import { postJson } from "specviz/base/http.js";
+import { postJson } from "specviz/base/json.js";
 import { Inspector } from "specviz/inspect/inspector.js";
 import { address, link } from "specviz/shell/address.js";
 import { app } from "specviz/shell/state.js";

@@ -2,7 +2,7 @@
 
 import { on } from "specviz/base/bus.js";
 import { coded, h, plural, s } from "specviz/base/dom.js";
-import { getJson } from "specviz/base/http.js";
+import { getJson } from "specviz/base/json.js";
 import { app } from "specviz/shell/state.js";
 import { drawCharts, pick } from "specviz/trees/charts.js";
 import { budget, fixed, page, part, say, share } from "specviz/trees/state.js";

@@ -3,7 +3,7 @@
 import { on } from "specviz/base/bus.js";
 import { button, card, format, h, icon, plural } from "specviz/base/dom.js";
 import { field } from "specviz/base/field.js";
-import { getJson, postJson } from "specviz/base/http.js";
+import { getJson, postJson } from "specviz/base/json.js";
 import { Model } from "specviz/base/model.js";
 import { TreeView } from "specviz/inspect/tree.js";
 import { open } from "specviz/shell/open.js";
