@@ -1,23 +1,15 @@
 /* The views around one trace. load, append, setStep, state, on("step" | "pin"). */
 
-import { Tooltip, button, clamp, format, framed, h, icon, plural, readColors } from "specviz/base/dom.js";
+import { clamp, format, framed, h, plural, readColors } from "specviz/base/dom.js";
 import { Model, POOL } from "specviz/base/model.js";
-import { Presenter, zoom as presenterZoom } from "specviz/base/present.js";
-import { CandidateTable } from "specviz/inspect/candidates.js";
+import { zoom as presenterZoom } from "specviz/base/present.js";
 import * as controls from "specviz/inspect/controls.js";
-import { DiffView } from "specviz/inspect/diff.js";
-import { DrafterView } from "specviz/inspect/drafter.js";
 import { keys, tokenFacts } from "specviz/inspect/keys.js";
-import { Links } from "specviz/inspect/links.js";
+import { build } from "specviz/inspect/layout.js";
 import { heaviest } from "specviz/inspect/looks.js";
 import * as marks from "specviz/inspect/marks.js";
-import { PoolPane, TokenPane } from "specviz/inspect/pane.js";
-import { PromptsView } from "specviz/inspect/prompts.js";
-import { RegretView } from "specviz/inspect/regret.js";
 import * as shares from "specviz/inspect/shares.js";
 import * as words from "specviz/inspect/summary.js";
-import { Timeline } from "specviz/inspect/timeline.js";
-import { TreeView } from "specviz/inspect/tree.js";
 
 export class Inspector {
   /**
@@ -38,102 +30,11 @@ export class Inspector {
     this.heat = true;
     this.offers = false;
     this.follow = true;
-    this.build();
+    build(this);
     this.watch();
   }
 
   // ---- the page -------------------------------------------------------------------------------------------------
-
-  build() {
-    this.root = h("div", { class: "sv", tabindex: "-1", role: "group", "aria-label": "Inspector" });
-    this.tip = new Tooltip(this.root);
-    this.heading = h("div", { class: "sv-headline" });
-    this.metrics = h("dl", { class: "sv-metrics" });
-    this.timeline = new Timeline(this);
-    this.sentence = h("p", { class: "sv-sentence", "aria-live": "polite" });
-    this.facts = new shares.StepFacts(this);
-    // folded in a low window, so that the tree is in sight; its title tells the outcomes all the same
-    this.breakdown = h("details", { class: "sv-breakdown", open: window.innerHeight >= 900 });
-    this.breakdownTitle = h("summary", {});
-    this.breakdownParts = h("div", { class: "sv-breakdown-parts" });
-    this.breakdown.append(this.breakdownTitle, this.breakdownParts);
-    this.compression = h("p", { class: "sv-compression" });
-    this.diff = new DiffView(this);
-    this.legend = h("ul", { class: "sv-legend", "aria-label": "Legend" });
-    this.heatButton = controls.toggle(this, "Score heat", "heat", "Shade the places compared this step by their score");
-    this.offerButton = controls.toggle(
-      this,
-      "Losing offers",
-      "offers",
-      "Show what the candidates that lost would have offered (O)",
-    );
-    this.prompt = new TokenPane(this, "prompt", "Prompt", this.heatButton, this.offerButton);
-    this.pinNote = h("span", { class: "sv-pin-note", hidden: true });
-    this.output = new TokenPane(this, "output", "Output", this.pinNote);
-    this.pool = new PoolPane(this);
-    this.panes = [this.prompt, this.output, this.pool];
-    this.tree = new TreeView(this);
-    this.candidates = new CandidateTable(this);
-    this.regret = new RegretView(this);
-    this.drafter = new DrafterView(this);
-    this.prompts = new PromptsView(this);
-    this.links = new Links(this);
-    this.message = h("p", { class: "sv-message", role: "status", hidden: true });
-    const shut = { class: "sv-button sv-square sv-quiet", onclick: () => this.showHelp(false) };
-    this.help = h("div", {
-      class: "sv-help",
-      role: "dialog",
-      "aria-label": "Keyboard help",
-      tabindex: "-1",
-      hidden: true,
-    });
-    this.help.append(words.help(), button("Close", shut, icon("close")));
-    const head = h(
-      "header",
-      { class: "sv-head" },
-      this.heading,
-      this.metrics,
-      controls.actions(this),
-      h("div", { class: "sv-run-facts" }, this.compression, this.options.strip, this.breakdown),
-    );
-    const steps = h(
-      "section",
-      { class: "sv-card sv-steps", "aria-label": "Steps" },
-      controls.toolbar(this),
-      this.timeline.element,
-      this.sentence,
-      this.facts.element,
-      this.legend,
-    );
-    this.views = h(
-      "div",
-      { class: "sv-views" },
-      h(
-        "div",
-        { class: "sv-grid sv-texts" },
-        h("div", { class: "sv-sources" }, this.prompt.element, this.pool.element),
-        this.output.element,
-      ),
-      this.diff.element,
-      h(
-        "div",
-        { class: "sv-grid sv-grid-low" },
-        this.tree.element,
-        this.candidates.element,
-        this.drafter.element,
-        this.prompts.element,
-      ),
-      this.regret.element,
-    );
-    this.root.prepend(head, this.message, steps, this.views, this.links.layer, this.help);
-    this.host.replaceChildren(this.root);
-    this.zoom = 1; // of what is drawn in fixed sizes
-    if (this.options.present !== false) {
-      const hashed = !!this.options.actions && this.options.actions.link === true;
-      this.presenter = new Presenter(this.root, { hashed, changed: (on) => this.zoomed(on) });
-    }
-    this.root.classList.add("sv-waiting");
-  }
 
   watch() {
     this.root.addEventListener("keydown", (event) => keys(this, event, true));

@@ -4,7 +4,7 @@ import { button, facts, format, h, plural } from "specviz/base/dom.js";
 import { OPEN, POOL } from "specviz/base/model.js";
 import * as terms from "specviz/base/terms.js";
 import { lanes, offered, stood } from "specviz/inspect/drafting.js";
-import { follows, legend as hungLegend, offer as hungOffer } from "specviz/inspect/prompts.js";
+import { follows, legend as hungLegend, offer as hungOffer } from "specviz/inspect/prompt_marks.js";
 import * as shares from "specviz/inspect/shares.js";
 import { originSample } from "specviz/inspect/tree_boxes.js";
 

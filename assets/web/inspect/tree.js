@@ -3,7 +3,7 @@
 import { card, h, probability, s } from "specviz/base/dom.js";
 import { OPEN } from "specviz/base/model.js";
 import { lanes } from "specviz/inspect/drafting.js";
-import { rail } from "specviz/inspect/prompts.js";
+import { rail } from "specviz/inspect/prompt_marks.js";
 import { Box, fill, pick, set, statusOf, write } from "specviz/inspect/tree_boxes.js";
 import { GAP, MARGIN, arrange, items, position } from "specviz/inspect/tree_layout.js";
 import { LABEL, drawChoices, explain } from "specviz/inspect/tree_words.js";

@@ -5,14 +5,7 @@ import { Presenter } from "specviz/base/present.js";
 import { Inspector } from "specviz/inspect/inspector.js";
 import { metrics } from "specviz/inspect/summary.js";
 import { before } from "specviz/lesson/asked.js";
-
-/** Runs of text as nodes: words, emphasis, code. */
-const inline = (runs) =>
-  runs.map(([kind, words]) => {
-    if (kind === "em") return h("em", {}, words);
-    return kind === "code" ? h("code", { class: "sv-token" }, words) : words;
-  });
-const paragraphs = (list) => list.map((runs) => h("p", {}, inline(runs)));
+import { drawEnd, paragraphs, question } from "specviz/lesson/words.js";
 
 const SIZES = [1, 0.94, 0.88, 0.82, 0.76, 0.7, 0.64];
 
@@ -172,7 +165,7 @@ export class Lesson {
   async show(revealed = false) {
     const ticket = ++this.ticket;
     this.drawDots();
-    if (!this.stop) this.drawEnd();
+    if (!this.stop) drawEnd(this);
     else this.drawStop(revealed);
     this.drawNav();
     this.text.scrollTop = 0;
@@ -257,90 +250,7 @@ export class Lesson {
       h("h3", { class: "sv-lesson-stop" }, stop.title),
       ...paragraphs(stop.text),
     );
-    if (stop.ask) this.words.append(this.question(stop.ask, revealed));
-  }
-
-  question(ask, revealed) {
-    const chosen = this.answers[this.at];
-    const answered = chosen !== undefined;
-    const one = (option, k) => {
-      const right = k === ask.answer;
-      const mark = !answered ? "" : right ? " sv-option-right" : k === chosen ? " sv-option-wrong" : " sv-option-other";
-      const said = !answered ? "" : right ? "✓" : k === chosen ? "✗" : "";
-      const place = option.position >= 0 ? h("small", { "data-position": option.position }) : null;
-      return h(
-        "li",
-        {},
-        h(
-          "button",
-          {
-            type: "button",
-            class: `sv-option${mark}`,
-            disabled: answered,
-            "aria-pressed": answered ? String(k === chosen) : null,
-            onclick: () => this.choose(k),
-          },
-          h("kbd", {}, String(k + 1)),
-          h("span", {}, inline(option.runs), place && " ", place),
-          said ? h("b", { class: "sv-option-mark", "aria-label": right ? "right" : "your answer" }, said) : null,
-        ),
-      );
-    };
-    const parts = [
-      h(
-        "p",
-        { class: "sv-ask-head" },
-        answered ? (chosen === ask.answer ? "You predicted it" : "Not this time") : "Predict",
-      ),
-      ...paragraphs(ask.text),
-      h("ol", { class: "sv-options" }, ask.options.map(one)),
-    ];
-    if (answered) parts.push(h("div", { class: "sv-reveal", role: "status" }, paragraphs(ask.reveal)));
-    else parts.push(h("p", { class: "sv-ask-hint", hidden: true }, "Choose an answer first: press its number."));
-    const state = !answered ? "" : chosen === ask.answer ? " sv-ask-right" : " sv-ask-wrong";
-    return h("section", { class: `sv-ask${state}${revealed ? " sv-fresh" : ""}`, "aria-label": "Question" }, parts);
-  }
-
-  /** The score, and what was missed. */
-  drawEnd() {
-    const { asked, lesson } = this;
-    const right = asked.filter((k) => this.answers[k] === lesson.stops[k].ask.answer);
-    const missed = asked.filter((k) => !right.includes(k));
-    const score = asked.length
-      ? h("p", { class: "sv-score" }, h("b", {}, `${right.length} of ${asked.length}`), " predicted")
-      : h("p", { class: "sv-score" }, "Done");
-    const rows = missed.map((k) => {
-      const { ask, title } = lesson.stops[k];
-      const given =
-        k in this.answers
-          ? ["you said ", inline(ask.options[this.answers[k]].runs), ", it was "]
-          : ["not answered; it was "];
-      const answer = inline(ask.options[ask.answer].runs);
-      return h(
-        "li",
-        {},
-        button(
-          `Look again: ${title}`,
-          { class: "sv-button sv-missed", onclick: () => this.go(k) },
-          h("b", {}, title),
-          h("span", {}, given, answer),
-        ),
-      );
-    });
-    const praise = missed.length ? "What was missed, to look at again:" : asked.length ? "Nothing was missed." : "";
-    this.words.replaceChildren(
-      h("p", { class: "sv-lesson-place" }, h("span", {}, "The end")),
-      h("h3", { class: "sv-lesson-stop" }, lesson.title),
-      score,
-      praise ? h("p", {}, praise) : "",
-      rows.length ? h("ul", { class: "sv-misses" }, rows) : "",
-      h("h4", { class: "sv-lesson-learnt" }, "You have seen"),
-      h(
-        "ul",
-        { class: "sv-learnt" },
-        lesson.learn.map((one) => h("li", {}, one)),
-      ),
-    );
+    if (stop.ask) this.words.append(question(this, stop.ask, revealed));
   }
 
   drawNav() {
