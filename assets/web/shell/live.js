@@ -107,7 +107,7 @@ function flush(feed) {
 }
 
 /** The whole run again, where events were missed (or when it begins). */
-async function reload(feed) {
+export async function reload(feed) {
   if (app.current !== feed.id) return;
   const ticket = ++feed.loading;
   try {

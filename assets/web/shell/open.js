@@ -4,7 +4,7 @@ import { emit, on } from "specviz/base/bus.js";
 import { getJson } from "specviz/base/json.js";
 import { address } from "specviz/shell/address.js";
 import { early, FIRST } from "specviz/shell/early.js";
-import { busy, draw, follow } from "specviz/shell/live.js";
+import { busy, draw, follow, reload } from "specviz/shell/live.js";
 import { over } from "specviz/shell/runs.js";
 import { host, say } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";
@@ -34,6 +34,7 @@ export async function open(id, at = {}, answer = null) {
     } else {
       host.hidden = !app.shown;
       busy(feed);
+      if (feed.seq > trace.live.seq) reload(feed); // it began while this answer was on its way
     }
     address();
     emit("current", id);
