@@ -154,7 +154,7 @@ class Guard:
                 if message.get("more_body"):
                     return
                 assert start is not None
-                whole = ui.with_head(body.decode("utf-8", "replace"), self.desk.first).encode()
+                whole = ui.with_head(body.decode("utf-8", "replace")).encode()
                 await send({**start, "headers": [*start["headers"], (b"content-length", str(len(whole)).encode())]})
                 await send({"type": "http.response.body", "body": whole})
             else:

@@ -62,6 +62,11 @@ def _routes(app: FastAPI, desk: Desk) -> None:
     def methods() -> Response:
         return answer(desk.catalog())
 
+    @app.get("/api/first")
+    async def first(request: Request) -> Response:
+        """The run to open on; an empty object where there is none yet."""
+        return await trace(desk.first, request) if desk.first else answer({})
+
     @app.get("/api/traces/{key}")
     async def trace(key: str, request: Request) -> Response:
         if not is_id(key):
@@ -120,7 +125,7 @@ def _routes(app: FastAPI, desk: Desk) -> None:
     for part in (runs, lab, trees, compare, attribution, whatif, lessons):
         part.add(app, desk)
 
-    @app.get("/web/{name}")
+    @app.get("/web/{name:path}")
     def web(name: str) -> Response:
         found = ui.asset(name)
         if found is None:

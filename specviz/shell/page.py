@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import gradio as gr
 from gradio.themes import Base
 
@@ -16,7 +19,7 @@ from specviz.server.desk import Desk
 from specviz.server.http import owner_of
 
 from . import api
-from .parts import part, tell
+from .parts import part, tell, told
 
 SANS = ["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
 MONO = ["ui-monospace", "SFMono-Regular", "Cascadia Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
@@ -48,6 +51,17 @@ def theme() -> Base:
     )
 
 
+QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+SHOWN = '() => document.dispatchEvent(new CustomEvent("specviz:tab", { detail: "%s" }))'
+TABS: dict[str, Callable[[Desk], None]] = {
+    "inspect": lambda desk: inspect.build(desk, owner),
+    "compare": lambda _: compare.build(),
+    "attribution": lambda _: attribution.build(),
+    "lessons": lambda _: lessons.build(),
+    "lab": lambda _: lab.build(),
+    "trees": lambda _: trees.build(),
+    "runs": lambda _: runs.build(),
+}
 MAX_SESSIONS = 200  # open pages whose state Gradio holds
 
 
@@ -61,26 +75,28 @@ def _session(request: gr.Request) -> str:
     return tell(session=request.session_hash or "")
 
 
+def _tab(name: Any) -> Any:
+    """Shows a tab, where there is one of that name."""
+    return gr.Tabs(selected=name) if name in TABS else gr.skip()
+
+
+def _asked(request: gr.Request) -> Any:
+    """Shows the tab that the address names."""
+    return _tab(request.query_params.get("tab"))
+
+
 def build(desk: Desk) -> gr.Blocks:
     """All pages."""
     with gr.Blocks(title="specviz", fill_width=True, analytics_enabled=False, delete_cache=(3600, 3600)) as blocks:
-        brand = part("brand", "sv-brand", tells="named")
-        brand.named(_session, None, brand, queue=False, api_visibility="private", show_progress="hidden")
-        with gr.Tabs(elem_id="sv-tabs"):
-            with gr.Tab("Inspect", id="inspect"):
-                inspect.build(desk, owner)
-            with gr.Tab("Compare", id="compare"):
-                compare.build()
-            with gr.Tab("Attribution", id="attribution"):
-                attribution.build()
-            with gr.Tab("Lessons", id="lessons"):
-                lessons.build()
-            with gr.Tab("Lab", id="lab"):
-                lab.build()
-            with gr.Tab("Trees", id="trees"):
-                trees.build()
-            with gr.Tab("Runs", id="runs"):
-                runs.build()
+        brand = part("brand", "sv-brand", events=("named", "go"))
+        brand.named(_session, None, brand, queue=False, **QUIET)
+        with gr.Tabs(elem_id="sv-tabs") as tabs:
+            for name, content in TABS.items():
+                with gr.Tab(name.capitalize(), id=name) as tab:
+                    content(desk)
+                tab.select(None, None, None, js=SHOWN % name, queue=False, **QUIET)
+        brand.go(lambda value: _tab(told(value).get("tab")), brand, tabs, queue=False, **QUIET)
+        blocks.load(_asked, None, tabs, queue=False, **QUIET)
         api.build(desk, owner)
 
         def left(request: gr.Request) -> None:

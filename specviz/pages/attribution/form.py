@@ -6,4 +6,4 @@ from specviz.shell.parts import part
 
 
 def build() -> None:
-    part("attribution", "sv-attribution")
+    part("attribution", "sv-attribution", "attribution/page")

@@ -27,7 +27,6 @@ from decoders.study.quotes import (
 )
 from specviz.server.runner import Job, QueueFull, sentence
 from specviz.server.store import UnknownTrace, is_id, new_id
-from specviz.views import web
 from specviz.views.examples import passages
 from specviz.views.export import standalone_page
 
@@ -59,10 +58,6 @@ PAPER = (  # PLD+ table 10: method, precision, recall, F1
 MAX_ANSWER = 100_000  # characters
 MAX_QUOTED = 4 << 20  # characters of a QuoteSum file
 MAX_ROWS, MAX_SCORINGS, MAX_KEPT = 500, 2, 8
-SCRIPTS = (
-    "dom.js", "text.js", "attributing.js", "attribution_board.js", "attribution_sides.js", "attribution.js",
-)  # fmt: skip
-STYLES = ("theme.css", "parts.css", "page.css", "attribution.css")
 
 
 @dataclass(eq=False)
@@ -505,15 +500,6 @@ def _keep(places: OrderedDict[str, Any], key: str, value: Any, most: int) -> Non
         places.popitem(last=False)
 
 
-PAGE_SCRIPT = """
-(function () {
-  const given = JSON.parse(document.getElementById("attribution-data").textContent);
-  window.specviz = new SpecViz.Attribution(document.getElementById("attribution"));
-  window.specviz.load(given.signals, given);
-})();
-"""
-
-
 def standalone(signals: Sequence[Mapping[str, Any]], min_run: int = 2, whole: bool = True) -> str:
     """Attributions of one answer as one HTML page that works from disk: renderer, style and links in one, no request.
     ``signals`` are ``document``s, shown side by side.
@@ -523,7 +509,5 @@ def standalone(signals: Sequence[Mapping[str, Any]], min_run: int = 2, whole: bo
         f"{signals[0].get('title') or 'answer'} · attribution",
         '<main id="attribution"><noscript>This page draws the links with JavaScript.</noscript></main>',
         ("attribution-data", given),
-        styles="\n".join(web.read(name) for name in STYLES),
-        scripts="\n".join(web.read(name) for name in SCRIPTS),
-        start=PAGE_SCRIPT,
+        entry="specviz/attribution/standalone.js",
     )

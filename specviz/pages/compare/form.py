@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import gradio as gr
-
-from specviz.shell.parts import part, tell
+from specviz.shell.parts import part
 
 
 def build() -> None:
-    box = part("compare", "sv-compare", tells="seen")
-
-    def session(request: gr.Request) -> str:
-        """The open page's name, so that its runs end when it is closed."""
-        return tell(session=request.session_hash or "")
-
-    box.seen(session, None, box, queue=False, api_visibility="private", show_progress="hidden")
+    part("compare", "sv-compare", "compare/page")

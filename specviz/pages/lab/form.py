@@ -6,4 +6,4 @@ from specviz.shell.parts import part
 
 
 def build() -> None:
-    part("lab", "sv-lab")
+    part("lab", "sv-lab", "lab/page")

@@ -6,4 +6,4 @@ from specviz.shell.parts import part
 
 
 def build() -> None:
-    part("lessons", "sv-lessons")
+    part("lessons", "sv-lessons", "lesson/page")

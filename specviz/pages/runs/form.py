@@ -6,4 +6,4 @@ from specviz.shell.parts import part
 
 
 def build() -> None:
-    part("table", "sv-runs")
+    part("table", "sv-runs", "runs/page")

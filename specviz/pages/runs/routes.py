@@ -32,7 +32,12 @@ def add(app: FastAPI, desk: Desk) -> None:
                 return answer({"done": await run_in_threadpool(lambda: desk.change_runs(keys, owner, **changes))})
             if what == "delete":
                 return answer({"done": await run_in_threadpool(desk.delete_runs, keys, owner)})
-            return problem(404, f"The library cannot {what[:40]!r}: it can change and delete.")
+            if what == "stop":
+                jobs = [job for key in keys if (job := desk.runner.job(key)) is not None and job.owner == owner]
+                for job in jobs:
+                    desk.runner.cancel(job)
+                return answer({"done": [job.id for job in jobs]})
+            return problem(404, f"The library cannot {what[:40]!r}: it can change, delete and stop.")
         except (ValueError, RecursionError) as error:
             return refused(error)
 

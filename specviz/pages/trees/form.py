@@ -6,4 +6,4 @@ from specviz.shell.parts import part
 
 
 def build() -> None:
-    part("trees", "sv-trees")
+    part("trees", "sv-trees", "trees/page")

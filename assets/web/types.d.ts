@@ -1,0 +1,5 @@
+declare module "specviz/generated/terms.js" {
+  export const terms: Record<string, { label: string; formula: string; code: string; help: string }>;
+  export const drafted: Record<string, string>;
+  export const verified: Record<string, string>;
+}
