@@ -137,7 +137,7 @@ def test_its_cache_is_a_function_of_the_context(layers):
     """Grown step by step, cut back, thrown onto another text: always what a fresh run gives."""
     target = tiny_target("qwen3")
     save_tiny_part(target, "glide", layers=layers)
-    decoding = Decoding(target, Prompt.from_ids(prompt_ids(3)), "glide", max_new_tokens=NEW)
+    decoding = Decoding.of(target, Prompt.from_ids(prompt_ids(3)), "glide", max_new_tokens=NEW)
     grown = decoding.drafter
     drafts = {step.context_length: step.draft for step in decoding}
     assert len(drafts) > 3
@@ -180,7 +180,7 @@ def test_sampled_texts_come_out_as_the_target_would_have_drawn_them(name, params
     save_tiny_part(target, "glide")
     save_tiny_part(target, "drafter")
     prompt, sampling = prompt_ids(3, 20), {"temperature": 1.0, "top_k": 3}
-    warp = Decoding(target, Prompt.from_ids(prompt), "plain", sampling=Sampling(**sampling)).verifier.chooser
+    warp = Decoding.of(target, Prompt.from_ids(prompt), "plain", sampling=Sampling(**sampling)).verifier.chooser
     first = warp.probabilities(target.reference_logits(prompt)[-1:].float())[0]
     expected: dict[tuple[int, int], float] = {}
     for token in torch.nonzero(first).flatten().tolist():
@@ -202,7 +202,7 @@ def test_sampled_runs_are_drawn_and_repeatable():
     save_tiny_part(target, "glide")
     sampling = Sampling(temperature=1.0, seed=5)
     runs = [
-        list(Decoding(target, Prompt.from_ids(prompt_ids(3)), "glide", sampling=sampling, max_new_tokens=NEW))
+        list(Decoding.of(target, Prompt.from_ids(prompt_ids(3)), "glide", sampling=sampling, max_new_tokens=NEW))
         for _ in range(2)
     ]
     assert [s.emitted for s in runs[0]] == [s.emitted for s in runs[1]]
@@ -214,7 +214,7 @@ def test_sampled_runs_are_drawn_and_repeatable():
 def test_what_is_recorded():
     target = tiny_target("qwen3")
     save_tiny_part(target, "glide")
-    run = Decoding(target, Prompt.from_ids(prompt_ids(3)), "glide+cape", max_new_tokens=NEW)
+    run = Decoding.of(target, Prompt.from_ids(prompt_ids(3)), "glide+cape", max_new_tokens=NEW)
     step = next(iter(run))
     draft, tree = step.draft, step.draft.tree
     assert draft.origins[:5] == ("root", *["drafter"] * 4) and set(draft.origins[5:]) == {"expansion"}
@@ -287,7 +287,7 @@ def test_every_expansion_is_used():
     sizes = {}
     for expansion, gamma in product(("confidence", "fixed", "beam 4", "beam 8"), (2, 4)):
         params = {"expansion": expansion, "gamma": gamma}
-        step = next(iter(Decoding(target, Prompt.from_ids(prompt_ids(3)), "glide+cape", params, max_new_tokens=NEW)))
+        step = next(iter(Decoding.of(target, Prompt.from_ids(prompt_ids(3)), "glide+cape", params, max_new_tokens=NEW)))
         assert max(step.draft.tree.depths) == gamma
         sizes[expansion, gamma] = step.draft.tree.drafted
     assert sizes["fixed", 4] == 16 and sizes["fixed", 2] == 8

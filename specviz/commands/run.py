@@ -158,7 +158,7 @@ def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str
     else:
         from decoders import Decoding
 
-        decoding = Decoding(target, prompt, method, params, **options)
+        decoding = Decoding.of(target, prompt, method, params, **options)
         decoding.prefill()
         started = time.perf_counter()
         output, steps = [], []

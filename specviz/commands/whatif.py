@@ -83,7 +83,8 @@ def _listed(args: argparse.Namespace, trace: Any) -> int:
 def _drafted(args: argparse.Namespace, trace: Any) -> int:
     from decoders import find_method, save
     from decoders.draft.params import make_params
-    from decoders.study.whatif import ReadRun, own_params, wanted
+    from decoders.study.recorded import own_params
+    from decoders.study.whatif import ReadRun, wanted
 
     own = str(trace.run["method"]["name"])
     method = find_method(args.method or own)

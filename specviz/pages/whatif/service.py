@@ -51,7 +51,7 @@ class WhatIfs:
             trace = self._stored(key)
             return "" if trace is None else self.desk.catalog()["reason"] or "There is no model."
         if key not in self._reasons:
-            from decoders.study.whatif import other_model
+            from decoders.study.recorded import other_model
             from specviz.experiments.prompts import check_tokens
 
             trace = self._stored(key)
@@ -180,7 +180,7 @@ def _number(given: Mapping[str, Any], name: str) -> int:
 
 def _own(trace: Trace, methods: Mapping[str, Any]) -> dict[str, Any]:
     """The run's own parameters but those that name files."""
-    from decoders.study.whatif import own_params
+    from decoders.study.recorded import own_params
 
     name = str(trace.run["method"]["name"])
     if name not in methods:
