@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import transformers as hf
@@ -87,7 +89,8 @@ def test_windows_bind(family):
     ids = prompt_ids(3)
     windowed = tiny_target(family)
     unwindowed = tiny_target(family)
-    unwindowed.windows = tuple(None if w is None else 10_000 for w in windowed.windows)
+    wide = tuple(None if window is None else 10_000 for window in windowed.shape.layer_windows)
+    unwindowed.shape = replace(windowed.shape, layer_windows=wide)
     logits = []
     for target in (windowed, unwindowed):
         session = target.session(Needs(), 100)
@@ -103,7 +106,7 @@ def test_attention_rows_and_hidden_states_equal_eager(family):
     model = network(family)
     out = model(torch.tensor([ids]), output_hidden_states=True, output_attentions=True)
     layers = target.info["layers"]
-    every = tuple((layer, head) for layer in range(layers) for head in range(target.heads))
+    every = tuple((layer, head) for layer in range(layers) for head in range(target.shape.heads))
     for layer in range(layers + 1):
         session = target.session(Needs(layers=(layer,), heads=every if layer == 0 else (), top_tokens=8), 60)
         session.prefill(ids)
