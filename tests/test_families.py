@@ -14,14 +14,17 @@ from decoders.draft.draft import Draft, Probe
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.model.attention import Masks
+from decoders.model.families import TESTED
 from decoders.model.linear import PackedLinear
 from decoders.model.load import load_target
+from decoders.model.shape import ModelShape
 from decoders.model.target import Target
 
 from .drafters_for_tests import WildTrees, method_of
-from .models import FAMILIES, GROUPED, VOCAB, network, prompt_ids, tiny_target, tiny_tokenizer
+from .models import FAMILIES, GROUPED, VOCAB, configs, network, prompt_ids, tiny_target, tiny_tokenizer
 
 NEW = 24
+WINDOWED = [family for family, config in configs().items() if any(ModelShape.of(config).layer_windows)]
 SMALL = {"vocab_size": 64, "hidden_size": 16}
 
 
@@ -32,6 +35,10 @@ def reference(family: str, ids: list[int]) -> list[int]:
         given, attention_mask=torch.ones_like(given), max_new_tokens=NEW, do_sample=False, pad_token_id=0
     )
     return out[0, len(ids) :].tolist()
+
+
+def test_every_family_that_is_called_tested_is_tested():
+    assert {config.model_type for config in configs().values()} == set(TESTED)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -83,7 +90,7 @@ def test_the_check_fails_with_wrong_positions(monkeypatch):
     assert any(out != expected for out in outputs)
 
 
-@pytest.mark.parametrize("family", ["mistral-window", "qwen2-window", "gemma2", "gemma3"])
+@pytest.mark.parametrize("family", WINDOWED)
 def test_windows_bind(family):
     """The windowed families are tested beyond their window: without it the output would differ."""
     ids = prompt_ids(3)

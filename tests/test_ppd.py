@@ -267,7 +267,7 @@ def test_a_draft_has_one_reading_and_room_for_its_prefix_tokens(target):
 
 
 def test_negative_control_prompt_tokens_that_nodes_can_see_change_the_output(target, monkeypatch):
-    from decoders.model import target as module
+    from decoders.draft import draft as module
 
     honest = module._visibility
 
