@@ -15,6 +15,7 @@ from decoders.draft.needs import Needs
 from decoders.draft_models import network as glide
 from decoders.draft_models.network import DraftConfig, DraftModel, DraftRun, Seen, block_mask, refusal, target_rotary
 from decoders.engine.decoding import Decoding
+from decoders.model.shape import ModelShape
 from decoders.parts import load_part
 from decoders.study.expand import Shape, expand_to_folder
 
@@ -58,7 +59,7 @@ def seen_of(target, tokens, config):
 def test_without_its_output_projection_it_is_the_vanilla_drafter(layers):
     target = tiny_target("qwen3")
     glide = tiny_draft(target, "glide", layers=layers)
-    vanilla = DraftModel(DraftConfig.of(target.config, glimpse=False, layers=layers))
+    vanilla = DraftModel(DraftConfig.of(target.shape, glimpse=False, layers=layers))
     vanilla.load_state_dict({k: v for k, v in glide.state_dict().items() if ".glimpse." not in k})
     tokens = prompt_ids(1, 33)
     seen, ids = seen_of(target, tokens, glide.config), torch.tensor([tokens])
@@ -71,7 +72,7 @@ def test_without_its_output_projection_it_is_the_vanilla_drafter(layers):
 def test_only_keys_of_earlier_blocks_change_anything():
     target = tiny_target("llama")
     model, tokens = tiny_draft(target, "glide", layers=2), prompt_ids(2, 30)
-    ids, seen = torch.tensor([tokens]), seen_of(target, tokens, DraftConfig.of(target.config, glimpse=True, layers=2))
+    ids, seen = torch.tensor([tokens]), seen_of(target, tokens, DraftConfig.of(target.shape, glimpse=True, layers=2))
     before = model(ids, seen)
 
     def changed(position):
@@ -256,7 +257,7 @@ def test_attention_onto_the_context_can_be_looked_at(monkeypatch):
 
 
 def test_options_of_the_shape():
-    config = configs()["qwen3"]
+    config = ModelShape.of(configs()["qwen3"])
     assert DraftConfig.of(config, glimpse=True).kv_layers == (2,)  # N_T − N_D + m
     assert DraftConfig.of(config, glimpse=True, layers=2).kv_layers == (1, 2)
     assert DraftConfig.of(config, glimpse=True, kv_layer=0).kv_layers == (0,)
@@ -274,8 +275,8 @@ def test_options_of_the_shape():
 def test_other_families_are_refused_by_name(family):
     kind = configs()[family].model_type
     with pytest.raises(UserError, match=f"GLIDE cannot read the cached keys of '{kind}' models: it can those of llama"):
-        DraftConfig.of(configs()[family], glimpse=True)
-    assert refusal(configs()["llama"]) is None
+        DraftConfig.of(ModelShape.of(configs()[family]), glimpse=True)
+    assert refusal(ModelShape.of(configs()["llama"])) is None
     target = tiny_target(family)
     assert f"'{kind}'" in find_method("glide").available(target)
     assert find_method("glide+cape").available(target) == find_method("glide").available(target)

@@ -40,4 +40,4 @@ def test_runs_record_it():
     assert plain.run["memory"]["draft_bytes"] == plain.run["metrics"]["draft_mb"] == 0
     reading = record(target, PROMPT, method_of(WildTrees([5], 300), Needs(layers=(1,))), max_new_tokens=4)
     rows = len(reading.prompt_ids) + len(reading.output_ids) - 1
-    assert reading.run["memory"]["draft_bytes"] == rows * target.hidden_size * 4
+    assert reading.run["memory"]["draft_bytes"] == rows * target.shape.hidden * 4

@@ -450,7 +450,7 @@ def test_prompt_tokens_are_trained_for_an_experiment(
     results = run(target, planned)
     assert quick == ["set of prompt tokens, KV layer None"] * 2 and results.failed == 0
     folders = [PromptVariant("ppd", 2, learnt.data, vectors=n, **APART).folder(target.key) / "part" for n in (1, 2)]
-    configs = [PromptConfig.of(target.config, vectors=n, prefix=1, exits=2, head=True) for n in (1, 2)]
+    configs = [PromptConfig.of(target.shape, vectors=n, prefix=1, exits=2, head=True) for n in (1, 2)]
     assert [read_part(folder).config for folder in folders] == configs
     for folder in folders:
         measured_ranks = read_part(folder).training["log"][-1]["ranks"]

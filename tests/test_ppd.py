@@ -134,16 +134,16 @@ def test_probes_read_apart_are_read_as_defined(family, ablation):
     allowed[length:, extra + length :] = visibility(prompts.config)[:rows, :rows]
     places = np.asarray([*range(length), *(length + row // n for row in range(rows))])
     masks = {}
-    for window in target.windows:
+    for window in target.shape.windows:
         near = np.ones_like(allowed)
         if window is not None:
             near[:, extra:] = places[None] > places[:, None] - window
         masks[window] = torch.zeros(1, 1, *allowed.shape).masked_fill_(
             torch.from_numpy(~(allowed & near)), torch.finfo().min
         )
-    mask = masks[target.windows[0]]
-    if target.mask_per_layer_type:
-        mask = {"full_attention": masks[None], "sliding_attention": masks[target.windows[1]]}
+    mask = masks[target.shape.windows[0]]
+    if target.shape.mask_per_layer_type:
+        mask = {"full_attention": masks[None], "sliding_attention": masks[target.shape.windows[1]]}
     cache = DynamicCache()
     if prompts.prefix is not None:
         for layer, (keys, values) in enumerate(zip(*prompts.prefix, strict=True)):
@@ -517,10 +517,10 @@ def test_typical_acceptance_is_declared_lossy_and_loses(target):
 def test_prompt_tokens_are_a_part(target, home):
     folder = save_tiny_part(target, "ppd", vectors=2, learned=True, mask="encoder")
     part = read_part(folder)
-    assert part.config == PromptConfig(3, 2, target.hidden_size, "encoder", True)
+    assert part.config == PromptConfig(3, 2, target.shape.hidden, "encoder", True)
     assert isinstance(part.config, PromptConfig) and part.config.parameters == 3 * 2 * 64 + 2
     whole = read_part(save_tiny_part(target, "ppd", home / "all", **APART["all"])).config
-    assert isinstance(whole, PromptConfig) and whole == PromptConfig.of(target.config, **APART["all"])
+    assert isinstance(whole, PromptConfig) and whole == PromptConfig.of(target.shape, **APART["all"])
     made = load_part(target, "ppd", home / "all")
     assert whole.parameters == sum(p.numel() for p in made.parameters())
     assert made.prefix[0].shape == (3, 2, 3, 16) and made.head.shape == (VOCAB, 64) and len(made.exit_weights) == 3
@@ -576,7 +576,7 @@ def test_impossible_shapes_are_refused(bad):
 )
 def test_settings_that_mean_nothing_are_refused(target, asked, reason):
     with pytest.raises(ValueError, match=reason):
-        PromptConfig.of(target.config, **asked)
+        PromptConfig.of(target.shape, **asked)
 
 
 def test_a_part_whose_shapes_are_of_another_model_is_refused(target, home):

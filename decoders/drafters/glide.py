@@ -53,7 +53,7 @@ def build(target: Target, params: GlideParams | CapeParams) -> ModelDrafter:
 
 def available(target: Target) -> str | None:
     """Why GLIDE cannot draft for this target: its family, or no trained draft model."""
-    return refusal(target.config) or missing_part(target, "glide")
+    return refusal(target.shape) or missing_part(target, "glide")
 
 
 def _method(name: str, title: str, summary: str, params: type, order: int) -> Method:

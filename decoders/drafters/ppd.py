@@ -271,14 +271,15 @@ class PpdDrafter(Drafter):
         sees = plan.layout.sees
         assert sees is not None
         mine = sees[nodes + first : nodes + first + rows, nodes + first : nodes + first + rows]
-        window, positions = context.windows.get(layer), plan.layout.offsets[nodes + first : nodes + first + rows]
+        window = context.shape.layer_windows[layer]
+        positions = plan.layout.offsets[nodes + first : nodes + first + rows]
 
         def weights() -> Tensor:
             keys = torch.cat([cache.keys(layer)[:, :text], own], 1).float()
             folded = queries.float().unflatten(0, (len(keys), -1)).flatten(1, 2)
             scores = (folded @ keys.mT).unflatten(1, (-1, rows)).flatten(0, 1)
-            if context.softcap:
-                scores = context.softcap * torch.tanh(scores / context.softcap)
+            if softcap := context.shape.attention_softcap:
+                scores = softcap * torch.tanh(scores / softcap)
             allowed = np.concatenate([np.ones((rows, text), dtype=bool), mine], 1)
             if window is not None:
                 where = context.length - 1 + positions
@@ -326,12 +327,12 @@ def build(target: Target, params: PpdParams) -> PpdDrafter:
         raise UserError(f"watch={params.watch} is not allowed: {target.name} has the layers 0 to {layers - 1}")
     prompts = load_part(target, "ppd", params.part)
     trees = trees_of(target, prompts, params)
-    return PpdDrafter(prompts, trees, target.context_length, params.top_k, params.watch, target.heads)
+    return PpdDrafter(prompts, trees, target.context_length, params.top_k, params.watch, target.shape.heads)
 
 
 def needs(target: Target, params: PpdParams) -> Needs:
     """The queries of the watched layer."""
-    return Needs() if params.watch is None else Needs(heads=tuple((params.watch, h) for h in range(target.heads)))
+    return Needs() if params.watch is None else Needs(heads=tuple((params.watch, h) for h in range(target.shape.heads)))
 
 
 def verifier(params: PpdParams, chooser: Chooser, stop_ids: frozenset[int]) -> Verifier:

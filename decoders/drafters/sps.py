@@ -74,7 +74,7 @@ class LanguageModelRun:
         self.drafter, self.vocab, self.limit = drafter, vocab, drafter.context_length
         self.tokens = np.zeros(0, dtype=np.int64)  # those of the cached rows, as far as they are a chain
         self.cache: TreeCache | None = None
-        self.masks = DraftMasks(1, drafter.dtype, drafter.device, drafter.windows)
+        self.masks = DraftMasks(1, drafter.dtype, drafter.device, drafter.shape.windows)
 
     @torch.inference_mode()
     def read(self, context: Context) -> Float[Tensor, "vocab"]:
@@ -83,7 +83,7 @@ class LanguageModelRun:
         if self.cache is None or self.cache.capacity < needed:
             drafter, have = self.drafter, 0
             self.cache = TreeCache(len(drafter.layers), needed)
-            self.masks = DraftMasks(needed, drafter.dtype, drafter.device, drafter.windows)
+            self.masks = DraftMasks(needed, drafter.dtype, drafter.device, drafter.shape.windows)
         self.cache.length, self.tokens = have, context.tokens.copy()
         self.masks.begin(context.length)
         logits = self._forward(self.tokens[have:].tolist(), np.arange(have, context.length), last_only=True)

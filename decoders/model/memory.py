@@ -15,6 +15,7 @@ from decoders.prompt.prompt import Pool, Segment
 
 from .cache import TreeCache
 from .capture import Captured
+from .shape import ModelShape
 
 
 @dataclass(slots=True)
@@ -92,9 +93,7 @@ class Context:
     memory: Memory
     cache: TreeCache
     needs: Needs
-    heads: int
-    windows: dict[int, int | None]
-    softcap: float | None
+    shape: ModelShape
     pool: Pool | None = None
 
     @property
@@ -165,9 +164,9 @@ class Context:
             if chosen != all_heads[layer]:
                 query = query[[all_heads[layer].index(h) for h in chosen]]
             keys = self.cache.keys(layer)
-            window = self.windows.get(layer)
+            window = self.shape.layer_windows[layer]
             first = 0 if window is None else max(0, row + 1 - window)
-            group = self.heads // keys.shape[0]
+            group = self.shape.heads // keys.shape[0]
             if chosen == list(range(len(chosen))) and len(chosen) == group * keys.shape[0]:  # every head: no gather
                 folded = query.view(keys.shape[0], group, -1)
                 scores = (folded.float() @ keys[:, first : row + 1].float().transpose(1, 2)).reshape(len(chosen), -1)
@@ -175,8 +174,8 @@ class Context:
                 pairs = zip(chosen, query.float(), strict=True)
                 rows_of = [keys[h // group, first : row + 1].float() @ q for h, q in pairs]
                 scores = torch.stack(rows_of)
-            if self.softcap:
-                scores = self.softcap * torch.tanh(scores / self.softcap)
+            if softcap := self.shape.attention_softcap:
+                scores = softcap * torch.tanh(scores / softcap)
             weights = scores.softmax(-1)
             rows.append(torch.nn.functional.pad(weights, (first, 0)) if first else weights)
         return torch.cat(rows)

@@ -397,9 +397,8 @@ def wanted(needs: Needs) -> Needs:
 
 def everything(target: Target, tokens: int) -> Needs | None:
     """All that any method may read of a run of so many tokens; None where that is more than ``MOST_KEPT`` bytes."""
-    layers, heads = len(target.layers), target.heads
-    size = int(getattr(target.config, "head_dim", None) or target.hidden_size // heads)
-    each = (layers + 1) * target.hidden_size + layers * heads * size
+    layers, heads = target.shape.layers, target.shape.heads
+    each = (layers + 1) * target.shape.hidden + layers * heads * target.shape.head_dim
     if tokens * each * target.dtype.itemsize > MOST_KEPT:
         return None
     pairs = tuple((layer, head) for layer in range(layers) for head in range(heads))

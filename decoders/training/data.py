@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import torch
 
 from decoders.errors import UserError
+from decoders.model.shape import token_ids
 from decoders.prompt.files import parse_record
 from decoders.training.demo.tasks import stream, user_message
 
@@ -153,8 +154,7 @@ def _prompt_of(document: Document) -> tuple[int, ...]:
 
 
 def _stop_ids(model: Any) -> set[int]:
-    ids = model.generation_config.eos_token_id
-    return set(ids) if isinstance(ids, list | tuple) else set() if ids is None else {ids}
+    return set(token_ids(model.generation_config.eos_token_id))
 
 
 def read_documents(tokenizer: Any, path: Path, length: int, answered: bool) -> list[Document]:

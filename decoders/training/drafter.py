@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from decoders.draft_models.network import DraftConfig, DraftModel, Seen, block_mask
+from decoders.model.shape import ModelShape
 from decoders.verifiers.residual import expected_speedup, overlap
 
 from .batches import RESPONSE, Batch
@@ -107,8 +108,8 @@ class Run(PartRun):
         self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int
     ) -> None:
         self.config = DraftConfig.of(
-            model.config, glimpse=kind == "glide", layers=recipe.layers, hidden=recipe.hidden, mlp=recipe.mlp,
-            kv_layer=recipe.kv_layer,
+            ModelShape.of(model.config), glimpse=kind == "glide", layers=recipe.layers, hidden=recipe.hidden,
+            mlp=recipe.mlp, kv_layer=recipe.kv_layer,
         )  # fmt: skip
         super().__init__(kind, folder, model, name, source, recipe, seed)
         self.teacher = Teacher(model, self.config.kv_layers)
@@ -207,7 +208,7 @@ def measured_cost(teacher: Teacher, draft: DraftModel, rows: int = 256, times: i
     """c: the time of a draft forward of one token ÷ that of the target, in alternation; medians."""
     config, device = draft.config, draft.embedding.weight.device
     ids = torch.zeros(1, 1, dtype=torch.long, device=device)
-    kv_heads = getattr(teacher.model.config, "num_key_value_heads", None) or config.target_heads
+    kv_heads = ModelShape.of(teacher.model.config).kv_heads
     keys = torch.zeros(1, kv_heads, rows, config.target_head_dim, device=device)
     angle = torch.zeros(1, config.target_head_dim, device=device)
     seen = [Seen(keys, keys, angle + 1, angle) for _ in config.kv_layers]

@@ -21,6 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoders.errors import UserError
+from decoders.model.shape import ModelShape
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens, visibility
 
 from .batches import IGNORED, Batch
@@ -57,17 +58,17 @@ class Recipe:
     validate_steps: int = 200
     fast: bool = False  # bf16 matrix products and compiled layers
 
-    def config(self, network: Any) -> PromptConfig:
-        """The shape of its prompt tokens for a target of this configuration. Raises UserError for a target that none
+    def config(self, shape: ModelShape) -> PromptConfig:
+        """What its prompt tokens are for a target of this shape. Raises UserError for a target that none
         can be trained for, and for settings that are not possible or make no difference.
         """
-        if reason := refusal(network):
+        if reason := refusal(shape):
             raise UserError(reason)
         if self.head not in HEADS:
             raise UserError(f"head={self.head!r} is not allowed: one of {', '.join(HEADS)}")
         try:
             return PromptConfig.of(
-                network, tokens=self.tokens, vectors=self.vectors, mask=self.mask, learned=self.learned,
+                shape, tokens=self.tokens, vectors=self.vectors, mask=self.mask, learned=self.learned,
                 prefix=self.prefix, exits=self.exits, head=self.head != HEADS[0],
             )  # fmt: skip
         except ValueError as error:
@@ -191,7 +192,7 @@ class Run(PartRun):
     dtype = torch.float32
 
     def __init__(self, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int) -> None:
-        self.config = recipe.config(model.config)
+        self.config = recipe.config(ModelShape.of(model.config))
         super().__init__("ppd", folder, model, name, source, recipe, seed)
         self.target = FrozenTarget(model, fast=recipe.fast)
         self.trained = self.prompts = begun(self.config, self.target, seed)

@@ -112,10 +112,10 @@ class DraftVariant(Variant):
         """Its shape. Raises UserError as ``check`` does."""
         from decoders.draft_models.network import DraftConfig, refusal
 
-        if reason := refusal(target.config):
+        if reason := refusal(target.shape):
             raise UserError(reason)
         return DraftConfig.of(
-            target.config, glimpse=self.kind == "glide", layers=self.layers, hidden=self.width, kv_layer=self.kv_layer
+            target.shape, glimpse=self.kind == "glide", layers=self.layers, hidden=self.width, kv_layer=self.kv_layer
         )
 
     def check(self, target: Target) -> None:
@@ -165,7 +165,7 @@ class PromptVariant(Variant):
         )  # fmt: skip
 
     def check(self, target: Target) -> None:
-        self.recipe.config(target.config)
+        self.recipe.config(target.shape)
 
     def seconds(self, target: Target) -> float:
         """A step reads its tokens with the target, and its rows of prompt tokens twice (there is no gradient of
