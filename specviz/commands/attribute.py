@@ -235,7 +235,8 @@ def _score(args: argparse.Namespace) -> int:
     from decoders import record
     from decoders.study.attribution import COUNTED
     from decoders.study.forced import answer_ids, forced
-    from decoders.study.quotes import demo_quotes, read_quotesum, sweep
+    from decoders.study.quotes import read_quotesum, sweep
+    from decoders.training.demo.quotes import demo_quotes
 
     if args.score in DEMOS:
         gold, notes = demo_quotes(args.limit or 40, brief=DEMOS[args.score]), []

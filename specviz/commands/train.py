@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -136,26 +135,26 @@ def _add_part(parts: Any, kind: str, short: str, what: str) -> argparse.Argument
 
 
 def _train_drafter(kind: str, args: argparse.Namespace) -> int:
-    from decoders.training.drafter import Recipe, train_part
+    from decoders.training.drafter import Recipe, Run
 
     recipe = Recipe(
         layers=args.layers, hidden=args.width, kv_layer=args.kv_layer if kind == "glide" else None, fast=args.fast
     )
-    return _train_for(kind, args, partial(train_part, kind), recipe, _learnt, "training_charts")
+    return _train_for(kind, args, Run, recipe, _learnt, "training_charts")
 
 
 def _train_ppd(args: argparse.Namespace) -> int:
-    from decoders.training.prompt_tokens import Recipe, train_prompt_tokens
+    from decoders.training.prompt_tokens import Recipe, Run
 
     recipe = Recipe(
         tokens=args.tokens, vectors=args.ensemble, mask=args.mask, learned=args.learned_weights, prefix=args.prefix,
         exits=args.exits, head=args.head, hard_labels=args.hard_labels, fast=args.fast,
     )  # fmt: skip
-    return _train_for("ppd", args, train_prompt_tokens, recipe, _guessed, "prompt_charts")
+    return _train_for("ppd", args, Run, recipe, _guessed, "prompt_charts")
 
 
 def _train_for(
-    kind: str, args: argparse.Namespace, train: Callable[..., Path], recipe: Any, said: Callable[[Any], str],
+    kind: str, args: argparse.Namespace, run_of: Callable[..., Any], recipe: Any, said: Callable[[Any], str],
     charts: str,
 ) -> int:  # fmt: skip
     """Train a part of ``kind`` for the target asked for; ``said`` puts a log line into words, ``charts`` draws them."""
@@ -165,7 +164,8 @@ def _train_for(
 
         torch.set_num_threads(args.threads)
     from decoders.model.load import load_network
-    from decoders.training.data import source_of
+    from decoders.training.demo.source import source_of
+    from decoders.training.loop import train
 
     out = args.out or Path("runs") / kind
     model, tokenizer, name = load_network(
@@ -184,10 +184,8 @@ def _train_for(
                 console.print(said(now), markup=False, soft_wrap=True)
                 _draw(out, title, charts)
 
-        where = train(
-            out, model, name, source, minutes=minutes, steps=args.steps, seed=args.seed, resume=args.resume,
-            recipe=recipe, progress=show,
-        )  # fmt: skip
+        begun = run_of(kind, out, model, name, source, recipe, args.seed)
+        where = train(begun, minutes=minutes, steps=args.steps, resume=args.resume, progress=show)
     common.console().print(
         f"{out / 'part'} holds the part, {out / 'curves.html'} its curves; "
         f"{where} is where methods find it for this model",

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from decoders.errors import UserError
 from decoders.prompt.files import PromptRecord
 from decoders.study.attribution import COUNTED
-from decoders.study.quotes import QuotedAnswer, demo_quotes, read_quotesum, scores
+from decoders.study.quotes import QuotedAnswer, read_quotesum, scores
+from decoders.training.demo.quotes import demo_quotes
 
 from .quantities import Quantity
 

@@ -19,12 +19,12 @@ from decoders.study.quotes import (
     Quote,
     QuotedAnswer,
     QuoteScore,
-    demo_quotes,
     gold_json,
     mean_score,
     parse_rows,
     scores,
 )
+from decoders.training.demo.quotes import demo_quotes
 from specviz.server.runner import Job, QueueFull, sentence
 from specviz.server.store import UnknownTrace, is_id, new_id
 from specviz.views import web
