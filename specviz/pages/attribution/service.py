@@ -24,7 +24,6 @@ from decoders.study.quotes import (
     parse_rows,
     scores,
 )
-from decoders.training.demo.quotes import demo_quotes
 from specviz.server.runner import Job, QueueFull, sentence
 from specviz.server.store import UnknownTrace, is_id, new_id
 from specviz.views import web
@@ -360,6 +359,8 @@ class Attributions:
             name = " ".join(str(asked.get("name") or "pasted rows").split())[:80]
             gold, notes = parse_rows(text, "row", most, name)
         else:
+            from decoders.training.demo.quotes import demo_quotes
+
             name, gold = "the demo generator's quotes", demo_quotes(most)
         kept = [one for one in gold if self._fits(target, one)]
         if not kept:
