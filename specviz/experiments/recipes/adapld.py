@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from specviz.experiments.experiment import Axis, Line, PaperSeries
 from specviz.experiments.papers import DRAWN, Paper
 
 ADAPLD = Paper("adapld", "Vicuna-33B", lines=(Line("AdaPLD", "adapld"),), prompts="demo:code_edit")
-ALL_TASKS = {"prompts": "demo", "count": 24}
+ALL_TASKS: dict[str, Any] = {"prompts": "demo", "count": 24}
 SHARES_DRAWN = "The figure's shares are drawn in the paper, not printed."
 LENGTHS = "Tables 11 and 12 of the paper do not fit one definition of the length; here the bonus token is not counted."
 

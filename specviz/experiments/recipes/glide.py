@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from specviz.experiments.experiment import Axis, Line
 from specviz.experiments.papers import DRAWN, Paper
 from specviz.experiments.values import draft_layers, draft_widths, some_layers
@@ -9,7 +11,7 @@ from specviz.experiments.values import draft_layers, draft_widths, some_layers
 GLIDE = Paper("glide", "Vicuna-7B", lines=(Line("GLIDE", "glide"),), prompts="demo:summary,text_edit,code_edit,chat")
 BOTH = (Line("GLIDE", "glide"), Line("Vanilla drafter", "sps"))
 TRAINED = (Line("GLIDE", "glide", trains={}),)
-DRAWN_TOKENS = {"temperature": 1.0}  # as the paper samples
+DRAWN_TOKENS: dict[str, Any] = {"temperature": 1.0}  # as the paper samples
 
 FIG1B = GLIDE.recipe(
     "fig. 1b",

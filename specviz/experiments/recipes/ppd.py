@@ -21,7 +21,7 @@ from specviz.experiments.papers import DRAWN, Paper
 from specviz.experiments.quantities import Quantity, learning
 
 PPD = Paper("ppd", "model not named", lines=(Line("PPD", "ppd"),), prompts="demo")
-GUESSES = {"metrics": (ACCURACY.key,), "look": look, "own": (ACCURACY,)}
+GUESSES: dict[str, Any] = {"metrics": (ACCURACY.key,), "look": look, "own": (ACCURACY,)}
 
 FIG6 = PPD.recipe(
     "fig. 6",

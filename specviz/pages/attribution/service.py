@@ -19,7 +19,6 @@ from decoders.study.quotes import (
     Quote,
     QuotedAnswer,
     QuoteScore,
-    demo_quotes,
     gold_json,
     mean_score,
     parse_rows,
@@ -355,6 +354,8 @@ class Attributions:
             name = " ".join(str(asked.get("name") or "pasted rows").split())[:80]
             gold, notes = parse_rows(text, "row", most, name)
         else:
+            from decoders.training.demo.quotes import demo_quotes
+
             name, gold = "the demo generator's quotes", demo_quotes(most)
         kept = [one for one in gold if self._fits(target, one)]
         if not kept:
