@@ -16,7 +16,8 @@ from decoders.draft_models import network as glide
 from decoders.draft_models.network import DraftConfig, DraftModel, DraftRun, Seen, block_mask, refusal, target_rotary
 from decoders.engine.decoding import Decoding
 from decoders.parts import load_part
-from decoders.study.expand import Shape, expand_to_folder
+from decoders.study.expand import expand_to_folder
+from decoders.study.shapes import Shape
 
 from .drafts import save_tiny_part, tiny_draft
 from .models import VOCAB, configs, prompt_ids, tiny_target, tiny_tokenizer
