@@ -275,41 +275,37 @@ class _Plan:
         shape, d, units = self.shape, self.small.hidden, self.small.mlp
 
         def old(name: str) -> Tensor | None:
-            return None if source is None else small[f"model.layers.{source}.{name}"].float()
+            if source is None:
+                return None
+            tensor = small[f"model.layers.{source}.{name}"].float()
+            return tensor[repeated] if name.startswith(("self_attn.k_proj", "self_attn.v_proj")) else tensor
 
         q_rows, k_rows, v_rows, o_columns, repeated = self._rows()
         scale = math.sqrt(shape.head_dim / self.small.head_dim)
         kv_rows, q_total = shape.kv_heads * shape.head_dim, shape.heads * shape.head_dim
-        live = torch.arange(units)
+        live = slice(0, units)
         # name, rows, columns, rows of the live block, its columns, factor; output projections are zero outside it
         blocks = (
             ("self_attn.q_proj", q_total, shape.hidden, q_rows, slice(0, d), scale),
             ("self_attn.k_proj", kv_rows, shape.hidden, k_rows, slice(0, d), 1.0),
             ("self_attn.v_proj", kv_rows, shape.hidden, v_rows, slice(0, d), 1.0),
-            ("self_attn.o_proj", shape.hidden, q_total, torch.arange(d), o_columns, 1.0),
+            ("self_attn.o_proj", shape.hidden, q_total, slice(0, d), o_columns, 1.0),
             ("mlp.gate_proj", shape.mlp, shape.hidden, live, slice(0, d), 1.0),
             ("mlp.up_proj", shape.mlp, shape.hidden, live, slice(0, d), 1.0),
-            ("mlp.down_proj", shape.hidden, shape.mlp, torch.arange(d), slice(0, units), 1.0),
+            ("mlp.down_proj", shape.hidden, shape.mlp, slice(0, d), slice(0, units), 1.0),
         )
         for name, rows, columns, to_rows, to_columns, factor in blocks:
             full, writes = f"model.layers.{index}.{name}", name in {"self_attn.o_proj", "mlp.down_proj"}
-            weight, given = (make.zeros if writes else make.random)(rows, columns), old(f"{name}.weight")
-            if given is not None:
-                if name in {"self_attn.k_proj", "self_attn.v_proj"}:
-                    given = given[repeated]
+            weight, small_weight = (make.zeros if writes else make.random)(rows, columns), old(f"{name}.weight")
+            if small_weight is not None:
                 if name == "self_attn.k_proj":  # live queries meet zeros in rotary pairs that the small head lacks
                     weight.view(shape.kv_heads, shape.head_dim, -1)[: self.small.kv_heads * self.copies] = 0
-                if name == "self_attn.o_proj":
-                    weight[: len(to_rows), to_columns] = (given * factor).to(weight.dtype)
-                else:
-                    weight[to_rows, to_columns] = (given * factor).to(weight.dtype)
+                weight[to_rows, to_columns] = (small_weight * factor).to(weight.dtype)
             yield f"{full}.weight", weight
             if self._has_bias(name):
-                bias, given = make.zeros(rows), old(f"{name}.bias")
-                if given is not None:
-                    if name in {"self_attn.k_proj", "self_attn.v_proj"}:
-                        given = given[repeated]
-                    bias[to_rows] = (given * factor).to(bias.dtype)
+                bias, small_bias = make.zeros(rows), old(f"{name}.bias")
+                if small_bias is not None:
+                    bias[to_rows] = (small_bias * factor).to(bias.dtype)
                 yield f"{full}.bias", bias
         for name in ("input_layernorm", "post_attention_layernorm"):
             yield f"model.layers.{index}.{name}.weight", self._norm(old(f"{name}.weight"), make)
