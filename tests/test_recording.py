@@ -13,8 +13,9 @@ from decoders.draft.draft import Candidates, Draft
 from decoders.draft.needs import Needs
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
-from decoders.engine.recording import WHOLE_POOL, Run
-from decoders.engine.rows import HEAD_LEAST
+from decoders.engine.numbers import HEAD_LEAST
+from decoders.engine.recording import Run
+from decoders.engine.rows import WHOLE_POOL
 from decoders.prompt.prompt import Pool, Segment
 from decoders.trace.check import check
 from decoders.verifiers.match import MatchVerifier, judged

@@ -35,8 +35,8 @@ from decoders.draft.params import controls, make_params
 from decoders.draft.tree import DraftTree
 from decoders.drafters import find_method
 from decoders.engine.decoding import Decoding, Step
-from decoders.engine.recording import JOINT, Run
-from decoders.engine.rows import recorded_params
+from decoders.engine.recording import Run, recorded_params
+from decoders.engine.rows import JOINT
 from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.model.memory import Context
