@@ -12,72 +12,51 @@ from decoders.trace.metrics import METRICS
 
 # key | label | formula | code, and below it the sentence
 STEP = """
-    step_drafted | Drafted | nodes of the draft tree, the root not counted | decoders/protocols.py Drafter.propose
+    step_drafted | Drafted | nodes of the draft tree, the root not counted | decoders/method/drafter.py Drafter.propose
         The tokens that were offered to the model in this step.
-    step_accepted | Accepted | drafted tokens on the accepted path | decoders/verify.py MatchVerifier.__call__
+    step_accepted | Accepted | drafted tokens on the accepted path | decoders/verifiers/match.py MatchVerifier.__call__
         The drafted tokens that stand; the model's own token behind them does not count.
-    step_bonus | The model's own token | its choice after the accepted path | decoders/verify.py judged
+    step_bonus | The model's own token | its choice after the accepted path | decoders/verifiers/match.py judged
         What the forward wrote besides the draft: it always knows one token more.
-    step_written | Written | accepted + 1 | decoders/target.py emitted_tokens
+    step_written | Written | accepted + 1 | decoders/draft/draft.py emitted_tokens
         The tokens this step added to the output; a stop token ends the run and is not counted.
-    step_time | Time | draft_ms + verify_ms + commit_ms | decoders/engine.py Decoding.__iter__
+    step_time | Time | draft_ms + verify_ms + commit_ms | decoders/engine/decoding.py Decoding.__iter__
         Drafting, then one forward of the model with the decision, then keeping what stands.
-    step_candidates | Candidates | places that could be copied from | decoders/protocols.py Candidates
+    step_candidates | Candidates | places that could be copied from | decoders/draft/draft.py Candidates
         The earlier places that the method ranked, losers included.
-    step_score | Score | what the method ranks by | decoders/protocols.py Candidates
+    step_score | Score | what the method ranks by | decoders/draft/draft.py Candidates
         The highest score wins; the term behind it is a column of the candidate table.
-    step_regret | Ranking regret | best − chosen would_accept | decoders/metrics.py fill_would_accept
+    step_regret | Ranking regret | best − chosen would_accept | decoders/trace/metrics.py fill_would_accept
         What the best of the ranked places would have had accepted more than the chosen one.
 """
 
-# where a run's metrics are computed; the others in decoders/metrics.py compute
+# where a run's metrics are computed; the others in decoders/trace/metrics.py measure
 COMPUTED = {
-    "kv_mb": "decoders/recording.py Run._finish",
-    "prefill_ms": "decoders/engine.py Decoding.prefill",
-    "beta": "decoders/metrics.py acceptance_beta",
-    "draft_cost": "decoders/metrics.py draft_cost",
-    "ranking_regret": "decoders/metrics.py ranking_regret",
-    "quality_f1": "decoders/quality.py f1",
-    "quality_rouge_l": "decoders/quality.py rouge_l",
-    "quality_edit": "decoders/quality.py edit_similarity",
+    "kv_mb": "decoders/engine/recording.py Run._finish",
+    "prefill_ms": "decoders/engine/decoding.py Decoding.prefill",
+    "ranking_regret": "decoders/trace/metrics.py regrets",
+    "quality_f1": "decoders/trace/quality.py f1",
+    "quality_rouge_l": "decoders/trace/quality.py rouge_l",
+    "quality_edit": "decoders/trace/quality.py edit_similarity",
 }
 
-# the file that drafts, by method; others: Drafter.propose
-DRAFTED = {
-    "plain": "decoders/drafters/plain.py propose",
-    "pld": "decoders/drafters/pld.py propose",
-    "pld+h": "decoders/drafters/pldplus.py propose",
-    "pld+a": "decoders/drafters/pldplus.py propose",
-    "adapld": "decoders/drafters/adapld.py propose",
-    "casd": "decoders/drafters/casd.py propose",
-    "sps": "decoders/proposals.py propose",
-    "sps+ppd": "decoders/proposals.py propose",
-    "glide": "decoders/proposals.py propose",
-    "glide+cape": "decoders/proposals.py propose",
-    "ppd": "decoders/drafters/ppd.py propose",
-    "ppd+typical": "decoders/drafters/ppd.py propose",
-}
-
-# the verifier, by method where it is another; tokens drawn from a draft model: ResidualVerifier
-VERIFIED = {
-    "casd": "decoders/conditional.py ConditionalVerifier.__call__",
-    "ppd+typical": "decoders/typical.py TypicalVerifier.__call__",
-    "drawn": "decoders/residual.py ResidualVerifier.__call__",
-}
+# what decides a token drawn from a draft model; a run's record names the code of its own drafter and verifier
+DRAWN = "decoders/verifiers/residual.py ResidualVerifier.__call__"
 
 
 def step_terms() -> dict[str, dict[str, str]]:
     """The quantities of one step by key: label, formula, code and sentence."""
     lines = [line.strip() for line in STEP.strip().splitlines()]
-    found = {}
+    terms = {}
     for head, sentence in zip(lines[::2], lines[1::2], strict=True):
         key, label, formula, code = (part.strip() for part in head.split(" | "))
-        found[key] = {"label": label, "formula": formula, "code": code, "help": sentence}
-    return found
+        terms[key] = {"label": label, "formula": formula, "code": code, "help": sentence}
+    return terms
 
 
 def table() -> dict[str, Any]:
-    """All that the browser is told: quantities by key, and the drafting and verifying code by method.
+    """All that the browser is told: quantities by key, each with its formula, the formula with a run's parts in braces
+    (of metrics: ``decoders.trace.report`` gives the parts), the code and a sentence.
 
     >>> table()["terms"]["tokens_per_step"]["formula"]
     'mean over steps of (accepted + 1)'
@@ -86,9 +65,10 @@ def table() -> dict[str, Any]:
         metric.key: {
             "label": metric.label,
             "formula": metric.formula,
-            "code": COMPUTED.get(metric.key, "decoders/metrics.py compute"),
+            "code": COMPUTED.get(metric.key, "decoders/trace/metrics.py measure"),
             "help": metric.help,
+            "worked": metric.worked,
         }
         for metric in METRICS
     }
-    return {"terms": {**terms, **step_terms()}, "drafted": DRAFTED, "verified": VERIFIED}
+    return {"terms": {**terms, **step_terms()}, "drafted": {}, "verified": {"drawn": DRAWN}}
