@@ -21,6 +21,8 @@ from typing import Any
 
 from decoders.trace import trace as tr
 from decoders.trace.metrics import compute
+from decoders.trace.report import payload
+from decoders.trace.tables import NO_TABLES
 
 try:
     import fcntl
@@ -87,15 +89,15 @@ def summary(trace: tr.Trace) -> dict[str, Any]:
     }
 
 
-def packed(payload: Mapping[str, Any], level: int = 5) -> bytes:
+def packed(document: Mapping[str, Any], level: int = 5) -> bytes:
     """Compressed JSON."""
-    return gzip.compress(json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode(), level, mtime=0)
+    return gzip.compress(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(), level, mtime=0)
 
 
 def unpacked(blob: bytes) -> tr.Trace:
-    """The trace inside ``packed(trace.to_json())``."""
-    payload = json.loads(gzip.decompress(blob))
-    return tr.Trace(payload.pop("run"), {name: table for name, table in payload.items() if name != "schema"})
+    """The trace inside ``packed(payload(trace))``."""
+    document = json.loads(gzip.decompress(blob))
+    return tr.Trace(document["run"], {name: table for name, table in document.items() if name not in NO_TABLES})
 
 
 def checked_tag(text: object) -> str:
@@ -181,7 +183,7 @@ class TraceStore:
         if not is_id(trace.run.get("id")):
             trace.run["id"] = new_id()
         key = trace.run["id"]
-        entry = Entry(key, kind, owner, packed(trace.to_json()), summary(trace), tuple(tags), keep)
+        entry = Entry(key, kind, owner, packed(payload(trace)), summary(trace), tuple(tags), keep)
         with self._lock:
             old = self._entries.get(key)
             if old is not None and old.kind == "gallery" and kind != "gallery":
@@ -208,7 +210,7 @@ class TraceStore:
         if title is not None and title != found.summary["title"]:
             trace = unpacked(found.blob)
             trace.run["title"] = title
-            blob = packed(trace.to_json())
+            blob = packed(payload(trace))
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:

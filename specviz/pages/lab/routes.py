@@ -8,7 +8,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from specviz import shell as ui
-from specviz.experiments.tables import written
+from specviz.experiments.tables import described, written
 from specviz.server.desk import Desk
 from specviz.server.http import answer, asked, owner_of, problem, refused
 from specviz.server.runner import sentence
@@ -71,7 +71,7 @@ def add(app: FastAPI, desk: Desk) -> None:
         elif format == "csv":
             data = found.to_csv().encode()
         elif format == "json":
-            data = json.dumps(found.to_json(), ensure_ascii=False).encode()
+            data = json.dumps(described(found), ensure_ascii=False).encode()
         else:
             data = found.zipped()
         name = f"{found.about['name']}-{key}.{suffix}"

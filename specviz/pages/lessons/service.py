@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.folders import ASSETS
+from decoders.trace.report import payload
 from specviz.server.store import EVERYBODY, home
 
 from .filling import Filler
@@ -105,7 +106,7 @@ class Lessons:
         key, trace = self.runs().find(name)
         if key not in self.desk.store:
             self.desk.store.put(trace, kind="opened", owner=EVERYBODY)
-        return trace.to_json()
+        return payload(trace)
 
 
 def _in_order(path: Path) -> tuple[int, str]:

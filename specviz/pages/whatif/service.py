@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from decoders.trace.report import payload
 from specviz.server.runner import Job, QueueFull, sentence
 from specviz.server.store import UnknownTrace, is_id
 
@@ -95,7 +96,7 @@ class WhatIfs:
         finally:
             self._waiting.release()
         return {
-            "trace": found.trace.to_json(), "step": found.step, "recorded": found.recorded, "accepted": found.accepted,
+            "trace": payload(found.trace), "step": found.step, "recorded": found.recorded, "accepted": found.accepted,
             "emitted": len(found.emitted), "same": found.same, "read_ms": round(found.read_ms, 1),
             "ms": round(found.ms, 1), "notes": list(found.notes),
         }  # fmt: skip
