@@ -95,10 +95,10 @@ def expand(
 
     Logits stay equal within rounding: 2e-5 in fp32. Raises UserError for a model that does not fit.
     """
-    shape = shape_of(shape)
-    plan = _Plan.of(model.config, shape)
+    plan = _Plan.of(model.config, shape_of(shape))
     dtype = dtype or model.dtype
-    large: Any = type(model)(plan.config(dtype)).to(dtype).eval()
+    large: Any = type(model)(plan.config(dtype))
+    large.to(dtype).eval()
     weights = dict(large.named_parameters())
     with torch.no_grad():
         for name, tensor in plan.tensors(model.state_dict(), dtype, seed):
