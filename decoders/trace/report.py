@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any
 
 from . import metrics
+from .origins import recorded_origins
 from .tables import REQUIRED, TABLES, columns_of, type_of
 from .trace import Trace
 
@@ -16,8 +17,9 @@ OUTCOMES_LAST = ("mismatch", "none")
 
 
 def payload(trace: Trace) -> dict[str, Any]:
-    """A trace as a browser gets it."""
-    return {**trace.to_json(), "report": report(trace)}
+    """A trace as a browser gets it: its record names its origins, whenever it was made."""
+    run = {**trace.run, "origins": recorded_origins(trace.run)}
+    return {**trace.to_json(), "run": run, "report": report(trace)}
 
 
 def report(trace: Trace) -> dict[str, Any]:
