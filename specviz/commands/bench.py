@@ -159,8 +159,7 @@ class Book:
         from specviz.experiments.plan import Plan
         from specviz.experiments.prompts import Case
         from specviz.experiments.running import begin
-        from specviz.pages.lab.service import TRACES
-        from specviz.server.store import home
+        from specviz.places import TRACES, home
 
         cases = tuple(Case(r.id, r.category, prompt) for r, prompt in zip(ids, prompts, strict=True))
         lines = (Line(name, name, asdict(params)) for name, params in methods.items() if name != PLAIN)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gradio as gr
 
+from specviz.server.desk import Desk
 from specviz.shell.parts import part, tell
 
 
-def build() -> None:
+def build(_: Desk) -> None:
     box = part("compare", "sv-compare", tells="seen")
 
     def session(request: gr.Request) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from specviz.server.desk import Desk
 from specviz.shell.parts import part
 
 
-def build() -> None:
+def build(_: Desk) -> None:
     part("table", "sv-runs")

@@ -1,19 +1,11 @@
-"""The page as a whole: its frame, its tabs, its named API. Each tab is a module with ``build(desk, ...)``."""
+"""The page as a whole: its frame, a tab for every page of the desk, its named API."""
 
 from __future__ import annotations
 
 import gradio as gr
 from gradio.themes import Base
 
-from specviz.pages.attribution import form as attribution
-from specviz.pages.compare import form as compare
-from specviz.pages.inspect import form as inspect
-from specviz.pages.lab import form as lab
-from specviz.pages.lessons import form as lessons
-from specviz.pages.runs import form as runs
-from specviz.pages.trees import form as trees
 from specviz.server.desk import Desk
-from specviz.server.http import owner_of
 
 from . import api
 from .parts import part, tell
@@ -51,11 +43,6 @@ def theme() -> Base:
 MAX_SESSIONS = 200  # open pages whose state Gradio holds
 
 
-def owner(request: gr.Request | None) -> str:
-    """Whose runs are meant."""
-    return owner_of(request.request) if request is not None and request.request is not None else ""
-
-
 def _session(request: gr.Request) -> str:
     """The open page's name, so that what it starts ends when it is closed."""
     return tell(session=request.session_hash or "")
@@ -67,21 +54,14 @@ def build(desk: Desk) -> gr.Blocks:
         brand = part("brand", "sv-brand", tells="named")
         brand.named(_session, None, brand, queue=False, api_visibility="private", show_progress="hidden")
         with gr.Tabs(elem_id="sv-tabs"):
-            with gr.Tab("Inspect", id="inspect"):
-                inspect.build(desk, owner)
-            with gr.Tab("Compare", id="compare"):
-                compare.build()
-            with gr.Tab("Attribution", id="attribution"):
-                attribution.build()
-            with gr.Tab("Lessons", id="lessons"):
-                lessons.build()
-            with gr.Tab("Lab", id="lab"):
-                lab.build()
-            with gr.Tab("Trees", id="trees"):
-                trees.build()
-            with gr.Tab("Runs", id="runs"):
-                runs.build()
-        api.build(desk, owner)
+            for page in desk.pages:
+                if page.title:
+                    with gr.Tab(page.title, id=page.name):
+                        if page.form is not None:
+                            page.form(desk)
+                        else:
+                            part(page.name, f"sv-{page.name}")
+        api.build(desk)
 
         def left(request: gr.Request) -> None:
             desk.runner.leave(request.session_hash or "")

@@ -1,0 +1,52 @@
+"""What pages send: JSON as pydantic models, and the sentence for what does not fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
+from pydantic_core import PydanticCustomError
+
+from specviz.words import sentence
+
+
+class Body(BaseModel):
+    """What a page sends as JSON: no value is turned into another type, and names that are not fields are ignored."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+
+def needs(text: str) -> WrapValidator:
+    """The sentence for a value that does not fit its type; ``{given}`` in it stands for the value.
+
+    >>> from pydantic import TypeAdapter
+    >>> count = TypeAdapter(Annotated[int, Field(ge=1), needs("the count is {given}: a whole number from 1, please")])
+    >>> try: count.validate_python(0)
+    ... except ValidationError as problem: invalid(problem.errors())
+    'The count is 0: a whole number from 1, please.'
+    """
+
+    def checked(value: Any, validate: Any) -> Any:
+        try:
+            return validate(value)
+        except ValidationError as problem:
+            first = problem.errors()[0]
+            if first["type"] == "needs":  # a part of it has its own sentence
+                raise PydanticCustomError("needs", "{said}", {"said": first["msg"]}) from None
+            shown = repr(value) if len(repr(value)) <= 40 else f"{repr(value)[:40]} …"
+            raise PydanticCustomError("needs", "{said}", {"said": text.replace("{given}", shown)}) from None
+
+    return WrapValidator(checked)
+
+
+def invalid(errors: Sequence[Any]) -> str:
+    """The first thing that is wrong with what was sent, as a sentence."""
+    error = errors[0]
+    place = ".".join(str(part) for part in error["loc"] if part != "body")[:80]
+    needed = error["type"] == "needs" or not place
+    return sentence(ValueError(error["msg"] if needed else f"{place} does not fit: {error['msg'].lower()}"))
+
+
+PageSession = Annotated[str | None, Field(max_length=99)]  # the open page that asks: its runs end when it is closed
+Params = Annotated[dict[str, Any], needs("parameters are given as names and values")]
