@@ -44,8 +44,10 @@ def invalid(errors: Sequence[Any]) -> str:
     """The first thing that is wrong with what was sent, as a sentence."""
     error = errors[0]
     place = ".".join(str(part) for part in error["loc"] if part != "body")[:80]
-    needed = error["type"] == "needs" or not place
-    return sentence(ValueError(error["msg"] if needed else f"{place} does not fit: {error['msg'].lower()}"))
+    told = {"json_invalid": "what was sent is not JSON", "missing": f"{place or 'the body'} is missing"}
+    if error["type"] == "needs" or not place:
+        return sentence(ValueError(error["msg"]))
+    return sentence(ValueError(told.get(error["type"], f"{place} does not fit: {error['msg'].lower()}")))
 
 
 PageSession = Annotated[str | None, Field(max_length=99)]  # the open page that asks: its runs end when it is closed

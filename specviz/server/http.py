@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -12,12 +13,15 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.requests import cookie_parser
 
+from decoders.errors import UserError
 from specviz.places import is_id
 from specviz.words import sentence
 
 from .bodies import invalid
 from .forms import Rejected
 from .store import UnknownTrace
+
+log = logging.getLogger(__name__)
 
 COOKIE = "specviz_browser"
 OWNER = "specviz.owner"  # in a request's scope, where users sign in
@@ -87,7 +91,9 @@ def refused(error: Exception) -> JSONResponse:
 def tell_errors(app: FastAPI) -> None:
     """From here on every error of a route that its user can mend is {"error": sentence}."""
 
-    async def told(_: Request, error: Exception) -> Response:
+    async def told(request: Request, error: Exception) -> Response:
+        if isinstance(error, ValueError) and not isinstance(error, UserError | RequestValidationError):
+            log.warning("%s was refused", request.url.path, exc_info=error)  # perhaps it is not the user's mistake
         return refused(error)
 
     for kind in (AnyHTTPException, RequestValidationError, UnknownTrace, ValueError):

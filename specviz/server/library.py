@@ -37,12 +37,12 @@ class Journal:
         self._lock: int | None = None
         self.whole = True  # nothing was lost so far
 
-    def _try(self, act: Callable[..., Any], *given: Any) -> None:
+    def _try(self, act: Callable[..., Any], *arguments: Any) -> None:
         from decoders.trace import files as tracefile
 
         try:
             if self.whole:
-                act(*given)
+                act(*arguments)
         except (tracefile.TraceError, OSError) as error:
             self.whole = False
             self._failed(error)
@@ -156,10 +156,10 @@ class Library:
     def about(self, key: str) -> dict[str, Any]:
         """What is kept beside a run: owner, title, tags, keep; empty where nothing is."""
         if key not in self._about:
-            found: Any = None
+            kept: Any = None
             with contextlib.suppress(OSError, ValueError, RecursionError):
-                found = json.loads((self.folder / f"{key}{ABOUT}").read_text(encoding="utf-8"))
-            self._about[key] = found if isinstance(found, dict) else {}
+                kept = json.loads((self.folder / f"{key}{ABOUT}").read_text(encoding="utf-8"))
+            self._about[key] = kept if isinstance(kept, dict) else {}
         return self._about[key]
 
     def describe(self, key: str, **about: Any) -> None:
@@ -254,11 +254,11 @@ class Library:
 
     def _files(self, suffix: str) -> list[Path]:
         """Oldest first."""
-        found = []
+        files = []
         for path in self.folder.glob(f"*{suffix}"):
             with contextlib.suppress(OSError):  # another server removed it
-                found.append((path.stat().st_mtime, path))
-        return [path for _, path in sorted(found)]
+                files.append((path.stat().st_mtime, path))
+        return [path for _, path in sorted(files)]
 
 
 def _abandoned(path: Path, only_server: bool) -> bool:

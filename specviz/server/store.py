@@ -173,12 +173,12 @@ class TraceStore:
         self, key: str, *, title: str | None = None, tags: Sequence[str] | None = None, keep: bool | None = None
     ) -> Entry:
         """Another title, other tags, kept or not. Raises UnknownTrace, and ValueError where too much would be kept."""
-        found = self.entry(key)
-        if found is None:
+        before = self.entry(key)
+        if before is None:
             raise UnknownTrace(key)
         blob = None
-        if title is not None and title != found.summary["title"]:
-            trace = unpacked(found.blob)
+        if title is not None and title != before.summary["title"]:
+            trace = unpacked(before.blob)
             trace.run["title"] = title
             blob = packed(trace.to_json())
         with self._lock:

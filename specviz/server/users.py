@@ -21,6 +21,7 @@ from pathlib import Path
 from cachetools import TTLCache
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+HASH = re.compile(r"scrypt\$(\d{1,7})\$(\d{1,7})\$(\d{1,7})\$(?:[0-9a-f]{2}){16,64}\$(?:[0-9a-f]{2}){16,64}", re.ASCII)
 MIN_PASSWORD, MAX_PASSWORD = 8, 200  # characters
 COST = (2**15, 8, 1)  # scrypt's n, r, p: 32 MiB and about a tenth of a second
 COST_LIMIT = (2**17, 16, 4)  # of a line in the file
@@ -46,19 +47,17 @@ def hashed(password: str, *, cost: tuple[int, int, int] = COST, salt: bytes = b"
 def matches(password: str, kept: str) -> bool:
     """Whether this is the password behind a hash; takes the same time for right and wrong ones."""
     _, n, r, p, salt, _ = kept.split("$")
-    found = hashed(password, cost=(int(n), int(r), int(p)), salt=bytes.fromhex(salt))
-    return hmac.compare_digest(found, kept)
+    again = hashed(password, cost=(int(n), int(r), int(p)), salt=bytes.fromhex(salt))
+    return hmac.compare_digest(again, kept)
 
 
 def _well_formed(kept: str) -> bool:
-    parts = kept.split("$")
-    if len(parts) != 6 or parts[0] != "scrypt" or not all(part.isdecimal() and len(part) < 8 for part in parts[1:4]):
+    parts = HASH.fullmatch(kept)
+    if parts is None:
         return False
-    cost = [int(part) for part in parts[1:4]]
-    n = cost[0]
-    hexes = all(re.fullmatch(r"(?:[0-9a-f]{2}){16,64}", part) for part in parts[4:])
-    bounded = all(1 <= given <= most for given, most in zip(cost, COST_LIMIT, strict=True))
-    return hexes and bounded and n > 1 and n & (n - 1) == 0
+    cost = [int(part) for part in parts.groups()]
+    bounded = all(1 <= part <= most for part, most in zip(cost, COST_LIMIT, strict=True))
+    return bounded and cost[0].bit_count() == 1 < cost[0]  # a power of 2
 
 
 def read_users(path: Path) -> dict[str, str]:
@@ -70,7 +69,7 @@ def read_users(path: Path) -> dict[str, str]:
         raise ValueError(
             f"the users file {path} cannot be read ({why.lower()}): make it with “specviz users add {path} NAME”"
         ) from None
-    found: dict[str, str] = {}
+    users: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -79,10 +78,10 @@ def read_users(path: Path) -> dict[str, str]:
             raise ValueError(
                 f"line {number} of {path} is not NAME:HASH: take it out and add the user with “specviz users add”"
             )
-        if name in found:
+        if name in users:
             raise ValueError(f"line {number} of {path} names {name} a second time: keep one of them")
-        found[name] = kept
-    return found
+        users[name] = kept
+    return users
 
 
 def write_users(path: Path, users: dict[str, str]) -> None:

@@ -95,16 +95,16 @@ class Attribution(Service):
 
     def catalog(self) -> dict[str, Any]:
         """The signals with what is missing for them, and why nothing can be run, if so."""
-        known, reason = {method["name"]: method for method in self.desk.catalog()["methods"]}, self.desk.reason()
+        catalog = self.desk.catalog()
+        methods, reason = {method["name"]: method for method in catalog["methods"]}, catalog["reason"]
+        unknown = {"missing": "" if reason else "It is not registered."}
         return {
             "reason": reason,
             "signals": [
-                {
-                    "name": name, "title": known[name]["title"] if name in known else name, "tells": tells,
-                    "missing": known[name]["missing"] if name in known else "" if reason else "It is not registered.",
-                }
+                {"name": name, "tells": tells, "title": name, **unknown}
+                | {key: methods[name][key] for key in ("title", "missing") if name in methods}
                 for name, tells in SIGNALS.items()
-                if name in known or reason
+                if name in methods or reason
             ],
             "min_runs": MIN_RUNS, "counted": COUNTED, "max_rows": MAX_ROWS,
             "paper": {"where": "PLD+ table 10, Vicuna-7B, the QuoteSum test set", "rows": PAPER},
@@ -151,20 +151,20 @@ class Attribution(Service):
 
     def _others(self, key: str, digest: str, tokens: int, owner: str) -> list[dict[str, str]]:
         """Runs of other methods on the list that wrote the same, one per method."""
-        found: dict[str, str] = {}
+        others: dict[str, str] = {}
         for run in self.desk.store.listing(owner):
-            if run["id"] == key or run["tokens"] != tokens or run["method_name"] in found:
+            if run["id"] == key or run["tokens"] != tokens or run["method_name"] in others:
                 continue
             with self._change:
-                known = self._digests.get(run["id"])
-            if known is None:
+                theirs = self._digests.get(run["id"])
+            if theirs is None:
                 try:
-                    known = self._digest(run["id"], self.desk.store.get(run["id"]))
+                    theirs = self._digest(run["id"], self.desk.store.get(run["id"]))
                 except UnknownTrace:
                     continue
-            if known == digest:
-                found[run["method_name"]] = run["id"]
-        return [{"method": method, "id": run} for method, run in found.items()]
+            if theirs == digest:
+                others[run["method_name"]] = run["id"]
+        return [{"method": method, "id": run} for method, run in others.items()]
 
     def download(
         self, key: str, format: str, min_run: int, whole: bool, others: Sequence[str] = ()
@@ -177,15 +177,15 @@ class Attribution(Service):
         if not 1 <= min_run <= 10_000:
             raise UserError(f"min_run={min_run} is out of range: a whole number from 1 to 10,000")
         trace = self.desk.trace(key)
-        found = links(trace, min_run, whole=whole)
+        drawn = links(trace, min_run, whole=whole)
         if format == "json":
-            told = {**to_json(trace, found), "min_run": min_run, "counted": COUNTED[whole]}
-            text = json.dumps(told, ensure_ascii=False, indent=1)
+            exported = {**to_json(trace, drawn), "min_run": min_run, "counted": COUNTED[whole]}
+            text = json.dumps(exported, ensure_ascii=False, indent=1)
         elif format == "markdown":
-            text = markdown(trace, found)
+            text = markdown(trace, drawn)
         else:
             runs = {key: trace, **{other: self.desk.trace(other) for other in others}}
-            same = [one for one, found in runs.items() if found.output_ids == trace.output_ids]
+            same = [one for one, other in runs.items() if other.output_ids == trace.output_ids]
             parts = [{**document(runs[one]), "gold": self._gold_of(one, runs[one])} for one in same]
             text = standalone(parts, min_run, whole)
         return text.encode(), FORMATS[format], f"attribution-{key}.{SUFFIXES[format]}"
@@ -278,15 +278,15 @@ def document(trace: Trace) -> dict[str, Any]:
     both: dict[str, list[Link]] = {"whole": links(trace, 1), "drafted": links(trace, 1, whole=False)}
     return {
         "schema": SCHEMA, "title": str(run.get("title") or ""), "method": run["method"]["name"],
-        "views": {name: to_json(trace, found) for name, found in both.items()},
+        "views": {name: to_json(trace, of) for name, of in both.items()},
     }  # fmt: skip
 
 
-def _quoted(given: Any) -> QuotedAnswer | None:
+def _quoted(kept: Any) -> QuotedAnswer | None:
     """Known quotes as they stand in a file beside a run; None where there are none."""
     try:
-        quotes = tuple(Quote(**quote) for quote in given["quotes"])
-        return QuotedAnswer(**{**given, "passages": tuple(given["passages"]), "quotes": quotes})
+        quotes = tuple(Quote(**quote) for quote in kept["quotes"])
+        return QuotedAnswer(**{**kept, "passages": tuple(kept["passages"]), "quotes": quotes})
     except (TypeError, KeyError):
         return None
 

@@ -88,10 +88,10 @@ class Compare(Service):
 
     def shown(self) -> dict[str, Any]:
         """What the page starts with: the examples to choose from and how many lanes there may be."""
-        found = [{"id": e.record.id, "label": e.label, "note": e.note, "prompt": e.fields} for e in examples()]
-        known = {metric.key: metric for metric in metrics.METRICS}
-        rows = [{name: getattr(known[key], name) for name in known[key].__slots__} for key in TABLE]
-        return {"examples": found, "most": MAX_LANES, "metrics": rows}
+        prompts = [{"id": e.record.id, "label": e.label, "note": e.note, "prompt": e.fields} for e in examples()]
+        by_key = {metric.key: metric for metric in metrics.METRICS}
+        rows = [{name: getattr(by_key[key], name) for name in by_key[key].__slots__} for key in TABLE]
+        return {"examples": prompts, "most": MAX_LANES, "metrics": rows}
 
     # --- running lanes ---
 
@@ -196,17 +196,17 @@ class Compare(Service):
             if trace.run["method"]["name"] == BASELINE and _whole(trace) and self._trusted(key):
                 self._keep(_plain_key(trace), trace.output_ids)
         waiting = {key: self._verdict(key, trace) for key, trace in traces.items()}
-        found = {}
+        verdicts = {}
         for key, future in waiting.items():
             try:
-                found[key] = future.result(LENS_WAIT_S / max(1, len(waiting)))
+                verdicts[key] = future.result(LENS_WAIT_S / max(1, len(waiting)))
             except NotYet:
-                found[key] = {"state": "checking"}
+                verdicts[key] = {"state": "checking"}
             except Exception as problem:
                 if not isinstance(problem, ValueError | QueueFull):
                     log.exception("run %s could not be checked", key)
-                found[key] = {"state": "unknown", "text": sentence(problem)}
-        return found
+                verdicts[key] = {"state": "unknown", "text": sentence(problem)}
+        return verdicts
 
     def _trusted(self, key: str) -> bool:
         """Whether others' runs may be held against this one: a file that somebody opened may say anything."""
@@ -218,12 +218,11 @@ class Compare(Service):
         target = self.desk.loader.target
         place = (key, "" if target is None else target.name)
         with self._change:
-            known = self._verdicts.get(place)
-            again = known is not None and known.done() and (known.exception() or known.result()["state"] == "unknown")
-            if known is None or (again and self._reference(trace) is not None):
-                known = self._checker.submit(self._check, trace, target)
-                self._verdicts[place] = known
-            return known
+            check = self._verdicts.get(place)
+            again = check is not None and check.done() and (check.exception() or check.result()["state"] == "unknown")
+            if check is None or (again and self._reference(trace) is not None):
+                check = self._verdicts[place] = self._checker.submit(self._check, trace, target)
+            return check
 
     def _check(self, trace: Trace, target: Any) -> dict[str, Any]:
         from decoders.study.divergences import recorded_divergence
@@ -248,12 +247,12 @@ class Compare(Service):
                 text = f"This run may write {trace.run['max_new_tokens']:,} tokens, and at most {most:,} are made here."
                 return {"state": "unknown", "text": f"Plain decoding of this prompt was not recorded. {text}"}
             plain = self._decoded(trace, target)
-        found = recorded_divergence(trace, plain)
-        if found is not None and target is not None:
-            found = self._judged(trace, plain, target) or found
-        if found is None:
+        difference = recorded_divergence(trace, plain)
+        if difference is not None and target is not None:
+            difference = self._judged(trace, plain, target) or difference
+        if difference is None:
             return {"state": "identical", "tokens": len(trace.output_ids)}
-        return {"state": "differs", **found.to_json(), "plain": list(plain)}
+        return {"state": "differs", **difference.to_json(), "plain": list(plain)}
 
     def _reference(self, trace: Trace) -> tuple[int, ...] | None:
         """Plain decoding's output for a run's prompt and settings, where it is known already."""
@@ -290,13 +289,13 @@ class Compare(Service):
 
     def _traces(self, keys: Sequence[str]) -> dict[str, Trace]:
         """The runs that are over, in the order given. Raises UnknownTrace for one that never was."""
-        found = {}
+        traces = {}
         for key in dict.fromkeys(keys):
             if self.desk.runner.job(key) is None:
                 trace = self.desk.trace(key)
                 if trace.run.get("prompt_length") and "method" in trace.run:
-                    found[key] = trace
-        return found
+                    traces[key] = trace
+        return traces
 
 
 def _whole(trace: Trace) -> bool:
@@ -309,8 +308,8 @@ def _plain_key(trace: Trace) -> str:
     """The same where plain decoding writes the same: model, dtype, prompt, sampling, length and stop tokens."""
     run = trace.run
     model = [run["model"].get(name) for name in ("name", "parameters", "dtype")]
-    given = [model, trace.prompt_ids, run["sampling"], run["max_new_tokens"], run.get("stop_ids")]
-    return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
+    settings = [model, trace.prompt_ids, run["sampling"], run["max_new_tokens"], run.get("stop_ids")]
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def _recorded(trace: Trace) -> PromptForm:

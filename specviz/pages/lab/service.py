@@ -99,15 +99,15 @@ class Lab(Service):
         """Results that ``owner`` may see in a list, the newest first."""
         with self._change:
             live = [a.results.about for a in self._active.values() if a.owner == owner]
-        found = []
+        kept = []
         for path in self.folder.glob(f"*/{ABOUT}") if self.folder.is_dir() else ():
             key = path.parent.name
             if self._owner(key) in (EVERYBODY, owner) and not any(about["id"] == key for about in live):
                 with contextlib.suppress(UserError):
                     about = read_about(path)
-                    found.append({**about, "id": key, "state": _ended(about)})
+                    kept.append({**about, "id": key, "state": _ended(about)})
         keys = ("id", "name", "title", "figure", "paper", "created", "state", "cases")
-        listed = [{k: about.get(k) for k in keys} | {"model": about["model"].get("name")} for about in [*live, *found]]
+        listed = [{k: about.get(k) for k in keys} | {"model": about["model"].get("name")} for about in [*live, *kept]]
         return sorted(listed, key=lambda about: str(about["created"]), reverse=True)
 
     def _owner(self, key: str) -> str:
@@ -248,12 +248,12 @@ class Lab(Service):
         if path is None:
             return False
         try:
-            found = tracefile.load(path)
+            opened = tracefile.load(path)
         except tracefile.TraceError as problem:
             log.warning("%s", problem)
             return False
-        found.run["id"] = trace
-        self.desk.store.put(found, kind="opened", owner="")
+        opened.run["id"] = trace
+        self.desk.store.put(opened, kind="opened", owner="")
         return True
 
     # --- the worker ---
@@ -330,8 +330,8 @@ class Lab(Service):
     def _trim(self) -> None:
         """Remove the oldest results beyond the limits."""
         size = 0
-        found = sorted(self.folder.glob(f"*/{ABOUT}"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for place, path in enumerate(found):
+        newest = sorted(self.folder.glob(f"*/{ABOUT}"), key=lambda path: path.stat().st_mtime, reverse=True)
+        for place, path in enumerate(newest):
             size += sum(file.stat().st_size for file in path.parent.rglob("*") if file.is_file())
             if place and (place >= MAX_RESULTS or size > MAX_BYTES):
                 shutil.rmtree(path.parent, ignore_errors=True)

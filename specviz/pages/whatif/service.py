@@ -30,7 +30,7 @@ MOST_REASONS = 200
 GOES_ON = "This run still goes on: its steps can be drafted again when it is over."
 
 
-class Busy(ValueError):
+class Busy(UserError):
     """Too many questions wait; the same may be asked again after ``retry_s`` seconds."""
 
     retry_s = 5
@@ -64,7 +64,7 @@ class WhatIfs(Service):
                     check_tokens(target, trace)
                 except UserError as problem:
                     words = str(problem)
-            self._reasons[key] = "" if words is None else sentence(ValueError(words))
+            self._reasons[key] = "" if words is None else sentence(UserError(words))
         return self._reasons[key]
 
     def redraft(
@@ -78,7 +78,7 @@ class WhatIfs(Service):
         """One step (from 0) drafted again: the step as a trace of its own, and how it compares with the recorded one.
 
         By ``method`` with its ``params``, or on from a ``candidate`` of the step; without either as it was recorded.
-        Raises ValueError with a sentence, UnknownTrace for a run that is not there.
+        Raises UserError with a sentence, UnknownTrace for a run that is not there.
         """
         self._check(key)
         target = self.desk.target()
@@ -118,7 +118,7 @@ class WhatIfs(Service):
         """A new run with another method that starts where a step began: what was written before it is prompt. It ends
         with the open page ``session``.
 
-        Raises ValueError with a sentence, UnknownTrace for a run that is not there.
+        Raises UserError with a sentence, UnknownTrace for a run that is not there.
         """
         from decoders.study.whatif import go_on
 
@@ -140,7 +140,7 @@ class WhatIfs(Service):
 
     def _check(self, key: str) -> None:
         if why := self.reason(key):
-            raise ValueError(why)
+            raise UserError(why)
 
     def _method(self, name: str | None, params: Mapping[str, Any] | None) -> tuple[Any, dict[str, Any] | None]:
         """A method and its parameters; (None, None) for the run's own."""
@@ -180,5 +180,5 @@ def _own(trace: Trace, methods: Mapping[str, Any]) -> dict[str, Any]:
 
     name = str(trace.run["method"]["name"])
     if name not in methods:
-        raise ValueError(f"This run's method {name[:40]!r} is not known here: choose another one.")
+        raise UserError(f"This run's method {name[:40]!r} is not known here: choose another one.")
     return own_params(trace, methods[name])
