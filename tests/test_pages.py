@@ -36,6 +36,12 @@ def longest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del specviz.pages.longest
 
 
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(app_of(StubDesk())) as made:
+        yield made
+
+
 def tabs(client: TestClient) -> list[str]:
     components = client.get("/config").json()["components"]
     return [one["props"]["label"] for one in components if one["type"] == "tabitem"]
@@ -62,3 +68,22 @@ def test_without_the_folder_there_is_no_such_page() -> None:
     folders = {path.parent.name for path in Path(specviz.pages.__file__).parent.glob("*/page.py")}
     assert {page.name for page in found} == folders and "longest" not in folders
     assert len({page.order for page in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("{", "What was sent is not JSON."),
+        ("[]", "What is asked is one JSON object."),
+        ("", "What is asked is one JSON object."),
+        ("[" * 90_000, "What was sent is nested too deeply."),
+        ("{}", "“ids” is missing."),
+        ('{"ids": [1]}', "Runs and tags are lists of at most 500 texts."),
+        ('{"ids": [], "keep": "yes"}', "“keep”: input should be a valid boolean."),
+    ],
+)
+def test_a_body_that_does_not_fit_is_one_sentence(client: TestClient, body: str, said: str) -> None:
+    answer = client.post("/api/runs/change", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 422 and answer.json() == {"error": said}
+    other = client.post("/api/runs/change", content=body, headers={"content-type": "text/plain"})
+    assert other.status_code == 422 and other.json() == {"error": "What is asked is sent as JSON."}

@@ -43,11 +43,16 @@ def needs(text: str) -> WrapValidator:
 def invalid(errors: Sequence[Any]) -> str:
     """The first thing that is wrong with what was sent, as a sentence."""
     error = errors[0]
-    place = ".".join(str(part) for part in error["loc"] if part != "body")[:80]
-    told = {"json_invalid": "what was sent is not JSON", "missing": f"{place or 'the body'} is missing"}
-    if error["type"] == "needs" or not place:
-        return sentence(ValueError(error["msg"]))
-    return sentence(ValueError(told.get(error["type"], f"{place} does not fit: {error['msg'].lower()}")))
+    place = ".".join(str(part) for part in error["loc"] if part not in ("body", "query", "path"))[:80]
+    if error["type"] == "needs":
+        text = error["msg"]
+    elif error["type"] == "json_invalid":
+        text = "what was sent is not JSON"
+    elif not place:
+        text = "what is asked is one JSON object"
+    else:
+        text = f"“{place}” is missing" if error["type"] == "missing" else f"“{place}”: {error['msg'].lower()}"
+    return sentence(ValueError(text))
 
 
 PageSession = Annotated[str | None, Field(max_length=99)]  # the open page that asks: its runs end when it is closed

@@ -78,8 +78,9 @@ def refused(error: Exception) -> JSONResponse:
     """Why something was not done: 404 for what is not there, 429 for what may be asked for again later, else 422."""
     retry_s = int(getattr(error, "retry_s", 0))
     if isinstance(error, AnyHTTPException):
-        unreadable = isinstance(error.__cause__, RecursionError)  # JSON a hundred thousand brackets deep
-        return problem(422 if unreadable else error.status_code, str(error.detail), retry_s=retry_s)
+        if isinstance(error.__cause__, RecursionError):  # a hundred thousand brackets deep
+            return problem(422, "What was sent is nested too deeply.")
+        return problem(error.status_code, str(error.detail), retry_s=retry_s)
     if isinstance(error, RequestValidationError | ValidationError):
         return problem(422, invalid(error.errors()))
     if isinstance(error, UnknownTrace):
