@@ -154,7 +154,7 @@ def _opened(part: Part, weights: Path, target: Target) -> DraftModel | PromptTok
     from safetensors.torch import load_file
 
     config = part.config
-    if isinstance(config, PromptConfig) and (reason := config.misfit(target.config)):
+    if isinstance(config, PromptConfig) and (reason := config.misfit(target.shape)):
         raise UserError(f"{weights} does not fit {target.name}: {reason}")
     model = PromptTokens(config) if isinstance(config, PromptConfig) else DraftModel(config)
     try:

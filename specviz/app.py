@@ -105,11 +105,11 @@ def create_app(
     for page in desk.pages:
         if page.routes is not None:
             page.routes(app, desk.services[page.name])
-    app.get("/web/{name}")(_web)
+    app.get("/web/{name:path}")(_web)
     if users is not None:
         login.add(app, users)
     tell_errors(app)
-    app.add_middleware(Guard, rules=desk.rules, users=users, dress=lambda page: assets.with_head(page, desk.first))
+    app.add_middleware(Guard, rules=desk.rules, users=users, dress=assets.with_head)
     app.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=4)
     gr.mount_gradio_app(
         app,

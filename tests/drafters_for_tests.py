@@ -10,14 +10,16 @@ from decoders.draft.draft import Draft, Probe, Scored, Verdict
 from decoders.draft.needs import Needs
 from decoders.draft.params import NoParams
 from decoders.draft.tree import DraftTree
+from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.verifiers.match import judged
 from decoders.verifiers.sampling import Chooser
+from decoders.verifiers.verifier import Verifier
 
 
 @dataclass
-class WildTrees:
+class WildTrees(Drafter):
     """Random branching trees that hide the known continuation among distractors, with or without probes."""
 
     known: list[int]
@@ -65,10 +67,8 @@ class WildTrees:
         self.seen.append((draft, scored, verdict))
 
 
-class Credulous:
+class Credulous(Verifier):
     """A verifier that claims to be lossless and accepts the whole main chain, whatever the target says."""
-
-    lossless = True
 
     def __init__(self, chooser: Chooser) -> None:
         self.chooser = chooser

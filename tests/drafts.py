@@ -18,8 +18,8 @@ from .models import network, tiny_tokenizer
 
 def tiny_draft(target: Target, kind: str, *, layers: int = 1, seed: int = 3, **options: Any) -> DraftModel:
     """A random draft model whose glimpse matters; same seed, same weights."""
-    config = DraftConfig.of(target.config, glimpse=kind == "glide", layers=layers, **options)
-    model = draft_for(target.model, config, seed) if target.config.model_type == "qwen3" else DraftModel(config, seed)
+    config = DraftConfig.of(target.shape, glimpse=kind == "glide", layers=layers, **options)
+    model = draft_for(target.model, config, seed) if target.shape.family == "qwen3" else DraftModel(config, seed)
     generator = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
         if parameter.ndim == 2:
@@ -29,7 +29,7 @@ def tiny_draft(target: Target, kind: str, *, layers: int = 1, seed: int = 3, **o
 
 def tiny_prompts(target: Target, *, tokens: int = 3, vectors: int = 1, seed: int = 3, **options: Any) -> PromptTokens:
     """Random prompt tokens; same seed, same embeddings."""
-    made = PromptTokens(PromptConfig.of(target.config, tokens=tokens, vectors=vectors, **options))
+    made = PromptTokens(PromptConfig.of(target.shape, tokens=tokens, vectors=vectors, **options))
     for name, parameter in made.named_parameters():
         generator = torch.Generator().manual_seed(seed)
         if name.endswith("weights"):

@@ -213,17 +213,17 @@ def browse(port: int, tally: Tally, over: threading.Event, count: int) -> None:
             for page in pages:
                 try:
                     ms = page.evaluate(
-                        """async () => { const v = SpecVizApp.app.inspector, t = performance.now();
+                        """async () => { const v = specviz.app.inspector, t = performance.now();
                         for (let i = 0; i < 20; i++) { v.setStep(Math.floor(Math.random() * v.model.stepCount));
                         await new Promise(requestAnimationFrame); } return (performance.now() - t) / 20; }"""
                     )
                     tally.add("scrub", ms)
                     if turn % 15 == 5:
-                        page.evaluate("SpecVizApp.app.mine.size || document.getElementById('sv-run').click()")
+                        page.evaluate("specviz.app.mine.size || document.getElementById('sv-run').click()")
                     if turn % 15 == 12:
                         page.evaluate(
-                            "() => { const r = SpecVizApp.app.runs.filter(r => r.kind !== 'live');"
-                            " SpecVizApp.open(r[Math.floor(Math.random() * r.length)].id); }"
+                            "() => { const r = specviz.app.runs.filter(r => r.kind !== 'live');"
+                            " specviz.open(r[Math.floor(Math.random() * r.length)].id); }"
                         )
                 except Error as problem:
                     tally.wrong(f"page: {problem}")

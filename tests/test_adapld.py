@@ -292,8 +292,8 @@ def test_centering_takes_off_what_all_tokens_share():
 def test_what_it_reads():
     target, method = tiny_target(), find_method("adapld")
     needs = method.needs(target, AdaPldParams())
-    assert needs.top_tokens == 64 and needs.hidden_layer == round(0.3 * 3) and needs.heads == ()
-    assert method.needs(target, AdaPldParams(branches=False, layer=2)).hidden_layer == 2
+    assert needs.top_tokens == 64 and needs.layers == (round(0.3 * 3),) and needs.heads == ()
+    assert method.needs(target, AdaPldParams(branches=False, layer=2)).layers == (2,)
     with pytest.raises(ValueError, match="hidden states 0 to 3"):
         method.needs(target, AdaPldParams(layer=4))
     widest = AdaPldParams(k=64, copy_length=256)
@@ -344,14 +344,14 @@ def test_lossless_with_every_setting(family):
 def test_cut_contexts_equal_fresh_ones_and_drafters_repeat_themselves(params):
     """A drafter that has seen the whole run, asked about an earlier point, says what it said then."""
     target = tiny_target("qwen3")
-    run = Decoding(target, wide_prompt(), "adapld", params, max_new_tokens=NEW)
+    run = Decoding.of(target, wide_prompt(), "adapld", params, max_new_tokens=NEW)
     steps = list(run)
-    seen = run.drafter
+    seen: Any = run.drafter
     for step in [*steps[::-1], *steps[::3]]:
         context, budget = run.context.cut(step.context_length), NEW - (step.context_length - 50) - 1
         if budget < 1:
             continue
-        fresh = run.method.build(target, run.params)
+        fresh = find_method("adapld").build(target, seen.params)
         same_but_for_times(seen.propose(context, budget), step.draft)
         same_but_for_times(fresh.propose(context, budget), step.draft)
     assert {s.draft.route for s in steps} >= {"lexical"}
@@ -360,7 +360,7 @@ def test_cut_contexts_equal_fresh_ones_and_drafters_repeat_themselves(params):
 def test_one_drafter_on_two_runs():
     """What was cached of one run is not taken for another's."""
     target = tiny_target("qwen3")
-    runs = [Decoding(target, wide_prompt(seed), "adapld", max_new_tokens=NEW) for seed in (3, 4)]
+    runs = [Decoding.of(target, wide_prompt(seed), "adapld", max_new_tokens=NEW) for seed in (3, 4)]
     steps = [list(run) for run in runs]
     for _ in range(2):
         for run, taken in zip(runs, steps, strict=True):
@@ -371,7 +371,7 @@ def test_one_drafter_on_two_runs():
 @pytest.mark.parametrize("params", SETTINGS)
 def test_drafts_keep_to_the_budget_and_to_what_is_processed(params):
     target = tiny_target("qwen3")
-    run = Decoding(target, wide_prompt(), "adapld", params, max_new_tokens=20)
+    run = Decoding.of(target, wide_prompt(), "adapld", params, max_new_tokens=20)
     list(run)
     for length in range(1, run.context.length + 1, 3):
         context = run.context.cut(length)

@@ -26,7 +26,6 @@ from decoders.study.forced import answer_ids, forced
 from decoders.study.quotes import (
     Quote,
     QuotedAnswer,
-    demo_quotes,
     gold_tokens,
     locate,
     parse_quotes,
@@ -39,6 +38,7 @@ from decoders.study.quotes import (
 )
 from decoders.trace.check import check
 from decoders.trace.trace import Trace
+from decoders.training.demo.quotes import demo_quotes
 
 from .models import prompt_ids, tiny_target, tiny_tokenizer
 from .synthetic import NASTY, drafted

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from decoders import Prompt, UserError, find_method, methods
+from decoders.drafters import chosen
 from decoders.model.target import Target
 from decoders.study.bench import (
     GENERATE,
@@ -21,7 +22,6 @@ from decoders.study.bench import (
     lengthened,
     machine,
     paired,
-    params_of,
     ratios_of,
     summarise,
     tracing,
@@ -152,7 +152,7 @@ def test_benchmarks_need_prompts_and_good_parameters():
     with pytest.raises(ValueError, match="out of range"):
         bench(tiny_target(), PROMPTS, {"pld": {"k": 0}}, max_new_tokens=4)
     params = find_method("pld").params()
-    assert params_of("pld", params) is params
+    assert chosen("pld", params)[1] is params
 
 
 def test_lengthened_prompts():

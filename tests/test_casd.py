@@ -208,7 +208,7 @@ def test_delta_one_is_plain_decoding_on_every_family(family):
     target, prompt = tiny_target(family), context_prompt(prompt_ids(3, 60, 8))
     expected = generate(target, prompt, "plain", max_new_tokens=10)
     for params in ({"delta": 1}, {"delta": 1, "rule": "mixed", "or_argmax": True}):
-        run = Decoding(target, prompt, "casd", {**params, "shortest_suffix": 1, "nodes": 20}, max_new_tokens=10)
+        run = Decoding.of(target, prompt, "casd", {**params, "shortest_suffix": 1, "nodes": 20}, max_new_tokens=10)
         steps = list(run)
         assert [t for s in steps for t in s.emitted] == expected
         assert sum(s.draft.tree.drafted for s in steps) > 0, "nothing was drafted: nothing was tested"
@@ -258,7 +258,7 @@ def test_an_end_of_text_inside_the_pool_never_ends_the_answer_early():
     ids = prompt_ids(3, 90, 12)
     plain = generate(target, context_prompt(ids), "plain", max_new_tokens=24)
     target.model.generation_config.eos_token_id = plain[9]
-    run = Decoding(target, context_prompt(ids), "casd", {"delta": 1, "or_argmax": True}, max_new_tokens=24)
+    run = Decoding.of(target, context_prompt(ids), "casd", {"delta": 1, "or_argmax": True}, max_new_tokens=24)
     output = [t for step in run for t in step.emitted]
     assert output == plain[: plain.index(plain[9]) + 1] and run.stop == "eos"
 
@@ -271,7 +271,7 @@ def test_casd_needs_a_context_or_a_pool():
     with pytest.raises(UserError, match="at least two tokens"):
         generate(target, lonely, "casd")
     own = Prompt((5, 6, 7), (Segment("text", 0, 3),), pool=Pool(np.asarray([6, 7, 8, 9]), (0,), None, "notes.txt"))
-    step = next(iter(Decoding(target, own, "casd", max_new_tokens=8)))
+    step = next(iter(Decoding.of(target, own, "casd", max_new_tokens=8)))
     assert step.draft.tree.tokens == (7, 8, 9) and step.draft.sources == (-1,) * 3
     with pytest.raises(UserError, match="no context to compress"):
         generate(target, own, "casd", {"compression": "3x"})
@@ -283,7 +283,7 @@ def test_compression_shortens_the_prompt_and_keeps_the_pool():
     tokenizer, target = tiny_tokenizer(), tiny_target()
     passage = "the old lamp at the station was sold.\nthe city museum was old. it was sold to the city museum. "
     prompt = Prompt.from_segments(tokenizer, instruction="Answer.", context=passage * 2, question="who has the lamp")
-    run = Decoding(target, prompt, "casd", {"compression": "3x", "shortest_suffix": 1}, max_new_tokens=8)
+    run = Decoding.of(target, prompt, "casd", {"compression": "3x", "shortest_suffix": 1}, max_new_tokens=8)
     assert run.prompt.compression["kept_tokens"] <= run.prompt.compression["context_tokens"] / 3
     assert len(run.prompt.tokens) < len(prompt.tokens)
     np.testing.assert_array_equal(run.prompt.pool.tokens, prompt.context_pool().tokens)

@@ -147,7 +147,7 @@ def test_run_takes_prompt_files_and_samples_by_seed(capsys, model, prompts, tmp_
 
 def test_methods_lists_papers_and_explains_one(capsys, monkeypatch, model):
     with monkeypatch.context() as patch:
-        patch.setattr(common, "console", lambda: Console(file=sys.stdout, width=250))  # no sentence is wrapped
+        patch.setattr(common, "console", lambda **_: Console(file=sys.stdout, width=250))  # no sentence is wrapped
         assert specviz("methods", "--model", model) == 0
     lines = capsys.readouterr().out.splitlines()
     for method in methods().values():

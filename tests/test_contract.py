@@ -6,7 +6,6 @@ from __future__ import annotations
 import pytest
 
 from decoders import Prompt, Sampling, generate, methods, record
-from decoders.draft.draft import ORIGINS
 from decoders.draft.params import controls, make_params
 from decoders.drafters.sps import offer_drafter, opened
 from decoders.engine.decoding import Decoding
@@ -66,11 +65,11 @@ def test_lossless_and_repeatable(target, prompt, plain, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_drafts_carry_their_provenance(target, prompt, name):
-    run = Decoding(target, prompt, name, max_new_tokens=NEW)
+    run = Decoding.of(target, prompt, name, max_new_tokens=NEW)
     for step in run:
         draft, tree = step.draft, step.draft.tree
         assert len(draft.origins) == len(draft.sources) == len(tree) and draft.origins[0] == "root"
-        assert set(draft.origins) <= set(ORIGINS)
+        assert set(draft.origins[1:]) <= {origin.name for origin in methods()[name].origins}
         assert max(tree.depths) <= NEW and tree.tokens[0] == run.context.tokens[step.context_length - 1]
         assert bool(draft.reason) == (tree.drafted == 0), (
             "a step without a draft says why, one with a draft has nothing to excuse"
@@ -82,7 +81,7 @@ def test_drafts_carry_their_provenance(target, prompt, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_tracing_changes_nothing_and_misses_nothing(target, prompt, name):
-    untraced = Decoding(target, prompt, name, max_new_tokens=NEW)
+    untraced = Decoding.of(target, prompt, name, max_new_tokens=NEW)
     steps = list(untraced)
     trace = record(target, prompt, name, max_new_tokens=NEW)
     assert trace.output_ids == [t for step in steps for t in step.emitted]
@@ -105,7 +104,7 @@ def test_controls_describe_every_parameter(name):
 
 def test_negative_control_a_lossy_method_is_caught(target, prompt, plain, monkeypatch):
     """A verifier that accepts everything is not lossless, and the comparison above would say so."""
-    from decoders.engine import decoding as engine
+    from decoders.method import method as cards
     from decoders.verifiers.match import judged
 
     class Gullible:
@@ -117,7 +116,7 @@ def test_negative_control_a_lossy_method_is_caught(target, prompt, plain, monkey
             last = len(draft.tree) - 1
             return judged(draft, draft.tree.path(last), int(scored.logits[last].argmax()))
 
-    monkeypatch.setattr(engine, "MatchVerifier", Gullible)
+    monkeypatch.setattr(cards, "MatchVerifier", Gullible)
     assert generate(target, prompt, "pld+h", max_new_tokens=NEW) != plain
 
 

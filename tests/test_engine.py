@@ -65,7 +65,7 @@ def test_stop_tokens_end_the_output_wherever_they_come(target, plain, method):
     for position in (0, 3, 11):
         stop = plain[position]
         first = plain.index(stop)
-        run = Decoding(target, Prompt.from_ids(prompt_ids(3)), method, max_new_tokens=NEW, stop_ids=[stop])
+        run = Decoding.of(target, Prompt.from_ids(prompt_ids(3)), method, max_new_tokens=NEW, stop_ids=[stop])
         out = [t for step in run for t in step.emitted]
         assert out == plain[: first + 1] and run.stop == "eos"
 
@@ -73,14 +73,14 @@ def test_stop_tokens_end_the_output_wherever_they_come(target, plain, method):
 def test_a_stop_token_drafted_among_others(target, plain):
     stop = plain[4]
     wild = WildTrees(plain, VOCAB, seed=2)
-    run = Decoding(target, Prompt.from_ids(prompt_ids(3)), method_of(wild), max_new_tokens=NEW, stop_ids=[stop])
+    run = Decoding.of(target, Prompt.from_ids(prompt_ids(3)), method_of(wild), max_new_tokens=NEW, stop_ids=[stop])
     assert [t for step in run for t in step.emitted] == plain[: plain.index(stop) + 1]
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 7])
 def test_output_never_passes_the_budget(target, plain, budget):
     for method in ("plain", "pld", "pld+h", method_of(WildTrees(plain, VOCAB))):
-        run = Decoding(target, Prompt.from_ids(prompt_ids(3)), method, max_new_tokens=budget)
+        run = Decoding.of(target, Prompt.from_ids(prompt_ids(3)), method, max_new_tokens=budget)
         assert [t for step in run for t in step.emitted] == plain[:budget]
         assert run.stop == "max tokens"
 
@@ -90,17 +90,17 @@ def test_a_drafter_that_ignores_the_budget_is_named(target, plain):
         def propose(self, context, budget):
             return Draft(DraftTree.chain(context.root, [5] * 10), ("root",) + ("main",) * 10, (-1,) * 11)
 
-    with pytest.raises(ValueError, match="'wild' drafted 10 tokens deep; its budget was 2"):
+    with pytest.raises(ValueError, match="Greedy drafted 10 tokens deep; its budget was 2"):
         generate(target, Prompt.from_ids(prompt_ids(3)), method_of(Greedy(plain, VOCAB)), max_new_tokens=3)
 
 
 def test_the_models_context_is_never_passed(target):
     ids = prompt_ids(1, 505)
-    run = Decoding(target, Prompt.from_ids(ids), "pld", max_new_tokens=50)
+    run = Decoding.of(target, Prompt.from_ids(ids), "pld", max_new_tokens=50)
     out = [t for step in run for t in step.emitted]
     assert len(out) == 512 - 505 and run.stop == "context full"
     with pytest.raises(UserError, match=r"has 512 tokens, but tiny-llama reads at most 512"):
-        Decoding(target, Prompt.from_ids(prompt_ids(1, 512)), "plain")
+        Decoding.of(target, Prompt.from_ids(prompt_ids(1, 512)), "plain")
 
 
 def test_prompts_of_one_token_and_none(target):
@@ -114,7 +114,7 @@ def test_prompts_of_one_token_and_none(target):
 
 def test_cancel_stops_between_steps(target):
     cancel = threading.Event()
-    run = Decoding(target, Prompt.from_ids(prompt_ids(3)), "plain", max_new_tokens=NEW, cancel=cancel)
+    run = Decoding.of(target, Prompt.from_ids(prompt_ids(3)), "plain", max_new_tokens=NEW, cancel=cancel)
     steps = []
     for step in run:
         steps.append(step)
@@ -180,8 +180,8 @@ def test_sampling_out_of_range(bad):
 def test_memory_after_commits_equals_a_fresh_prefill(target, plain):
     """Accepted branches leave the same keys, hidden states and top tokens as processing the text in one go."""
     ids = prompt_ids(3)
-    needs = Needs(hidden_layer=2, heads=((0, 0), (2, 1)), top_tokens=6)
-    run = Decoding(target, Prompt.from_ids(ids), method_of(WildTrees(plain, VOCAB, seed=5), needs), max_new_tokens=NEW)
+    needs = Needs(layers=(2,), heads=((0, 0), (2, 1)), top_tokens=6)
+    run = Decoding(target, Prompt.from_ids(ids), WildTrees(plain, VOCAB, seed=5), needs=needs, max_new_tokens=NEW)
     moved = [step for step in run if list(step.verdict.path) != list(range(len(step.verdict.path)))]
     assert moved, "no branch was accepted: the gather was not tested"
     grown = run.context
@@ -202,7 +202,7 @@ def test_memory_after_commits_equals_a_fresh_prefill(target, plain):
 
 
 def test_two_runs_may_be_open_at_once(target, plain):
-    first = iter(Decoding(target, Prompt.from_ids(prompt_ids(3)), "pld+h", max_new_tokens=NEW))
+    first = iter(Decoding.of(target, Prompt.from_ids(prompt_ids(3)), "pld+h", max_new_tokens=NEW))
     out = list(next(first).emitted)
     second = generate(target, Prompt.from_ids(prompt_ids(4)), "pld+a", max_new_tokens=NEW)
     out += [t for step in first for t in step.emitted]
@@ -211,7 +211,7 @@ def test_two_runs_may_be_open_at_once(target, plain):
 
 def test_a_forward_that_fails_leaves_nothing_armed(monkeypatch):
     """What was to be kept for one run is not kept for the next."""
-    target, needs = tiny_target("llama"), Needs(hidden_layer=1, heads=((0, 1),), top_tokens=2)
+    target, needs = tiny_target("llama"), Needs(layers=(1,), heads=((0, 1),), top_tokens=2)
     asked = Prompt.from_ids(prompt_ids(3))
 
     def failing(*args, **kwargs):
@@ -228,5 +228,5 @@ def test_a_forward_that_fails_leaves_nothing_armed(monkeypatch):
             session.score(Draft.empty(session.context.root, "")) if prefilled else session.prefill(asked)
         plain = target.session(Needs(), 64)
         plain.prefill(asked)
-        assert plain.memory.hidden is None and not plain.memory.queries and plain.memory.top_ids is None
-        assert target.taps.hidden is None and target.head.kept is None and not target.head.keep
+        assert not plain.memory.hidden and not plain.memory.queries and plain.memory.top_ids is None
+        assert not target.taps.hooks and target.head.kept is None and not target.head.keep

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import transformers as hf
@@ -12,14 +14,17 @@ from decoders.draft.draft import Draft, Probe
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.model.attention import Masks
+from decoders.model.families import TESTED
 from decoders.model.linear import PackedLinear
 from decoders.model.load import load_target
+from decoders.model.shape import ModelShape
 from decoders.model.target import Target
 
 from .drafters_for_tests import WildTrees, method_of
-from .models import FAMILIES, GROUPED, VOCAB, network, prompt_ids, tiny_target, tiny_tokenizer
+from .models import FAMILIES, GROUPED, VOCAB, configs, network, prompt_ids, tiny_target, tiny_tokenizer
 
 NEW = 24
+WINDOWED = [family for family, config in configs().items() if any(ModelShape.of(config).layer_windows)]
 SMALL = {"vocab_size": 64, "hidden_size": 16}
 
 
@@ -32,6 +37,10 @@ def reference(family: str, ids: list[int]) -> list[int]:
     return out[0, len(ids) :].tolist()
 
 
+def test_every_family_that_is_called_tested_is_tested():
+    assert {config.model_type for config in configs().values()} == set(TESTED)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_method_and_wild_trees_equal_generate(family):
     target = tiny_target(family)
@@ -40,7 +49,7 @@ def test_every_method_and_wild_trees_equal_generate(family):
     for name, method in methods().items():
         if method.lossless and method.available(target) is None:
             assert generate(target, prompt, name, max_new_tokens=NEW) == expected, name
-    everything = Needs(hidden_layer=1, heads=((0, 1), (2, 3)), top_tokens=4)
+    everything = Needs(layers=(1,), heads=((0, 1), (2, 3)), top_tokens=4)
     for probes in (0, 3):
         wild = WildTrees(expected, VOCAB, seed=probes, probes=probes)
         assert generate(target, prompt, method_of(wild, everything), max_new_tokens=NEW) == expected
@@ -81,13 +90,14 @@ def test_the_check_fails_with_wrong_positions(monkeypatch):
     assert any(out != expected for out in outputs)
 
 
-@pytest.mark.parametrize("family", ["mistral-window", "qwen2-window", "gemma2", "gemma3"])
+@pytest.mark.parametrize("family", WINDOWED)
 def test_windows_bind(family):
     """The windowed families are tested beyond their window: without it the output would differ."""
     ids = prompt_ids(3)
     windowed = tiny_target(family)
     unwindowed = tiny_target(family)
-    unwindowed.windows = tuple(None if w is None else 10_000 for w in windowed.windows)
+    wide = tuple(None if window is None else 10_000 for window in windowed.shape.layer_windows)
+    unwindowed.shape = replace(windowed.shape, layer_windows=wide)
     logits = []
     for target in (windowed, unwindowed):
         session = target.session(Needs(), 100)
@@ -103,9 +113,9 @@ def test_attention_rows_and_hidden_states_equal_eager(family):
     model = network(family)
     out = model(torch.tensor([ids]), output_hidden_states=True, output_attentions=True)
     layers = target.info["layers"]
-    every = tuple((layer, head) for layer in range(layers) for head in range(target.heads))
+    every = tuple((layer, head) for layer in range(layers) for head in range(target.shape.heads))
     for layer in range(layers + 1):
-        session = target.session(Needs(hidden_layer=layer, heads=every if layer == 0 else (), top_tokens=8), 60)
+        session = target.session(Needs(layers=(layer,), heads=every if layer == 0 else (), top_tokens=8), 60)
         session.prefill(ids)
         context = session.context
         torch.testing.assert_close(context.hidden, out.hidden_states[layer][0, :-1], atol=2e-5, rtol=1e-4)

@@ -15,6 +15,7 @@ from decoders.draft.needs import Needs
 from decoders.draft_models import network as glide
 from decoders.draft_models.network import DraftConfig, DraftModel, DraftRun, Seen, block_mask, refusal, target_rotary
 from decoders.engine.decoding import Decoding
+from decoders.model.shape import ModelShape
 from decoders.parts import load_part
 from decoders.study.expand import Shape, expand_to_folder
 
@@ -58,7 +59,7 @@ def seen_of(target, tokens, config):
 def test_without_its_output_projection_it_is_the_vanilla_drafter(layers):
     target = tiny_target("qwen3")
     glide = tiny_draft(target, "glide", layers=layers)
-    vanilla = DraftModel(DraftConfig.of(target.config, glimpse=False, layers=layers))
+    vanilla = DraftModel(DraftConfig.of(target.shape, glimpse=False, layers=layers))
     vanilla.load_state_dict({k: v for k, v in glide.state_dict().items() if ".glimpse." not in k})
     tokens = prompt_ids(1, 33)
     seen, ids = seen_of(target, tokens, glide.config), torch.tensor([tokens])
@@ -71,7 +72,7 @@ def test_without_its_output_projection_it_is_the_vanilla_drafter(layers):
 def test_only_keys_of_earlier_blocks_change_anything():
     target = tiny_target("llama")
     model, tokens = tiny_draft(target, "glide", layers=2), prompt_ids(2, 30)
-    ids, seen = torch.tensor([tokens]), seen_of(target, tokens, DraftConfig.of(target.config, glimpse=True, layers=2))
+    ids, seen = torch.tensor([tokens]), seen_of(target, tokens, DraftConfig.of(target.shape, glimpse=True, layers=2))
     before = model(ids, seen)
 
     def changed(position):
@@ -137,7 +138,7 @@ def test_its_cache_is_a_function_of_the_context(layers):
     """Grown step by step, cut back, thrown onto another text: always what a fresh run gives."""
     target = tiny_target("qwen3")
     save_tiny_part(target, "glide", layers=layers)
-    decoding = Decoding(target, Prompt.from_ids(prompt_ids(3)), "glide", max_new_tokens=NEW)
+    decoding = Decoding.of(target, Prompt.from_ids(prompt_ids(3)), "glide", max_new_tokens=NEW)
     grown = decoding.drafter
     drafts = {step.context_length: step.draft for step in decoding}
     assert len(drafts) > 3
@@ -180,7 +181,7 @@ def test_sampled_texts_come_out_as_the_target_would_have_drawn_them(name, params
     save_tiny_part(target, "glide")
     save_tiny_part(target, "drafter")
     prompt, sampling = prompt_ids(3, 20), {"temperature": 1.0, "top_k": 3}
-    warp = Decoding(target, Prompt.from_ids(prompt), "plain", sampling=Sampling(**sampling)).verifier.chooser
+    warp = Decoding.of(target, Prompt.from_ids(prompt), "plain", sampling=Sampling(**sampling)).verifier.chooser
     first = warp.probabilities(target.reference_logits(prompt)[-1:].float())[0]
     expected: dict[tuple[int, int], float] = {}
     for token in torch.nonzero(first).flatten().tolist():
@@ -202,7 +203,7 @@ def test_sampled_runs_are_drawn_and_repeatable():
     save_tiny_part(target, "glide")
     sampling = Sampling(temperature=1.0, seed=5)
     runs = [
-        list(Decoding(target, Prompt.from_ids(prompt_ids(3)), "glide", sampling=sampling, max_new_tokens=NEW))
+        list(Decoding.of(target, Prompt.from_ids(prompt_ids(3)), "glide", sampling=sampling, max_new_tokens=NEW))
         for _ in range(2)
     ]
     assert [s.emitted for s in runs[0]] == [s.emitted for s in runs[1]]
@@ -214,7 +215,7 @@ def test_sampled_runs_are_drawn_and_repeatable():
 def test_what_is_recorded():
     target = tiny_target("qwen3")
     save_tiny_part(target, "glide")
-    run = Decoding(target, Prompt.from_ids(prompt_ids(3)), "glide+cape", max_new_tokens=NEW)
+    run = Decoding.of(target, Prompt.from_ids(prompt_ids(3)), "glide+cape", max_new_tokens=NEW)
     step = next(iter(run))
     draft, tree = step.draft, step.draft.tree
     assert draft.origins[:5] == ("root", *["drafter"] * 4) and set(draft.origins[5:]) == {"expansion"}
@@ -256,7 +257,7 @@ def test_attention_onto_the_context_can_be_looked_at(monkeypatch):
 
 
 def test_options_of_the_shape():
-    config = configs()["qwen3"]
+    config = ModelShape.of(configs()["qwen3"])
     assert DraftConfig.of(config, glimpse=True).kv_layers == (2,)  # N_T − N_D + m
     assert DraftConfig.of(config, glimpse=True, layers=2).kv_layers == (1, 2)
     assert DraftConfig.of(config, glimpse=True, kv_layer=0).kv_layers == (0,)
@@ -274,8 +275,8 @@ def test_options_of_the_shape():
 def test_other_families_are_refused_by_name(family):
     kind = configs()[family].model_type
     with pytest.raises(UserError, match=f"GLIDE cannot read the cached keys of '{kind}' models: it can those of llama"):
-        DraftConfig.of(configs()[family], glimpse=True)
-    assert refusal(configs()["llama"]) is None
+        DraftConfig.of(ModelShape.of(configs()[family]), glimpse=True)
+    assert refusal(ModelShape.of(configs()["llama"])) is None
     target = tiny_target(family)
     assert f"'{kind}'" in find_method("glide").available(target)
     assert find_method("glide+cape").available(target) == find_method("glide").available(target)
@@ -287,7 +288,7 @@ def test_every_expansion_is_used():
     sizes = {}
     for expansion, gamma in product(("confidence", "fixed", "beam 4", "beam 8"), (2, 4)):
         params = {"expansion": expansion, "gamma": gamma}
-        step = next(iter(Decoding(target, Prompt.from_ids(prompt_ids(3)), "glide+cape", params, max_new_tokens=NEW)))
+        step = next(iter(Decoding.of(target, Prompt.from_ids(prompt_ids(3)), "glide+cape", params, max_new_tokens=NEW)))
         assert max(step.draft.tree.depths) == gamma
         sizes[expansion, gamma] = step.draft.tree.drafted
     assert sizes["fixed", 4] == 16 and sizes["fixed", 2] == 8

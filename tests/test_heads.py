@@ -44,7 +44,7 @@ def made(kind: str = "llama", seed: int = 0):
 
 
 def calibration_of(target: Target):
-    return load_calibration(target.key, len(target.layers), target.heads)
+    return load_calibration(target.key, target.shape.layers, target.shape.heads)
 
 
 def target_of(kind: str = "llama", seed: int = 0, **options) -> Target:

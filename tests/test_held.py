@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from decoders import Needs, Prompt, record
-from decoders.engine.memory_use import held_bytes, kept_bytes
+from decoders.engine.memory_use import held_bytes
 from decoders.model.memory import Memory
 
 from .drafters_for_tests import WildTrees, method_of
@@ -20,7 +20,7 @@ def test_every_tensor_counts_once_and_the_targets_never():
     drafter = WildTrees([5], 300)
     assert held_bytes(drafter, target, session) == 0  # of other packages, nothing is looked into
     table = torch.zeros(10, 3)
-    memory = Memory(table, torch.zeros(4, 2, dtype=torch.int64), None, {0: table.view(2, 5, 3)})
+    memory = Memory({2: table}, {0: table.view(2, 5, 3)}, torch.zeros(4, 2, dtype=torch.int64))
     assert held_bytes(memory, target, session) == 120 + 64
     holds = [target, session, target.model, np.zeros((4, 2))[1:], {"model": network()}]
     held = [*network().parameters(), *network().buffers()]
@@ -28,14 +28,16 @@ def test_every_tensor_counts_once_and_the_targets_never():
 
 
 def test_rows_count_as_far_as_they_are_filled():
-    memory = Memory(torch.zeros(10, 3), None, torch.zeros(10, 2), {1: torch.zeros(4, 10, 8)})
-    assert kept_bytes(memory, 5) == 5 * 4 * (3 + 2 + 4 * 8) and kept_bytes(Memory.empty(), 5) == 0
+    memory = Memory({2: torch.zeros(10, 3)}, {1: torch.zeros(4, 10, 8)}, None, torch.zeros(10, 2))
+    assert memory.bytes(5) == 5 * 4 * (3 + 2 + 4 * 8) and Memory().bytes(5) == 0
+    memory.hidden[0] = torch.zeros(10, 3)
+    assert memory.bytes(5) == 5 * 4 * (3 + 3 + 2 + 4 * 8), "every layer counts"
 
 
 def test_runs_record_it():
     target = tiny_target()
     plain = record(target, PROMPT, "plain", max_new_tokens=4)
     assert plain.run["memory"]["draft_bytes"] == plain.run["metrics"]["draft_mb"] == 0
-    reading = record(target, PROMPT, method_of(WildTrees([5], 300), Needs(hidden_layer=1)), max_new_tokens=4)
+    reading = record(target, PROMPT, method_of(WildTrees([5], 300), Needs(layers=(1,))), max_new_tokens=4)
     rows = len(reading.prompt_ids) + len(reading.output_ids) - 1
-    assert reading.run["memory"]["draft_bytes"] == rows * target.hidden_size * 4
+    assert reading.run["memory"]["draft_bytes"] == rows * target.shape.hidden * 4

@@ -40,14 +40,14 @@ from specviz.experiments import (
     recipes,
 )
 from specviz.experiments import run_experiment as run
-from specviz.experiments.experiment import values_of
 from specviz.experiments.figures import caption, charts
 from specviz.experiments.free import free
 from specviz.experiments.plan import MAX_RUNS, Progress, duration, foreseen
 from specviz.experiments.prompts import Case, cases, of_trace, records
 from specviz.experiments.quantities import BREAKDOWNS, measured
-from specviz.experiments.recipes import casd_table1
+from specviz.experiments.recipes import casd
 from specviz.experiments.results import profile_of, profile_table
+from specviz.experiments.values import values_of
 from specviz.experiments.variants import DraftVariant, PromptVariant, Variant, named, training, trim
 from specviz.pages.lab.asked import Asked
 from specviz.server.runner import QueueFull, Runner
@@ -156,11 +156,11 @@ def test_an_unknown_recipe_is_named_with_the_nearest() -> None:
 
 def test_oracles_take_the_best_threshold_per_task_and_per_prompt() -> None:
     def row(prompt: str, delta: str, quality: float) -> dict[str, Any]:
-        return {"series": casd_table1.SWEEP, "param:delta": delta, "prompt": prompt, "category": "quote",
+        return {"series": casd.SWEEP, "param:delta": delta, "prompt": prompt, "category": "quote",
                 "quality": quality, "trace": prompt + delta, "role": "run"}  # fmt: skip
 
     rows = [row("p", "0.1", 0.2), row("p", "0.01", 0.6), row("q", "0.1", 0.9), row("q", "0.01", 0.3)]
-    arranged = casd_table1.oracles([*rows, {**row("p", "", 0.5), "series": "Plain decoding"}])
+    arranged = casd.oracles([*rows, {**row("p", "", 0.5), "series": "Plain decoding"}])
     found = {name: [r["trace"] for r in arranged if r["series"] == name] for name in ("Oracle-D", "Oracle-S")}
     assert found == {"Oracle-D": ["p0.1", "q0.1"], "Oracle-S": ["p0.01", "q0.1"]}
     assert [r["role"] for r in arranged] == ["hidden"] * 4 + ["run"] + ["derived"] * 4
@@ -451,7 +451,7 @@ def test_prompt_tokens_are_trained_for_an_experiment(
     results = run(target, planned)
     assert quick == ["set of prompt tokens, KV layer None"] * 2 and results.failed == 0
     folders = [PromptVariant("ppd", 2, learnt.data, vectors=n, **APART).folder(target.key) / "part" for n in (1, 2)]
-    configs = [PromptConfig.of(target.config, vectors=n, prefix=1, exits=2, head=True) for n in (1, 2)]
+    configs = [PromptConfig.of(target.shape, vectors=n, prefix=1, exits=2, head=True) for n in (1, 2)]
     assert [read_part(folder).config for folder in folders] == configs
     for folder in folders:
         measured_ranks = read_part(folder).training["log"][-1]["ranks"]

@@ -11,9 +11,10 @@ import torch
 
 from decoders.errors import UserError
 from decoders.model.target import Session
-from decoders.prompt_tokens import latency as measuring
+from decoders.prompt_tokens import latency as records
 from decoders.prompt_tokens.design import best_size, design_sizes, sizes_up_to
 from decoders.prompt_tokens.latency import Latency, Setup, latency_folder, load_latency, save_latency
+from decoders.study import latency as measuring
 from decoders.study.latency import ATTEMPTS, BEFORE, ROUNDS, WARM_UP, latency_for, measure_latency
 
 from .models import tiny_target
@@ -163,7 +164,7 @@ def test_it_is_kept_for_this_machine_and_model_only(monkeypatch):
             other.setattr(torch, what, value)
             assert load_latency(target) is None
     with monkeypatch.context() as other:
-        other.setattr(measuring, "device_name", lambda device: "another processor")
+        other.setattr(records, "device_name", lambda device: "another processor")
         assert load_latency(target) is None
     assert load_latency(target) == found
 

@@ -252,7 +252,7 @@ def test_every_number_has_its_formula_and_its_code() -> None:
         file, name = code.split(" ")
         names = _defined(ROOT / file)
         assert name in names, f"{file} has no {name}"
-    numbers = set(re.findall(r"^    (\w+): \(", web.read("terms.js"), re.M))
+    numbers = set(re.findall(r"^  (\w+): \(", web.modules()["specviz/base/terms.js"], re.M))
     assert {key for key in table["terms"] if key.startswith("step_")} <= numbers
     assert "accepted" in {column.name for column in TABLES["steps"]}
 

@@ -134,16 +134,16 @@ def test_probes_read_apart_are_read_as_defined(family, ablation):
     allowed[length:, extra + length :] = visibility(prompts.config)[:rows, :rows]
     places = np.asarray([*range(length), *(length + row // n for row in range(rows))])
     masks = {}
-    for window in target.windows:
+    for window in target.shape.windows:
         near = np.ones_like(allowed)
         if window is not None:
             near[:, extra:] = places[None] > places[:, None] - window
         masks[window] = torch.zeros(1, 1, *allowed.shape).masked_fill_(
             torch.from_numpy(~(allowed & near)), torch.finfo().min
         )
-    mask = masks[target.windows[0]]
-    if target.mask_per_layer_type:
-        mask = {"full_attention": masks[None], "sliding_attention": masks[target.windows[1]]}
+    mask = masks[target.shape.windows[0]]
+    if target.shape.mask_per_layer_type:
+        mask = {"full_attention": masks[None], "sliding_attention": masks[target.shape.windows[1]]}
     cache = DynamicCache()
     if prompts.prefix is not None:
         for layer, (keys, values) in enumerate(zip(*prompts.prefix, strict=True)):
@@ -205,7 +205,7 @@ def test_lossless_on_every_family_with_random_prompt_tokens(family):
     save_tiny_part(target, "ppd", vectors=2 if family == "llama" else 1)
     prompt = Prompt.from_ids(prompt_ids(2))
     plain = generate(target, prompt, max_new_tokens=NEW)
-    steps = list(Decoding(target, prompt, "ppd", {"size": 40}, max_new_tokens=NEW))
+    steps = list(Decoding.of(target, prompt, "ppd", {"size": 40}, max_new_tokens=NEW))
     assert [t for step in steps for t in step.emitted] == plain
     sampling = Sampling(temperature=0.9, seed=4)
     assert generate(target, prompt, "ppd", sampling=sampling, max_new_tokens=NEW) == generate(
@@ -238,7 +238,7 @@ def test_lossless_where_everything_is_accepted(family):
         prompts = tiny_prompts(target, **options)
         drafter = Knowing(prompts, default_trees(3, 30, ensemble=prompts.config.vectors), target.context_length)
         drafter.known, drafter.prompt_length = tuple(plain), len(prompt.tokens)
-        steps = list(Decoding(target, prompt, method_of(drafter), max_new_tokens=NEW))
+        steps = list(Decoding.of(target, prompt, method_of(drafter), max_new_tokens=NEW))
         assert [t for step in steps for t in step.emitted] == plain
         assert sum(step.accepted for step in steps) > NEW // 3
 
@@ -267,7 +267,7 @@ def test_a_draft_has_one_reading_and_room_for_its_prefix_tokens(target):
 
 
 def test_negative_control_prompt_tokens_that_nodes_can_see_change_the_output(target, monkeypatch):
-    from decoders.model import target as module
+    from decoders.draft import draft as module
 
     honest = module._visibility
 
@@ -290,7 +290,7 @@ def test_prompt_tokens_keep_inside_the_context(family):
     target = tiny_target(family)
     save_tiny_part(target, "ppd")
     prompt = Prompt.from_ids(prompt_ids(2, target.context_length - 7))
-    steps = list(Decoding(target, prompt, "ppd", max_new_tokens=50))
+    steps = list(Decoding.of(target, prompt, "ppd", max_new_tokens=50))
     assert [t for s in steps for t in s.emitted] == generate(target, prompt, max_new_tokens=50)
     for step in steps:
         depths = step.draft.tree.depths
@@ -311,7 +311,7 @@ def test_states_follow_the_accepted_nodes_prompt_tokens(target):
         ((0.5, 0.2), (0.4, 0.1)),
     )
     drafter = drafter_of(target, trees, tokens=2)
-    steps = list(Decoding(target, Prompt.from_ids(prompt_ids(3)), method_of(drafter), max_new_tokens=30))
+    steps = list(Decoding.of(target, Prompt.from_ids(prompt_ids(3)), method_of(drafter), max_new_tokens=30))
     assert steps[0].draft.notes["state"] == 0 and steps[0].draft.reason == NO_GUESSES
     assert steps[0].draft.tree.drafted == 0 and [p.offset for p in steps[0].draft.probes] == [1, 2]
     states = set()
@@ -319,7 +319,7 @@ def test_states_follow_the_accepted_nodes_prompt_tokens(target):
         draft, verdict = before.draft, before.verdict
         state = int(after.draft.notes["state"])
         states.add(state)
-        assert draft.terms["next_state"][verdict.path[-1]] == draft.notes["next_state"] == state
+        assert draft.terms["next_state"][verdict.path[-1]] == before.learned.notes["next_state"] == state
         hung = [sum(p.parent == node for p in draft.probes) for node in range(len(draft.tree))]
         assert hung == draft.terms["next_state"].tolist()
         mine = [i for i, p in enumerate(draft.probes) if p.parent == verdict.path[-1]]
@@ -352,12 +352,12 @@ def test_trees_are_listed_depth_first_and_cut_to_the_budget(target):
 
 def test_guesses_of_another_text_are_not_used(target):
     drafter = drafter_of(target)
-    run = Decoding(target, Prompt.from_ids(prompt_ids(3)), method_of(drafter), max_new_tokens=12)
+    run = Decoding.of(target, Prompt.from_ids(prompt_ids(3)), method_of(drafter), max_new_tokens=12)
     list(run)
     context = run.context
     assert drafter.propose(context.cut(context.length - 2), 5).notes["state"] == 0
     assert drafter.guesses is None or drafter.propose(context, 5).notes["state"] > 0
-    other = Decoding(target, Prompt.from_ids(prompt_ids(4)), method_of(drafter), max_new_tokens=12)
+    other = Decoding.of(target, Prompt.from_ids(prompt_ids(4)), method_of(drafter), max_new_tokens=12)
     assert [t for s in other for t in s.emitted] == generate(
         target, Prompt.from_ids(prompt_ids(4)), max_new_tokens=12
     )
@@ -366,7 +366,7 @@ def test_guesses_of_another_text_are_not_used(target):
 def test_a_chain_instead_of_a_tree(target):
     save_tiny_part(target, "ppd")
     prompt = Prompt.from_ids(prompt_ids(2))
-    steps = list(Decoding(target, prompt, "ppd", {"tree": False}, max_new_tokens=NEW))
+    steps = list(Decoding.of(target, prompt, "ppd", {"tree": False}, max_new_tokens=NEW))
     assert all(s.draft.tree.is_chain for s in steps)
     assert [s.draft.tree.drafted for s in steps[:3]] == [0, 3, 3]
     assert chain(3, 1).states[2].prompts == (3, 3, 3)
@@ -376,7 +376,7 @@ def test_trees_from_files(target, home):
     save_tiny_part(target, "ppd", tokens=2)
     prompt = Prompt.from_ids(prompt_ids(2))
     file = save_trees(default_trees(2, 12), home / "trees.json")
-    steps = list(Decoding(target, prompt, "ppd", {"trees": str(file)}, max_new_tokens=6))
+    steps = list(Decoding.of(target, prompt, "ppd", {"trees": str(file)}, max_new_tokens=6))
     assert len(steps[1].draft.tree) + len(steps[1].draft.probes) == 12
     wide = save_trees(default_trees(3, 12), home / "wide.json")
     refused = {
@@ -416,8 +416,8 @@ def test_where_prompt_tokens_look_is_the_targets_own_attention(family):
     target, layer = tiny_target(family), 1
     save_tiny_part(target, "ppd")
     prompts, prompt = load_part(target, "ppd"), Prompt.from_ids(prompt_ids(2))
-    run = Decoding(target, prompt, "ppd", {"watch": layer, "size": 14}, max_new_tokens=8)
-    steps = [(step, step.scored.looks, run.context.length) for step in run]
+    run = Decoding.of(target, prompt, "ppd", {"watch": layer, "size": 14}, max_new_tokens=8)
+    steps = [(step, step.learned.looks, run.context.length) for step in run]
     assert [t for step, *_ in steps for t in step.emitted] == generate(target, prompt, max_new_tokens=8)
     text = run.context.tokens.tolist()
     for step, looks, length in steps[:3]:
@@ -503,7 +503,7 @@ def test_typical_acceptance_is_declared_lossy_and_loses(target):
     save_tiny_part(target, "ppd")
     prompt = Prompt.from_ids(prompt_ids(2))
     plain = generate(target, prompt, max_new_tokens=NEW)
-    run = Decoding(target, prompt, "ppd+typical", {"epsilon": 0.0001, "size": 60}, max_new_tokens=NEW)
+    run = Decoding.of(target, prompt, "ppd+typical", {"epsilon": 0.0001, "size": 60}, max_new_tokens=NEW)
     steps = list(run)
     assert [t for s in steps for t in s.emitted] != plain and not find_method("ppd+typical").lossless
     strict = {"epsilon": 1.0, "alpha": 10.0}
@@ -517,10 +517,10 @@ def test_typical_acceptance_is_declared_lossy_and_loses(target):
 def test_prompt_tokens_are_a_part(target, home):
     folder = save_tiny_part(target, "ppd", vectors=2, learned=True, mask="encoder")
     part = read_part(folder)
-    assert part.config == PromptConfig(3, 2, target.hidden_size, "encoder", True)
+    assert part.config == PromptConfig(3, 2, target.shape.hidden, "encoder", True)
     assert isinstance(part.config, PromptConfig) and part.config.parameters == 3 * 2 * 64 + 2
     whole = read_part(save_tiny_part(target, "ppd", home / "all", **APART["all"])).config
-    assert isinstance(whole, PromptConfig) and whole == PromptConfig.of(target.config, **APART["all"])
+    assert isinstance(whole, PromptConfig) and whole == PromptConfig.of(target.shape, **APART["all"])
     made = load_part(target, "ppd", home / "all")
     assert whole.parameters == sum(p.numel() for p in made.parameters())
     assert made.prefix[0].shape == (3, 2, 3, 16) and made.head.shape == (VOCAB, 64) and len(made.exit_weights) == 3
@@ -576,7 +576,7 @@ def test_impossible_shapes_are_refused(bad):
 )
 def test_settings_that_mean_nothing_are_refused(target, asked, reason):
     with pytest.raises(ValueError, match=reason):
-        PromptConfig.of(target.config, **asked)
+        PromptConfig.of(target.shape, **asked)
 
 
 def test_a_part_whose_shapes_are_of_another_model_is_refused(target, home):

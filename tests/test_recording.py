@@ -15,6 +15,7 @@ from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.engine.recording import WHOLE_POOL, Run
 from decoders.engine.rows import HEAD_LEAST
+from decoders.method.drafter import Drafter
 from decoders.prompt.prompt import Pool, Segment
 from decoders.trace.check import check
 from decoders.verifiers.match import MatchVerifier, judged
@@ -30,7 +31,7 @@ def target():
     return tiny_target()
 
 
-class PoolDrafter:
+class PoolDrafter(Drafter):
     """Drafts pool tokens 3 and 4 as two branches, and counts how often it prepared."""
 
     def __init__(self) -> None:
@@ -56,8 +57,6 @@ class PoolDrafter:
             terms={"count": np.array([np.nan, 2.0, 1.0])},
             notes={"lookup_ms": 0.5},
         )
-
-    def observe(self, draft, scored, verdict) -> None: ...
 
 
 def pooled(drafter, **changes):

@@ -41,7 +41,8 @@ def client(desk: StubDesk) -> Iterator[TestClient]:
 def test_the_page_names_no_other_site_and_has_our_head(client: TestClient) -> None:
     page = client.get("/")
     assert page.status_code == 200
-    assert 'content="gallery-0"' in page.text and 'src="web/specviz.' in page.text
+    assert client.get("/api/first").json()["run"]["id"] == "gallery-0"
+    assert '<script type="importmap">' in page.text and 'src="./web/shell/main.' in page.text
     for tag in ("<script src=", "<link"):
         assert not [part for part in page.text.split(tag)[1:] if part.split(">")[0].find("http") >= 0]
     assert "fonts.googleapis" not in page.text and "og:image" not in page.text
@@ -97,7 +98,8 @@ def test_downloads(client: TestClient, desk: StubDesk, format: str) -> None:
     if format == "trace":
         assert tracefile.load(answer.content).to_json() == desk.store.get("gallery-1").to_json()
     elif format == "html":
-        assert "<script>alert(1)</script>" not in answer.text and "SpecViz.Inspector" in answer.text
+        assert "<script>alert(1)</script>" not in answer.text
+        assert 'import "specviz/inspect/standalone.js"' in answer.text
     else:
         assert len(answer.text.splitlines()) > 5 and "," in answer.text.splitlines()[0]
 

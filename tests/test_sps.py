@@ -45,7 +45,7 @@ def test_any_language_model_may_draft(target, folders, family, expansion):
     prompt = Prompt.from_ids(prompt_ids(3))
     plain = generate(target, prompt, max_new_tokens=NEW)
     params = {"drafter": folders[family], "expansion": expansion, "gamma": 4}
-    steps = list(Decoding(target, prompt, "sps", params, max_new_tokens=NEW))
+    steps = list(Decoding.of(target, prompt, "sps", params, max_new_tokens=NEW))
     assert [t for s in steps for t in s.emitted] == plain
     if family == "llama" and expansion != "beam 4":  # the target drafts for itself: all is accepted
         assert all(s.accepted == max(s.draft.tree.depths) for s in steps)
@@ -55,7 +55,8 @@ def test_any_language_model_may_draft(target, folders, family, expansion):
 def test_the_target_as_its_own_drafter_is_always_accepted_when_drawn(target, folders):
     sampling = Sampling(temperature=0.8, top_p=0.9, seed=3)
     params = {"drafter": folders["llama"]}
-    steps = list(Decoding(target, Prompt.from_ids(prompt_ids(3)), "sps", params, sampling=sampling, max_new_tokens=NEW))
+    prompt = Prompt.from_ids(prompt_ids(3))
+    steps = list(Decoding.of(target, prompt, "sps", params, sampling=sampling, max_new_tokens=NEW))
     assert all(s.accepted == s.draft.tree.drafted and s.draft.drawn for s in steps if s.draft.tree.drafted)
     assert len(steps) == 4  # γ + 1 = 6 tokens a step
 
@@ -109,14 +110,14 @@ def test_a_short_drafter_stops_drafting_where_it_cannot_read_on(target):
 
 def test_the_heuristic_schedule_is_a_function_of_the_run(target, folders):
     params = {"drafter": folders["llama"], "schedule": "heuristic", "gamma": 2}
-    run = Decoding(target, Prompt.from_ids(prompt_ids(3)), "sps", params, max_new_tokens=NEW)
+    run = Decoding.of(target, Prompt.from_ids(prompt_ids(3)), "sps", params, max_new_tokens=NEW)
     steps = list(run)
     asked = {s.context_length: s.draft.notes["gamma"] for s in steps if s.draft.tree.drafted}
     assert list(asked.values())[:3] == [2, 4, 6]  # all accepted: two more each time
     drafter = run.drafter
     for length in reversed(asked):
         assert drafter.propose(run.context.cut(length), 40).notes["gamma"] == asked[length]
-    bad = Decoding(
+    bad = Decoding.of(
         target, Prompt.from_ids(prompt_ids(3)), "sps", {**params, "drafter": folders["gpt2"]}, max_new_tokens=NEW
     )
     wanted = [s.draft.notes["gamma"] for s in bad if s.draft.tree.drafted]
@@ -129,7 +130,7 @@ def test_the_trained_drafter_is_the_default(target):
     folder = save_tiny_part(target, "drafter", layers=2)
     for params in ({}, {"drafter": str(folder)}, {"expansion": "confidence"}, {"expansion": "beam 8", "gamma": 3}):
         assert generate(target, prompt, "sps", params, max_new_tokens=NEW) == plain
-    step = next(iter(Decoding(target, prompt, "sps", max_new_tokens=NEW)))
+    step = next(iter(Decoding.of(target, prompt, "sps", max_new_tokens=NEW)))
     assert set(step.draft.terms) == {"confidence", "bin", "draft_rank"} and np.isfinite(step.draft.notes["forward_ms"])
 
 
@@ -149,7 +150,7 @@ def test_a_drafter_may_be_offered_once_for_all_runs(folders, tmp_path):
     offer_drafter(target, folders["gpt2"])
     assert find_method("sps").available(target) is None
     prompt = Prompt.from_ids(prompt_ids(3))
-    run = Decoding(target, prompt, "sps", max_new_tokens=NEW)
+    run = Decoding.of(target, prompt, "sps", max_new_tokens=NEW)
     assert run.drafter.run.drafter.info["family"] == "gpt2"
     assert [t for s in run for t in s.emitted] == generate(target, prompt, max_new_tokens=NEW)
 

@@ -68,11 +68,11 @@ def drafted(steps):
 def runs(target, folder, sampling=None, knows=True, **options):
     """Steps of plain SpS and of SpS with PPD on one prompt."""
     prompt = Prompt.from_ids(prompt_ids(3))
-    plain = list(Decoding(target, prompt, "sps", {"drafter": folder}, sampling=sampling, max_new_tokens=NEW))
+    plain = list(Decoding.of(target, prompt, "sps", {"drafter": folder}, sampling=sampling, max_new_tokens=NEW))
     drafter = opened(target, folder)
     save_tiny_part(drafter, "ppd", **options)
     given = {"drafter": folder, "tree_size": 20}
-    run = Decoding(target, prompt, "sps+ppd", given, sampling=sampling, max_new_tokens=NEW)
+    run = Decoding.of(target, prompt, "sps+ppd", given, sampling=sampling, max_new_tokens=NEW)
     if knows:
         told = Told(drafter, tiny_prompts(drafter, **options), default_trees(3, 20, ensemble=options.get("vectors", 1)),
                     VOCAB)  # fmt: skip
@@ -181,4 +181,4 @@ def test_what_is_missing_is_named_with_its_command(folders, tmp_path):
     save_tiny_part(opened(target, folders["gpt2"]), "ppd")
     assert method.available(target) is None
     assert len(generate(target, prompt, "sps+ppd", max_new_tokens=3)) == 3
-    assert np.isfinite(next(iter(Decoding(target, prompt, "sps+ppd", max_new_tokens=3))).draft.notes["forward_ms"])
+    assert np.isfinite(next(iter(Decoding.of(target, prompt, "sps+ppd", max_new_tokens=3))).draft.notes["forward_ms"])

@@ -70,7 +70,7 @@ def test_a_damaged_folder_is_one_sentence(folder, tmp_path):
 
 def test_a_hub_id_is_asked_of_the_hub(monkeypatch):
     """org/name reaches from_pretrained unchanged (there is no hub in the tests)."""
-    from decoders.model import target as module
+    from decoders.model import load as module
 
     asked = []
     monkeypatch.setattr(

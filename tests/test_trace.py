@@ -126,6 +126,11 @@ def another_token(table: str, column: str) -> Damage:
     return damage
 
 
+def more(trace: Trace, table: str, column: str, value: object) -> None:
+    """A column that this program does not know."""
+    trace.tables[table][column] = [value] * trace.rows(table)
+
+
 def accepted_sibling(trace: Trace) -> None:
     nodes = trace.tables["nodes"]
     nodes["status"][nodes["status"].index("rejected")] = "accepted"
@@ -154,7 +159,22 @@ DAMAGE: list[tuple[str, Damage, str]] = [
     ("a table missing", drop("probes"), "probes is missing"),
     ("a column missing", drop("steps", "route"), "steps.route is missing"),
     ("a term's column missing", drop("candidates", "term:cosine"), "term:cosine is missing"),
-    ("a column too many", lambda t: t.tables["steps"].update(colour=[]), "unknown column 'colour'"),
+    ("a column too many", lambda t: t.tables["steps"].update(colour=[]), "steps.colour has 0 rows"),
+    ("a column of lists", lambda t: more(t, "nodes", "shape", []), "nodes.shape, row 0, is a list"),
+    ("a column of objects", lambda t: more(t, "nodes", "shape", {}), "nodes.shape, row 0, is a dict"),
+    (
+        "a column of what is no number",
+        lambda t: more(t, "nodes", "heat", math.nan),
+        "nodes.heat, row 0, is not a finite",
+    ),
+    ("a column of huge numbers", lambda t: more(t, "steps", "heat", 2**60), "steps.heat holds a whole number beyond"),
+    ("a column of endless text", lambda t: more(t, "steps", "note", "x" * (MAX_STRING + 1)), "characters long"),
+    ("a column named like a formula", lambda t: more(t, "steps", "=1", 1), "'=1' is not the name"),
+    ("a column named by nobody", lambda t: more(t, "steps", "__proto__", 1), "'__proto__' is not the name"),
+    ("a hundred columns", lambda t: [more(t, "steps", f"c{n}", 1) for n in range(100)] and None, "1 to 64 are allowed"),
+    ("a hundred tables", lambda t: t.tables.update({f"t{n}": {"a": []} for n in range(100)}), "100 tables"),
+    ("a table without columns", lambda t: t.tables.update(more={}), "'more' has 0 columns"),
+    ("a table of two lengths", lambda t: t.tables.update(more={"a": [1], "b": []}), "more.b has 0 rows"),
     ("a column that is no list", lambda t: t.tables["steps"].update(route="lexical"), "not a list"),
     ("columns of different lengths", drop("nodes", "depth", 3), "rows"),
     ("text where a number belongs", set_("steps", "drafted", 0, "3"), "steps.drafted, row 0, is '3'"),
@@ -235,8 +255,10 @@ def test_documents_of_another_version_are_refused_by_name(tree: Trace):
     for version in ("spectrace/2", None, 3, ["spectrace/1"]):
         with pytest.raises(TraceError, match=SCHEMA):
             Trace.from_json({**document, "schema": version})
-    with pytest.raises(TraceError, match="unknown part 'more'"):
+    with pytest.raises(TraceError, match="'more' has 0 columns"):
         Trace.from_json({**document, "more": {}})
+    with pytest.raises(TraceError, match="part named '../more'"):
+        Trace.from_json({**document, "../more": {"a": [1]}})
     with pytest.raises(TraceError, match="steps is missing"):
         Trace.from_json({**document, "steps": []})
 

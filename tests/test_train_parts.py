@@ -14,12 +14,15 @@ from decoders import Prompt, UserError, find_method, generate, load_target
 from decoders.draft.needs import Needs
 from decoders.model.calibration import fingerprint
 from decoders.parts import find_part, own_place, read_part
-from decoders.training.batches import RESPONSE, encode_chats
-from decoders.training.data import DemoSource, DistilledSource, FileSource, encoded, source_of
+from decoders.training.batches import RESPONSE
+from decoders.training.data import DistilledSource, FileSource, encoded
+from decoders.training.demo.batches import encode_chats
+from decoders.training.demo.source import DemoSource, source_of
 from decoders.training.demo.tasks import stream
 from decoders.training.demo.tokenizer import train_tokenizer
 from decoders.training.drafter import reached_mean
-from decoders.training.loop import PartRun, cosine_factor, try_to_save
+from decoders.training.learning import cosine_factor
+from decoders.training.loop import PartRun, try_to_save
 from decoders.training.teacher import Teacher
 from specviz import cli
 

@@ -16,7 +16,7 @@ from decoders.parts import find_part, load_part, own_place, read_part
 from decoders.prompt_tokens.tokens import MASKS, visibility
 from decoders.training.batches import PROMPT, RESPONSE, Document, pad
 from decoders.training.frozen import FrozenTarget
-from decoders.training.loop import cosine_factor, position_weights
+from decoders.training.learning import cosine_factor, position_weights
 from decoders.training.prompt_tokens import FIRST_STAGE, HEADS, SECOND_RATE, choose_points, divergence, label_weights
 from specviz import cli
 from specviz.commands import train as command

@@ -13,7 +13,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
-from decoders.training.batches import IGNORED, PROMPT, RESPONSE, bucket, encode_chats, pad, training_batches
+from decoders.training.batches import IGNORED, PROMPT, RESPONSE, bucket, pad
+from decoders.training.demo.batches import encode_chats, training_batches
 from decoders.training.demo.evaluation import score
 from decoders.training.demo.making import (
     Budget,
@@ -26,11 +27,11 @@ from decoders.training.demo.making import (
     teacher_forced,
     train_demo,
 )
-from decoders.training.demo.muon import orthogonalise
 from decoders.training.demo.tasks import FAMILIES, GENERATORS, Example, stream, user_message
 from decoders.training.demo.tasks.drills import lookup
 from decoders.training.demo.tasks.snippets import javascript
 from decoders.training.demo.tokenizer import train_tokenizer
+from decoders.training.muon import orthogonalise
 
 TINY = Recipe(
     pieces=400,
@@ -307,20 +308,20 @@ def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path):
         for _ in range(steps):
             run.train_step(done=0.5)
 
-    whole = Run.open(tmp_path / "whole", TINY, 7, True)
+    whole = Run.begun(tmp_path / "whole", TINY, 7, True)
     advance(whole, 9)
-    first = Run.open(tmp_path / "parts", TINY, 7, True)
+    first = Run.begun(tmp_path / "parts", TINY, 7, True)
     advance(first, 5)
     first.save()
-    second = Run.open(tmp_path / "parts", TINY, 7, True)
+    second = Run.begun(tmp_path / "parts", TINY, 7, True)
     advance(second, 4)
     assert (second.step, second.tokens) == (whole.step, whole.tokens)
     for name, value in whole.model.state_dict().items():
         assert torch.equal(value, second.model.state_dict()[name]), name
     with pytest.raises(ValueError, match="seed 7"):
-        Run.open(tmp_path / "parts", TINY, 8, True)
+        Run.begun(tmp_path / "parts", TINY, 8, True)
     with pytest.raises(FileExistsError, match="resume"):
-        Run.open(tmp_path / "parts", TINY, 7, False)
+        Run.begun(tmp_path / "parts", TINY, 7, False)
 
 
 def test_a_budget_must_be_given(tmp_path: Path):
@@ -331,7 +332,7 @@ def test_a_budget_must_be_given(tmp_path: Path):
 
 
 def test_teacher_forcing_counts_what_greedy_decoding_finds(tmp_path: Path):
-    run = Run.open(tmp_path, TINY, 0, True)
+    run = Run.begun(tmp_path, TINY, 0, True)
     example = examples_of("sums", 1)[0]
     with torch.no_grad():  # a model that always says "</s>"
         run.model.model.norm.weight.zero_()

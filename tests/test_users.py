@@ -160,9 +160,10 @@ def sign_in(client: TestClient, name: str = "ann", password: str = "open sesame"
 def test_nothing_is_reached_without_signing_in(guarded: tuple[TestClient, Users, StubDesk]) -> None:
     client, _, _ = guarded
     paths = {getattr(route, "path", "") for route in client.app.routes}  # type: ignore[attr-defined]
-    assert {"/api/runs", "/api/lab", "/web/{name}"} <= paths
+    assert {"/api/runs", "/api/lab", "/web/{name:path}"} <= paths
     gradio = {"/config", "/gradio_api/info", "/gradio_api/queue/status", "/gradio_api/startup-events", "/theme.css"}
-    tried = {path.replace("{key}", "gallery-0").replace("{name}", "x") for path in paths - {"/login"} if path} | gradio
+    paths = {path.replace("{key}", "gallery-0").replace("{name:path}", "x") for path in paths - {"/login"} if path}
+    tried = paths | gradio
     for path in tried:
         for method in ("GET", "POST", "HEAD", "PUT"):
             answer = client.request(method, path)

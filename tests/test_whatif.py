@@ -15,7 +15,8 @@ from decoders.drafters.sps import opened
 from decoders.parts import KINDS
 from decoders.prompt.prompt import Pool
 from decoders.study.forced import forced
-from decoders.study.whatif import ReadRun, go_on, other_model, whatif
+from decoders.study.recorded import other_model
+from decoders.study.whatif import ReadRun, go_on, whatif
 from decoders.trace.metrics import ranking_regret, regrets
 from decoders.trace.trace import Trace
 from specviz.cli import main

@@ -8,7 +8,7 @@ from typing import Any
 
 from decoders.training import drafter, prompt_tokens
 from decoders.training.data import FileSource
-from decoders.training.loop import PartRun
+from decoders.training.loop import PartRun, train
 
 from .models import network, tiny_tokenizer
 
@@ -31,24 +31,24 @@ def source_for(kind: str, text: Path) -> FileSource:
     return FileSource(tiny_tokenizer(), [text], 0, length=LENGTH[kind], documents=12)
 
 
+def begun(kind: str, folder: Path, model: Any, source: Any, recipe: Any = None, seed: int = 0) -> PartRun:
+    """A run by the tiny recipe or another one, not opened yet."""
+    made = prompt_tokens.Run if kind == "ppd" else drafter.Run
+    return made(kind, folder, model, "tiny", source, recipe or TINY[kind], seed)
+
+
 def run_of(kind: str, folder: Path, source: Any, family: str = "llama", seed: int = 0, **changes: Any) -> Any:
     """An opened run; ``changes`` are of the tiny recipe."""
-    recipe, model = replace(TINY[kind], **changes), network(family)
-    run: PartRun
-    if kind == "ppd":
-        run = prompt_tokens.Run(folder, model, "tiny", source, recipe, seed)
-    else:
-        run = drafter.Run(kind, folder, model, "tiny", source, recipe, seed)
+    run = begun(kind, folder, network(family), source, replace(TINY[kind], **changes), seed)
     run.open(True)
     return run
 
 
-def train_kind(kind: str, out: Path, model: Any, source: Any, recipe: Any = None, **options: Any) -> Path:
+def train_kind(
+    kind: str, out: Path, model: Any, source: Any, recipe: Any = None, seed: int = 0, **options: Any
+) -> Path:
     """Train a part as its command does, by the tiny recipe."""
-    recipe = recipe or TINY[kind]
-    if kind == "ppd":
-        return prompt_tokens.train_prompt_tokens(out, model, "tiny", source, recipe=recipe, **options)
-    return drafter.train_part(kind, out, model, "tiny", source, recipe=recipe, **options)
+    return train(begun(kind, out, model, source, recipe, seed), **options)
 
 
 def save_model(folder: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -11,8 +11,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from .tree import DraftTree
-
-ORIGINS = ("root", "main", "branch", "successor", "prompt", "expansion", "datastore", "drafter")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +95,15 @@ class JointGuess:
 class Draft:
     """A proposal, with its provenance recorded where it was decided.
 
-    ``origins`` and ``sources`` have one entry per node: where the token came from (``ORIGINS``) and the source position
-    it was copied from (-1: not copied). ``probabilities`` is the drafter's own probability per node (root 1.0), where
-    it has one. ``route`` names the way taken ("lexical", "none", …); ``reason`` says, in plain words, why there is no
-    draft. ``pool`` is each node's place in the pool (-1: not from there; empty: none is). ``terms`` are numbers per
-    node (nan: not defined), ``notes`` numbers of the step, as the method's ``node_terms`` and ``step_terms`` declare
-    them. ``distributions`` are the drafter's own next-token distributions after nodes, where it has them; ``drawn``
-    says that the tokens were drawn from them (after the run's warpers), not chosen. ``looks`` is where it looked.
-    ``layout`` is the draft's (``decoders.draft.draft.layout_of``), where the drafter keeps it for drafts of this shape.
+    ``origins`` and ``sources`` have one entry per node: where the token came from ("root", or the name of one of the
+    method's ``origins``) and the source position it was copied from (-1: not copied). ``probabilities`` is the
+    drafter's own probability per node (root 1.0), where it has one. ``route`` names the way taken ("lexical", "none",
+    …); ``reason`` says, in plain words, why there is no draft. ``pool`` is each node's place in the pool (-1: not from
+    there; empty: none is). ``terms`` are numbers per node (nan: not defined), ``notes`` numbers of the step, as the
+    method's ``node_terms`` and ``step_terms`` declare them. ``distributions`` are the drafter's own next-token
+    distributions after nodes, where it has them; ``drawn`` says that the tokens were drawn from them (after the run's
+    warpers), not chosen. ``looks`` is where it looked. ``layout`` is the draft's (``decoders.draft.draft.layout_of``),
+    where the drafter keeps it for drafts of this shape.
     """
 
     tree: DraftTree
@@ -143,18 +142,24 @@ class Draft:
         )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Scored:
-    """What the target says of a draft: logits (fp32), and the queries of the heads that ``Needs`` names, by layer.
-
-    The drafter adds what it made of the probes that it read: where they looked, and what several guess together.
-    """
+    """What the target says of a draft: logits (fp32), and the queries of the heads that ``Needs`` names, by layer."""
 
     logits: Float[Tensor, "nodes vocab"]
     probe_logits: Float[Tensor, "probes vocab"] | None = None
     queries: dict[int, Float[Tensor, "heads rows head_dim"]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What a drafter made of a step, for the record: where the probes that it read looked, what several of them guess
+    together, and numbers of the step that only its verdict settles (``notes``, beside the draft's own).
+    """
+
     looks: Looks | None = None
     joint: tuple[JointGuess, ...] = ()
+    notes: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,17 +185,21 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """A step taken before, as far as it is known later: ``length`` tokens were committed before it.
+    """A recorded step, as a drafter may look back on it: ``length`` tokens were committed before it.
 
-    ``path`` are the accepted nodes (root first), ``bonus`` the token after them. ``probes`` are the parents of its
-    probes, in order; None where the step was not this method's own.
+    ``draft`` has its tree, origins and route. ``probes`` are the parents of its probes, in order; None where the step
+    was not this method's own. ``score`` asks the target what it says of a draft at that place.
     """
 
     length: int
-    tree: DraftTree
-    path: tuple[int, ...]
-    bonus: int | None
+    draft: Draft
+    verdict: Verdict
+    score: Callable[[Draft], Scored]
     probes: tuple[int, ...] | None = None
+
+    def scored(self, probes: tuple[Probe, ...] = ()) -> Scored:
+        """What the target says of the draft: one forward, made when asked for. ``probes`` are hung on its nodes."""
+        return self.score(replace(self.draft, probes=probes))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -223,10 +232,10 @@ class Reading:
 
 def reading_of(draft: Draft) -> Reading | None:
     """The reading of a draft's probes; None for the target's own. Raises ValueError where they have several."""
-    found = {id(probe.reading): probe.reading for probe in draft.probes}
-    if len(found) > 1:
-        raise ValueError(f"the probes of a draft are read in {len(found)} ways; all must be read in the same way")
-    return next(iter(found.values()), None)
+    readings = {id(probe.reading): probe.reading for probe in draft.probes}
+    if len(readings) > 1:
+        raise ValueError(f"the probes of a draft are read in {len(readings)} ways; all must be read in the same way")
+    return next(iter(readings.values()), None)
 
 
 def emitted_tokens(tokens: Sequence[int], verdict: Verdict) -> list[int]:
@@ -238,13 +247,13 @@ def emitted_tokens(tokens: Sequence[int], verdict: Verdict) -> list[int]:
 def layout_of(draft: Draft) -> Layout:
     """Where a draft's rows stand and what they see; embeddings are 0 for probes that have a token instead."""
     depths, probes = draft.tree.depths, draft.probes
-    given = next((p.embedding for p in probes if p.embedding is not None), None)
+    example = next((p.embedding for p in probes if p.embedding is not None), None)
     return Layout(
         np.asarray([*depths, *(depths[p.parent] + p.offset for p in probes)]),
         _visibility(draft) if probes or not draft.tree.is_chain else None,
         None
-        if given is None
-        else torch.stack([torch.zeros_like(given) if p.embedding is None else p.embedding for p in probes]),
+        if example is None
+        else torch.stack([torch.zeros_like(example) if p.embedding is None else p.embedding for p in probes]),
     )
 
 

@@ -17,32 +17,28 @@ def heads_by_layer(heads: tuple[tuple[int, int], ...]) -> dict[int, list[int]]:
     return grouped
 
 
-def covers(kept: Needs, needs: Needs) -> bool:
-    """Whether what is kept for ``kept`` holds all that a drafter with ``needs`` reads (the pool is the session's).
-
-    >>> covers(Needs(hidden_layers=(0, 1, 2), top_tokens=8), Needs(hidden_layer=1, top_tokens=4))
-    True
-    """
-    layers = {needs.hidden_layer, *needs.hidden_layers} - {None}
-    return (
-        layers <= {kept.hidden_layer, *kept.hidden_layers}
-        and set(needs.heads) <= set(kept.heads)
-        and needs.top_tokens <= kept.top_tokens
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Needs:
     """What a drafter reads besides the tokens; only this is captured while the target runs.
 
-    ``hidden_layer`` indexes the model's hidden states (0 = embeddings, n = after layer n);
-    ``heads`` are (layer, head) pairs whose attention rows are asked for, layers counted from 0;
+    ``layers`` index the model's hidden states (0 = embeddings, n = after layer n);
+    ``heads`` are (layer, head) pairs whose attention rows are read, layers counted from 0;
     ``top_tokens`` next tokens are kept per committed position; ``pool`` says that drafts come from ``Context.pool``.
-    ``hidden_layers`` are further layers to keep, for a session that several drafters look at (``Session.at``).
     """
 
-    hidden_layer: int | None = None
+    layers: tuple[int, ...] = ()
     heads: tuple[tuple[int, int], ...] = ()
     top_tokens: int = 0
     pool: bool = False
-    hidden_layers: tuple[int, ...] = ()
+
+    def covers(self, other: Needs) -> bool:
+        """Whether a session that keeps this keeps all that a drafter with ``other`` reads (the pool is the session's).
+
+        >>> Needs(layers=(0, 1, 2), top_tokens=8).covers(Needs(layers=(1,), top_tokens=4))
+        True
+        """
+        return (
+            set(other.layers) <= set(self.layers)
+            and set(other.heads) <= set(self.heads)
+            and other.top_tokens <= self.top_tokens
+        )

@@ -16,6 +16,7 @@ from torch import Tensor
 from decoders.draft.draft import Draft, Looks, Past, Scored, Verdict
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
+from decoders.method.drafter import Drafter
 from decoders.model.memory import Context
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 from decoders.verifiers.sampling import Chooser, drawn_token
@@ -91,7 +92,7 @@ def one_by_one(run: Running, context: Context, depth: int, choose: Choose) -> Ch
     return chain
 
 
-class ModelDrafter:
+class ModelDrafter(Drafter):
     """Drafts ``gamma`` tokens with a draft model.
 
     ``expansion`` is one of ``decoders.draft_models.expansion.EXPANSIONS``. Without one, a sampled run draws its tokens,
@@ -128,7 +129,7 @@ class ModelDrafter:
     def resume(self, context: Context, past: Sequence[Past]) -> None:
         """Take up γ as the heuristic left it after the steps ``past``; all else follows from the text."""
         for step in past:
-            self._adapt(step.tree, step.length, len(step.path) - 1)
+            self._adapt(step.draft.tree, step.length, step.verdict.accepted)
 
     def _adapt(self, tree: DraftTree, length: int, accepted: int) -> None:
         """γ from behind a step on, by the heuristic; ``length`` tokens were committed before it."""

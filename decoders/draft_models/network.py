@@ -17,12 +17,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from decoders.errors import UserError
+from decoders.model.shape import ModelShape
 
 if TYPE_CHECKING:
     from decoders.model.memory import Context
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
-ROTARIES = ("default", "linear", "llama3", "yarn")  # one fixed frequency per pair, whatever the length
 THETA = 10_000.0  # of the draft model's own positions
 DRAFT_ROWS = 512  # cache rows behind the committed ones: room for a draft under way
 
@@ -47,29 +46,27 @@ class DraftConfig:
 
     @classmethod
     def of(
-        cls, config: Any, *, glimpse: bool, layers: int = 1, hidden: int | None = None, mlp: int | None = None,
+        cls, shape: ModelShape, *, glimpse: bool, layers: int = 1, hidden: int | None = None, mlp: int | None = None,
         kv_layer: int | None = None,
     ) -> DraftConfig:  # fmt: skip
-        """The draft model for a target of this configuration; sizes not given are the target's own.
+        """The draft model for a target of this shape; sizes not given are the target's own.
 
         Layer m of N reads the target's layer depth - N + m (GLIDE §4.1); with ``kv_layer`` (from 0) the last one reads
         that layer and the others those before it. Raises UserError for a target that cannot be glimpsed at.
         """
-        depth, width = config.num_hidden_layers, hidden or config.hidden_size
-        full = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-        heads = config.num_attention_heads if width % config.num_attention_heads == 0 else max(1, width // 64)
+        depth, width = shape.layers, hidden or shape.hidden
+        heads = shape.heads if width % shape.heads == 0 else max(1, width // 64)
         if width % (2 * heads):
             raise UserError(f"a draft model of width {width} is not possible: give a multiple of {2 * heads}")
         common: dict[str, Any] = {
-            "vocab": config.vocab_size, "hidden": width, "layers": layers, "heads": heads,
-            "mlp": mlp or round(width * full / config.hidden_size),
-            "eps": float(getattr(config, "rms_norm_eps", 1e-6)),
+            "vocab": shape.vocab, "hidden": width, "layers": layers, "heads": heads,
+            "mlp": mlp or round(width * shape.mlp / shape.hidden), "eps": shape.norm_eps,
         }  # fmt: skip
         if not glimpse:
             if kv_layer is not None:
                 raise UserError("a vanilla drafter reads no target layer: leave the KV layer out, or train GLIDE")
             return cls(**common)
-        if reason := refusal(config):
+        if reason := refusal(shape):
             raise UserError(reason)
         last = depth - 1 if kv_layer is None else kv_layer
         if not layers - 1 <= last < depth:
@@ -80,10 +77,10 @@ class DraftConfig:
         return cls(
             **common,
             kv_layers=tuple(range(last - layers + 1, last + 1)),
-            target_heads=config.num_attention_heads,
-            target_head_dim=getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads,
-            query_bias=config.model_type == "qwen2" or bool(getattr(config, "attention_bias", False)),
-            query_norm=config.model_type == "qwen3",
+            target_heads=shape.heads,
+            target_head_dim=shape.head_dim,
+            query_bias=shape.query_bias,
+            query_norm=shape.query_norm,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -95,22 +92,9 @@ class DraftConfig:
         return cls(**{**data, "kv_layers": tuple(int(layer) for layer in data["kv_layers"])})
 
 
-def refusal(config: Any) -> str | None:
+def refusal(shape: ModelShape) -> str | None:
     """Why GLIDE cannot read this target's cached keys, in one sentence; None if it can."""
-    family = config.model_type
-    if family not in FAMILIES:
-        return (
-            f"GLIDE cannot read the cached keys of {family!r} models: it can those of "
-            f"{', '.join(FAMILIES[:-1])} and {FAMILIES[-1]}"
-        )
-    rope = getattr(config, "rope_parameters", None) or {}
-    kind = rope.get("rope_type", "default")
-    if kind not in ROTARIES or rope.get("partial_rotary_factor", 1.0) != 1.0:
-        return (
-            f"GLIDE cannot read keys with rotary positions of kind {kind!r}: it can {', '.join(ROTARIES)}, "
-            "on whole heads"
-        )
-    return None
+    return shape.unlike_llama("GLIDE cannot read the cached keys of", "it can those of")
 
 
 @dataclass(frozen=True, slots=True)

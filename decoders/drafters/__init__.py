@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Mapping
+from typing import Any
 
+from decoders.draft.params import make_params
 from decoders.errors import UserError
 from decoders.method.method import Method
 
@@ -31,10 +34,19 @@ def find_method(name: str) -> Method:
     return _methods[name]
 
 
+def chosen(method: str | Method, params: Mapping[str, Any] | Any = None) -> tuple[Method, Any]:
+    """A method by its name, or itself, with its parameters from names and values (None: the defaults), or themselves.
+
+    Raises UserError for an unknown method, ValueError for an unknown parameter or a value out of range.
+    """
+    entry = find_method(method) if isinstance(method, str) else method
+    return entry, params if isinstance(params, entry.params) else make_params(entry.params, params or {})
+
+
 def _discover() -> None:
-    found = [importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__)]
-    entries = [module.METHOD for module in found if hasattr(module, "METHOD")]
-    entries += [method for module in found for method in getattr(module, "METHODS", ())]
+    modules = [vars(importlib.import_module(f"{__name__}.{info.name}")) for info in pkgutil.iter_modules(__path__)]
+    entries = [module["METHOD"] for module in modules if "METHOD" in module]
+    entries += [method for module in modules for method in module.get("METHODS", ())]
     for method in sorted(entries, key=lambda m: (m.name != "plain", m.order, m.name)):
         register(method)
 

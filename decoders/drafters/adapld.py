@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import cast
@@ -22,14 +22,16 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from decoders.draft.draft import Candidates, Draft, Scored, Verdict
+from decoders.draft.draft import Candidates, Draft
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
+from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context, Memory
 from decoders.model.target import Target
+from decoders.trace.origins import BRANCH, MAIN, SUCCESSOR
 
 from .pldplus import LAYER, NO_PREDECESSOR, hidden_layer
 
@@ -109,6 +111,25 @@ def embedding_cosines(
     return _rounded(embeddings.rows(distinct.tolist()) @ embeddings.rows([query_id])[0])[place]
 
 
+class KeptRows:
+    """Rows that are made once and kept; there is always room for as many again."""
+
+    def __init__(self) -> None:
+        self.rows, self.made = torch.zeros((0, 1)), 0
+
+    def first(self, count: int, make: Callable[[int, int], Tensor]) -> Tensor:
+        """The first ``count`` rows; ``make(start, stop)`` makes those that are new."""
+        if count > self.made:
+            fresh, kept = make(self.made, count), self.rows[: self.made]
+            if count > len(self.rows):
+                self.rows = fresh.new_empty((2 * count, fresh.shape[1]))
+                if self.made:
+                    self.rows[: self.made] = kept
+            self.rows[self.made : count] = fresh
+            self.made = count
+        return self.rows[:count]
+
+
 class History:
     """What retrieval needs of one run, worked out once per position: where every token stands, the hidden states at
     length 1, and the embeddings of the distinct tokens at length 1.
@@ -124,8 +145,7 @@ class History:
         self.distinct: list[int] = []  # those tokens
         self._row: dict[int, int] = {}  # token → its row among the distinct ones
         self._rows = np.zeros(0, dtype=np.int64)  # position → row
-        self._states, self._states_known = torch.zeros((0, 1)), 0
-        self._embedded, self._embedded_known = torch.zeros((0, 1)), 0
+        self._states, self._embedded = KeptRows(), KeptRows()
 
     def read(self, context: Context) -> None:
         """Take in the tokens before the context's root that are new."""
@@ -155,13 +175,9 @@ class History:
 
     def states(self, context: Context) -> Float[Tensor, "processed hidden"]:
         """The hidden states of the processed positions, at length 1."""
-        processed = context.root_position
-        if processed > self._states_known:
-            fresh = normalize(context.hidden[self._states_known : processed].float(), dim=-1)
-            self._states = _grown(self._states, self._states_known, processed, fresh)
-            self._states[self._states_known : processed] = fresh
-            self._states_known = processed
-        return self._states[:processed]
+        return self._states.first(
+            context.root_position, lambda start, stop: normalize(context.hidden[start:stop].float(), dim=-1)
+        )
 
     def hidden_cosines(self, context: Context, anchors: np.ndarray, query: int) -> np.ndarray:
         """cos(h[j-1], h[query]) for every anchor j (AdaPLD eq. 6 and 13), ``[anchors]``; -1 where nothing is before j.
@@ -181,28 +197,12 @@ class History:
         the column of each position.
         """
         count = bisect_left(self.first, context.root_position)
-        self.embed(count)
-        cosines = _rounded(self.embeddings.rows(queries) @ self._embedded[:count].T)
+        cosines = _rounded(self.embeddings.rows(queries) @ self.embedded(count).T)
         return cosines, self._rows[: context.root_position]
 
-    def embed(self, count: int) -> None:
-        """Have the embeddings of the first ``count`` distinct tokens at hand."""
-        known = self._embedded_known
-        if count > known:
-            fresh = self.embeddings.rows(self.distinct[known:count])
-            self._embedded = _grown(self._embedded, known, count, fresh)
-            self._embedded[known:count] = fresh
-            self._embedded_known = count
-
-
-def _grown(kept: Tensor, known: int, wanted: int, like: Tensor) -> Tensor:
-    """Room for ``wanted`` rows (and as many again), the ``known`` ones kept."""
-    if wanted <= len(kept):
-        return kept
-    room = like.new_empty((2 * wanted, like.shape[1]))
-    if known:
-        room[:known] = kept[:known]
-    return room
+    def embedded(self, count: int) -> Float[Tensor, "tokens width"]:
+        """The embeddings of the first ``count`` distinct tokens, at length 1."""
+        return self._embedded.first(count, lambda start, stop: self.embeddings.rows(self.distinct[start:stop]))
 
 
 def _rounded(cosines: Tensor) -> np.ndarray:
@@ -234,7 +234,7 @@ class Successor:
     embedding: float
 
 
-class AdaPldDrafter:
+class AdaPldDrafter(Drafter):
     """Algorithm 1 of AdaPLD.
 
     A semantic retrieval may let thousands of positions pass. All of them are reranked, but only the 256 best by rerank
@@ -251,7 +251,7 @@ class AdaPldDrafter:
         history = self._read(context)
         history.states(context)
         if self.params.semantic:
-            history.embed(len(history.distinct))
+            history.embedded(len(history.distinct))
 
     def _read(self, context: Context) -> History:
         if self.history is None or self.history.memory is not context.memory:
@@ -334,19 +334,17 @@ class AdaPldDrafter:
         score = np.full(before, -np.inf)
         score[places] = history.hidden_cosines(context, places, anchor)
 
-        found: dict[int, Successor] = {}
+        successors: dict[int, Successor] = {}
         for number, places in enumerate(same):
             if len(places):
                 best = int(places[score[places].argmax()])
-                found[number] = Successor(best + 1, float(score[best]), float("nan"))
+                successors[number] = Successor(best + 1, float(score[best]), float("nan"))
         if unseen:
             winners = np.where(passing.take(column, axis=1), score, -np.inf).argmax(1)
             for row, (number, best) in enumerate(zip(unseen, winners.tolist(), strict=True)):
                 if passing[row, column[best]]:
-                    found[number] = Successor(best + 1, float(score[best]), float(alike[row, column[best]]))
-        return found
-
-    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None: ...
+                    successors[number] = Successor(best + 1, float(score[best]), float(alike[row, column[best]]))
+        return successors
 
 
 def _candidates(
@@ -415,21 +413,11 @@ NODE_TERMS = (
     Term("branch_anchor", "anchor", "Position whose next-token distribution the branch was taken from.", 0, 0),
     Term("branch_rank", "rank at the anchor", "The branch's place in that distribution: 0 = likeliest.", 0, 63),
     Term("branch_logprob", "log-prob at the anchor", "The target's log-probability of the branch there.", -12, 0),
-    Term(
-        "successor_cosine",
-        "successor's cosine",
-        "cos(H[t'-1], H[j]): how alike the states before the place t' copied from and at the anchor j are.",
-        -1,
-        1,
-    ),
-    Term(
-        "successor_embedding",
-        "successor's embedding",
-        "How alike the token at that place is to the branch; empty where it is the same token.",
-        -1,
-        1,
-    ),
-)
+    Term("successor_cosine", "successor's cosine",
+         "cos(H[t'-1], H[j]): how alike the states before the place t' copied from and at the anchor j are.", -1, 1),
+    Term("successor_embedding", "successor's embedding",
+         "How alike the token at that place is to the branch; empty where it is the same token.", -1, 1),
+)  # fmt: skip
 
 METHOD = Method(
     name="adapld",
@@ -438,19 +426,16 @@ METHOD = Method(
     summary="Copies after the most alike place, else one of like meaning, and tries the model's own next tokens there.",
     params=AdaPldParams,
     build=lambda target, params: AdaPldDrafter(params, UnitEmbeddings(target, params.center_embeddings)),
+    origins=(MAIN, BRANCH, SUCCESSOR),
     needs=lambda target, params: Needs(
-        hidden_layer=hidden_layer(target, params.layer),
+        layers=(hidden_layer(target, params.layer),),
         top_tokens=TOP_TOKENS if params.branches else 0,
     ),
     terms=(
         Term("cosine", "hidden cosine", "cos(H[j-1], H[t-1]): how alike the states before both places are.", -1, 1),
-        Term(
-            "embedding",
-            "embedding cosine",
-            "How alike the candidate's token is to the last one; empty on the lexical route, where it is the same.",
-            -1,
-            1,
-        ),
+        Term("embedding", "embedding cosine",
+             "How alike the candidate's token is to the last one; empty on the lexical route, where it is the same.",
+             -1, 1),
     ),
     node_terms=NODE_TERMS,
     step_terms=(
@@ -462,4 +447,4 @@ METHOD = Method(
         Term("semantic_passed", "positions passing τ", "Of them, those alike enough; 256 are recorded at most.", 0, 0),
     ),
     order=10,
-)
+)  # fmt: skip

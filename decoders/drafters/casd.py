@@ -11,18 +11,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decoders.draft.draft import Candidates, Draft, Scored, Verdict
+from decoders.draft.draft import Candidates, Draft
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
+from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.model.target import Target
 from decoders.prompt.compress import COMPRESSORS, EXTRACTIVE, compress
 from decoders.prompt.pool import Match, PoolIndex, Trie
 from decoders.prompt.prompt import Pool, Prompt
+from decoders.trace.origins import DATASTORE
 from decoders.verifiers.conditional import RULES, ConditionalVerifier
 from decoders.verifiers.sampling import Chooser
 
@@ -82,7 +84,7 @@ class CasdParams:
             )
 
 
-class CasdDrafter:
+class CasdDrafter(Drafter):
     """Candidates are the places where the longest suffix ends in the pool; all of them go into the tree."""
 
     def __init__(self, params: CasdParams) -> None:
@@ -117,8 +119,6 @@ class CasdDrafter:
             terms={"count": np.asarray([np.nan, *trie.counts])},
             notes={"matched": match.length, "hits": match.hits},
         )
-
-    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None: ...
 
     def _in_prompt(self, places: np.ndarray) -> tuple[int, ...]:
         """Where places of the pool stand in the prompt; -1 where they do not."""
@@ -187,6 +187,7 @@ METHOD = Method(
     build=lambda target, params: CasdDrafter(params),
     needs=lambda target, params: Needs(pool=True),
     lossless=False,
+    origins=(DATASTORE,),
     terms=(
         Term("matched", "matched", "Tokens up to this place that equal the last tokens of the text.", 0, 16),
         Term("count", "agreeing places", "Places, this one included, that go on with the same token.", 0, 0),

@@ -15,6 +15,7 @@ from decoders.draft_models.network import DraftRun, refusal, target_rotary
 from decoders.method.method import Method
 from decoders.model.target import Target
 from decoders.parts import load_part, missing_part
+from decoders.trace.origins import DRAFTER, EXPANSION
 from decoders.verifiers.residual import ResidualVerifier
 
 PAPER = "GLIDE with a CAPE: a low-hassle method to accelerate speculative decoding"
@@ -52,7 +53,7 @@ def build(target: Target, params: GlideParams | CapeParams) -> ModelDrafter:
 
 def available(target: Target) -> str | None:
     """Why GLIDE cannot draft for this target: its family, or no trained draft model."""
-    return refusal(target.config) or missing_part(target, "glide")
+    return refusal(target.shape) or missing_part(target, "glide")
 
 
 def _method(name: str, title: str, summary: str, params: type, order: int) -> Method:
@@ -63,6 +64,7 @@ def _method(name: str, title: str, summary: str, params: type, order: int) -> Me
         summary=summary,
         params=params,
         build=build,
+        origins=(DRAFTER, EXPANSION),
         node_terms=(*NODE_TERMS, KV_DELAY),
         step_terms=(*STEP_TERMS, KV_DELAY),
         verifier=lambda params, chooser, stop_ids: ResidualVerifier(chooser),

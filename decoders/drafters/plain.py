@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from decoders.draft.draft import Draft, Scored, Verdict
+from decoders.draft.draft import Draft
 from decoders.draft.params import NoParams
+from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
 
 
-class EmptyDrafter:
+class EmptyDrafter(Drafter):
     def propose(self, context: Context, budget: int) -> Draft:
         return Draft.empty(context.root, "plain decoding never drafts", route="plain")
-
-    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None: ...
 
 
 METHOD = Method(
@@ -22,4 +21,5 @@ METHOD = Method(
     summary="One forward per token: the baseline every speed-up and every losslessness check is measured against.",
     params=NoParams,
     build=lambda target, params: EmptyDrafter(),
+    origins=(),
 )

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decoders.draft.draft import Candidates, Draft, Scored, Verdict
+from decoders.draft.draft import Candidates, Draft
 from decoders.draft.params import param
 from decoders.draft.terms import Term
+from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
-from decoders.model.target import Target
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def suffix_lengths(tokens: np.ndarray, positions: np.ndarray, longest: int) -> n
     return lengths
 
 
-class PldDrafter:
+class PldDrafter(Drafter):
     """Candidates are all earlier positions of the root's token; the longest matched n-gram wins, the earliest on a tie.
     """
 
@@ -92,12 +92,6 @@ class PldDrafter:
         copied = tokens[start : start + min(p.k, budget, int(follow[chosen]))].tolist()
         return Draft.copied(context.root, copied, start, route="lexical", candidates=candidates)
 
-    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None: ...
-
-
-def _build(target: Target, params: PldParams) -> PldDrafter:
-    return PldDrafter(params)
-
 
 METHOD = Method(
     name="pld",
@@ -105,7 +99,7 @@ METHOD = Method(
     paper="Saxena 2023, Prompt lookup decoding",
     summary="Copies what followed the last n-gram at its first occurrence in the text so far.",
     params=PldParams,
-    build=_build,
+    build=lambda target, params: PldDrafter(params),
     terms=(
         Term(
             "ngram",

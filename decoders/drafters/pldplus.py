@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from decoders.draft.draft import Candidates, Draft, Scored, Verdict
+from decoders.draft.draft import Candidates, Draft
 from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.terms import Term
 from decoders.errors import UserError
+from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.model.target import Target
@@ -85,7 +86,7 @@ class AttentionParams:
     prompt_only: bool = _PROMPT_ONLY
 
 
-class RankedCopier:
+class RankedCopier(Drafter):
     """What both methods share: candidates, choice, and the copy after the winner (PLD+ eq. 2–4)."""
 
     def __init__(self, params: HiddenParams | AttentionParams) -> None:
@@ -122,8 +123,6 @@ class RankedCopier:
         start = int(positions[chosen]) + 1
         copied = tokens[start : start + min(int(offered[chosen]), budget)].tolist()
         return Draft.copied(context.root, copied, start, route="lexical", candidates=candidates)
-
-    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None: ...
 
 
 class HiddenCopier(RankedCopier):
@@ -213,7 +212,7 @@ METHODS = (
         summary="Of all places where the last token occurred, copies after the one whose hidden state is most alike.",
         params=HiddenParams,
         build=lambda target, params: HiddenCopier(params),
-        needs=lambda target, params: Needs(hidden_layer=hidden_layer(target, params.layer)),
+        needs=lambda target, params: Needs(layers=(hidden_layer(target, params.layer),)),
         terms=(
             Term(
                 "cosine",

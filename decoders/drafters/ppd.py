@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +20,7 @@ from decoders.draft.draft import (
     Draft,
     JointGuess,
     Layout,
+    Learned,
     Looks,
     Past,
     Probe,
@@ -34,6 +34,7 @@ from decoders.draft.params import param
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
+from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.model.target import SPARE_ROWS, Target
@@ -43,9 +44,12 @@ from decoders.prompt_tokens.design import assumed_acceptance, naive_trees, rando
 from decoders.prompt_tokens.latency import load_latency
 from decoders.prompt_tokens.tokens import PromptTokens
 from decoders.prompt_tokens.trees import RANKS, PromptTree, PromptTrees, load_trees
+from decoders.trace.origins import PROMPT
+from decoders.verifiers.match import MatchVerifier
 from decoders.verifiers.sampling import Chooser
 from decoders.verifiers.typical import NODE_TERMS as TYPICAL_TERMS
 from decoders.verifiers.typical import TypicalVerifier
+from decoders.verifiers.verifier import Verifier
 
 PAPER = "Hardware-aware parallel prompt decoding for memory-efficient acceleration of LLM inference"
 NO_GUESSES = "no guesses yet: the prompt tokens on this step's root make those of the next step"
@@ -137,7 +141,7 @@ class Guesses:
     probabilities: list[list[float]]
 
 
-class PpdDrafter:
+class PpdDrafter(Drafter):
     """Drafts the tree of the last accepted node's state from that node's guesses.
 
     Guesses belong to the text they were made for: after any other (a run cut back, the first step), the state is 0.
@@ -148,7 +152,6 @@ class PpdDrafter:
         heads: int = 0,
     ) -> None:  # fmt: skip
         self.prompts, self.trees, self.limit, self.top_k, self.watch = prompts, trees, limit, top_k, watch
-        self.looks_at: dict[str, Any] | None = None
         if watch is not None:
             self.looks_at = {"label": "the prompt tokens' attention", "layers": [watch], "heads": heads, "probes": True}
         self.context: Context | None = None
@@ -158,20 +161,20 @@ class PpdDrafter:
 
     def plan(self, state: int, depth: int, room: int) -> Plan:
         """The tree of a state, cut below ``depth``; no row stands more than ``room`` positions behind the root."""
-        known = state, min(depth, state), min(room, 2 * self.trees.m)
-        if known not in self._plans:
+        cut = state, min(depth, state), min(room, 2 * self.trees.m)
+        if cut not in self._plans:
             tree = self.trees.states[state]
             hung = dict(zip([(), *tree.paths], tree.prompts, strict=True))
-            kept = [path for path in tree.paths if len(path) <= known[1] and max(path) < self.top_k]
+            kept = [path for path in tree.paths if len(path) <= cut[1] and max(path) < self.top_k]
             paths: list[tuple[int, ...]] = [(), *sorted(kept)]  # depth first, likeliest first
             number = {path: node for node, path in enumerate(paths)}
-            counts = [max(0, min(hung[path], known[2] - len(path))) for path in paths]
+            counts = [max(0, min(hung[path], cut[2] - len(path))) for path in paths]
             probes: list[Probe] = []
             first = []
             for node, count in enumerate(counts):
                 first.append(len(probes))
                 probes += self.prompts.probes(node, count, len(probes))
-            self._plans[known] = Plan(
+            self._plans[cut] = Plan(
                 (-1, *(number[path[:-1]] for path in paths[1:])),
                 tuple(map(len, paths)),
                 (-1, *(path[-1] for path in paths[1:])),
@@ -179,28 +182,28 @@ class PpdDrafter:
                 tuple(first),
                 tuple(probes),
             )
-        return self._plans[known]
+        return self._plans[cut]
 
-    def resume(self, context: Context, past: Sequence[Past]) -> Draft | None:
-        """The last step's draft, to be scored once more: what its prompt tokens guessed is not recorded. After a step
+    def resume(self, context: Context, past: Sequence[Past]) -> None:
+        """Have the last step scored once more, with its prompt tokens: what they guessed is not recorded. After a step
         of another method it is as if all prompt tokens had hung on that step's last token but one.
         """
         if not past:
-            return None
+            return
         step = past[-1]
+        tree = step.draft.tree
         plan = self.plan(0, 0, self.limit - step.length)
         if step.probes is not None:
             hung, n = Counter(step.probes), self.prompts.config.vectors
-            counts = [min(hung[node] // n, self.trees.m) for node in range(len(step.tree))]
+            counts = [min(hung[node] // n, self.trees.m) for node in range(len(tree))]
             first, probes = [], []
             for node, count in enumerate(counts):
                 first.append(len(probes))
                 probes += self.prompts.probes(node, count, len(probes))
-            nodes = len(step.tree)
-            plan = Plan(step.tree.parents, step.tree.depths, (-1,) * nodes, tuple(counts), tuple(first), tuple(probes))
-        draft = Draft(step.tree, probes=plan.probes)
-        self.proposed = draft, plan, context.tokens[: step.length].copy()
-        return draft
+            ranks = (-1,) * len(tree)
+            plan = Plan(tree.parents, tree.depths, ranks, tuple(counts), tuple(first), tuple(probes))
+        self.proposed = step.draft, plan, context.tokens[: step.length].copy()
+        self.observe(step.draft, step.scored(plan.probes), step.verdict)
 
     def propose(self, context: Context, budget: int) -> Draft:
         guesses = self.guesses
@@ -224,34 +227,35 @@ class PpdDrafter:
             route="guesses" if nodes > 1 else "none",
             reason="" if nodes > 1 else NO_GUESSES,
             terms={**plan.terms, "path_prob": np.asarray(path)},
-            notes={"state": float(state), "next_state": 0.0},
+            notes={"state": float(state)},
             layout=plan.layout,
         )
         self.proposed, self.context = (draft, plan, context.tokens.copy()), context
         return draft
 
-    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None:
+    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
         self.guesses = None
         if self.proposed is None or self.proposed[0] is not draft:
-            return
+            return None
         _, plan, text = self.proposed
         last = verdict.path[-1]
         count, n = plan.prompts[last], self.prompts.config.vectors
-        draft.notes["next_state"] = float(count)
+        notes = {"next_state": float(count)}
         if not count or scored.probe_logits is None:
-            return
-        first = plan.first[last]
+            return Learned(notes=notes)
+        first, looks, joint = plan.first[last], None, ()
         if self.watch is not None and scored.queries:
-            scored.looks = self._looks(plan, first, count, scored.queries[self.watch])
+            looks = self._looks(plan, first, count, scored.queries[self.watch])
         rows = scored.probe_logits[first : first + count * n]
         best, tokens = self.prompts.guesses(rows).softmax(-1).topk(min(self.top_k, rows.shape[-1]))
         emitted = emitted_tokens(draft.tree.tokens, verdict)
         self.guesses = Guesses(np.append(text, emitted), tokens.tolist(), best.tolist())
         if n > 1:
-            scored.joint = tuple(
+            joint = tuple(
                 JointGuess(last, offset, row[0], p[0])
                 for offset, (row, p) in enumerate(zip(self.guesses.tokens, self.guesses.probabilities, strict=True), 1)
             )
+        return Learned(looks, joint, notes)
 
     def _looks(self, plan: Plan, first: int, count: int, queries: Tensor) -> Looks | None:
         """Where the ``count`` prompt tokens from probe ``first`` on looked, each as the mean of its vectors; the keys
@@ -267,14 +271,15 @@ class PpdDrafter:
         sees = plan.layout.sees
         assert sees is not None
         mine = sees[nodes + first : nodes + first + rows, nodes + first : nodes + first + rows]
-        window, positions = context.windows.get(layer), plan.layout.offsets[nodes + first : nodes + first + rows]
+        window = context.shape.layer_windows[layer]
+        positions = plan.layout.offsets[nodes + first : nodes + first + rows]
 
         def weights() -> Tensor:
             keys = torch.cat([cache.keys(layer)[:, :text], own], 1).float()
             folded = queries.float().unflatten(0, (len(keys), -1)).flatten(1, 2)
             scores = (folded @ keys.mT).unflatten(1, (-1, rows)).flatten(0, 1)
-            if context.softcap:
-                scores = context.softcap * torch.tanh(scores / context.softcap)
+            if softcap := context.shape.attention_softcap:
+                scores = softcap * torch.tanh(scores / softcap)
             allowed = np.concatenate([np.ones((rows, text), dtype=bool), mine], 1)
             if window is not None:
                 where = context.length - 1 + positions
@@ -322,17 +327,19 @@ def build(target: Target, params: PpdParams) -> PpdDrafter:
         raise UserError(f"watch={params.watch} is not allowed: {target.name} has the layers 0 to {layers - 1}")
     prompts = load_part(target, "ppd", params.part)
     trees = trees_of(target, prompts, params)
-    return PpdDrafter(prompts, trees, target.context_length, params.top_k, params.watch, target.heads)
+    return PpdDrafter(prompts, trees, target.context_length, params.top_k, params.watch, target.shape.heads)
 
 
 def needs(target: Target, params: PpdParams) -> Needs:
     """The queries of the watched layer."""
-    return Needs() if params.watch is None else Needs(heads=tuple((params.watch, h) for h in range(target.heads)))
+    return Needs() if params.watch is None else Needs(heads=tuple((params.watch, h) for h in range(target.shape.heads)))
 
 
-def typical(params: TypicalParams, chooser: Chooser, stop_ids: frozenset[int]) -> TypicalVerifier:
-    """Typical acceptance with the run's ε and α."""
-    return TypicalVerifier(chooser, epsilon=params.epsilon, alpha=params.alpha)
+def verifier(params: PpdParams, chooser: Chooser, stop_ids: frozenset[int]) -> Verifier:
+    """Typical acceptance with the run's ε and α where there are any, else matching."""
+    if isinstance(params, TypicalParams):
+        return TypicalVerifier(chooser, epsilon=params.epsilon, alpha=params.alpha)
+    return MatchVerifier(chooser)
 
 
 def _method(name: str, title: str, summary: str, params: type, order: int, lossy: bool) -> Method:
@@ -347,7 +354,8 @@ def _method(name: str, title: str, summary: str, params: type, order: int, lossy
         lossless=not lossy,
         node_terms=(*NODE_TERMS, *TYPICAL_TERMS) if lossy else NODE_TERMS,
         step_terms=STEP_TERMS,
-        verifier=typical if lossy else None,
+        origins=(PROMPT,),
+        verifier=verifier,
         available=lambda target: missing_part(target, "ppd"),
         brings=lambda params: params.part is not None,
         order=order,

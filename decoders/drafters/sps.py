@@ -27,6 +27,7 @@ from decoders.model.load import load_target
 from decoders.model.memory import Context
 from decoders.model.target import SPARE_ROWS, Target
 from decoders.parts import is_part, load_part, missing_part
+from decoders.trace import origins
 from decoders.verifiers.residual import ResidualVerifier
 
 PROBE = "The 12 quick foxes, naïve 東京 🙂\n\tdef f(x):\n        return x  # don't"
@@ -73,7 +74,7 @@ class LanguageModelRun:
         self.drafter, self.vocab, self.limit = drafter, vocab, drafter.context_length
         self.tokens = np.zeros(0, dtype=np.int64)  # those of the cached rows, as far as they are a chain
         self.cache: TreeCache | None = None
-        self.masks = DraftMasks(1, drafter.dtype, drafter.device, drafter.windows)
+        self.masks = DraftMasks(1, drafter.dtype, drafter.device, drafter.shape.windows)
 
     @torch.inference_mode()
     def read(self, context: Context) -> Float[Tensor, "vocab"]:
@@ -82,7 +83,7 @@ class LanguageModelRun:
         if self.cache is None or self.cache.capacity < needed:
             drafter, have = self.drafter, 0
             self.cache = TreeCache(len(drafter.layers), needed)
-            self.masks = DraftMasks(needed, drafter.dtype, drafter.device, drafter.windows)
+            self.masks = DraftMasks(needed, drafter.dtype, drafter.device, drafter.shape.windows)
         self.cache.length, self.tokens = have, context.tokens.copy()
         self.masks.begin(context.length)
         logits = self._forward(self.tokens[have:].tolist(), np.arange(have, context.length), last_only=True)
@@ -172,8 +173,8 @@ def differing(target: Any, drafter: Any) -> str | None:
 
 def opened(target: Target, source: str) -> Target:
     """A causal LM as a drafter for the target, loaded once. Raises UserError where the tokenizer is another."""
-    known = ("drafter", source)
-    if known not in target.companions:
+    key = ("drafter", source)
+    if key not in target.companions:
         drafter = load_target(source, dtype=target.info["dtype"], device=str(target.device))
         reason = differing(target.tokenizer, drafter.tokenizer)
         sizes = drafter.info["vocab"], target.info["vocab"]
@@ -183,8 +184,8 @@ def opened(target: Target, source: str) -> Target:
             raise UserError(
                 f"{drafter.name} cannot draft for {target.name}: {reason}. A drafter needs the target's own tokenizer"
             )
-        target.companions[known] = drafter
-    return target.companions[known]
+        target.companions[key] = drafter
+    return target.companions[key]
 
 
 def offer_drafter(target: Target, source: str) -> None:
@@ -220,6 +221,7 @@ METHOD = Method(
     summary="A small language model writes a few tokens ahead, and the target checks them in one forward.",
     params=SpsParams,
     build=build,
+    origins=(origins.DRAFTER, origins.EXPANSION),
     node_terms=NODE_TERMS,
     step_terms=STEP_TERMS,
     verifier=lambda params, chooser, stop_ids: ResidualVerifier(chooser),

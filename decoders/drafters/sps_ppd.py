@@ -28,6 +28,7 @@ from decoders.model.target import SPARE_ROWS, Session, Target
 from decoders.parts import find_part, is_part, load_part
 from decoders.prompt_tokens.tokens import PromptTokens
 from decoders.prompt_tokens.trees import PromptTrees
+from decoders.trace.origins import DRAFTER, EXPANSION
 from decoders.verifiers.residual import ResidualVerifier
 
 from .ppd import PAPER, Plan, PpdDrafter, PpdParams, trees_of
@@ -95,7 +96,7 @@ class PromptedRun(LanguageModelRun):
         super().__init__(drafter, vocab)
         self.ppd = PpdDrafter(prompts, trees, self.limit)
         self.session: Session | None = None
-        self.known: dict[int, Read] = {}  # by position, of what was read for the last chain
+        self.reads: dict[int, Read] = {}  # by position, of what was read for the last chain
         self._led: dict[tuple[int, int, int, int], Plan] = {}
 
     @torch.inference_mode()
@@ -108,12 +109,12 @@ class PromptedRun(LanguageModelRun):
             if at >= session.cache.length:
                 self._write(session, text, made, depth, choose)
                 continue
-            token, said = choose(self.fitted(self.known[at].logits))  # read in an earlier step
+            token, said = choose(self.fitted(self.reads[at].logits))  # read in an earlier step
             made.add(token, said, 0)
             text.append(token)
             if at + 1 < session.cache.length and session.buffer[at + 1] != token:
                 self._forget(at + 1)
-        self.known = {at: read for at, read in self.known.items() if at >= context.length - 1}
+        self.reads = {at: read for at, read in self.reads.items() if at >= context.length - 1}
         return made
 
     def _write(self, session: Session, text: list[int], made: Chain, depth: int, choose: Choose) -> None:
@@ -150,14 +151,14 @@ class PromptedRun(LanguageModelRun):
         for at, node in enumerate(path, start):
             first, count = plan.first[node], plan.prompts[node] * rows
             probes = None if scored.probe_logits is None else scored.probe_logits[first : first + count]
-            self.known[at] = Read(scored.logits[node], probes if count else None)
+            self.reads[at] = Read(scored.logits[node], probes if count else None)
         session.commit(Verdict(tuple(path), text[-1], (), ()))
 
     def _guesses(self, at: int, behind: int) -> list[list[int]]:
         """What the prompt tokens at a position guessed of the text from its ``behind`` + 2nd token on: by distance,
         then rank.
         """
-        read = self.known.get(at)
+        read = self.reads.get(at)
         if read is None or read.probes is None:
             return []
         logits = self.ppd.prompts.guesses(read.probes)
@@ -165,10 +166,10 @@ class PromptedRun(LanguageModelRun):
 
     def _plan(self, state: int, depth: int, room: int, lead: int) -> Plan:
         """PPD's plan behind ``lead`` tokens that are not in question."""
-        known = state, min(depth, state), min(room, 2 * self.ppd.trees.m), lead
-        if known not in self._led:
+        cut = state, min(depth, state), min(room, 2 * self.ppd.trees.m), lead
+        if cut not in self._led:
             plan = self.ppd.plan(state, depth, room)
-            self._led[known] = plan if not lead else replace(
+            self._led[cut] = plan if not lead else replace(
                 plan,
                 parents=(*range(-1, lead), *(parent + lead for parent in plan.parents[1:])),
                 distances=(0,) * lead + plan.distances,
@@ -177,18 +178,18 @@ class PromptedRun(LanguageModelRun):
                 first=(0,) * lead + plan.first,
                 probes=tuple(replace(probe, parent=probe.parent + lead) for probe in plan.probes),
             )  # fmt: skip
-        return self._led[known]
+        return self._led[cut]
 
     def _follow(self, context: Context, depth: int) -> Session:
         """The session, cut back to what it read of this text, with room for ``depth`` more tokens."""
         capacity = min(max(len(context.buffer), context.length + depth), self.limit)
         if self.session is None or self.session.capacity < capacity:
-            self.session, self.known = self.drafter.session(Needs(), capacity), {}
+            self.session, self.reads = self.drafter.session(Needs(), capacity), {}
         length = self.session.cache.length
         same = common_prefix(self.session.buffer[:length], context.tokens)
         if same < context.length:
             self._forget(same)
-        elif same - 1 not in self.known:
+        elif same - 1 not in self.reads:
             self._forget(same - 1)
         return self.session
 
@@ -196,7 +197,7 @@ class PromptedRun(LanguageModelRun):
         """Cut what was read to its first ``length`` tokens."""
         assert self.session is not None
         self.session.cache.length = length
-        self.known = {at: read for at, read in self.known.items() if at < length}
+        self.reads = {at: read for at, read in self.reads.items() if at < length}
 
 
 def build(target: Target, params: SpsPpdParams) -> ModelDrafter:
@@ -251,6 +252,7 @@ METHOD = Method(
     summary="SpS's draft model, with trained prompt tokens of its own: the same tokens ahead in fewer draft forwards.",
     params=SpsPpdParams,
     build=build,
+    origins=(DRAFTER, EXPANSION),
     node_terms=(
         *NODE_TERMS,
         Term("draft_forward", "draft forward", "The draft forward that gave this token (0: an earlier step's).", 0, 0),

@@ -10,13 +10,11 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
-from decoders.draft.draft import Draft, Scored, Verdict, emitted_tokens
+from decoders.draft.draft import Draft, Learned, Scored, Verdict, emitted_tokens
 from decoders.draft.needs import Needs
-from decoders.draft.params import make_params
-from decoders.drafters import find_method
-from decoders.errors import UserError
+from decoders.drafters import chosen
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
@@ -26,11 +24,13 @@ from decoders.verifiers.match import MatchVerifier, stopped
 from decoders.verifiers.sampling import Chooser, Sampling
 from decoders.verifiers.verifier import Verifier
 
+NOTHING = Needs()
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One verify step. ``context_length`` counts the committed tokens before it, the root included; times in
-    milliseconds.
+    """One verify step. ``context_length`` counts the committed tokens before it, the root included; ``learned`` is
+    what the drafter made of it; times in milliseconds.
     """
 
     index: int
@@ -42,6 +42,7 @@ class Step:
     draft_ms: float
     verify_ms: float
     commit_ms: float
+    learned: Learned | None = None
 
     @property
     def accepted(self) -> int:
@@ -63,31 +64,25 @@ class Attempt:
 class Decoding:
     """A run under way: iterate it for its steps; ``stop`` says why it ended.
 
-    Raises UserError before any work for an unknown method or parameter, missing parts, or a prompt that does not fit.
+    It is made from parts: the drafter, the verifier (default: tokens must match the target's choice by ``sampling``)
+    and what the drafter needs; ``Decoding.of`` has a method make them. Drafts are kept ``max_new_tokens`` long, the run
+    ends behind one of ``stop_ids`` (default: the target's), and ``cancel`` is polled between steps. Raises UserError
+    before any work for a prompt that does not fit.
     """
 
     def __init__(
         self,
         target: Target,
         prompt: Prompt,
-        method: str | Method,
-        params: Mapping[str, Any] | Any = None,
+        drafter: Drafter,
+        verifier: Verifier | None = None,
+        needs: Needs = NOTHING,
         *,
         sampling: Sampling | None = None,
         max_new_tokens: int = 256,
         stop_ids: Collection[int] | None = None,
         cancel: threading.Event | None = None,
     ) -> None:
-        self.method = method if isinstance(method, Method) else find_method(method)
-        self.params = (
-            params if isinstance(params, self.method.params) else make_params(self.method.params, params or {})
-        )
-        if not self.method.brings(self.params) and (missing := self.method.available(target)):
-            raise UserError(missing)
-        if lacking := self.method.applies(prompt):
-            raise UserError(lacking)
-        if self.method.prompt is not None:
-            prompt = self.method.prompt(target, self.params, prompt)
         if max_new_tokens < 1:
             raise ValueError(f"max_new_tokens={max_new_tokens} is not allowed: a whole number of at least 1")
         target.check_fits(len(prompt.tokens))
@@ -95,17 +90,39 @@ class Decoding:
         self.sampling = sampling or Sampling()
         self.max_new_tokens = max_new_tokens
         self.stop_ids = frozenset(target.stop_ids if stop_ids is None else stop_ids)
-        self.needs: Needs = self.method.needs(target, self.params)
-        self.drafter: Drafter = self.method.build(target, self.params)
-        self.chooser = chooser = Chooser(self.sampling)
-        sample_with = getattr(self.drafter, "sample_with", None)
-        if sample_with is not None:
-            sample_with(chooser)
-        make = self.method.verifier
-        self.verifier: Verifier = MatchVerifier(chooser) if make is None else make(self.params, chooser, self.stop_ids)
+        self.drafter, self.needs = drafter, needs
+        self.verifier = verifier or MatchVerifier(Chooser(self.sampling))
         self.session: Session | None = None
         self.stop = ""
         self.prefill_ms = self.prepare_ms = 0.0
+
+    @classmethod
+    def of(
+        cls,
+        target: Target,
+        prompt: Prompt,
+        method: str | Method = "plain",
+        params: Mapping[str, Any] | Any = None,
+        *,
+        sampling: Sampling | None = None,
+        stop_ids: Collection[int] | None = None,
+        verifier: Verifier | None = None,
+        keep_prompt: bool = False,
+        **options: Any,
+    ) -> Self:
+        """A run by a method: its parts, made for these parameters. ``verifier`` takes the place of the method's own,
+        ``keep_prompt`` leaves the prompt as it is where the method would rewrite it.
+
+        Raises UserError before any work for an unknown method or parameter, missing parts, or a prompt without what the
+        method needs.
+        """
+        entry, values = chosen(method, params)
+        stops = frozenset(target.stop_ids if stop_ids is None else stop_ids)
+        parts = entry.parts(target, values, prompt, sampling, stops, keep_prompt=keep_prompt)
+        return cls(
+            target, parts.prompt, parts.drafter, verifier or parts.verifier, parts.needs, sampling=sampling,
+            stop_ids=stops, **options,
+        )  # fmt: skip
 
     @property
     def context(self) -> Context:
@@ -119,10 +136,8 @@ class Decoding:
         self.session.prefill(self.prompt)
         read = time.perf_counter()
         self.prefill_ms = (read - started) * 1e3
-        prepare = getattr(self.drafter, "prepare", None)
-        if prepare is not None:
-            prepare(self.session.context)
-            self.prepare_ms = (time.perf_counter() - read) * 1e3
+        self.drafter.prepare(self.session.context)
+        self.prepare_ms = (time.perf_counter() - read) * 1e3
 
     def __iter__(self) -> Iterator[Step]:
         if self.session is None:
@@ -136,12 +151,12 @@ class Decoding:
                 self.stop = "cancelled"
                 return
             before = session.length
-            tried = self.attempt(session)
-            draft, scored, verdict = tried.draft, tried.scored, tried.verdict
+            attempt = self.attempt(session)
+            draft, scored, verdict = attempt.draft, attempt.scored, attempt.verdict
             verified = time.perf_counter()
             session.commit(verdict)
             committed = time.perf_counter()
-            self.drafter.observe(draft, scored, verdict)
+            learned = self.drafter.observe(draft, scored, verdict)
             observed = time.perf_counter()
             emitted = tuple(emitted_tokens(draft.tree.tokens, verdict))
             emitted_count += len(emitted)
@@ -152,9 +167,10 @@ class Decoding:
                 scored,
                 verdict,
                 emitted,
-                draft_ms=tried.propose_ms + (observed - committed) * 1e3,
-                verify_ms=tried.verify_ms,
+                draft_ms=attempt.propose_ms + (observed - committed) * 1e3,
+                verify_ms=attempt.verify_ms,
                 commit_ms=(committed - verified) * 1e3,
+                learned=learned,
             )
             index += 1
             if emitted[-1] in self.stop_ids:
@@ -186,12 +202,12 @@ class Decoding:
         draft = self.drafter.propose(context, budget)
         if len(draft.tree) - 1 > budget and max(draft.tree.depths) > budget:
             raise ValueError(
-                f"method {self.method.name!r} drafted {max(draft.tree.depths)} tokens deep; its budget was {budget}: "
+                f"{type(self.drafter).__name__} drafted {max(draft.tree.depths)} tokens deep; its budget was {budget}: "
                 "propose() must keep to it (DraftTree.within_depth cuts a tree)"
             )
         if len(draft.tree) + len(draft.probes) > SPARE_ROWS:
             raise ValueError(
-                f"method {self.method.name!r} drafted {len(draft.tree)} nodes; "
+                f"{type(self.drafter).__name__} drafted {len(draft.tree)} nodes; "
                 f"at most {SPARE_ROWS} rows fit one forward"
             )
         return draft
@@ -200,8 +216,8 @@ class Decoding:
 def decode(
     target: Target, prompt: Prompt, method: str | Method = "plain", params: Mapping[str, Any] | None = None, **options
 ) -> Iterator[Step]:
-    """Steps of one run, untraced; the output is the concatenation of ``step.emitted``. Options as in ``Decoding``."""
-    return iter(Decoding(target, prompt, method, params, **options))
+    """Steps of one run, untraced; their ``emitted`` tokens are the output. Options as in ``Decoding.of``."""
+    return iter(Decoding.of(target, prompt, method, params, **options))
 
 
 def generate(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import platform
-import threading
 import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import torch
 
 from decoders.draft.draft import Candidates, Draft
 from decoders.draft.params import controls
+from decoders.drafters import chosen
 from decoders.method.method import Method
 from decoders.model.load import versions
 from decoders.model.target import Target
@@ -23,10 +23,10 @@ from decoders.prompt.prompt import Pool, Prompt
 from decoders.trace import metrics
 from decoders.trace.trace import Trace
 from decoders.verifiers.residual import residual
-from decoders.verifiers.sampling import Chooser, Sampling
+from decoders.verifiers.sampling import Chooser
 
 from .decoding import Decoding, Step
-from .memory_use import held_bytes, kept_bytes
+from .memory_use import held_bytes
 from .rows import TARGET_CHOICES, _add_looks, _described, _finite, _Numbers, _resolved, recorded_params
 
 DRAFTER_CHOICES = 8  # those of a draft model
@@ -43,11 +43,11 @@ Delta = dict[str, dict[str, list[Any]]]
 class Run:
     """One traced run: iterate it for deltas (rows per table, of one or a few steps); ``trace`` holds all rows so far.
 
-    Arguments as in ``Decoding``; ``title`` names the run in lists. ``compare`` also runs plain greedy decoding on the
-    same prompt when the method is done: its output goes into the table ``plain`` and its speed into the timings. When
-    the loop is over, ``trace.run`` has ``complete``, ``stop``, ``timings`` and ``metrics``, and every candidate its
-    ``would_accept``. A failure inside a step ends the run with stop "error" and is raised again after the trace was
-    closed.
+    Arguments as in ``Decoding.of``; ``title`` names the run in lists. ``compare`` also runs plain greedy decoding on
+    the same prompt when the method is done: its output goes into the table ``plain`` and its speed into the timings.
+    When the loop is over, ``trace.run`` has ``complete``, ``stop``, ``timings`` and ``metrics``, and every candidate
+    its ``would_accept``. A failure inside a step ends the run with stop "error" and is raised again after the trace
+    was closed.
     """
 
     def __init__(
@@ -55,36 +55,25 @@ class Run:
         target: Target,
         prompt: Prompt,
         method: str | Method,
-        params: Mapping[str, Any] | None = None,
+        params: Mapping[str, Any] | Any = None,
         *,
-        sampling: Sampling | None = None,
-        max_new_tokens: int = 256,
         title: str = "",
-        stop_ids: Collection[int] | None = None,
-        cancel: threading.Event | None = None,
         compare: bool = False,
+        **options: Any,
     ) -> None:
-        decoding = Decoding(
-            target,
-            prompt,
-            method,
-            params,
-            sampling=sampling,
-            max_new_tokens=max_new_tokens,
-            stop_ids=stop_ids,
-            cancel=cancel,
-        )
-        self._open(decoding, title, compare)
+        entry, values = chosen(method, params)
+        decoding = Decoding.of(target, prompt, entry, values, **options)
+        self._open(decoding, described(entry, values, decoding), title, compare)
 
     @classmethod
-    def of(cls, decoding: Decoding, title: str = "") -> Run:
-        """A traced run of a decoding that was made before."""
+    def of(cls, decoding: Decoding, about: Mapping[str, Any], title: str = "") -> Run:
+        """A traced run of a decoding that was made before; ``about`` is what ``described`` gives of its method."""
         run = cls.__new__(cls)
-        run._open(decoding, title, False)
+        run._open(decoding, about, title, False)
         return run
 
-    def _open(self, decoding: Decoding, title: str, compare: bool) -> None:
-        self.decoding, self.compare = decoding, compare
+    def _open(self, decoding: Decoding, about: Mapping[str, Any], title: str, compare: bool) -> None:
+        self.decoding, self.about, self.compare = decoding, about, compare
         self.pieces = decoding.target.pieces
         self._warpers = Chooser(self.decoding.sampling)  # for its distributions alone
         self._known: set[int] = set()
@@ -103,8 +92,8 @@ class Run:
             run["timings"]["prefill_ms"] = round(self.decoding.prefill_ms, 3)
             run["timings"]["prepare_ms"] = round(self.decoding.prepare_ms, 3)
             self._begin_pool()
-            if looks_at := getattr(self.decoding.drafter, "looks_at", None):
-                run["attention"] = looks_at
+            if self.decoding.drafter.looks_at:
+                run["attention"] = self.decoding.drafter.looks_at
             self._recorded_at = time.perf_counter()
             for step in self._timed(iter(self.decoding)):
                 self._waiting.append((step, self.decode_ms))
@@ -143,8 +132,8 @@ class Run:
         })  # fmt: skip
         run["prompt_length"] += count
         self._begin_pool()
-        if looks_at := getattr(self.decoding.drafter, "looks_at", None):
-            run["attention"] = looks_at
+        if self.decoding.drafter.looks_at:
+            run["attention"] = self.decoding.drafter.looks_at
         self._waiting.append((replace(step, index=0), step.draft_ms + step.verify_ms))
         self._record()
         known = list(followed) if tuple(followed[: len(step.emitted)]) == step.emitted else list(step.emitted)
@@ -157,7 +146,7 @@ class Run:
     def _compared(self) -> Delta:
         """Plain greedy decoding of the same prompt, as rows of the table ``plain``."""
         d = self.decoding
-        plain = Decoding(
+        plain = Decoding.of(
             d.target, d.prompt, "plain", max_new_tokens=d.max_new_tokens, stop_ids=d.stop_ids, cancel=d.cancel
         )
         plain.prefill()
@@ -193,7 +182,7 @@ class Run:
             store = session.cache.store
             per_token = store.numel() // session.cache.capacity * store.element_size()
             drafting = held_bytes(self.decoding.drafter, self.decoding.target, session)
-            drafting += kept_bytes(session.memory, session.length - 1)
+            drafting += session.memory.bytes(session.length - 1)
             run["memory"] = {
                 "kv_bytes_per_token": per_token,
                 "kv_bytes": per_token * session.length,
@@ -204,31 +193,17 @@ class Run:
         run["complete"] = True
 
     def _header(self, title: str) -> dict[str, Any]:
-        d = self.decoding
-        method, sampling = d.method, d.sampling
-        shown = controls(method.params)
+        d, sampling = self.decoding, self.decoding.sampling
         return {
             "id": uuid.uuid4().hex[:16],
-            "title": title or method.title,
+            "title": title or self.about["method"]["title"],
             "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "complete": False,
             "stop": "",
             "error": "",
             "model": {**d.target.info, "key": d.target.key},
-            "method": {
-                "name": method.name,
-                "title": method.title,
-                "paper": method.paper,
-                "summary": method.summary,
-                "lossless": method.lossless and d.verifier.lossless,
-                "params": recorded_params(d.params),
-                "resolved": _resolved(d),
-                "controls": [{"name": c.name, "label": c.label, "help": c.help} for c in shown],
-            },
-            "terms": [_described(t) for t in method.terms],
-            "node_terms": [_described(t) for t in method.node_terms],
-            "step_terms": [_described(t) for t in method.step_terms],
-            "reads": {"hidden_layer": d.needs.hidden_layer, "heads": [list(h) for h in d.needs.heads]},
+            **self.about,
+            "reads": {"hidden_layer": max(d.needs.layers, default=None), "heads": [list(h) for h in d.needs.heads]},
             "sampling": {
                 "temperature": sampling.temperature,
                 "top_k": sampling.top_k,
@@ -314,7 +289,7 @@ class Run:
             self._add_step(delta["steps"], step, numbers, i, end)
             if step.draft.candidates is not None:
                 self._add_candidates(delta["candidates"], step.index, step.draft.candidates)
-            for looks in (step.draft.looks, step.scored.looks):
+            for looks in (step.draft.looks, step.learned and step.learned.looks):
                 if looks is not None:
                     _add_looks(delta["attention"], step.index, looks)
             if step.draft.probes:
@@ -345,9 +320,10 @@ class Run:
         rows["rank"] += numbers.ranks[i]
         rows["status"] += step.verdict.status
         rows["reason"] += step.verdict.reasons
-        for term in self.decoding.method.node_terms:
-            values = draft.terms.get(term.key, step.verdict.terms.get(term.key))
-            rows[f"term:{term.key}"] += [None] * count if values is None else _finite(np.asarray(values, dtype=float))
+        for term in self.about["node_terms"]:
+            key = term["key"]
+            values = draft.terms.get(key, step.verdict.terms.get(key))
+            rows[f"term:{key}"] += [None] * count if values is None else _finite(np.asarray(values, dtype=float))
 
     def _add_tokens(self, rows: dict[str, list[Any]], step: Step, numbers: _Numbers, i: int) -> None:
         draft, path, count = step.draft, step.verdict.path[1:], len(step.emitted)
@@ -392,9 +368,10 @@ class Run:
             "commit_ms": round(step.commit_ms, 4),
             "elapsed_ms": round(end, 4),
         }
-        for term in self.decoding.method.step_terms:
-            note = step.draft.notes.get(term.key)
-            values[f"term:{term.key}"] = None if note is None or not math.isfinite(note) else round(float(note), 6)
+        notes = {**step.draft.notes, **(step.learned.notes if step.learned else {})}
+        for term in self.about["step_terms"]:
+            note = notes.get(term["key"])
+            values[f"term:{term['key']}"] = None if note is None or not math.isfinite(note) else round(float(note), 6)
         for column, value in values.items():
             rows[column].append(value)
 
@@ -415,10 +392,10 @@ class Run:
         rows["chosen"] += chosen
         rows["excluded"] += c.excluded or [""] * n
         rows["would_accept"] += [-1] * n
-        for term in self.decoding.method.terms:
-            values = c.terms.get(term.key)
+        for term in self.about["terms"]:
+            values = c.terms.get(term["key"])
             given = [None] * n if values is None else _finite(np.asarray(values, dtype=np.float64))
-            rows[f"term:{term.key}"] += given
+            rows[f"term:{term['key']}"] += given
 
     def _add_guesses(self, rows: dict[str, list[Any]], steps: list[Step]) -> None:
         """What the drafter and the target would say after each node that brings a distribution, side by side."""
@@ -485,12 +462,32 @@ class Run:
         rows["kind"] += [p.kind for p in probes]
         rows["token"] += token.tolist()
         rows["prob"] += [round(p, 6) for p in (best - logits.logsumexp(-1)).exp().tolist()]
-        for guess in step.scored.joint:
+        for guess in step.learned.joint if step.learned else ():
             for column, value in (
                 ("step", step.index), ("parent", guess.parent), ("offset", guess.offset), ("kind", JOINT),
                 ("token", guess.token), ("prob", round(guess.probability, 6)),
             ):  # fmt: skip
                 rows[column].append(value)
+
+
+def described(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]:
+    """What a run's record says of its method: parameters, origins and declared numbers."""
+    return {
+        "method": {
+            "name": method.name,
+            "title": method.title,
+            "paper": method.paper,
+            "summary": method.summary,
+            "lossless": method.lossless and decoding.verifier.lossless,
+            "params": recorded_params(params),
+            "resolved": _resolved(params, decoding.needs),
+            "controls": [{"name": c.name, "label": c.label, "help": c.help} for c in controls(method.params)],
+        },
+        "origins": [asdict(origin) for origin in method.origins],
+        "terms": [_described(t) for t in method.terms],
+        "node_terms": [_described(t) for t in method.node_terms],
+        "step_terms": [_described(t) for t in method.step_terms],
+    }
 
 
 def record(

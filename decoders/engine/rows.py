@@ -12,10 +12,11 @@ import numpy as np
 import torch
 
 from decoders.draft.draft import Looks
+from decoders.draft.needs import Needs
 from decoders.draft.params import controls
 from decoders.draft.terms import Term
 
-from .decoding import Decoding, Step
+from .decoding import Step
 
 TARGET_CHOICES = 5  # the target's first choices kept after each visited node
 MEAN_LOOKS, MEAN_LEAST = 24, 0.005  # attention weights kept per node, averaged over heads: so many, if so large
@@ -61,12 +62,11 @@ def _described(term: Term) -> dict[str, Any]:
     return {"key": term.key, "label": term.label, "help": term.help, "low": term.low, "high": term.high}
 
 
-def _resolved(decoding: Decoding) -> dict[str, int]:
+def _resolved(params: Any, needs: Needs) -> dict[str, int]:
     """What layer and heads came to where the parameters left them open."""
-    params, needs = decoding.params, decoding.needs
     found: dict[str, int] = {}
-    if getattr(params, "layer", 0) is None and needs.hidden_layer is not None:
-        found["layer"] = needs.hidden_layer
+    if getattr(params, "layer", 0) is None and needs.layers:
+        found["layer"] = max(needs.layers)
     if getattr(params, "heads", 0) is None and needs.heads:
         found["heads"] = len(needs.heads)
     return found

@@ -2,27 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any
 
-from decoders.draft.draft import Draft, Scored, Verdict
+from decoders.draft.draft import Draft, Learned, Past, Scored, Verdict
 from decoders.model.memory import Context
+from decoders.verifiers.sampling import Chooser
 
 
-class Drafter(Protocol):
+class Drafter:
     """A drafting method at work on one run. Deterministic, given the context and the seed.
 
-    A drafter that builds something for the prompt once (an index, say) may also have ``prepare(context)``, called
-    after the prompt was read and before the first step. One that draws its tokens may have ``sample_with(chooser)``,
-    called when it was built; it takes the warpers and the seed from there, but leaves the chooser's draws to the
-    verifier. One whose drafts have ``looks`` has ``looks_at``: what they are, as {"label", "layers", "heads"}.
-    One whose drafts depend on more than the context has ``resume(context, past)``: it takes up the state it would have
-    after the steps ``past``, and may give the last one's draft back, to be scored and observed once more.
+    Only ``propose`` has to be written. ``looks_at`` says what the looks of its drafts are, where they have any:
+    {"label", "layers", "heads"}.
     """
+
+    looks_at: dict[str, Any] | None = None
 
     def propose(self, context: Context, budget: int) -> Draft:
         """A draft after the context's last token, at most ``budget`` tokens deep."""
-        ...
+        raise NotImplementedError
 
-    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None:
-        """What became of the draft; called once per step, after the accepted path was committed."""
-        ...
+    def sample_with(self, chooser: Chooser) -> None:
+        """Called when the drafter was built. One that draws takes the warpers and the seed from here, and leaves the
+        chooser's draws to the verifier.
+        """
+
+    def prepare(self, context: Context) -> None:
+        """Build what is built once per prompt, an index for example; called after the prompt was read."""
+
+    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
+        """What became of the draft; called once per step, after the accepted path was committed. What the drafter
+        learned may be returned for the record.
+        """
+        return None
+
+    def resume(self, context: Context, past: Sequence[Past]) -> None:
+        """Take up the state that the drafter would have in ``context`` after the steps ``past``.
+
+        A drafter that learns in ``observe`` learns again from every step, which the target scores once more. One whose
+        drafts follow from the context alone has nothing to take up.
+        """
+        if type(self).observe is not Drafter.observe:
+            for step in past:
+                self.observe(step.draft, step.scored(), step.verdict)

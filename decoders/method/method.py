@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 from decoders.draft.needs import Needs
 from decoders.draft.terms import Term
+from decoders.errors import UserError
 from decoders.model.target import Target
 from decoders.prompt.prompt import Prompt
-from decoders.verifiers.sampling import Chooser
+from decoders.trace.origins import MAIN, Origin
+from decoders.verifiers.match import MatchVerifier
+from decoders.verifiers.sampling import Chooser, Sampling
 from decoders.verifiers.verifier import Verifier
 
 from .drafter import Drafter
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a method brings to one run: what the engine is made from. ``chooser`` is the verifier's."""
+
+    prompt: Prompt
+    drafter: Drafter
+    verifier: Verifier
+    needs: Needs
+    chooser: Chooser
 
 
 @dataclass(frozen=True)
@@ -21,12 +35,13 @@ class Method:
     """A registry entry. One method, one file; nothing else has to know of it.
 
     ``params`` is a frozen dataclass made with ``decoders.draft.params.param``: the app's controls, ``--set`` and sweeps
-    are made from it. ``terms``, ``node_terms`` and ``step_terms`` declare the numbers that it records per candidate,
-    tree node and step. ``verifier`` makes the verifier from the parameters, the chooser and the stop tokens (None:
-    tokens must match the target's choice). ``prompt`` may rewrite the prompt before anything is read. ``order`` places
-    the method in lists. ``available`` returns None, or one sentence that says what is missing for this target and which
+    are made from it. ``origins`` are those that its nodes name. ``terms``, ``node_terms`` and ``step_terms`` declare
+    the numbers that it records per candidate, tree node and step. ``verifier`` makes the verifier from the parameters,
+    the chooser and the stop tokens. ``prompt`` may rewrite the prompt before anything is read. ``order`` places the
+    method in lists. ``available`` returns None, or one sentence that says what is missing for this target and which
     command makes it (``brings`` says of parameters that they name it, so that nothing is missing); ``applies`` returns
-    None, or one sentence that says what a prompt lacks.
+    None, or one sentence that says what a prompt lacks. ``cold`` gives the parameters of the same run without what
+    earlier runs left behind, where parameters can ask for that: no trace records it.
     """
 
     name: str
@@ -37,12 +52,39 @@ class Method:
     build: Callable[[Target, Any], Drafter]
     needs: Callable[[Target, Any], Needs] = lambda target, params: Needs()
     lossless: bool = True
+    origins: tuple[Origin, ...] = (MAIN,)
     terms: tuple[Term, ...] = ()
     node_terms: tuple[Term, ...] = ()
     step_terms: tuple[Term, ...] = ()
-    verifier: Callable[[Any, Chooser, frozenset[int]], Verifier] | None = None
+    verifier: Callable[[Any, Chooser, frozenset[int]], Verifier] = lambda params, chooser, stops: MatchVerifier(chooser)
     prompt: Callable[[Target, Any, Prompt], Prompt] | None = None
     available: Callable[[Target], str | None] = lambda target: None
     brings: Callable[[Any], bool] = lambda params: False
     applies: Callable[[Prompt], str | None] = lambda prompt: None
+    cold: Callable[[Any], Any] = lambda params: params
     order: int = 50
+
+    def parts(
+        self,
+        target: Target,
+        params: Any,
+        prompt: Prompt,
+        sampling: Sampling | None = None,
+        stop_ids: Collection[int] = (),
+        *,
+        keep_prompt: bool = False,
+    ) -> Parts:
+        """What a run of this method with ``params`` is made from; ``keep_prompt`` leaves the prompt as it is.
+
+        Raises UserError, before any work, for what is missing for the target and what the prompt lacks.
+        """
+        if not self.brings(params) and (missing := self.available(target)):
+            raise UserError(missing)
+        if lacking := self.applies(prompt):
+            raise UserError(lacking)
+        if self.prompt is not None and not keep_prompt:
+            prompt = self.prompt(target, params, prompt)
+        chooser = Chooser(sampling or Sampling())
+        needs, drafter = self.needs(target, params), self.build(target, params)
+        drafter.sample_with(chooser)
+        return Parts(prompt, drafter, self.verifier(params, chooser, frozenset(stop_ids)), needs, chooser)

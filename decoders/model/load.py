@@ -6,18 +6,15 @@ import copy
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from decoders.errors import UserError
+from decoders.errors import UserError, first_line
 
-from . import families
-
-if TYPE_CHECKING:
-    pass
+from .shape import ModelShape
 from .target import Target
 
 DTYPES = {
@@ -46,9 +43,8 @@ def load_network(
         _check_folder(folder)
         source, name = str(folder), _folder_name(folder)
     try:
-        config = AutoConfig.from_pretrained(source)
-        config = config.get_text_config(decoder=True)
-        families.check(config)
+        config = AutoConfig.from_pretrained(source).get_text_config(decoder=True)
+        ModelShape.of(config)  # refuses a family before its weights are read
         network: Any = AutoModelForCausalLM.from_pretrained(
             source, dtype=kind, config=copy.deepcopy(config), attn_implementation=attention
         )
@@ -56,9 +52,8 @@ def load_network(
     except UserError:
         raise
     except Exception as error:
-        known = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(
-            f"the model {str(model)!r} could not be loaded: {known[:240]} Give a folder with config.json, "
+            f"the model {str(model)!r} could not be loaded: {first_line(error, 240)}. Give a folder with config.json, "
             "weights and tokenizer, or a hub id such as org/name."
         ) from error
     return network.to(where), tokenizer, name
@@ -70,8 +65,8 @@ def stock_network(target: Target) -> Any:
     """
     config = copy.deepcopy(target.config)
     config._attn_implementation = "sdpa"
-    held = target.model.state_dict()  # the head is wrapped, and in fp32
-    weights = {name.replace(".inner.", "."): value.to(target.dtype) for name, value in held.items()}
+    stored = target.model.state_dict()  # the head is wrapped, and in fp32
+    weights = {name.replace(".inner.", "."): value.to(target.dtype) for name, value in stored.items()}
     with torch.device("meta"):
         network: Any = AutoModelForCausalLM.from_config(config, dtype=target.dtype)
     network.load_state_dict(weights, assign=True)

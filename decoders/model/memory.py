@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -10,91 +10,72 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoders.draft.needs import Needs, covers, heads_by_layer
+from decoders.draft.needs import Needs, heads_by_layer
 from decoders.prompt.prompt import Pool, Segment
 
 from .cache import TreeCache
+from .capture import Captured
+from .shape import ModelShape
 
 
 @dataclass(slots=True)
 class Memory:
     """Per-position rows of one run, append-only; positions [0, processed) are filled.
 
-    ``hidden`` [capacity, hidden] at the chosen layer; ``top_ids`` and ``top_logprobs`` [capacity, k]: the target's
-    likeliest
-    tokens *after* a position; ``queries[layer]`` [heads, capacity, head_dim]: after rotary, scaled. ``states[layer]``
-    [capacity, hidden]: of further layers, where a session keeps them (``Needs.hidden_layers``).
+    ``hidden[layer]`` [capacity, hidden]; ``queries[layer]`` [heads, capacity, head_dim]: after rotary, scaled;
+    ``top_ids`` and ``top_logprobs`` [capacity, k]: the target's likeliest tokens *after* a position.
     """
 
-    hidden: Float[Tensor, "capacity hidden"] | None
-    top_ids: Int[Tensor, "capacity k"] | None
-    top_logprobs: Float[Tensor, "capacity k"] | None
-    queries: dict[int, Float[Tensor, "heads capacity head_dim"]]
-    states: dict[int, Float[Tensor, "capacity hidden"]] = field(default_factory=dict)
-
-    @classmethod
-    def empty(cls) -> Memory:
-        return cls(None, None, None, {})
+    hidden: dict[int, Float[Tensor, "capacity hidden"]] = field(default_factory=dict)
+    queries: dict[int, Float[Tensor, "heads capacity head_dim"]] = field(default_factory=dict)
+    top_ids: Int[Tensor, "capacity k"] | None = None
+    top_logprobs: Float[Tensor, "capacity k"] | None = None
 
     def seen_by(self, needs: Needs, kept: Needs) -> Memory:
         """What a drafter with ``needs`` would have kept, of this memory, which was written for ``kept``.
 
         Raises ValueError where something was not kept.
         """
-        if not covers(kept, needs):
+        if not kept.covers(needs):
             raise ValueError(f"this memory was kept for {kept}; {needs} asks for more")
-        hidden = None
-        if needs.hidden_layer is not None:
-            hidden = self.hidden if needs.hidden_layer == kept.hidden_layer else self.states[needs.hidden_layer]
-        queries = {}
-        every = heads_by_layer(kept.heads)
+        every, queries = heads_by_layer(kept.heads), {}
         for layer, heads in heads_by_layer(needs.heads).items():
             rows = self.queries[layer]
             queries[layer] = rows if heads == every[layer] else rows[[every[layer].index(head) for head in heads]]
-        if not needs.top_tokens:
-            return Memory(hidden, None, None, queries)
-        assert self.top_ids is not None and self.top_logprobs is not None
-        return Memory(
-            hidden, self.top_ids[:, : needs.top_tokens], self.top_logprobs[:, : needs.top_tokens], queries
-        )
+        hidden = {layer: states for layer, states in self.hidden.items() if layer in needs.layers}
+        seen = Memory(hidden, queries)
+        if needs.top_tokens:
+            assert self.top_ids is not None and self.top_logprobs is not None
+            seen.top_ids = self.top_ids[:, : needs.top_tokens]
+            seen.top_logprobs = self.top_logprobs[:, : needs.top_tokens]
+        return seen
 
-    def write(
-        self,
-        start: int,
-        capacity: int,
-        rows: Tensor | None,
-        hidden: Tensor | None,
-        queries: dict[int, Tensor],
-        top: tuple[Tensor, Tensor] | None,
-        states: Mapping[int, Tensor] | None = None,
-    ) -> None:
-        """Keep ``rows`` (None: all) of a forward's captures from position ``start`` on."""
-
-        def kept(values: Tensor, dim: int) -> Tensor:
-            return values if rows is None else values.index_select(dim, rows)
-
-        if hidden is not None:
-            chosen = kept(hidden, 0)
-            if self.hidden is None:
-                self.hidden = chosen.new_zeros((capacity, chosen.shape[1]))
-            self.hidden[start : start + len(chosen)] = chosen
-        for layer, values in (states or {}).items():
-            chosen = kept(values, 0)
-            if layer not in self.states:
-                self.states[layer] = chosen.new_zeros((capacity, chosen.shape[1]))
-            self.states[layer][start : start + len(chosen)] = chosen
-        for layer, values in queries.items():
-            chosen = kept(values, 1)
-            if layer not in self.queries:
-                self.queries[layer] = chosen.new_zeros((chosen.shape[0], capacity, chosen.shape[2]))
-            self.queries[layer][:, start : start + chosen.shape[1]] = chosen
+    def write(self, start: int, capacity: int, captured: Captured, top: tuple[Tensor, Tensor] | None) -> None:
+        """Keep what a forward let through, and its ``top`` (log-probabilities, ids), from position ``start`` on."""
+        for layer, states in captured.hidden.items():
+            self.hidden[layer] = _written(self.hidden.get(layer), states, 0, start, capacity)
+        for layer, queries in captured.queries.items():
+            self.queries[layer] = _written(self.queries.get(layer), queries, 1, start, capacity)
         if top is not None:
-            logprobs, ids = top
-            if self.top_ids is None or self.top_logprobs is None:
-                self.top_ids = ids.new_zeros((capacity, ids.shape[1]))
-                self.top_logprobs = logprobs.new_zeros((capacity, ids.shape[1]))
-            self.top_ids[start : start + len(ids)] = ids
-            self.top_logprobs[start : start + len(ids)] = logprobs
+            self.top_logprobs = _written(self.top_logprobs, top[0], 0, start, capacity)
+            self.top_ids = _written(self.top_ids, top[1], 0, start, capacity)
+
+    def bytes(self, processed: int | None = None) -> int:
+        """Bytes of the rows of the first ``processed`` positions, or of all that it has room for."""
+        of_rows = [*self.hidden.values(), *(rows for rows in (self.top_ids, self.top_logprobs) if rows is not None)]
+        total = 0
+        for values, dim in [*((rows, 0) for rows in of_rows), *((queries, 1) for queries in self.queries.values())]:
+            room = values.shape[dim]
+            total += values.numel() // room * (room if processed is None else processed) * values.element_size()
+        return total
+
+
+def _written(store: Tensor | None, rows: Tensor, dim: int, start: int, capacity: int) -> Tensor:
+    """``rows`` in the store from ``start`` on along ``dim``; one of ``capacity`` is made where there is none yet."""
+    if store is None:
+        store = rows.new_zeros((*rows.shape[:dim], capacity, *rows.shape[dim + 1 :]))
+    store.narrow(dim, start, rows.shape[dim]).copy_(rows)
+    return store
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +93,7 @@ class Context:
     memory: Memory
     cache: TreeCache
     needs: Needs
-    heads: int
-    windows: dict[int, int | None]
-    softcap: float | None
+    shape: ModelShape
     pool: Pool | None = None
 
     @property
@@ -138,12 +117,17 @@ class Context:
             )
         return replace(self, length=length)
 
+    def hidden_at(self, layer: int) -> Float[Tensor, "processed hidden"]:
+        """Hidden states of the processed positions (0 … length − 2) at one of the layers in ``needs``."""
+        assert layer in self.needs.layers, f"this drafter reads the layers {self.needs.layers}, not {layer}"
+        states = self.memory.hidden.get(layer)
+        return torch.zeros((0, 1)) if states is None else states[: self.length - 1]
+
     @property
     def hidden(self) -> Float[Tensor, "processed hidden"]:
-        """Hidden states of the processed positions (0 … length − 2) at the layer the drafter asked for."""
-        if self.memory.hidden is None:
-            return torch.zeros((0, 1))
-        return self.memory.hidden[: self.length - 1]
+        """``hidden_at`` the one layer that the drafter reads."""
+        (layer,) = self.needs.layers
+        return self.hidden_at(layer)
 
     @property
     def top_ids(self) -> Int[Tensor, "processed k"]:
@@ -168,8 +152,7 @@ class Context:
         """Attention rows of the drafter's heads (needs.heads, sorted, or the given subset) from position ``row`` to
         0 … row.
 
-        ``row`` defaults to the last processed position. Computed from the kept queries and the cached keys when
-        asked for;
+        ``row`` defaults to the last processed position. Computed on call from the kept queries and the cached keys;
         equal to what eager attention would have returned.
         """
         row = self.length - 2 if row is None else row
@@ -181,9 +164,9 @@ class Context:
             if chosen != all_heads[layer]:
                 query = query[[all_heads[layer].index(h) for h in chosen]]
             keys = self.cache.keys(layer)
-            window = self.windows.get(layer)
+            window = self.shape.layer_windows[layer]
             first = 0 if window is None else max(0, row + 1 - window)
-            group = self.heads // keys.shape[0]
+            group = self.shape.heads // keys.shape[0]
             if chosen == list(range(len(chosen))) and len(chosen) == group * keys.shape[0]:  # every head: no gather
                 folded = query.view(keys.shape[0], group, -1)
                 scores = (folded.float() @ keys[:, first : row + 1].float().transpose(1, 2)).reshape(len(chosen), -1)
@@ -191,8 +174,8 @@ class Context:
                 pairs = zip(chosen, query.float(), strict=True)
                 rows_of = [keys[h // group, first : row + 1].float() @ q for h, q in pairs]
                 scores = torch.stack(rows_of)
-            if self.softcap:
-                scores = self.softcap * torch.tanh(scores / self.softcap)
+            if softcap := self.shape.attention_softcap:
+                scores = softcap * torch.tanh(scores / softcap)
             weights = scores.softmax(-1)
             rows.append(torch.nn.functional.pad(weights, (first, 0)) if first else weights)
         return torch.cat(rows)

@@ -10,14 +10,15 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from decoders.draft.draft import Draft, Scored, Verdict, reading_of
+from decoders.draft.draft import Draft, Scored, Verdict, emitted_tokens, layout_of, reading_of
 from decoders.draft.needs import Needs
+from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
 from decoders.prompt.pieces import Pieces
 from decoders.prompt.prompt import Pool, Prompt, Segment
@@ -25,17 +26,14 @@ from decoders.prompt.prompt import Pool, Prompt, Segment
 from . import families
 from .attention import NAME, Masks
 from .cache import TreeCache
-from .calibration import fingerprint, load_calibration
-from .capture import Taps
+from .calibration import Calibration, fingerprint, load_calibration
+from .capture import Captured, Taps
 from .linear import Head, pack, packable, top_tokens
 from .memory import Context, Memory
 from .norms import fuse_norms
 from .reading import read_with
+from .shape import FULL, SLIDING, ModelShape, token_ids
 from .storage import storages
-
-if TYPE_CHECKING:
-    from .calibration import Calibration
-from decoders.draft.draft import emitted_tokens, layout_of
 
 SPARE_ROWS = 512  # cache rows beyond the longest sequence: room for a tree and its probes
 
@@ -50,59 +48,46 @@ class Target:
     """
 
     def __init__(self, model: Any, tokenizer: Any, name: str, *, packed: bool | None = None) -> None:
-        config: Any = model.config
-        families.check(config)
+        self.config: Any = model.config
+        self.shape = shape = ModelShape.of(self.config)
         self.model: Any = model.eval().requires_grad_(False)
         self.tokenizer, self.name = tokenizer, name
-        self.config = config
         self.device = next(model.parameters()).device
         self.dtype = next(model.parameters()).dtype
-        self.stack, self.layers = _decoder_stack(model, config.num_hidden_layers)
+        self.stack, self.layers = _decoder_stack(model, shape.layers)
         self.embeddings: nn.Module = model.get_input_embeddings()
-        self.heads: int = config.num_attention_heads
-        self.hidden_size: int = config.hidden_size
-        self.context_length = int(
-            getattr(config, "max_position_embeddings", None) or getattr(config, "n_positions", 2048)
-        )
-        self.softcap: float | None = getattr(config, "attn_logit_softcapping", None)
-        self.windows, self.mask_per_layer_type = families.window_of(config)
+        self.context_length = shape.context_length
         self.lock = threading.Lock()
         self.info: dict[str, Any] = {
             "name": name,
-            "family": config.model_type,
-            "layers": config.num_hidden_layers,
-            "heads": self.heads,
-            "kv_heads": int(getattr(config, "num_key_value_heads", None) or self.heads),
-            "hidden": self.hidden_size,
-            "vocab": config.vocab_size,
+            "family": shape.family,
+            "layers": shape.layers,
+            "heads": shape.heads,
+            "kv_heads": shape.kv_heads,
+            "hidden": shape.hidden,
+            "vocab": shape.vocab,
             "parameters": sum(p.numel() for p in {id(p): p for p in model.parameters()}.values()),
             "context_length": self.context_length,
             "dtype": str(self.dtype).removeprefix("torch."),
             "device": str(self.device),
         }
-        model.config._attn_implementation = NAME
-        for module in model.modules():
-            if getattr(module, "config", None) is not None and module.config is not model.config:
-                module.config._attn_implementation = NAME
+        self._attend_by(NAME)
         self.info["packed"] = packable(self.dtype, self.device) and packed is not False
         if self.info["packed"]:
             pack(model, packed_from=1 if packed else None)
         self.info["fused_norms"] = fuse_norms(model)
-        self.head = Head(model.get_output_embeddings(), getattr(config, "final_logit_softcapping", None))
+        self.head = Head(model.get_output_embeddings(), shape.logits_softcap)
         _replace(model, model.get_output_embeddings(), self.head)
         self.taps = Taps(self.stack, self.layers)
         self.companions: dict[Any, Any] = {}  # draft models that methods loaded for this target, kept with it
-        if config.model_type not in families.TESTED:
+        if shape.family not in families.TESTED:
             self._self_check()
 
     @property
     def stop_ids(self) -> tuple[int, ...]:
         """Token ids that end a text, as the model's generation config names them."""
-        ids = getattr(self.model, "generation_config", None)
-        ids = ids.eos_token_id if ids is not None and ids.eos_token_id is not None else self.config.eos_token_id
-        if ids is None:
-            return ()
-        return tuple(ids) if isinstance(ids, (list, tuple)) else (int(ids),)
+        generation = getattr(self.model, "generation_config", None)
+        return token_ids(getattr(generation, "eos_token_id", None)) or self.shape.stop_ids
 
     @cached_property
     def storages(self) -> frozenset[int]:
@@ -122,19 +107,7 @@ class Target:
     @cached_property
     def calibration(self) -> Calibration | None:
         """What ``specviz calibrate`` found for this model (copying heads, best layer), or None."""
-        return load_calibration(self.key, len(self.layers), self.heads)
-
-    def window_of_layer(self) -> dict[int, int | None]:
-        """The sliding window of each layer that has one."""
-        kinds: Any = getattr(self.config, "layer_types", None)
-        if self.windows == (None,):
-            return {}
-        window = next(w for w in self.windows if w is not None)
-        return {
-            i: window
-            for i in range(len(self.layers))
-            if not self.mask_per_layer_type or kinds[i] == "sliding_attention"
-        }
+        return load_calibration(self.key, self.shape.layers, self.shape.heads)
 
     def check_fits(self, prompt_length: int) -> None:
         """Raise UserError where a prompt leaves no room for one new token."""
@@ -160,12 +133,9 @@ class Target:
         """
         count = len(positions)
         by_window = masks.rows(cache.length, sees, positions, count, prefixes)
-        attention_mask: Any
-        if self.mask_per_layer_type:
-            window = next(w for w in self.windows if w is not None)
-            attention_mask = {"full_attention": by_window[None], "sliding_attention": by_window[window]}
-        else:
-            attention_mask = by_window[self.windows[0]]
+        attention_mask: Any = by_window[self.shape.windows[0]]
+        if self.shape.mask_per_layer_type:
+            attention_mask = dict(zip((FULL, SLIDING), map(by_window.get, self.shape.windows), strict=True))
         inputs: dict[str, Any] = {"inputs_embeds": embeddings}
         if embeddings is None:
             inputs = {"input_ids": torch.as_tensor([list(tokens)], device=self.device)}
@@ -181,12 +151,10 @@ class Target:
 
     def _self_check(self) -> None:
         """A family nobody tested: a small tree must score as its paths do through the model's own attention."""
-        vocab = self.config.vocab_size
+        vocab = self.shape.vocab
         generator = np.random.default_rng(0)
         prefix = [int(t) for t in generator.integers(3, vocab, 9)]
         tokens, parents = [int(t) for t in generator.integers(3, vocab, 6)], (-1, 0, 1, 0, 3, 1)
-        from decoders.draft.tree import DraftTree
-
         tree = DraftTree(tuple(tokens), parents)
         try:
             session = self.session(Needs(top_tokens=4), 64)
@@ -199,13 +167,12 @@ class Target:
             spread = float(scored.std())
         except Exception as error:
             raise UserError(
-                f"models of the family {self.config.model_type!r} do not run through this engine "
-                f"({type(error).__name__}: "
-                f"{str(error)[:120]}). Supported and tested: {', '.join(families.TESTED)}."
+                f"models of the family {self.shape.family!r} do not run through this engine "
+                f"({type(error).__name__}: {str(error)[:120]}). Supported and tested: {', '.join(families.TESTED)}."
             ) from error
         if not worst <= (1e-3 if self.dtype in (torch.float32, torch.float64) else 0.15) * max(1.0, spread):
             raise UserError(
-                f"models of the family {self.config.model_type!r} are refused: verifying a tree gives other logits "
+                f"models of the family {self.shape.family!r} are refused: verifying a tree gives other logits "
                 f"than the plain model (largest difference {worst:.2g}). "
                 f"Supported and tested: {', '.join(families.TESTED)}."
             )
@@ -215,16 +182,19 @@ class Target:
         """Logits [rows, vocab] (fp64, CPU) of a plain forward through the model's own eager attention, without a cache;
         of the last ``rows`` tokens, or (0) of all.
         """
-        configs = {id(m.config): m.config for m in self.model.modules() if getattr(m, "config", None) is not None}
+        self._attend_by("eager")
         try:
-            for config in configs.values():
-                config._attn_implementation = "eager"
-            given = torch.as_tensor([list(tokens)], device=self.device)
-            output = self.model(input_ids=given, use_cache=False, logits_to_keep=rows)
+            input_ids = torch.as_tensor([list(tokens)], device=self.device)
+            output = self.model(input_ids=input_ids, use_cache=False, logits_to_keep=rows)
         finally:
-            for config in configs.values():
-                config._attn_implementation = NAME
+            self._attend_by(NAME)
         return output.logits[0].double().cpu()
+
+    def _attend_by(self, name: str) -> None:
+        """Have all modules compute attention by one of transformers' attention functions."""
+        for module in self.model.modules():
+            if getattr(module, "config", None) is not None:
+                module.config._attn_implementation = name
 
 
 class Session:
@@ -234,9 +204,9 @@ class Session:
 
     def __init__(self, target: Target, needs: Needs, capacity: int) -> None:
         self.target, self.needs, self.capacity = target, needs, capacity
-        self.cache = TreeCache(len(target.layers), capacity + SPARE_ROWS)
-        self.masks = Masks(capacity + SPARE_ROWS, target.dtype, target.device, target.windows)
-        self.memory = Memory.empty()
+        self.cache = TreeCache(target.shape.layers, capacity + SPARE_ROWS)
+        self.masks = Masks(capacity + SPARE_ROWS, target.dtype, target.device, target.shape.windows)
+        self.memory = Memory()
         self.buffer = np.zeros(capacity + 1, dtype=np.int64)
         self.length = self.prompt_length = 0
         self.segments: tuple[Segment, ...] = ()
@@ -244,14 +214,13 @@ class Session:
         self.whole = True  # False: a part of another session, which looks at it (``at``)
         self._scored: Draft | None = None
         self._logits: Tensor | None = None
-        self._captured: tuple[Tensor | None, dict[int, Tensor], dict[int, Tensor]] = (None, {}, {})
+        self._captured = Captured()
 
     @property
     def context(self) -> Context:
-        t = self.target
         return Context(
-            self.buffer, self.length, self.prompt_length, self.segments, self.memory, self.cache, self.needs, t.heads,
-            t.window_of_layer(), t.softcap, self.pool,
+            self.buffer, self.length, self.prompt_length, self.segments, self.memory, self.cache, self.needs,
+            self.target.shape, self.pool,
         )  # fmt: skip
 
     @torch.inference_mode()
@@ -272,20 +241,16 @@ class Session:
         if rows == 0:
             return
         target = self.target
-        with target.lock:
-            self._arm()
+        with target.lock, target.taps.reading(self.needs) as captured:
             target.head.keep = self.needs.top_tokens
             try:
                 positions = np.arange(rows)
                 target.forward(
                     self.cache, self.masks, tokens[:-1], positions, None, last_only=not self.needs.top_tokens
                 )
-                top = target.head.kept if self.needs.top_tokens else None
-                taps = target.taps
-                self.memory.write(0, self.capacity, None, taps.hidden, taps.queries, top, taps.states)
+                self.memory.write(0, self.capacity, captured, target.head.kept)
             finally:
                 target.head.keep, target.head.kept = 0, None
-                self._disarm()
         self.cache.length = rows
 
     @torch.inference_mode()
@@ -306,20 +271,19 @@ class Session:
         else:
             embeddings = self._embed(tokens, draft, layout.embeddings)
         prefixes = reading.seen(draft) if reading and reading.prefixes else None
-        with target.lock, read_with(reading, self.cache, target.stack, target.layers, nodes) as read:
-            self._arm()
-            try:
-                logits = read(
-                    target.forward(
-                        self.cache, self.masks, tokens, positions, sees, embeddings=embeddings, prefixes=prefixes
-                    )
+        with (
+            target.lock,
+            read_with(reading, self.cache, target.stack, target.layers, nodes) as read,
+            target.taps.reading(self.needs) as self._captured,
+        ):
+            logits = read(
+                target.forward(
+                    self.cache, self.masks, tokens, positions, sees, embeddings=embeddings, prefixes=prefixes
                 )
-                self._captured = (target.taps.hidden, dict(target.taps.queries), dict(target.taps.states))
-            finally:
-                self._disarm()
+            )
         self._logits = logits
         self._scored = draft
-        return Scored(logits[:nodes], logits[nodes:] if probes else None, self._captured[1])
+        return Scored(logits[:nodes], logits[nodes:] if probes else None, self._captured.queries)
 
     @torch.inference_mode()
     def commit(self, verdict: Verdict) -> None:
@@ -330,13 +294,12 @@ class Session:
         assert self.whole, "a session that looks at a part of another one commits nothing"
         tree, path = self._scored.tree, verdict.path
         # where an accepted token ends the run it becomes the root, and roots are unprocessed
-        kept = path if verdict.bonus is not None else path[:-1]
-        hidden, queries, states = self._captured
-        if hidden is not None or queries or states or self.needs.top_tokens:
-            rows = torch.as_tensor(kept, device=self.target.device)
+        committed = path if verdict.bonus is not None else path[:-1]
+        if self.needs.layers or self.needs.heads or self.needs.top_tokens:
+            rows = torch.as_tensor(committed, device=self.target.device)
             top = top_tokens(self._logits[rows], self.needs.top_tokens) if self.needs.top_tokens else None
-            self.memory.write(self.length - 1, self.capacity, rows, hidden, queries, top, states)
-        self.cache.commit(kept)
+            self.memory.write(self.length - 1, self.capacity, self._captured.of_rows(rows), top)
+        self.cache.commit(committed)
         emitted = emitted_tokens(tree.tokens, verdict)
         self.buffer[self.length : self.length + len(emitted)] = emitted
         self.length += len(emitted)
@@ -370,24 +333,16 @@ class Session:
                 with torch.inference_mode():
                     store[:, :, :, length - 1 : end] = behind
 
-    def _arm(self) -> None:
-        if self.needs.hidden_layer is not None or self.needs.heads or self.needs.hidden_layers:
-            self.target.taps.arm(self.needs)
-
-    def _disarm(self) -> None:
-        if self.needs.hidden_layer is not None or self.needs.heads or self.needs.hidden_layers:
-            self.target.taps.disarm()
-
-    def _embed(self, tokens: list[int], draft: Draft, given: Tensor) -> Tensor:
+    def _embed(self, tokens: list[int], draft: Draft, probe_rows: Tensor) -> Tensor:
         """Embeddings of tokens and probes; those of probes with a token are looked up."""
         embed, device = self.target.embeddings, self.target.device
         embedded = embed(torch.as_tensor([tokens], device=device))
-        named = [i for i, probe in enumerate(draft.probes) if probe.embedding is None]
-        given = given.to(embedded)
-        if named:
-            found = embed(torch.as_tensor([draft.probes[i].token or 0 for i in named], device=device))
-            given = given.index_copy(0, torch.as_tensor(named, device=device), found)
-        return torch.cat([embedded[0], given])[None]
+        with_token = [i for i, probe in enumerate(draft.probes) if probe.embedding is None]
+        probe_rows = probe_rows.to(embedded)
+        if with_token:
+            looked_up = embed(torch.as_tensor([draft.probes[i].token or 0 for i in with_token], device=device))
+            probe_rows = probe_rows.index_copy(0, torch.as_tensor(with_token, device=device), looked_up)
+        return torch.cat([embedded[0], probe_rows])[None]
 
 
 def _decoder_stack(model: nn.Module, count: int) -> tuple[nn.Module, nn.ModuleList]:

@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from decoders.draft.draft import Probe, Reading
+from decoders.model.shape import ModelShape
 
 MASKS = ("ensemble", "decoder", "encoder")
 MOST_TOKENS, MOST_VECTORS, MOST_PREFIX = 16, 128, 16
@@ -49,10 +50,10 @@ class PromptConfig:
 
     @classmethod
     def of(
-        cls, network: Any, *, tokens: int = 3, vectors: int = 1, mask: str = MASKS[0], learned: bool = False,
+        cls, shape: ModelShape, *, tokens: int = 3, vectors: int = 1, mask: str = MASKS[0], learned: bool = False,
         prefix: int = 0, exits: int = 1, head: bool = False,
     ) -> PromptConfig:  # fmt: skip
-        """Prompt tokens for a target of this (transformers) configuration. Raises ValueError for what is not possible
+        """Prompt tokens for a target of this shape. Raises ValueError for what is not possible
         or makes no difference.
         """
         if vectors == 1 and mask != MASKS[0]:
@@ -62,10 +63,9 @@ class PromptConfig:
             )
         if learned and vectors == exits == 1:
             raise ValueError("there is nothing to weigh with one vector per prompt token and one exit: give several")
-        cached = _cached(network) if prefix else (0, 0, 0)
-        vocab = network.vocab_size if head else 0
-        made = cls(tokens, vectors, network.hidden_size, mask, learned, prefix, cached, exits, vocab)
-        if reason := made.misfit(network):
+        cached = shape.cached if prefix else (0, 0, 0)
+        made = cls(tokens, vectors, shape.hidden, mask, learned, prefix, cached, exits, shape.vocab if head else 0)
+        if reason := made.misfit(shape):
             raise ValueError(reason)
         return made
 
@@ -85,17 +85,16 @@ class PromptConfig:
                 "rows are not possible"
             )
 
-    def misfit(self, network: Any) -> str | None:
-        """Why these prompt tokens cannot run on a target of this configuration, in a sentence; None if they can."""
-        layers = network.num_hidden_layers
-        if self.exits > layers:
-            return f"{self.exits} exits are not possible: the model has {layers} layers"
-        if self.hidden != network.hidden_size:
-            return f"the vectors have {self.hidden} numbers, those of the model {network.hidden_size}"
-        if self.prefix and self.cached != _cached(network):
-            return f"the prefix tokens have the shape {self.cached}, what the model caches {_cached(network)}"
-        if self.vocab and self.vocab != network.vocab_size:
-            return f"the head is of {self.vocab} tokens, the model of {network.vocab_size}"
+    def misfit(self, shape: ModelShape) -> str | None:
+        """Why these prompt tokens cannot run on a target of this shape, in a sentence; None if they can."""
+        if self.exits > shape.layers:
+            return f"{self.exits} exits are not possible: the model has {shape.layers} layers"
+        if self.hidden != shape.hidden:
+            return f"the vectors have {self.hidden} numbers, those of the model {shape.hidden}"
+        if self.prefix and self.cached != shape.cached:
+            return f"the prefix tokens have the shape {self.cached}, what the model caches {shape.cached}"
+        if self.vocab and self.vocab != shape.vocab:
+            return f"the head is of {self.vocab} tokens, the model of {shape.vocab}"
         return None
 
     @property
@@ -236,10 +235,3 @@ class PromptTokens(nn.Module):
         if self.weights is None:
             return logits.mean(1)
         return torch.einsum("cnv,n->cv", logits, self.weights.to(logits))
-
-
-def _cached(network: Any) -> tuple[int, int, int]:
-    """Layers, key/value heads and head size of what a target of this configuration caches."""
-    heads = network.num_attention_heads
-    size = getattr(network, "head_dim", None) or network.hidden_size // heads
-    return network.num_hidden_layers, getattr(network, "num_key_value_heads", None) or heads, size

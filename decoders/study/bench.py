@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from decoders.draft.params import make_params
-from decoders.drafters import find_method
+from decoders.drafters import chosen, find_method
 from decoders.engine.decoding import Decoding
 from decoders.errors import UserError
 from decoders.model.load import versions
@@ -81,11 +80,11 @@ class Spread:
         >>> Spread.of([1.0, None, 3.0])
         Spread(median=2.0, low=1.5, high=2.5, count=2)
         """
-        known = [v for v in values if v is not None]
-        if not known:
+        measured = [v for v in values if v is not None]
+        if not measured:
             return None
-        low, median, high = (float(x) for x in np.percentile(known, [25, 50, 75]))
-        return cls(median, low, high, len(known))
+        low, median, high = (float(x) for x in np.percentile(measured, [25, 50, 75]))
+        return cls(median, low, high, len(measured))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +208,8 @@ def bench(
     """
     if not prompts:
         raise UserError("a benchmark needs at least one prompt that fits the model's context")
-    chosen = {PLAIN: methods.get(PLAIN), **methods}
-    contenders = contenders_of(target, chosen, max_new_tokens, traced, stock)
+    taking_part = {PLAIN: methods.get(PLAIN), **methods}
+    contenders = contenders_of(target, taking_part, max_new_tokens, traced, stock)
     total = len(contenders) * (1 + len(prompts) * repeats)
     samples: list[Sample] = []
     outputs: dict[str, list[int]] = {}
@@ -229,7 +228,7 @@ def bench(
     settings = {
         "max_new_tokens": max_new_tokens, "repeats": repeats, "prompts": len(prompts),
         "prompt_tokens": asdict(Spread.of([len(p.tokens) for p in prompts])),  # type: ignore[arg-type]
-        "methods": {name: asdict(params_of(name, given)) for name, given in chosen.items()},
+        "methods": {name: asdict(chosen(name, params)[1]) for name, params in taking_part.items()},
     }  # fmt: skip
     rows = tuple(summarise(c, samples) for c in contenders)
     return Report(rows, tuple(ratios_of(samples)), tuple(samples), dict(target.info), machine(), settings)
@@ -248,16 +247,10 @@ def contenders_of(
     if stock:
         result.append(Contender(GENERATE, "peer", True, _peer(stock, GENERATE, target, max_new_tokens, {})))
         if "pld" in methods:
-            params = params_of("pld", methods["pld"])
+            _, params = chosen("pld", methods["pld"])
             same = {"prompt_lookup_num_tokens": params.k, "max_matching_ngram_size": params.max_ngram}
             result.append(Contender(LOOKUP, "peer", True, _peer(stock, LOOKUP, target, max_new_tokens, same)))
     return result
-
-
-def params_of(name: str, given: Any) -> Any:
-    """A method's parameters from names and values, or as they are."""
-    kind = find_method(name).params
-    return given if isinstance(given, kind) else make_params(kind, given or {})
 
 
 def timed(
@@ -270,26 +263,28 @@ def timed(
     cancel: threading.Event | None = None,
 ) -> Callable[[Prompt], Made]:
     """Decoding by a method with nothing recorded, as ``Contender.run``; ``name``: what its samples are called."""
+    options = {"max_new_tokens": max_new_tokens, "cancel": cancel}
+    return lambda prompt: unrecorded(name or method, lambda: Decoding.of(target, prompt, method, params, **options))
 
-    def run(prompt: Prompt) -> Made:
-        started = time.perf_counter()
-        decoding = Decoding(target, prompt, method, params, max_new_tokens=max_new_tokens, cancel=cancel)
-        decoding.prefill()
-        filled = time.perf_counter()
-        output: list[int] = []
-        times: list[tuple[float, float, float]] = []
-        accepted = 0
-        for step in decoding:
-            output += step.emitted
-            accepted += step.accepted
-            times.append((step.draft_ms, step.verify_ms, step.commit_ms))
-        ended = time.perf_counter()
-        medians = [statistics.median(column) for column in zip(*times, strict=True)] or [None] * 3
-        n = len(output)
-        seconds, decode_s = ended - started, ended - filled
-        return Made(Sample(name or method, 0, 0, n, n, len(times), accepted, seconds, decode_s, *medians), output)
 
-    return run
+def unrecorded(name: str, decoding: Callable[[], Decoding]) -> Made:
+    """One run with nothing recorded; ``decoding`` begins it, ``name`` is what the sample is called."""
+    started = time.perf_counter()
+    run = decoding()
+    run.prefill()
+    filled = time.perf_counter()
+    output: list[int] = []
+    times: list[tuple[float, float, float]] = []
+    accepted = 0
+    for step in run:
+        output += step.emitted
+        accepted += step.accepted
+        times.append((step.draft_ms, step.verify_ms, step.commit_ms))
+    ended = time.perf_counter()
+    medians = [statistics.median(column) for column in zip(*times, strict=True)] or [None] * 3
+    n = len(output)
+    seconds, decode_s = ended - started, ended - filled
+    return Made(Sample(name, 0, 0, n, n, len(times), accepted, seconds, decode_s, *medians), output)
 
 
 def _traced(target: Target, name: str, params: Any, max_new_tokens: int) -> Callable[[Prompt], Made]:
@@ -365,11 +360,11 @@ def _ratio(above: float | None, below: float | None) -> float | None:
 def ratios_of(samples: Sequence[Sample]) -> list[Ratio]:
     """The ratios readers ask for, as far as their two sides took part."""
     names = {s.name for s in samples}
-    found: list[Ratio] = []
+    ratios: list[Ratio] = []
 
     def add(name: str, value: Spread | None, help: str) -> None:
         if value:
-            found.append(Ratio(name, value, help))
+            ratios.append(Ratio(name, value, help))
 
     for ours, peer, label in ((PLAIN, GENERATE, "plain ÷ generate()"), ("pld", LOOKUP, "pld ÷ prompt lookup")):
         if {ours, peer} <= names:
@@ -381,7 +376,7 @@ def ratios_of(samples: Sequence[Sample]) -> list[Ratio]:
         for basis in (False, True):
             label = f"{plain_name}: tracing on ÷ off{', end to end' if basis else ''}"
             add(label, tracing(samples, plain_name, end_to_end=basis), "seconds per token, ratio of the medians")
-    return found
+    return ratios
 
 
 def tracing(samples: Sequence[Sample], name: str, *, end_to_end: bool = False) -> Spread | None:

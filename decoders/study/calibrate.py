@@ -41,7 +41,7 @@ def calibrate(
     if not prompts:
         raise UserError("calibration needs at least one prompt that fits the model's context")
     length = draft_length or int(find_method("pld+h").params().k)
-    depth, heads = len(target.layers), target.heads
+    depth, heads = target.shape.layers, target.shape.heads
     every_head = tuple((layer, head) for layer in range(depth) for head in range(heads))
     counts = np.zeros((depth, heads), dtype=np.int64)
     steps, accepted, counted = np.zeros(depth + 1, dtype=np.int64), np.zeros(depth + 1, dtype=np.int64), 0

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -112,11 +112,13 @@ def divergence(
 
     Raises UserError for a trace of another model or of a given answer, or ids without a prompt.
     """
+    from .recorded import check_model, sampling_of  # torch
+
     stop_ids: Collection[int] | None = None
     whole = True
     if isinstance(output, Trace):
         run = output.run
-        check_same_model(target, run)
+        check_model(target, run, exact=True)
         if run.get("forced"):
             raise UserError("this run was made to write a given answer: there is nothing to compare it with")
         ids, written = output.prompt_ids, output.output_ids
@@ -153,31 +155,6 @@ def plain_output(
         target, Prompt.from_ids(prompt), "plain", sampling=sampling, max_new_tokens=max_new_tokens, stop_ids=stop_ids,
         cancel=cancel,
     )  # fmt: skip
-
-
-def sampling_of(run: Mapping[str, Any]) -> Sampling:
-    """How a recorded run chose its tokens. Raises UserError where its settings are not numbers."""
-    from decoders.verifiers.sampling import Sampling
-
-    given = run.get("sampling") or {}
-    try:
-        numbers = {name: given[name] for name in ("temperature", "top_k", "top_p") if name in given}
-        return Sampling(**numbers, seed=int(given.get("seed", 0)))
-    except (TypeError, OverflowError):
-        raise UserError("this run's sampling settings are not numbers") from None
-
-
-def check_same_model(target: Target, run: Mapping[str, Any]) -> None:
-    """Raise UserError unless a run was made with the target, by name, size, dtype and (where recorded) fingerprint."""
-    model = run["model"]
-    for name in ("name", "parameters", "vocab", "dtype"):
-        if name in model and model[name] != target.info[name]:
-            raise UserError(
-                f"this run was made with {model.get('name')} ({name} {model[name]}), and the model here is "
-                f"{target.info['name']} ({name} {target.info[name]}): load that model to compare"
-            )
-    if "key" in model and model["key"] != target.key:
-        raise UserError(f"this run was made with other weights called {model.get('name')}: load those to compare")
 
 
 def judged(

@@ -28,6 +28,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from decoders.errors import UserError, first_line
 from decoders.folders import replacing
+from decoders.model.shape import ModelShape
 
 FAMILIES = ("llama", "mistral")
 ROTARIES = ("default", "linear", "llama3")  # these frequencies depend on the pair's own frequency only
@@ -139,7 +140,7 @@ def expand_to_folder(
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read a model from {source}: {first_line(error)}") from None
     plan = _Plan.of(config, shape)
-    total = shape.parameters(config.vocab_size, bool(config.tie_word_embeddings))
+    total = shape.parameters(plan.small.vocab, plan.small.tied)
     _check_disk(out, total * stored.itemsize)
     try:
         model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32)
@@ -172,12 +173,11 @@ def _carry(model: PreTrainedModel, plan: _Plan, grown: PreTrainedConfig, samples
     """Keep the source's calibration and its trained parts for the grown model as well, where it has some."""
     from decoders.model.calibration import fingerprint, load_calibration, save_calibration
 
-    small, key = plan.small, fingerprint(grown, samples)
-    old = fingerprint(model.config, cast(Any, model).model.parameters())
-    known = load_calibration(old, small.num_hidden_layers, small.num_attention_heads)
-    if known is not None:
-        size = (plan.shape.layers, plan.shape.heads)
-        save_calibration(known.grown(key, f"{known.model}-{plan.shape.name}", plan.layer_map, plan.head_map, size))
+    key, old = fingerprint(grown, samples), fingerprint(model.config, cast(Any, model).model.parameters())
+    calibration = load_calibration(old, plan.small.layers, plan.small.heads)
+    if calibration is not None:
+        size, name = (plan.shape.layers, plan.shape.heads), f"{calibration.model}-{plan.shape.name}"
+        save_calibration(calibration.grown(key, name, plan.layer_map, plan.head_map, size))
     _carry_parts(plan, old, key)
 
 
@@ -191,7 +191,7 @@ def _carry_parts(plan: _Plan, old: str, key: str) -> None:
     from decoders.prompt_tokens.tokens import PromptConfig
 
     q_rows, _, _, o_columns, _ = plan._rows()
-    total, scale = plan.shape.heads * plan.shape.head_dim, math.sqrt(plan.shape.head_dim / plan.head_dim)
+    total, scale = plan.shape.heads * plan.shape.head_dim, math.sqrt(plan.shape.head_dim / plan.small.head_dim)
     for kind in KINDS:
         folder = find_part(old, kind)
         if folder is None:
@@ -202,7 +202,7 @@ def _carry_parts(plan: _Plan, old: str, key: str) -> None:
             if not config.plain:  # prefix tokens, exits and heads belong to the small model's layers
                 continue
             config = replace(config, hidden=plan.shape.hidden)
-            weights["embeddings"] = pad(weights["embeddings"], (0, plan.shape.hidden - plan.small.hidden_size))
+            weights["embeddings"] = pad(weights["embeddings"], (0, plan.shape.hidden - plan.small.hidden))
         elif config.kv_layers:
             config = replace(
                 config, kv_layers=tuple(plan.layer_map[layer] for layer in config.kv_layers),
@@ -223,61 +223,59 @@ def _carry_parts(plan: _Plan, old: str, key: str) -> None:
 class _Plan:
     """How a small model's weights are laid into a large one's."""
 
-    small: PreTrainedConfig
+    source: PreTrainedConfig
+    small: ModelShape
     shape: Shape
-    head_dim: int  # of the small model
 
     @classmethod
     def of(cls, config: PreTrainedConfig, shape: Shape) -> _Plan:
-        family = config.model_type
+        small = ModelShape.of(config)
+        family, rotary, head_dim = small.family, small.rotary, small.head_dim
         if family not in FAMILIES:
             raise UserError(f"{family!r} models cannot be grown: only Llama-shaped ones can ({', '.join(FAMILIES)})")
-        if getattr(config, "sliding_window", None):
+        if any(small.layer_windows):
             raise UserError(f"this {family!r} model has a sliding window and cannot be grown: only full attention can")
-        rope = getattr(config, "rope_parameters", None) or {}
-        rotary = rope.get("rope_type", "default")
-        if rotary not in ROTARIES or rope.get("partial_rotary_factor", 1.0) != 1.0:
+        if rotary not in ROTARIES or small.rotary_share != 1.0:
             allowed = ", ".join(ROTARIES)
             raise UserError(f"rotary positions of kind {rotary!r} cannot be grown: only {allowed} can, on whole heads")
-        head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         too_small = f"the model cannot grow to {shape.name}: its"
         for what, has, limit in (
-            ("hidden size", config.hidden_size, shape.hidden),
-            ("number of layers", config.num_hidden_layers, shape.layers),
-            ("MLP size", config.intermediate_size, shape.mlp),
+            ("hidden size", small.hidden, shape.hidden),
+            ("number of layers", small.layers, shape.layers),
+            ("MLP size", small.mlp, shape.mlp),
             ("head size", head_dim, shape.head_dim),
         ):
             if has > limit:
                 raise UserError(f"{too_small} {what} is {has}, that of {shape.name} only {limit}")
         if shape.head_dim % head_dim:
             raise UserError(f"{too_small} head size {head_dim} must divide that of {shape.name}, {shape.head_dim}")
-        plan = cls(config, shape, head_dim)
-        if config.num_key_value_heads * plan.copies > shape.kv_heads:
+        plan = cls(config, small, shape)
+        if small.kv_heads * plan.copies > shape.kv_heads:
             raise UserError(
-                f"{too_small} {config.num_attention_heads} heads over {config.num_key_value_heads} key/value "
-                f"heads do not fit into {shape.heads} over {shape.kv_heads}"
+                f"{too_small} {small.heads} heads over {small.kv_heads} key/value heads do not fit into {shape.heads} "
+                f"over {shape.kv_heads}"
             )
         return plan
 
     @property
     def copies(self) -> int:
         """Large key/value heads each small one needs: its queries may not fit behind one."""
-        group = self.small.num_attention_heads // self.small.num_key_value_heads
+        group = self.small.heads // self.small.kv_heads
         return -(-group // (self.shape.heads // self.shape.kv_heads))
 
     @property
     def layer_map(self) -> list[int]:
-        return layer_map(self.small.num_hidden_layers, self.shape.layers)
+        return layer_map(self.small.layers, self.shape.layers)
 
     @property
     def head_map(self) -> list[int]:
         """Which large query head each small one becomes."""
-        heads, group = self.small.num_attention_heads, self.small.num_attention_heads // self.small.num_key_value_heads
+        heads, group = self.small.heads, self.small.heads // self.small.kv_heads
         room = self.shape.heads // self.shape.kv_heads
         return [(h // group * self.copies + h % group // room) * room + h % group % room for h in range(heads)]
 
     def config(self, dtype: torch.dtype) -> PreTrainedConfig:
-        config, shape = copy.deepcopy(self.small), self.shape
+        config, shape = copy.deepcopy(self.source), self.shape
         config.rms_norm_eps = config.rms_norm_eps * config.hidden_size / shape.hidden
         config.hidden_size, config.intermediate_size = shape.hidden, shape.mlp
         config.num_hidden_layers, config.head_dim = shape.layers, shape.head_dim
@@ -290,7 +288,7 @@ class _Plan:
     def tensors(self, small: dict[str, Tensor], dtype: torch.dtype, seed: int) -> Iterator[tuple[str, Tensor]]:
         """Every weight of the large model, one after the other: (name, tensor in ``dtype``)."""
         make = _Maker(torch.Generator().manual_seed(seed), dtype)
-        d, wide, vocab = self.small.hidden_size, self.shape.hidden, self.small.vocab_size
+        d, wide, vocab = self.small.hidden, self.shape.hidden, self.small.vocab
         embedding = make.zeros(vocab, wide)  # the padding of the stream must be exactly zero
         embedding[:, :d] = small["model.embed_tokens.weight"]
         yield "model.embed_tokens.weight", embedding
@@ -298,7 +296,7 @@ class _Plan:
         for index in range(self.shape.layers):
             yield from self._layer(index, live.get(index), small, make)
         yield "model.norm.weight", self._norm(small["model.norm.weight"], make)
-        if not self.small.tie_word_embeddings:
+        if not self.small.tied:
             head = make.random(vocab, wide)
             head[:, :d] = small["lm_head.weight"]
             yield "lm_head.weight", head
@@ -312,13 +310,13 @@ class _Plan:
     def _layer(
         self, index: int, source: int | None, small: dict[str, Tensor], make: _Maker
     ) -> Iterator[tuple[str, Tensor]]:
-        shape, d, units = self.shape, self.small.hidden_size, self.small.intermediate_size
+        shape, d, units = self.shape, self.small.hidden, self.small.mlp
 
         def old(name: str) -> Tensor | None:
             return None if source is None else small[f"model.layers.{source}.{name}"].float()
 
         q_rows, k_rows, v_rows, o_columns, repeated = self._rows()
-        scale = math.sqrt(shape.head_dim / self.head_dim)
+        scale = math.sqrt(shape.head_dim / self.small.head_dim)
         kv_rows, q_total = shape.kv_heads * shape.head_dim, shape.heads * shape.head_dim
         live = torch.arange(units)
         # name, rows, columns, rows of the live block, its columns, factor; output projections are zero outside it
@@ -337,10 +335,8 @@ class _Plan:
             if given is not None:
                 if name in {"self_attn.k_proj", "self_attn.v_proj"}:
                     given = given[repeated]
-                if (
-                    name == "self_attn.k_proj"
-                ):  # live queries must meet zeros in the rotary pairs that the small head does not have
-                    weight.view(shape.kv_heads, shape.head_dim, -1)[: self.small.num_key_value_heads * self.copies] = 0
+                if name == "self_attn.k_proj":  # live queries meet zeros in rotary pairs that the small head lacks
+                    weight.view(shape.kv_heads, shape.head_dim, -1)[: self.small.kv_heads * self.copies] = 0
                 if name == "self_attn.o_proj":
                     weight[: len(to_rows), to_columns] = (given * factor).to(weight.dtype)
                 else:
@@ -357,12 +353,12 @@ class _Plan:
             yield f"model.layers.{index}.{name}.weight", self._norm(old(f"{name}.weight"), make)
 
     def _has_bias(self, name: str) -> bool:
-        return bool(getattr(self.small, "mlp_bias" if name.startswith("mlp") else "attention_bias", False))
+        return self.small.mlp_bias if name.startswith("mlp") else self.small.query_bias
 
     def _rows(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Where the small model's rows go: of queries, keys, values, the output projection's columns; and which old
         key/value rows are repeated to fill them."""
-        kv_heads, size = self.small.num_key_value_heads, self.head_dim
+        kv_heads, size = self.small.kv_heads, self.small.head_dim
         factor = self.shape.head_dim // size
         half = torch.arange(size // 2) * factor
         rotary = torch.cat([half, half + self.shape.head_dim // 2])  # pair i of the small head → pair factor·i

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from decoders.drafters import find_method
+from decoders.drafters import chosen
 from decoders.engine.recording import Run
 from decoders.errors import UserError
 from decoders.method.method import Method
@@ -71,21 +70,21 @@ def forced_run(
 
     Raises UserError for an answer that is empty, too long for the model, or goes on after a stop token.
     """
-    given, stops = tuple(answer), frozenset(target.stop_ids)
-    check_answer(target, given)
-    found = method if isinstance(method, Method) else find_method(method)
-    ended = given[-1] in stops
+    check_answer(target, answer)
+    entry, values = chosen(method, params)
+    ended = answer[-1] in target.stop_ids
     run = Run(
         target,
         prompt,
-        replace(found, verifier=lambda params, chooser, stop_ids: ForcedVerifier(given)),
-        params,
-        max_new_tokens=max(max_new_tokens, len(given)) if ended else len(given),
-        title=title or f"{found.title}, given answer",
-        stop_ids=stops,
+        entry,
+        values,
+        verifier=ForcedVerifier(answer),
+        max_new_tokens=max(max_new_tokens, len(answer)) if ended else len(answer),
+        title=title or f"{entry.title}, given answer",
+        stop_ids=target.stop_ids,
         cancel=cancel,
     )
-    check_answer(target, given, len(run.decoding.prompt.tokens))
+    check_answer(target, answer, len(run.decoding.prompt.tokens))
     run.trace.run["forced"] = True
     return run
 

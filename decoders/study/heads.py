@@ -65,10 +65,10 @@ def _strongest(
     rows = rows.to(keys.device)
     asked = queries[:, rows].float()
     wanted = sorted(head for at, head in context.needs.heads if at == layer)
-    group = context.heads // keys.shape[0]
+    group = context.shape.heads // keys.shape[0]
     positions = torch.arange(last, device=keys.device)
     hidden = positions[None] > rows[:, None]
-    window = context.windows.get(layer)
+    window = context.shape.layer_windows[layer]
     if window is not None:
         hidden |= positions[None] <= rows[:, None] - window
     best = [

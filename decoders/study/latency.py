@@ -12,9 +12,11 @@ import numpy as np
 import torch
 
 from decoders.draft.needs import Needs
-from decoders.draft.params import NoParams
+from decoders.drafters.plain import EmptyDrafter
+from decoders.drafters.ppd import Guesses, PpdDrafter
+from decoders.engine.decoding import Decoding
 from decoders.errors import UserError
-from decoders.method.method import Method
+from decoders.method.drafter import Drafter
 from decoders.model.target import Target
 from decoders.prompt.prompt import Prompt
 from decoders.prompt_tokens.design import assumed_acceptance, split_trees
@@ -78,12 +80,12 @@ def measure_latency(
             tuple(float(x) for x in column)
             for column in np.percentile([times[n] for n in sizes], [25, 50, 75], axis=1)
         )
-        found = Latency(
+        measured = Latency(
             Setup.of(target), target.name, context, tuple(sizes), median, low, high, rounds, attempt
         )
-        if quietest is None or max(found.spreads) < max(quietest.spreads):
-            quietest = found
-        if max(found.spreads) <= WIDEST:
+        if quietest is None or max(measured.spreads) < max(quietest.spreads):
+            quietest = measured
+        if max(measured.spreads) <= WIDEST:
             break
     assert quietest is not None
     if progress:
@@ -110,19 +112,14 @@ def _steps(target: Target, context: int) -> Callable[[int], tuple[Callable[[], N
     One row is a step of plain decoding; more are PPD's, with prompt tokens that are some tokens' embeddings, and
     guesses that the target rejects.
     """
-    from decoders.drafters.plain import EmptyDrafter  # they need this file
-    from decoders.drafters.ppd import Guesses, PpdDrafter
-    from decoders.engine.decoding import Decoding
-
     vocab = int(target.info["vocab"])
     prompt = Prompt.from_ids([token % vocab for token in range(context + 1)])
     session = target.session(Needs(), context + ROOM)
     session.prefill(prompt)
     text = session.buffer[: context + 1].copy()
 
-    def run_of(drafter: Any) -> Decoding:
-        method = Method("latency", "", "", "", NoParams, build=lambda target, params: drafter)
-        return Decoding(target, prompt, method, max_new_tokens=ROOM, stop_ids=())
+    def run_of(drafter: Drafter) -> Decoding:
+        return Decoding(target, prompt, drafter, max_new_tokens=ROOM, stop_ids=())
 
     refused = run_of(EmptyDrafter()).attempt(session).verdict.bonus
     guess = [token for token in range(RANKS + 1) if token != refused][:RANKS]
@@ -141,9 +138,9 @@ def _steps(target: Target, context: int) -> Callable[[int], tuple[Callable[[], N
             drafter.guesses = guesses
 
         def step() -> None:
-            tried = run.attempt(session)
-            session.commit(tried.verdict)
-            drafter.observe(tried.draft, tried.scored, tried.verdict)
+            attempt = run.attempt(session)
+            session.commit(attempt.verdict)
+            drafter.observe(attempt.draft, attempt.scored, attempt.verdict)
 
         return prepare, step
 

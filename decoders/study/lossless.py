@@ -84,7 +84,7 @@ def check_lossless(
 
 def _decode(outcome: Outcome, target: Target, prompt: Prompt, params: Any, max_new_tokens: int) -> list[int]:
     output: list[int] = []
-    for step in Decoding(target, prompt, outcome.method, params, max_new_tokens=max_new_tokens):
+    for step in Decoding.of(target, prompt, outcome.method, params, max_new_tokens=max_new_tokens):
         output += step.emitted
         outcome.steps += 1
         outcome.accepted += step.accepted
@@ -100,8 +100,8 @@ def _compare(
         outcome.identical += 1
         return
     at = first_difference(expected, output)
-    found = judged(
+    divergence = judged(
         target, prompt.tokens, expected, output, at, lossless=outcome.lossless, tolerance=allowed or None, number=index
     )
-    outcome.failed += outcome.lossless and (allowed == 0 or (found.shortfall or 0.0) > allowed)
-    outcome.divergences.append(found)
+    outcome.failed += outcome.lossless and (allowed == 0 or (divergence.shortfall or 0.0) > allowed)
+    outcome.divergences.append(divergence)

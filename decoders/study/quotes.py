@@ -1,4 +1,4 @@
-"""Gold quotes, and how well attribution finds them: QuoteSum's form, the demo tasks, token precision, recall and F1.
+"""Gold quotes, and how well attribution finds them: QuoteSum's form, token precision, recall and F1.
 
 QuoteSum (Schuster et al. 2023) writes an answer as text with ``[ n words of source n ]`` in it.
 """
@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from decoders.trace.trace import Trace
 from .attribution import Link, linked, links
 from .attribution_text import TokenText
 
-DEMO_SEED = 2027  # of the held-out stream: not the one that the target was judged with
 INSTRUCTION = "Answer the question with quotes from the passages."
 FORM = 'QuoteSum\'s form is {"question": "...", "summary": "... [ 1 quoted words ] ...", "source1": "...", ...}'
 
@@ -202,35 +200,6 @@ def parse_rows(
     if not found:
         raise UserError(f"{shown} holds no row to score ({left_out[0] if left_out else 'it is empty'}); {FORM}")
     return found, left_out
-
-
-# --- the demo tasks ---------------------------------------------------------------------------------------------------
-
-
-def demo_quotes(count: int, seed: int = DEMO_SEED, *, brief: bool = False) -> list[QuotedAnswer]:
-    """Held-out examples of the demo's quote task, whose quotes are known by construction: answers with a sentence in
-    quotation marks and, with ``brief``, also those that are nothing but a name or a few words of the passages.
-    """
-    from decoders.training.demo.tasks import stream
-
-    drawn = stream("held_out", seed, 0, {"quote": 1.0})
-    kept = islice((e for e in drawn if brief or e.reference.endswith('"')), count)
-    return [_demo(example, f"quote-{number}") for number, example in enumerate(kept)]
-
-
-def _demo(example: Any, name: str) -> QuotedAnswer:
-    """The short answer, where the answer begins with it, and the sentence between quotation marks, if there is one."""
-    span, text = example.span, example.reference
-    passage = example.context[span.passage]
-    short = passage[span.start : span.end]
-    quotes = []
-    if text.startswith(short):
-        quotes.append(Quote(0, len(short), span.passage, span.start, span.end))
-    if text.endswith('"'):
-        start = text.index('"') + 1
-        at = passage.index(text[start:-1])
-        quotes.append(Quote(start, len(text) - 1, span.passage, at, at + len(text) - 1 - start))
-    return QuotedAnswer(name, example.instruction, example.context, example.question, text, tuple(quotes))
 
 
 # --- the score --------------------------------------------------------------------------------------------------------

@@ -6,22 +6,22 @@ drafted, scored and verified by the engine's own ``Decoding.attempt`` on the run
 Hidden states, top tokens, queries, keys and values come from one forward over the whole text instead of one per step:
 equal up to rounding, so in half precision a near tie may fall the other way.
 
-What a drafter knows besides the text is brought back by its ``resume``: PPD scores the step before once more, with the
-prompt tokens that were recorded there; SpS's heuristic takes γ from the recorded outcomes. Draft models, AdaPLD's
-index and CASD's pool are built from the text. Where SpS writes by PPD the drafts are the same too, but its draft
-forwards are counted as in a first step: what its prompt tokens guessed before is not recorded. For a
-method that is not the run's own (or has other parameters) the steps before are not its own: it starts as after a step
-without a draft.
+What a drafter knows besides the text is brought back by its ``resume``: by default it observes every step before
+once more, with logits that the target computes again. PPD has only the last one scored, with the prompt tokens that
+were recorded there; SpS's heuristic takes γ from the recorded outcomes. Draft models, AdaPLD's index and CASD's pool
+are built from the text. Where SpS writes by PPD the drafts are the same too, but its draft forwards are counted as in a
+first step: what its prompt tokens guessed before is not recorded. For a method that is not the run's own (or has other
+parameters) the steps before are not its own: it starts as after a step without a draft.
 
->>> found = whatif(target, trace, 12, "adapld", {"k": 4})        # doctest: +SKIP
->>> found.recorded, found.accepted                              # doctest: +SKIP
+>>> again = whatif(target, trace, 12, "adapld", {"k": 4})        # doctest: +SKIP
+>>> again.recorded, again.accepted                              # doctest: +SKIP
 (3, 7)
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -30,14 +30,14 @@ import numpy as np
 import torch
 
 from decoders.draft.draft import Draft, Past, Scored, Verdict, emitted_tokens
-from decoders.draft.needs import Needs, covers
-from decoders.draft.params import controls, make_params
+from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
-from decoders.drafters import find_method
+from decoders.drafters import chosen
 from decoders.engine.decoding import Decoding, Step
-from decoders.engine.recording import JOINT, Run
+from decoders.engine.recording import JOINT, Run, described
 from decoders.engine.rows import recorded_params
 from decoders.errors import UserError
+from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.model.target import Session, Target
@@ -48,11 +48,10 @@ from decoders.verifiers.match import judged
 from decoders.verifiers.residual import ResidualVerifier
 from decoders.verifiers.sampling import Chooser
 
-from .divergences import sampling_of
+from .recorded import another, asked_method, check_model, check_step, pool_is_partial, recorded_prompt, sampling_of
 
 TOP_TOKENS = 64  # likeliest next tokens kept per position: as many as any method asks for
 MOST_KEPT = 1 << 30  # bytes of hidden states and queries kept of a run; of a larger one, what was asked for
-SHAPE = ("family", "layers", "heads", "hidden", "vocab")
 APART, SHARE = 0.5, 0.1  # a run without a fingerprint is another model's if so many log-probabilities are so far apart
 
 
@@ -75,7 +74,7 @@ class WhatIf:
     notes: tuple[str, ...]
 
 
-class PickedDrafter:
+class PickedDrafter(Drafter):
     """Copies after one candidate of a recorded ranking, whatever its score."""
 
     def __init__(self, trace: Trace, row: int, pool: Pool | None) -> None:
@@ -92,16 +91,14 @@ class PickedDrafter:
             return Draft.copied(context.root, context.tokens[start : start + count].tolist(), start, route="picked")
         assert self.pool is not None
         places = range(self.place + 1, self.place + 1 + count)
-        found = self.pool.positions
+        positions = self.pool.positions
         return Draft(
             DraftTree.chain(context.root, self.pool.tokens[list(places)].tolist()),
             ("root",) + ("datastore",) * count,
-            (-1, *((-1,) * count if found is None else found[list(places)].tolist())),
+            (-1, *((-1,) * count if positions is None else positions[list(places)].tolist())),
             route="picked",
             pool=(-1, *places),
         )
-
-    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None: ...
 
 
 class ReadRun:
@@ -111,8 +108,7 @@ class ReadRun:
     """
 
     def __init__(self, target: Target, trace: Trace, wanted: Needs | None = None) -> None:
-        if other := other_model(target, trace.run):
-            raise UserError(other)
+        check_model(target, trace.run)
         ids = trace.tables["tokens"]["id"]
         if not trace.rows("steps"):
             raise UserError("this run has no step")
@@ -136,14 +132,12 @@ class ReadRun:
     @property
     def bytes(self) -> int:
         """What it holds on the device."""
-        memory, store = self.session.memory, self.session.cache.store
-        held = [memory.hidden, memory.top_ids, memory.top_logprobs, store]
-        held += [*memory.states.values(), *memory.queries.values()]
-        return sum(tensor.numel() * tensor.element_size() for tensor in held if tensor is not None)
+        store = self.session.cache.store
+        return self.session.memory.bytes() + (0 if store is None else store.nbytes)
 
     def serves(self, needs: Needs) -> bool:
         """Whether it kept what ``needs`` names."""
-        return covers(self.kept, needs)
+        return self.kept.covers(needs)
 
     @cached_property
     def first(self) -> dict[str, np.ndarray]:
@@ -157,28 +151,45 @@ class ReadRun:
         first = self.first[table]
         return range(int(first[step]), int(first[step + 1]))
 
-    def past(self, step: int, *, own: bool) -> Past:
-        """A step as a drafter may know it later; of a method that is not its own, as a step without a draft that wrote
-        the last token alone.
+    def past(self, decoding: Decoding, step: int, *, own: bool) -> list[Past]:
+        """The steps before one, as a drafter may look back on them; for a method that is not the run's own, a step
+        without a draft that wrote the last token alone.
         """
-        nodes, steps = self.trace.tables["nodes"], self.trace.tables["steps"]
+        if own:
+            return [self._past(decoding, number) for number in range(step)]
+        end = self.trace.tables["steps"]["context"][step]
         ids = self.trace.tables["tokens"]["id"]
-        if not own:
-            end = steps["context"][step] + steps["emitted"][step]
-            return Past(end - 1, DraftTree.chain(ids[end - 2]), (0,), ids[end - 1])
+        draft = Draft.empty(ids[end - 2], "the step was another method's")
+        return [Past(end - 1, draft, judged(draft, [0], ids[end - 1]), self._scoring(decoding, end - 1))]
+
+    def _past(self, decoding: Decoding, step: int) -> Past:
+        nodes, steps, probes = (self.trace.tables[name] for name in ("nodes", "steps", "probes"))
         rows = self.rows("nodes", step)
-        tree = DraftTree(tuple(nodes["token"][r] for r in rows), tuple(nodes["parent"][r] for r in rows))
-        path = tuple(i for i, r in enumerate(rows) if nodes["status"][r] in ("root", "accepted"))
-        bonus = steps["bonus"][step]
-        probes = self.trace.tables["probes"]
-        hung = tuple(probes["parent"][r] for r in self.rows("probes", step) if probes["kind"][r] != JOINT)
-        return Past(steps["context"][step], tree, path, None if bonus < 0 else bonus, hung)
+        tokens, parents, origins, status = (
+            tuple(nodes[name][row] for row in rows) for name in ("token", "parent", "origin", "status")
+        )
+        draft = Draft(DraftTree(tokens, parents), origins, route=steps["route"][step])
+        path = [node for node, what in enumerate(status) if what in ("root", "accepted")]
+        bonus, length = steps["bonus"][step], steps["context"][step]
+        hung = tuple(probes["parent"][row] for row in self.rows("probes", step) if probes["kind"][row] != JOINT)
+        verdict = judged(draft, path, None if bonus < 0 else bonus)
+        return Past(length, draft, verdict, self._scoring(decoding, length), hung)
+
+    def _scoring(self, decoding: Decoding, length: int) -> Callable[[Draft], Scored]:
+        """How to have a draft scored where ``length`` tokens were committed."""
+
+        def score(draft: Draft) -> Scored:
+            self._scored_again = True
+            with self.session.at(length, decoding.needs) as before:
+                return before.score(draft)
+
+        return score
 
     def redraft(
         self,
         step: int,
         method: str | Method | None = None,
-        params: Mapping[str, Any] | None = None,
+        params: Mapping[str, Any] | Any = None,
         *,
         candidate: int | None = None,
     ) -> WhatIf:
@@ -190,65 +201,69 @@ class ReadRun:
         missing, and for one that would have changed the prompt.
         """
         started = time.perf_counter()
-        run = self.trace.run
+        run, tables = self.trace.run, self.trace.tables
+        check_step(self.trace, step)
+        entry, values = asked_method(self.trace, *((method, params) if candidate is None else ()))
+        own, notes = self._is_own(entry, values)
+        cold = entry.cold(values)
+        if cold != values:
+            notes.append("No trace records what earlier runs had left behind: this step is drafted without it.")
+        decoding = self._decoding(step, entry, cold, own, notes)
         if candidate is not None:
-            method, params = None, None
-        if not 0 <= step < self.trace.rows("steps"):
-            raise UserError(f"there is no step {step + 1}: this run has steps 1 to {self.trace.rows('steps')}")
-        chosen = find_method(str(run["method"]["name"])) if method is None else method
-        chosen = find_method(chosen) if isinstance(chosen, str) else chosen
-        mine = chosen.name == run["method"]["name"]
-        given = dict(own_params(self.trace, chosen) if mine and params is None else params or {})
-        values = make_params(chosen.params, given)
-        now, then = recorded_params(values), recorded_params(chosen.params()) | run["method"]["params"]
-        own = mine and now == then
-        decoding, notes = self._decoding(step, chosen, values, own, candidate)
-        if mine and (named := [name for name in now if now[name] is None and isinstance(then.get(name), str)]):
-            which = ", ".join(f"{name} = {then[name]}" for name in named)
-            notes.append(f"This run had {which}, which names files: give it anew to draft with it.")
+            self._pick(decoding, step, candidate, entry, notes)
+        about = described(entry, cold, decoding)
+        if candidate is not None:
+            about |= {"node_terms": [], "step_terms": []}
         if not self.serves(decoding.needs):
-            raise UserError(
-                f"this run is too long to keep all that methods read of it: read it again for {chosen.name}"
-            )
-        length = self.trace.tables["steps"]["context"][step]
+            raise UserError(f"this run is too long to keep all that methods read of it: read it again for {entry.name}")
+        length, drafter = tables["steps"]["context"][step], decoding.drafter
         with self.session.at(length, decoding.needs) as part:
             decoding.session = part
-            if prepare := getattr(decoding.drafter, "prepare", None):
-                prepare(part.context.cut(part.prompt_length))
-            self._resume(decoding, step, own, notes)
-            tried = decoding.attempt(part)
-            path = tried.verdict.path
+            drafter.prepare(part.context.cut(part.prompt_length))
+            if step:
+                self._scored_again = False
+                drafter.resume(part.context, self.past(decoding, step, own=own))
+                if self._scored_again and not own:
+                    notes.append(f"{entry.title} starts as after a step without a draft: the steps were not its own.")
+            attempt = decoding.attempt(part)
+            draft, scored, verdict = attempt.draft, attempt.scored, attempt.verdict
             with torch.inference_mode():  # keys as a drafter finds them after a step; ``at`` puts the rows back
-                part.cache.commit(path if tried.verdict.bonus is not None else path[:-1])
-            decoding.drafter.observe(tried.draft, tried.scored, tried.verdict)
-            emitted = tuple(emitted_tokens(tried.draft.tree.tokens, tried.verdict))
+                part.cache.commit(verdict.path if verdict.bonus is not None else verdict.path[:-1])
+            learned = drafter.observe(draft, scored, verdict)
+            emitted = tuple(emitted_tokens(draft.tree.tokens, verdict))
             taken = Step(
-                0, length, tried.draft, tried.scored, tried.verdict, emitted, draft_ms=tried.propose_ms,
-                verify_ms=tried.verify_ms, commit_ms=0.0,
+                0, length, draft, scored, verdict, emitted, draft_ms=attempt.propose_ms, verify_ms=attempt.verify_ms,
+                commit_ms=0.0, learned=learned,
             )  # fmt: skip
-            recorder = Run.of(decoding, f"{run.get('title') or 'Untitled run'}: step {step + 1}, {chosen.title}")
-            made = recorder.alone(taken, self.trace.tables["tokens"]["id"][length:])
+            recorder = Run.of(decoding, about, f"{run.get('title') or 'Untitled run'}: step {step + 1}, {entry.title}")
+            trace = recorder.alone(taken, tables["tokens"]["id"][length:])
             if run.get("forced"):
-                made.run["forced"] = True
+                trace.run["forced"] = True
         return WhatIf(
-            trace=made,
+            trace=trace,
             step=step,
-            recorded=self.trace.tables["steps"]["accepted"][step],
+            recorded=tables["steps"]["accepted"][step],
             accepted=taken.accepted,
             emitted=emitted,
-            same=self._same(step, tried.draft, tried.verdict),
+            same=self._same(step, draft, verdict),
             read_ms=0.0,
             ms=(time.perf_counter() - started) * 1e3,
             notes=tuple(notes),
         )
 
-    def _decoding(
-        self, step: int, method: Method, values: Any, own: bool, candidate: int | None
-    ) -> tuple[Decoding, list[str]]:
-        """The engine's decoding for this step, and what has to be said of it."""
-        run, notes, output = self.trace.run, [], self.trace.output_ids
-        prompt, length = self.prompt, self.trace.tables["steps"]["context"][step]
-        written = length - run["prompt_length"]
+    def _is_own(self, method: Method, values: Any) -> tuple[bool, list[str]]:
+        """Whether this is the run's method with its parameters, and what has to be said where that cannot be told."""
+        recorded = self.trace.run["method"]
+        if method.name != recorded["name"]:
+            return False, []
+        now, then = recorded_params(values), recorded_params(method.params()) | recorded["params"]
+        named = [f"{name} = {then[name]}" for name in now if now[name] is None and isinstance(then.get(name), str)]
+        files = f"This run had {', '.join(named)}, which names files: give it anew to draft with it."
+        return now == then, [files] if named else []
+
+    def _decoding(self, step: int, method: Method, values: Any, own: bool, notes: list[str]) -> Decoding:
+        """The engine's decoding for this step; what has to be said of it is added to ``notes``."""
+        run, prompt = self.trace.run, self.prompt
         if method.prompt is not None and "compression" not in run:
             if method.prompt(self.target, values, prompt).tokens != prompt.tokens:
                 raise UserError(
@@ -257,81 +272,55 @@ class ReadRun:
                 )
         elif method.prompt is not None and not own:
             notes.append("The prompt stays as this run had it: its context was shortened before the run.")
-        needs = method.needs(self.target, values)
-        if needs.pool and self._pool_is_partial:
+        if method.needs(self.target, values).pool and pool_is_partial(self.trace):
             raise UserError(
                 f"only parts of {run['pool'].get('label', 'the pool')} are in this run's record, and {method.title} "
                 "drafts from all of it"
             )
-        used = replace(method, prompt=None)
+        sampling, stops = sampling_of(run), run.get("stop_ids", self.target.stop_ids)
+        parts = method.parts(self.target, values, prompt, sampling, stops, keep_prompt=True)
+        verifier = parts.verifier
         if run.get("forced"):
-            used = replace(used, verifier=lambda p, c, s: ForcedVerifier(output[written:]))
+            written = self.trace.tables["steps"]["context"][step] - run["prompt_length"]
+            verifier = ForcedVerifier(self.trace.output_ids[written:])
             notes.append("The answer was given: a drafted token stands while it equals the next token of the answer.")
-        if candidate is not None:
-            rows = self.rows("candidates", step)
-            if not 0 <= candidate < len(rows):
-                raise UserError(
-                    f"step {step + 1} has {len(rows)} candidate{'s' * (len(rows) != 1)}: there is none with the number "
-                    f"{candidate + 1}"
-                )
-            row, pool = rows[candidate], self.session.pool
-            used = replace(
-                used, build=lambda target, params: PickedDrafter(self.trace, row, pool), needs=lambda t, p: Needs(),
-                node_terms=(), step_terms=(),
-            )  # fmt: skip
-            if self.trace.tables["candidates"]["pool"][row] >= 0 and (self._pool_is_partial or pool is None):
-                raise UserError("the text that this candidate stands in is not wholly in this run's record")
-            if len(rows) and method.node_terms and any(key.startswith("branch") for key in _keys(method)):
-                notes.append("The copy alone: the branches that the method adds beside a copy are left out.")
-        sampling = sampling_of(run)
-        decoding = Decoding(
-            self.target, prompt, used, values, sampling=sampling, max_new_tokens=run["max_new_tokens"],
-            stop_ids=run.get("stop_ids"),
-        )  # fmt: skip
-        if not sampling.greedy and not run.get("forced"):
-            decoding.chooser.random.random(self._drawn_before(step))
+        elif not sampling.greedy:
+            parts.chooser.random.random(self._drawn_before(step))
             if not own:
-                ratio = isinstance(decoding.verifier, ResidualVerifier)
+                ratio = isinstance(verifier, ResidualVerifier)
                 words = "accepts by drawing too" if ratio else "draws with the run's seed, from the same place on"
                 notes.append(f"This run drew its tokens. {method.title} {words}: what differs may be chance.")
         dtype = run["model"].get("dtype")
         if dtype not in (None, self.target.info["dtype"]):
             notes.append(f"The run was made in {dtype}, the model is loaded in {self.target.info['dtype']}.")
-        return decoding, notes
+        return Decoding(
+            self.target, prompt, parts.drafter, verifier, parts.needs, sampling=sampling,
+            max_new_tokens=run["max_new_tokens"], stop_ids=stops,
+        )  # fmt: skip
 
-    @property
-    def _pool_is_partial(self) -> bool:
-        pool = self.trace.run.get("pool") or {}
-        return not pool.get("in_prompt", True) and pool.get("tokens") != self.trace.rows("pool")
-
-    def _resume(self, decoding: Decoding, step: int, own: bool, notes: list[str]) -> None:
-        """Bring the drafter to the state it had, or would have."""
-        resume = getattr(decoding.drafter, "resume", None)
-        if resume is None or step == 0:
-            return
-        assert decoding.session is not None
-        past = [self.past(number, own=True) for number in range(step)] if own else [self.past(step - 1, own=False)]
-        again = resume(decoding.session.context, past)
-        if again is None:
-            return
-        last = past[-1]
-        with self.session.at(last.length, decoding.needs) as before:
-            scored = before.score(again)
-        decoding.drafter.observe(again, scored, judged(again, list(last.path), last.bonus))
-        if not own:
-            notes.append(f"{decoding.method.title} starts as after a step without a draft: the steps were not its own.")
+    def _pick(self, decoding: Decoding, step: int, candidate: int, method: Method, notes: list[str]) -> None:
+        """Have the step's draft copied after one of its candidates."""
+        rows, pool = self.rows("candidates", step), self.session.pool
+        if not 0 <= candidate < len(rows):
+            raise UserError(
+                f"step {step + 1} has {len(rows)} candidate{'s' * (len(rows) != 1)}: there is none with the number "
+                f"{candidate + 1}"
+            )
+        if self.trace.tables["candidates"]["pool"][rows[candidate]] >= 0 and (
+            pool_is_partial(self.trace) or pool is None
+        ):
+            raise UserError("the text that this candidate stands in is not wholly in this run's record")
+        if any(term.key.startswith("branch") for term in method.node_terms):
+            notes.append("The copy alone: the branches that the method adds beside a copy are left out.")
+        decoding.drafter, decoding.needs = PickedDrafter(self.trace, rows[candidate], pool), Needs()
 
     def _drawn_before(self, step: int) -> int:
         """Random numbers that the run's own verifier took before a step."""
         run, steps = self.trace.run, self.trace.tables["steps"]
-        method = find_method(str(run["method"]["name"]))
-        values = make_params(method.params, run["method"]["params"])
-        verifier: Any = None
-        if method.verifier is not None:
-            verifier = method.verifier(values, Chooser(sampling_of(run)), frozenset(run.get("stop_ids", ())))
-        draws = getattr(verifier, "draws", lambda route, drafted, accepted: accepted + 1)
+        method, values = chosen(str(run["method"]["name"]), run["method"]["params"])
+        verifier = method.verifier(values, Chooser(sampling_of(run)), frozenset(run.get("stop_ids", ())))
         taken = (steps[name][:step] for name in ("route", "drafted", "accepted"))
-        return sum(draws(*one) for one in zip(*taken, strict=True))
+        return sum(verifier.draws(*one) for one in zip(*taken, strict=True))
 
     def _same(self, step: int, draft: Draft, verdict: Verdict) -> bool:
         nodes, rows = self.trace.tables["nodes"], self.rows("nodes", step)
@@ -349,11 +338,11 @@ class ReadRun:
         for position in range(max(start, 1), len(tokens["id"])):
             if (recorded := tokens["prob"][position]) is not None:
                 row = probs[position - 1]
-                found = np.flatnonzero(ids[position - 1] == tokens["id"][position])
-                now = row[found[0]] if len(found) else min(recorded, row[-1])  # at most that of the last one kept
+                place = np.flatnonzero(ids[position - 1] == tokens["id"][position])
+                now = row[place[0]] if len(place) else min(recorded, row[-1])  # at most that of the last one kept
                 apart.append(abs(float(np.log(max(now, 1e-4)) - np.log(max(recorded, 1e-4)))))
         if apart and float(np.mean(np.asarray(apart) > APART)) > SHARE:
-            raise UserError(_another(self.target, self.trace.run))
+            raise UserError(another(self.target, self.trace.run))
 
 
 def whatif(
@@ -369,12 +358,9 @@ def whatif(
 
     Arguments and errors as of ``ReadRun`` and ``ReadRun.redraft``; make a ``ReadRun`` to ask more than once.
     """
-    chosen = find_method(method or str(trace.run["method"]["name"])) if not isinstance(method, Method) else method
-    mine = chosen.name == trace.run["method"]["name"]
-    given = own_params(trace, chosen) if mine and params is None else params or {}
-    needs = chosen.needs(target, make_params(chosen.params, given))
-    read = ReadRun(target, trace, wanted(needs))
-    return replace(read.redraft(step, chosen, given, candidate=candidate), read_ms=read.ms)
+    entry, values = asked_method(trace, method, params)
+    read = ReadRun(target, trace, wanted(entry.needs(target, values)))
+    return replace(read.redraft(step, entry, values, candidate=candidate), read_ms=read.ms)
 
 
 def go_on(
@@ -385,32 +371,23 @@ def go_on(
 
     Raises UserError as ``ReadRun.redraft`` does, before anything is computed.
     """
-    if other := other_model(target, trace.run):
-        raise UserError(other)
-    if not 0 <= step < trace.rows("steps"):
-        raise UserError(f"there is no step {step + 1}: this run has steps 1 to {trace.rows('steps')}")
-    chosen = find_method(method) if isinstance(method, str) else method
+    check_model(target, trace.run)
+    check_step(trace, step)
+    entry, values = chosen(method, params)
     prompt, length = recorded_prompt(trace), trace.tables["steps"]["context"][step]
     written = length - len(prompt.tokens)
     segments = (*prompt.segments, *([Segment("output", len(prompt.tokens), length)] if written else []))
     ids = tuple(trace.tables["tokens"]["id"][:length])
     return {
         "prompt": replace(prompt, tokens=ids, segments=segments),
-        "method": replace(chosen, prompt=None),
-        "params": dict(params or {}),
+        "method": entry,
+        "params": values,
+        "keep_prompt": True,
         "sampling": sampling_of(trace.run),
         "max_new_tokens": max(1, trace.run["max_new_tokens"] - written),
         "stop_ids": trace.run.get("stop_ids"),
-        "compare": not chosen.lossless,
+        "compare": not entry.lossless,
     }
-
-
-def own_params(trace: Trace, method: Method) -> dict[str, Any]:
-    """The parameters that a run recorded for its method, but those that name files: a trace may come from anybody."""
-    named = {c.name for c in controls(method.params) if c.kind == "str"}
-    known = {c.name for c in controls(method.params)}
-    recorded = trace.run["method"]["params"]
-    return {name: value for name, value in recorded.items() if name in known and (name not in named or value is None)}
 
 
 def wanted(needs: Needs) -> Needs:
@@ -418,54 +395,11 @@ def wanted(needs: Needs) -> Needs:
     return replace(needs, top_tokens=TOP_TOKENS, pool=False)
 
 
-def other_model(target: Target, run: Mapping[str, Any]) -> str | None:
-    """Why a run cannot be drafted again here: another model made it. None where the loaded model did, as far as its
-    record tells.
-    """
-    model = run["model"]
-    if "key" in model:
-        return None if model["key"] == target.key else _another(target, run)
-    same = all(model.get(name) == target.info[name] for name in SHAPE)
-    return None if same else _another(target, run)
-
-
-def _another(target: Target, run: Mapping[str, Any]) -> str:
-    name = run["model"].get("name") or "another model"
-    which = "another model of that name" if name == target.name else target.name
-    return f"this run was made with {name}, and {which} is loaded: start the app with that model to draft it again"
-
-
 def everything(target: Target, tokens: int) -> Needs | None:
     """All that any method may read of a run of so many tokens; None where that is more than ``MOST_KEPT`` bytes."""
-    layers, heads = len(target.layers), target.heads
-    size = int(getattr(target.config, "head_dim", None) or target.hidden_size // heads)
-    each = (layers + 1) * target.hidden_size + layers * heads * size
+    layers, heads = target.shape.layers, target.shape.heads
+    each = (layers + 1) * target.shape.hidden + layers * heads * target.shape.head_dim
     if tokens * each * target.dtype.itemsize > MOST_KEPT:
         return None
     pairs = tuple((layer, head) for layer in range(layers) for head in range(heads))
-    return Needs(heads=pairs, top_tokens=TOP_TOKENS, hidden_layers=tuple(range(layers + 1)))
-
-
-def recorded_prompt(trace: Trace) -> Prompt:
-    """A run's prompt, its segments and (where all of it was recorded) its pool."""
-    tokens, run = trace.tables["tokens"], trace.run
-    segments: list[Segment] = []
-    for place in range(run["prompt_length"]):
-        name, passage = tokens["segment"][place], tokens["passage"][place]
-        if segments and (segments[-1].name, segments[-1].passage) == (name, passage):
-            segments[-1] = replace(segments[-1], stop=place + 1)
-        else:
-            segments.append(Segment(name, place, place + 1, passage))
-    recorded, pool = run.get("pool") or {}, None
-    if not recorded.get("in_prompt", True) and recorded.get("tokens") == trace.rows("pool"):
-        table = trace.tables["pool"]
-        order = np.argsort(np.asarray(table["position"], dtype=np.int64))
-        ids = np.asarray(table["id"], dtype=np.int64)[order]
-        passages = np.asarray(table["passage"], dtype=np.int64)[order]
-        starts = (0, *(np.flatnonzero(np.diff(passages)) + 1).tolist())
-        pool = Pool(ids, starts, None, str(recorded.get("label", "the pool")))
-    return Prompt(tuple(trace.prompt_ids), tuple(segments), pool, run.get("compression"))
-
-
-def _keys(method: Method) -> list[str]:
-    return [term.key for term in method.node_terms]
+    return Needs(heads=pairs, top_tokens=TOP_TOKENS, layers=tuple(range(layers + 1)))

@@ -9,13 +9,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .tables import TABLES, TERMS, TraceError
+from .tables import MAX_COLUMNS, MAX_MORE_TABLES, TABLES, TERMS, TraceError, columns_of, may_be_named
 
 MAX_CELLS = 20_000_000
 MAX_STRING = 2_000
 _BIGGEST = 2**53  # the largest whole number that a browser holds exactly
 _TYPES: dict[str, set[type]] = {"int": {int}, "float": {float, int, type(None)}, "str": {str}, "bool": {bool}}
+_TYPES["any"] = set().union(*_TYPES.values())
 _WORDS = {"int": "whole numbers", "float": "numbers or null", "str": "text", "bool": "true or false"}
+_WORDS["any"] = "numbers, text, true, false or null"
 _ENUMS = {
     ("tokens", "kind"): {"prompt", "accepted", "bonus", "plain"},
     ("steps", "outcome"): {"full", "partial", "none", "plain"},
@@ -50,7 +52,9 @@ def check(trace: Recorded) -> None:
     Vectorised: a trace of 2,000 steps and 60,000 candidates takes about 0.2 s.
     """
     check_run(trace.run)
-    a = {table: _arrays(trace, table) for table in TABLES}
+    if len(more := [table for table in trace.tables if table not in TABLES]) > MAX_MORE_TABLES:
+        raise TraceError(f"it has {len(more)} tables that are not known and {MAX_MORE_TABLES} are allowed")
+    a = {table: _arrays(trace, table) for table in (*TABLES, *more)}
     if (cells := sum(column.size for columns in a.values() for column in columns.values())) > MAX_CELLS:
         raise TraceError(f"it has {cells:,} values and {MAX_CELLS:,} are allowed")
     _check_values(a)
@@ -150,26 +154,26 @@ def as_float(value: Any) -> Any:
 
 def _arrays(trace: Recorded, table: str) -> dict[str, np.ndarray]:
     """The table's columns as arrays (None → nan, text as objects), types and lengths checked."""
-    given = trace.tables.get(table)
-    if not isinstance(given, dict):
+    columns = trace.tables.get(table)
+    if not isinstance(columns, dict):
         raise TraceError(f"its table {table} is missing")
-    kinds = {c.name: c.type for c in TABLES[table]}
-    for declared, owner in TERMS.items():
-        if owner == table:
-            kinds |= {f"term:{term['key']}": "float" for term in trace.run.get(declared, ())}
-    if missing := sorted(set(kinds) - set(given)):
+    kinds = {column.name: column.type for column in columns_of(table, trace.run).values()}
+    if missing := sorted(set(kinds) - set(columns)):
         raise TraceError(f"{table}.{missing[0]} is missing")
-    if unknown := sorted(set(given) - set(kinds)):
-        known = ", ".join(kinds)[:300]
-        raise TraceError(f"table {table} has an unknown column {shown(unknown[0])}; known are {known}")
-    lengths = {name: len(values) if isinstance(values, list) else -1 for name, values in given.items()}
+    if not 0 < len(columns) <= MAX_COLUMNS:
+        raise TraceError(f"table {shown(table)} has {len(columns)} columns; 1 to {MAX_COLUMNS} are allowed")
+    more = [name for name in columns if name not in kinds]
+    if odd := [name for name in (table, *more) if not may_be_named(name)]:
+        raise TraceError(f"{shown(odd[0])} is not the name of a table or column: a letter, then letters, digits, _")
+    kinds |= dict.fromkeys(more, "any")
+    lengths = {name: len(values) if isinstance(values, list) else -1 for name, values in columns.items()}
     first = next(iter(kinds))
     for name, length in lengths.items():
         if length < 0:
             raise TraceError(f"{table}.{name} is not a list")
         if length != lengths[first]:
             raise TraceError(f"{table}.{name} has {length:,} rows and {table}.{first} has {lengths[first]:,}")
-    return {name: _array(f"{table}.{name}", kind, given[name]) for name, kind in kinds.items()}
+    return {name: _array(f"{table}.{name}", kind, columns[name]) for name, kind in kinds.items()}
 
 
 def _array(where: str, kind: str, values: list[Any]) -> np.ndarray:
@@ -179,6 +183,10 @@ def _array(where: str, kind: str, values: list[Any]) -> np.ndarray:
     if kind == "str":
         for text in set(values):
             _string(text, where, MAX_STRING)
+        return np.array(values, dtype=object)
+    if kind == "any":
+        for one in set(map(type, values)):
+            _array(where, one.__name__ if one is not type(None) else "float", [v for v in values if type(v) is one])
         return np.array(values, dtype=object)
     if kind == "int":
         try:

@@ -1,7 +1,8 @@
 """Trace files: a zip of JSON tables, checked before and after it is read, and the journal kept while a run goes on.
 
 A ``.spectrace`` file holds ``trace.json`` (schema, run, and per table its rows and columns) and one ``<table>.json``
-per table. Nothing in it can be executed; sizes are bounded before anything is unpacked. Stdlib + numpy only.
+per table; ``decoders.trace.tables`` says how it outlives its columns. Nothing in it can be executed; sizes are bounded
+before anything is unpacked. Stdlib + numpy only.
 """
 
 from __future__ import annotations
@@ -23,7 +24,18 @@ from typing import Any, BinaryIO, NoReturn
 import numpy as np
 
 from .check import MAX_CELLS, check, check_run
-from .tables import OPTIONAL_TABLES, SCHEMA, TABLES, TraceError
+from .tables import (
+    MAX_COLUMNS,
+    MAX_MORE_TABLES,
+    OPTIONAL_TABLES,
+    SCHEMA,
+    TABLES,
+    TraceError,
+    columns_of,
+    may_be_named,
+    type_of,
+    with_defaults,
+)
 from .trace import Trace
 
 __all__ = ["SUFFIX", "Journal", "TraceError", "load", "recover", "save"]
@@ -49,9 +61,9 @@ def save(trace: Trace, path: str | os.PathLike[str] | None) -> bytes | None:
         check(trace)
     except TraceError as fault:
         raise TraceError(f"the trace was not saved: {fault}") from None
-    manifest = {table: {"rows": trace.rows(table), "columns": list(trace.tables[table])} for table in TABLES}
+    manifest = {table: {"rows": trace.rows(table), "columns": list(columns)} for table, columns in trace.tables.items()}
     parts: dict[str, Any] = {"trace.json": {"schema": SCHEMA, "run": trace.run, "tables": manifest}}
-    parts |= {f"{table}.json": trace.tables[table] for table in TABLES}
+    parts |= {f"{table}.json": columns for table, columns in trace.tables.items()}
     buffer = io.BytesIO()
     total = 0
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
@@ -129,7 +141,7 @@ def _check_directory(file: BinaryIO, size: int) -> None:
         if start.startswith(b'{"journal"'):
             raise TraceError("it is the journal of a run that did not end, so recover() opens it")
         raise TraceError(f"it is not a whole {SUFFIX} file (no zip directory at its end)")
-    fewest, most = len(_MEMBERS) - len(OPTIONAL_TABLES), len(_MEMBERS)
+    fewest, most = len(_MEMBERS) - len(OPTIONAL_TABLES), len(_MEMBERS) + MAX_MORE_TABLES
     odd = tail[:4] == b"PK\x06\x07" or disk or first or here != entries or length > 16_384
     if odd or not fewest <= entries <= most:
         raise TraceError(f"its zip directory has {entries} entries, and {fewest} to {most} are allowed")
@@ -145,8 +157,8 @@ def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
     infos = archive.infolist()
     names = [info.filename for info in infos]
     for name in names:
-        if name not in _MEMBERS:
-            raise TraceError(f"it holds {name[:60]!r}; only {', '.join(_MEMBERS)} are allowed")
+        if not name.endswith(".json") or not may_be_named(name.removesuffix(".json")):
+            raise TraceError(f"it holds {name[:60]!r}; only trace.json and <table>.json are allowed")
     lacking = set(_MEMBERS) - set(names) - {f"{table}.json" for table in OPTIONAL_TABLES}
     if len(set(names)) != len(names) or lacking:
         raise TraceError("it holds a part twice, or lacks one")
@@ -175,14 +187,14 @@ def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
 
 def _manifest(tables: Any) -> dict[str, int]:
     """Cells per table that is there, as ``trace.json`` announces them; the tables are then held to it."""
-    if not isinstance(tables, dict) or set(tables) | OPTIONAL_TABLES != set(TABLES):
+    if not isinstance(tables, dict) or not set(tables) >= set(TABLES) - OPTIONAL_TABLES:
         raise TraceError(f"its trace.json does not announce the tables {', '.join(TABLES)}")
     cells: dict[str, int] = {}
     for table, entry in tables.items():
         rows = entry.get("rows") if isinstance(entry, dict) else None
         columns = entry.get("columns") if isinstance(entry, dict) else None
-        if type(rows) is not int or rows < 0 or not isinstance(columns, list) or not 0 < len(columns) <= 64:
-            raise TraceError(f"its trace.json does not announce the rows and columns of {table}")
+        if type(rows) is not int or rows < 0 or not isinstance(columns, list) or not 0 < len(columns) <= MAX_COLUMNS:
+            raise TraceError(f"its trace.json does not announce the rows and columns of {table[:40]}")
         cells[table] = rows * len(columns)
     if (total := sum(cells.values())) > MAX_CELLS:
         raise TraceError(f"it has {total:,} values and {MAX_CELLS:,} are allowed")
@@ -263,9 +275,11 @@ class Journal:
         self._file: io.FileIO | None = None
         self._pending: list[Mapping[str, Mapping[str, list[Any]]]] = []
         self._written = 0.0
+        self._types: Types = {}
 
     def start(self, trace: Trace) -> None:
         """Create the file: the run's record, and whatever the trace holds so far (its prompt)."""
+        self._types = _types(trace)
         line = _dumps({"journal": 1, "schema": SCHEMA, "run": trace.run, "tables": trace.tables})
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -285,7 +299,7 @@ class Journal:
     def flush(self) -> None:
         """Write the steps that are still in memory."""
         if self._pending:
-            block = _block(self._pending)
+            block = _block(self._types, self._pending)
             self._pending = []
             self._write(block)
 
@@ -315,23 +329,33 @@ class Journal:
         self._written = time.monotonic()
 
 
-_KINDS = {table: {c.name: c.type for c in columns} for table, columns in TABLES.items()}
+Types = Mapping[str, Mapping[str, str]]  # table → column → type
 
 
-def _block(deltas: list[Mapping[str, Mapping[str, list[Any]]]]) -> bytes:
-    """Several steps as one block: its line of JSON, then every column's numbers."""
+def _types(trace: Trace) -> Types:
+    return {t: {c.name: c.type for c in columns_of(t, trace.run).values()} for t in trace.tables}
+
+
+def _block(types: Types, deltas: list[Mapping[str, Mapping[str, list[Any]]]]) -> bytes:
+    """Several steps as one block: its line of JSON, then every column's numbers.
+
+    The line has, per column, its values once (a dictionary: text, and whatever has no one type) or its type.
+    """
     tables: dict[str, Any] = {}
     parts: list[bytes] = []
-    for table, kinds in _KINDS.items():
-        given = [delta[table] for delta in deltas if table in delta]
-        columns: dict[str, list[str] | None] = {}
+    for table in dict.fromkeys(chain.from_iterable(deltas)):
+        those = [delta[table] for delta in deltas if table in delta]
+        columns: dict[str, list[Any] | str] = {}
         rows = 0
-        for name in given[0] if given else ():
-            values = list(chain.from_iterable([delta[name] for delta in given]))
-            kind, rows, columns[name] = kinds.get(name, "float"), len(values), None
-            if kind == "str":
+        for name in those[0]:
+            values = list(chain.from_iterable([columns_[name] for columns_ in those]))
+            rows = len(values)
+            columns[name] = kind = types.get(table, {}).get(name) or type_of(values)
+            if kind in ("str", "any"):
+                if kind == "any":  # 1, 1.0 and True are equal
+                    values = list(map(_dumps, values))
                 words = {word: i for i, word in enumerate(dict.fromkeys(values))}
-                columns[name] = list(words)
+                columns[name] = list(words) if kind == "str" else [json.loads(word) for word in words]
                 values = list(map(words.__getitem__, values))
             elif kind == "float":
                 values = [math.nan if value is None else value for value in values]
@@ -344,7 +368,7 @@ def _block(deltas: list[Mapping[str, Mapping[str, list[Any]]]]) -> bytes:
     return _dumps({"tables": tables, "bytes": len(data), "crc": zlib.crc32(data)}).encode() + b"\n" + data + b"\n"
 
 
-def _blocks(data: bytes) -> Iterator[dict[str, dict[str, list[Any]]]]:
+def _blocks(types: Types, data: bytes) -> Iterator[dict[str, dict[str, list[Any]]]]:
     """The whole blocks at the beginning of ``data``; what follows the first damage is left out."""
     while data:
         line, _, data = data.partition(b"\n")
@@ -353,25 +377,28 @@ def _blocks(data: bytes) -> Iterator[dict[str, dict[str, list[Any]]]]:
             body, data = data[: head["bytes"]], data[head["bytes"] + 1 :]
             if len(body) != head["bytes"] or zlib.crc32(body) != head["crc"]:
                 return
-            yield _delta(head["tables"], body)
+            yield _delta(types, head["tables"], body)
         except (ValueError, LookupError, TypeError, AttributeError):
             return
 
 
-def _delta(tables: Mapping[str, Any], body: bytes) -> dict[str, dict[str, list[Any]]]:
+def _delta(types: Types, tables: Mapping[str, Any], body: bytes) -> dict[str, dict[str, list[Any]]]:
     delta: dict[str, dict[str, list[Any]]] = {}
     at = 0
     for table, entry in tables.items():
-        delta[table] = {}
-        for name, words in entry["columns"].items():
-            kind = _KINDS[table].get(name, "float")
+        columns: dict[str, list[Any]] = {}
+        for name, told in entry["columns"].items():
+            kind = told or types[table].get(name, "float")  # the first journals tell the words of text alone
             values = np.frombuffer(body, "<f8" if kind == "float" else "<i8", entry["rows"], at).tolist()
             at += 8 * len(values)
-            if kind == "float":
+            if isinstance(told, list):
+                values = [told[value] for value in values]
+            elif kind == "float":
                 values = [None if math.isnan(value) else value for value in values]
-            elif kind != "int":
-                values = [words[value] if kind == "str" else bool(value) for value in values]
-            delta[table][name] = values
+            elif kind == "bool":
+                values = [bool(value) for value in values]
+            columns[name] = values
+        delta[table] = with_defaults(table, columns)
     return delta
 
 
@@ -393,7 +420,7 @@ def recover(path: str | os.PathLike[str]) -> Trace:
         check_run(head.get("run"))
         run = {**head["run"], "complete": False, "stop": "interrupted"}
         trace = Trace.from_json({"schema": head.get("schema"), "run": run, **head["tables"]})
-        for delta in _blocks(rest):
+        for delta in _blocks(_types(trace), rest):
             trace.extend(delta)
         elapsed = trace.tables["steps"]["elapsed_ms"]
         trace.run["timings"] = {**trace.run["timings"], "decode_ms": elapsed[-1] if elapsed else 0.0}

@@ -1,10 +1,23 @@
-"""The tables of ``spectrace/1`` and what every column holds."""
+"""The tables of ``spectrace/1`` and what every column holds: the one list of columns, of which all else is made.
+
+A trace outlives its columns. The version stays ``spectrace/1``: columns and tables are only ever added. The columns of
+the first version are required; one that is added later carries a default (``name type=default``), which is read where a
+file has no such column. Columns and tables that this program does not know, of a later version, are kept as they are
+and shown as plain values. ``tests/frozen`` holds files of earlier versions, and a test opens every one.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 SCHEMA = "spectrace/1"
+MAX_COLUMNS = 64  # of one table
+MAX_MORE_TABLES = 8  # that this program does not know
+REQUIRED = object()  # the default of a column that every file has
 
 
 class TraceError(ValueError):
@@ -13,16 +26,26 @@ class TraceError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its type (int, float, str, bool) and what it holds. A float may be None (not measured)."""
+    """One column: its type and what it holds.
+
+    The types are int, float (None: not measured), str and bool; any, of a column that this program does not know, is
+    each of them. ``default`` stands in every row of a file that was written before there was the column.
+    """
 
     name: str
     type: str
     help: str
+    default: Any = REQUIRED
 
 
 def _columns(text: str) -> tuple[Column, ...]:
-    rows = (line.split(None, 2) for line in text.strip().splitlines())
-    return tuple(Column(name, kind, help) for name, kind, help in rows)
+    """A column per line: name, type (with a default as JSON: ``int=-1``) and what it holds."""
+    columns = []
+    for line in text.strip().splitlines():
+        name, kind, help = line.split(None, 2)
+        kind, _, default = kind.partition("=")
+        columns.append(Column(name, kind, help, json.loads(default) if default else REQUIRED))
+    return tuple(columns)
 
 
 TABLES: dict[str, tuple[Column, ...]] = {
@@ -140,7 +163,50 @@ TABLES: dict[str, tuple[Column, ...]] = {
     """),
 }
 
-OPTIONAL_TABLES = {"guesses", "attention"}  # a file without them is read as if they were empty
+OPTIONAL_TABLES = {"guesses", "attention"}  # added later: a file without them is read as if they were empty
 
 # the run's lists of declared numbers, and the table whose columns "term:<key>" hold them
 TERMS = {"terms": "candidates", "node_terms": "nodes", "step_terms": "steps"}
+
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.:+-]{0,79}")
+
+
+def may_be_named(name: object) -> bool:
+    """Whether a column or table of a later version may have this name: it begins a cell of a CSV, and names a file."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def columns_of(table: str, run: Mapping[str, Any]) -> dict[str, Column]:
+    """The columns that this program knows of a run's table, by name: its own, then the numbers the method declared.
+
+    >>> list(columns_of("targets", {}))
+    ['step', 'node', 'token', 'prob']
+    >>> list(columns_of("candidates", {"terms": [{"key": "cosine", "help": "of both states"}]}))[-1]
+    'term:cosine'
+    """
+    columns = {column.name: column for column in TABLES.get(table, ())}
+    for declared, owner in TERMS.items():
+        if owner == table:
+            for term in run.get(declared, ()):
+                columns[f"term:{term['key']}"] = Column(f"term:{term['key']}", "float", term.get("help", ""))
+    return columns
+
+
+def with_defaults(table: str, columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """The columns, and the defaults of those that were added to the table since they were written."""
+    rows = len(next(iter(columns.values()), ()))
+    added = {c.name: c.default for c in TABLES.get(table, ()) if c.default is not REQUIRED and c.name not in columns}
+    return {**columns, **{name: [default] * rows for name, default in added.items()}}
+
+
+def type_of(values: Collection[Any]) -> str:
+    """The type of a column that no table lists, by its values.
+
+    >>> type_of([1, 2]), type_of([1, None]), type_of([True]), type_of(["a"]), type_of(["a", 1]), type_of([])
+    ('int', 'float', 'bool', 'str', 'any', 'float')
+    """
+    types = set(map(type, values))
+    if types in ({int}, {bool}, {str}):
+        return types.pop().__name__
+    return "float" if types <= {int, float, type(None)} else "any"

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from typing import Any
 
-from .check import as_float, check, shown
-from .tables import OPTIONAL_TABLES, SCHEMA, TABLES, TERMS, TraceError
+from .check import as_float, check, check_run, shown
+from .tables import OPTIONAL_TABLES, SCHEMA, TABLES, TraceError, columns_of, may_be_named, with_defaults
 
 
 @dataclass(slots=True)
@@ -30,10 +30,7 @@ class Trace:
 
     @classmethod
     def new(cls, run: Mapping[str, Any]) -> Trace:
-        tables = {name: {c.name: [] for c in columns} for name, columns in TABLES.items()}
-        for declared, table in TERMS.items():
-            tables[table].update({f"term:{t['key']}": [] for t in run.get(declared, ())})
-        return cls(dict(run), tables)
+        return cls(dict(run), {table: {name: [] for name in columns_of(table, run)} for table in TABLES})
 
     def rows(self, table: str) -> int:
         return len(next(iter(self.tables[table].values())))
@@ -97,18 +94,22 @@ class Trace:
         schema = document.get("schema")
         if schema != SCHEMA:
             raise TraceError(f"it has the version {shown(schema)}, and this program reads {SCHEMA}")
-        if unknown := sorted(set(document) - {"schema", "run", *TABLES}):
-            raise TraceError(f"it has an unknown part {shown(unknown[0])}; known are run, {', '.join(TABLES)}")
-        empty = {name: {c.name: [] for c in TABLES[name]} for name in OPTIONAL_TABLES}
-        document = {**empty, **document}
-        if missing := [name for name in ("run", *TABLES) if not isinstance(document.get(name), dict)]:
+        document = {**{table: {c.name: [] for c in TABLES[table]} for table in OPTIONAL_TABLES}, **document}
+        tables = [*TABLES, *(name for name in document if name not in (*TABLES, "schema", "run"))]
+        if odd := [name for name in tables if not may_be_named(name)]:
+            raise TraceError(f"it has a part named {shown(odd[0])}; a letter, then letters, digits and _ are allowed")
+        if missing := [name for name in ("run", *tables) if not isinstance(document.get(name), dict)]:
             raise TraceError(f"its part {missing[0]} is missing or not an object")
-        trace = cls(document["run"], {table: dict(document[table]) for table in TABLES})
-        for table, columns in TABLES.items():
-            kinds = {c.name: c.type for c in columns}
-            for name, values in trace.tables[table].items():
-                if kinds.get(name, "float") == "float" and isinstance(values, list) and int in set(map(type, values)):
-                    trace.tables[table][name] = [as_float(v) for v in values]
+        check_run(document["run"])
+        trace = cls(document["run"])
+        for table in tables:
+            columns = trace.tables[table] = dict(document[table])
+            if all(isinstance(values, list) for values in columns.values()):
+                columns = trace.tables[table] = with_defaults(table, columns)
+            for name, column in columns_of(table, trace.run).items():
+                values = columns.get(name)
+                if column.type == "float" and isinstance(values, list) and int in set(map(type, values)):
+                    columns[name] = [as_float(v) for v in values]
         check(trace)
         return trace
 

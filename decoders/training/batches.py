@@ -1,19 +1,13 @@
-"""Training text as token batches: whole documents, bucketed by length, weighted by position."""
+"""Training text as token batches: whole documents, bucketed by length."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
 
 import torch
 from torch import Tensor
-
-from decoders.training.demo.tasks import Family, stream
-from decoders.training.demo.tasks.drills import lookup
-from decoders.training.demo.tasks.example import Message
 
 PROMPT, RESPONSE, IGNORED = 0, 1, 2
 
@@ -37,42 +31,6 @@ class Batch:
     def tokens(self) -> int:
         """Tokens that are not padding."""
         return int((self.kinds != IGNORED).sum())
-
-
-def encode_chats(tokenizer: Any, chats: Sequence[Sequence[Message]]) -> list[Document]:
-    """Each conversation as the chat template renders it; the assistant's turns are RESPONSE."""
-    contents = [m["content"] for chat in chats for m in chat]
-    encoded = iter(tokenizer(contents, add_special_tokens=False)["input_ids"])
-    out: list[Document] = []
-    for chat in chats:
-        ids, kinds = [tokenizer.bos_token_id], [PROMPT]
-        for message in chat:
-            body = [*next(encoded), tokenizer.eos_token_id]
-            ids += [tokenizer.convert_tokens_to_ids(f"<|{message['role']}|>"), *body]
-            kinds += [PROMPT] + [RESPONSE if message["role"] == "assistant" else PROMPT] * len(body)
-        out.append(Document(tuple(ids), tuple(kinds)))
-    return out
-
-
-def repetition(rng: random.Random, pieces: int, real: Sequence[int], tokenizer: Any) -> Document:
-    """A segment said again: what teaches a small model to copy before the tasks can.
-
-    A third repeats random tokens, a third repeats real text, a third is a chat that asks for random tokens
-    back.
-    """
-    length = rng.randint(8, 80)
-    first = len(tokenizer.all_special_ids)
-    noise = [rng.randrange(first, pieces) for _ in range(length)]
-    kind = rng.randrange(3)
-    if kind == 2:
-        roles = tokenizer.convert_tokens_to_ids(["<|user|>", "<|assistant|>"])
-        head = [tokenizer.bos_token_id, roles[0], *noise, tokenizer.eos_token_id, roles[1]]
-        body = [*noise, tokenizer.eos_token_id]
-        return Document(tuple(head + body), (IGNORED,) * len(head) + (RESPONSE,) * len(body))
-    start = rng.randrange(max(1, len(real) - length))
-    segment = noise if kind == 0 else list(real[start : start + length])
-    times = rng.randint(2, 4)
-    return Document(tuple(segment * times), (IGNORED,) * len(segment) + (RESPONSE,) * len(segment) * (times - 1))
 
 
 def batches_of(documents: Sequence[Document], budget: int, shuffle: str = "") -> list[Batch]:
@@ -106,34 +64,3 @@ def bucket(documents: Sequence[Document], budget: int) -> list[list[Document]]:
         else:
             groups.append([document])
     return groups
-
-
-def training_batches(
-    tokenizer: Any,
-    *,
-    seed: int,
-    chunk: int,
-    examples: int,
-    budget: int,
-    repeated: float,
-    looked_up: float = 0.0,
-    mixture: dict[Family, float] | None = None,
-) -> Iterator[Batch]:
-    """The batches of one chunk, in shuffled order: `examples` tasks, `repeated` × `examples` repetitions and
-    `looked_up` × `examples` lookup drills.
-
-    A pure function of its arguments, so a resumed run sees the batches that the interrupted one would have
-    seen.
-    """
-    rng = random.Random(f"specviz batches {seed} {chunk}")
-    drawn = islice(stream("train", seed, chunk, mixture), examples)
-    documents = encode_chats(tokenizer, [e.messages for e in drawn])
-    for _ in range(round(repeated * examples)):
-        real = rng.choice(documents[:examples]).ids
-        documents.append(repetition(rng, len(tokenizer), real, tokenizer))
-    if drills := round(looked_up * examples):
-        documents += encode_chats(tokenizer, [lookup(rng) for _ in range(drills)])
-    groups = bucket(documents, budget)
-    rng.shuffle(groups)
-    padding = tokenizer.pad_token_id
-    return (pad(group, padding) for group in groups)

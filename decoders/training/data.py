@@ -1,4 +1,4 @@
-"""What draft models learn from: the demo's generator, text files, or conversations in JSON lines.
+"""What parts learn from: text files, conversations in JSON lines, and the target's own answers.
 
 A source is a sequence of chunks of documents, each a pure function of its number, so that a resumed run sees the
 documents that the interrupted one would have seen.
@@ -9,19 +9,18 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
 from decoders.errors import UserError
+from decoders.model.shape import token_ids
 from decoders.prompt.files import parse_record
-from decoders.training.demo.tasks import stream, user_message
 
 from .batches import PROMPT, RESPONSE, Document
+from .message import user_message
 
-DEMO = "demo"
 LEAST_TOKENS = 2000  # to be learnt; less teaches nothing
 LEAST_DOCUMENTS = 4
 HELD_OUT = 48  # documents for validation, at most a tenth of a file's
@@ -42,24 +41,6 @@ class Source(Protocol):
     def held_out(self) -> list[Document]:
         """Documents for validation that no chunk holds."""
         ...
-
-
-class DemoSource:
-    """The input-guided tasks that the bundled target learnt, from a stream of its own."""
-
-    label = DEMO
-
-    def __init__(self, tokenizer: Any, seed: int, documents: int = 256) -> None:
-        if not tokenizer.chat_template:
-            raise UserError("the demo's tasks are chats, and this model has no chat template: give text with --data")
-        self.tokenizer, self.seed, self.documents = tokenizer, seed + 1, documents  # the target's own began at 0
-
-    def chunk(self, index: int) -> list[Document]:
-        drawn = islice(stream("train", self.seed, index), self.documents)
-        return [encoded(self.tokenizer, e.messages) for e in drawn]
-
-    def held_out(self) -> list[Document]:
-        return [encoded(self.tokenizer, e.messages) for e in islice(stream("held_out", self.seed, 2), HELD_OUT)]
 
 
 class FileSource:
@@ -153,8 +134,7 @@ def _prompt_of(document: Document) -> tuple[int, ...]:
 
 
 def _stop_ids(model: Any) -> set[int]:
-    ids = model.generation_config.eos_token_id
-    return set(ids) if isinstance(ids, list | tuple) else set() if ids is None else {ids}
+    return set(token_ids(model.generation_config.eos_token_id))
 
 
 def read_documents(tokenizer: Any, path: Path, length: int, answered: bool) -> list[Document]:
@@ -260,16 +240,3 @@ def _rendered(tokenizer: Any, messages: Sequence[Any]) -> Iterator[tuple[str, in
         yield message["content"], kind
         rest = after
     yield rest, PROMPT
-
-
-def source_of(
-    data: Sequence[str], tokenizer: Any, seed: int, model: Any = None, *, documents: int = 256, length: int = 512
-) -> Source:
-    """The source that was asked for: "demo" or files. With ``model``, its answers are what is learnt."""
-    if list(data) == [DEMO]:
-        source: Source = DemoSource(tokenizer, seed, documents)
-    else:
-        files = [Path(name).expanduser() for name in data]
-        answered = model is not None
-        source = FileSource(tokenizer, files, seed, length=length, documents=documents, answered=answered)
-    return source if model is None else DistilledSource(source, model, tokenizer)

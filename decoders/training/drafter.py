@@ -15,11 +15,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from decoders.draft_models.network import DraftConfig, DraftModel, Seen, block_mask
+from decoders.model.shape import ModelShape
 from decoders.verifiers.residual import expected_speedup, overlap
 
 from .batches import RESPONSE, Batch
 from .data import Source
-from .loop import PartRun, Progress, cosine_factor, muon_and_adamw, position_weights, train, weighted_loss
+from .learning import cosine_factor, muon_and_adamw, position_weights, weighted_loss
+from .loop import PartRun
 from .teacher import Teacher
 
 GAMMA = 5  # of the validation's acceptance and expected speedup, as in the paper
@@ -55,32 +57,6 @@ class Validation:
     agreement: float
 
 
-def train_part(
-    kind: str,
-    out: Path,
-    model: Any,
-    name: str,
-    source: Source,
-    *,
-    minutes: float | None = None,
-    steps: int | None = None,
-    seed: int = 0,
-    resume: bool = True,
-    recipe: Recipe | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    checkpoint_minutes: float = 3.0,
-) -> Path:
-    """Train a draft model of ``kind`` ("glide" or "drafter") for a transformers model until the budget is spent.
-
-    Checkpoints, ``log.jsonl`` and the part itself go to ``out``; the finished part is also kept where methods look for
-    it, and its folder is returned. A run that was stopped goes on from its checkpoint and gives the part that it would
-    have given. Raises UserError for what cannot be trained, and where the loss is no number any more.
-    """
-    run = Run(kind, out, model, name, source, recipe or Recipe(), seed)
-    run.open(resume)
-    return train(run, minutes=minutes, steps=steps, progress=progress, checkpoint_minutes=checkpoint_minutes)
-
-
 def reached_mean(values: Float[Tensor, "rows length"], wanted: Bool[Tensor, "rows length"], block: int) -> float:
     """The mean over wanted positions reached: up to and including the first rejection in each block, in expectation.
 
@@ -101,14 +77,14 @@ def reached_mean(values: Float[Tensor, "rows length"], wanted: Bool[Tensor, "row
 class Run(PartRun):
     """A training run of a draft model, beside its frozen teacher."""
 
-    held, shuffled = "draft", "draft batches"
+    stored, shuffled = "draft", "draft batches"
 
     def __init__(
         self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int
     ) -> None:
         self.config = DraftConfig.of(
-            model.config, glimpse=kind == "glide", layers=recipe.layers, hidden=recipe.hidden, mlp=recipe.mlp,
-            kv_layer=recipe.kv_layer,
+            ModelShape.of(model.config), glimpse=kind == "glide", layers=recipe.layers, hidden=recipe.hidden,
+            mlp=recipe.mlp, kv_layer=recipe.kv_layer,
         )  # fmt: skip
         super().__init__(kind, folder, model, name, source, recipe, seed)
         self.teacher = Teacher(model, self.config.kv_layers)
@@ -159,12 +135,12 @@ class Run(PartRun):
         loss, answer_loss = weighted_loss(self.draft.head, states, batch, weights)
         return self.learn(batch, loss, answer_loss, self.factor(done), started)
 
-    def described(self, found: Validation) -> dict[str, Any]:
+    def described(self, validation: Validation) -> dict[str, Any]:
         return {
-            "acceptance": round(found.acceptance, 4),
-            "agreement": round(found.agreement, 4),
+            "acceptance": round(validation.acceptance, 4),
+            "agreement": round(validation.agreement, 4),
             "cost": round(self.cost, 4),
-            "expected_speedup": round(expected_speedup(found.acceptance, self.cost, GAMMA), 3),
+            "expected_speedup": round(expected_speedup(validation.acceptance, self.cost, GAMMA), 3),
         }
 
     @torch.no_grad()
@@ -207,7 +183,7 @@ def measured_cost(teacher: Teacher, draft: DraftModel, rows: int = 256, times: i
     """c: the time of a draft forward of one token ÷ that of the target, in alternation; medians."""
     config, device = draft.config, draft.embedding.weight.device
     ids = torch.zeros(1, 1, dtype=torch.long, device=device)
-    kv_heads = getattr(teacher.model.config, "num_key_value_heads", None) or config.target_heads
+    kv_heads = ModelShape.of(teacher.model.config).kv_heads
     keys = torch.zeros(1, kv_heads, rows, config.target_head_dim, device=device)
     angle = torch.zeros(1, config.target_head_dim, device=device)
     seen = [Seen(keys, keys, angle + 1, angle) for _ in config.kv_layers]

@@ -15,27 +15,14 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from decoders.draft_models.network import FAMILIES, ROTARIES
-from decoders.model.families import window_of
+from decoders.model.shape import ModelShape
 
 KeysValues = tuple[Tensor, Tensor]
 
 
-def refusal(config: Any) -> str | None:
+def refusal(shape: ModelShape) -> str | None:
     """Why prompt tokens cannot be trained for this target, in one sentence; None if they can."""
-    if config.model_type not in FAMILIES:
-        return (
-            f"prompt tokens cannot be trained for {config.model_type!r} models: they can for "
-            f"{', '.join(FAMILIES[:-1])} and {FAMILIES[-1]}"
-        )
-    rope = getattr(config, "rope_parameters", None) or {}
-    kind = rope.get("rope_type", "default")
-    if kind not in ROTARIES or rope.get("partial_rotary_factor", 1.0) != 1.0:
-        return (
-            f"prompt tokens cannot be trained for rotary positions of kind {kind!r}: they can for "
-            f"{', '.join(ROTARIES)}, on whole heads"
-        )
-    return None
+    return shape.unlike_llama("prompt tokens cannot be trained for", "they can for")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,25 +75,18 @@ class FrozenTarget:
     """
 
     def __init__(self, model: Any, *, fast: bool = False) -> None:
-        config, stack = model.config, model.model
+        shape, stack = ModelShape.of(model.config), model.model
         self.dtype = torch.bfloat16 if fast else model.dtype
         self.rotary = stack.rotary_emb
         self.embedding = stack.embed_tokens.weight.detach()
         self.norm = stack.norm.weight.detach()
-        self.eps = float(config.rms_norm_eps)
+        self.eps = shape.norm_eps
         head = model.get_output_embeddings()
         self.head_weight, self.head_bias = head.weight.detach().to(self.dtype), _bias((head,), self.dtype)
         self.act = stack.layers[0].mlp.act_fn
-        windows, mixed = window_of(config)
-        kinds: Any = getattr(config, "layer_types", None)
         self.layers = [
-            _layer(
-                layer,
-                config,
-                self.dtype,
-                None if mixed and kinds[i] != "sliding_attention" else windows[-1],
-            )
-            for i, layer in enumerate(stack.layers)
+            _layer(layer, shape, self.dtype, window)
+            for layer, window in zip(stack.layers, shape.layer_windows, strict=True)
         ]
         self._angles: tuple[Tensor, Tensor] | None = None
         compiled = (lambda f: torch.compile(f, dynamic=True)) if fast else lambda f: f
@@ -203,7 +183,7 @@ class FrozenTarget:
         return F.linear(states.to(self.dtype), self.head_weight, self.head_bias).float()
 
 
-def _layer(layer: Any, config: Any, dtype: torch.dtype, window: int | None) -> Layer:
+def _layer(layer: Any, shape: ModelShape, dtype: torch.dtype, window: int | None) -> Layer:
     attention, mlp = layer.self_attn, layer.mlp
     qkv, gate_up = (attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)
 
@@ -211,10 +191,9 @@ def _layer(layer: Any, config: Any, dtype: torch.dtype, window: int | None) -> L
         return torch.cat([linear.weight.detach() for linear in linears]).to(dtype)
 
     def norm(name: str) -> Tensor | None:
-        found = getattr(attention, name, None)
-        return None if found is None else found.weight.detach().float()
+        module = getattr(attention, name, None)
+        return None if module is None else module.weight.detach().float()
 
-    heads = config.num_attention_heads
     return Layer(
         joined(qkv),
         _bias(qkv, dtype),
@@ -228,10 +207,10 @@ def _layer(layer: Any, config: Any, dtype: torch.dtype, window: int | None) -> L
         layer.post_attention_layernorm.weight.detach().float(),
         norm("q_norm"),
         norm("k_norm"),
-        float(config.rms_norm_eps),
-        heads,
-        getattr(config, "num_key_value_heads", None) or heads,
-        attention.head_dim,
+        shape.norm_eps,
+        shape.heads,
+        shape.kv_heads,
+        shape.head_dim,
         window,
     )
 

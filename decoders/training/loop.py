@@ -1,7 +1,7 @@
-"""What every training run does alike: batches in turn, weights and loss, optimisers, pace, log, checkpoint, the loop.
+"""What every training run does alike: batches in turn, pace, log, checkpoint, steps; and the loop for parts.
 
-A run owns what it trains and its settings, and puts these pieces together: the demo's by itself, those of a target's
-parts as ``PartRun``, which ``train`` drives.
+``TrainingRun`` is the bundled target's and every part's; ``PartRun`` adds what parts of a frozen target have in common,
+and ``train`` drives it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from decoders.errors import UserError, first_line
 from decoders.model.calibration import fingerprint
 from decoders.parts import KINDS, Part, own_place, save_part
-from decoders.training.demo.muon import Muon
 
-from .batches import PROMPT, RESPONSE, Batch, batches_of
+from .batches import Batch, batches_of
 from .data import Source
+from .learning import Optimisers
 
 CHECKPOINT = "checkpoint.pt"
 
@@ -51,7 +49,7 @@ class Progress:
     warning: str = ""
 
 
-# --- data and loss
+# --- data and pace
 
 
 class Feed:
@@ -79,82 +77,6 @@ class Feed:
                 return batch
             self._left = None
             self.chunk, self.taken = self.chunk + 1, 0
-
-
-def position_weights(batch: Batch, prompt_share: float, prompt_weight: float, seed: int, step: int) -> Tensor:
-    """How much each token's prediction counts, (rows, length): 1 on answers, ``prompt_weight`` on a random
-    ``prompt_share`` of the prompt's positions, else 0. The choice depends on seed and step alone.
-    """
-    generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
-    chosen = torch.rand(batch.ids.shape, generator=generator) < prompt_share
-    prompt = (batch.kinds == PROMPT) & chosen
-    return (batch.kinds == RESPONSE).float() + prompt * prompt_weight
-
-
-def weighted_loss(
-    head: Callable[[Tensor], Tensor],
-    states: Float[Tensor, "rows length width"],
-    batch: Batch,
-    weights: Float[Tensor, "rows length"],
-) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Mean weighted cross-entropy, and the mean over answer tokens alone (without gradient).
-
-    A weight belongs to the prediction *of* its token, which is read off the state before it. The head runs only where
-    the weight is not zero, in fp32.
-    """
-    device = states.device
-    weights, labels = weights[:, 1:].to(device), batch.ids[:, 1:].to(device)
-    answers = (batch.kinds[:, 1:] == RESPONSE).to(device)
-    wanted = weights > 0
-    losses = F.cross_entropy(head(states[:, :-1][wanted].float()), labels[wanted], reduction="none")
-    weights = weights[wanted]
-    return (losses * weights).sum() / weights.sum(), losses.detach()[answers[wanted]].mean()
-
-
-# --- learning
-
-
-class Optimisers:
-    """Optimisers that step together; each has its own learning rate, and all follow one schedule."""
-
-    def __init__(self, *optimisers: torch.optim.Optimizer) -> None:
-        self.optimisers = optimisers
-        self.rates = [optimiser.defaults["lr"] for optimiser in optimisers]
-
-    def step(self, factor: float) -> None:
-        """One step at ``factor`` times the learning rates; the gradients are gone afterwards."""
-        for optimiser, rate in zip(self.optimisers, self.rates, strict=True):
-            for group in optimiser.param_groups:
-                group["lr"] = rate * factor
-            optimiser.step()
-            optimiser.zero_grad(set_to_none=True)
-
-    def state(self) -> list[dict[str, Any]]:
-        return [optimiser.state_dict() for optimiser in self.optimisers]
-
-    def load(self, state: list[dict[str, Any]]) -> None:
-        for optimiser, kept in zip(self.optimisers, state, strict=True):
-            optimiser.load_state_dict(kept)
-
-
-def adamw(parameters: Iterable[nn.Parameter], rate: float) -> torch.optim.AdamW:
-    """AdamW for embeddings, norms and the like."""
-    return torch.optim.AdamW(parameters, rate, betas=(0.9, 0.95), weight_decay=0.0)
-
-
-def muon_and_adamw(
-    model: nn.Module, layers: nn.Module, matrix_rate: float, vector_rate: float, *, fast: bool
-) -> Optimisers:
-    """Muon for the matrices in ``layers``, AdamW for all else of ``model``; ``fast`` iterates in bf16."""
-    matrices = [p for p in layers.parameters() if p.ndim == 2]
-    others = [p for p in model.parameters() if not any(p is m for m in matrices)]
-    half = torch.bfloat16 if fast else torch.float32
-    return Optimisers(Muon(matrices, matrix_rate, weight_decay=0.01, dtype=half), adamw(others, vector_rate))
-
-
-def cosine_factor(step: int, done: float, warmup_steps: int) -> float:
-    """Of the learning rates: linear warm-up, then a cosine to 0 over the whole budget."""
-    return min(1.0, (step + 1) / warmup_steps) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 
 
 class Pace:
@@ -241,10 +163,11 @@ def read_checkpoint(
     if not resume:
         raise UserError(f"{folder} holds a run: resume it, or give another folder with --out")
     state = torch.load(folder / CHECKPOINT, weights_only=True, map_location=device)
+    earlier = state.get("settings", state)  # the bundled target's checkpoints had their seed beside the rest
     for setting, value in settings.items():
-        if setting != "fast" and state["settings"].get(setting) != value:
+        if setting != "fast" and earlier.get(setting) != value:
             raise UserError(
-                f"the run in {folder} has {setting} {state['settings'].get(setting)!r}, not {value!r}: "
+                f"the run in {folder} has {setting} {earlier.get(setting)!r}, not {value!r}: "
                 "give the same again, or another folder with --out"
             )
     return state
@@ -253,45 +176,42 @@ def read_checkpoint(
 # --- runs
 
 
-class Found(Protocol):
+class Validation(Protocol):
     """What a validation finds: at least the mean loss on held-out documents."""
 
     @property
     def loss(self) -> float: ...
 
 
-class PartRun:
-    """A training run of a part for a frozen target: what it trains, its optimisers, its place in the data, its log.
+class TrainingRun:
+    """A training run: what it trains, its optimisers, its place in the data, its log and its checkpoints.
 
     ``loss`` is the last step's, ``seconds`` computing time, ``saved_step`` that of the checkpoint, ``logged_step`` that
-    of the last log line. Subclasses set ``config``, ``trained`` and ``optimisers``, and say how it learns.
+    of the last log line. Subclasses set ``trained`` and ``optimisers``, and say how it learns and what from.
     """
 
-    held = "trained"  # what it trains, in its checkpoint
-    shuffled = "batches"  # names the order of its batches
+    stored = "trained"  # the name of what it trains in its checkpoint
     counted: tuple[str, ...] = ("step", "tokens", "seconds")
-    dtype = torch.float16  # of the part's file
-    config: Any
+    device = torch.device("cpu")
+    data: str  # what it learns from, in words
     trained: nn.Module
     optimisers: Optimisers
 
-    def __init__(
-        self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Any, seed: int
-    ) -> None:
-        self.kind, self.folder, self.name = kind, folder, name
-        self.source, self.recipe, self.seed = source, recipe, seed
-        self.key = fingerprint(model.config, model.base_model.parameters())
-        self.device = model.device
-        self.feed, self.pace, self.log_file = Feed(self._chunk), Pace(), LogFile(folder)
+    def __init__(self, folder: Path, recipe: Any, seed: int) -> None:
+        self.folder, self.recipe, self.seed = folder, recipe, seed
+        self.feed, self.pace, self.log_file = Feed(self.batches), Pace(), LogFile(folder)
         self.step = self.tokens = self.saved_step = self.logged_step = 0
         self.seconds, self.loss = 0.0, math.nan
-        self._held_out: list[Batch] | None = None
 
     # --- what a kind of run says
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """What its part says of the training besides settings, steps, seconds and log."""
+    def settings(self) -> dict[str, Any]:
+        """What a resumed run must have in common with the interrupted one."""
+        raise NotImplementedError
+
+    def batches(self, number: int) -> Iterable[Batch]:
+        """The batches of one chunk of the data, of seed and number alone."""
         raise NotImplementedError
 
     def factor(self, done: float) -> float:
@@ -302,28 +222,22 @@ class PartRun:
         """One optimiser step, where ``done`` of the budget is spent; gives the loss."""
         raise NotImplementedError
 
-    def validate(self) -> Found:
+    def validate(self) -> Validation:
         """How good it is on held-out documents, the same ones each time."""
         raise NotImplementedError
 
-    def described(self, found: Any) -> dict[str, Any]:
+    def described(self, validation: Any) -> dict[str, Any]:
         """A validation's numbers for the log, the loss apart."""
         raise NotImplementedError
 
     # --- checkpoints
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What a resumed run must have in common with the interrupted one."""
-        common = {"part": self.kind, "target": self.key, "data": self.source.label, "seed": self.seed}
-        return {**common, **asdict(self.recipe)}
 
     def open(self, resume: bool) -> None:
         """Begin in an empty folder, or go on from the checkpoint there."""
         state = read_checkpoint(self.folder, self.settings, resume, self.device)
         if state is None:
             return
-        self.trained.load_state_dict(state[self.held])
+        self.trained.load_state_dict(state[self.stored])
         self.optimisers.load(state["optimisers"])
         for name in self.counted:
             setattr(self, name, state[name])
@@ -334,33 +248,11 @@ class PartRun:
     def save(self) -> None:
         """Write the checkpoint whole or not at all."""
         state = {
-            self.held: self.trained.state_dict(), "optimisers": self.optimisers.state(), "settings": self.settings,
+            self.stored: self.trained.state_dict(), "optimisers": self.optimisers.state(), "settings": self.settings,
             "chunk": self.feed.chunk, "taken": self.feed.taken, **{name: getattr(self, name) for name in self.counted},
         }  # fmt: skip
         save_checkpoint(self.folder, state)
         self.saved_step = self.step
-
-    def export(self, folder: Path) -> Path:
-        """Write what was trained as a part that methods can load; gives the folder."""
-        training = {
-            **self.settings, "steps": self.step, **self.facts, "seconds": round(self.seconds),
-            "log": self.log_file.thinned(),
-        }  # fmt: skip
-        part = Part(self.kind, self.key, self.name, self.config, training)
-        return save_part(part, self.trained.state_dict(), folder, dtype=self.dtype)
-
-    # --- data
-
-    def _chunk(self, chunk: int) -> list[Batch]:
-        shuffle = f"specviz {self.shuffled} {self.seed} {chunk}"
-        return batches_of(self.source.chunk(chunk), self.recipe.batch_tokens, shuffle)
-
-    @property
-    def held_out(self) -> list[Batch]:
-        """The documents for validation, batched once."""
-        if self._held_out is None:
-            self._held_out = batches_of(self.source.held_out(), self.recipe.batch_tokens)
-        return self._held_out
 
     # --- learning
 
@@ -374,7 +266,7 @@ class PartRun:
         if not (math.isfinite(float(loss.detach())) and math.isfinite(float(norm))):
             raise UserError(
                 f"the loss is no number any more at step {self.step + 1:,} (chunk {self.feed.chunk} of "
-                f"{self.source.label}, batch {self.feed.taken}, learning rate factor {factor:.3f}): training stopped; "
+                f"{self.data}, batch {self.feed.taken}, learning rate factor {factor:.3f}): training stopped; "
                 + (f"{self.folder} holds the good checkpoint of step {self.saved_step:,}" if self.saved_step else
                    "nothing was saved yet")
             )  # fmt: skip
@@ -388,14 +280,14 @@ class PartRun:
     def log(self, done: float) -> dict[str, Any]:
         """Validate, and add a line to ``log.jsonl``."""
         started = time.perf_counter()
-        found = self.validate()
+        validation = self.validate()
         self.seconds += time.perf_counter() - started
         line = {
             **{name: getattr(self, name) for name in self.counted},
             "seconds": round(self.seconds, 1),
             "loss": round(self.pace.loss, 4),
-            "held_out_loss": round(found.loss, 4),
-            **self.described(found),
+            "held_out_loss": round(validation.loss, 4),
+            **self.described(validation),
             "lr_factor": round(self.factor(done), 4),
             "tokens_per_second": round(self.pace.tokens_per_second),
         }
@@ -405,23 +297,76 @@ class PartRun:
         return line
 
 
+class PartRun(TrainingRun):
+    """A training run of a part for a frozen target. Subclasses set its ``config`` too, and say what it learns."""
+
+    shuffled = "batches"  # names the order of its batches
+    dtype = torch.float16  # of the part's file
+    config: Any
+
+    def __init__(
+        self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Any, seed: int
+    ) -> None:
+        super().__init__(folder, recipe, seed)
+        self.kind, self.name, self.source, self.data = kind, name, source, source.label
+        self.key = fingerprint(model.config, model.base_model.parameters())
+        self.device = model.device
+        self._held_out: list[Batch] | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What its part says of the training besides settings, steps, seconds and log."""
+        raise NotImplementedError
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        common = {"part": self.kind, "target": self.key, "data": self.data, "seed": self.seed}
+        return {**common, **asdict(self.recipe)}
+
+    def batches(self, number: int) -> list[Batch]:
+        shuffle = f"specviz {self.shuffled} {self.seed} {number}"
+        return batches_of(self.source.chunk(number), self.recipe.batch_tokens, shuffle)
+
+    @property
+    def held_out(self) -> list[Batch]:
+        """The documents for validation, batched once."""
+        if self._held_out is None:
+            self._held_out = batches_of(self.source.held_out(), self.recipe.batch_tokens)
+        return self._held_out
+
+    def export(self, folder: Path) -> Path:
+        """Write what was trained as a part that methods can load; gives the folder."""
+        training = {
+            **self.settings, "steps": self.step, **self.facts, "seconds": round(self.seconds),
+            "log": self.log_file.thinned(),
+        }  # fmt: skip
+        part = Part(self.kind, self.key, self.name, self.config, training)
+        return save_part(part, self.trained.state_dict(), folder, dtype=self.dtype)
+
+
 # --- the loop
 
 
 def train(
     run: PartRun,
     *,
-    minutes: float | None,
-    steps: int | None,
+    minutes: float | None = None,
+    steps: int | None = None,
+    resume: bool = True,
     progress: Callable[[Progress], None] | None = None,
     checkpoint_minutes: float = 3.0,
 ) -> Path:
-    """Train an opened run until the budget is spent; gives the folder where methods look for its part, exported there
-    (and to ``part`` in its own folder). Every so often the checkpoint is written and exported, and again where the user
-    interrupts. Raises UserError where the end cannot be written.
+    """Train a run until the budget of ``minutes`` (computing time) or ``steps`` is spent.
+
+    Checkpoints, ``log.jsonl`` and the part itself go to the run's folder; the finished part is also kept where methods
+    look for it, and its folder is returned. Every so often the checkpoint is written and exported, and again where the
+    user interrupts; a run that was stopped goes on from its checkpoint and gives the part that it would have given.
+    Raises UserError for settings other than the checkpoint's, for an end that cannot be written, and where the loss is
+    no number any more.
     """
     if (minutes is None) == (steps is None):
         raise ValueError(f"give either minutes or steps, not both or none: got minutes={minutes}, steps={steps}")
+    run.open(resume)
 
     def tell(done: float, logged: dict[str, Any] | None, warning: str = "") -> None:
         if progress is not None:

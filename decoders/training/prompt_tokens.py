@@ -10,7 +10,6 @@ designed from: per distance, how often the guess of each rank was the target's f
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,14 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoders.errors import UserError
+from decoders.model.shape import ModelShape
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens, visibility
 
 from .batches import IGNORED, Batch
 from .data import Source
 from .frozen import FrozenTarget, Places, refusal
-from .loop import Optimisers, PartRun, Progress, adamw, cosine_factor, position_weights, train
+from .learning import Optimisers, adamw, cosine_factor, position_weights
+from .loop import PartRun
 
 CHUNK_ROWS = 48  # rows of insertion points of one document that run together, about
 RANKS = 10  # ranks of the guesses whose accuracy is logged
@@ -57,17 +58,17 @@ class Recipe:
     validate_steps: int = 200
     fast: bool = False  # bf16 matrix products and compiled layers
 
-    def config(self, network: Any) -> PromptConfig:
-        """The shape of its prompt tokens for a target of this configuration. Raises UserError for a target that none
+    def config(self, shape: ModelShape) -> PromptConfig:
+        """What its prompt tokens are for a target of this shape. Raises UserError for a target that none
         can be trained for, and for settings that are not possible or make no difference.
         """
-        if reason := refusal(network):
+        if reason := refusal(shape):
             raise UserError(reason)
         if self.head not in HEADS:
             raise UserError(f"head={self.head!r} is not allowed: one of {', '.join(HEADS)}")
         try:
             return PromptConfig.of(
-                network, tokens=self.tokens, vectors=self.vectors, mask=self.mask, learned=self.learned,
+                shape, tokens=self.tokens, vectors=self.vectors, mask=self.mask, learned=self.learned,
                 prefix=self.prefix, exits=self.exits, head=self.head != HEADS[0],
             )  # fmt: skip
         except ValueError as error:
@@ -101,31 +102,6 @@ class Validation:
     def top(self, count: int) -> list[float]:
         """Accuracy of the first ``count`` guesses, per distance."""
         return [round(sum(row[:count]), 4) for row in self.ranks]
-
-
-def train_prompt_tokens(
-    out: Path,
-    model: Any,
-    name: str,
-    source: Source,
-    *,
-    minutes: float | None = None,
-    steps: int | None = None,
-    seed: int = 0,
-    resume: bool = True,
-    recipe: Recipe | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    checkpoint_minutes: float = 3.0,
-) -> Path:
-    """Train prompt tokens for a transformers model until the budget is spent.
-
-    Checkpoints, ``log.jsonl`` and the part itself go to ``out``; the finished part is also kept where methods look for
-    it, and its folder is returned. A run that was stopped goes on from its checkpoint and gives the part that it would
-    have given. Raises UserError for what cannot be trained, and where the loss is no number any more.
-    """
-    run = Run(out, model, name, source, recipe or Recipe(), seed)
-    run.open(resume)
-    return train(run, minutes=minutes, steps=steps, progress=progress, checkpoint_minutes=checkpoint_minutes)
 
 
 def label_weights(
@@ -186,13 +162,15 @@ def divergence(
 class Run(PartRun):
     """A training run of prompt tokens, in the frozen target."""
 
-    held, shuffled = "prompts", "prompt batches"
+    stored, shuffled = "prompts", "prompt batches"
     counted = ("step", "tokens", "points", "seconds")
     dtype = torch.float32
 
-    def __init__(self, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int) -> None:
-        self.config = recipe.config(model.config)
-        super().__init__("ppd", folder, model, name, source, recipe, seed)
+    def __init__(
+        self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int
+    ) -> None:
+        self.config = recipe.config(ModelShape.of(model.config))
+        super().__init__(kind, folder, model, name, source, recipe, seed)
         self.target = FrozenTarget(model, fast=recipe.fast)
         self.trained = self.prompts = begun(self.config, self.target, seed)
         self.optimisers = Optimisers(adamw(self.prompts.parameters(), recipe.rate))
@@ -294,11 +272,11 @@ class Run(PartRun):
         self.points += len(losses)
         return self.learn(batch, loss, loss, self.factor(done), started)
 
-    def described(self, found: Validation) -> dict[str, Any]:
+    def described(self, validation: Validation) -> dict[str, Any]:
         return {
-            "top1": found.top(1),
-            "top5": found.top(5),
-            "ranks": [[round(share, 4) for share in row] for row in found.ranks],
+            "top1": validation.top(1),
+            "top5": validation.top(5),
+            "ranks": [[round(share, 4) for share in row] for row in validation.ranks],
             "points_per_second": round(self.pace.tokens_per_second * self.points / max(1, self.tokens)),
         }
 

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from decoders.draft_models.network import rotate
-from decoders.model.families import window_of
+from decoders.model.shape import ModelShape
 
 KeysValues = tuple[Tensor, Tensor]
 
@@ -26,11 +26,7 @@ class Teacher(nn.Module):
         self.model = model.eval().requires_grad_(False)
         self.model.set_attn_implementation("sdpa")  # causal by itself where no mask is given
         self.kv_layers = tuple(kv_layers)
-        windows, mixed = window_of(model.config)
-        kinds: Any = getattr(model.config, "layer_types", None)
-        self.windows = [
-            None if mixed and kinds[i] != "sliding_attention" else windows[-1] for i in range(len(model.model.layers))
-        ]
+        self.windows = ModelShape.of(model.config).layer_windows
 
     def forward(self, ids: Int[Tensor, "batch length"]) -> tuple[list[KeysValues], tuple[Tensor, Tensor]]:
         """Keys and values per chosen layer (after rotary), and the positions' cos and sin; no deeper than they need."""

@@ -12,11 +12,12 @@ from decoders.draft.draft import Draft, Scored, Verdict
 
 from .match import before_nodes, likely_path
 from .sampling import Chooser
+from .verifier import Verifier
 
 RULES = ("fixed", "mixed", "top-k only")
 
 
-class ConditionalVerifier:
+class ConditionalVerifier(Verifier):
     """Accepts a node if its parent is accepted and p > max(δ, p(EOS)), p at temperature 1 (CASD eq. 3).
 
     ``rule``: "fixed" is eq. 3; "mixed" also wants the token among the target's ``top_k`` (eq. 4); "top-k only" wants

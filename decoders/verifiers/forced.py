@@ -7,25 +7,26 @@ from collections.abc import Sequence
 from decoders.draft.draft import Draft, Scored, Verdict
 
 from .match import judged
+from .verifier import Verifier
 
 
-class ForcedVerifier:
-    """Accepts exactly the tokens given, in their order; the next one that no child carries is the bonus.
+class ForcedVerifier(Verifier):
+    """Accepts exactly the tokens of ``answer``, in their order; the next one that no child carries is the bonus.
 
-    It is called once per step, as it counts the tokens that it handed out.
+    It is called once per step, as it counts the tokens that were written.
     """
 
     lossless = False
 
-    def __init__(self, given: Sequence[int]) -> None:
-        self.given, self.at = tuple(given), 0
+    def __init__(self, answer: Sequence[int]) -> None:
+        self.answer, self.written = tuple(answer), 0
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
         children = draft.tree.children()
         path, bonus = [0], None
-        while bonus is None and self.at < len(self.given):
-            token = self.given[self.at]
-            self.at += 1
+        while bonus is None and self.written < len(self.answer):
+            token = self.answer[self.written]
+            self.written += 1
             child = children[path[-1]].get(token)
             if child is None:
                 bonus = token

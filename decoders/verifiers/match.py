@@ -14,17 +14,16 @@ from torch import Tensor
 from decoders.draft.draft import Draft, Scored, Verdict
 
 from .sampling import Chooser
+from .verifier import Verifier
 
 
-class MatchVerifier:
+class MatchVerifier(Verifier):
     """One decision per visited node: draw (or argmax) the target's token once, descend if a child carries it, else
     emit it.
 
     Lossless for any drafter and any tree, greedy or sampled (methods.md §0; SpecInfer's token matching, one draw a
     node).
     """
-
-    lossless = True
 
     def __init__(self, chooser: Chooser) -> None:
         self.chooser = chooser

@@ -18,6 +18,7 @@ from decoders.draft.terms import Term
 
 from .match import MatchVerifier, judged
 from .sampling import Chooser, drawn_token
+from .verifier import Verifier
 
 NODE_TERMS = (
     Term("overlap", "overlap β", "Σ min(p, q) of the target's and the drafter's distributions at this position.", 0, 1),
@@ -52,14 +53,12 @@ def residual(target: Float[Tensor, "vocab"], drafter: Float[Tensor, "vocab"]) ->
     return left / total if total > 0 else target.double()  # p = q: nothing is ever rejected
 
 
-class ResidualVerifier:
+class ResidualVerifier(Verifier):
     """Drawn chains by ratio and residual, all other drafts by matching the target's choice; both are lossless.
 
     A token x drawn from q is accepted with min(1, p(x) / q(x)); the first rejected one is replaced by a draw from the
     residual. β is recorded wherever the draft brings its distributions.
     """
-
-    lossless = True
 
     def __init__(self, chooser: Chooser) -> None:
         self.chooser, self.match = chooser, MatchVerifier(chooser)

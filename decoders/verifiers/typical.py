@@ -14,6 +14,7 @@ from decoders.draft.terms import Term
 
 from .match import before_nodes, likely_path
 from .sampling import Chooser
+from .verifier import Verifier
 
 NODE_TERMS = (
     Term("typical", "threshold", "The target's probability must be above this: min(ε, α · exp(−entropy)).", 0, 1),
@@ -21,7 +22,7 @@ NODE_TERMS = (
 )
 
 
-class TypicalVerifier:
+class TypicalVerifier(Verifier):
     """Accepts a node if its parent is accepted and p > min(ε, α · exp(−H)), p and H of the target at temperature 1.
 
     The longest accepted path wins, of equally long ones that with the highest summed log-probability; the bonus is the

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
 from decoders.draft.draft import Draft, Scored, Verdict
 
 
-class Verifier(Protocol):
-    """Decides which drafted tokens stand. One decision per visited node (methods with a chain rule: per token).
+class Verifier(ABC):
+    """Decides which drafted tokens stand. One decision per visited node (methods with a chain rule: per token)."""
 
-    One that draws other than once per emitted token has ``draws(route, drafted, accepted)``: how many of the chooser's
-    random numbers a sampled step took.
-    """
+    lossless: bool = True
 
-    lossless: bool
-
+    @abstractmethod
     def __call__(self, draft: Draft, scored: Scored) -> Verdict: ...
+
+    def draws(self, route: str, drafted: int, accepted: int) -> int:
+        """Random numbers of the chooser that a sampled step took: one per emitted token."""
+        return accepted + 1

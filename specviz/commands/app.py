@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from . import common
@@ -20,7 +19,7 @@ def add(commands: Any) -> None:
         "--drafter", metavar="PATH_OR_ID",
         help="a model with the same tokenizer, for SpS (default: the one trained for it)",
     )  # fmt: skip
-    parser.add_argument("--trace", type=Path, metavar="TRACE", help="open on this recorded run")
+    common.file(parser, "--trace", "open on this recorded run", "TRACE")
     add_address(parser)
     parser.set_defaults(run=run)
 
@@ -30,18 +29,11 @@ def add_address(parser: argparse.ArgumentParser) -> None:
         "--port", type=common.whole(0, 65535), default=7860, metavar="N", help="default: 7860; 0 picks a free one"
     )
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="default: this machine only")
-    parser.add_argument("--open", action="store_true", help="open a browser too")
+    common.flag(parser, "--open", "open a browser too")
     shared = parser.add_argument_group("for other people")
-    shared.add_argument(
-        "--auth-file", type=Path, metavar="FILE", help="only the users in FILE, after signing in (see specviz users)"
-    )
-    shared.add_argument(
-        "--public", action="store_true", help="anybody: stricter limits, no training, and nobody sees another's runs"
-    )
-    shared.add_argument(
-        "--limit", action="append", default=[], metavar="NAME=NUMBER",
-        help=f"per user, may be repeated: {', '.join(LIMITS)}",
-    )  # fmt: skip
+    common.file(shared, "--auth-file", "only the users in FILE, after signing in (see specviz users)", "FILE")
+    common.flag(shared, "--public", "anybody: stricter limits, no training, and nobody sees another's runs")
+    common.several(shared, "--limit", "NAME=NUMBER", f"per user, may be repeated: {', '.join(LIMITS)}")
 
 
 def shared(args: argparse.Namespace) -> dict[str, Any]:

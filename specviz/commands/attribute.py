@@ -28,48 +28,33 @@ def add(commands: Any) -> None:
         help="link an answer to the passages it was copied from",
         description="Link the copied spans of an answer to their sources; or (--score) measure that on known quotes.",
     )
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument(
-        "--prompt-file", type=Path, metavar="F", help="plain text, or JSONL (its first prompt, see --index)"
-    )
-    what.add_argument("--prompt", metavar="TEXT", help="the prompt itself")
-    what.add_argument("--trace", type=Path, metavar="FILE", help="a recorded run (.spectrace); no model is loaded")
+    what = common.add_prompt(parser)
+    common.file(what, "--trace", "a recorded run (.spectrace); no model is loaded", "FILE")
     what.add_argument(
         "--score", metavar="SET", help="answers with known quotes: a QuoteSum file, demo, or demo+brief (short answers)"
     )
-    parser.add_argument(
-        "--index", type=common.whole(0), default=0, metavar="N", help="which prompt of a JSONL file (from 0)"
-    )
-    parser.add_argument("--chat", action="store_true", help="send plain text through the model's chat template")
+    common.add_reading(parser)
     parser.add_argument(
         "--method", nargs="+", metavar="NAME", help="method whose copies count (default: pld+h); several to --score"
     )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="K=V",
-        help="a parameter of the method (of several: METHOD.K=V); may be repeated",
-    )  # fmt: skip
+    common.several(parser, "--set", "K=V", "a parameter of the method (of several: METHOD.K=V); may be repeated")
     parser.add_argument(
         "--answer", metavar="FILE_OR_TEXT", help="the answer to attribute, as it is given; not the model's own"
     )
-    parser.add_argument(
-        "--max-new-tokens", type=common.whole(1), default=256, metavar="N", help="of a generated answer (default: 256)"
-    )
+    common.count(parser, "--max-new-tokens", "of a generated answer", 256)
     parser.add_argument(
         "--min-run", type=_lengths, metavar="N", help="drop shorter runs (default: 2; to --score, as in 2,5,8: 2,5,8)"
     )
-    parser.add_argument(
-        "--drafted", action="store_true",
-        help="drafted tokens alone, without the words around them that the source has too (to --score: both)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--limit", type=common.whole(1), metavar="N", help="answers to score (default: 40 of demo, all of a file)"
+    common.flag(
+        parser,
+        "--drafted",
+        "drafted tokens alone, without the words around them that the source has too (to --score: both)",
     )
-    parser.add_argument(
-        "--generated", action="store_true", help="score what the model writes, where it holds the known quotes"
-    )
-    parser.add_argument("--out", type=Path, metavar="TRACE", help="write the run as a trace file (.spectrace)")
-    parser.add_argument("--json", action="store_true", help="print links with character offsets, or scores, as JSON")
-    parser.add_argument("--markdown", type=Path, metavar="F", help="write the answer with footnotes, or the table")
+    common.count(parser, "--limit", "answers to score (default: 40 of demo, all of a file)")
+    common.flag(parser, "--generated", "score what the model writes, where it holds the known quotes")
+    common.file(parser, "--out", "write the run as a trace file (.spectrace)", "TRACE")
+    common.flag(parser, "--json", "print links with character offsets, or scores, as JSON")
+    common.file(parser, "--markdown", "write the answer with footnotes, or the table")
     common.add_model(parser)
     parser.set_defaults(run=run)
 
@@ -109,28 +94,17 @@ def _refuse_given(args: argparse.Namespace, by: str, names: Sequence[str], why: 
 
 def _traced(args: argparse.Namespace) -> Trace:
     from decoders import record, save
-    from decoders.prompt.files import PromptRecord, read_prompts
     from decoders.study.forced import answer_ids, forced
 
-    if args.prompt is not None:
-        if not args.prompt.strip():
-            raise UserError("the prompt is empty: type at least one character")
-        asked = PromptRecord(id="prompt", text=args.prompt)
-    else:
-        records = read_prompts(args.prompt_file)
-        if args.index >= len(records):
-            raise UserError(
-                f"--index {args.index} is out of range: {args.prompt_file} holds {len(records)} prompts (from 0)"
-            )
-        asked = records[args.index]
+    source = common.prompt_record(args)
     answer = None if args.answer is None else _answer(args.answer)
     names = args.method or ["pld+h"]
     if len(names) > 1:
         raise UserError("--method takes one method here; several belong to --score")
     target = common.open_target(args)
     [(method, params)] = _methods(args, target, names)[0].items()
-    prompt = asked.prompt(target.tokenizer, chat=args.chat)
-    options: dict[str, Any] = {"title": asked.id, "max_new_tokens": args.max_new_tokens}
+    prompt = source.prompt(target.tokenizer, chat=args.chat)
+    options: dict[str, Any] = {"title": source.id, "max_new_tokens": args.max_new_tokens}
     if answer is None:
         trace = record(target, prompt, method, params, **options)
     else:
@@ -208,8 +182,7 @@ def _sources(
         )
     rest = length - data["copied_tokens"]
     table.add_row("", "copied by nobody", "", str(rest), _percent(rest, length), "", "")
-    out = common.console(error=True)
-    out.print(table)
+    common.console(error=True).print(table)
     wrong = sum(not link["verbatim"] for link in data["links"])
     words = f"{common.counted(len(found), 'link')} by {trace.run['method']['name']}"
     words += f" ({attribution.COUNTED[not args.drafted]})"
@@ -221,7 +194,7 @@ def _sources(
     if data["run"]["forced"]:
         differs = trace.run["metrics"]["differs"]
         words += f"; the answer was given, and {differs} of its {length} tokens are not the target's first choice"
-    out.print(words, markup=False, soft_wrap=True)
+    common.say(words, error=True)
 
 
 def _percent(part: int, whole: int) -> str:
@@ -235,7 +208,8 @@ def _score(args: argparse.Namespace) -> int:
     from decoders import record
     from decoders.study.attribution import COUNTED
     from decoders.study.forced import answer_ids, forced
-    from decoders.study.quotes import demo_quotes, read_quotesum, sweep
+    from decoders.study.quotes import read_quotesum, sweep
+    from decoders.training.demo.quotes import demo_quotes
 
     if args.score in DEMOS:
         gold, notes = demo_quotes(args.limit or 40, brief=DEMOS[args.score]), []
@@ -320,7 +294,5 @@ def _print_scores(
     table = Table(*names, title=Text(f"{args.score}: {written} answers, {target.name}"), title_justify="left")
     for line in lines:
         table.add_row(*map(Text, line))
-    out = common.console()
-    out.print(table)
-    for note in notes:
-        out.print(note, markup=False, soft_wrap=True)
+    common.console().print(table)
+    common.say(*notes)

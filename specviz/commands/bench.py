@@ -23,33 +23,23 @@ def add(commands: Any) -> None:
         help="measure speed side by side",
         description="Time methods against plain decoding on the same engine, in alternation; medians with quartiles.",
     )
-    parser.add_argument("--methods", nargs="+", default=["all"], metavar="NAME", help="names, or all (default)")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="METHOD.K=V", help="a parameter of a method; may be repeated"
-    )
+    common.add_methods(parser)
     common.add_prompts(parser, 8)
-    parser.add_argument(
-        "--repeats", type=common.whole(1, 1000), default=3, metavar="R", help="rounds over all prompts (default: 3)"
-    )
-    parser.add_argument(
-        "--context", type=common.whole(2), metavar="N", help="make every prompt N tokens long, with the others in front"
-    )
-    parser.add_argument(
-        "--peers", action="store_true", help="also transformers' generate(), plain and with prompt lookup"
-    )
-    parser.add_argument("--no-trace", action="store_true", help="do not measure what recording costs")
+    common.count(parser, "--repeats", "rounds over all prompts", 3, high=1000, metavar="R")
+    common.count(parser, "--context", "make every prompt N tokens long, with the others in front", low=2)
+    common.flag(parser, "--peers", "also transformers' generate(), plain and with prompt lookup")
+    common.flag(parser, "--no-trace", "do not measure what recording costs")
     table = parser.add_argument_group("tables of tasks × methods, as in the papers")
     table.add_argument(
         "--out", type=Path, action="append", default=[], metavar="F",
         help="write them to a .csv, .tex or .md file; may be repeated",
     )  # fmt: skip
-    table.add_argument(
-        "--metric", action="append", default=[], metavar="KEY",
-        help="what their cells show; may be repeated (default: tokens_per_step and speedup)",
-    )  # fmt: skip
+    common.several(
+        table, "--metric", "KEY", "what their cells show; may be repeated (default: tokens_per_step and speedup)"
+    )
     table.add_argument("--save", metavar="NAME", help="keep them with their runs among the results of the page Lab")
-    parser.add_argument("--json", type=Path, metavar="F", help="write everything measured to a file")
-    parser.add_argument("--html", type=Path, metavar="F", help="write a chart to a file")
+    common.file(parser, "--json", "write everything measured to a file")
+    common.file(parser, "--html", "write a chart to a file")
     common.add_model(parser)
     parser.set_defaults(run=run)
 
@@ -65,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
     methods, missing = common.chosen_methods(target, args.methods, args.set)
 
     from decoders.study.bench import bench, lengthened
+    from specviz.experiments.tables import described, written
 
     if args.context:
         if args.context + args.max_new_tokens > target.context_length:
@@ -96,33 +87,26 @@ def run(args: argparse.Namespace) -> int:
             keep=book.add,
         )
     _show(report)
-    out = common.console()
-    for line in (note, *(f"{name} was left out: {reason}" for name, reason in missing.items())):
-        if line:
-            out.print(line, markup=False)
+    common.say(note, *(f"{name} was left out: {reason}" for name, reason in missing.items()))
     results = book.close(note)
     if len({record.category for record in kept}) > 1 or args.out or args.save:
         _show_tables(results)
     data = report.to_json()
     data["settings"] |= {"prompt_file": args.prompts.name, "context": args.context, "note": note}
-    data["tables"] = results.to_json()["tables"]
+    data["tables"] = described(results)["tables"]
     if args.json:
         common.write_json(args.json, data)
     for path in args.out:
-        from specviz.experiments.tables import written
-
         path.write_text(written(results, path.suffix.lower()[1:]), encoding="utf-8", newline="")
     if args.html:
         from specviz.views.charts import bench_chart, write_page
 
         write_page(args.html, "specviz bench", [bench_chart(data)])
     if args.save:
-        out.print(f"kept as “{results.about['title']}”: open the page Lab of python app.py", markup=False)
+        common.say(f"kept as “{results.about['title']}”: open the page Lab of python app.py")
     differing = [row.name for row in report.rows if row.differing and row.lossless]
     if differing:
-        out.print(
-            f"not the same tokens as plain decoding: {', '.join(differing)} (specviz verify says where)", markup=False
-        )
+        common.say(f"not the same tokens as plain decoding: {', '.join(differing)} (specviz verify says where)")
     return 0
 
 
@@ -179,7 +163,7 @@ class Book:
 
     def _keep(self, trace: Trace) -> None:
         from decoders.trace import files as tracefile
-        from specviz.server.store import SUFFIX
+        from specviz.places import SUFFIX
 
         if self.traces:
             tracefile.save(trace, self.traces / f"{trace.run['id']}{SUFFIX}")
@@ -214,17 +198,15 @@ def _show(report: Report) -> None:
         machine.get("gpu") if model["device"] != "cpu" else f"{machine['cores']} cores, {machine['torch_threads']} used"
     )
     out = common.console()
-    out.print(
+    common.say(
         f"{model['name']} · {model['parameters'] / 1e6:,.1f} M parameters · {model['dtype']} · {where} · "
-        f"torch {machine['torch']}",
-        markup=False,
+        f"torch {machine['torch']}"
     )
     length = settings["prompt_tokens"]
-    out.print(
+    common.say(
         f"{common.counted(settings['prompts'], 'prompt')} of {length['low']:.0f}–{length['high']:.0f} tokens "
         f"(quartiles), {settings['max_new_tokens']} new tokens, "
-        f"{common.counted(settings['repeats'], 'round')}; median (quartiles)",
-        markup=False,
+        f"{common.counted(settings['repeats'], 'round')}; median (quartiles)"
     )
     table = Table("", "tokens/s", "speedup", "tokens per step", "draft ms", "verify ms", "drafting", "differs")
     for row in report.rows:
@@ -236,8 +218,7 @@ def _show(report: Report) -> None:
             common.number(row.draft_ms, 3), common.number(row.verify_ms, 2), share, str(row.differing or ""),
         )  # fmt: skip
     out.print(table)
-    for ratio in report.ratios:
-        out.print(f"{ratio.name}: {spread(ratio.value, 3)}  [{ratio.help}]", markup=False)
+    common.say(*(f"{ratio.name}: {spread(ratio.value, 3)}  [{ratio.help}]" for ratio in report.ratios))
 
 
 def _show_tables(results: Results) -> None:
@@ -261,5 +242,4 @@ def _show_tables(results: Results) -> None:
             table.add_row(line.name, str(line.prompts), *cells, end_section=line is found.lines[-1])
         table.add_row("same as plain", "", *(checked[name].text for name in found.columns))
         out.print(table)
-    for text in (*warnings(results), "* is the best of its row.", *notes(results)):
-        out.print(text, markup=False)
+    common.say(*warnings(results), "* is the best of its row.", *notes(results))

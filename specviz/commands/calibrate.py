@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import common
@@ -21,10 +20,8 @@ def add(commands: Any) -> None:
         description="Find the heads that copy and the best layer for PLD+; the result is kept beside your settings.",
     )
     common.add_prompts(parser, 40)
-    parser.add_argument(
-        "--out", type=Path, metavar="F", help="write the calibration to this file instead of the settings"
-    )
-    parser.add_argument("--html", type=Path, metavar="F", help="write the heat map of heads to a file")
+    common.file(parser, "--out", "write the calibration to this file instead of the settings")
+    common.file(parser, "--html", "write the heat map of heads to a file")
     common.add_model(parser)
     parser.set_defaults(run=run)
 
@@ -45,10 +42,7 @@ def run(args: argparse.Namespace) -> int:
         calibration = calibrate(target, prompts, max_new_tokens=args.max_new_tokens, progress=progress)
     path = save_calibration(calibration, args.out)
     _show(calibration)
-    out = common.console()
-    for line in (note, f"kept in {path}"):
-        if line:
-            out.print(line, markup=False, soft_wrap=True)
+    common.say(note, f"kept in {path}")
     if args.html:
         from specviz.views.charts import heads_chart, layers_chart, write_page
 
@@ -85,12 +79,10 @@ def _show(calibration: Calibration) -> None:
             break
         table.add_row(str(layer), str(head), f"{count} ({count / calibration.tokens_counted:.0%})")
     out.print(table)
-    out.print("Copies per layer (down) and head (across):", markup=False)
-    for line in heat_map(calibration.head_counts):
-        out.print(line, markup=False)
-    out.print(
+    common.say("Copies per layer (down) and head (across):")
+    common.say(
+        *heat_map(calibration.head_counts),
         f"{calibration.model}: {calibration.tokens_counted} copied tokens of "
         f"{common.counted(calibration.prompts, 'prompt')}; best "
         f"hidden state {calibration.best_layer} of 0–{len(steps) - 1}",
-        markup=False,
     )

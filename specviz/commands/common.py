@@ -50,29 +50,86 @@ def positive(text: str) -> float:
     return value
 
 
+# --- options: those of one kind are alike in all commands
+
+
+def flag(parser: argparse._ActionsContainer, name: str, help: str) -> None:
+    """An option without a value."""
+    parser.add_argument(name, action="store_true", help=help)
+
+
+def file(
+    parser: argparse._ActionsContainer, name: str, help: str, metavar: str = "F", *, required: bool = False
+) -> None:
+    """An option that takes a path."""
+    parser.add_argument(name, type=Path, metavar=metavar, help=help, required=required)
+
+
+def several(parser: argparse._ActionsContainer, name: str, metavar: str, help: str) -> None:
+    """An option that may be repeated; its values are listed."""
+    parser.add_argument(name, action="append", default=[], metavar=metavar, help=help)
+
+
+def count(
+    parser: argparse._ActionsContainer, name: str, help: str, default: int | None = None, *, low: int = 1,
+    high: int | None = None, metavar: str = "N",
+) -> None:  # fmt: skip
+    """An option that takes a whole number from ``low`` to ``high``; its help says the default."""
+    if default is not None:
+        help += f" (default: {default})"
+    parser.add_argument(name, type=whole(low, high), default=default, metavar=metavar, help=help)
+
+
 def add_model(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--model", metavar="PATH_OR_ID", help="model folder or hub id (default: the bundled target)")
     group.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
     group.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
-    group.add_argument("--threads", type=whole(1), metavar="N", help="CPU threads (default: torch's choice)")
+    count(group, "--threads", "CPU threads (default: torch's choice)")
 
 
 def add_prompts(parser: argparse.ArgumentParser, limit: int | None) -> None:
-    parser.add_argument(
-        "--prompts",
-        required=True,
-        type=Path,
-        metavar="FILE",
-        help="JSONL (Spec-Bench, segments, messages), or plain text",
-    )
+    file(parser, "--prompts", "JSONL (Spec-Bench, segments, messages), or plain text", "FILE", required=True)
     shown = "all" if limit is None else str(limit)
     parser.add_argument(
         "--limit", type=whole(1), default=limit, metavar="N", help=f"read at most N prompts (default: {shown})"
     )
-    parser.add_argument(
-        "--max-new-tokens", type=whole(1), default=64, metavar="N", help="tokens per answer (default: 64)"
-    )
+    count(parser, "--max-new-tokens", "tokens per answer", 64)
+
+
+def add_methods(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--methods", nargs="+", default=["all"], metavar="NAME", help="names, or all (default)")
+    several(parser, "--set", "METHOD.K=V", "a parameter of a method; may be repeated")
+
+
+def add_prompt(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
+    """One prompt (``prompt_record``, with ``add_reading``); gives the group, for what may stand in its place."""
+    group = parser.add_mutually_exclusive_group(required=True)
+    file(group, "--prompt-file", "plain text, or JSONL (its first prompt, see --index)")
+    group.add_argument("--prompt", metavar="TEXT", help="the prompt itself")
+    return group
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """How one prompt is read."""
+    parser.add_argument("--index", type=whole(0), default=0, metavar="N", help="which prompt of a JSONL file (from 0)")
+    flag(parser, "--chat", "send plain text through the model's chat template")
+
+
+def prompt_record(args: argparse.Namespace) -> PromptRecord:
+    """The prompt that ``add_prompt``'s options name."""
+    from decoders.prompt.files import PromptRecord, read_prompts
+
+    if args.prompt is not None:
+        if not args.prompt.strip():
+            raise UserError("the prompt is empty: type at least one character")
+        return PromptRecord(id="prompt", text=args.prompt)
+    records = read_prompts(args.prompt_file)
+    if args.index >= len(records):
+        raise UserError(
+            f"--index {args.index} is out of range: {args.prompt_file} holds {len(records)} prompts (from 0)"
+        )
+    return records[args.index]
 
 
 def model_source(args: argparse.Namespace) -> str:
@@ -212,6 +269,17 @@ def console(*, error: bool = False) -> Console:
 
     stream = sys.stderr if error else sys.stdout
     return Console(file=stream, width=None if stream.isatty() else 130, highlight=False)
+
+
+def say(*texts: str, error: bool = False) -> None:
+    """Print texts, each on a line of its own and none of it taken for markup; empty ones are left out.
+
+    Words are wrapped for a terminal alone, so that files and pipes get whole lines.
+    """
+    out = console(error=error)
+    for text in texts:
+        if text:
+            out.print(text, markup=False, soft_wrap=not out.is_terminal)
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from . import common
@@ -22,7 +21,7 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--model", help=argparse.SUPPRESS)
     parser.add_argument("--to", required=True, metavar="SIZE", help=f"one of {', '.join(SIZES)}")
-    parser.add_argument("--out", required=True, type=Path, metavar="FOLDER", help="a new folder")
+    common.file(parser, "--out", "a new folder", "FOLDER", required=True)
     parser.add_argument(
         "--dtype", metavar="T", help="float32, float16 or bfloat16 (default: float32 for 103m, else float16)"
     )
@@ -53,5 +52,5 @@ def run(args: argparse.Namespace) -> int:
             common.model_source(args), shape, args.out, dtype=args.dtype, seed=args.seed, progress=count
         )
     size = sum(f.stat().st_size for f in out.iterdir()) / 1e9
-    common.console().print(f"{out}: {total / 1e6:,.1f} M parameters, {size:.2f} GB", markup=False, soft_wrap=True)
+    common.say(f"{out}: {total / 1e6:,.1f} M parameters, {size:.2f} GB")
     return 0

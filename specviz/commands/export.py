@@ -14,7 +14,7 @@ def add(commands: Any) -> None:
         "export", help="write a trace as one HTML file", description="Write a trace as one HTML file."
     )
     parser.add_argument("trace", type=Path, metavar="TRACE", help="a .spectrace file")
-    parser.add_argument("--html", required=True, type=Path, metavar="F", help="the page to write")
+    common.file(parser, "--html", "the page to write", required=True)
     parser.add_argument("--step", type=common.whole(0), default=0, metavar="N", help="the step it opens on (from 0)")
     parser.set_defaults(run=run)
 
@@ -29,7 +29,5 @@ def run(args: argparse.Namespace) -> int:
     if args.step >= max(1, steps):
         raise common.UserError(f"--step {args.step} is out of range: the trace has {steps} steps (from 0)")
     args.html.write_text(standalone_html(trace, step=args.step), encoding="utf-8")
-    common.console().print(
-        f"{args.html}: {steps} steps, opens from disk without a server", markup=False, soft_wrap=True
-    )
+    common.say(f"{args.html}: {steps} steps, opens from disk without a server")
     return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
@@ -26,31 +25,24 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "--prompts", metavar="F", help="prompt file, or demo[:task,…], examples[:task,…], turns (default: the recipe's)"
     )
-    parser.add_argument("--count", type=common.whole(1, 5000), metavar="N", help="prompts (default: the recipe's)")
-    parser.add_argument("--max-new-tokens", type=common.whole(1, 4096), metavar="N", help="tokens per answer")
-    parser.add_argument("--metric", action="append", default=[], metavar="KEY", help="measured; may be repeated")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="K=V",
-        help="a fixed parameter of the methods, as in part=FOLDER; may be repeated",
-    )  # fmt: skip
+    common.count(parser, "--count", "prompts (default: the recipe's)", high=5000)
+    common.count(parser, "--max-new-tokens", "tokens per answer", high=4096)
+    common.several(parser, "--metric", "KEY", "measured; may be repeated")
+    common.several(parser, "--set", "K=V", "a fixed parameter of the methods, as in part=FOLDER; may be repeated")
     trained = parser.add_argument_group("recipes that train draft models or prompt tokens")
-    trained.add_argument(
-        "--training-steps", type=common.whole(1, 100_000), metavar="N", help="of each model (default: the recipe's)"
-    )
+    common.count(trained, "--training-steps", "of each model (default: the recipe's)", high=100_000)
     trained.add_argument(
         "--data", nargs="+", metavar="FILE", help="text or JSONL to learn from, or `demo` (default: the recipe's)"
     )
     free = parser.add_argument_group("your own sweep")
-    free.add_argument("--method", action="append", default=[], metavar="NAME", help="a method; may be repeated")
-    free.add_argument(
-        "--vary", action="append", default=[], metavar="K=VALUES", help="as in k=5,10,20 or theta=0..1 step 0.1; 1 or 2"
-    )
+    common.several(free, "--method", "NAME", "a method; may be repeated")
+    common.several(free, "--vary", "K=VALUES", "as in k=5,10,20 or theta=0..1 step 0.1; 1 or 2")
     free.add_argument("--temperature", type=float, default=None, metavar="T", help="0 is greedy (default)")
     out = parser.add_argument_group("output")
-    out.add_argument("--json", type=Path, metavar="F", help="write description, points and runs to a file")
-    out.add_argument("--csv", type=Path, metavar="F", help="write every run as a line of a table")
-    out.add_argument("--html", type=Path, metavar="F", help="write the charts to a file that works from disk")
-    out.add_argument("--yes", action="store_true", help="start a long experiment without asking")
+    common.file(out, "--json", "write description, points and runs to a file")
+    common.file(out, "--csv", "write every run as a line of a table")
+    common.file(out, "--html", "write the charts to a file that works from disk")
+    common.flag(out, "--yes", "start a long experiment without asking")
     common.add_model(parser)
     parser.set_defaults(run=run)
 
@@ -83,12 +75,14 @@ def run(args: argparse.Namespace) -> int:
             bar(progress.done, progress.total)
             if progress.trains not in ("", told):
                 told = progress.trains
-                common.console(error=True).print(f"training: {told}", markup=False)
+                common.say(f"training: {told}", error=True)
 
         results = run_experiment(target, planned, progress=show)
     _show(results)
     if args.json:
-        common.write_json(args.json, results.to_json())
+        from specviz.experiments.tables import described
+
+        common.write_json(args.json, described(results))
     if args.csv:
         args.csv.write_text(results.to_csv(), encoding="utf-8", newline="")
     if args.html:
@@ -127,12 +121,11 @@ def _list(args: argparse.Namespace) -> int:
         for experiment in mine:
             table.add_row(experiment.name, experiment.figure, time(experiment), experiment.question)
         out.print(table)
-    out.print(
+    common.say(
         f"takes: expected for {target.name} on {target.info['device']} by the model's size, with nothing else running; "
-        "~ is rough: parts are trained first, and kept for the next time.",
-        markup=False,
+        "~ is rough: parts are trained first, and kept for the next time."
     )
-    out.print("specviz lab RECIPE runs one; specviz lab --method pld+h --vary k=5,10,20 is your own.", markup=False)
+    common.say("specviz lab RECIPE runs one; specviz lab --method pld+h --vary k=5,10,20 is your own.")
     return 0
 
 
@@ -176,9 +169,7 @@ def _vary(given: list[str]) -> dict[str, str]:
 
 def _agreed(planned: Plan, per_token: float, yes: bool) -> bool:
     """Whether to go on: long experiments are started only with --yes or after a question."""
-    err = common.console(error=True)
-    for note in planned.notes:
-        err.print(note, markup=False, soft_wrap=True)
+    common.say(*planned.notes, error=True)
     question = planned.asks(per_token)
     if not question or yes:
         return True
@@ -199,7 +190,7 @@ def _show(results: Results) -> None:
     about = results.about
     out = common.console()
     head = f"{about['title']} ({about['figure']})" if about["figure"] else about["title"]
-    out.print(f"{head}\n{about['question']}".rstrip(), markup=False)
+    common.say(f"{head}\n{about['question']}".rstrip())
     found = list(points(results))
     measured = list(results.frame.columns)
     profiles = [quantity for key in about["metrics"] if isinstance(quantity := results.quantity(key), Profile)]
@@ -226,15 +217,12 @@ def _show(results: Results) -> None:
         out.print(table)
     for key in about["metrics"]:
         quantity = results.quantity(key)
-        out.print(f"{quantity.label} = {quantity.formula}", markup=False)
-    out.print(caption(results), markup=False)
+        common.say(f"{quantity.label} = {quantity.formula}")
+    common.say(caption(results))
     for series in about["papers"]:
         listed = ", ".join(f"{x}: {y:g}" if x != "" else f"{y:g}" for x, y in series["points"])
         label = results.quantity(series["metric"]).label
-        out.print(f"paper ({series['model']}, {series['where']}), {label}, {series['label']}: {listed}", markup=False)
-    for text in (about["finding"] and f"The paper found: {about['finding']}", about["note"], *about["notes"]):
-        if text:
-            out.print(text, markup=False)
+        common.say(f"paper ({series['model']}, {series['where']}), {label}, {series['label']}: {listed}")
+    common.say(about["finding"] and f"The paper found: {about['finding']}", about["note"], *about["notes"])
     errors = list(dict.fromkeys(row["error"] for row in results.rows if row.get("error")))
-    for error in errors[:5]:
-        out.print(f"failed: {error}", markup=False)
+    common.say(*(f"failed: {error}" for error in errors[:5]))

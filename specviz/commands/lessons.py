@@ -30,22 +30,19 @@ def _check(file: Path) -> int:
     from specviz.pages.lessons.service import LessonError, load
     from specviz.pages.lessons.values import counted
 
-    out = common.console()
     try:
         lesson = load(file)
     except LessonError as error:
-        for fault in error.faults:
-            out.print(str(fault), markup=False, soft_wrap=True)
-        out.print(f"{len(error.faults)} to mend", markup=False)
+        common.say(*map(str, error.faults), f"{len(error.faults)} to mend")
         return 1
     asked = [stop["ask"] for stop in lesson["stops"] if stop["ask"]]
-    out.print(f"{file.name}: {lesson['title']}", markup=False)
+    common.say(f"{file.name}: {lesson['title']}")
     stops, questions = counted(len(lesson["stops"]), "stop"), counted(len(asked), "question")
-    out.print(f"{stops}, {questions}; every reference was found", markup=False)
+    common.say(f"{stops}, {questions}; every reference was found")
     for stop in lesson["stops"]:
         if stop["ask"]:
             answer = "".join(words for _, words in stop["ask"]["options"][stop["ask"]["answer"]]["runs"])
-            out.print(f"  {stop['title']}: the answer is {answer}", markup=False)
+            common.say(f"  {stop['title']}: the answer is {answer}")
     return 0
 
 
@@ -66,6 +63,5 @@ def _listing() -> int:
         file = path.name if path.parent == LESSONS else str(path)
         table.add_row(lesson["title"], str(lesson["minutes"]), str(len(lesson["stops"])), str(asked), file)
     out.print(table)
-    out.print(f"Lessons of your own (*{ENDING}) belong into {own_folder()}.", markup=False, soft_wrap=True)
+    common.say(f"Lessons of your own (*{ENDING}) belong into {own_folder()}.")
     return 0
-

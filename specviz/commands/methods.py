@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         _list(out, chosen, lacks)
     if unknown:
-        out.print(f"Which parts are missing is not known: {unknown}", markup=False)
+        common.say(f"Which parts are missing is not known: {unknown}")
     return 0
 
 
@@ -65,10 +65,8 @@ def _list(out: Console, chosen: list[Method], lacks: Mapping[str, str | None] | 
         parts = "?" if lacks is None else MISSING if lacks[method.name] else READY
         table.add_row(method.name, about, _output(method), parts)
     out.print(table)
-    for name, reason in (lacks or {}).items():
-        if reason:
-            out.print(f"{name}: {reason}", markup=False)
-    out.print("specviz methods NAME explains the parameters of one.", markup=False)
+    missing = (f"{name}: {reason}" for name, reason in (lacks or {}).items() if reason)
+    common.say(*missing, "specviz methods NAME explains the parameters of one.")
 
 
 def _explain(out: Console, method: Method, lacks: Mapping[str, str | None] | None) -> None:
@@ -77,12 +75,12 @@ def _explain(out: Console, method: Method, lacks: Mapping[str, str | None] | Non
 
     from decoders.draft.params import controls
 
-    out.print(f"{method.name}: {method.title} ({_output(method)})", markup=False)
-    out.print(method.summary, markup=False)
+    common.say(f"{method.name}: {method.title} ({_output(method)})")
+    common.say(method.summary)
     if method.paper:
-        out.print(f"Paper: {method.paper}", markup=False)
+        common.say(f"Paper: {method.paper}")
     if lacks and (reason := lacks[method.name]):
-        out.print(f"Missing: {reason}", markup=False)
+        common.say(f"Missing: {reason}")
     table = Table("parameter", "default", "allowed", "what it does")
     for control in controls(method.params):
         table.add_row(control.name, _default(control), control.allowed(), control.help)

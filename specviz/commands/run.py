@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
-from pathlib import Path
 from typing import Any
 
 from decoders.errors import UserError
@@ -21,52 +20,28 @@ QUALITY = {"quality_f1": "F1", "quality_rouge_l": "ROUGE-L", "quality_edit": "ed
 def add(commands: Any) -> None:
     parser = commands.add_parser("run", help="decode one prompt", description="Decode one prompt with one method.")
     parser.add_argument("--method", default="pld+h", metavar="NAME", help="see specviz methods (default: pld+h)")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="K=V", help="a parameter of the method; may be repeated"
-    )
-    prompt = parser.add_mutually_exclusive_group(required=True)
-    prompt.add_argument(
-        "--prompt-file", type=Path, metavar="F", help="plain text, or JSONL (its first prompt, see --index)"
-    )
-    prompt.add_argument("--prompt", metavar="TEXT", help="the prompt itself")
-    parser.add_argument(
-        "--index", type=common.whole(0), default=0, metavar="N", help="which prompt of a JSONL file (from 0)"
-    )
-    parser.add_argument("--chat", action="store_true", help="send plain text through the model's chat template")
+    common.several(parser, "--set", "K=V", "a parameter of the method; may be repeated")
+    common.add_prompt(parser)
+    common.add_reading(parser)
     parser.add_argument("--max-new-tokens", type=common.whole(1), default=256, metavar="N", help="default: 256")
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default)")
     parser.add_argument("--top-k", type=common.whole(0), default=0, metavar="N", help="0 is off (default)")
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="1 is off (default)")
-    parser.add_argument("--seed", type=common.whole(0), default=0, metavar="N", help="of a sampled run (default: 0)")
-    parser.add_argument("--pool", type=Path, metavar="FILE", help="a text to draft from, for methods that take one")
+    common.count(parser, "--seed", "of a sampled run", 0, low=0)
+    common.file(parser, "--pool", "a text to draft from, for methods that take one", "FILE")
     parser.add_argument(
         "--reference", metavar="TEXT", help="the answer hoped for, to measure quality by (default: the record's own)"
     )
-    parser.add_argument(
-        "--compare", action="store_true", help="also run plain decoding, and say how many tokens differ and the speedup"
-    )
-    parser.add_argument("--out", type=Path, metavar="TRACE", help="write the whole run as a trace file (.spectrace)")
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    common.flag(parser, "--compare", "also run plain decoding, and say how many tokens differ and the speedup")
+    common.file(parser, "--out", "write the whole run as a trace file (.spectrace)", "TRACE")
+    common.flag(parser, "--json", "print the result as one JSON object")
     common.add_model(parser)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders.prompt.files import PromptRecord, read_prompts
-
     common.check_writable(args.out)
-    if args.prompt is not None:
-        record = PromptRecord(id="prompt", text=args.prompt)
-        if not args.prompt.strip():
-            raise UserError("the prompt is empty: type at least one character")
-    else:
-        records = read_prompts(args.prompt_file)
-        if args.index >= len(records):
-            raise UserError(
-                f"--index {args.index} is out of range: {args.prompt_file} holds {len(records)} prompts (from 0)"
-            )
-        record = records[args.index]
-    result, text = _decoded(args, record)
+    result, text = _decoded(args, common.prompt_record(args))
     if args.json:
         print(json.dumps({**result, "text": text}, ensure_ascii=False))
         return 0
@@ -80,16 +55,14 @@ def run(args: argparse.Namespace) -> int:
     if result["speedup"] is not None:
         parts.append(f"{common.number(result['speedup'])}× plain decoding")
     parts += [f"{label} {100 * result[key]:.1f} %" for key, label in QUALITY.items() if result[key] is not None]
-    common.console(error=True).print("\n" + " · ".join(parts), markup=False, soft_wrap=True)
+    common.say("\n" + " · ".join(parts), error=True)
     if not result["lossless"]:
-        common.console(error=True).print(f"lossy: {_how_lossy(result)}", markup=False, soft_wrap=True)
+        common.say(f"lossy: {_how_lossy(result)}", error=True)
     elif result["differs_from_plain"] is not None:
         same = "identical to" if not result["differs_from_plain"] else "not identical to"
-        common.console(error=True).print(f"{same} plain decoding", markup=False)
+        common.say(f"{same} plain decoding", error=True)
     if args.out:
-        common.console(error=True).print(
-            f"trace: {args.out} (open it with specviz view {args.out})", markup=False, soft_wrap=True
-        )
+        common.say(f"trace: {args.out} (open it with specviz view {args.out})", error=True)
     return 0
 
 
@@ -158,7 +131,7 @@ def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str
     else:
         from decoders import Decoding
 
-        decoding = Decoding(target, prompt, method, params, **options)
+        decoding = Decoding.of(target, prompt, method, params, **options)
         decoding.prefill()
         started = time.perf_counter()
         output, steps = [], []

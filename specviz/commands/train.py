@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,27 +26,23 @@ def add(commands: Any) -> None:
     )
     parts = parser.add_subparsers(dest="part", metavar="PART", required=True, title="parts")
     demo = parts.add_parser("demo", help="the bundled target", description="Train the bundled target, or evaluate it.")
-    demo.add_argument(
-        "--out", type=Path, metavar="FOLDER", help=f"where it goes, checkpoints included (default: {OUT})"
-    )
+    common.file(demo, "--out", f"where it goes, checkpoints included (default: {OUT})", "FOLDER")
     budget = demo.add_mutually_exclusive_group()
     budget.add_argument("--minutes", type=common.positive, metavar="M", help="computing time to spend (default: 240)")
-    budget.add_argument("--tokens", type=common.whole(1), metavar="N", help="training tokens to spend")
-    demo.add_argument("--seed", type=common.whole(0), default=None, metavar="N", help="of data and weights")
+    common.count(budget, "--tokens", "training tokens to spend")
+    common.count(demo, "--seed", "of data and weights", low=0)
     resume = argparse.BooleanOptionalAction
     demo.add_argument("--resume", action=resume, default=True, help="go on from the last checkpoint (default)")
-    demo.add_argument(
+    common.flag(
+        demo,
         "--fast",
-        action="store_true",
-        help="bf16 and compiled layers: about twice as fast where the processor has bf16 instructions and a C++ "
+        "bf16 and compiled layers: about twice as fast where the processor has bf16 instructions and a C++ "
         "compiler is installed",
     )
-    demo.add_argument("--evaluate", action="store_true", help="answer held-out prompts instead of training")
-    demo.add_argument(
-        "--prompts", type=common.whole(1), default=200, metavar="N", help="held-out prompts (default: 200)"
-    )
+    common.flag(demo, "--evaluate", "answer held-out prompts instead of training")
+    common.count(demo, "--prompts", "held-out prompts", 200)
     demo.add_argument("--model", metavar="FOLDER", help="model to evaluate (default: --out's, else the bundled target)")
-    demo.add_argument("--json", type=Path, metavar="F", help="write the evaluation to a file too")
+    common.file(demo, "--json", "write the evaluation to a file too")
     demo.set_defaults(run=run)
     for kind, (short, what) in DRAFTERS.items():
         _add_drafter(parts, kind, short, what)
@@ -56,22 +51,22 @@ def add(commands: Any) -> None:
 
 def _add_drafter(parts: Any, kind: str, short: str, what: str) -> None:
     parser = _add_part(parts, kind, short, what)
-    parser.add_argument("--layers", type=common.whole(1, 16), default=1, metavar="N", help="draft layers (default: 1)")
-    parser.add_argument("--width", type=common.whole(8), metavar="N", help="draft width (default: the target's)")
+    common.count(parser, "--layers", "draft layers", 1, high=16)
+    common.count(parser, "--width", "draft width (default: the target's)", low=8)
     if kind == "glide":
-        parser.add_argument(
-            "--kv-layer", type=common.whole(0), metavar="N",
-            help="target layer that the last draft layer reads, from 0 (default: the target's last; where answers copy "
+        common.count(
+            parser,
+            "--kv-layer",
+            "target layer that the last draft layer reads, from 0 (default: the target's last; where answers copy "
             "from the prompt, the layer of the copying heads that `specviz calibrate` finds may be far better)",
-        )  # fmt: skip
+            low=0,
+        )
     parser.set_defaults(run=lambda args: _train_drafter(kind, args))
 
 
 def _add_ppd(parts: Any) -> None:
     parser = _add_part(parts, "ppd", "PPD's prompt tokens for a target", "prompt tokens for a target, for ppd")
-    parser.add_argument(
-        "--tokens", type=common.whole(1, 16), default=3, metavar="M", help="prompt tokens: how far ahead (default: 3)"
-    )
+    common.count(parser, "--tokens", "prompt tokens: how far ahead", 3, high=16, metavar="M")
     parser.add_argument(
         "--ensemble", type=common.whole(1, 128), default=1, metavar="N", help="vectors of each (EPTs; default: 1)"
     )
@@ -79,9 +74,7 @@ def _add_ppd(parts: Any) -> None:
         "--mask", choices=MASKS, default=MASKS[0],
         help="what a vector sees of its group; decoder and encoder are ablations (default: ensemble)",
     )  # fmt: skip
-    parser.add_argument(
-        "--learned-weights", action="store_true", help="learn the weights of the vectors and of the exits (ablation)"
-    )
+    common.flag(parser, "--learned-weights", "learn the weights of the vectors and of the exits (ablation)")
     parser.add_argument(
         "--prefix", type=common.whole(0, 16), default=0, metavar="N",
         help="prefix tokens that each prompt token sees before the text, as trained keys and values (ablation; "
@@ -96,10 +89,7 @@ def _add_ppd(parts: Any) -> None:
         help="what makes guesses of states: the target's own head, or a copy that is trained with the prompt tokens "
         "(one-stage) or in the second half of the time (two-stage; ablations)",
     )  # fmt: skip
-    parser.add_argument(
-        "--hard-labels", action="store_true",
-        help="learn the text's own tokens, not the target's distributions (ablation)",
-    )  # fmt: skip
+    common.flag(parser, "--hard-labels", "learn the text's own tokens, not the target's distributions (ablation)")
     parser.set_defaults(run=_train_ppd)
 
 
@@ -117,45 +107,44 @@ def _add_part(parts: Any, kind: str, short: str, what: str) -> argparse.Argument
     budget.add_argument(
         "--minutes", type=common.positive, metavar="M", help=f"computing time to spend (default: {minutes:g})"
     )
-    budget.add_argument("--steps", type=common.whole(1), metavar="N", help="steps to make: to train two models alike")
-    parser.add_argument(
-        "--out", type=Path, metavar="FOLDER",
-        help=f"where checkpoints, curves and the part go (default: {Path('runs') / kind})",
-    )  # fmt: skip
-    parser.add_argument("--distill", action="store_true", help="learn the target's own greedy answers to the prompts")
-    parser.add_argument("--seed", type=common.whole(0), default=0, metavar="N", help="of data and weights (default: 0)")
+    common.count(budget, "--steps", "steps to make: to train two models alike")
+    common.file(
+        parser, "--out", f"where checkpoints, curves and the part go (default: {Path('runs') / kind})", "FOLDER"
+    )
+    common.flag(parser, "--distill", "learn the target's own greedy answers to the prompts")
+    common.count(parser, "--seed", "of data and weights", 0, low=0)
     parser.add_argument(
         "--resume", action=argparse.BooleanOptionalAction, default=True, help="go on from the checkpoint (default)"
     )
-    parser.add_argument("--fast", action="store_true", help="bf16 and compiled layers, as for `train demo`")
+    common.flag(parser, "--fast", "bf16 and compiled layers, as for `train demo`")
     group = parser.add_argument_group("model")
     group.add_argument("--model", metavar="PATH_OR_ID", help="the target (default: the bundled one)")
     group.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
-    group.add_argument("--threads", type=common.whole(1), metavar="N", help="CPU threads (default: torch's choice)")
+    common.count(group, "--threads", "CPU threads (default: torch's choice)")
     return parser
 
 
 def _train_drafter(kind: str, args: argparse.Namespace) -> int:
-    from decoders.training.drafter import Recipe, train_part
+    from decoders.training.drafter import Recipe, Run
 
     recipe = Recipe(
         layers=args.layers, hidden=args.width, kv_layer=args.kv_layer if kind == "glide" else None, fast=args.fast
     )
-    return _train_for(kind, args, partial(train_part, kind), recipe, _learnt, "training_charts")
+    return _train_for(kind, args, Run, recipe, _learnt, "training_charts")
 
 
 def _train_ppd(args: argparse.Namespace) -> int:
-    from decoders.training.prompt_tokens import Recipe, train_prompt_tokens
+    from decoders.training.prompt_tokens import Recipe, Run
 
     recipe = Recipe(
         tokens=args.tokens, vectors=args.ensemble, mask=args.mask, learned=args.learned_weights, prefix=args.prefix,
         exits=args.exits, head=args.head, hard_labels=args.hard_labels, fast=args.fast,
     )  # fmt: skip
-    return _train_for("ppd", args, train_prompt_tokens, recipe, _guessed, "prompt_charts")
+    return _train_for("ppd", args, Run, recipe, _guessed, "prompt_charts")
 
 
 def _train_for(
-    kind: str, args: argparse.Namespace, train: Callable[..., Path], recipe: Any, said: Callable[[Any], str],
+    kind: str, args: argparse.Namespace, run_of: Callable[..., Any], recipe: Any, said: Callable[[Any], str],
     charts: str,
 ) -> int:  # fmt: skip
     """Train a part of ``kind`` for the target asked for; ``said`` puts a log line into words, ``charts`` draws them."""
@@ -165,7 +154,8 @@ def _train_for(
 
         torch.set_num_threads(args.threads)
     from decoders.model.load import load_network
-    from decoders.training.data import source_of
+    from decoders.training.demo.source import source_of
+    from decoders.training.loop import train
 
     out = args.out or Path("runs") / kind
     model, tokenizer, name = load_network(
@@ -173,26 +163,23 @@ def _train_for(
     )
     source = source_of(args.data, tokenizer, args.seed, model if args.distill else None)
     minutes = None if args.steps else args.minutes or MINUTES[kind]
-    console, title = common.console(error=True), f"{kind} for {name}"
+    title = f"{kind} for {name}"
     with common.progress_bar(f"training the {kind}") as bar:
 
         def show(now: Any) -> None:
             bar(round(now.done * 1000), 1000)
             if now.warning:
-                console.print(now.warning, markup=False, soft_wrap=True)
+                common.say(now.warning, error=True)
             if now.logged:
-                console.print(said(now), markup=False, soft_wrap=True)
+                common.say(said(now), error=True)
                 _draw(out, title, charts)
 
-        where = train(
-            out, model, name, source, minutes=minutes, steps=args.steps, seed=args.seed, resume=args.resume,
-            recipe=recipe, progress=show,
-        )  # fmt: skip
-    common.console().print(
+        begun = run_of(kind, out, model, name, source, recipe, args.seed)
+        where = train(begun, minutes=minutes, steps=args.steps, resume=args.resume, progress=show)
+    common.say(
         f"{out / 'part'} holds the part, {out / 'curves.html'} its curves; "
-        f"{where} is where methods find it for this model",
-        markup=False, soft_wrap=True,
-    )  # fmt: skip
+        f"{where} is where methods find it for this model"
+    )
     return 0
 
 
@@ -230,7 +217,7 @@ def _draw(out: Path, title: str, charts: str) -> None:
         log = [json.loads(line) for line in (out / "log.jsonl").read_text("utf-8").splitlines()]
         drawn.write_page(out / "curves.html", title, getattr(drawn, charts)(title, log))
     except OSError as error:
-        common.console(error=True).print(f"the curves could not be drawn: {error.strerror}", markup=False)
+        common.say(f"the curves could not be drawn: {error.strerror}", error=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -254,16 +241,14 @@ def _train(args: argparse.Namespace) -> int:
         def show(now: Any) -> None:
             bar(round(now.done * 1000), 1000)
             if now.step % 100 == 0:
-                common.console(error=True).print(
+                common.say(
                     f"step {now.step:,}: {now.tokens / 1e6:.2f} M tokens, {now.seconds / 60:.1f} min, "
                     f"loss {now.loss:.3f}, {now.tokens_per_second:,.0f} tokens/s",
-                    markup=False,
+                    error=True,
                 )
 
         train_demo(out, tokens=args.tokens, minutes=minutes, resume=args.resume, progress=show, **options)
-    common.console().print(
-        f"{out / 'target'} holds the model; use it with --model {out / 'target'}", markup=False, soft_wrap=True
-    )
+    common.say(f"{out / 'target'} holds the model; use it with --model {out / 'target'}")
     return 0
 
 

@@ -43,37 +43,28 @@ def add(commands: Any) -> None:
         description="Measure how often the prompt tokens guess right, design trees of every size, and choose the one "
         "with the most tokens per millisecond on this machine. The result is kept beside the prompt tokens.",
     )
-    design.add_argument(
-        "--part", type=Path, metavar="FOLDER", help="prompt tokens (default: those trained for the target)"
-    )
+    common.file(design, "--part", "prompt tokens (default: those trained for the target)", "FOLDER")
     design.add_argument(
         "--prompts", default="demo", metavar="F",
         help="prompt file, or demo[:task,…], examples[:task,…], turns (default: demo)",
     )  # fmt: skip
-    design.add_argument(
-        "--limit", type=common.whole(1, 5000), default=24, metavar="N", help="read at most N prompts (default: 24)"
-    )
-    design.add_argument(
-        "--max-new-tokens", type=common.whole(1), default=64, metavar="N", help="tokens per answer (default: 64)"
-    )
+    common.count(design, "--limit", "read at most N prompts", 24, high=5000)
+    common.count(design, "--max-new-tokens", "tokens per answer", 64)
     design.add_argument(
         "--size", type=size, default=None, metavar="N", help=f"rows of the trees, or {BEST} for this machine (default)"
     )
-    design.add_argument(
-        "--max-size", type=common.whole(1, MOST_SIZE), default=64, metavar="N", help="largest size tried (default: 64)"
-    )
+    common.count(design, "--max-size", "largest size tried", 64, high=MOST_SIZE)
     design.add_argument(
         "--kind", choices=TREE_KINDS, default=DESIGNED, metavar="KIND",
         help="which trees are kept: designed (default), or for comparison naive or random ones of the same size",
     )  # fmt: skip
-    design.add_argument(
-        "--check", action="store_true",
-        help=f"then decode {CHECKED} further prompts with trees of every size, and compare the best size with the one "
+    common.flag(
+        design,
+        "--check",
+        f"then decode {CHECKED} further prompts with trees of every size, and compare the best size with the one "
         "predicted",
-    )  # fmt: skip
-    design.add_argument(
-        "--out", type=Path, metavar="FILE", help="where the trees go (default: beside the prompt tokens)"
     )
+    common.file(design, "--out", "where the trees go (default: beside the prompt tokens)", "FILE")
     common.add_model(design)
     design.set_defaults(run=run)
     show = parts.add_parser("show", help="print a tree file", description="Print the trees of a file, state by state.")
@@ -85,10 +76,8 @@ def add(commands: Any) -> None:
         description="Measure how long a decode step of 1, 2, 4, … rows takes on this machine with the model; the "
         "result is kept.",
     )
-    latency.add_argument(
-        "--max-size", type=common.whole(1, MOST_SIZE), default=64, metavar="N", help="most rows (default: 64)"
-    )
-    latency.add_argument("--again", action="store_true", help="measure even where a result is kept")
+    common.count(latency, "--max-size", "most rows", 64, high=MOST_SIZE)
+    common.flag(latency, "--again", "measure even where a result is kept")
     common.add_model(latency)
     latency.set_defaults(run=run_latency)
 
@@ -123,9 +112,7 @@ def run(args: argparse.Namespace) -> int:
     most = max(args.size or 0, args.max_size)
     prompts, _, note = common.fitting(target, found, args.max_new_tokens)
     with common.progress_bar("measuring acceptance") as progress:
-        table = measure_acceptance(
-            target, tokens, prompts, max_new_tokens=args.max_new_tokens, progress=progress
-        )
+        table = measure_acceptance(target, tokens, prompts, max_new_tokens=args.max_new_tokens, progress=progress)
     with common.progress_bar("measuring latency") as progress:
         latency = latency_for(target, most, progress=progress)
     sizes: list[int] = sorted({args.size or most, *sizes_up_to(most, m, ensemble)})
@@ -133,16 +120,13 @@ def run(args: argparse.Namespace) -> int:
     designed = {point.size: point.trees for point in points}
     best = best_size(designed, latency)
     size = args.size or best
-    out = common.console()
     _show_acceptance(target, table, prompts)
     _show_sizes(points, best)
     makers = {DESIGNED: lambda *_: designed[size], "naive": naive_trees, "random": random_trees}
     trees = makers[args.kind](table, size, ensemble)
     save_trees(trees, out_file)
     why = "as asked for" if size != best else f"the best size for {latency.setup.device}"
-    for line in (note, latency.note, _chosen(trees, latency, why), f"kept in {out_file}"):
-        if line:
-            out.print(line, markup=False, soft_wrap=True)
+    common.say(note, latency.note, _chosen(trees, latency, why), f"kept in {out_file}")
     if args.check:
         tried, _, _ = common.fitting(target, further or found[-CHECKED:], args.max_new_tokens)
         _check(target, tokens, [point for point in points if point.size <= max(MOST_CHECKED, best)], best, tried,
@@ -177,7 +161,7 @@ def _check(
     out.print(table)
     apart = steps_apart(list(tried), best, fastest)
     verdict = "within one step" if apart <= 1 else f"{apart} sizes apart; was the machine idle?"
-    out.print(f"best size: {best} rows predicted, {fastest} measured: {verdict}", markup=False, soft_wrap=True)
+    common.say(f"best size: {best} rows predicted, {fastest} measured: {verdict}")
 
 
 def run_show(args: argparse.Namespace) -> int:
@@ -185,9 +169,7 @@ def run_show(args: argparse.Namespace) -> int:
 
     path = args.file.expanduser()
     trees = load_trees(path / FILE if path.is_dir() else path)
-    out = common.console()
-    for line in describe(trees):
-        out.print(line, markup=False, soft_wrap=True)
+    common.say("\n".join(describe(trees)))
     return 0
 
 
@@ -205,7 +187,7 @@ def run_latency(args: argparse.Namespace) -> int:
 def describe(trees: PromptTrees) -> list[str]:
     """Trees as lines of text: every state with its nodes' path and stop probabilities, then π, f and R.
 
-    >>> from decoders.prompt_tokens.trees import split_trees
+    >>> from decoders.prompt_tokens.design import split_trees
     >>> for line in describe(split_trees([[.6, .2], [.5, .1]], 3, 11))[-7:]: print(line)
     state 2: π = 0.833, f = 1.100, 11 rows
     root      2 prompt tokens, nothing accepted 0.200
@@ -218,9 +200,7 @@ def describe(trees: PromptTrees) -> list[str]:
     rows = f" (a prompt token is {trees.ensemble} rows)" if trees.ensemble > 1 else ""
     lines = [f"{common.shown(trees.label)}: {trees.m} prompt tokens, at most {trees.size} rows{rows}", ""]
     for k, tree in enumerate(trees.states):
-        lines.append(
-            f"state {k}: π = {trees.pi[k]:.3f}, f = {trees.f[k]:.3f}, {tree.rows(trees.ensemble)} rows"
-        )
+        lines.append(f"state {k}: π = {trees.pi[k]:.3f}, f = {trees.f[k]:.3f}, {tree.rows(trees.ensemble)} rows")
         lines += [*_drawn(tree, trees), ""]
     return [*lines, f"R = Σ π f = {trees.R:.3f} accepted per step, τ = {trees.tokens_per_step:.3f} tokens per step"]
 
@@ -291,14 +271,12 @@ def _show_latency(latency: Latency) -> None:
 
     out, setup = common.console(), latency.setup
     threads = f", {common.counted(setup.threads, 'thread')}" if setup.threads else ""
-    out.print(
+    common.say(
         f"{latency.model} · {setup.dtype} · {setup.device}{threads} · torch {setup.torch} · {latency.context} tokens "
-        f"of context · {common.counted(latency.rounds, 'round')}",
-        markup=False, soft_wrap=True,
-    )  # fmt: skip
+        f"of context · {common.counted(latency.rounds, 'round')}"
+    )
     table = Table("rows", "step ms", "quartiles", "against 1 row")
     for rows, ms, low, high in zip(latency.rows, latency.median, latency.low, latency.high, strict=True):
         table.add_row(str(rows), f"{ms:.3f}", f"{low:.3f}–{high:.3f}", f"{ms / latency.ms(1):.2f}×")
     out.print(table)
-    if latency.note:
-        out.print(latency.note, markup=False, soft_wrap=True)
+    common.say(latency.note)

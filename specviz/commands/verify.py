@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import common
@@ -19,21 +18,16 @@ def add(commands: Any) -> None:
         help="check that methods change nothing but speed",
         description="Decode prompts with every method and compare with plain decoding; exit code 1 on a difference.",
     )
-    parser.add_argument("--methods", nargs="+", default=["all"], metavar="NAME", help="names, or all (default)")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="METHOD.K=V", help="a parameter of a method; may be repeated"
-    )
+    common.add_methods(parser)
     common.add_prompts(parser, 40)
-    parser.add_argument(
-        "--no-generate", action="store_true", help="do not check plain decoding against transformers' generate()"
-    )
+    common.flag(parser, "--no-generate", "do not check plain decoding against transformers' generate()")
     parser.add_argument(
         "--tolerance",
         type=common.positive,
         metavar="X",
         help="how far below the best logit a half-precision token may lie (default: bfloat16 0.5, float16 0.1)",
     )
-    parser.add_argument("--json", type=Path, metavar="F", help="write the result to a file too")
+    common.file(parser, "--json", "write the result to a file too")
     common.add_model(parser)
     parser.set_defaults(run=run)
 
@@ -66,24 +60,19 @@ def run(args: argparse.Namespace) -> int:
             progress=progress,
         )
     _show(outcomes, [record.id for record in kept], target)
-    out = common.console()
-    if note:
-        out.print(note, markup=False)
-    for name, reason in missing.items():
-        out.print(f"{name} was left out: {reason}", markup=False)
+    common.say(note, *(f"{name} was left out: {reason}" for name, reason in missing.items()))
     failed = sum(outcome.failed for outcome in outcomes)
     if args.json:
         data = {"schema": "specverify/1", "model": target.info, "max_new_tokens": args.max_new_tokens, "note": note}
         common.write_json(args.json, {**data, "failed": failed, "outcomes": [o.to_json() for o in outcomes]})
     if failed:
-        out.print(f"FAILED: {failed} {'output differs' if failed == 1 else 'outputs differ'}", markup=False)
+        common.say(f"FAILED: {failed} {'output differs' if failed == 1 else 'outputs differ'}")
         return 1
     checked = [o for o in outcomes if o.lossless and o.against]
     same = all(o.identical == o.total for o in checked)
     what = "every output is identical" if same else "every difference is a near tie"
-    out.print(
-        f"ok: {what} ({common.counted(len(prompts), 'prompt')}, {args.max_new_tokens} tokens, {target.info['dtype']})",
-        markup=False,
+    common.say(
+        f"ok: {what} ({common.counted(len(prompts), 'prompt')}, {args.max_new_tokens} tokens, {target.info['dtype']})"
     )
     return 0
 

@@ -23,16 +23,12 @@ def add(commands: Any) -> None:
         "first.",
     )
     parser.add_argument("trace", type=Path, metavar="TRACE", help="a .spectrace file")
-    parser.add_argument("--step", type=common.whole(0), metavar="N", help="the step (from 0)")
+    common.count(parser, "--step", "the step (from 0)", low=0)
     parser.add_argument("--method", metavar="NAME", help="see specviz methods (default: the run's own)")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="K=V", help="a parameter of the method; may be repeated"
-    )
-    parser.add_argument(
-        "--candidate", type=common.whole(0), metavar="K", help="copy after this candidate of the step (from 0, by rank)"
-    )
-    parser.add_argument("--out", type=Path, metavar="F", help="write the step as a trace file of its own")
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    common.several(parser, "--set", "K=V", "a parameter of the method; may be repeated")
+    common.count(parser, "--candidate", "copy after this candidate of the step (from 0, by rank)", low=0, metavar="K")
+    common.file(parser, "--out", "write the step as a trace file of its own")
+    common.flag(parser, "--json", "print the result as one JSON object")
     common.add_model(parser)
     parser.set_defaults(run=run)
 
@@ -83,7 +79,8 @@ def _listed(args: argparse.Namespace, trace: Any) -> int:
 def _drafted(args: argparse.Namespace, trace: Any) -> int:
     from decoders import find_method, save
     from decoders.draft.params import make_params
-    from decoders.study.whatif import ReadRun, own_params, wanted
+    from decoders.study.recorded import own_params
+    from decoders.study.whatif import ReadRun, wanted
 
     own = str(trace.run["method"]["name"])
     method = find_method(args.method or own)
@@ -118,7 +115,7 @@ def _drafted(args: argparse.Namespace, trace: Any) -> int:
     for note in found.notes:
         print(note)
     timing = f"read once in {read.ms:.0f} ms; drafted again in {found.ms:.0f} ms, then in {again.ms:.0f} ms"
-    common.console(error=True).print(timing, markup=False)
+    common.say(timing, error=True)
     return 0
 
 

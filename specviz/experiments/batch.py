@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.draft.params import controls
 from decoders.errors import UserError
-from specviz.server.runner import sentence
-from specviz.server.store import new_id
+from specviz.places import new_id
+from specviz.words import sentence
 
-from .experiment import CATEGORY, Experiment, Line, Row, near, text_of
+from .experiment import CATEGORY, Experiment, Line, Row, near, registered, text_of
 from .prompts import Case
 from .quantities import QUANTITIES, Breakdown, Profile, measured
 
@@ -50,8 +50,6 @@ def batch(
     >>> [line.label for line in batch([("pld", {"k": 5}), ("pld", {}), ("pld+h", {"k": 5})]).lines]
     ['plain', 'pld, k = 5', 'pld', 'pld+h']
     """
-    from .plan import registered
-
     known = known or registered()
     for name, _ in chosen:
         if name not in known:

@@ -47,7 +47,7 @@ Values = tuple[Any, ...] | Callable[[Mapping[str, Any]], Sequence[Any]]
 class Axis:
     """A parameter and the values it takes; a function makes them from what the model is (its number of layers, say).
 
-    ``paper`` is the value the paper settled on, where it says so: marked in the chart. ``found``: the values are not
+    ``paper`` is the value the paper settled on, where it says so: marked in the chart. ``measured``: the values are not
     gone through, but come with what is measured (its rows say them).
     """
 
@@ -56,7 +56,7 @@ class Axis:
     label: str = ""
     log: bool = False
     paper: float | None = None
-    found: bool = False
+    measured: bool = False
 
     def over(self, info: Mapping[str, Any]) -> tuple[Any, ...]:
         """The values for a model, each once, in order."""
@@ -122,8 +122,9 @@ class Experiment:
     params)`` once per setting, without prompts, and ``look(target, params, prompt, max_new_tokens)`` once per setting
     and prompt. ``against`` is a metric: lines are drawn over its means instead of over the parameter's values. Parts
     that lines train learn from ``data`` ("demo" or files) for ``training_steps`` steps each. With ``repeats`` it is a
-    batch (``specviz.experiments.batch``): a table of tasks × lines, every run timed so many times. ``given``: the
-    prompts' answers are given to the methods, and scored by their known quotes (``specviz.experiments.quoted``).
+    batch (``specviz.experiments.batch``): a table of tasks × lines, every run timed so many times. ``forced``: the
+    methods decode the prompts' own answers, teacher-forced, and are scored by the quotes in them
+    (``specviz.experiments.quoted``).
     """
 
     name: str
@@ -152,27 +153,25 @@ class Experiment:
     training_steps: int = 150
     data: tuple[str, ...] = ("demo",)
     repeats: int = 0
-    given: bool = False
+    forced: bool = False
 
     def settings(self, info: Mapping[str, Any]) -> list[Setting]:
         """Every line at every point of the axes, for a model."""
-        axes = [axis for axis in self.axes if not axis.found]
+        axes = [axis for axis in self.axes if not axis.measured]
         grid = [
             dict(zip((axis.param for axis in axes), point, strict=True))
             for point in itertools.product(*(axis.over(info) for axis in axes))
         ]
         return [Setting(line, values) for line in self.lines for values in ([{}] if line.fixed else grid)]
 
-    def fixing(self, given: Mapping[str, Any]) -> Experiment:
+    def fixing(self, params: Mapping[str, Any]) -> Experiment:
         """With parameters fixed in every line whose method has them. Raises UserError for one that none has, or that
         is varied or compared here.
         """
-        from .plan import registered
-
-        known = registered()
+        methods = registered()
         lines = list(self.lines)
-        for name, value in given.items():
-            of = [{control.name for control in controls(known[line.method].params)} for line in lines]
+        for name, value in params.items():
+            of = [{control.name for control in controls(methods[line.method].params)} for line in lines]
             having = [n for n, names in enumerate(of) if name in names]
             if not having:
                 raise UserError(f"no method of {self.name} has a parameter {name!r}: leave it out")
@@ -252,7 +251,7 @@ class Experiment:
             make_params(methods[line.method].params, line.params)
             known = {control.name: control for control in controls(methods[line.method].params)}
             for axis in () if line.fixed or self.measure is not None else self.axes:
-                if axis.found:
+                if axis.measured:
                     continue
                 learnt = axis.param in trained(line)
                 if axis.param not in known and not learnt:
@@ -291,19 +290,26 @@ class Experiment:
         }  # fmt: skip
 
 
+def registered() -> Mapping[str, Any]:
+    """The methods there are."""
+    from decoders import methods
+
+    return methods()
+
+
 def trained(line: Line) -> tuple[str, ...]:
     """The settings of training that may differ between a line's parts; none where it takes the part that is there."""
     return TRAINED.get(TRAINABLE.get(line.method, ""), ()) if line.trains is not None else ()
 
 
-def near(given: str, known: Mapping[str, Any]) -> str:
+def near(name: str, names: Mapping[str, Any]) -> str:
     """", did you mean …?", or nothing.
 
     >>> near("adapld-fig11", {"adapld-fig1": 0})
     ' (did you mean adapld-fig1?)'
     """
-    found = difflib.get_close_matches(str(given), known, 1, 0.7)
-    return f" (did you mean {found[0]}?)" if found else ""
+    close = difflib.get_close_matches(str(name), names, 1, 0.7)
+    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def text_of(value: Any) -> str:
@@ -317,99 +323,3 @@ def text_of(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def values_of(text: str) -> tuple[Any, ...]:
-    """Values as they are typed: a list, or a range with a step (both ends belong to it).
-
-    >>> values_of("1, 2, off"), values_of("0..1 step 0.25")
-    ((1, 2, 'off'), (0, 0.25, 0.5, 0.75, 1))
-    """
-    found: list[Any] = []
-    for part in (p.strip() for p in text.replace(";", ",").split(",")):
-        if ".." in part:
-            found += _range(part)
-        elif part:
-            found.append(_typed(part))
-    if not found:
-        raise UserError("no values are given: type some, as in “1, 2, 4” or “0..1 step 0.1”")
-    if len(found) > MAX_VALUES:
-        raise UserError(f"{len(found)} values are given and at most {MAX_VALUES} are taken: use a wider step")
-    return tuple(dict.fromkeys(found))
-
-
-MAX_VALUES = 200
-
-
-def _range(part: str) -> list[Any]:
-    ends, _, step_text = part.partition("step")
-    low_text, _, high_text = ends.partition("..")
-    try:
-        low, high, step = float(low_text), float(high_text), float(step_text or 1)
-        count = (high - low) / step
-    except (ValueError, ZeroDivisionError):
-        count = float("nan")
-        low = step = 0.0
-    if not 0 <= count < float("inf"):
-        raise UserError(f"{part!r} is no range: it is written like “0..1 step 0.1”, from low to high")
-    if count > MAX_VALUES:
-        raise UserError(f"{part!r} has {count:,.0f} values and at most {MAX_VALUES} are taken: use a wider step")
-    return [_typed(f"{low + i * step:.10g}") for i in range(int(count + 1e-9) + 1)]
-
-
-def _typed(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
-
-
-def hidden_states(info: Mapping[str, Any]) -> Sequence[int]:
-    """Every hidden state of a model, 0 = embeddings."""
-    return range(int(info.get("layers") or 1) + 1)
-
-
-def attention_layers(info: Mapping[str, Any]) -> Sequence[int]:
-    """Every attention layer of a model."""
-    return range(int(info.get("layers") or 1))
-
-
-def head_counts(info: Mapping[str, Any]) -> Sequence[int]:
-    """1, 2, 4, … heads, up to all of them.
-
-    >>> head_counts({"layers": 3, "heads": 4})
-    [1, 2, 4, 8, 12]
-    """
-    every = int(info.get("layers") or 1) * int(info.get("heads") or 1)
-    return [*(2**n for n in range(every.bit_length()) if 2**n < every), every]
-
-
-def draft_layers(info: Mapping[str, Any]) -> Sequence[int]:
-    """1, 2 and 4 draft layers, as far as the model has so many to read from.
-
-    >>> draft_layers({"layers": 3})
-    [1, 2]
-    """
-    return [layers for layers in (1, 2, 4) if layers <= int(info.get("layers") or 1)]
-
-
-def draft_widths(info: Mapping[str, Any]) -> Sequence[int]:
-    """A quarter, half, once and twice the model's width, each a multiple of what its heads need.
-
-    >>> draft_widths({"hidden": 256, "heads": 8})
-    [64, 128, 256, 512]
-    """
-    width, unit = int(info.get("hidden") or 64), 2 * int(info.get("heads") or 1)
-    return list(dict.fromkeys(max(unit, round(width * share / unit) * unit) for share in (0.25, 0.5, 1, 2)))
-
-
-def some_layers(info: Mapping[str, Any]) -> Sequence[int]:
-    """At most eight attention layers of a model, evenly spread, the first and the last among them.
-
-    >>> some_layers({"layers": 3}), some_layers({"layers": 32})
-    ([0, 1, 2], [0, 4, 9, 13, 18, 22, 27, 31])
-    """
-    last = int(info.get("layers") or 1) - 1
-    return list(dict.fromkeys(round(last * place / 7) for place in range(8))) if last > 7 else list(range(last + 1))

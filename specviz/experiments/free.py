@@ -8,8 +8,8 @@ from typing import Any
 from decoders.draft.params import controls
 from decoders.errors import UserError
 
-from .experiment import Axis, Experiment, Line, values_of
-from .plan import registered
+from .experiment import Axis, Experiment, Line, registered
+from .values import values_of
 
 NAME = "own"
 

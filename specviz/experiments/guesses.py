@@ -1,5 +1,4 @@
-"""How often PPD's guesses hold, on an experiment's prompts and in a training's log; its ablations, which compare that.
-"""
+"""How often PPD's guesses hold, on an experiment's prompts and in a training's log."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 
-from .experiment import Axis, Experiment, Line, PaperSeries, Row, text_of
+from .experiment import Row
 from .quantities import Quantity
 
 if TYPE_CHECKING:
@@ -23,50 +22,6 @@ ACCURACY = Quantity(
     "accuracy", "Guesses that hold", "positions whose token is among the first k guesses ÷ positions", "share",
     "After every position of the target's own greedy answers. Distance 1 (@1) is the token after the next.",
 )  # fmt: skip
-
-
-def ablation(
-    table: int,
-    title: str,
-    axis: Axis,
-    rows: Mapping[Any, tuple[float, float, float, float]],
-    *,
-    question: str,
-    finding: str,
-    note: str,
-    model: str = "1 EPT",
-    trains: Mapping[str, Any] | None = None,
-    chart: str = "bar",
-) -> Experiment:
-    """The recipe of a table of PPD that compares prompt tokens by how often they hold: for each value of ``axis`` some
-    are trained, alike but for that and with ``trains`` in common. ``rows`` are the paper's, by the axis' values;
-    ``model`` says what they are of.
-    """
-    return Experiment(
-        f"ppd-table{table}",
-        title,
-        paper="ppd",
-        figure=f"table {table}",
-        question=question,
-        finding=finding,
-        note=note,
-        lines=(Line("PPD", "ppd", trains=trains or {}),),
-        axes=(axis,),
-        prompts="demo",
-        count=12,
-        metrics=(ACCURACY.key,),
-        chart=chart,
-        look=look,
-        arrange=side_by_side,
-        own=(ACCURACY,),
-        papers=tuple(
-            PaperSeries(
-                f"@{distance} top-{count}", f"table {table}", ACCURACY.key,
-                tuple((v if chart == "line" else text_of(v), row[i]) for v, row in rows.items()), model,
-            )
-            for i, (distance, count) in enumerate(COLUMNS)
-        ),
-    )  # fmt: skip
 
 
 def look(target: Target, params: Mapping[str, Any], prompt: Prompt, max_new_tokens: int) -> Iterator[Row]:

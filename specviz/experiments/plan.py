@@ -7,25 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from decoders.draft.params import make_params
 from decoders.errors import UserError
 
-from .experiment import Experiment, Line
-from .prompts import Case
-
-if TYPE_CHECKING:
-    from decoders import Target
-
-from typing import TYPE_CHECKING
-
-from decoders.draft.params import make_params
-
-from .experiment import Setting
-from .prompts import check_references
+from .experiment import Experiment, Line, Setting, registered
+from .prompts import Case, check_references
 from .quoted import check_quoted
 from .variants import Variant, check_variants, variant_of
 
 if TYPE_CHECKING:
     from decoders import Target
+
+
+PLAIN = Line("Plain decoding", "plain", fixed=True)
+ASK_RUNS, ASK_SECONDS = 500, 600.0  # from here on a sweep is started only after a question
+MAX_RUNS = 20_000
+
+Make: TypeAlias = Callable[[Case, str, Mapping[str, Any], str, threading.Event, int], Any]
 
 
 def runs_of(lines: int, cases: int, repeats: int) -> int:
@@ -35,12 +33,6 @@ def runs_of(lines: int, cases: int, repeats: int) -> int:
     26
     """
     return lines * (1 + cases * (repeats + 1))
-
-PLAIN = Line("Plain decoding", "plain", fixed=True)
-ASK_RUNS, ASK_SECONDS = 500, 600.0  # from here on a sweep is started only after a question
-MAX_RUNS = 20_000
-
-Make: TypeAlias = Callable[[Case, str, Mapping[str, Any], str, threading.Event, int], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +97,6 @@ class Progress:
         return self.seconds / self.done * (self.total - self.done) if self.done else None
 
 
-def registered() -> Mapping[str, Any]:
-    """The methods there are."""
-    from decoders import methods
-
-    return methods()
-
-
 def plan(
     target: Target, experiment: Experiment, cases: Sequence[Case], methods: Mapping[str, Any] | None = None
 ) -> Plan:
@@ -133,8 +118,8 @@ def plan(
     if experiment.baseline:
         own = [s for s in settings if s.line.method == "plain"]
         settings = [*(own or [Setting(PLAIN, {})]), *(s for s in settings if s.line.method != "plain")]
-    alone = experiment.measure is not None
-    cases = () if alone else cases
+    measured = experiment.measure is not None
+    cases = () if measured else cases
     fitting = [c for c in cases if len(c.prompt.tokens) + experiment.max_new_tokens <= target.context_length]
     if len(fitting) < len(cases):
         longest = max(len(case.prompt.tokens) for case in cases)
@@ -142,9 +127,9 @@ def plan(
             f"{len(cases) - len(fitting)} of {len(cases)} prompts are left out: with {experiment.max_new_tokens} new "
             f"tokens they do not fit the {target.context_length:,} tokens the model reads (the longest has {longest:,})"
         )
-    if not fitting and not alone:
+    if not fitting and not measured:
         raise UserError(notes[-1] if cases else "there are no prompts: choose a set or a file")
-    if experiment.given:
+    if experiment.forced:
         check_quoted(fitting)
     if experiment.needs_reference:
         check_references(fitting, [k for k in experiment.metrics if experiment.quantity(k).needs_reference])
@@ -160,13 +145,13 @@ def plan(
         )
     todo = tuple((variant, variant.seconds(target)) for variant in left)
     lossy = tuple(line.label for line in experiment.lines if not methods[line.method].lossless)
-    found = Plan(experiment, tuple(settings), tuple(fitting), tuple(notes), todo, lossy)
-    if found.runs > MAX_RUNS:
+    planned = Plan(experiment, tuple(settings), tuple(fitting), tuple(notes), todo, lossy)
+    if planned.runs > MAX_RUNS:
         raise UserError(
-            f"this is {found.runs:,} runs ({len(settings):,} settings × {len(fitting):,} prompts) and at most "
+            f"this is {planned.runs:,} runs ({len(settings):,} settings × {len(fitting):,} prompts) and at most "
             f"{MAX_RUNS:,} are taken: use fewer values or fewer prompts"
         )
-    return found
+    return planned
 
 
 def foreseen(target: Target, experiment: Experiment, per_token: float) -> float:

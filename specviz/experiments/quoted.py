@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from decoders.errors import UserError
 from decoders.prompt.files import PromptRecord
 from decoders.study.attribution import COUNTED
-from decoders.study.quotes import QuotedAnswer, demo_quotes, read_quotesum, scores
+from decoders.study.quotes import QuotedAnswer, read_quotesum, scores
 
 from .quantities import Quantity
 
@@ -44,8 +44,10 @@ class QuotedRecord(PromptRecord):
 
 def quoted_records(path: Path | None, count: int) -> list[PromptRecord]:
     """Questions whose answers have known quotes: of a QuoteSum file, or (None) of the demo generator."""
-    found = demo_quotes(count) if path is None else read_quotesum(path, count)[0]
-    records = [(gold, gold.record()) for gold in found]
+    from decoders.training.demo.quotes import demo_quotes
+
+    answers = demo_quotes(count) if path is None else read_quotesum(path, count)[0]
+    records = [(gold, gold.record()) for gold in answers]
     return [QuotedRecord(**{f.name: getattr(r, f.name) for f in fields(PromptRecord)}, gold=g) for g, r in records]
 
 

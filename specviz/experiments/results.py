@@ -91,15 +91,6 @@ class Results:
                 frame[name] = [f"'{t}" if t.startswith(FORMULA) and not _number(t) else t for t in frame[name]]
         return frame.to_csv(index=False, lineterminator="\r\n")
 
-    def to_json(self) -> dict[str, Any]:
-        """Everything, for ``specviz lab --json``."""
-        rows = [{k: v for k, v in row.items() if v is not None} for row in self.rows]
-        if self.about.get("repeats"):
-            from .tables import tables
-
-            return {"schema": SCHEMA, **self.about, "tables": [t.to_json() for t in tables(self)], "rows": rows}
-        return {"schema": SCHEMA, **self.about, "points": list(points(self)), "rows": rows}
-
     # --- files ---
 
     def save(self, folder: Path) -> None:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from specviz import __version__
-from specviz.server.runner import sentence
-from specviz.server.store import new_id
+from specviz.places import new_id
+from specviz.words import sentence
 
 from .batch import units
 from .experiment import Experiment, Setting, text_of
+from .plan import PLAIN, Make, Plan, Progress
 from .prompts import Case
 from .quantities import Breakdown, learning, measured
 from .quoted import maker, swept
@@ -26,7 +27,6 @@ from .variants import PARAMETER, Variant, named, training, trim, variant_of
 if TYPE_CHECKING:
     from decoders import Target
     from decoders.trace.trace import Trace
-from .plan import PLAIN, Make, Plan, Progress
 
 CLOCKED = ("ms", "tokens/s", "×")  # units that depend on the machine's state
 WARM_TOKENS = 8
@@ -68,7 +68,7 @@ def run_experiment(
     """
     results = results or begin(planned, target)
     cancel = cancel or threading.Event()
-    if planned.experiment.given:
+    if planned.experiment.forced:
         make = maker(target)
     make = make or _maker(target, planned.experiment)
     between = between or (lambda work: work())
@@ -191,7 +191,7 @@ def _units(
                     keep(trace)
             if setting.line is PLAIN:
                 row["role"] = "hidden"
-            yield swept(row, trace, case.gold) if case.gold and experiment.given and trace is not None else [row]
+            yield swept(row, trace, case.gold) if case.gold and experiment.forced and trace is not None else [row]
 
 
 def _measured(

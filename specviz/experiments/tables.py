@@ -20,7 +20,7 @@ from decoders.errors import UserError
 from .experiment import Row
 from .prompts import ALL, NAMES
 from .quantities import Quantity
-from .results import FORMULA, Results
+from .results import FORMULA, SCHEMA, Results, points
 
 OVERALL = "overall"
 BETTER = {  # 1: the highest is the best, -1: the lowest; in other tables none is marked
@@ -109,6 +109,14 @@ def tables(results: Results, metrics: Sequence[str] | None = None) -> list[Table
     """
     broken = {check.name for check in checks(results) if check.bugs}
     return [_table(results, key, broken) for key in metrics or results.about["metrics"]]
+
+
+def described(results: Results) -> dict[str, Any]:
+    """All of the results as JSON: what they are, the tables of a batch or the points of a chart, the runs."""
+    rows = [{k: v for k, v in row.items() if v is not None} for row in results.rows]
+    batch = bool(results.about.get("repeats"))
+    shown = {"tables": [t.to_json() for t in tables(results)]} if batch else {"points": list(points(results))}
+    return {"schema": SCHEMA, **results.about, **shown, "rows": rows}
 
 
 def checks(results: Results) -> list[Check]:

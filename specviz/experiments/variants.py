@@ -112,10 +112,10 @@ class DraftVariant(Variant):
         """Its shape. Raises UserError as ``check`` does."""
         from decoders.draft_models.network import DraftConfig, refusal
 
-        if reason := refusal(target.config):
+        if reason := refusal(target.shape):
             raise UserError(reason)
         return DraftConfig.of(
-            target.config, glimpse=self.kind == "glide", layers=self.layers, hidden=self.width, kv_layer=self.kv_layer
+            target.shape, glimpse=self.kind == "glide", layers=self.layers, hidden=self.width, kv_layer=self.kv_layer
         )
 
     def check(self, target: Target) -> None:
@@ -165,7 +165,7 @@ class PromptVariant(Variant):
         )  # fmt: skip
 
     def check(self, target: Target) -> None:
-        self.recipe.config(target.config)
+        self.recipe.config(target.shape)
 
     def seconds(self, target: Target) -> float:
         """A step reads its tokens with the target, and its rows of prompt tokens twice (there is no gradient of
@@ -179,7 +179,7 @@ class PromptVariant(Variant):
     def run(self, folder: Path, network: Any, name: str, source: Any) -> Any:
         from decoders.training.prompt_tokens import Run
 
-        return Run(folder, network, name, _Shorter(source), self.recipe, SEED)
+        return Run(self.kind, folder, network, name, _Shorter(source), self.recipe, SEED)
 
     def finish(self, part: Path) -> None:
         """Trees for its own accuracy at the last validation; where no guess held, none can be designed."""
@@ -216,7 +216,7 @@ def variant_of(experiment: Experiment, setting: Setting) -> Variant | None:
 
 def check_variants(variants: Sequence[Variant], target: Target) -> None:
     """Raise UserError for the first variant that cannot be trained for this target."""
-    from decoders.training.data import DEMO, DemoSource
+    from decoders.training.demo.source import DEMO, DemoSource
 
     for variant in variants:
         variant.check(target)
@@ -235,7 +235,7 @@ def training(variant: Variant, target: Target, network: Any) -> Generator[int]:
     Closed before the end, it leaves a checkpoint that the next training goes on from. ``network`` is the target's
     (``decoders.model.load.stock_network``).
     """
-    from decoders.training.data import source_of
+    from decoders.training.demo.source import source_of
     from decoders.training.loop import CHECKPOINT
 
     folder = variant.folder(target.key)

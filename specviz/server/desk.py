@@ -61,7 +61,7 @@ class Page:
     order: int = 100
     service: Callable[[Desk], Service] = Service
     routes: Callable[[FastAPI, Any], None] | None = None
-    form: Callable[[Desk], None] | None = None
+    form: Callable[[Desk], Any] | None = None
 
 
 class Desk:

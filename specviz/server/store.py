@@ -67,7 +67,7 @@ def packed(payload: Mapping[str, Any], level: int = 5) -> bytes:
 def unpacked(blob: bytes) -> tr.Trace:
     """The trace inside ``packed(trace.to_json())``."""
     payload = json.loads(gzip.decompress(blob))
-    return tr.Trace(payload["run"], {name: table for name, table in payload.items() if name in tr.TABLES})
+    return tr.Trace(payload.pop("run"), {name: table for name, table in payload.items() if name != "schema"})
 
 
 def checked_tag(text: object) -> str:

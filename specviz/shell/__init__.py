@@ -1,10 +1,9 @@
-"""The shell: what stands around the pages.
+"""The shell: Gradio owns what stands around the pages, our modules own the drawings.
 
-Gradio and our own scripts divide the work like this. Gradio owns the shell: the frame with its theme and tabs, the
-form of Inspect with its fields, buttons and uploads, the queue of its events, and the named API for programs. Our
-modules own the drawings: every page that is more than a form is one place (``parts.part``, a ``gr.HTML`` with a
-constant template), which the page's modules fill from the server's own routes (``/api/…``), not through Gradio's
-events. Between the two there is one bridge: a place's value, which is a small JSON string, and the one event that a
-place may trigger. Scripts do not reach into Gradio's elements, and no prompt or model text passes through its
-templates.
+Gradio has the page's layout, its tabs, the prompt's fields, uploads and buttons, and the named API. Everything drawn
+is a part (``parts.part``): an empty place that one module of ``assets/web`` fills, which asks our own routes under
+``api/`` for what it shows. The two meet in three ways only: a part's value goes to its module (``watch``), a module
+triggers an event of its own part, to which Python listens as to any other (``form.run`` starts a run, ``brand.go``
+shows a tab), and an event of Gradio's may be told to the modules (``specviz:tab``, ``specviz:stop``). No script
+clicks Gradio's buttons, changes its elements or reads its state from them.
 """

@@ -1,55 +1,35 @@
-"""Scripts and styles the page loads, named by their content, so that browsers may keep them for ever."""
+"""The head of the app's page, and the files it names by their content, so that browsers may keep them for ever.
+
+An import map must stand before any module is loaded, and the first view is drawn before Gradio's scripts run. The
+``head`` of ``gr.Blocks`` and ``mount_gradio_app`` comes too late for both: Gradio does not put it into the HTML it
+sends (``templates/frontend/index.html`` has no place for it) but hands it to its own scripts, which add it when they
+have started. So ``with_head`` passes that HTML through the standard library's parser once, copying everything: our
+head goes in at the start of ``<head>``, and Gradio's cards for social networks, which name other sites, are left out.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import html
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
+from html.parser import HTMLParser
 from pathlib import Path
 
-HERE = Path(__file__).parent.parent / "ui"
-STYLES = ("page", "runs", "compare", "attribution", "lessons", "lab", "trees", "whatif")
-SCRIPTS = (  # later ones use what earlier ones define
-    "page", "runs",
-    "compare_state", "compare_ask", "compare_race", "compare_results", "compare_charts",
-    "compare_frame", "compare_live", "compare_recorded", "compare",
-    "attribution", "lessons", "lab_batch", "lab", "trees", "whatif",
-)  # fmt: skip
-REMOTE_META = re.compile(r"<meta\s[^>]*(?:property|name)=\"(?:og|twitter):[^>]*>\s*", re.S)
+from specviz.views import web
+from specviz.views.web import Asset
 
-# asks for the run before any script is there, so that it is drawn before Gradio's scripts begin their work
-EARLY = """<script>window.specvizEarly = (() => {
-  const id = new URLSearchParams(location.search).get("trace") || 
-    document.querySelector("meta[name=specviz-first]").content;
-  return id && { id, answer: fetch(new URL("api/traces/" + encodeURIComponent(id), location.href)) };
-})();</script>"""
-
-
-@dataclass(frozen=True, slots=True)
-class Asset:
-    data: bytes
-    media: str
+HERE = Path(__file__).parent
+BASE = "web"
+FIRST, ENTRY = "specviz/shell/early.js", "specviz/shell/main.js"
 
 
 @cache
 def assets() -> dict[str, Asset]:
-    """File name → content: the renderer's script and style, the page's own, and as one those of the single pages."""
-    from specviz.views import web
+    """File name → content: every module and the style sheet."""
+    return dict([*web.served().values(), _style()])
 
-    def joined(names: Sequence[str], kind: str) -> str:
-        return "\n".join((HERE / f"{name}.{kind}").read_text(encoding="utf-8") for name in names)
 
-    files = {
-        "specviz.css": web.styles(),
-        "page.css": joined(STYLES, "css"),
-        "specviz.js": web.script(),
-        "page.js": joined(SCRIPTS[:1], "js"),
-        "pages.js": joined(SCRIPTS[1:], "js"),
-    }
-    return dict(_named(name, text.encode()) for name, text in files.items())
+@cache
+def _style() -> tuple[str, Asset]:
+    return web.named("specviz.css", web.styles().encode())
 
 
 @cache
@@ -57,12 +37,12 @@ def _late() -> dict[str, Asset]:
     """What the page asks for when it is needed: the plotly.js that the package plotly ships."""
     from plotly.offline import get_plotlyjs
 
-    return dict([_named("plotly.js", get_plotlyjs().encode())])
+    return dict([web.named("plotly.js", get_plotlyjs().encode())])
 
 
 def plotly() -> str:
     """Where the page finds plotly.js."""
-    return f"web/{next(iter(_late()))}"
+    return f"{BASE}/{next(iter(_late()))}"
 
 
 def asset(name: str) -> Asset | None:
@@ -70,27 +50,66 @@ def asset(name: str) -> Asset | None:
     return assets().get(name) or (_late().get(name) if name.startswith("plotly.") else None)
 
 
-def _named(name: str, data: bytes) -> tuple[str, Asset]:
-    stem, _, kind = name.partition(".")
-    media = "text/css; charset=utf-8" if kind == "css" else "text/javascript; charset=utf-8"
-    return f"{stem}.{hashlib.sha256(data).hexdigest()[:12]}.{kind}", Asset(data, media)
-
-
 @cache
-def _head() -> str:
-    tags = []
-    for name in assets():
-        if name.endswith(".css"):
-            tags.append(f'<link rel="stylesheet" href="web/{name}">')
-        else:
-            tags.append(f'<script defer src="web/{name}"></script>')
-    return "\n".join(tags)
-
-
-def with_head(page: str, first: str) -> str:
-    """Gradio's page with ours in its head: the run to open on, the renderer, and no mention of other sites."""
-    page = REMOTE_META.sub("", page)
-    meta = (
-        f'<meta name="specviz-first" content="{html.escape(first)}">\n<meta name="color-scheme" content="light dark">'
+def head() -> str:
+    """The import map, the modules that draw the first view, and the styles. The first module asks for the run while
+    the others are still on their way.
+    """
+    # "./": an address in an import map begins with a dot or a slash
+    addresses = web.import_map(f"./{BASE}")
+    preloads = [f'<link rel="modulepreload" href="{addresses[name]}">' for name in web.reachable(ENTRY)]
+    return "\n".join(
+        [
+            '<meta name="color-scheme" content="light dark">',
+            web.map_tag(addresses),
+            f'<script type="module" async src="{addresses[FIRST]}"></script>',
+            *preloads,
+            f'<link rel="stylesheet" href="{BASE}/{_style()[0]}">',
+            f'<script type="module" src="{addresses[ENTRY]}"></script>',
+        ]
     )
-    return page.replace('<meta charset="utf-8" />', f'<meta charset="utf-8" />\n{meta}\n{EARLY}\n{_head()}', 1)
+
+
+class _Copy(HTMLParser):
+    """Copies a page but for the elements that ``with_head`` adds and leaves out."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=False)
+        self.parts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        about = dict(attrs)
+        name = about.get("property") or about.get("name") or ""
+        if tag == "meta" and name.startswith(("og:", "twitter:")):
+            return
+        self.parts.append(self.get_starttag_text() or "")
+        if tag == "base":  # the addresses in our head are relative to it
+            self.parts.append("\n" + head())
+
+    handle_startendtag = handle_starttag
+
+    def handle_endtag(self, tag: str) -> None:
+        self.parts.append(f"</{tag}>")
+
+    def handle_data(self, data: str) -> None:
+        self.parts.append(data)
+
+    def handle_entityref(self, name: str) -> None:
+        self.parts.append(f"&{name};")
+
+    def handle_charref(self, name: str) -> None:
+        self.parts.append(f"&#{name};")
+
+    def handle_comment(self, data: str) -> None:
+        self.parts.append(f"<!--{data}-->")
+
+    def handle_decl(self, decl: str) -> None:
+        self.parts.append(f"<!{decl}>")
+
+
+def with_head(page: str) -> str:
+    """Gradio's page with ours in its head, and no mention of other sites."""
+    copy = _Copy()
+    copy.feed(page)
+    copy.close()
+    return "".join(copy.parts)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gradio as gr
 from gradio.themes import Base
 
 from specviz.server.desk import Desk
 
 from . import api
-from .parts import part, tell
+from .parts import part, tell, told
 
 SANS = ["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
 MONO = ["ui-monospace", "SFMono-Regular", "Cascadia Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
@@ -40,6 +42,8 @@ def theme() -> Base:
     )
 
 
+QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+SHOWN = '() => document.dispatchEvent(new CustomEvent("specviz:tab", { detail: "%s" }))'
 MAX_SESSIONS = 200  # open pages whose state Gradio holds
 
 
@@ -50,17 +54,29 @@ def _session(request: gr.Request) -> str:
 
 def build(desk: Desk) -> gr.Blocks:
     """All pages."""
+    shown = [page for page in desk.pages if page.title]
+
+    def selected(name: Any) -> Any:
+        """Shows a tab, where there is one of that name."""
+        return gr.Tabs(selected=name) if any(page.name == name for page in shown) else gr.skip()
+
+    def asked(request: gr.Request) -> Any:
+        """Shows the tab that the address names."""
+        return selected(request.query_params.get("tab"))
+
     with gr.Blocks(title="specviz", fill_width=True, analytics_enabled=False, delete_cache=(3600, 3600)) as blocks:
-        brand = part("brand", "sv-brand", tells="named")
-        brand.named(_session, None, brand, queue=False, api_visibility="private", show_progress="hidden")
-        with gr.Tabs(elem_id="sv-tabs"):
-            for page in desk.pages:
-                if page.title:
-                    with gr.Tab(page.title, id=page.name):
-                        if page.form is not None:
-                            page.form(desk)
-                        else:
-                            part(page.name, f"sv-{page.name}")
+        brand = part("brand", "sv-brand", events=("named", "go"))
+        brand.named(_session, None, brand, queue=False, **QUIET)
+        with gr.Tabs(elem_id="sv-tabs") as tabs:
+            for page in shown:
+                with gr.Tab(page.title, id=page.name) as tab:
+                    if page.form is not None:
+                        page.form(desk)
+                    else:
+                        part(page.name, f"sv-{page.name}", f"{page.name}/page")
+                tab.select(None, None, None, js=SHOWN % page.name, queue=False, **QUIET)
+        brand.go(lambda value: selected(told(value).get("tab")), brand, tabs, queue=False, **QUIET)
+        blocks.load(asked, None, tabs, queue=False, **QUIET)
         api.build(desk)
 
         def left(request: gr.Request) -> None:

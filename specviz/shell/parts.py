@@ -1,4 +1,4 @@
-"""Places in the page that ``page.js`` fills: ``gr.HTML`` with a constant template.
+"""Places in the page that modules of ours fill: ``gr.HTML`` with a constant template.
 
 Their value is a small JSON string. Neither prompt nor model text ever passes through a template.
 (They are no subclasses of ``gr.HTML``: Gradio writes an interface file beside the source of every subclass.)
@@ -7,6 +7,7 @@ Their value is a small JSON string. Neither prompt nor model text ever passes th
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
@@ -14,29 +15,19 @@ import gradio as gr
 from specviz.server.http import owner_of
 
 
-def part(name: str, elem_id: str, *, value: str = "", tells: str = "") -> gr.HTML:
-    """The place that ``SpecVizApp.<name>`` fills; ``tells`` names the event it triggers.
+def part(name: str, elem_id: str, module: str = "", *, events: Sequence[str] = ()) -> gr.HTML:
+    """The place that ``mount`` of ``specviz/<module>.js`` fills, once that is fetched: when Gradio first shows it.
 
-    ========  =========================================================================================================
-    view      the inspector; value {"trace": id, "own": started by this page, "n": differs every time}
-    form      method, its parameters and the run's settings, made from the desk's catalog; tells "ready" when the model
-              is loaded; value {"method", "params", "settings"}
-    note      a sentence next to what it is about; value {"text", "error"}
-    chooser   the recorded runs to choose from, and the button that folds the panel
-    brand     the name, the model's state and the switch between light and dark; tells "named" where the page's session
-              is wanted; value {"session"}
-    table     all recorded runs as a table (made in ``runs.js``)
-    compare   methods side by side on one prompt (made in ``compare.js``)
-    attribution  what an answer was copied from (made in ``attribution.js``)
-    lessons   guided tours over recorded runs (made in ``lessons.js``)
-    lab       experiments: what there is to run, what is asked, and the results (made in ``lab.js``)
-    trees     PPD's trees by size and prompt budget, drawn, compared and timed (made in ``trees.js``)
-    ========  =========================================================================================================
+    ``mount`` gets ``element``, ``props``, ``watch`` and ``trigger`` as ``gr.HTML`` has them; a module of the shell
+    says in front of its ``mount`` what its value holds and which ``events`` it triggers. ``module`` is
+    ``shell/<name>`` where it is not named.
     """
     return gr.HTML(
-        value,
+        "",
         html_template=f'<div class="svp-{name}"></div>',
-        js_on_load=f"SpecVizApp.{name}({{element, props, watch, tell: () => trigger('{tells}')}});",
+        js_on_load=f"""const events = {json.dumps(list(events))}; // Gradio looks for their names here
+            import("specviz/{module or f"shell/{name}"}.js").then(
+                ({{ mount }}) => mount({{ element, props, watch, trigger }}));""",
         apply_default_css=False,
         elem_classes=["svp"],
         elem_id=elem_id,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from html import escape
 from typing import Any
 
@@ -11,7 +10,8 @@ from decoders.trace.trace import Trace
 from . import web
 
 POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'"
+    "default-src 'none'; script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; "
+    "img-src data: blob:; base-uri 'none'"
 )
 
 PAGE_STYLE = """
@@ -21,63 +21,10 @@ body { margin: 0; padding: 14px 16px 20px; }
 @media (max-width: 600px) { body { padding: 8px; } }
 """
 
-FOLLOW_THEME = """
-(function () {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  const theme = () => document.documentElement.classList.toggle("dark", dark.matches);
-  theme();
-  dark.addEventListener("change", theme);
-})();
-"""
 
-# restores #step=12&pins=40,41 and keeps the address up to date
-PAGE_SCRIPT = """
-(function () {
-  const host = document.getElementById("inspector");
-  const trace = JSON.parse(document.getElementById("trace").textContent);
-  const start = Number(host.dataset.step);
-  const view = () => {
-    const asked = new URLSearchParams(location.hash.slice(1));
-    const pins = (asked.get("pins") || "").split(",").filter(Boolean).map(Number);
-    return { step: asked.has("step") ? Number(asked.get("step")) : start, pins };
-  };
-  const inspector = new SpecViz.Inspector(host, { autofocus: true, actions: { link: true } });
-  inspector.load(trace, view());
-  let waiting = 0;
-  const keep = () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(() => {
-      try {
-        history.replaceState(null, "", inspector.address());
-      } catch {
-        // a frame without an address of its own
-      }
-    }, 200);
-  };
-  inspector.on("step", keep).on("pin", keep);
-  addEventListener("hashchange", () => {
-    const { step, pins } = view();
-    inspector.setStep(step);
-    inspector.setPins(pins, false);
-  });
-  window.specviz = inspector;
-})();
-"""
-
-
-def embed_json(value: Any) -> str:
-    """JSON that is safe inside a script element: no ``<`` and no line separator is left as itself.
-
-    >>> embed_json({"a": "</script>"})
-    '{"a":"\\\\u003c/script>"}'
-    """
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def standalone_page(title: str, main: str, data: tuple[str, Any], *, styles: str, scripts: str, start: str) -> str:
+def standalone_page(title: str, main: str, data: tuple[str, Any], entry: str) -> str:
     """One HTML page that works from disk and follows the system's theme. ``main`` is its element, as markup; ``data``
-    the id of a script element and what it holds as JSON; ``start`` the script that draws it.
+    the id of a script element and what it holds as JSON; ``entry`` the module that draws it, ``specviz/…``.
     """
     name, value = data
     return f"""<!doctype html>
@@ -87,26 +34,24 @@ def standalone_page(title: str, main: str, data: tuple[str, Any], *, styles: str
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)} · specviz</title>
-<style>{PAGE_STYLE}{styles}</style>
+<style>{PAGE_STYLE}{web.styles(web.reachable(entry))}</style>
+{web.map_tag(web.inline_map(entry))}
 </head>
 <body>
 {main}
-<script type="application/json" id="{name}">{embed_json(value)}</script>
-<script>{scripts}</script>
-<script>{FOLLOW_THEME}{start}</script>
+<script type="application/json" id="{name}">{web.embed_json(value)}</script>
+<script type="module">import "{entry}";</script>
 </body>
 </html>
 """
 
 
 def standalone_html(trace: Trace, step: int = 0) -> str:
-    """The whole page: renderer, style and trace in one; opens at ``step`` (from 0), or at ``#step=`` of its address."""
+    """The whole page: modules, style and trace in one; opens at ``step`` (from 0), or at ``#step=`` of its address."""
     words = "<noscript>This page draws the trace with JavaScript.</noscript>"
     return standalone_page(
         str(trace.run.get("title") or trace.run.get("id") or "run"),
         f'<main id="inspector" data-step="{int(step)}">{words}</main>',
         ("trace", trace.to_json()),
-        styles=web.styles(),
-        scripts=web.script(),
-        start=PAGE_SCRIPT,
+        entry="specviz/inspect/standalone.js",
     )

@@ -6,7 +6,7 @@ import io
 
 import pandas as pd
 
-from decoders.trace.tables import TABLES
+from decoders.trace.tables import columns_of, type_of
 from decoders.trace.trace import Trace
 
 # columns that hold a token id, and the column of text that is put after them
@@ -15,29 +15,32 @@ _TOKENS = {"pieces": "id", "tokens": "id", "nodes": "token", "targets": "token",
 _TEXT = {"steps": "bonus_text"}
 # text columns with few distinct values
 _CATEGORIES = {"segment", "kind", "origin", "origins", "route", "outcome", "status"}
+_DTYPES = {"int": "int64", "float": "float64", "bool": "bool", "str": "str", "any": "str"}
 # what a spreadsheet would take for the beginning of a formula
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def frames(trace: Trace) -> dict[str, pd.DataFrame]:
-    """Every table of the trace as a frame."""
-    return {table: frame(trace, table) for table in TABLES}
+    """Every table of the trace as a frame, those of a later version included."""
+    return {table: frame(trace, table) for table in trace.tables}
 
 
 def frame(trace: Trace, table: str) -> pd.DataFrame:
     """One table as a frame, with a ``text`` column (steps: ``bonus_text``) where it holds token ids.
 
-    Undecodable bytes show as the replacement character; ``pieces`` has the bytes themselves, in hexadecimal. A table
-    that does not exist raises ValueError.
+    Undecodable bytes show as the replacement character; ``pieces`` has the bytes themselves, in hexadecimal. A column
+    of a later version is there with its plain values. A table that does not exist raises ValueError.
     """
-    if table not in TABLES:
-        raise ValueError(f"there is no table {table!r}: choose one of {', '.join(TABLES)}")
-    kinds = {column.name: column.type for column in TABLES[table]}
-    dtypes = {"int": "int64", "float": "float64", "bool": "bool", "str": "str"}
+    if table not in trace.tables:
+        raise ValueError(f"there is no table {table!r}: choose one of {', '.join(trace.tables)}")
+    known = columns_of(table, trace.run)
     columns: dict[str, pd.Series] = {}
     texts = _texts(trace) if table in _TOKENS else {}
     for name, values in trace.tables[table].items():
-        columns[name] = pd.Series(values, dtype=dtypes[kinds.get(name, "float")])
+        kind = known[name].type if name in known else type_of(values)
+        if kind == "any":
+            values = ["" if value is None else str(value) for value in values]
+        columns[name] = pd.Series(values, dtype=_DTYPES[kind])
         if name in _CATEGORIES:
             columns[name] = columns[name].astype("category")
         if name == _TOKENS.get(table):

@@ -12,34 +12,34 @@ from decoders.trace.metrics import METRICS
 
 # key | label | formula | code, and below it the sentence
 STEP = """
-    step_drafted | Drafted | nodes of the draft tree, the root not counted | decoders/protocols.py Drafter.propose
+    step_drafted | Drafted | nodes of the draft tree, the root not counted | decoders/method/drafter.py Drafter.propose
         The tokens that were offered to the model in this step.
-    step_accepted | Accepted | drafted tokens on the accepted path | decoders/verify.py MatchVerifier.__call__
+    step_accepted | Accepted | drafted tokens on the accepted path | decoders/verifiers/match.py MatchVerifier.__call__
         The drafted tokens that stand; the model's own token behind them does not count.
-    step_bonus | The model's own token | its choice after the accepted path | decoders/verify.py judged
+    step_bonus | The model's own token | its choice after the accepted path | decoders/verifiers/match.py judged
         What the forward wrote besides the draft: it always knows one token more.
-    step_written | Written | accepted + 1 | decoders/target.py emitted_tokens
+    step_written | Written | accepted + 1 | decoders/draft/draft.py emitted_tokens
         The tokens this step added to the output; a stop token ends the run and is not counted.
-    step_time | Time | draft_ms + verify_ms + commit_ms | decoders/engine.py Decoding.__iter__
+    step_time | Time | draft_ms + verify_ms + commit_ms | decoders/engine/decoding.py Decoding.__iter__
         Drafting, then one forward of the model with the decision, then keeping what stands.
-    step_candidates | Candidates | places that could be copied from | decoders/protocols.py Candidates
+    step_candidates | Candidates | places that could be copied from | decoders/draft/draft.py Candidates
         The earlier places that the method ranked, losers included.
-    step_score | Score | what the method ranks by | decoders/protocols.py Candidates
+    step_score | Score | what the method ranks by | decoders/draft/draft.py Candidates
         The highest score wins; the term behind it is a column of the candidate table.
-    step_regret | Ranking regret | best − chosen would_accept | decoders/metrics.py fill_would_accept
+    step_regret | Ranking regret | best − chosen would_accept | decoders/trace/metrics.py fill_would_accept
         What the best of the ranked places would have had accepted more than the chosen one.
 """
 
-# where a run's metrics are computed; the others in decoders/metrics.py compute
+# where a run's metrics are computed; the others in decoders/trace/metrics.py compute
 COMPUTED = {
-    "kv_mb": "decoders/recording.py Run._finish",
-    "prefill_ms": "decoders/engine.py Decoding.prefill",
-    "beta": "decoders/metrics.py acceptance_beta",
-    "draft_cost": "decoders/metrics.py draft_cost",
-    "ranking_regret": "decoders/metrics.py ranking_regret",
-    "quality_f1": "decoders/quality.py f1",
-    "quality_rouge_l": "decoders/quality.py rouge_l",
-    "quality_edit": "decoders/quality.py edit_similarity",
+    "kv_mb": "decoders/engine/recording.py Run._finish",
+    "prefill_ms": "decoders/engine/decoding.py Decoding.prefill",
+    "beta": "decoders/trace/metrics.py acceptance_beta",
+    "draft_cost": "decoders/trace/metrics.py draft_cost",
+    "ranking_regret": "decoders/trace/metrics.py ranking_regret",
+    "quality_f1": "decoders/trace/quality.py f1",
+    "quality_rouge_l": "decoders/trace/quality.py rouge_l",
+    "quality_edit": "decoders/trace/quality.py edit_similarity",
 }
 
 # the file that drafts, by method; others: Drafter.propose
@@ -50,19 +50,19 @@ DRAFTED = {
     "pld+a": "decoders/drafters/pldplus.py propose",
     "adapld": "decoders/drafters/adapld.py propose",
     "casd": "decoders/drafters/casd.py propose",
-    "sps": "decoders/proposals.py propose",
-    "sps+ppd": "decoders/proposals.py propose",
-    "glide": "decoders/proposals.py propose",
-    "glide+cape": "decoders/proposals.py propose",
+    "sps": "decoders/draft_models/drafter.py propose",
+    "sps+ppd": "decoders/draft_models/drafter.py propose",
+    "glide": "decoders/draft_models/drafter.py propose",
+    "glide+cape": "decoders/draft_models/drafter.py propose",
     "ppd": "decoders/drafters/ppd.py propose",
     "ppd+typical": "decoders/drafters/ppd.py propose",
 }
 
 # the verifier, by method where it is another; tokens drawn from a draft model: ResidualVerifier
 VERIFIED = {
-    "casd": "decoders/conditional.py ConditionalVerifier.__call__",
-    "ppd+typical": "decoders/typical.py TypicalVerifier.__call__",
-    "drawn": "decoders/residual.py ResidualVerifier.__call__",
+    "casd": "decoders/verifiers/conditional.py ConditionalVerifier.__call__",
+    "ppd+typical": "decoders/verifiers/typical.py TypicalVerifier.__call__",
+    "drawn": "decoders/verifiers/residual.py ResidualVerifier.__call__",
 }
 
 
@@ -86,7 +86,7 @@ def table() -> dict[str, Any]:
         metric.key: {
             "label": metric.label,
             "formula": metric.formula,
-            "code": COMPUTED.get(metric.key, "decoders/metrics.py compute"),
+            "code": COMPUTED.get(metric.key, "decoders/trace/metrics.py compute"),
             "help": metric.help,
         }
         for metric in METRICS

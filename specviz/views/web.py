@@ -1,97 +1,145 @@
-"""The browser's part: which files it is made of, in which order, and the tags that load them."""
+"""The browser's part: ES modules and style sheets in the folders of ``assets/web``, found by looking there.
+
+Modules name each other by bare specifiers (``import { h } from "specviz/base/dom.js"``); an import map, made here,
+says where each is: for the app an address with the hash of the content, so that browsers may keep it for ever; for a
+page that works from disk a ``data:`` URL. No module, style or order is listed in Python: what a page needs follows
+from the import statements.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
-from html import escape
+from types import MappingProxyType
+from urllib.parse import quote
 
 from decoders.folders import ASSETS
 
-from .terms import table
+from . import terms
 
 FOLDER = ASSETS / "web"
+PREFIX = "specviz/"
+TERMS = PREFIX + "generated/terms.js"  # made here, of what decoders.trace.metrics and specviz.views.terms say
+STATIC = re.compile(r"^(?:import|export)\b[^;\"']*?\bfrom\s+[\"']([^\"']+)[\"']|^import\s+[\"']([^\"']+)[\"']", re.M)
+AFTER = re.compile(r'^@import "specviz/([^"]+)";\n', re.M)
+# what a data: URL keeps as it is: printable ASCII but "%", which would be decoded, and "#", which would end it
+PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in "%#")
 
-# later scripts use what earlier ones define
-SCRIPTS = (
-    "dom.js",
-    "terms.js",
-    "text.js",
-    "model.js",
-    "pane.js",
-    "links.js",
-    "timeline.js",
-    "tree_layout.js",
-    "tree_boxes.js",
-    "tree_words.js",
-    "tree.js",
-    "candidates.js",
-    "regret.js",
-    "drafting.js",
-    "looks.js",
-    "drafter_pairs.js",
-    "drafter.js",
-    "prompts.js",
-    "diff.js",
-    "lanes.js",
-    "shares.js",
-    "summary.js",
-    "keys.js",
-    "downloads.js",
-    "controls.js",
-    "marks.js",
-    "present.js",
-    "asked.js",
-    "inspector.js",
-    "lesson.js",
-    "attributing.js",
-    "attribution_board.js",
-    "attribution_sides.js",
-    "attribution.js",
-)
-STYLES = (
-    "theme.css", "parts.css", "page.css", "tokens.css", "tree.css", "table.css",
-    "panels.css", "drafter.css", "prompts.css", "regret.css", "lanes.css", "attribution.css",
-    "present.css", "lesson.css",
-)  # fmt: skip
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file as it is served."""
+
+    data: bytes
+    media: str
 
 
 @cache
-def read(name: str) -> str:
-    """The text of one web file. Raises FileNotFoundError where the name is not one of them."""
-    if name not in SCRIPTS + STYLES:
-        raise FileNotFoundError(f"{name} is not a web file; there are {', '.join(SCRIPTS + STYLES)}")
-    text = (FOLDER / name).read_text(encoding="utf-8")
-    if name == "terms.js":  # what it explains is defined in Python
-        known = json.dumps(table(), ensure_ascii=False).replace("<", "\\u003c")
-        text = f"(window.SpecViz = window.SpecViz || {{}}).TERMS = {known};\n{text}"
-    return text
+def modules() -> Mapping[str, str]:
+    """Specifier → source of every module.
 
-
-def script() -> str:
-    """All scripts, in order, as one."""
-    return "\n".join(read(name) for name in SCRIPTS)
-
-
-def styles() -> str:
-    """All style sheets, in order, as one."""
-    return "\n".join(read(name) for name in STYLES)
-
-
-@cache
-def content_hash() -> str:
-    """Twelve hexadecimal digits that change when any web file changes: a cache key for their addresses."""
-    return hashlib.sha256((script() + styles()).encode()).hexdigest()[:12]
-
-
-def head_tags(base: str) -> str:
-    """``<link>`` and ``<script>`` tags for the files served under the address ``base`` (relative or absolute).
-
-    >>> head_tags("static/web").splitlines()[0].startswith('<link rel="stylesheet" href="static/web/theme.css?v=')
+    >>> "specviz/base/dom.js" in modules()
     True
     """
-    root, version = escape(base.rstrip("/"), quote=True), content_hash()
-    styles = [f'<link rel="stylesheet" href="{root}/{name}?v={version}">' for name in STYLES]
-    scripts = [f'<script defer src="{root}/{name}?v={version}"></script>' for name in SCRIPTS]
-    return "\n".join(styles + scripts)
+    found = {PREFIX + path.relative_to(FOLDER).as_posix(): path for path in sorted(FOLDER.glob("*/*.js"))}
+    return MappingProxyType(
+        {name: path.read_text(encoding="utf-8") for name, path in found.items()} | {TERMS: _terms()}
+    )
+
+
+def _terms() -> str:
+    """What numbers mean, as a module: one export per table."""
+    tables = (
+        f"export const {name} = {json.dumps(value, ensure_ascii=False)};" for name, value in terms.table().items()
+    )
+    return "\n".join(["/* Made by specviz/terms.py. */", *tables, ""])
+
+
+def imports(source: str) -> tuple[str, ...]:
+    """The specifiers a module imports at once; those of ``import()`` are fetched when they are needed.
+
+    >>> imports('import { h } from "specviz/base/dom.js";')
+    ('specviz/base/dom.js',)
+    """
+    return tuple(one or other for one, other in STATIC.findall(source))
+
+
+@cache
+def reachable(entry: str) -> tuple[str, ...]:
+    """The modules that ``entry`` needs, itself the last: each stands after those it imports.
+
+    Raises KeyError where one of them does not exist.
+    """
+    order: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        for other in imports(modules()[name]):
+            if other not in order:
+                visit(other)
+        order[name] = None
+
+    visit(entry)
+    return tuple(order)
+
+
+def styles(names: Iterable[str] | None = None) -> str:
+    """The style sheets in the folders of ``names`` (of all modules without it), as one. Each stands after those it
+    imports (``@import "specviz/base/page.css";``), so that it may change what they say.
+    """
+    folders = {name.split("/")[1] for name in names or modules()}
+    order: dict[str, str] = {}
+
+    def visit(name: str) -> None:
+        text = (FOLDER / name).read_text(encoding="utf-8")
+        for other in AFTER.findall(text):
+            if other not in order:
+                visit(other)
+        order[name] = AFTER.sub("", text)
+
+    for path in sorted(FOLDER.glob("*/*.css")):
+        if (name := path.relative_to(FOLDER).as_posix()) not in order:
+            visit(name)
+    return "\n".join(text for name, text in order.items() if name.split("/")[0] in folders)
+
+
+def named(name: str, data: bytes) -> tuple[str, Asset]:
+    """A file under a name that has twelve digits of its content's hash: base/dom.js → base/dom.0123456789ab.js."""
+    stem, _, kind = name.rpartition(".")
+    media = "text/css; charset=utf-8" if kind == "css" else "text/javascript; charset=utf-8"
+    return f"{stem}.{hashlib.sha256(data).hexdigest()[:12]}.{kind}", Asset(data, media)
+
+
+@cache
+def served() -> Mapping[str, tuple[str, Asset]]:
+    """Specifier → the name under which the app serves the module, and the file."""
+    files = {name: named(name.removeprefix(PREFIX), source.encode()) for name, source in modules().items()}
+    return MappingProxyType(files)
+
+
+def import_map(base: str) -> dict[str, str]:
+    """Specifier → address under ``base`` of every module."""
+    return {name: f"{base.rstrip('/')}/{file}" for name, (file, _) in served().items()}
+
+
+def inline_map(entry: str) -> dict[str, str]:
+    """Specifier → the module itself, as a ``data:`` URL, of all that ``entry`` needs."""
+    return {name: "data:text/javascript;charset=utf-8," + quote(modules()[name], PLAIN) for name in reachable(entry)}
+
+
+def embed_json(value: object) -> str:
+    """JSON that is safe inside a script element: no ``<`` and no line separator is left as itself.
+
+    >>> embed_json({"a": "</script>"})
+    '{"a":"\\\\u003c/script>"}'
+    """
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def map_tag(addresses: Mapping[str, str]) -> str:
+    """The import map as an element of the page."""
+    return f'<script type="importmap">{embed_json({"imports": addresses})}</script>'

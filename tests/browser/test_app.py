@@ -56,11 +56,11 @@ def visit(page: Any, port: int) -> Iterator[Visit]:
 
 
 def step(page: Any) -> int:
-    return page.evaluate("SpecVizApp.app.inspector.state().step")
+    return page.evaluate("specviz.app.inspector.state().step")
 
 
 def shown(page: Any) -> str:
-    return page.evaluate("SpecVizApp.app.shown")
+    return page.evaluate("specviz.app.shown")
 
 
 def banner(page: Any) -> str:
@@ -86,13 +86,13 @@ def run(page: Any) -> None:
 
 def ended(page: Any) -> None:
     page.wait_for_selector("body:not(.sv-running)", state="attached")
-    wait(page, "SpecVizApp.app.inspector.model.run.complete")
+    wait(page, "specviz.app.inspector.model.run.complete")
 
 
 def test_it_opens_on_a_recorded_run_at_once(visit: Visit) -> None:
     page = visit()
     assert shown(page) == "gallery-0" and page.inner_text(".sv-headline").startswith("Refactor ratelimit.py")
-    first = page.evaluate("SpecVizApp.app.drawn")
+    first = page.evaluate("specviz.app.drawn")
     assert first < 6000, f"first view after {first:.0f} ms"  # 0.5 s on a quiet machine; the budget is 1.5 s
     assert "stub · 5.3M parameters" in page.inner_text(".svp-pill")
 
@@ -102,12 +102,12 @@ def test_a_method_runs_and_streams(visit: Visit, desk: StubDesk) -> None:
     page.select_option("#svf-method", "pld")
     desk.gate.clear()
     run(page)
-    wait(page, "SpecVizApp.app.inspector.model.stepCount === 4")  # drawn while the run goes on
-    assert not page.evaluate("SpecVizApp.app.inspector.model.run.complete") and step(page) == 3
+    wait(page, "specviz.app.inspector.model.stepCount === 4")  # drawn while the run goes on
+    assert not page.evaluate("specviz.app.inspector.model.run.complete") and step(page) == 3
     desk.gate.set()
     ended(page)
     whole = desk.store.get(shown(page))
-    assert page.evaluate("SpecVizApp.app.inspector.model.stepCount") == whole.rows("steps")
+    assert page.evaluate("specviz.app.inspector.model.stepCount") == whole.rows("steps")
     assert step(page) == whole.rows("steps") - 1  # it followed to the end
     assert whole.run["title"] == "Edit code: rename a variable" and banner(page) == ""
     assert page.input_value(".svp-chooser select") == whole.run["id"]
@@ -142,7 +142,7 @@ def test_two_users_at_once(visit: Visit, chromium: Any, port: int, desk: StubDes
     ended(page)
     ended(other)
     assert shown(page) != shown(other)
-    listed = other.evaluate("SpecVizApp.app.runs.map(r => r.id)")
+    listed = other.evaluate("specviz.app.runs.map(r => r.id)")
     assert shown(other) in listed and shown(page) not in listed
     other_context.close()
 
@@ -156,7 +156,7 @@ def test_closing_the_tab_ends_its_run(chromium: Any, port: int, desk: StubDesk) 
     desk.gate.clear()
     page.evaluate("document.getElementById('sv-run').click()")
     page.wait_for_selector("body.sv-running", state="attached")
-    key = page.evaluate("[...SpecVizApp.app.mine][0]")
+    key = page.evaluate("[...specviz.app.mine][0]")
     job = desk.runner.job(key)
     assert job is not None
     context.close()
@@ -172,7 +172,7 @@ def test_scrubbing_keys_and_hover(visit: Visit) -> None:
     wait(page, "new URL(location.href).searchParams.get('step') === '4'")
     assert step(page) == 3
     times = page.evaluate(
-        """async () => { const v = SpecVizApp.app.inspector, out = [];
+        """async () => { const v = specviz.app.inspector, out = [];
         for (let i = 0; i < 60; i++) {
           const t = performance.now(); v.setStep((i * 37) % v.model.stepCount); v.host.offsetHeight;
           out.push(performance.now() - t); } return out.sort((a, b) => a - b); }"""
@@ -185,13 +185,13 @@ def test_scrubbing_keys_and_hover(visit: Visit) -> None:
 def test_a_copied_link_restores_the_view(visit: Visit, page: Any, context: Any) -> None:
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     visit("?trace=gallery-1")
-    page.evaluate("SpecVizApp.app.inspector.setStep(12); SpecVizApp.app.inspector.setPins([230, 231])")
+    page.evaluate("specviz.app.inspector.setStep(12); specviz.app.inspector.setPins([230, 231])")
     page.click("button:has-text('Copy link')")
     link = page.evaluate("navigator.clipboard.readText()")
     again = context.new_page()
     again.goto(link)
     again.wait_for_selector(MOUNTED)
-    assert again.evaluate("SpecVizApp.app.inspector.state()") == {"trace": "gallery-1", "step": 12, "pins": [230, 231]}
+    assert again.evaluate("specviz.app.inspector.state()") == {"trace": "gallery-1", "step": 12, "pins": [230, 231]}
     again.close()
 
 
@@ -202,13 +202,13 @@ def test_a_link_to_the_runs_page(visit: Visit) -> None:
     assert page.locator(".svp-grid .svp-link").all_inner_texts() == ["Quoted answer"]
     page.click(".svp-link")
     page.wait_for_selector(MOUNTED)
-    wait(page, "SpecVizApp.app.shown === 'gallery-2' && !location.search.includes('tab')")
+    wait(page, "specviz.app.shown === 'gallery-2' && !location.search.includes('tab')")
 
 
 def test_an_unknown_link_is_a_sentence_and_the_gallery(page: Any, port: int) -> None:
     page.goto(f"http://127.0.0.1:{port}/?trace=gone")
     page.wait_for_selector(".svp-banner:has-text(\"There is no run called 'gone' here\")")
-    wait(page, "SpecVizApp.app.shown === 'gallery-0'")
+    wait(page, "specviz.app.shown === 'gallery-0'")
     assert page.get_attribute(".svp-banner", "role") == "alert"
     assert [p for p in page.problems if "404" not in p] == []
 
@@ -225,7 +225,7 @@ def test_upload_good_and_bad(visit: Visit, tmp_path: Path) -> None:
     page.wait_for_selector("#sv-file-note :text('cannot be opened as a trace')")
     assert shown(page) == opened and page.input_value("#sv-instruction textarea") != ""
     page.set_input_files(chooser, tmp_path / "nasty.spectrace")  # the same file again
-    page.wait_for_function("before => SpecVizApp.app.shown !== before", arg=opened)
+    page.wait_for_function("before => specviz.app.shown !== before", arg=opened)
 
 
 def test_a_downloaded_page_opens_from_disk(visit: Visit, context: Any, tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_a_downloaded_page_opens_from_disk(visit: Visit, context: Any, tmp_path:
     alone.on("request", lambda request: asked.append(request.url))
     alone.goto(file.as_uri())
     alone.wait_for_selector(".sv-row")
-    assert alone.evaluate("specviz.number") == 2 and asked == [file.as_uri()]
+    assert alone.evaluate("specviz.inspector.number") == 2 and asked == [file.as_uri()]
     alone.close()
     with page.expect_download() as caught:
         page.click("button:has-text('Download')")
@@ -337,8 +337,8 @@ def test_letting_go_of_the_threshold_runs_again_and_the_runs_are_listed(visit: V
                         "e.dispatchEvent(new Event('change', {bubbles: true})) }", value)  # fmt: skip
     page.wait_for_selector("body.sv-running", state="attached")
     wait_for(page, lambda: len(desk.asked) == before + 1)
-    wait(page, "SpecVizApp.app.inspector.model.stepCount === 4")
-    first = page.evaluate("[...SpecVizApp.app.mine][0]")
+    wait(page, "specviz.app.inspector.model.stepCount === 4")
+    first = page.evaluate("[...specviz.app.mine][0]")
     slider.evaluate("e => { e.value = 0.7; e.dispatchEvent(new Event('input', {bubbles: true})); "
                     "e.dispatchEvent(new Event('change', {bubbles: true})) }")  # fmt: skip
     wait_for(page, lambda: len(desk.asked) == before + 2)  # the one that went on was stopped
@@ -347,13 +347,13 @@ def test_letting_go_of_the_threshold_runs_again_and_the_runs_are_listed(visit: V
     second = shown(page)
     assert desk.store.get(first).run["stop"] == "cancelled" and page.input_value("#svf-delta") == "0.7"
     page.click("#sv-run")
-    wait(page, f"SpecVizApp.app.shown !== '{second}'")
+    wait(page, f"specviz.app.shown !== '{second}'")
     ended(page)
     page.wait_for_selector(".svp-tries .svp-now")
     rows = page.locator(".svp-tries tbody tr")
     assert rows.count() >= 2 and "tokens/step" in page.inner_text(".svp-tries thead")
     page.click(f".svp-tries tbody tr:nth-child({rows.count() - 1}) button")
-    wait(page, f"SpecVizApp.app.shown === '{second}'")
+    wait(page, f"specviz.app.shown === '{second}'")
 
 
 def test_a_failing_run_is_told_and_the_app_goes_on(visit: Visit, desk: StubDesk) -> None:
@@ -423,7 +423,7 @@ def test_a_page_without_a_model_says_so(chromium: Any) -> None:
         page.wait_for_selector(".svp-pill[data-state=failed]")
         page.wait_for_selector(".svf-reason:has-text('The model folder /nowhere does not exist.')")
         page.wait_for_selector("#sv-run[disabled]")
-        wait(page, "SpecVizApp.app.shown === 'gallery-0'")
+        wait(page, "specviz.app.shown === 'gallery-0'")
         page.close()
 
 
@@ -449,7 +449,7 @@ def test_the_bundled_model_runs(page: Any) -> None:
         page.fill("#svf-max_new_tokens", "24")
         page.wait_for_selector("#sv-prompt-note :text('tokens')")
         page.click("#sv-run")  # over before one could look
-        wait(page, "SpecVizApp.app.inspector && SpecVizApp.app.inspector.model.run.complete")
+        wait(page, "specviz.app.inspector && specviz.app.inspector.model.run.complete")
         page.wait_for_selector("#sv-run", state="visible")  # nothing goes on any more
         key = shown(page)
         trace = store.get(key)

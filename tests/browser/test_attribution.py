@@ -21,15 +21,17 @@ from tests.stubs import serving
 from tests.test_attribution_page import ANSWER, CONTEXT, ROW, attribution_desk, tiny
 
 # the same vector for both: documents at min_run 1, and what they come to at each threshold
-VECTOR = """(numbers) => specviz.signals.map((signal) => Object.values(signal.views).map((doc) => numbers.map((n) => {
-    const A = SpecViz.attributing, found = A.at(doc, n);
+VECTOR = """async (numbers) => {
+  const A = await import("specviz/attribution/links.js");
+  return specviz.attribution.signals.map((signal) => Object.values(signal.views).map((doc) => numbers.map((n) => {
+    const found = A.at(doc, n);
     return { links: found.links, copied: found.copied_tokens, uncopied: found.uncopied, verbatim: found.verbatim,
         sources: found.sources, parts: A.parts(found.links, [...doc.output].length).map(([a, b, link]) =>
             [[...doc.output].slice(a, b).join(""), link ? link.number : 0]),
         score: signal.gold && A.score(found.links, signal.gold.tokens),
         cut: (() => { const at = A.places(doc.output); return found.links.map(({ output: [a, b] }) =>
             doc.output.slice(at(a), at(b))); })() };
-})))"""
+}))); }"""
 
 
 def quoted() -> tuple[Trace, Any]:
@@ -89,7 +91,7 @@ def test_the_exported_page_counts_as_python_does(page: Any, tmp_path: Path) -> N
     page.mouse.move(0, 0)
     assert page.locator(".sv-a-lit").count() == 0 and page.locator(".sv-a-line").count() == 0
     took = page.evaluate(
-        """() => { const view = specviz, times = [];
+        """() => { const view = specviz.attribution, times = [];
             for (let n = 1; n < 25; n++) { const start = performance.now(); view.set({ minRun: n });
                 times.push(performance.now() - start); }
             return times.sort((a, b) => a - b)[12]; }"""
@@ -158,7 +160,7 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     assert re.fullmatch(r"\.\d{3}|1\.000", page.locator(".sv-a-gold-box dd").last.inner_text())
     page.set_viewport_size({"width": 420, "height": 860})
     assert page.evaluate("document.documentElement.scrollWidth") <= 420
-    page.evaluate("SpecVizApp.app.goTo('inspect')")
+    page.evaluate("specviz.goTo('inspect')")
     page.wait_for_selector(".sv-headline .sv-chip:has-text('answer given')")
     foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
     expected = [text for text in page.problems if "422" not in text]  # the empty answer's

@@ -84,7 +84,7 @@ def test_a_batch_from_the_first_click_to_its_files(page: Any, port: int, tmp_pat
     assert page.locator(".svl-dialog[open] li").count() == 2
     trace = page.get_attribute(".svl-dialog [data-trace]", "data-trace")
     page.click(".svl-dialog [data-trace]")
-    page.wait_for_function("id => SpecVizApp.app.shown === id", arg=trace)
+    page.wait_for_function("id => specviz.app.shown === id", arg=trace)
     page.reload()  # on the same address: the results are found again, with what was asked
     page.click("[role=tab]:has-text('Lab')")
     page.wait_for_selector(".svl-results[data-state=complete] .svb-table")

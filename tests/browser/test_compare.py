@@ -19,7 +19,7 @@ from tests.synthetic import CODE, EDITED, Synthetic
 
 Visit = Callable[..., Any]
 PROMPT = (("instruction", -1, "Edit the code: bool, not int.\n"), ("context", 0, CODE))
-STATE = "SpecVizApp.compareState"
+STATE = "specviz.app.pages.compare"
 
 
 class Few(Synthetic):
@@ -162,8 +162,8 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     for _ in range(5):
         page.keyboard.press("ArrowRight")
     page.locator(".svc-inspect").nth(2).click()
-    page.wait_for_function("() => SpecVizApp.app.shown === 'gallery-2'")
-    assert page.evaluate("SpecVizApp.app.inspector.state().step") == 4
+    page.wait_for_function("() => specviz.app.shown === 'gallery-2'")
+    assert page.evaluate("specviz.app.inspector.state().step") == 4
 
 
 def test_lanes_run_live_and_one_that_fails_leaves_the_others(visit: Visit, desk: Lanes) -> None:

@@ -18,7 +18,7 @@ from specviz.views.gallery import RECORDED
 from tests.stubs import StubDesk, serving
 
 Visit = Callable[..., Any]
-PLAYER = "SpecVizApp.lessonsState.player"
+PLAYER = "specviz.app.pages.lesson.player"
 FILES = sorted(LESSONS.glob("*.txt"), key=lambda path: int(path.name.split("-")[0]))
 
 # what an inspector holds of a step: nothing of its verdict may be there while a question is open
@@ -158,14 +158,14 @@ def test_links_presenter_mode_and_resuming(visit: Visit, page: Any) -> None:
     assert page.evaluate(f"{PLAYER}.inspector.number") == 2
     page.click("text=Open in Inspect")
     page.wait_for_selector('#sv-view .svp-host[data-ready="2-docstring-pld"]')
-    assert page.evaluate("SpecVizApp.app.inspector.number") == 2
+    assert page.evaluate("specviz.app.inspector.number") == 2
 
 
 def test_presenter_mode_in_inspect_and_in_a_file(visit: Visit, page: Any, tmp_path: Path) -> None:
     visit("?trace=3-docstring-adapld&step=4&present=1", "#sv-view .sv.sv-presenting")
     assert not page.is_visible(".sv-presenting .sv-controls") and page.is_visible(".sv-presenting .sv-sentence")
     page.keyboard.press("ArrowRight")
-    assert page.evaluate("SpecVizApp.app.inspector.number") == 4
+    assert page.evaluate("specviz.app.inspector.number") == 4
     assert page.inner_text(".sv-presenting .sv-present-place") == "Step 5 of 12"
     page.wait_for_function("location.search.includes('step=5') && location.search.includes('present=1')")
     page.keyboard.press("Escape")
@@ -177,13 +177,15 @@ def test_presenter_mode_in_inspect_and_in_a_file(visit: Visit, page: Any, tmp_pa
     # the numbers of every run, as they are explained, are those of its record
     wrong = page.evaluate(
         """async (names) => {
+          const { Model } = await import("specviz/base/model.js");
+          const terms = await import("specviz/base/terms.js");
           const wrong = [];
           let checked = 0;
           for (const name of names) {
-            const model = new SpecViz.Model(await (await fetch(`api/traces/${name}`)).json());
-            for (const key of SpecViz.terms.keys) {
+            const model = new Model(await (await fetch(`api/traces/${name}`)).json());
+            for (const key of terms.KEYS) {
               const told = model.run.metrics[key];
-              const found = SpecViz.terms.numbers(key, model);
+              const found = terms.numbers(key, model);
               if (told === null || told === undefined || !found) continue;
               checked++;
               if (Math.abs(found[1] - told) > 1e-6 * Math.max(1, Math.abs(told))) wrong.push([name, key, told, found]);

@@ -14,11 +14,17 @@ from xml.etree import ElementTree
 import pytest
 
 from decoders.trace.trace import Trace
-from specviz.views import notebook, web
-from specviz.views.export import embed_json, standalone_html
+from specviz.views import notebook
+from specviz.views.export import standalone_html
+from specviz.views.web import embed_json
 from tests import synthetic
 
 Open = Callable[..., Any]
+IN_POOL = """async all => {
+    const { POOL } = await import("specviz/base/model.js");
+    return all.map(e => Number(e.dataset.p) - POOL);
+}"""
+TREE_SVG = '(await import("specviz/inspect/downloads.js")).treeSvg(v)'
 
 
 @pytest.fixture
@@ -36,7 +42,7 @@ def open_trace(page: Any, tmp_path: Path) -> Open:
 
 
 def value(page: Any, code: str) -> Any:
-    return page.evaluate(f"() => {{ const v = window.specviz; return {code}; }}")
+    return page.evaluate(f"async () => {{ const v = specviz.inspector; return {code}; }}")
 
 
 def until(page: Any, code: str) -> None:
@@ -100,7 +106,7 @@ def test_playback_runs_and_stops(open_trace: Open) -> None:
     page.select_option(".sv-select", "32")
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Play", exact=True).click()
-    until(page, "window.specviz.number > 2")
+    until(page, "specviz.inspector.number > 2")
     page.get_by_role("button", name="Pause").click()
     stopped = step_of(page)
     page.wait_for_timeout(150)
@@ -139,7 +145,7 @@ def test_a_copy_from_the_output_is_linked_inside_its_pane(open_trace: Open) -> N
     tokens, prompt = trace.tables["tokens"], trace.run["prompt_length"]
     position = next(p for p in range(prompt, trace.rows("tokens")) if tokens["source"][p] >= prompt)
     page = open_trace(trace, f"#step={tokens['step'][position]}")
-    page.evaluate("p => window.specviz.hoverToken(p)", position)
+    page.evaluate("p => specviz.inspector.hoverToken(p)", position)
     ends = page.eval_on_selector_all(".sv-output .sv-lit", "all => all.map(e => Number(e.dataset.p))")
     assert min(ends) <= tokens["source"][position] and max(ends) >= position
     assert page.locator(".sv-prompt .sv-lit").count() == 0
@@ -150,8 +156,10 @@ def test_pins_and_the_address_restore_the_view(open_trace: Open, page: Any) -> N
     position, source, size = first_copy(trace)
     step = trace.tables["tokens"]["step"][position]
     open_trace(trace)
-    page.evaluate("window.told = []; ['step', 'pin'].forEach(n => window.specviz.on(n, e => window.told.push([n, e])))")
-    page.evaluate("p => window.specviz.pickToken(p, false)", position)
+    page.evaluate(
+        "window.told = []; ['step', 'pin'].forEach(n => specviz.inspector.on(n, e => window.told.push([n, e])))"
+    )
+    page.evaluate("p => specviz.inspector.pickToken(p, false)", position)
     assert value(page, "v.state()") == {"trace": trace.run["id"], "step": step, "pins": [position]}
     told = page.evaluate("window.told")
     assert ["pin", {"pins": [position]}] in told
@@ -215,7 +223,7 @@ def test_an_accepted_expansion_is_said_and_drawn_apart(open_trace: Open, page: A
     lane = page.locator(".sv-lane rect").bounding_box()
     for box in (leaves.first.bounding_box(), leaves.last.bounding_box()):
         assert lane["y"] < box["y"] and box["y"] + box["height"] < lane["y"] + lane["height"] + 1
-    page.evaluate("window.specviz.setStep(0)")
+    page.evaluate("specviz.inspector.setStep(0)")
     assert "the whole main chain was the target's own choice" in page.inner_text(".sv-sentence")
     legend = page.inner_text(".sv-legend")
     assert "main chain" in legend and "expansions beside it" in legend and "where the draft model looked" in legend
@@ -271,7 +279,7 @@ def test_a_rejected_draw_shows_its_ratio_and_the_residual(open_trace: Open, page
     nodes = trace.tables["nodes"]
     row = next(k for k in range(trace.rows("nodes")) if nodes["step"][k] == 1 and nodes["status"][k] == "rejected")
     draw, ratio = nodes["term:draw"][row], nodes["term:accept_ratio"][row]
-    bonus = page.evaluate("v => window.specviz.model.pieces.label(v)", trace.tables["steps"]["bonus"][1])
+    bonus = page.evaluate("v => specviz.inspector.model.pieces.label(v)", trace.tables["steps"]["bonus"][1])
     said = f"draw {draw:.2g} ≥ p/q {ratio:.2g}: rejected; the residual gave “{bonus}”"
     assert said in page.inner_text(".sv-verdict")
     assert "the residual gave" in page.inner_text(".sv-sentence")
@@ -313,10 +321,10 @@ def test_prompt_tokens_hang_below_the_nodes_and_lead_to_states(open_trace: Open,
     assert "without a prompt token: the next step has no guesses, state 0" in page.inner_text(".sv-prompts .sv-verdict")
     legend = page.inner_text(".sv-legend")
     assert f"prompt tokens {trace.rows('probes')}" in legend and "next state" in legend
-    page.evaluate("window.specviz.setStep(2)")
+    page.evaluate("specviz.inspector.setStep(2)")
     assert "No draft this step" in page.inner_text(".sv-sentence")
     assert "The root has 3 prompt tokens: state 3 follows." in page.inner_text(".sv-sentence")
-    assert ElementTree.fromstring(value(page, "SpecViz.downloads.treeSvg(v)")).tag.endswith("}svg")
+    assert ElementTree.fromstring(value(page, TREE_SVG)).tag.endswith("}svg")
     page.keyboard.press("End")  # a stop token: no state follows
     assert "follows" not in page.inner_text(".sv-sentence")
     assert "the run ended" in page.inner_text(".sv-prompts .sv-verdict")
@@ -330,7 +338,7 @@ def test_guesses_stand_beside_what_the_text_became(open_trace: Open, page: Any) 
     words = {"as guessed": 0, "guess 2": 1, "not offered": -1}
     seen = set()
     for step in range(8):
-        page.evaluate("k => window.specviz.setStep(k)", step)
+        page.evaluate("k => specviz.inspector.setStep(k)", step)
         last = steps["accepted"][step] and value(page, "v.model.step(v.number).last")
         guessed = probes_of(trace, step, last)
         end = steps["context"][step] + steps["emitted"][step]
@@ -338,8 +346,8 @@ def test_guesses_stand_beside_what_the_text_became(open_trace: Open, page: Any) 
         assert rows.count() == len(guessed)
         for d, token in enumerate(guessed):
             cells = rows.nth(d).locator("td")
-            label = page.evaluate("id => window.specviz.model.pieces.label(id, 16)", token)
-            became = page.evaluate("id => window.specviz.model.pieces.label(id, 16)", tokens[end + d])
+            label = page.evaluate("id => specviz.inspector.model.pieces.label(id, 16)", token)
+            became = page.evaluate("id => specviz.inspector.model.pieces.label(id, 16)", tokens[end + d])
             assert cells.nth(0).locator("code").inner_text() == label
             assert cells.nth(2).locator("code").inner_text() == became
             told = cells.nth(2).locator(".sv-role").inner_text()
@@ -360,7 +368,7 @@ def test_choosing_a_prompt_token_shows_where_it_looked(open_trace: Open, page: A
     joint = [row for row, kind in enumerate(probes["kind"]) if kind == "joint" and probes["step"][row] == 0]
     first = [probes["token"][row] for row in joint]
     firsts = page.locator(".sv-guessed tbody td:nth-of-type(1) code").all_inner_texts()
-    assert firsts == page.evaluate("ids => ids.map(id => window.specviz.model.pieces.label(id, 16))", first)
+    assert firsts == page.evaluate("ids => ids.map(id => specviz.inspector.model.pieces.label(id, 16))", first)
     marked = value(page, "v.prompts.look.map(one => one.position)")
     rows = [row for row, at in enumerate(looks["step"]) if at == 0]
 
@@ -379,7 +387,7 @@ def test_choosing_a_prompt_token_shows_where_it_looked(open_trace: Open, page: A
     page.locator(".sv-prompts .sv-toggle", has_text="Attention heat").click()
     assert page.locator("[class*='sv-heat-']").count() == 0
     assert "where the prompt token looked" in page.inner_text(".sv-legend")
-    page.evaluate("t => window.specviz.load(t, {})", synthetic.prompted().to_json())
+    page.evaluate("t => specviz.inspector.load(t, {})", synthetic.prompted().to_json())
     assert page.locator(".sv-pick").count() == 0 and not page.locator(".sv-prompts .sv-look-select").first.is_visible()
     assert page.problems == []
 
@@ -394,9 +402,9 @@ def test_another_node_tells_where_it_would_have_led(open_trace: Open, page: Any)
     assert "rejected, has 2 prompt tokens; had acceptance ended here, state 2 would have followed" in said
     assert page.locator(".sv-unread li").count() == 2 and page.locator(".sv-guessed").count() == 0
     page.set_viewport_size({"width": 400, "height": 800})
-    page.evaluate("window.specviz.setStep(4)")
+    page.evaluate("specviz.inspector.setStep(4)")
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
-    page.evaluate("t => window.specviz.load(t, {step: 1})", synthetic.chain().to_json())
+    page.evaluate("t => specviz.inspector.load(t, {step: 1})", synthetic.chain().to_json())
     assert not page.locator(".sv-prompts").is_visible() and page.locator(".sv-hung").count() == 0
     assert page.problems == []
 
@@ -404,10 +412,10 @@ def test_another_node_tells_where_it_would_have_led(open_trace: Open, page: Any)
 def test_prompt_tokens_of_a_live_run_are_those_of_a_full_load(open_trace: Open, page: Any) -> None:
     opening, parts = synthetic.deltas(synthetic.prompted())
     open_trace(opening)
-    page.evaluate("all => all.forEach((delta) => window.specviz.append(delta, {}))", parts)
-    page.evaluate("window.specviz.model.run.complete = true; window.specviz.describe()")
+    page.evaluate("all => all.forEach((delta) => specviz.inspector.append(delta, {}))", parts)
+    page.evaluate("specviz.inspector.model.run.complete = true; specviz.inspector.describe()")
     live = value(page, "v.prompts.tally")
-    page.evaluate("t => window.specviz.load(t, {})", synthetic.prompted().to_json())
+    page.evaluate("t => specviz.inspector.load(t, {})", synthetic.prompted().to_json())
     assert value(page, "v.prompts.tally") == live and live[0]["seen"] > 20
     assert page.problems == []
 
@@ -418,14 +426,14 @@ def test_without_a_draft_model_there_is_no_panel(open_trace: Open, page: Any) ->
     assert page.locator(".sv-drafter").is_visible()
     for table in ("guesses", "attention"):
         del trace[table]  # as files were before there was such a thing
-    page.evaluate("t => window.specviz.load(t, {step: 3})", trace)
+    page.evaluate("t => specviz.inspector.load(t, {step: 3})", trace)
     assert not page.locator(".sv-drafter").is_visible() and page.locator(".sv-candidates").is_visible()
     assert page.locator(".sv-lane").is_hidden()
     opening, parts = synthetic.deltas(synthetic.drafted())  # a run that has just begun
-    page.evaluate("t => window.specviz.load(t, {})", opening.to_json())
+    page.evaluate("t => specviz.inspector.load(t, {})", opening.to_json())
     assert page.locator(".sv-drafter").is_visible() and page.locator(".sv-place-of").count() == 0
     page.get_by_role("button", name="Attention heat").click()
-    page.evaluate("all => all.forEach((delta) => window.specviz.append(delta, {}))", parts[:2])
+    page.evaluate("all => all.forEach((delta) => specviz.inspector.append(delta, {}))", parts[:2])
     assert page.locator(".sv-place-of").count() == 4 and page.problems == []
 
 
@@ -443,21 +451,28 @@ def test_hostile_text_stays_text(open_trace: Open, page: Any) -> None:
     trace.run["method"]["params"]["<img src=x onerror=window.__pwned=4>"] = "<b>x</b>"
     trace.tables["steps"]["reason"] = ["<b>why</b>" if reason else "" for reason in trace.tables["steps"]["reason"]]
     open_trace(trace)
-    page.evaluate("window.specviz.spaceButton.click(); window.specviz.offerButton.click()")
-    page.evaluate("""() => { const v = window.specviz;
+    page.evaluate("specviz.inspector.spaceButton.click(); specviz.inspector.offerButton.click()")
+    page.evaluate("""async () => { const v = specviz.inspector;
+        const { tokenFacts } = await import("specviz/inspect/keys.js");
         for (let k = 0; k < v.model.stepCount; k++) {
             v.setStep(k);
             const token = v.output.elements(v.model.promptLength + k)[0];
-            v.tip.show(token, SpecViz.tokenFacts(v, v.model.promptLength + k));
+            v.tip.show(token, tokenFacts(v, v.model.promptLength + k));
         } }""")
     drafted = synthetic.Drafted(False, synthetic.CODE_SEGMENTS, synthetic.NASTY * 2).run()
-    page.evaluate("""t => { const v = window.specviz; v.load(t, {});
-        for (let k = 0; k < v.model.stepCount; k++) { v.setStep(k); v.drafter.walk(1); } }""", drafted.to_json())
+    page.evaluate(
+        """t => { const v = specviz.inspector; v.load(t, {});
+        for (let k = 0; k < v.model.stepCount; k++) { v.setStep(k); v.drafter.walk(1); } }""",
+        drafted.to_json(),
+    )
     prompted = synthetic.Prompted(synthetic.CODE_SEGMENTS, synthetic.NASTY * 2).run()
-    page.evaluate("""t => { const v = window.specviz; v.load(t, {});
-        for (let k = 0; k < v.model.stepCount; k++) { v.setStep(k); v.prompts.walk(1); } }""", prompted.to_json())
+    page.evaluate(
+        """t => { const v = specviz.inspector; v.load(t, {});
+        for (let k = 0; k < v.model.stepCount; k++) { v.setStep(k); v.prompts.walk(1); } }""",
+        prompted.to_json(),
+    )
     tags = set(page.eval_on_selector_all(".sv *", "all => all.map(e => e.tagName.toLowerCase())"))
-    page.evaluate("t => window.specviz.load(t, {step: 1})", trace.to_json())
+    page.evaluate("t => specviz.inspector.load(t, {step: 1})", trace.to_json())
     assert page.evaluate("window.__pwned") is None and tags <= OURS
     tags = set(page.eval_on_selector_all(".sv *", "all => all.map(e => e.tagName.toLowerCase())"))
     assert tags <= OURS, tags - OURS
@@ -495,7 +510,7 @@ def test_large_trees_fold_and_open(open_trace: Open) -> None:
     trace = synthetic.tree(90)
     page = open_trace(trace)
     sizes = [len([1 for s in trace.tables["nodes"]["step"] if s == k]) for k in range(trace.rows("steps"))]
-    page.evaluate("k => window.specviz.setStep(k)", next(k for k, n in enumerate(sizes) if k and n > 60))
+    page.evaluate("k => specviz.inspector.setStep(k)", next(k for k, n in enumerate(sizes) if k and n > 60))
     size = sizes[step_of(page)]
     chip, nodes = ".sv-node-chip", ".sv-node:not(.sv-node-chip):not(.sv-node-bonus)"
     folded = sum(int(text[1:]) for text in page.locator(f"{chip} .sv-label").all_text_contents())
@@ -506,7 +521,7 @@ def test_large_trees_fold_and_open(open_trace: Open) -> None:
         page.keyboard.press("Enter")
     assert page.locator(nodes).count() == size
     # where the tree is smaller, nothing is folded
-    page.evaluate("t => window.specviz.load(t, {step: 5})", synthetic.tree(20).to_json())
+    page.evaluate("t => specviz.inspector.load(t, {step: 5})", synthetic.tree(20).to_json())
     assert page.locator(chip).count() == 0
 
 
@@ -528,12 +543,12 @@ def test_the_sentence_says_what_was_recorded(open_trace: Open, page: Any) -> Non
     steps = trace.tables["steps"]
     open_trace(trace)
     partial = next(k for k in range(len(steps["outcome"])) if steps["outcome"][k] == "partial")
-    page.evaluate("k => window.specviz.setStep(k)", partial)
+    page.evaluate("k => specviz.inspector.setStep(k)", partial)
     sentence = page.inner_text(".sv-sentence")
     assert f"Step {partial + 1}: " in sentence and "offered 10 tokens" in sentence and "instead of" in sentence
     assert "hidden cosine" in sentence
     none = next(k for k in range(len(steps["reason"])) if steps["reason"][k])
-    page.evaluate("k => window.specviz.setStep(k)", none)
+    page.evaluate("k => specviz.inspector.setStep(k)", none)
     assert f"No draft this step, because {steps['reason'][none]}" in page.inner_text(".sv-sentence")
     assert page.get_attribute(".sv-sentence", "aria-live") == "polite"
 
@@ -595,7 +610,7 @@ def test_a_step_tells_its_route_and_its_times(open_trace: Open) -> None:
     page.locator(".sv-step-facts .sv-chip:has-text('retrieval')").hover()
     took = f"{steps['term:retrieval_ms'][step]:.3g}".rstrip("0")
     assert took in tip(page) and "retrieval_ms ÷ verify_ms" in tip(page)
-    page.evaluate("k => window.specviz.setStep(k)", steps["route"].index("none"))
+    page.evaluate("k => specviz.inspector.setStep(k)", steps["route"].index("none"))
     assert "accepted" not in page.inner_text(".sv-step-facts")
 
 
@@ -604,14 +619,14 @@ def test_the_run_is_broken_down_by_outcome_route_and_time(open_trace: Open) -> N
 
     trace = synthetic.adapld()
     page = open_trace(trace)
-    found = value(page, "Object.fromEntries(SpecViz.shares.outcomes(v.model))")
+    found = value(page, "Object.fromEntries((await import('specviz/inspect/shares.js')).outcomes(v.model))")
     assert found == outcomes(trace) and "branch+successor" in found
     assert "branch+successor" in page.inner_text(".sv-breakdown summary")  # folded in a low window
     page.click(".sv-breakdown summary")
     text = page.inner_text(".sv-breakdown").replace("\n", " ")
     share = step_term_shares(trace)["retrieval_ms"]
     assert f"retrieval {100 * share:.2g}" in text and "Steps by route" in text
-    page.evaluate("t => window.specviz.load(t, {})", synthetic.chain().to_json())
+    page.evaluate("t => specviz.inspector.load(t, {})", synthetic.chain().to_json())
     assert not page.is_visible(".sv-breakdown") and not page.is_visible(".sv-step-facts")
 
 
@@ -629,7 +644,7 @@ def test_lossy_tokens_are_marked_and_explained(open_trace: Open) -> None:
     page.locator(".sv-lossy").hover()
     assert "may differ from what the model would write" in tip(page)
     assert "not its first choice 2" in page.inner_text(".sv-legend")
-    page.evaluate("window.specviz.setStep(0)")
+    page.evaluate("specviz.inspector.setStep(0)")
     hidden = "e => { const s = getComputedStyle(e, '::after'); return s.display === 'none' || s.content === 'none' }"
     assert page.eval_on_selector(f'[data-p="{marked[0]}"]', hidden)  # not written yet
 
@@ -642,9 +657,9 @@ def test_the_output_is_compared_with_plain_decoding(open_trace: Open) -> None:
     assert page.locator(".sv-diff-changed code").count() == 2
     page.click(".sv-diff .sv-button")
     assert not page.is_visible(".sv-ins")
-    page.evaluate("t => window.specviz.load(t, {})", synthetic.casd({}).to_json())
+    page.evaluate("t => specviz.inspector.load(t, {})", synthetic.casd({}).to_json())
     assert "identical to plain decoding" in page.inner_text(".sv-diff .sv-note")
-    page.evaluate("t => window.specviz.load(t, {})", synthetic.chain().to_json())
+    page.evaluate("t => specviz.inspector.load(t, {})", synthetic.chain().to_json())
     assert not page.is_visible(".sv-diff")
 
 
@@ -656,7 +671,7 @@ def test_differences_are_shortest_edit_scripts(open_trace: Open, page: Any) -> N
         a, b = ([rng.randrange(4) for _ in range(rng.randrange(12))] for _ in range(2))
         pairs.append((a, b))
     for a, b in pairs:
-        edits = page.evaluate("([a, b]) => SpecViz.difference(a, b)", [a, b])
+        edits = page.evaluate("async ([a, b]) => (await import('specviz/inspect/diff.js')).difference(a, b)", [a, b])
         assert [a[x] for sign, x, _ in edits if sign != "−"] == a
         assert [b[y] for sign, _, y in edits if sign != "+"] == b
         same = [(x, y) for sign, x, y in edits if sign == "="]
@@ -680,15 +695,15 @@ def test_a_pool_stands_under_the_prompt_and_is_linked(open_trace: Open) -> None:
     ends = [box["y"] + box["height"] for box in boxes]
     assert ends[0] < boxes[1]["y"] and abs(ends[1] - ends[2]) < 2
     page.hover(f'.sv-output [data-p="{position}"]')
-    at = page.eval_on_selector_all(".sv-pool .sv-lit", "all => all.map(e => Number(e.dataset.p) - SpecViz.POOL)")
+    at = page.eval_on_selector_all(".sv-pool .sv-lit", IN_POOL)
     assert tokens["pool"][position] in at and page.locator(".sv-links path.sv-link").count() >= 1
     page.locator(".sv-of-datastore.sv-node").first.hover()
     until(page, "document.querySelector('.sv-pool .sv-light')")
     node = next(k for k, step in enumerate(nodes["step"]) if step == tokens["step"][position] and nodes["pool"][k] >= 0)
-    at = page.eval_on_selector_all(".sv-pool .sv-light", "all => all.map(e => Number(e.dataset.p) - SpecViz.POOL)")
+    at = page.eval_on_selector_all(".sv-pool .sv-light", IN_POOL)
     assert at == [nodes["pool"][node]] and "line 1 of the pool" in tip(page)
     assert page.inner_text(".sv-crows .sv-place").startswith("pool ")
-    page.evaluate("p => window.specviz.pickToken(p, false)", position)
+    page.evaluate("p => specviz.inspector.pickToken(p, false)", position)
     assert page.locator(".sv-pool .sv-pinned").count() > 0
     page.hover(".sv-pool .sv-t >> nth=3")
     assert "in the pool" in tip(page)
@@ -732,7 +747,7 @@ def test_candidates_show_ranking_and_regret(open_trace: Open) -> None:
         would = table["would_accept"][row]
         regret[step] = (max(best, would), would if table["chosen"][row] else chosen)
     step = next(k for k, (best, chosen) in regret.items() if best > chosen)
-    page.evaluate("k => window.specviz.setStep(k)", step)
+    page.evaluate("k => specviz.inspector.setStep(k)", step)
     best, chosen = regret[step]
     assert f"Ranking regret {best - chosen}" in page.inner_text(".sv-remark")
     assert page.locator(".sv-chosen").count() == 1 and page.locator(".sv-best").count() >= 1
@@ -745,9 +760,9 @@ def test_live_append_equals_a_full_load(open_trace: Open, page: Any) -> None:
     trace = synthetic.nasty()
     opening, parts = synthetic.deltas(trace)
     open_trace(opening)
-    page.evaluate("all => all.forEach((delta) => window.specviz.append(delta, {}))", parts)
+    page.evaluate("all => all.forEach((delta) => specviz.inspector.append(delta, {}))", parts)
     assert step_of(page) == len(parts) - 1  # it followed the run
-    shot = """() => { const v = window.specviz; v.setStep(7); v.setStep(9); return {
+    shot = """() => { const v = specviz.inspector; v.setStep(7); v.setStep(9); return {
         output: v.output.code.textContent, rows: v.output.rows.length, runs: v.model.runs.length,
         counts: v.model.counts,
         classes: [...v.output.code.querySelectorAll('.sv-t')].map(e => e.className.split(' ').sort().join(' ')),
@@ -755,13 +770,13 @@ def test_live_append_equals_a_full_load(open_trace: Open, page: Any) -> None:
     live = page.evaluate(shot)
     full = Trace(trace.run, {**trace.tables, "candidates": {**trace.tables["candidates"]}})
     full.tables["candidates"]["would_accept"] = [-1] * full.rows("candidates")
-    page.evaluate("t => window.specviz.load(t, {step: 0})", full.to_json())
+    page.evaluate("t => specviz.inspector.load(t, {step: 0})", full.to_json())
     assert page.evaluate(shot) == live
-    page.evaluate("t => window.specviz.load(t, {})", opening.to_json())
+    page.evaluate("t => specviz.inspector.load(t, {})", opening.to_json())
     assert page.locator(".sv-node, .sv-crow[data-k]:visible").count() == 0  # nothing of the other trace stays
-    page.evaluate("all => all.forEach((delta) => window.specviz.append(delta, {}))", parts[:9])
-    page.evaluate("window.specviz.setStep(3)")
-    page.evaluate("d => window.specviz.append(d, {metrics: {tokens_per_step: 7.5}})", parts[9])
+    page.evaluate("all => all.forEach((delta) => specviz.inspector.append(delta, {}))", parts[:9])
+    page.evaluate("specviz.inspector.setStep(3)")
+    page.evaluate("d => specviz.inspector.append(d, {metrics: {tokens_per_step: 7.5}})", parts[9])
     assert step_of(page) == 3  # someone who looks back is left there
     assert "of 10" in page.inner_text(".sv-counter") and "7.50" in page.inner_text(".sv-metrics")
     assert page.problems == []
@@ -789,7 +804,7 @@ def test_downloads_of_the_browser(open_trace: Open, page: Any) -> None:
         got[name[-4:-1]] = Path(download.value.path()).read_bytes()
     lines = got["CSV"].decode().split("\r\n")
     assert lines[0] == ",".join([*trace.tables["nodes"], "text"])
-    svg = value(page, "SpecViz.downloads.treeSvg(v)")
+    svg = value(page, TREE_SVG)
     assert ElementTree.fromstring(svg).tag.endswith("}svg") and "class=" not in svg
     assert got["PNG"].startswith(b"\x89PNG") and len(got["PNG"]) > 2000
     assert page.problems == []
@@ -802,14 +817,14 @@ def test_the_page_is_never_wider_than_the_window(open_trace: Open, page: Any, wi
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     boxes = [page.locator(name).bounding_box() for name in (".sv-prompt", ".sv-output")]
     assert (boxes[0]["y"] < boxes[1]["y"]) == (width == 400)
-    page.evaluate("t => window.specviz.load(t, {step: 1})", synthetic.drafted().to_json())
+    page.evaluate("t => specviz.inspector.load(t, {step: 1})", synthetic.drafted().to_json())
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     inside = "e => { const b = e.closest('.sv-body'); return b.scrollWidth <= b.clientWidth }"
     assert page.eval_on_selector(".sv-drafter-parts", inside)
 
 
 STEPS = """(count) => {
-    const v = window.specviz;
+    const v = specviz.inspector;
     for (let k = 0; k < count; k++) {
         v.setStep((v.number + 1) % v.model.stepCount);
         v.root.getBoundingClientRect(); v.tree.svg.getBoundingClientRect(); void v.output.body.scrollHeight;
@@ -843,7 +858,7 @@ def test_a_step_change_is_quick(open_trace: Open) -> None:
     assert value(page, "v.model.stepCount") >= 300
     assert step_ms(page) < 33
     for trace in (synthetic.drafted(), synthetic.prompted()):
-        page.evaluate("t => window.specviz.load(t, {})", trace.to_json())
+        page.evaluate("t => specviz.inspector.load(t, {})", trace.to_json())
         assert step_ms(page) < 33
 
 
@@ -851,7 +866,7 @@ def test_a_long_context_stays_usable(open_trace: Open) -> None:
     page = open_trace(synthetic.long())
     prompt, all_ = value(page, "[v.model.promptLength, v.model.tokenCount]")
     assert prompt > 7500 and all_ - prompt > 1900
-    most = page.evaluate("""() => { const v = window.specviz; let most = 0, at = 0;
+    most = page.evaluate("""() => { const v = specviz.inspector; let most = 0, at = 0;
         for (let k = 0; k < v.model.stepCount; k++) {
             const [from, to] = v.model.rows("candidates", k);
             if (to - from > most) [most, at] = [to - from, k];
@@ -862,7 +877,7 @@ def test_a_long_context_stays_usable(open_trace: Open) -> None:
     page.eval_on_selector(".sv-candidates .sv-body", "e => { e.scrollTop = e.scrollHeight }")
     page.wait_for_selector(f'.sv-crow[data-k="{most - 1}"]')
     page.keyboard.press("End")
-    shown = page.evaluate("""() => { const v = window.specviz, pane = v.output.body.getBoundingClientRect();
+    shown = page.evaluate("""() => { const v = specviz.inspector, pane = v.output.body.getBoundingClientRect();
         const box = v.output.elements(v.model.tokenCount - 1)[0].getBoundingClientRect();
         return box.top >= pane.top && box.bottom <= pane.bottom; }""")
     assert shown
@@ -905,18 +920,18 @@ CONTRAST = """() => {
 def test_text_has_enough_contrast(open_trace: Open, page: Any, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
     open_trace(synthetic.tree(), "#step=12")
-    page.evaluate("window.specviz.offerButton.click()")
+    page.evaluate("specviz.inspector.offerButton.click()")
     assert page.evaluate(CONTRAST) == {}
     for trace in (synthetic.drafted(), synthetic.drafted(True), synthetic.prompted()):
-        page.evaluate("t => window.specviz.load(t, {step: 1})", trace.to_json())
+        page.evaluate("t => specviz.inspector.load(t, {step: 1})", trace.to_json())
         assert page.evaluate(CONTRAST) == {}
-    page.evaluate("window.specviz.setStep(4)")  # guessed, and became
+    page.evaluate("specviz.inspector.setStep(4)")  # guessed, and became
     assert page.evaluate(CONTRAST) == {}
 
 
 def test_a_trace_of_another_version_is_refused(open_trace: Open, page: Any) -> None:
     open_trace(synthetic.chain())
-    code = "try { window.specviz.load({schema: 'spectrace/9', run: {}}) } catch (e) { return e.message }"
+    code = "try { specviz.inspector.load({schema: 'spectrace/9', run: {}}) } catch (e) { return e.message }"
     said = page.evaluate(f"() => {{ {code} }}")
     assert "spectrace/1" in said and "spectrace/9" in said
 
@@ -931,13 +946,3 @@ def test_the_notebook_frame_holds_the_page() -> None:
     html = notebook.show(synthetic.quote(), step=2)._repr_html_()
     assert html.startswith("<iframe srcdoc=") and "sandbox=" in html
     assert "<script" not in html  # the page is one escaped attribute
-
-
-def test_web_files_are_listed_and_loaded_in_order() -> None:
-    there = {path.name for path in web.FOLDER.iterdir() if path.suffix in (".js", ".css")}
-    assert there == set(web.SCRIPTS + web.STYLES)
-    tags = web.head_tags("static/")
-    assert tags.count("?v=" + web.content_hash()) == len(web.SCRIPTS + web.STYLES)
-    assert tags.index("dom.js") < tags.index("inspector.js")
-    with pytest.raises(FileNotFoundError, match="not a web file"):
-        web.read("../secret")

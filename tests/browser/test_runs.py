@@ -51,7 +51,7 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
     jobs = [desk.submit(FORM, "pld", {}, {}, title=title, owner=mine) for title in TITLES]
     stranger = desk.submit(FORM, "pld", {}, {}, title="A stranger's", owner="somebody")
     assert all(job.finished.wait(20) for job in (*jobs, stranger))
-    page.evaluate("SpecVizApp.refreshRuns()")
+    page.evaluate("specviz.refreshRuns()")
     page.wait_for_selector(row("Sum of two"))
     assert set(titles(page)) == {*TITLES, "Refactor ratelimit.py", "Quoted answer"}  # text is data, and one's own
     assert re.match(r"5 of 200 runs, 1 of 256 MiB", page.inner_text(".svr-room"))
@@ -111,7 +111,7 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
 
     # more rows than fit: page by page; a disk that refuses is told once
     page.evaluate(
-        """() => { const a = SpecVizApp.app;
+        """() => { const a = specviz.app;
         a.runs = Array.from({length: 450}, (_, i) => ({...a.runs[0], id: 'x' + i}));
         a.room = {...a.room, problem: 'Runs are not saved on disk.'};
         document.dispatchEvent(new CustomEvent('specviz:runs')); }"""
@@ -151,7 +151,7 @@ def test_signing_in_and_out(page: Any, context: Any, tmp_path: Path) -> None:
         page.wait_for_selector(".svp-user:has-text('ann')")
         page.click("[role=tab]:has-text('Inspect')")
         page.click("#sv-run")
-        page.wait_for_function("() => SpecVizApp.app.runs.some(run => run.kind === 'run')")  # Gradio knows her too
+        page.wait_for_function("() => specviz.app.runs.some(run => run.kind === 'run')")  # Gradio knows her too
         assert [run["kind"] for run in desk.services["runs"].listing("user:ann")] == ["run", "gallery"]
         page.click("button:has-text('Log out')")
         page.wait_for_selector("form[action=login]")

@@ -49,8 +49,8 @@ def slide(page: Any, name: str, value: int) -> dict[str, Any]:
             const slider = document.getElementById(`svt-${name}`);
             slider.value = value;
             slider.dispatchEvent(new Event("input", { bubbles: true }));
-            const p = SpecVizApp.treesState.data.budgets[SpecVizApp.treesState.m].points
-                .find((one) => one.size === SpecVizApp.treesState.size);
+            const p = specviz.app.pages.trees.data.budgets[specviz.app.pages.trees.m].points
+                .find((one) => one.size === specviz.app.pages.trees.size);
             const states = [...document.querySelectorAll(".svt-state")];
             return { point: p, nodes: states.map((one) => one.querySelectorAll(".svt-node").length),
                 labels: states.map((one) => [...one.querySelectorAll(".svt-node")].map((node) => node.ariaLabel)) };
@@ -61,7 +61,7 @@ def slide(page: Any, name: str, value: int) -> dict[str, Any]:
 
 def test_the_trees_follow_the_sliders_at_once(visit: Visit) -> None:
     page = visit()
-    budgets = page.evaluate("SpecVizApp.treesState.data.budgets")
+    budgets = page.evaluate("specviz.app.pages.trees.data.budgets")
     assert page.text_content(".svt-size-now") == f"{budgets['3']['chosen']} rows"
     for name, value in (("size", 9), ("size", 0), ("m", 1), ("size", 8), ("m", 3)):
         drawn = slide(page, name, value)
@@ -83,7 +83,7 @@ def test_the_trees_follow_the_sliders_at_once(visit: Visit) -> None:
 
 def test_nodes_are_read_with_the_keys_and_the_mouse(visit: Visit) -> None:
     page = visit("&trees=3x32")
-    state = page.evaluate("SpecVizApp.treesState.data.budgets[3].points.find((p) => p.size === 32).states[3]")
+    state = page.evaluate("specviz.app.pages.trees.data.budgets[3].points.find((p) => p.size === 32).states[3]")
     page.focus(".svt-state:nth-child(4) .svt-root")
     page.keyboard.press("ArrowRight")
     number = f"{state['p'][0]:.3f}".lstrip("0")
@@ -100,7 +100,7 @@ def test_nodes_are_read_with_the_keys_and_the_mouse(visit: Visit) -> None:
 
 def test_curves_table_and_best_size_tell_the_same(visit: Visit) -> None:
     page = visit("&trees=3x64")
-    budget = page.evaluate("SpecVizApp.treesState.data.budgets[3]")
+    budget = page.evaluate("specviz.app.pages.trees.data.budgets[3]")
     page.wait_for_selector("[data-chart=speedup] .main-svg")
     assert page.locator(".svt-charts [data-chart]").count() == 3
     curve = page.evaluate("document.querySelector('[data-chart=speedup]').data[0].y")
@@ -132,7 +132,7 @@ def test_latency_is_measured_on_demand_and_a_disturbance_is_told(
     page = visit()
     page.gate = threading.Event()
     monkeypatch.setattr("decoders.study.latency.latency_for", measured)
-    before = page.evaluate("SpecVizApp.treesState.data.budgets[3].best")
+    before = page.evaluate("specviz.app.pages.trees.data.budgets[3].best")
     assert page.locator(".svt-disturbed").count() == 0
     page.focus(".svt-measure")
     page.keyboard.press("Enter")
@@ -140,7 +140,7 @@ def test_latency_is_measured_on_demand_and_a_disturbance_is_told(
     assert page.is_disabled(".svt-measure")
     page.gate.set()
     page.wait_for_selector(".svt-disturbed:has-text('something else was running')")
-    assert page.evaluate("SpecVizApp.treesState.data.budgets[3].best") != before
+    assert page.evaluate("specviz.app.pages.trees.data.budgets[3].best") != before
     assert page.is_enabled(".svt-measure") and "no size is faster" in page.inner_text(".svt-use")
     save_latency(kept.latency)
 

@@ -53,12 +53,12 @@ def port(target: Any, run: Trace, tmp_path_factory: pytest.TempPathFactory) -> I
 
 def settled(page: Any) -> str:
     """The panel's sentence, once the server has answered."""
-    page.wait_for_function("SpecVizApp.app.whatif.result && !document.querySelector('.svw[aria-busy], .svw-stale')")
+    page.wait_for_function("specviz.app.whatif.result && !document.querySelector('.svw[aria-busy], .svw-stale')")
     return page.inner_text(".svw-words")
 
 
 def asked_again(page: Any) -> None:
-    page.evaluate("SpecVizApp.app.whatif.result = null")
+    page.evaluate("specviz.app.whatif.result = null")
 
 
 def test_a_step_is_drafted_again_beside_the_recorded_one(
@@ -67,7 +67,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     """One visit through the whole flow; then the exported page, which has no server to ask."""
     worst = max(regrets(run), key=lambda one: (one.tokens, -one.step))
     page.goto(f"http://127.0.0.1:{port}/?trace=mine&step={worst.step + 1}")
-    page.wait_for_function("SpecVizApp.app.whatif && SpecVizApp.app.whatif.catalog && !SpecVizApp.app.whatif.reason")
+    page.wait_for_function("specviz.app.whatif && specviz.app.whatif.catalog && !specviz.app.whatif.reason")
 
     # the button opens the panel; the run's own method gives the recorded tree
     page.click(".svw-open")
@@ -83,7 +83,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     page.click(".svw-params summary")
     asked_again(page)
     page.fill("#svw-svf-k", "2")
-    page.wait_for_function("SpecVizApp.app.whatif.result?.trace.run.method.params.k === 2")
+    page.wait_for_function("specviz.app.whatif.result?.trace.run.method.params.k === 2")
     expected = ReadRun(target, run).redraft(worst.step, "adapld", {"k": 2})
     drafted = expected.trace.tables["steps"]["drafted"][0]
     assert f"{drafted} drafted" in page.inner_text(".svw-would")
@@ -99,7 +99,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     assert not page.is_visible("text=Continue from here")
 
     # regret: as the trace's metric has it; a row goes to its step, and the panel follows
-    listed = page.evaluate("SpecViz.regrets(SpecVizApp.app.inspector.model)")
+    listed = page.evaluate("async () => (await import('specviz/base/regrets.js')).regrets(specviz.app.inspector.model)")
     assert [(one["step"], one["chosen"], one["best"]) for one in listed] == [
         (one.step, one.chosen, one.best) for one in regrets(run)
     ]
@@ -111,8 +111,8 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     page.click(".sv-regret-table tbody tr >> nth=1")
     second = sorted((r for r in regrets(run) if r.tokens), key=lambda r: (-r.tokens, r.step))[1]
     settled(page)
-    assert page.evaluate("SpecVizApp.app.inspector.number") == second.step
-    assert page.evaluate("SpecVizApp.app.whatif.result.step") == second.step
+    assert page.evaluate("specviz.app.inspector.number") == second.step
+    assert page.evaluate("specviz.app.whatif.result.step") == second.step
     assert page.locator(".sv-regret-table [aria-current]").inner_text() == f"Step {second.step + 1}"
 
     # a run that goes on from here, among the runs
@@ -120,14 +120,14 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     page.select_option(f"{PANEL} select >> nth=0", "adapld")
     settled(page)
     page.click("text=Continue from here")
-    page.wait_for_function("SpecVizApp.app.inspector.model.run.complete && SpecVizApp.app.shown !== 'mine'")
-    title = page.evaluate("SpecVizApp.app.inspector.model.run.title")
+    page.wait_for_function("specviz.app.inspector.model.run.complete && specviz.app.shown !== 'mine'")
+    title = page.evaluate("specviz.app.inspector.model.run.title")
     assert title.endswith(f"from step {second.step + 1} with AdaPLD") and not page.is_visible(PANEL)
-    page.wait_for_function("title => SpecVizApp.app.runs.some((run) => run.title === title)", arg=title)
+    page.wait_for_function("title => specviz.app.runs.some((run) => run.title === title)", arg=title)
 
     # a run of another model says why it cannot
-    page.evaluate("SpecVizApp.open('theirs')")
-    page.wait_for_function("SpecVizApp.app.whatif.reason.includes('somebody')")
+    page.evaluate("specviz.open('theirs')")
+    page.wait_for_function("specviz.app.whatif.reason.includes('somebody')")
     assert page.get_attribute(".svw-open", "aria-disabled") == "true" and not page.query_selector(".sv-try")
     page.click(".svw-open", force=True)
     assert "was made with somebody's" in page.inner_text(".sv-message") and not page.is_visible(PANEL)

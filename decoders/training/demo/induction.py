@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from transformers import LlamaForCausalLM
 
+from decoders.model.shape import ModelShape
+
 
 @torch.no_grad()
 def plant_copying_heads(model: LlamaForCausalLM, seed: int, *, sharpness: float = 8.0) -> None:
@@ -24,18 +26,17 @@ def plant_copying_heads(model: LlamaForCausalLM, seed: int, *, sharpness: float 
       what followed the last time; values and outputs copy that token. Only low frequencies match content, since
       high ones turn too far between a prompt and its answer.
     """
-    config = model.config
-    size, heads = config.hidden_size, config.num_attention_heads
+    shape = ModelShape.of(model.config)
+    size, heads = shape.hidden, shape.heads
     width = size // heads
     pairs = width // 2
-    if config.num_hidden_layers < 2 or heads % 2:
+    if shape.layers < 2 or heads % 2:
         raise ValueError(
-            f"copying heads need two layers and an even number of heads, not {config.num_hidden_layers} "
+            f"copying heads need two layers and an even number of heads, not {shape.layers} "
             f"and {heads}: give a larger model, or plant none"
         )
     generator = torch.Generator().manual_seed(seed)
-    rope: Any = config.rope_parameters
-    angles = rope["rope_theta"] ** (-torch.arange(pairs) / pairs)
+    angles = shape.rotary_theta ** (-torch.arange(pairs) / pairs)
     slow = torch.arange(pairs * 9 // 16, pairs)
     content = torch.cat((slow, slow + pairs))  # the dimensions of a head that can match content
     planted = heads // 2

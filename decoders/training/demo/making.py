@@ -11,27 +11,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from transformers import (
-    AutoTokenizer,
-    GenerationConfig,
-    LlamaConfig,
-    LlamaForCausalLM,
-)
+from transformers import AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from decoders.folders import replacing
-from decoders.training.batches import PROMPT, RESPONSE, Batch, encode_chats, pad, training_batches
-from decoders.training.loop import (
-    CHECKPOINT,
-    Feed,
-    LogFile,
-    Pace,
-    Progress,
-    muon_and_adamw,
-    position_weights,
-    save_checkpoint,
-    weighted_loss,
-)
+from decoders.training.batches import PROMPT, RESPONSE, Batch, pad
+from decoders.training.learning import muon_and_adamw, position_weights, weighted_loss
+from decoders.training.loop import CHECKPOINT, Progress, TrainingRun
 
+from .batches import encode_chats, training_batches
 from .evaluation import EvaluationReport, evaluate_demo, held_out_examples, probe_examples
 from .induction import plant_copying_heads
 from .tasks import FAMILIES, MIXTURE, Example, Family
@@ -104,7 +91,7 @@ def train_demo(
     """
     if (tokens is None) == (minutes is None):
         raise ValueError(f"give either tokens or minutes, not both or none: got tokens={tokens}, minutes={minutes}")
-    run = Run.open(out, recipe or Recipe(), seed, resume)
+    run = Run.begun(out, recipe or Recipe(), seed, resume)
     budget = Budget(tokens, None if minutes is None else minutes * 60)
     saved = published = time.monotonic()
     while (done := budget.done(run.tokens, run.seconds)) < 1:
@@ -172,63 +159,42 @@ def build_model(recipe: Recipe, tokenizer: Any, seed: int) -> LlamaForCausalLM:
     return model
 
 
-class Run:
-    """A training run: the model, its optimisers, and its place in the stream of batches."""
+class Run(TrainingRun):
+    """The bundled target's training run."""
+
+    stored, data = "model", "the demo's tasks"
+    counted = ("step", "tokens", "seconds", "chunk_tokens")
 
     def __init__(self, folder: Path, recipe: Recipe, seed: int, tokenizer: Any):
-        self.folder = folder
-        self.recipe = recipe
-        self.seed = seed
+        super().__init__(folder, recipe, seed)
         self.tokenizer = tokenizer
-        self.model = build_model(recipe, tokenizer, seed)
+        self.trained = self.model = build_model(recipe, tokenizer, seed)
         self.optimisers = muon_and_adamw(
             self.model, self.model.model.layers, recipe.matrix_lr, recipe.vector_lr, fast=recipe.fast
         )
         if recipe.fast:
             self.model.model.compile(dynamic=True)
-        self.feed, self.pace, self.log_file = Feed(self._chunk), Pace(), LogFile(folder)
-        self.step = self.tokens = 0
         self.chunk_tokens = 0  # tokens before this chunk: decides its share of repetitions
-        self.seconds = 0.0
 
     @classmethod
-    def open(cls, folder: Path, recipe: Recipe, seed: int, resume: bool) -> Run:
+    def begun(cls, folder: Path, recipe: Recipe, seed: int, resume: bool) -> Run:
         """A new run in `folder`, or the one that was stopped there."""
-        folder.mkdir(parents=True, exist_ok=True)
-        checkpoint = folder / CHECKPOINT
-        if checkpoint.exists() and not resume:
+        if (folder / CHECKPOINT).exists() and not resume:
             raise FileExistsError(f"{folder} holds a run: resume it, or give an empty folder")
         if not (folder / "tokenizer").exists():
+            folder.mkdir(parents=True, exist_ok=True)
             built = train_tokenizer(pieces=recipe.pieces, examples=recipe.tokenizer_examples, seed=seed)
             built.save_pretrained(folder / "tokenizer.new")
             (folder / "tokenizer.new").rename(folder / "tokenizer")
         run = cls(folder, recipe, seed, AutoTokenizer.from_pretrained(folder / "tokenizer"))
-        if checkpoint.exists():
-            run._load(checkpoint)
+        run.open(resume)
         return run
 
-    def _load(self, checkpoint: Path) -> None:
-        state = torch.load(checkpoint, weights_only=True)
-        if state["seed"] != self.seed:
-            raise ValueError(
-                f"the run in {self.folder} has seed {state['seed']}, not {self.seed}: give that seed or an empty folder"
-            )
-        self.model.load_state_dict(state["model"])
-        self.optimisers.load(state["optimisers"])
-        self.step, self.tokens, self.seconds = state["step"], state["tokens"], state["seconds"]
-        self.feed.chunk, self.feed.taken, self.chunk_tokens = state["chunk"], state["taken"], state["chunk_tokens"]
-        self.log_file.cut(self.step)
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"seed": self.seed}
 
-    def save(self) -> None:
-        """Write the checkpoint whole or not at all."""
-        state = {
-            "model": self.model.state_dict(), "optimisers": self.optimisers.state(), "seed": self.seed,
-            "step": self.step, "tokens": self.tokens, "seconds": self.seconds,
-            "chunk": self.feed.chunk, "taken": self.feed.taken, "chunk_tokens": self.chunk_tokens,
-        }  # fmt: skip
-        save_checkpoint(self.folder, state)
-
-    def _chunk(self, chunk: int) -> Iterator[Batch]:
+    def batches(self, number: int) -> Iterator[Batch]:
         recipe = self.recipe
         if not self.feed.taken:  # a new one, not the one that a resumed run goes on in
             self.chunk_tokens = self.tokens
@@ -236,7 +202,7 @@ class Run:
         return training_batches(
             self.tokenizer,
             seed=self.seed,
-            chunk=chunk,
+            chunk=number,
             examples=recipe.chunk_examples,
             budget=recipe.batch_tokens,
             repeated=recipe.repeated_end + left * (recipe.repeated_start - recipe.repeated_end),
@@ -244,40 +210,26 @@ class Run:
             mixture=recipe.mixture,
         )
 
+    def factor(self, done: float) -> float:
+        return learning_rate_factor(self.step, done, self.recipe)
+
     def train_step(self, done: float) -> float:
         """One optimiser step; gives the mean loss of its response tokens."""
         started = time.perf_counter()
         recipe, batch = self.recipe, next(self.feed)
-        factor = learning_rate_factor(self.step, done, recipe)
         weights = position_weights(batch, recipe.prompt_share, recipe.prompt_weight, self.seed, self.step)
         with torch.autocast("cpu", torch.bfloat16, enabled=recipe.fast):
             states = self.model.model(input_ids=batch.ids, use_cache=False).last_hidden_state
         loss, answer_loss = weighted_loss(self.model.lm_head, states, batch, weights)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimisers.step(factor)
-        self.step += 1
-        self.tokens += batch.tokens
-        self.seconds += self.pace.add(batch.tokens, time.perf_counter() - started, float(answer_loss))
+        self.learn(batch, loss, answer_loss, self.factor(done), started)
         if self.step % recipe.probe_steps == 0:
-            self._log(factor)
-        return float(answer_loss)
+            self.log(done)
+        return self.loss
 
-    def _log(self, factor: float) -> None:
-        probe = self.probe()
-        line = {
-            "step": self.step,
-            "tokens": self.tokens,
-            "seconds": round(self.seconds, 1),
-            "loss": round(self.pace.loss, 4),
-            "held_out_loss": round(probe.loss, 4),
-            "exact": {family: f"{right}/{asked}" for family, (right, asked) in probe.exact.items()},
-            "lr_factor": round(factor, 4),
-            "tokens_per_second": round(self.pace.tokens_per_second),
-        }
-        self.log_file.add(line)
+    def described(self, validation: Probe) -> dict[str, Any]:
+        return {"exact": {family: f"{right}/{count}" for family, (right, count) in validation.exact.items()}}
 
-    def probe(self) -> Probe:
+    def validate(self) -> Probe:
         """The model on held-out examples, the same ones each time."""
         examples = probe_examples(self.recipe.probe_examples, self.seed)
         return teacher_forced(self.model, self.tokenizer, examples, self.recipe.batch_tokens)

@@ -1,4 +1,4 @@
-"""The registry of recipes. One experiment, one file: a module here that defines ``EXPERIMENT`` is found by itself."""
+"""The registry of recipes. One paper, one file: every experiment that a module here defines is found by itself."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from specviz.experiments.experiment import PAPERS, Experiment, near
 def recipes() -> dict[str, Experiment]:
     """All recipes by name, paper by paper, figures before tables, each in the paper's order."""
     modules = [importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__)]
-    found = [module.EXPERIMENT for module in modules if hasattr(module, "EXPERIMENT")]
-    return {experiment.name: experiment for experiment in sorted(found, key=_place)}
+    defined = [value for module in modules for value in vars(module).values() if isinstance(value, Experiment)]
+    return {experiment.name: experiment for experiment in sorted(defined, key=_place)}
 
 
 def _place(experiment: Experiment) -> tuple[int, bool, int]:

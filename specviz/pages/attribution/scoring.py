@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from decoders.errors import UserError
-from decoders.study.quotes import QuotedAnswer, QuoteScore, demo_quotes, mean_score, parse_rows, scores
+from decoders.study.quotes import QuotedAnswer, QuoteScore, mean_score, parse_rows, scores
 from specviz.places import new_id
 from specviz.server.bodies import Body, needs
 from specviz.server.desk import Desk
@@ -89,6 +89,8 @@ class Scorings:
             name = " ".join((asked.name or "pasted rows").split())[:80]
             gold, notes = parse_rows(text, "row", most, name)
         else:
+            from decoders.training.demo.quotes import demo_quotes
+
             name, gold = "the demo generator's quotes", demo_quotes(most)
         kept = [one for one in gold if _fits(target, one)]
         if not kept:

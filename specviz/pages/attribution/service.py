@@ -22,7 +22,6 @@ from specviz.server.bodies import Body, PageSession, needs
 from specviz.server.desk import Desk, Service
 from specviz.server.forms import PromptForm, Rejected
 from specviz.server.store import UnknownTrace
-from specviz.views import web
 from specviz.views.examples import passages
 from specviz.views.export import standalone_page
 
@@ -44,10 +43,6 @@ PAPER = (  # PLD+ table 10: method, precision, recall, F1
     ("PLD+ (h), min_run 8", 0.99, 0.70, 0.79),
 )
 MAX_ANSWER = 100_000  # characters
-SCRIPTS = (
-    "dom.js", "text.js", "attributing.js", "attribution_board.js", "attribution_sides.js", "attribution.js",
-)  # fmt: skip
-STYLES = ("theme.css", "parts.css", "page.css", "attribution.css")
 
 
 class Sources(Body):
@@ -291,15 +286,6 @@ def _quoted(kept: Any) -> QuotedAnswer | None:
         return None
 
 
-PAGE_SCRIPT = """
-(function () {
-  const given = JSON.parse(document.getElementById("attribution-data").textContent);
-  window.specviz = new SpecViz.Attribution(document.getElementById("attribution"));
-  window.specviz.load(given.signals, given);
-})();
-"""
-
-
 def standalone(signals: Sequence[Mapping[str, Any]], min_run: int = 2, whole: bool = True) -> str:
     """Attributions of one answer as one HTML page that works from disk: renderer, style and links in one, no request.
     ``signals`` are ``document``s, shown side by side.
@@ -309,7 +295,5 @@ def standalone(signals: Sequence[Mapping[str, Any]], min_run: int = 2, whole: bo
         f"{signals[0].get('title') or 'answer'} · attribution",
         '<main id="attribution"><noscript>This page draws the links with JavaScript.</noscript></main>',
         ("attribution-data", given),
-        styles="\n".join(web.read(name) for name in STYLES),
-        scripts="\n".join(web.read(name) for name in SCRIPTS),
-        start=PAGE_SCRIPT,
+        entry="specviz/attribution/standalone.js",
     )

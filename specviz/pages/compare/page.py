@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from specviz.server.desk import Page
 
-from . import form, routes
+from . import routes
 from .service import Compare
 
-PAGE = Page("compare", "Compare", 20, Compare, routes.add, form.build)
+PAGE = Page("compare", "Compare", 20, Compare, routes.add)

@@ -231,10 +231,10 @@ class Compare(Service):
             return {"state": "unknown", "text": "This run wrote a given answer: there is nothing to compare it with."}
         plain, judged = self._reference(trace), None
         if target is not None:
-            from decoders.study.divergences import check_same_model
+            from decoders.study.recorded import check_model
 
             try:
-                check_same_model(target, trace.run)
+                check_model(target, trace.run, exact=True)
                 check_tokens(target, trace)
             except UserError as problem:
                 target, judged = None, sentence(problem)
@@ -264,7 +264,8 @@ class Compare(Service):
         return with_it
 
     def _decoded(self, trace: Trace, target: Any) -> tuple[int, ...]:
-        from decoders.study.divergences import plain_output, sampling_of
+        from decoders.study.divergences import plain_output
+        from decoders.study.recorded import sampling_of
 
         run = trace.run
 

@@ -84,11 +84,12 @@ def build(desk: Desk) -> None:
                         )
                         pool_clear = gr.Button("Remove", size="sm", elem_id="sv-pool-clear")
                     pool_note = part("note", "sv-pool-note")
-            form = part("form", "sv-form", tells="ready")
+            form = part("form", "sv-form", events=("offered", "run"))
             with gr.Column(elem_id="sv-go"):
+                part("caution", "sv-caution")
                 run_note = part("note", "sv-run-note")
                 with gr.Row():
-                    run = gr.Button("Run", variant="primary", elem_id="sv-run")
+                    run = gr.Button("Run", variant="primary", elem_id="sv-run", interactive=False)
                     stop = gr.Button("Stop", variant="stop", elem_id="sv-stop")
         with gr.Column(elem_id="sv-main", min_width=320):
             with gr.Row(elem_id="sv-bar", equal_height=True):
@@ -110,6 +111,10 @@ def build(desk: Desk) -> None:
         except Exception:
             log.exception("counting tokens failed")
             return note()
+
+    def offered(*given: Any) -> tuple[str, Any]:
+        """The note at the prompt, and Run: off where nothing can run."""
+        return count(*given), gr.Button(interactive=not desk.catalog()["reason"])
 
     def fill(chosen: Any) -> list[Any]:
         found = next((e for e in examples() if e.record.id == chosen), None)
@@ -174,12 +179,6 @@ def build(desk: Desk) -> None:
         finally:
             _forget(path)
 
-    def end(shown: Any, request: gr.Request) -> None:
-        key = told(shown).get("stop")
-        job = desk.runner.job(key) if isinstance(key, str) else None
-        if job is not None and job.owner == owner(request):
-            desk.runner.cancel(job)
-
     def opened(path: Any, request: gr.Request) -> tuple[Any, Any]:
         try:
             if not isinstance(path, str):
@@ -193,14 +192,15 @@ def build(desk: Desk) -> None:
         finally:
             _forget(path)
 
-    mode.change(None, mode, None, js="mode => SpecVizApp.mode(mode)", **QUIET)
+    mode.change(None, mode, None, js="mode => { document.body.dataset.svMode = mode; }", **QUIET)
     example.input(fill, example, [*fields, run_note], queue=False, **QUIET)
     again: dict[str, Any] = {"trigger_mode": "always_last", "queue": False, **QUIET}
     gr.on([f.change for f in typed_in], count, typed_in, prompt_note, **again)
-    form.ready(count, typed_in, prompt_note, **again)
+    form.offered(offered, typed_in, [prompt_note, run], **again)
     given = [example, form, *fields, pool]
-    run.click(start, given, [view, prompt_note, pool_note, run_note], queue=False, **QUIET)
-    stop.click(end, view, None, js="() => SpecVizApp.stopping()", queue=False, **QUIET)
+    for wanted in (run.click, form.run):
+        wanted(start, given, [view, prompt_note, pool_note, run_note], queue=False, **QUIET)
+    stop.click(None, None, None, js='() => document.dispatchEvent(new CustomEvent("specviz:stop"))', **QUIET)
     pool_file.upload(taken, pool_file, [pool, pool_note], queue=False, **QUIET)
     pool_clear.click(lambda: (NO_POOL, note()), None, [pool, pool_note], queue=False, **QUIET)
     upload.upload(opened, upload, [view, file_note], queue=False, **QUIET)

@@ -54,7 +54,7 @@ class WhatIfs(Service):
             self.desk.trace(key)
             return self.desk.reason() or "There is no model."
         if key not in self._reasons:
-            from decoders.study.whatif import other_model
+            from decoders.study.recorded import other_model
             from specviz.experiments.prompts import check_tokens
 
             trace = self.desk.trace(key)
@@ -176,7 +176,7 @@ class WhatIfs(Service):
 
 def _own(trace: Trace, methods: Mapping[str, Any]) -> dict[str, Any]:
     """The run's own parameters but those that name files."""
-    from decoders.study.whatif import own_params
+    from decoders.study.recorded import own_params
 
     name = str(trace.run["method"]["name"])
     if name not in methods:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
+from decoders.training.message import Message, user_message
+
 from .code import code_edit
-from .example import FAMILIES, Example, Family, Message, QuoteSpan, user_message
+from .example import FAMILIES, Example, Family, QuoteSpan
 from .prose import quote, summary, text_edit
 from .talk import chat, sums
 

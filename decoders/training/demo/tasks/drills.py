@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from .example import Message, user_message
+from decoders.training.message import Message, user_message
+
 from .facts import facts
 from .words import ADJECTIVE, COLOUR, IDENTIFIER, PLACE, PLURAL, THING, Cast
 

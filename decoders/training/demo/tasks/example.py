@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypedDict, get_args
+from typing import Literal, get_args
+
+from decoders.training.message import Message, user_message
 
 Family = Literal["summary", "quote", "text_edit", "code_edit", "chat", "sums"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
-
-
-class Message(TypedDict):
-    role: str
-    content: str
 
 
 @dataclass(frozen=True)
@@ -58,15 +55,6 @@ class Example:
             {"role": "user", "content": user_message(self.instruction, self.context, self.question)},
             {"role": "assistant", "content": self.reference},
         ]
-
-
-def user_message(instruction: str, context: tuple[str, ...], question: str) -> str:
-    """The parts that are not empty, with blank lines between them; several passages are numbered."""
-    if len(context) > 1:
-        body = "\n".join(f"[{i}] {passage}" for i, passage in enumerate(context, 1))
-    else:
-        body = "".join(context)
-    return "\n\n".join(part for part in (instruction, body, question) if part)
 
 
 def fence(code: str, language: str = "python") -> str:

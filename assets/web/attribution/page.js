@@ -1,0 +1,116 @@
+/* Page "Attribution": what an answer was copied from. Chooses and starts; the view draws. */
+
+import { choices } from "specviz/attribution/forms.js";
+import { answerForm } from "specviz/attribution/own.js";
+import { drawScores, scoreForm } from "specviz/attribution/quotes.js";
+import { address, drawChooser, drawExports, drawSignals, load, ordered, toggle } from "specviz/attribution/runs.js";
+import { MODES, page, part, visible } from "specviz/attribution/state.js";
+import { Attribution } from "specviz/attribution/view.js";
+import { on } from "specviz/base/bus.js";
+import { h } from "specviz/base/dom.js";
+import { getJson } from "specviz/base/json.js";
+import { open } from "specviz/shell/open.js";
+import { app } from "specviz/shell/state.js";
+
+function frame() {
+  const opens = (name, text) =>
+    h(
+      "button",
+      {
+        type: "button",
+        class: "svp-button",
+        "data-opens": name,
+        "aria-expanded": "false",
+        onclick: () => toggle(name),
+      },
+      text,
+    );
+  const host = h("div", { class: "sva-host" });
+  page.box.replaceChildren(
+    h(
+      "div",
+      { class: "sva-head" },
+      h("select", {
+        class: "svp-select sva-runs",
+        "aria-label": "Run to attribute",
+        onchange: (event) => {
+          page.chosen = "";
+          open(event.target.value);
+        },
+      }),
+      opens("own", "Attribute a text"),
+      opens("quotes", "Score quotes"),
+      h("span", { class: "sva-exports", role: "group", "aria-label": "Export" }),
+    ),
+    h("section", { class: "sva-own sva-card", hidden: true }),
+    h("section", { class: "sva-quotes sva-card", hidden: true }),
+    h("p", { class: "sva-say svp-note", role: "status" }),
+    h("div", { class: "sva-signals", hidden: true }),
+    host,
+  );
+  part("own").append(answerForm());
+  part("quotes").append(scoreForm(), h("div", { class: "sva-scores" }));
+  page.view = new Attribution(host);
+  page.view.on("change", ({ minRun, counted, active }) => {
+    Object.assign(page, { minRun, counted, chosen: ordered()[active]?.id });
+    drawExports();
+    address();
+  });
+}
+
+async function begin() {
+  const asked = new URLSearchParams(location.search);
+  const n = Number.parseInt(asked.get("min_run") || "", 10);
+  if (n >= 1 && n <= 10000) page.minRun = n;
+  if (asked.get("counted") in MODES) page.counted = asked.get("counted");
+  try {
+    page.catalog = await getJson("api/attribution");
+  } catch (problem) {
+    page.box.replaceChildren(h("p", { class: "svp-note svp-error", role: "alert" }, problem.message));
+    return;
+  }
+  frame();
+  if (app.current) load(app.current);
+  else {
+    toggle("own");
+    page.box.dataset.ready = "none";
+  }
+}
+
+/** What can be chosen, again: the model has loaded, or went. */
+async function again() {
+  if (!page.catalog) return;
+  try {
+    page.catalog = await getJson("api/attribution");
+  } catch {
+    return;
+  }
+  for (const name of ["own", "quotes"]) choices(name);
+  drawSignals();
+}
+
+export function mount({ element }) {
+  app.pages.attribution = page;
+  page.box = element.querySelector(".svp-attribution");
+  page.box.replaceChildren(h("p", { class: "svp-empty" }, "Looking for links …"));
+  let was = false;
+  new ResizeObserver(() => {
+    const now = visible();
+    if (now && !page.seen) begin();
+    else if (now && !was && page.view && !page.opening && !(app.current === page.id && page.docs.has(page.id)))
+      load(app.current);
+    page.seen ||= now;
+    was = now;
+  }).observe(page.box);
+  on("current", (id) => {
+    if (id === page.opening) page.opening = "";
+    else if (page.view && id !== page.id) load(id);
+  });
+  on("runs", () => {
+    if (page.view) drawChooser();
+  });
+  on("model", again);
+  new MutationObserver(() => {
+    if (page.scoring?.told) drawScores();
+  }).observe(document.body, { attributeFilter: ["class"] });
+}

@@ -1,0 +1,234 @@
+/* An answer and its sources side by side: every copied run marked on both. */
+
+import { SOURCES, look, parts, percent, pieces, places, size, tag } from "specviz/attribution/links.js";
+import { card as card_, facts, h, plural, s } from "specviz/base/dom.js";
+import { safe } from "specviz/base/text.js";
+
+/** Text as it is shown: line ends and blanks as they are, what is never drawn raw named. */
+const shown = (text) => safe(text);
+
+/** Both cards; ``view`` is the Attribution they belong to. */
+export class Sides {
+  constructor(view) {
+    this.view = view;
+    this.answer = card_("a-answer", "Answer");
+    this.sources = card_("a-sources", "Sources");
+    this.opened = new Map(); // source → whether its text is shown, where somebody chose
+  }
+
+  draw() {
+    this.drawAnswer();
+    this.drawSources();
+  }
+
+  drawAnswer() {
+    const { doc, found, gold } = this.view;
+    const place = places(doc.output);
+    const slice = (a, b) => shown(doc.output.slice(place(a), place(b)));
+    const quotes = gold ? gold.quotes : [];
+    const inside = (a, b) =>
+      quotes.length
+        ? pieces(quotes, a, b).map(([x, y, of]) =>
+            of.length ? h("span", { class: "sv-a-gold" }, slice(x, y)) : slice(x, y),
+          )
+        : slice(a, b);
+    const length = [...doc.output].length;
+    const body = h("div", { class: "sv-a-text" });
+    this.view.root.classList.toggle("sv-a-code", /```|\n {2,}\S|\n\t/.test(doc.output));
+    for (const [a, b, link] of parts(found.links, length)) {
+      if (!link) body.append(h("span", { class: "sv-a-own" }, inside(a, b)));
+      else body.append(this.mark(link, inside(a, b)));
+    }
+    if (!length)
+      body.append(h("p", { class: "sv-empty" }, "This run wrote nothing, so there is nothing to attribute."));
+    else if (!doc.run.signal)
+      body.prepend(
+        h(
+          "p",
+          { class: "sv-a-nothing" },
+          `${doc.run.method_title} records no source of its drafts: choose another signal to attribute this answer.`,
+        ),
+      );
+    const top = this.answer.body.scrollTop;
+    this.answer.body.replaceChildren(body);
+    this.answer.body.scrollTop = top;
+    this.answer.note.textContent =
+      `${plural(doc.output_tokens, "token")}, ` + `${doc.output_tokens - found.copied_tokens} copied from nowhere`;
+  }
+
+  /** A run in the answer: its number, its passage, its text. */
+  mark(link, inside) {
+    const source = this.view.doc.sources[link.source_index];
+    const name = `${look(source, link.source_index)} sv-a-run`;
+    const first = link.number === 1 ? 0 : -1;
+    const label =
+      `Run ${link.number}, ${plural(size(link), "token")}, from ` +
+      `${source.name}${link.verbatim ? "" : ", not verbatim"}: ${link.text}`;
+    const element = h(
+      "span",
+      {
+        class: name,
+        role: "button",
+        tabindex: first,
+        "data-run": link.number,
+        "data-side": "answer",
+        "aria-label": label,
+      },
+      h(
+        "sup",
+        { class: "sv-a-num", "aria-hidden": "true" },
+        `${link.number}${link.verbatim ? "" : "≠"}`,
+        h("i", {}, tag(source)),
+      ),
+      inside,
+    );
+    return element;
+  }
+
+  facts(link) {
+    const source = this.view.doc.sources[link.source_index];
+    const text = (of) => (of.length > 160 ? `${of.slice(0, 157)}…` : of);
+    return [
+      facts([
+        [`Run ${link.number}`, plural(size(link), "token")],
+        ["from", `${source.name}, characters ${link.source[0]}–${link.source[1]}`],
+        ["verbatim", link.verbatim ? "yes" : "no: the source says"],
+      ]),
+      h("div", { class: "sv-a-quote" }, shown(text(link.source_text.trim()))),
+    ];
+  }
+
+  drawSources() {
+    const { doc, found } = this.view;
+    const tops = new Map(
+      [...this.sources.body.querySelectorAll(".sv-a-passage")].map((card) => [
+        card.dataset.source,
+        card.lastChild.scrollTop,
+      ]),
+    );
+    const top = this.sources.body.scrollTop;
+    const listed = doc.sources
+      .map((source, k) => [source, k])
+      .filter(([source, k]) => SOURCES.includes(source.kind) || found.sources[k].links);
+    this.sources.body.replaceChildren(...listed.map(([source, k]) => this.passage(source, k)));
+    for (const card of this.sources.body.querySelectorAll(".sv-a-passage"))
+      card.lastChild.scrollTop = tops.get(card.dataset.source) || 0;
+    this.sources.body.scrollTop = top;
+    const used = found.sources.filter((mine) => mine.links).length;
+    this.sources.note.textContent = listed.length ? `${used} of ${listed.length} used` : "";
+    if (!listed.length)
+      this.sources.body.append(
+        h("p", { class: "sv-empty" }, "This prompt has no passages, and nothing was copied from the rest of it."),
+      );
+  }
+
+  /** A source: its share, where it was used, its text with the runs marked. */
+  passage(source, index) {
+    const mine = this.view.found.sources[index];
+    const links = this.view.found.links.filter((link) => link.source_index === index);
+    const key = keyOf(source);
+    const open = this.opened.get(key) ?? mine.links > 0;
+    const place = places(source.text);
+    const count = [...source.text].length;
+    const body = h("div", { class: "sv-a-text sv-a-passage-text", tabindex: open && count > 600 ? 0 : null });
+    for (const [a, b, of] of pieces(
+      links.map((link) => link.source),
+      0,
+      count,
+    )) {
+      const text = shown(source.text.slice(place(a), place(b)));
+      if (!of.length) body.append(text);
+      else
+        body.append(
+          this.origin(
+            source,
+            index,
+            of.map((k) => links[k]),
+            a,
+            text,
+          ),
+        );
+    }
+    const used = percent(mine.used_tokens, source.tokens);
+    const note = mine.links
+      ? `${mine.copied_tokens} tokens in ${plural(mine.links, "run")}, longest ${mine.longest}`
+      : "not used";
+    const map = s("svg", {
+      class: "sv-a-map",
+      viewBox: `0 0 ${Math.max(1, count)} 6`,
+      preserveAspectRatio: "none",
+      "aria-hidden": "true",
+    });
+    for (const link of links)
+      map.append(
+        s("rect", { x: link.source[0], width: Math.max(count / 100, link.source[1] - link.source[0]), height: 6 }),
+      );
+    const flip = () => {
+      this.opened.set(key, !open);
+      this.drawSources();
+      this.view.drawLinks();
+      this.sources.body.querySelector(`[data-source="${key}"] button`).focus();
+    };
+    const head = h(
+      "button",
+      { type: "button", class: "sv-a-passage-head", "aria-expanded": String(open), onclick: flip },
+      h("span", { class: "sv-a-key" }, tag(source)),
+      h("b", { class: "sv-a-passage-name" }, source.name),
+      h("span", { class: "sv-a-note" }, note),
+      h("b", { class: "sv-a-used" }, used),
+      map,
+    );
+    this.view.tip.add(head, () => [
+      `${mine.used_tokens} of its ${plural(source.tokens, "token")} were ` +
+        `copied (${used}). ${open ? "Click to fold it." : "Click to read it."}`,
+    ]);
+    return h(
+      "article",
+      {
+        class: `sv-a-passage ${look(source, index)}${open ? "" : " sv-a-folded"}`,
+        "data-source": key,
+        "aria-label": `${source.name}: ${used} used, ${note}`,
+      },
+      head,
+      body,
+    );
+  }
+
+  /** A part of a source that runs were copied from. */
+  origin(source, index, runs, start, text) {
+    const numbers = runs.filter((link) => link.source[0] === start).map((link) => link.number);
+    const label =
+      `Source of ${runs.length > 1 ? "runs" : "run"} ` + `${runs.map((link) => link.number).join(", ")}: ${text}`;
+    const element = h(
+      "span",
+      {
+        class: `sv-a-run ${runs.length > 1 ? "sv-a-twice" : ""}`,
+        role: "button",
+        tabindex: -1,
+        "data-run": runs.map((link) => link.number).join(" "),
+        "data-side": "source",
+        "aria-label": label,
+      },
+      numbers.length ? h("sup", { class: "sv-a-num", "aria-hidden": "true" }, numbers.join(",")) : null,
+      text,
+    );
+    return element;
+  }
+
+  elements(number, side) {
+    const wanted = String(number);
+    return [...this.view.root.querySelectorAll(`[data-side="${side}"]`)].filter((one) =>
+      one.dataset.run.split(" ").includes(wanted),
+    );
+  }
+
+  /** Shows the text of a source that was folded away. */
+  unfold(source) {
+    const key = keyOf(source);
+    if (this.opened.get(key) !== false) return;
+    this.opened.set(key, true);
+    this.drawSources();
+  }
+}
+
+const keyOf = (source) => `${source.kind} ${source.passage}`;

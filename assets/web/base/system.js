@@ -1,0 +1,8 @@
+/* A page without a switch is light or dark as the system is. */
+
+export function followSystem() {
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const paint = () => document.documentElement.classList.toggle("dark", dark.matches);
+  paint();
+  dark.addEventListener("change", paint);
+}

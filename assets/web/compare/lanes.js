@@ -1,0 +1,418 @@
+/* Runs of one prompt side by side: lanes on a common clock, the ruler by output position, where lanes differ most. */
+
+import { clamp, h } from "specviz/base/dom.js";
+import { Pieces } from "specviz/base/text.js";
+
+const TABLES = { steps: true, tokens: true, pieces: true };
+
+/** The first index at which two id lists differ, or the end of the shorter one. */
+export function firstDifference(a, b) {
+  const most = Math.min(a.length, b.length);
+  for (let i = 0; i < most; i++) if (a[i] !== b[i]) return i;
+  return most;
+}
+
+/** How many of the rising ``values`` are at most ``limit``. */
+function upTo(values, limit) {
+  let low = 0;
+  let high = values.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] <= limit) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** A run as a lane: its output, and after how many forwards and milliseconds each position was reached. */
+export class Lane {
+  constructor(trace) {
+    this.load(trace);
+  }
+
+  load(trace) {
+    this.trace = {
+      run: trace.run,
+      pieces: trace.pieces,
+      tokens: { id: trace.tokens.id },
+      steps: trace.steps,
+      plain: trace.plain,
+    };
+    this.run = trace.run;
+    this.pieces = new Pieces(trace.pieces);
+    this.promptLength = trace.run.prompt_length;
+    this.output = [];
+    this.stepOf = []; // output position → the step that wrote it
+    this.ends = []; // step → output tokens written by its end
+    this.times = []; // step → milliseconds of decoding by its end
+    this.index();
+  }
+
+  /** Rows of more steps. */
+  append(delta, run) {
+    if (delta.pieces) this.pieces.add(delta.pieces);
+    for (const [name, columns] of Object.entries(delta)) {
+      if (!TABLES[name]) continue;
+      const mine = this.trace[name];
+      for (const [column, values] of Object.entries(columns)) {
+        if (!mine[column]) continue;
+        for (const value of values) mine[column].push(value);
+      }
+    }
+    Object.assign(this.run, run || {});
+    this.index();
+  }
+
+  index() {
+    const { id } = this.trace.tokens;
+    const { emitted, elapsed_ms: elapsed } = this.trace.steps;
+    for (let k = this.ends.length; k < emitted.length; k++) {
+      for (let i = 0; i < emitted[k]; i++) {
+        this.output.push(id[this.promptLength + this.output.length]);
+        this.stepOf.push(k);
+      }
+      this.ends.push(this.output.length);
+      const before = k ? this.times[k - 1] : 0;
+      this.times.push(Math.max(before, elapsed[k] ?? before));
+    }
+  }
+
+  get length() {
+    return this.output.length;
+  }
+
+  get steps() {
+    return this.ends.length;
+  }
+
+  get ms() {
+    return this.steps ? this.times[this.steps - 1] : 0;
+  }
+
+  start(step) {
+    return step ? this.ends[step - 1] : 0;
+  }
+
+  /** Steps done when the clock ("time" in ms, "step" or "position") shows ``value``. */
+  done(clock, value) {
+    if (clock === "time") return upTo(this.times, value);
+    if (clock === "step") return clamp(Math.floor(value), 0, this.steps);
+    const position = Math.floor(value);
+    if (position <= 0) return 0;
+    return position > this.length ? this.steps : this.stepOf[position - 1] + 1;
+  }
+
+  /** Forwards that ended by output position ``position`` (tokens before it). */
+  forwards(position) {
+    if (position <= 0) return 0;
+    if (position >= this.length) return this.steps;
+    const step = this.stepOf[position - 1];
+    return this.ends[step] <= position ? step + 1 : step;
+  }
+}
+
+/**
+ * Where one lane needs fewer forwards than all others: [{lane, from, to, forwards, gain}], the largest gain first.
+ * ``lanes`` agree up to ``upto``. It looks at pairs, for stretches in which a lane does better than on the whole.
+ */
+export function stretches(lanes, upto, most = 6) {
+  if (lanes.length < 2 || upto < 2) return [];
+  const ended = lanes.map((lane) => {
+    const marks = new Uint8Array(upto);
+    for (const end of lane.ends) if (end <= upto) marks[end - 1] = 1;
+    return marks;
+  });
+  const found = [];
+  lanes.forEach((_, w) =>
+    lanes.forEach((_, o) => {
+      if (w !== o) found.push(...excursions(ended[w], ended[o], upto).map(([from, to]) => [w, from, to]));
+    }),
+  );
+  const judged = [];
+  for (const [w, first, last] of found) {
+    const from = lanes[w].start(lanes[w].stepOf[first]); // whole forwards of the winner
+    const to = Math.min(upto, lanes[w].ends[lanes[w].stepOf[last - 1]]);
+    const forwards = lanes.map((lane) => lane.forwards(to) - lane.forwards(from));
+    const gain = Math.min(...forwards.filter((_, n) => n !== w)) - forwards[w];
+    if (gain >= 1) judged.push({ lane: w, from, to, forwards, gain });
+  }
+  judged.sort((a, b) => b.gain - a.gain || a.to - a.from - (b.to - b.from));
+  const chosen = [];
+  for (const one of judged) {
+    if (chosen.length >= most) break;
+    const covered = chosen.some((other) => {
+      const shared = Math.min(one.to, other.to) - Math.max(one.from, other.from);
+      return shared > 0.4 * Math.min(one.to - one.from, other.to - other.from);
+    });
+    if (!covered) chosen.push(one);
+  }
+  return chosen;
+}
+
+/** Stretches in which ``others`` has more ends than ``mine``, beyond the mean difference. */
+function excursions(mine, others, upto) {
+  let total = 0;
+  for (let p = 0; p < upto; p++) total += others[p] - mine[p];
+  const toll = Math.max(0, total / upto) + 0.01;
+  const found = [];
+  let sum = 0;
+  let from = 0;
+  let best = 0;
+  let to = 0;
+  for (let p = 0; p <= upto; p++) {
+    const next = p < upto ? sum + others[p] - mine[p] - toll : -1;
+    if (next < 0 || p === upto) {
+      if (best > 1) found.push([from, to]);
+      sum = best = 0;
+      from = p + 1;
+      continue;
+    }
+    sum = next;
+    if (sum > best) {
+      best = sum;
+      to = p + 1;
+    }
+  }
+  return found;
+}
+
+const ROW = 30; // a lane's height in the ruler
+const TEXT = 24; // the output's text above the lanes
+const TICKS = 16;
+const STRIP = 9; // a lane's height in the overview
+const GLYPH = 7.25; // width of a character at 12px
+const LABEL = 24; // characters of a token at most
+
+/** The ruler: all of the output above, a window of it below in which every forward of every lane is a block. */
+export class Ruler {
+  /** ``scrub(position)`` is called when somebody points at a position. */
+  constructor(scrub) {
+    this.scrub = scrub;
+    this.whole = h("canvas", { class: "sv-ruler-whole", "aria-hidden": "true" });
+    this.window = h("canvas", { class: "sv-ruler-window", "aria-hidden": "true" });
+    this.frame = h("div", { class: "sv-ruler-frame", "aria-hidden": "true" });
+    this.names = h("div", { class: "sv-ruler-names", "aria-hidden": "true" });
+    this.over = h("div", { class: "sv-ruler-over" }, this.whole, this.frame);
+    this.element = h(
+      "div",
+      { class: "sv-ruler", role: "slider", tabindex: "0", "aria-label": "Output position", "aria-valuemin": "0" },
+      this.over,
+      this.names,
+      this.window,
+    );
+    this.lanes = [];
+    this.drag(this.over, (x) => (x / this.over.clientWidth) * this.length);
+    this.drag(this.window, (x) => upTo(this.places, this.left + x) - 1, true);
+  }
+
+  /** Pointing scrubs; in the window the text stays where it is while the pointer is down. */
+  drag(element, place, hold) {
+    let down = false;
+    const at = (event) => {
+      const box = element.getBoundingClientRect();
+      this.scrub(clamp(Math.floor(place(clamp(event.clientX - box.left, 0, box.width))) + 1, 0, this.length));
+    };
+    element.addEventListener("pointerdown", (event) => {
+      if (event.button || !this.length) return;
+      element.setPointerCapture(event.pointerId);
+      down = true;
+      this.held = hold;
+      at(event);
+    });
+    element.addEventListener("pointermove", (event) => down && at(event));
+    for (const name of ["pointerup", "pointercancel"])
+      element.addEventListener(name, () => {
+        down = this.held = false;
+      });
+  }
+
+  /** ``lanes``: [{lane, color, name, mark, aligned (positions that agree with the first lane)}], text by ``text``. */
+  set(lanes, text, colors) {
+    this.lanes = lanes;
+    this.colors = colors;
+    this.length = Math.max(0, ...lanes.map(({ lane }) => lane.length));
+    this.labels = [];
+    this.places = new Float64Array(this.length + 1);
+    const longest = lanes.reduce((a, { lane }) => (lane.length > a.length ? lane : a), text);
+    for (let p = 0; p < this.length; p++) {
+      const from = p < text.length ? text : longest;
+      this.labels.push(from.pieces.label(from.output[p], LABEL));
+      this.places[p + 1] = this.places[p] + Math.max(1, this.labels[p].length) * GLYPH + 4;
+    }
+    this.names.replaceChildren(
+      ...lanes.map(({ name, mark, color }) => {
+        const swatch = h("b", { class: "sv-lane-mark" }, mark);
+        swatch.style.setProperty("--sv-lane", color);
+        return h("span", { title: name }, swatch, h("span", {}, name));
+      }),
+    );
+    this.element.setAttribute("aria-valuemax", String(this.length));
+    this.element.style.setProperty("--sv-ruler-rows", String(lanes.length));
+    this.left = 0;
+    this.overall = this.over.clientWidth; // read here alone: asked for while scrubbing, they would cost a layout
+    this.wide = this.window.clientWidth;
+    this.drawWhole();
+  }
+
+  size(canvas, high, wide) {
+    const scale = window.devicePixelRatio || 1;
+    if (canvas.width !== Math.round(wide * scale) || canvas.height !== Math.round(high * scale)) {
+      canvas.width = Math.round(wide * scale);
+      canvas.height = Math.round(high * scale);
+      canvas.style.height = `${high}px`;
+    }
+    const pen = canvas.getContext("2d");
+    pen.setTransform(scale, 0, 0, scale, 0, 0);
+    pen.clearRect(0, 0, wide, high);
+    pen.textRendering = "optimizeSpeed";
+    return pen;
+  }
+
+  /** The whole output, a strip per lane: what a draft brought is solid, the target's own tokens are gaps. */
+  drawWhole() {
+    const wide = this.overall;
+    const pen = this.size(this.whole, this.lanes.length * (STRIP + 3) + 3, wide);
+    if (!this.length) return;
+    const unit = wide / this.length;
+    this.lanes.forEach(({ lane, color, aligned }, row) => {
+      const y = 3 + row * (STRIP + 3);
+      pen.fillStyle = this.colors.raised;
+      pen.fillRect(0, y, lane.length * unit, STRIP);
+      pen.fillStyle = color;
+      const { accepted } = lane.trace.steps;
+      for (let k = 0; k < lane.steps; k++) {
+        if (!accepted[k]) continue;
+        const x = lane.start(k) * unit;
+        pen.fillRect(x, y, Math.max(0.6, accepted[k] * unit - (unit > 2 ? 1 : 0)), STRIP);
+      }
+      if (aligned < lane.length)
+        this.hatch(pen, aligned * unit, y, (lane.length - aligned) * unit, STRIP, this.colors.card);
+    });
+  }
+
+  /** Oblique lines: from here on a lane writes something else. */
+  hatch(pen, x, y, wide, high, color) {
+    pen.save();
+    pen.beginPath();
+    pen.rect(x, y, wide, high);
+    pen.clip();
+    pen.strokeStyle = color;
+    pen.lineWidth = 1.2;
+    pen.beginPath();
+    for (let at = x - high; at < x + wide; at += 5) {
+      pen.moveTo(at, y + high);
+      pen.lineTo(at + high, y);
+    }
+    pen.stroke();
+    pen.restore();
+  }
+
+  /** ``position``: tokens written; ``done``: steps done by each lane; ``mark``: {from, to} to be emphasised. */
+  draw(position, done, mark, said) {
+    const high = TEXT + this.lanes.length * ROW + TICKS;
+    const wide = this.wide;
+    const pen = this.size(this.window, high, wide);
+    if (!this.length) return;
+    const end = this.places[this.length];
+    const at = this.places[clamp(position, 0, this.length)];
+    if (!this.held) this.left = clamp(at - 0.45 * wide, 0, Math.max(0, end - wide));
+    const first = Math.max(0, upTo(this.places, this.left) - 1);
+    const last = Math.min(this.length, upTo(this.places, this.left + wide));
+    if (mark) this.emphasise(pen, mark, high);
+    this.text(pen, first, last, position);
+    pen.font = `600 11px ${this.colors.sans}`;
+    pen.textAlign = "center";
+    this.lanes.forEach((one, row) => this.row(pen, one, TEXT + row * ROW, first, last, done[row]));
+    this.lanes.forEach((one, row) => this.parting(pen, one, TEXT + row * ROW, first, last));
+    const x = Math.round(at - this.left);
+    pen.fillStyle = this.colors.pin;
+    pen.fillRect(Math.min(x, wide - 2), 0, 2, high - TICKS);
+    const unit = this.overall / this.length;
+    this.frame.style.width = `${Math.max(3, (last - first) * unit)}px`;
+    this.frame.style.transform = `translateX(${first * unit}px)`;
+    this.frame.style.setProperty("--sv-ruler-at", `${(position - first) * unit}px`);
+    this.element.setAttribute("aria-valuenow", String(position));
+    this.element.setAttribute("aria-valuetext", said);
+  }
+
+  emphasise(pen, { from, to }, high) {
+    pen.fillStyle = this.colors.source;
+    pen.globalAlpha = 0.22;
+    const x = this.places[clamp(from, 0, this.length)] - this.left;
+    pen.fillRect(x, 0, this.places[clamp(to, 0, this.length)] - this.left - x, high - TICKS);
+    pen.globalAlpha = 1;
+  }
+
+  text(pen, first, last, position) {
+    pen.font = `12px ${this.colors.mono}`;
+    pen.textBaseline = "middle";
+    pen.textAlign = "left";
+    for (let p = first; p < last; p++) {
+      pen.fillStyle = p < position ? this.colors.ink : this.colors.faint;
+      pen.fillText(this.labels[p], this.places[p] - this.left + 2, TEXT / 2);
+    }
+    pen.font = `10.5px ${this.colors.sans}`;
+    pen.fillStyle = this.colors.faint;
+    const y = TEXT + this.lanes.length * ROW + TICKS / 2 + 1;
+    for (let p = Math.ceil(first / 10) * 10; p < last; p += 10)
+      pen.fillText(p ? p.toLocaleString("en") : "token 0", this.places[p] - this.left, y);
+  }
+
+  /** A lane: one block per forward; what it accepted is solid, the target's own token hollow. */
+  row(pen, { lane, color }, y, first, last, done) {
+    const { accepted } = lane.trace.steps;
+    const top = y + 4;
+    const high = ROW - 8;
+    if (first >= lane.length) return;
+    const stop = Math.min(last, lane.length);
+    for (let k = lane.stepOf[first]; k < lane.steps && lane.start(k) < stop; k++) {
+      const start = lane.start(k);
+      const x = this.places[start] - this.left + 1;
+      const middle = this.places[start + accepted[k]] - this.left - 1;
+      const right = this.places[lane.ends[k]] - this.left - 1;
+      pen.globalAlpha = k < done ? 1 : 0.28;
+      if (accepted[k]) {
+        pen.fillStyle = color;
+        pen.beginPath();
+        pen.roundRect(x, top, middle - x, high, 3);
+        pen.fill();
+      }
+      if (lane.ends[k] > start + accepted[k]) {
+        pen.strokeStyle = color;
+        pen.lineWidth = 1.4;
+        pen.beginPath();
+        const from = accepted[k] ? middle + 1 : x;
+        pen.roundRect(from + 0.7, top + 0.7, right - from - 1.4, high - 1.4, 3);
+        pen.stroke();
+      }
+      const label = (k + 1).toLocaleString("en");
+      const room = accepted[k] ? middle - x : right - x;
+      if (room > 7 * label.length + 4) {
+        pen.fillStyle = accepted[k] ? this.colors.on : this.colors.ink;
+        pen.fillText(label, x + room / 2, top + high / 2 + 0.5);
+      }
+      pen.globalAlpha = 1;
+    }
+  }
+
+  /** Where a lane stops agreeing with the others: oblique lines, and the words at their start. */
+  parting(pen, { lane, aligned }, y, first, last) {
+    const stop = Math.min(last, lane.length);
+    if (aligned >= stop) return;
+    const top = y + 4;
+    const high = ROW - 8;
+    const x = this.places[Math.max(aligned, first)] - this.left;
+    this.hatch(pen, x, top - 1, this.places[stop] - this.left - x, high + 2, this.colors.card);
+    if (aligned < first) return;
+    pen.fillStyle = this.colors.rejected;
+    pen.fillRect(x - 1, y, 2.5, ROW);
+    pen.font = `11px ${this.colors.sans}`;
+    pen.textAlign = "left";
+    const words = "≠ differs from here";
+    const wide = pen.measureText(words).width;
+    pen.fillStyle = this.colors.card;
+    pen.fillRect(x + 3, top + 3, wide + 8, high - 6);
+    pen.fillStyle = this.colors.rejected;
+    pen.fillText(words, x + 7, top + high / 2 + 0.5);
+  }
+}

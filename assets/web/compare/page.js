@@ -1,0 +1,141 @@
+/* Page "Compare": methods side by side on one prompt; its layout, and what it loads. Text nodes only. */
+
+import { on } from "specviz/base/bus.js";
+import { h } from "specviz/base/dom.js";
+import { getJson } from "specviz/base/json.js";
+import { catalog, choicesReady, drawPrompt, note, run } from "specviz/compare/ask.js";
+import { drawCharts } from "specviz/compare/charts.js";
+import { changed } from "specviz/compare/frame.js";
+import { begin, lens } from "specviz/compare/live.js";
+import { pause } from "specviz/compare/race.js";
+import { drawExample, drawRecorded, example, openRuns } from "specviz/compare/recorded.js";
+import { going, page, part } from "specviz/compare/state.js";
+import { refreshRuns } from "specviz/shell/runs.js";
+import { app } from "specviz/shell/state.js";
+
+function layout() {
+  page.box.replaceChildren(
+    h(
+      "div",
+      { class: "svc-empty" },
+      h(
+        "p",
+        {},
+        "A comparison runs several methods on one prompt and plays them back as a race, aligned by output position.",
+      ),
+      h(
+        "button",
+        {
+          type: "button",
+          class: "svl-run svc-example",
+          hidden: true,
+          onclick: () => openRuns(example().map((one) => one.id)),
+        },
+        "",
+      ),
+    ),
+    h(
+      "details",
+      { class: "svc-setup", open: true },
+      h(
+        "summary",
+        {},
+        h("h2", {}, "Compare methods on one prompt"),
+        h(
+          "span",
+          { class: "svc-help" },
+          "Two to four methods draft for the same model on the same prompt, beside plain " +
+            "decoding: see who needs how many forwards for which part of the output.",
+        ),
+      ),
+      h(
+        "div",
+        { class: "svc-columns" },
+        h("div", { class: "svc-prompt-form" }),
+        h(
+          "div",
+          { class: "svc-lane-column" },
+          h("div", { class: "svc-lane-forms" }),
+          h("div", { class: "svc-settings svp-form" }),
+          h("p", { class: "svf-reason svc-reason", role: "status", hidden: true }),
+          h("p", { class: "svp-note svc-note", role: "status" }),
+          h(
+            "div",
+            { class: "svc-row" },
+            h("button", { type: "button", class: "svl-run svc-run", onclick: () => run(begin) }, "Run"),
+          ),
+        ),
+        h(
+          "div",
+          { class: "svc-recorded-column" },
+          h("h3", {}, "Recorded runs"),
+          h("p", { class: "svc-help" }, "Of one prompt; no model is needed."),
+          h("div", { class: "svc-recorded" }),
+        ),
+      ),
+    ),
+    h("div", { class: "svc-results" }),
+  );
+}
+
+async function load() {
+  page.box.replaceChildren(h("p", { class: "svp-empty" }, "Looking for methods …"));
+  try {
+    page.data = await getJson("api/compare");
+    layout();
+    page.form = { choice: "own", mode: "segments", values: {} };
+    choicesReady();
+    await catalog();
+  } catch (problem) {
+    page.box.replaceChildren(h("p", { class: "svp-note svp-error", role: "alert" }, problem.message));
+    return;
+  }
+  if (!app.runs.length) await refreshRuns();
+  drawRecorded();
+  drawExample();
+  on("runs", () => {
+    if (!part("recorded").contains(document.activeElement)) drawRecorded(); // not under a hand
+    drawExample();
+  });
+  on("model", () =>
+    catalog()
+      .catch((problem) => note(problem.message, true))
+      .then(() => {
+        if (page.lanes.length && !going()) lens(page.ticket);
+      }),
+  );
+  on("current", () => {
+    if (page.form.choice === "trace") drawPrompt();
+  });
+  const ids = (new URLSearchParams(location.search).get("lanes") || "")
+    .split(",")
+    .filter(Boolean)
+    .slice(0, page.data.most + 1);
+  if (ids.length) openRuns(ids);
+  page.box.dataset.ready = "yes";
+}
+
+export function mount({ element }) {
+  app.pages.compare = page;
+  page.box = element.querySelector(".svp-compare");
+  let asked = false,
+    wide = 0;
+  const seen = new ResizeObserver(() => {
+    if (!page.box.offsetWidth) return pause();
+    if (!asked) {
+      asked = true;
+      load();
+    } else if (page.framed && page.box.offsetWidth !== wide) {
+      changed();
+      if (!part("charts").children.length) drawCharts();
+    }
+    wide = page.box.offsetWidth;
+  });
+  seen.observe(page.box);
+  new MutationObserver(() => {
+    if (!page.framed) return;
+    page.colors = null;
+    changed();
+    if (part("charts").children.length) drawCharts();
+  }).observe(document.body, { attributeFilter: ["class"] });
+}

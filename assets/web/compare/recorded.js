@@ -1,0 +1,123 @@
+/* Page "Compare", recorded runs of one prompt. */
+
+import { h } from "specviz/base/dom.js";
+import { begin } from "specviz/compare/live.js";
+import { page, part, short } from "specviz/compare/state.js";
+import { app } from "specviz/shell/state.js";
+
+const PREFERRED = ["plain", "pld", "pld+h", "adapld", "glide"]; // of the recorded runs of one prompt
+
+function groups() {
+  const found = new Map();
+  for (const one of app.runs) {
+    if (!one.prompt || one.kind === "live" || !one.tokens) continue;
+    if (!found.has(one.prompt)) found.set(one.prompt, []);
+    found.get(one.prompt).push(one);
+  }
+  const rank = (runs) => (runs.some((r) => r.kind !== "gallery") ? 0 : 1);
+  return [...found.values()].filter((runs) => runs.length > 1).sort((a, b) => rank(a) - rank(b) || b.length - a.length);
+}
+
+/** The usual methods first, five at most, plain decoding at the front. */
+function picked(runs) {
+  const order = (r) => {
+    const at = PREFERRED.indexOf(r.method_name);
+    return at < 0 ? PREFERRED.length : at;
+  };
+  const first = new Map();
+  for (const r of [...runs].sort((a, b) => order(a) - order(b)))
+    if (!first.has(r.method_name)) first.set(r.method_name, r);
+  const chosen = [...first.values()].slice(0, page.data.most + 1);
+  return chosen.length > 1 ? chosen : runs.slice(0, page.data.most + 1);
+}
+
+export function example() {
+  const gallery = groups()
+    .map((runs) => runs.filter((r) => r.kind === "gallery"))
+    .sort((a, b) => b.length - a.length);
+  return gallery.length && gallery[0].length > 1 ? picked(gallery[0]) : null;
+}
+
+const when = (text) => {
+  const date = new Date(text);
+  return Number.isNaN(+date) ? "" : date.toLocaleString([], { dateStyle: "short", timeStyle: "short" });
+};
+
+export function openRuns(ids) {
+  begin(ids.map((id) => ({ id })));
+  page.box.querySelector(".svc-setup").open = false;
+}
+
+export function drawRecorded() {
+  const place = part("recorded"),
+    found = groups();
+  if (!found.length)
+    return place.replaceChildren(
+      h("p", { class: "svc-help" }, "Runs of one prompt by several methods appear here when there are any."),
+    );
+  page.group = found.some((runs) => runs[0].prompt === page.group) ? page.group : found[0][0].prompt;
+  const runs = found.find((one) => one[0].prompt === page.group);
+  const select = h(
+    "select",
+    { class: "svp-select", id: "svc-group", "aria-label": "Prompt with recorded runs" },
+    found.map((one) =>
+      h(
+        "option",
+        { value: one[0].prompt },
+        `${one[0].title} · ${one.length} runs${one[0].kind === "gallery" ? " · gallery" : ""}`,
+      ),
+    ),
+  );
+  select.value = page.group;
+  select.addEventListener("change", () => {
+    page.group = select.value;
+    drawRecorded();
+  });
+  const first = picked(runs);
+  const boxes = runs.map((one) => {
+    const box = h("input", { type: "checkbox", value: one.id });
+    box.checked = first.includes(one);
+    box.addEventListener("change", able);
+    return h(
+      "label",
+      {},
+      box,
+      h("span", {}, one.method),
+      h(
+        "small",
+        {},
+        [
+          one.tokens_per_step === null ? "" : `${one.tokens_per_step.toFixed(2)} tokens/step`,
+          one.lossless ? "" : "lossy",
+          one.kind === "gallery" ? "" : when(one.created),
+        ]
+          .filter(Boolean)
+          .join(" · "),
+      ),
+    );
+  });
+  const go = h(
+    "button",
+    { type: "button", class: "svp-button svc-open", onclick: () => openRuns(chosen()) },
+    "Compare these runs",
+  );
+  const chosen = () =>
+    boxes
+      .map((label) => label.firstChild)
+      .filter((box) => box.checked)
+      .map((box) => box.value);
+  function able() {
+    const count = chosen().length;
+    go.disabled = count < 2 || count > page.data.most + 1;
+    go.title = go.disabled ? `Choose 2 to ${page.data.most + 1} runs` : "";
+  }
+  able();
+  place.replaceChildren(select, h("div", { class: "svc-boxes" }, boxes), go);
+}
+
+export function drawExample() {
+  const button = part("example"),
+    found = example();
+  button.hidden = !found;
+  if (found) button.textContent = `Show an example: ${found.map((one) => short(one.method)).join(", ")}`;
+}

@@ -1,0 +1,156 @@
+/* The header's actions and the row of step controls. */
+
+import { button, h, icon } from "specviz/base/dom.js";
+import * as downloads from "specviz/inspect/downloads.js";
+import * as marks from "specviz/inspect/marks.js";
+
+const SPEEDS = [1, 2, 4, 8, 16, 32];
+
+/** A button that turns ``inspector[name]`` on and off. */
+export function toggle(inspector, label, name, help) {
+  const flip = () => {
+    inspector[name] = !inspector[name];
+    one.setAttribute("aria-pressed", String(inspector[name]));
+    if (!inspector.model) return;
+    if (name === "whitespace") inspector.redrawTokens();
+    marks.paint(inspector, inspector.model.step(inspector.number));
+  };
+  const one = button(
+    label,
+    { class: "sv-button sv-toggle", "aria-pressed": String(inspector[name]), onclick: flip },
+    label,
+  );
+  return inspector.tip.add(one, () => [help]);
+}
+
+/** Copy link and downloads. */
+export function actions(inspector) {
+  const wrap = h("div", { class: "sv-actions" });
+  const { link, attribute } = inspector.options.actions || {};
+  if (attribute) {
+    const one = button("Attribute this run", { onclick: () => attribute() }, "Attribute");
+    wrap.append(inspector.tip.add(one, () => ["What this run's answer was copied from, passage by passage."]));
+  }
+  if (link) {
+    inspector.linkLabel = h("span", {}, "Copy link");
+    wrap.append(
+      button(
+        "Copy a link to this step",
+        { onclick: () => copyLink(inspector, link) },
+        icon("link"),
+        inspector.linkLabel,
+      ),
+    );
+  }
+  if (inspector.options.actions !== false) wrap.append(downloads.menu(inspector));
+  if (inspector.options.actions !== false && inspector.options.present !== false) {
+    const present = button("Presenter mode", { onclick: () => inspector.presenter.toggle() }, "Present");
+    wrap.append(inspector.tip.add(present, () => ["Large type and keys only, for a class ", h("kbd", {}, "F")]));
+  }
+  return wrap;
+}
+
+/** Stepping, playing, misses, settings, help. */
+export function toolbar(inspector) {
+  const keyed = (label, key, act, ...inside) => {
+    const one = button(label, { class: `sv-button ${inside.length > 1 ? "" : "sv-square"}`, onclick: act }, ...inside);
+    return inspector.tip.add(one, () => [label, " ", h("kbd", {}, key)]);
+  };
+  inspector.playButton = keyed("Play", "Space", () => inspector.player.toggle(), icon("play"));
+  inspector.playButton.classList.add("sv-primary");
+  inspector.counter = h("span", { class: "sv-counter" });
+  const speed = h(
+    "select",
+    {
+      class: "sv-select",
+      "aria-label": "Playback speed",
+      onchange: (event) => inspector.player.setRate(Number(event.target.value)),
+    },
+    SPEEDS.map((n) =>
+      h("option", { value: n, selected: n === inspector.player.rate }, `${n} ${n === 1 ? "step" : "steps"}/s`),
+    ),
+  );
+  inspector.spaceButton = toggle(
+    inspector,
+    "Whitespace",
+    "whitespace",
+    "Show spaces, tabs and line ends as glyphs (W)",
+  );
+  const follow = toggle(inspector, "Follow", "follow", "Scroll the panes to each step");
+  const ask = keyed("Keyboard help", "?", () => inspector.showHelp(inspector.help.hidden), h("span", {}, "?"));
+  return h(
+    "div",
+    { class: "sv-controls", role: "toolbar", "aria-label": "Step controls" },
+    keyed("Previous step", "←", () => inspector.go(-1), icon("previous")),
+    inspector.playButton,
+    keyed("Next step", "→", () => inspector.go(1), icon("next")),
+    inspector.counter,
+    speed,
+    h(
+      "span",
+      { class: "sv-pair" },
+      keyed("Previous miss", "[", () => inspector.miss(-1), h("kbd", {}, "["), h("span", { class: "sv-wide" }, "miss")),
+      keyed("Next miss", "]", () => inspector.miss(1), h("span", { class: "sv-wide" }, "miss"), h("kbd", {}, "]")),
+    ),
+    h("span", { class: "sv-grow" }),
+    follow,
+    inspector.spaceButton,
+    ask,
+  );
+}
+
+/** Playback: one step per tick until the last. */
+export class Player {
+  constructor(inspector) {
+    this.inspector = inspector;
+    this.rate = 4;
+    this.timer = 0;
+  }
+
+  toggle() {
+    if (this.timer) this.pause();
+    else this.play();
+  }
+
+  play() {
+    const { inspector } = this;
+    if (!inspector.model || this.timer) return;
+    const last = () => inspector.number >= inspector.model.stepCount - 1;
+    if (last()) inspector.setStep(0);
+    this.timer = setInterval(() => (last() ? this.pause() : inspector.setStep(inspector.number + 1)), 1000 / this.rate);
+    this.show();
+  }
+
+  pause() {
+    if (!this.timer) return;
+    clearInterval(this.timer);
+    this.timer = 0;
+    this.show();
+  }
+
+  setRate(rate) {
+    this.rate = rate;
+    if (!this.timer) return;
+    this.pause();
+    this.play();
+  }
+
+  show() {
+    const { playButton, sentence } = this.inspector;
+    playButton.replaceChildren(icon(this.timer ? "pause" : "play"));
+    playButton.setAttribute("aria-label", this.timer ? "Pause" : "Play");
+    // while playing, a screen reader would never come to rest
+    sentence.setAttribute("aria-live", this.timer ? "off" : "polite");
+  }
+}
+
+async function copyLink(inspector, link) {
+  const url = typeof link === "function" ? link(inspector.state()) : link === true ? inspector.address() : link;
+  try {
+    await navigator.clipboard.writeText(new URL(url, location.href).href);
+    inspector.linkLabel.textContent = "Copied";
+  } catch {
+    window.prompt("Copy this link:", new URL(url, location.href).href);
+  }
+  setTimeout(() => (inspector.linkLabel.textContent = "Copy link"), 1500);
+}

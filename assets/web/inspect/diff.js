@@ -1,0 +1,193 @@
+/* The output against plain decoding's: a token-level difference, line by line, side by side. */
+
+import { button, card, h, plural } from "specviz/base/dom.js";
+import { safe } from "specviz/base/text.js";
+
+const MOST = 1500; // edits searched for; beyond, what is between the common ends counts as replaced
+const ROW_TOKENS = 48; // a line longer than that is broken at a common token
+
+/**
+ * Myers' shortest edit script of two id lists: [sign, from, to] stretches, where sign "=" has (a, b) as the places in
+ * both lists, "+" tokens of a only, "−" of b only.
+ */
+export function difference(a, b) {
+  let head = 0;
+  while (head < a.length && head < b.length && a[head] === b[head]) head++;
+  let tail = 0;
+  while (tail < a.length - head && tail < b.length - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
+  const edits = [];
+  for (let k = 0; k < head; k++) edits.push(["=", k, k]);
+  edits.push(...middle(a, b, head, a.length - tail, b.length - tail));
+  for (let k = tail; k > 0; k--) edits.push(["=", a.length - k, b.length - k]);
+  return edits;
+}
+
+function middle(a, b, start, aEnd, bEnd) {
+  const n = aEnd - start;
+  const m = bEnd - start;
+  const replaced = () => [
+    ...Array.from({ length: n }, (_, k) => ["+", start + k, -1]),
+    ...Array.from({ length: m }, (_, k) => ["−", -1, start + k]),
+  ];
+  if (!n || !m) return replaced();
+  const most = Math.min(n + m, MOST);
+  const reach = new Int32Array(2 * most + 3);
+  const trail = [];
+  const at = (k) => k + most + 1;
+  for (let d = 0; d <= most; d++) {
+    trail.push(reach.slice(at(-d) - 1, at(d) + 2));
+    for (let k = -d; k <= d; k += 2) {
+      let x = k === -d || (k !== d && reach[at(k - 1)] < reach[at(k + 1)]) ? reach[at(k + 1)] : reach[at(k - 1)] + 1;
+      while (x < n && x - k < m && a[start + x] === b[start + x - k]) x++;
+      reach[at(k)] = x;
+      if (x >= n && x - k >= m) return walk(trail, d, n, m, start);
+    }
+  }
+  return replaced();
+}
+
+/** The edits, from the end back to the start. */
+function walk(trail, last, n, m, start) {
+  const edits = [];
+  let x = n;
+  let y = m;
+  for (let d = last; d > 0; d--) {
+    const was = (k) => trail[d][k + d + 1];
+    const k = x - y;
+    const down = k === -d || (k !== d && was(k - 1) < was(k + 1));
+    const from = down ? k + 1 : k - 1;
+    const x0 = was(from);
+    const y0 = x0 - from;
+    while (x > x0 + (down ? 0 : 1) && y > y0 + (down ? 1 : 0)) edits.push(["=", start + --x, start + --y]);
+    if (down) edits.push(["−", -1, start + --y]);
+    else edits.push(["+", start + --x, -1]);
+  }
+  while (x > 0 && y > 0) edits.push(["=", start + --x, start + --y]);
+  return edits.reverse();
+}
+
+export class DiffView {
+  constructor(owner) {
+    this.owner = owner;
+    this.fold = button("Show or hide the comparison", {
+      class: "sv-button sv-quiet",
+      "aria-expanded": "true",
+      onclick: () => this.toggle(),
+    });
+    Object.assign(this, card("diff", "Against plain decoding", this.fold));
+    this.open = true;
+  }
+
+  toggle() {
+    this.open = !this.open;
+    this.show();
+  }
+
+  show() {
+    const folded = this.same || !this.open;
+    this.fold.hidden = this.same;
+    this.fold.textContent = this.open ? "Hide" : "Show";
+    this.fold.setAttribute("aria-expanded", String(this.open));
+    this.body.hidden = folded;
+    this.element.classList.toggle("sv-folded-card", folded);
+  }
+
+  /** Draws the table ``plain`` against the output; nothing where plain decoding was not run. */
+  draw() {
+    const { model } = this.owner;
+    const plain = (model.trace.plain || { id: [] }).id;
+    const there = plain.length > 0;
+    this.owner.root.classList.toggle("sv-compared", there);
+    if (!there) return;
+    const mine = model.trace.tokens.id.slice(model.promptLength);
+    const key = `${mine.length} ${plain.length}`;
+    if (model === this.drawn && key === this.key) return;
+    this.drawn = model;
+    this.key = key;
+    const edits = difference(mine, plain);
+    const added = edits.filter(([sign]) => sign === "+").length;
+    const missing = edits.filter(([sign]) => sign === "−").length;
+    this.same = !added && !missing;
+    this.note.textContent = this.same
+      ? `✓ identical to plain decoding, ${plural(mine.length, "token")}`
+      : `${Math.max(added, missing).toLocaleString("en")} of ` +
+        `${plural(mine.length, "token")} differ: +${added} here, −${missing} there`;
+    this.note.classList.add("sv-note-strong");
+    const rows = this.same ? [] : this.rows(edits, mine, plain);
+    const head = h(
+      "div",
+      { class: "sv-diff-row sv-diff-head", role: "row" },
+      h("span", { role: "columnheader" }, "This output"),
+      h("span", { role: "columnheader" }, "Plain decoding"),
+    );
+    this.body.replaceChildren(h("div", { role: "table", "aria-label": "Output and plain decoding" }, head, rows));
+    this.show();
+  }
+
+  /** Lines of both texts that belong together: a line ends at a line end both have, or after many tokens. */
+  rows(edits, mine, plain) {
+    const rows = [];
+    let line = [];
+    let size = 0;
+    const flush = () => {
+      if (line.length) rows.push(this.row(line, mine, plain));
+      line = [];
+      size = 0;
+    };
+    for (const edit of edits) {
+      line.push(edit);
+      size++;
+      if (edit[0] !== "=") continue;
+      const { text } = this.owner.model.pieces.get(mine[edit[1]]);
+      if (text.includes("\n") || (size >= ROW_TOKENS && text.startsWith(" "))) flush();
+    }
+    flush();
+    return rows;
+  }
+
+  row(line, mine, plain) {
+    const differs = line.some(([sign]) => sign !== "=");
+    const left = this.side(
+      line.filter(([sign]) => sign !== "−"),
+      (edit) => mine[edit[1]],
+      "+",
+    );
+    const right = this.side(
+      line.filter(([sign]) => sign !== "+"),
+      (edit) => plain[edit[2]],
+      "−",
+    );
+    return h("div", { class: `sv-diff-row${differs ? " sv-diff-changed" : ""}`, role: "row" }, left, right);
+  }
+
+  /** One side of a line: stretches of equal sign, the differing ones marked by their sign. */
+  side(edits, idOf, sign) {
+    const { pieces } = this.owner.model;
+    const cell = h("code", { role: "cell" });
+    for (let k = 0; k < edits.length;) {
+      let stop = k + 1;
+      while (stop < edits.length && edits[stop][0] === edits[k][0]) stop++;
+      const ids = edits.slice(k, stop).map(idOf);
+      const raw = pieces
+        .cells(ids)
+        .map((one) => one.text)
+        .join("");
+      const same = edits[k][0] === "=";
+      const text = same ? safe(raw).replace(/\n/g, "") : safe(raw).replace(/\n/g, "⏎");
+      if (same) cell.append(text);
+      else {
+        const space = /^ */.exec(text)[0]; // stays outside, so that the sign stands at the word
+        const [name, said] = sign === "+" ? ["sv-ins", "only in this output"] : ["sv-del", "only in plain decoding"];
+        const mark = h(
+          "span",
+          { class: name, "aria-label": `${said}: ${text}` },
+          h("i", { "aria-hidden": "true" }, sign),
+        );
+        mark.append(text.slice(space.length) || "␣");
+        cell.append(space, mark);
+      }
+      k = stop;
+    }
+    return cell;
+  }
+}

@@ -1,0 +1,163 @@
+/* What the browser can hand out by itself: the tree as SVG and PNG, the tables as CSV; and the menu that offers it. */
+
+import { button, h, icon, s } from "specviz/base/dom.js";
+
+const STYLES = [
+  "fill",
+  "stroke",
+  "stroke-width",
+  "stroke-dasharray",
+  "opacity",
+  "font-family",
+  "font-size",
+  "font-weight",
+  "text-anchor",
+  "text-decoration-line",
+];
+
+function save(name, blob) {
+  const url = URL.createObjectURL(blob);
+  const link = h("a", { href: url, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 10000);
+}
+
+/** The drawn tree as a self-contained SVG text. */
+export function treeSvg(inspector) {
+  const { svg } = inspector.tree;
+  const copy = svg.cloneNode(true);
+  const from = svg.querySelectorAll("*");
+  copy.querySelectorAll("*").forEach((element, k) => {
+    const style = getComputedStyle(from[k]);
+    for (const name of STYLES) element.setAttribute(name.replace("-line", ""), style.getPropertyValue(name));
+    for (const name of ["class", "tabindex", "role", "data-tip", "aria-label", "aria-pressed"])
+      element.removeAttribute(name);
+  });
+  for (const name of ["class", "role", "aria-label"]) copy.removeAttribute(name);
+  copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
+  const paper = s("rect", { width: "100%", height: "100%", fill: inspector.colors.card });
+  const title = s("title", {}, `${inspector.model.run.title || "Run"}, step ${inspector.number + 1}`);
+  copy.prepend(title, paper);
+  return new XMLSerializer().serializeToString(copy);
+}
+
+export function treePng(inspector, scale = 2) {
+  const { svg } = inspector.tree;
+  const width = Number(svg.getAttribute("width"));
+  const height = Number(svg.getAttribute("height"));
+  const picture = new Image();
+  return new Promise((resolve, reject) => {
+    picture.onload = () => {
+      const canvas = h("canvas", { width: Math.ceil(width * scale), height: Math.ceil(height * scale) });
+      const pen = canvas.getContext("2d");
+      pen.scale(scale, scale);
+      pen.drawImage(picture, 0, 0, width, height);
+      canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("the picture is too large"))), "image/png");
+    };
+    picture.onerror = () => reject(new Error("the tree could not be drawn"));
+    picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(treeSvg(inspector))}`;
+  });
+}
+
+function cell(value) {
+  if (value === null || value === undefined) return "";
+  const text = String(value);
+  return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
+}
+
+/** A table as CSV; tokens get a last column "text", in JSON quotes (so that a spreadsheet runs no formula). */
+export function csv(model, table) {
+  const columns = model.trace[table];
+  const names = Object.keys(columns);
+  const ids =
+    table === "candidates" ? columns.position.map((p) => model.trace.tokens.id[p]) : columns.token || columns.id;
+  const lines = [[...names, ...(ids ? ["text"] : [])].map(cell).join(",")];
+  const count = columns[names[0]].length;
+  for (let row = 0; row < count; row++) {
+    const values = names.map((name) => cell(columns[name][row]));
+    if (ids) values.push(cell(JSON.stringify(model.pieces.get(ids[row]).text)));
+    lines.push(values.join(","));
+  }
+  return lines.join("\r\n") + "\r\n";
+}
+
+const NAMES = {
+  trace: "Trace file",
+  html: "Interactive page (HTML)",
+  csv: "All tables (CSV)",
+  parquet: "All tables (Parquet)",
+  json: "Trace as JSON",
+};
+
+/** The "Download" button and its menu. */
+export function menu(inspector) {
+  const list = h("div", { class: "sv-menu", role: "menu", hidden: true });
+  const opener = button(
+    "Download",
+    { "aria-haspopup": "menu", "aria-expanded": "false" },
+    icon("download"),
+    "Download",
+  );
+  const close = () => {
+    list.hidden = true;
+    opener.setAttribute("aria-expanded", "false");
+  };
+  const item = (label, act) => {
+    const run = () => {
+      close();
+      Promise.resolve()
+        .then(act)
+        .catch((error) => inspector.say(`Download failed: ${error.message}`));
+    };
+    return h("button", { type: "button", class: "sv-menu-item", role: "menuitem", onclick: run }, label);
+  };
+  const name = (what) => `${String(inspector.model.run.id || "run").replace(/[^\w.-]+/g, "-")}-${what}`;
+  const text = (content, type) => new Blob([content], { type });
+  const fill = () => {
+    const step = `step-${inspector.number + 1}`;
+    const urls = (inspector.options.actions || {}).downloads || {};
+    const links = Object.entries(urls).map(([key, url]) => {
+      const href = typeof url === "function" ? url(inspector.state()) : url;
+      return h("a", { class: "sv-menu-item", role: "menuitem", href, download: "", onclick: close }, NAMES[key] || key);
+    });
+    const drafted = item("Draft model against target (CSV)", () =>
+      save(name("guesses.csv"), text(csv(inspector.model, "guesses"), "text/csv")),
+    );
+    list.replaceChildren(
+      ...links,
+      item("Draft tree of this step (SVG)", () => save(name(`${step}.svg`), text(treeSvg(inspector), "image/svg+xml"))),
+      item("Draft tree of this step (PNG)", async () => save(name(`${step}.png`), await treePng(inspector))),
+      item("Candidates (CSV)", () =>
+        save(name("candidates.csv"), text(csv(inspector.model, "candidates"), "text/csv")),
+      ),
+      ...(inspector.drafter.on ? [drafted] : []),
+      item("Tree nodes (CSV)", () => save(name("nodes.csv"), text(csv(inspector.model, "nodes"), "text/csv"))),
+    );
+  };
+  opener.addEventListener("click", () => {
+    if (!list.hidden) return close();
+    fill();
+    list.hidden = false;
+    opener.setAttribute("aria-expanded", "true");
+    list.firstChild.focus();
+  });
+  const wrap = h("div", { class: "sv-menu-wrap" }, opener, list);
+  wrap.addEventListener("keydown", (event) => {
+    const all = [...list.children];
+    const move = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (move && !list.hidden) {
+      event.preventDefault();
+      all[(all.indexOf(document.activeElement) + move + all.length) % all.length].focus();
+    } else if (event.key === "Escape" && !list.hidden) {
+      close();
+      opener.focus();
+    } else return;
+    event.stopPropagation();
+  });
+  wrap.addEventListener("focusout", (event) => {
+    if (!wrap.contains(event.relatedTarget)) close();
+  });
+  return wrap;
+}

@@ -1,0 +1,392 @@
+/* The views around one trace. load, append, setStep, state, on("step" | "pin"). */
+
+import { clamp, format, framed, h, plural, readColors } from "specviz/base/dom.js";
+import { Model, POOL } from "specviz/base/model.js";
+import { zoom as presenterZoom } from "specviz/base/present.js";
+import * as controls from "specviz/inspect/controls.js";
+import { keys, tokenFacts } from "specviz/inspect/keys.js";
+import { build } from "specviz/inspect/layout.js";
+import { heaviest } from "specviz/inspect/looks.js";
+import * as marks from "specviz/inspect/marks.js";
+import * as shares from "specviz/inspect/shares.js";
+import * as words from "specviz/inspect/summary.js";
+
+export class Inspector {
+  /**
+   * ``options``: live (follow a run that goes on), autofocus, actions {link, downloads}, present (false: no presenter
+   * mode of its own; else the tab that an address with present=1 means).
+   * ``actions.link`` is a URL, a function of the state that gives one, or true (this page's address);
+   * ``actions.downloads`` maps a name (trace, html, csv, …) to a URL or a function of the state.
+   */
+  constructor(host, options) {
+    this.host = host;
+    this.options = options || {};
+    this.listeners = {};
+    this.number = 0;
+    this.pins = [];
+    this.model = null;
+    this.player = new controls.Player(this);
+    this.whitespace = false;
+    this.heat = true;
+    this.offers = false;
+    this.follow = true;
+    build(this);
+    this.watch();
+  }
+
+  // ---- the page -------------------------------------------------------------------------------------------------
+
+  watch() {
+    this.root.addEventListener("keydown", (event) => keys(this, event, true));
+    this.onKey = (event) => {
+      const nowhere = !document.activeElement || document.activeElement === document.body;
+      if (nowhere && this.root.getClientRects().length) keys(this, event, false);
+    };
+    document.addEventListener("keydown", this.onKey);
+    this.onResize = framed(() => this.resized());
+    this.sizes = new ResizeObserver(this.onResize);
+    this.sizes.observe(this.host);
+    this.onTheme = framed(() => this.themed());
+    this.themes = new MutationObserver(this.onTheme);
+    for (const element of [document.documentElement, document.body]) {
+      this.themes.observe(element, { attributes: true, attributeFilter: ["class", "data-theme"] });
+    }
+    this.onScroll = framed(() => this.links.draw());
+  }
+
+  destroy() {
+    this.pause();
+    if (this.presenter) this.presenter.destroy();
+    this.sizes.disconnect();
+    this.themes.disconnect();
+    document.removeEventListener("keydown", this.onKey);
+    this.host.replaceChildren();
+  }
+
+  // ---- the trace ------------------------------------------------------------------------------------------------
+
+  /** Shows a trace; ``view`` is {step, pins} as state() gives it. Throws where the trace is not one. */
+  load(trace, view) {
+    const { step = 0, pins = [] } = view || {};
+    this.pause();
+    this.model = new Model(trace);
+    this.colors = readColors(this.root);
+    this.root.classList.remove("sv-waiting");
+    this.number = clamp(Number(step) || 0, 0, Math.max(0, this.model.stepCount - 1));
+    this.pins = [];
+    this.redrawTokens();
+    this.describe();
+    this.timeline.draw();
+    this.measure();
+    this.root.classList.toggle("sv-stepless", !this.model.stepCount);
+    if (this.model.stepCount) this.show();
+    else this.waiting();
+    this.setPins(pins, false);
+    if (this.options.autofocus) this.root.focus({ preventScroll: true });
+    if (this.presenter) this.presenter.begin(this.options);
+    return this;
+  }
+
+  /** Adds the rows of a step to a run that goes on; follows it if the newest step was shown. */
+  append(delta, run) {
+    if (!this.model) return;
+    const last = this.model.stepCount - 1;
+    const following = this.number >= last && !this.player.timer;
+    this.model.append(delta, run);
+    this.output.extend(this.model.tokenCount);
+    this.drawPool();
+    this.describe();
+    this.timeline.draw();
+    if (!this.model.stepCount) return;
+    this.root.classList.remove("sv-stepless");
+    if (following || last < 0) {
+      this.number = this.model.stepCount - 1;
+      this.show();
+    } else {
+      this.count(this.model.step(this.number));
+    }
+  }
+
+  /** The numbers that change while a run grows, though the step shown does not. */
+  count(view) {
+    this.timeline.move(view.number);
+    this.output.showUntil(view.end);
+    this.counter.replaceChildren(
+      "Step ",
+      h("b", {}, String(view.number + 1)),
+      ` of ${this.model.stepCount.toLocaleString("en")}`,
+      h("span", { class: "sv-wide" }, ` · ${format(this.timeline.total(view.number))} ms`),
+    );
+    const written = (view.end - this.model.promptLength).toLocaleString("en");
+    const all = plural(this.model.tokenCount - this.model.promptLength, "token");
+    this.output.note.textContent = `${written} of ${all}`;
+  }
+
+  /** A run without a step: nothing of an earlier trace stays on the page. */
+  waiting() {
+    this.counter.textContent = "no step yet";
+    this.sentence.textContent = this.model.run.complete ? "This run has no step." : "Waiting for the first step…";
+    this.output.note.textContent = "";
+    this.tree.clear();
+    this.candidates.clear();
+    this.drafter.clear();
+    this.prompts.clear();
+    for (const pane of this.panes) pane.drawMap([]);
+  }
+
+  describe() {
+    this.prompts.describe();
+    this.heading.replaceChildren(...words.heading(this));
+    words.metrics(this, this.metrics);
+    this.compression.replaceChildren(...shares.compression(this));
+    this.compression.hidden = !this.compression.childElementCount;
+    this.legend.replaceChildren(...words.legend(this));
+    this.breakdownParts.replaceChildren(...shares.run(this));
+    this.breakdownTitle.replaceChildren(...shares.brief(this));
+    this.breakdown.hidden = !this.breakdownParts.childElementCount;
+    this.facts.build();
+    this.regret.describe();
+    this.drafter.describe();
+    this.diff.draw();
+    const ranked = this.model.trace.candidates.step.length > 0 || (this.model.run.terms || []).length > 0;
+    this.root.classList.toggle("sv-chains", !this.model.isTree);
+    this.root.classList.toggle("sv-unranked", !ranked);
+    this.prompt.note.textContent = plural(this.model.promptLength, "token");
+  }
+
+  redrawTokens() {
+    const { model } = this;
+    const tops = this.panes.map((pane) => pane.body.scrollTop);
+    this.prompt.fill(0, model.promptLength);
+    this.output.fill(model.promptLength, model.tokenCount);
+    this.drawPool(true);
+    this.panes.forEach((pane, k) => {
+      pane.resized();
+      pane.body.scrollTop = tops[k];
+    });
+    this.links.pin(this.pins);
+  }
+
+  /** The pool's text, where it was recorded; a run that goes on may add to it. */
+  drawPool(fresh) {
+    const { model } = this;
+    this.root.classList.toggle("sv-pooled", model.pooled > 0);
+    if (!fresh && this.pool.shownCount === model.pooled) return;
+    this.pool.refill();
+    const { label, tokens, passages } = model.run.pool || {};
+    const all = plural(tokens === undefined ? model.pooled : tokens, "token");
+    const part = tokens > model.pooled ? ` (${model.pooled.toLocaleString("en")} shown)` : "";
+    this.pool.note.textContent = [label, all + part, passages > 1 && plural(passages, "passage")]
+      .filter(Boolean)
+      .join(" · ");
+  }
+
+  /** A panel of the page's own, below the tree. */
+  addPanel(element) {
+    this.regret.element.before(element);
+  }
+
+  // ---- the step -------------------------------------------------------------------------------------------------
+
+  setStep(number) {
+    if (!this.model || !this.model.stepCount) return;
+    const next = clamp(Math.round(Number(number)) || 0, 0, this.model.stepCount - 1);
+    if (next === this.number) return;
+    this.number = next;
+    this.show();
+    this.emit("step", { step: next });
+  }
+
+  go(by) {
+    this.pause();
+    this.setStep(this.number + by);
+  }
+
+  /** Draws the current step everywhere. */
+  show() {
+    const view = this.model.step(this.number);
+    this.links.hover(-1);
+    this.drafter.draw(view);
+    this.prompts.draw(view);
+    marks.paint(this, view);
+    this.count(view);
+    this.sentence.replaceChildren(...words.sentence(this, view));
+    this.facts.draw(view);
+    this.tree.draw(view);
+    this.candidates.draw(view);
+    this.regret.mark(this.number);
+    if (this.follow) {
+      this.output.reveal(Math.max(view.context, view.end - 1));
+      const source = view.spans.length
+        ? view.spans[0].start
+        : view.chosen
+          ? view.chosen.position
+          : heaviest(this.picker);
+      if (source >= 0 && this.paneOf(source) !== this.output) this.paneOf(source).reveal(source);
+    }
+    this.tree.settle();
+    marks.drawMaps(this, view);
+    if (this.links.pinned.length) this.links.draw();
+    if (this.presenter) this.presenter.restart(`Step ${view.number + 1} of ${this.model.stepCount}`);
+  }
+
+  /** Steps to the next (or previous) draft of which nothing was accepted. */
+  miss(by) {
+    this.pause();
+    const { drafted, accepted } = this.model.steps;
+    for (let k = this.number + by; k >= 0 && k < drafted.length; k += by) {
+      if (drafted[k] > 0 && accepted[k] === 0) return this.setStep(k);
+    }
+    this.say(by > 0 ? "No later miss." : "No earlier miss.");
+  }
+
+  pause() {
+    this.player.pause();
+  }
+
+  /** The panel that tells about a chosen node of the tree. */
+  get picker() {
+    return this.prompts.on ? this.prompts : this.drafter;
+  }
+
+  // ---- tokens ---------------------------------------------------------------------------------------------------
+
+  paneOf(position) {
+    if (position >= POOL) return this.pool;
+    return position < this.model.promptLength ? this.prompt : this.output;
+  }
+
+  /** "line 4", "line 4 of the output". */
+  where(position, capital) {
+    const pane = this.paneOf(position);
+    const text = `line ${pane.line(position)}${{ output: " of the output", pool: " of the pool" }[pane.side] || ""}`;
+    return capital ? text.charAt(0).toUpperCase() + text.slice(1) : text;
+  }
+
+  /** The same in a narrow column: L4, out 4. */
+  short(position) {
+    if (position >= POOL) return `pool ${(position - POOL).toLocaleString("en")}`;
+    const line = this.paneOf(position).line(position);
+    return position < this.model.promptLength ? `L${line}` : `out ${line}`;
+  }
+
+  hoverToken(position, element) {
+    if (!this.model) return;
+    this.links.hover(position);
+    const token = position >= 0 && element && element.closest(".sv-t");
+    if (token) this.tip.later(token, () => tokenFacts(this, position));
+    else this.tip.hide();
+  }
+
+  pickToken(position, several) {
+    const had = this.pins.includes(position);
+    const others = several ? this.pins.filter((pin) => pin !== position) : [];
+    this.setPins(had ? others : [...others, position]);
+    if (!had && this.model.stepOf(position) >= 0) {
+      this.pause();
+      this.setStep(this.model.stepOf(position));
+    }
+    const [link] = this.model.links(position);
+    if (!had && link) this.reveal(position === link.source || position < link.start ? link.start : link.source);
+  }
+
+  /** Positions whose copies stay marked. */
+  setPins(pins, tell = true) {
+    const { model } = this;
+    const known = (pin) => Number.isInteger(pin) && pin >= 0 && (pin < model.tokenCount || model.id(pin) !== undefined);
+    this.pins = [...new Set((pins || []).map(Number).filter(known))];
+    this.links.pin(this.pins);
+    this.links.drawNote(this.pinNote);
+    if (this.model.stepCount) marks.drawMaps(this, this.model.step(this.number));
+    if (tell) this.emit("pin", { pins: [...this.pins] });
+  }
+
+  /** Marks positions while something that offers them is hovered. */
+  light(positions, name = "sv-light") {
+    const items = positions.map((position) => [position, name]);
+    for (const pane of this.panes) pane.paint("light", items);
+  }
+
+  reveal(position, always) {
+    if (position >= 0) this.paneOf(position).reveal(position, always);
+    marks.drawMaps(this, this.model.step(this.number));
+    this.links.draw();
+  }
+
+  stacked() {
+    return this.prompt.element.getBoundingClientRect().left === this.output.element.getBoundingClientRect().left;
+  }
+
+  scrolled(pane) {
+    pane.drawView();
+    if (this.links.pinned.length || this.links.hovered.length) this.onScroll();
+  }
+
+  // ---- the rest -------------------------------------------------------------------------------------------------
+
+  measure() {
+    for (const pane of this.panes) {
+      pane.resized();
+      pane.drawView();
+    }
+    this.candidates.resized();
+    this.tree.resized();
+  }
+
+  resized() {
+    if (!this.model) return;
+    this.timeline.draw();
+    if (!this.model.stepCount) return;
+    this.measure();
+    this.timeline.move(this.number);
+    marks.drawMaps(this, this.model.step(this.number));
+    this.links.draw();
+  }
+
+  /** Presenter mode begins or ends: what is drawn in fixed sizes grows. */
+  zoomed(on) {
+    const zoom = on ? presenterZoom() : 1;
+    if (zoom === this.zoom) return;
+    this.zoom = zoom;
+    this.resized();
+    if (this.model && this.model.stepCount) this.show();
+  }
+
+  themed() {
+    this.colors = readColors(this.root);
+    this.resized();
+  }
+
+  showHelp(open) {
+    this.help.hidden = !open;
+    if (open) this.help.focus({ preventScroll: true });
+    else this.root.focus({ preventScroll: true });
+  }
+
+  say(text) {
+    this.message.textContent = text;
+    this.message.hidden = !text;
+    clearTimeout(this.sayTimer);
+    this.sayTimer = setTimeout(() => (this.message.hidden = true), 4000);
+  }
+
+  /** This page's address with the step and the pins in its hash. */
+  address() {
+    const pins = this.pins.length ? `&pins=${this.pins.join(",")}` : "";
+    const present = this.presenter && this.presenter.on ? "&present=1" : "";
+    return `${location.href.split("#")[0]}#step=${this.number}${pins}${present}`;
+  }
+
+  state() {
+    return { trace: this.model ? this.model.run.id : null, step: this.number, pins: [...this.pins] };
+  }
+
+  on(event, listener) {
+    (this.listeners[event] = this.listeners[event] || []).push(listener);
+    return this;
+  }
+
+  emit(event, detail) {
+    for (const listener of this.listeners[event] || []) listener(detail);
+  }
+}

@@ -1,0 +1,127 @@
+/* Keyboard control, and what the tooltip says of a token. */
+
+import { facts, format, h, plural } from "specviz/base/dom.js";
+import { POOL } from "specviz/base/model.js";
+
+/** ``inside``: the focus is in the inspector; otherwise only keys that the page itself has no use for are taken. */
+export function keys(inspector, event, inside) {
+  const typing = event.target.closest && event.target.closest("input, textarea, select, [contenteditable]");
+  if (typing || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !inspector.model) return;
+  const onButton = event.target.closest && event.target.closest("button, a, [role=button]");
+  const many = event.shiftKey ? 10 : 1;
+  const own = {
+    ArrowRight: () => inspector.go(many),
+    ArrowLeft: () => inspector.go(-many),
+    "]": () => inspector.miss(1),
+    "[": () => inspector.miss(-1),
+    "?": () => inspector.showHelp(inspector.help.hidden),
+    f: () => inspector.presenter && inspector.presenter.toggle(),
+    Escape: () => escape(inspector),
+  };
+  const focused = {
+    Home: () => inspector.go(-Infinity),
+    End: () => inspector.go(inspector.model.stepCount),
+    p: () => pinStep(inspector),
+    w: () => inspector.spaceButton.click(),
+    o: () => inspector.offerButton.click(),
+  };
+  if (!onButton) focused[" "] = () => inspector.player.toggle();
+  const act = own[event.key === "F" ? "f" : event.key] || (inside && focused[event.key]);
+  if (!act) return;
+  event.preventDefault();
+  act();
+}
+
+function escape(inspector) {
+  inspector.tip.hide();
+  if (!inspector.help.hidden) inspector.showHelp(false);
+  else if (inspector.presenter && inspector.presenter.on) inspector.presenter.set(false);
+  else if (inspector.pins.length) inspector.setPins([]);
+}
+
+/** Pins the copy accepted in this step. */
+function pinStep(inspector) {
+  const view = inspector.model.step(inspector.number);
+  for (let position = view.context; position < view.end; position++) {
+    if (inspector.model.runOf.has(position)) return inspector.setPins([position]);
+  }
+  inspector.say("Nothing was copied in this step.");
+}
+
+/** A token's facts: its bytes, how it was written, where from. */
+export function tokenFacts(inspector, position) {
+  const { model } = inspector;
+  if (position >= POOL) return poolFacts(inspector, position);
+  const { tokens } = model.trace;
+  const own = model.runOf.get(position);
+  const copies = model.copies.get(position) || [];
+  const kinds = {
+    accepted: "drafted, then accepted",
+    bonus: "the target's own token",
+    plain: "the target's own token (no draft)",
+  };
+  const cell = inspector.paneOf(position).elements(position)[0];
+  const shared = cell && cell.dataset.n ? Number(cell.dataset.n) : 1;
+  const start = cell ? Number(cell.dataset.p) : position;
+  const ids = tokens.id.slice(start, start + shared);
+  const origin = tokens.origin[position];
+  const size = own ? own.stop - own.start : 0;
+  const rows = [
+    ["written in", tokens.step[position] >= 0 ? `step ${tokens.step[position] + 1}` : ""],
+    [
+      "as",
+      kinds[tokens.kind[position]]
+        ? kinds[tokens.kind[position]] + (origin && origin !== "main" ? ` (${origin})` : "")
+        : "",
+    ],
+    [
+      "copied from",
+      own ? `${inspector.where(model.sourceOf(position))}${size > 1 ? `, ${size} tokens in a row` : ""}` : "",
+    ],
+    [
+      "copied to",
+      copies.length
+        ? plural(copies.length, "place") + ` (${inspector.where(copies[0].start)}${copies.length > 1 ? ", …" : ""})`
+        : "",
+    ],
+    ["target", tokens.prob[position] === null ? "" : `probability ${format(tokens.prob[position])}`],
+    ["its choice", tokens.rank[position] > 0 ? `no. ${tokens.rank[position] + 1}` : ""],
+    [
+      shared > 1 ? `${shared} tokens` : "token",
+      ids.map((one) => `${one} · bytes ${model.pieces.bytes(one)}`).join("; "),
+    ],
+    ["position", String(position)],
+  ];
+  return [
+    h("code", { class: "sv-token" }, model.pieces.phrase(ids, 60)),
+    tokens.rank[position] > 0 ? differing(inspector, position) : null,
+    facts(rows),
+  ];
+}
+
+/** "accepted at p = 0.14; the model preferred “carried” (p = 0.52)". */
+function differing(inspector, position) {
+  const { model } = inspector;
+  const { kind, prob } = model.trace.tokens;
+  const { rather } = model.decision(position);
+  const how = kind[position] === "accepted" && inspector.model.lossy ? "accepted" : "drawn";
+  const line = h("div", { class: "sv-tip-differs" }, `${how} at p = ${format(prob[position], 2)}`);
+  if (rather)
+    line.append(`; the model preferred “${model.pieces.label(rather.token)}” (p = ${format(rather.prob, 2)})`);
+  return line;
+}
+
+function poolFacts(inspector, position) {
+  const { model } = inspector;
+  const id = model.id(position);
+  const copies = model.copies.get(position) || [];
+  const at = position - POOL;
+  return [
+    h("code", { class: "sv-token" }, model.pieces.label(id)),
+    facts([
+      ["in the pool", `position ${at.toLocaleString("en")}, passage ${model.poolPassages[at] + 1}`],
+      ["copied to", copies.length ? `${plural(copies.length, "place")} (${inspector.where(copies[0].start)})` : ""],
+      ["token", `${id} · bytes ${model.pieces.bytes(id)}`],
+    ]),
+  ];
+}

@@ -1,0 +1,120 @@
+/* Copied spans, linked both ways: the marks in both panes and the drawn line between them. */
+
+import { button, clamp, icon, plural, s } from "specviz/base/dom.js";
+
+const MOST_LINES = 12;
+
+export class Links {
+  constructor(owner) {
+    this.owner = owner;
+    this.layer = s("svg", { class: "sv-links", "aria-hidden": "true" });
+    this.hovered = [];
+    this.pinned = [];
+  }
+
+  /** Shows the runs of a hovered position (-1: none). */
+  hover(position) {
+    const runs = position < 0 ? [] : this.owner.model.links(position);
+    if (!runs.length && !this.hovered.length) return;
+    this.hovered = runs;
+    this.paint("link", runs, "sv-lit");
+    this.draw();
+  }
+
+  pin(positions) {
+    this.pinned = positions.flatMap((position) => this.owner.model.links(position));
+    this.paint("pin", this.pinned, "sv-pinned");
+    const alone = positions.map((position) => [position, "sv-picked"]);
+    for (const pane of this.owner.panes) pane.paint("pick", alone);
+    this.draw();
+  }
+
+  paint(layer, runs, name) {
+    const items = [];
+    for (const run of runs) {
+      for (let k = 0; k < run.stop - run.start; k++) items.push([run.start + k, name], [run.source + k, name]);
+    }
+    for (const pane of this.owner.panes) pane.paint(layer, items);
+  }
+
+  /** How much is pinned, and the button that unpins it. */
+  drawNote(note) {
+    const { pins } = this.owner;
+    note.hidden = !pins.length;
+    if (!pins.length) return;
+    const size = this.pinned.reduce((sum, run) => sum + run.stop - run.start, 0);
+    const copies = plural(this.pinned.length, "pinned copy", "pinned copies");
+    const text = this.pinned.length ? `${copies}, ${plural(size, "token")}` : "pinned, not copied";
+    const clear = { class: "sv-button sv-square sv-quiet", onclick: () => this.owner.setPins([]) };
+    note.replaceChildren(text, button("Unpin", clear, icon("close")));
+  }
+
+  draw() {
+    const runs = this.hovered.length ? this.hovered : this.pinned;
+    if (!runs.length) {
+      if (this.layer.firstChild) this.layer.replaceChildren();
+      return;
+    }
+    const frame = this.owner.root.getBoundingClientRect();
+    const paths = [];
+    for (const run of runs.slice(0, MOST_LINES)) paths.push(...this.line(run, frame));
+    this.layer.replaceChildren(...paths);
+  }
+
+  /** Where a span begins or ends on the page, clamped to its pane. */
+  end(first, last, side, frame) {
+    const pane = this.owner.paneOf(first);
+    const [element] = pane.elements(first);
+    if (!element) return null;
+    const view = pane.body.getBoundingClientRect();
+    const box = element.getBoundingClientRect();
+    let right = box.right;
+    for (let position = first + 1; position <= last; position++) {
+      const [other] = pane.elements(position);
+      const next = other && other.getBoundingClientRect();
+      if (!next || Math.abs(next.top - box.top) > 4) break;
+      right = next.right;
+    }
+    const y = clamp(box.bottom, view.top + 6, view.bottom - 6);
+    const hidden = box.bottom > view.bottom ? 1 : box.bottom < view.top + 6 ? -1 : 0;
+    const x = hidden ? (side === "right" ? view.right - 14 : view.left + 30) : side === "right" ? right : box.left;
+    const edge = side === "right" ? view.right + 10 : view.left;
+    return { x: x - frame.left, y: y - frame.top, edge: edge - frame.left, hidden, pane, left: view.left - frame.left };
+  }
+
+  /** From the right edge of one pane to the left edge of the next. */
+  across(from, to) {
+    const middle = (from.edge + to.edge) / 2;
+    return `M${from.x} ${from.y} H${from.edge} C${middle} ${from.y} ${middle} ${to.y} ${to.edge} ${to.y} H${to.x}`;
+  }
+
+  /** Along the left edge: inside one pane, or between panes that stand one above the other. */
+  beside(from, to) {
+    const turn = to.y > from.y ? 6 : -6;
+    const x = from.left + 3;
+    const out = `M${from.x} ${from.y} H${x + 5} Q${x} ${from.y} ${x} ${from.y + turn}`;
+    return `${out} V${to.y - turn} Q${x} ${to.y} ${x + 5} ${to.y} H${to.x}`;
+  }
+
+  line(run, frame) {
+    const size = run.stop - run.start;
+    const apart = this.owner.paneOf(run.source) !== this.owner.paneOf(run.start) && !this.owner.stacked();
+    const from = this.end(run.source, run.source + size - 1, apart ? "right" : "left", frame);
+    const to = this.end(run.start, run.stop - 1, "left", frame);
+    if (!from || !to) return [];
+    const d = apart ? this.across(from, to) : this.beside(from, to);
+    const parts = [s("path", { d, class: "sv-link-back" }), s("path", { d, class: "sv-link" })];
+    for (const end of [from, to]) {
+      const { x, y, hidden } = end;
+      if (hidden)
+        parts.push(
+          s("path", {
+            d: `M${x - 5} ${y - 4 * hidden} L${x} ${y + 3 * hidden} L${x + 5} ${y - 4 * hidden}`,
+            class: "sv-link",
+          }),
+        );
+      else parts.push(s("circle", { cx: x, cy: y, r: 2.5, class: "sv-link-dot" }));
+    }
+    return parts;
+  }
+}

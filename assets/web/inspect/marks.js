@@ -1,0 +1,91 @@
+/* What a step marks: on the tokens of both panes, and on their minimaps. */
+
+import { POOL } from "specviz/base/model.js";
+
+const HEATS = 6; // shades above the faintest
+
+/** The step's marks on the tokens. */
+export function paint(inspector, view) {
+  const items = [[view.context - 1, "sv-root"]];
+  const written = view.context + view.accepted;
+  for (let position = view.context; position < view.end; position++) items.push([position, "sv-now"]);
+  for (const span of view.spans) items.push([span.start, "sv-numbered", { span: span.number }]);
+  for (const node of view.nodes) {
+    if (node.source >= 0) items.push([node.source, node.status === "accepted" ? "sv-source" : "sv-offered"]);
+  }
+  let position = view.context;
+  for (const node of view.path) {
+    const parent = view.nodes[node.parent];
+    if (node.span && parent.span !== node.span && position < written)
+      items.push([position, "sv-numbered", { span: node.span }]);
+    position++;
+  }
+  if (view.chosen) items.push([view.chosen.position, "sv-anchor"]);
+  const heat = heatOf(inspector, view);
+  const ghosts = inspector.offers ? losersOf(view) : [];
+  for (const pane of inspector.panes) {
+    pane.paint("step", items);
+    pane.paint("heat", heat);
+    pane.paint("ghost", ghosts);
+  }
+}
+
+/** Compared places, shaded by their score; where a draft model looked, by its attention. */
+function heatOf(inspector, view) {
+  const { shading, look } = inspector.picker;
+  if (shading && look.length) {
+    const most = look[0].weight;
+    return look.map((one) => [one.position, `sv-heat-${Math.round(Math.sqrt(one.weight / most) * HEATS)}`]);
+  }
+  if (!inspector.heat) return [];
+  const list = view.candidates.filter((one) => typeof one.score === "number");
+  const scores = list.map((one) => one.score);
+  const high = Math.max(...scores);
+  const low = Math.min(0, ...scores);
+  return list.map((one) => {
+    const share = high > low ? (one.score - low) / (high - low) : 1;
+    return [one.position, `sv-heat-${Math.round(share * share * HEATS)}`];
+  });
+}
+
+/** The shades alone, anew. */
+export function shade(inspector, view) {
+  const heat = heatOf(inspector, view);
+  for (const pane of inspector.panes) pane.paint("heat", heat);
+  drawMaps(inspector, view);
+}
+
+/** What the losing candidates would have offered. */
+function losersOf(view) {
+  const items = [];
+  for (const one of view.candidates.slice(0, 60)) {
+    if (one.chosen) continue;
+    for (let k = 1; k <= one.length; k++) {
+      items.push([one.position + k, "sv-ghost", k === 1 ? { rank: `#${one.rank + 1}` } : undefined]);
+    }
+  }
+  return items;
+}
+
+/** The minimaps: copies so far, compared places, this step's sources and tokens, pins. */
+export function drawMaps(inspector, view) {
+  const { colors, model } = inspector;
+  const marks = [[], [], []];
+  const side = (from) => (from >= POOL ? 2 : from < model.promptLength ? 0 : 1);
+  const add = (from, to, color, wide, alpha) => marks[side(from)].push({ from, to, color, wide, alpha });
+  for (const run of model.runs) if (run.stop <= view.end) add(run.start, run.stop, colors.accepted, false, 0.35);
+  if (inspector.heat) {
+    for (const one of view.candidates.slice(0, 500))
+      add(one.position, one.position + 1, colors.heat, true, one.chosen ? 1 : 0.45);
+  }
+  const { shading, look } = inspector.picker;
+  for (const one of shading ? look : [])
+    add(one.position, one.position + 1, colors.heat, true, 0.2 + 0.8 * Math.sqrt(one.weight / look[0].weight));
+  for (const span of view.spans) add(span.start, span.stop, colors.source, true);
+  if (view.end > view.context) add(view.context, view.end, colors.accepted, true);
+  for (const run of inspector.links.pinned) {
+    add(run.source, run.source + run.stop - run.start, colors.pin, true);
+    add(run.start, run.stop, colors.pin, true);
+  }
+  inspector.panes.forEach((pane, k) => pane.drawMap(marks[k]));
+}

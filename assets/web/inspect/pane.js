@@ -1,0 +1,398 @@
+/* A token pane: rows of token spans in chunks (off-screen chunks are not laid out), layers of marks, and a minimap. */
+
+import { card, clamp, h } from "specviz/base/dom.js";
+import { POOL } from "specviz/base/model.js";
+import { glyphs, safe } from "specviz/base/text.js";
+
+const LONGEST_ROW = 500; // tokens; a longer line goes on in an unnumbered row
+const CHUNK = 24; // rows
+const CHUNK_TOKENS = 1000;
+const ROW_HEIGHT = 21; // pixels, as in the style sheet
+
+const SEGMENTS = { instruction: "Instruction", context: "Context", question: "Question", chat: "Chat" };
+
+export class TokenPane {
+  /** ``side`` is "prompt" or "output"; ``owner`` gives the model, the pieces and the whitespace setting. */
+  constructor(owner, side, title, ...tools) {
+    this.owner = owner;
+    this.side = side;
+    this.offset = 0; // what is added to an index of the table to make it a position
+    Object.assign(this, card(side, title, ...tools));
+    this.body.classList.add("sv-tokens");
+    this.code = h("div", { class: "sv-code", dir: "ltr" });
+    this.canvas = h("canvas", { class: "sv-map-canvas" });
+    this.viewport = h("div", { class: "sv-map-view" });
+    this.map = h("div", { class: "sv-map", "aria-hidden": "true" }, this.canvas, this.viewport);
+    this.body.append(this.code);
+    this.element.append(h("div", { class: "sv-window" }, this.body, this.map));
+    this.layers = new Map();
+    this.marks = [];
+    this.listen();
+    this.clear(0);
+  }
+
+  listen() {
+    const position = (event) => {
+      const token = event.target.closest && event.target.closest(".sv-t");
+      return token ? Number(token.dataset.p) : -1;
+    };
+    this.body.addEventListener("pointerover", (event) => this.owner.hoverToken(position(event), event.target));
+    this.body.addEventListener("pointerleave", () => this.owner.hoverToken(-1));
+    this.body.addEventListener("click", (event) => {
+      if (position(event) >= 0) this.owner.pickToken(position(event), event.shiftKey || event.ctrlKey || event.metaKey);
+    });
+    this.body.addEventListener("scroll", () => this.owner.scrolled(this), { passive: true });
+    const seek = (event) => {
+      const box = this.map.getBoundingClientRect();
+      const top = ((event.clientY - box.top) / box.height) * this.body.scrollHeight;
+      this.body.scrollTop = top - this.body.clientHeight / 2;
+    };
+    this.map.addEventListener("pointerdown", (event) => {
+      this.map.setPointerCapture(event.pointerId);
+      seek(event);
+    });
+    this.map.addEventListener("pointermove", (event) => {
+      if (event.buttons) seek(event);
+    });
+  }
+
+  clear(base) {
+    this.base = base;
+    this.stop = base;
+    this.rows = [];
+    this.starts = [];
+    this.spans = [];
+    this.more = new Map();
+    this.lines = 0;
+    this.segment = null;
+    this.row = null;
+    this.open = false;
+    this.shown = Infinity;
+    this.tops = null;
+    this.layers.clear();
+    this.code.replaceChildren();
+    this.chunk = null;
+    this.body.scrollTop = 0;
+  }
+
+  /** Draws positions base … stop − 1 of the trace. */
+  fill(base, stop) {
+    this.clear(base);
+    this.extend(stop);
+  }
+
+  /** Adds the tokens up to ``stop``; the last row is drawn again, as its characters may have been incomplete. */
+  extend(stop) {
+    const from = this.rows.length ? this.dropLastRow() : this.base;
+    const { tokens } = this.owner.model.trace;
+    const holder = this.code;
+    for (const cell of this.owner.model.pieces.cells(tokens.id, from, stop)) this.addCell(cell, tokens, holder);
+    this.stop = stop;
+    this.tops = null;
+    this.code.classList.toggle("sv-big", this.rows.length > 200);
+  }
+
+  dropLastRow() {
+    const row = this.rows.pop();
+    const from = this.starts.pop();
+    row.element.remove();
+    if (row.number) this.lines--;
+    this.spans.length = from - this.base;
+    for (const position of this.more.keys()) if (position >= from) this.more.delete(position);
+    // a token cut by the row's start (a line end followed by spaces) keeps its first part in the row before
+    this.open = !row.number;
+    this.row = this.rows[this.rows.length - 1] || null;
+    for (const layer of this.layers.values())
+      for (const elements of layer.values())
+        for (const element of elements.keys()) if (!element.isConnected) elements.delete(element);
+    return from;
+  }
+
+  newRow(position, holder, numbered) {
+    if (!this.chunk || this.chunk.childElementCount >= CHUNK || position - this.chunkStart > CHUNK_TOKENS) {
+      this.chunk = h("div", { class: "sv-chunk" });
+      this.chunkStart = position;
+      holder.append(this.chunk);
+    }
+    const number = numbered ? ++this.lines : 0;
+    const gutter = h("span", { class: "sv-no", "aria-hidden": "true" }, number ? String(number) : "");
+    const line = h("span", { class: "sv-line" });
+    const element = h("div", { class: "sv-row" }, gutter, line);
+    if (this.segment) element.dataset.segment = this.segment.split(":")[0];
+    this.chunk.append(element);
+    this.row = { element, line, number, count: 0, size: 0, label: null };
+    this.rows.push(this.row);
+    this.starts.push(position);
+    this.open = true;
+  }
+
+  addCell(cell, tokens, holder) {
+    const position = cell.start + this.offset;
+    if (this.side === "prompt") this.enterSegment(position, tokens, holder);
+    const special = this.owner.model.pieces.special(tokens.id[cell.start]);
+    const parts = special ? [cell.text] : cell.text.split("\n");
+    parts.forEach((part, k) => {
+      const last = k === parts.length - 1;
+      if (last && k > 0 && !part) return;
+      const full = this.row && this.row.count >= LONGEST_ROW && /^[\s]/.test(part);
+      if (!this.open) this.newRow(position, holder, true);
+      else if (full) this.newRow(position, holder, false);
+      this.addSpan(cell, part, !last, special, tokens);
+      if (!last) this.open = false;
+    });
+  }
+
+  enterSegment(position, tokens, holder) {
+    const segment = `${tokens.segment[position]}:${tokens.passage[position]}`;
+    if (segment === this.segment) return;
+    this.segment = segment;
+    const name = SEGMENTS[tokens.segment[position]];
+    if (!name) return;
+    this.newRow(position, holder, true);
+    const passage = tokens.passage[position];
+    const label = h(
+      "span",
+      { class: "sv-segment" },
+      passage >= 0 && this.owner.model.passages > 1 ? `${name} · passage ${passage + 1}` : name,
+    );
+    this.row.element.before(label);
+    this.row.label = label;
+  }
+
+  addSpan(cell, text, lineEnd, special, tokens) {
+    const span = document.createElement("span");
+    span.className = "sv-t";
+    span.dataset.p = cell.start + this.offset;
+    const visible = (this.owner.whitespace ? glyphs(text) : safe(text)).replace(/\r/g, "␍");
+    if (visible) span.append(visible);
+    if (lineEnd) span.append(h("i", { class: "sv-eol", "aria-hidden": "true" }, "⏎"));
+    if (!visible && !lineEnd) span.append("\u200b");
+    if (special) span.classList.add("sv-special");
+    if (cell.stop - cell.start > 1) {
+      span.classList.add("sv-group");
+      span.dataset.n = cell.stop - cell.start;
+    }
+    if (this.side === "prompt" && tokens.segment[cell.start] === "template") span.classList.add("sv-template");
+    if (this.side === "output") this.dress(span, cell, tokens);
+    this.row.line.append(span);
+    this.row.count += 1;
+    this.row.size += visible.length;
+    for (let position = cell.start + this.offset; position < cell.stop + this.offset; position++) {
+      const known = this.spans[position - this.base];
+      if (!known) this.spans[position - this.base] = span;
+      else if (!this.more.has(position)) this.more.set(position, [span]);
+      else this.more.get(position).push(span);
+    }
+  }
+
+  dress(span, cell, tokens) {
+    const position = cell.start;
+    const accepted = tokens.kind[position] === "accepted";
+    span.classList.add(accepted ? "sv-accepted" : "sv-own");
+    if (accepted && tokens.source[position] < 0) span.classList.add("sv-uncopied");
+    for (let at = position; at < cell.stop; at++) if (tokens.rank[at] > 0) span.classList.add("sv-differs");
+    if (tokens.step[position] !== tokens.step[position - 1]) span.classList.add("sv-first");
+    if (tokens.step[cell.stop - 1] !== tokens.step[cell.stop]) span.classList.add("sv-last");
+  }
+
+  elements(position) {
+    const span = this.spans[position - this.base];
+    if (!span) return [];
+    const more = this.more.get(position);
+    return more ? [span, ...more] : [span];
+  }
+
+  rowIndex(position) {
+    let low = 0;
+    let high = this.starts.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (this.starts[middle] <= position) low = middle;
+      else high = middle - 1;
+    }
+    return low;
+  }
+
+  /** Line number of a position, as shown in the gutter. */
+  line(position) {
+    for (let row = this.rowIndex(position); row >= 0; row--) {
+      if (this.rows[row] && this.rows[row].number) return this.rows[row].number;
+    }
+    return 1;
+  }
+
+  /** Everything from ``position`` on is shown as not yet written. Whole rows change by one class each. */
+  showUntil(position) {
+    const edge = this.rowIndex(position);
+    for (const element of this.partly || []) element.classList.remove("sv-future");
+    this.partly = [];
+    for (let row = 0; row < this.rows.length; row++) {
+      const future = row > edge || (row === edge && this.starts[row] >= position);
+      if (this.rows[row].future !== future) {
+        this.rows[row].future = future;
+        this.rows[row].element.classList.toggle("sv-later", future);
+      }
+    }
+    const stop = edge + 1 < this.starts.length ? this.starts[edge + 1] : this.stop;
+    for (let at = position; at < stop; at++) {
+      for (const element of this.elements(at)) {
+        element.classList.add("sv-future");
+        this.partly.push(element);
+      }
+    }
+  }
+
+  /** Replaces a layer of marks by [position, class, {data}] items; unknown positions are left out. */
+  paint(layer, items) {
+    const had = this.layers.get(layer);
+    if (!items.length && !(had && had.size)) return;
+    const now = new Map(); // class → element → data; what stays as it was is not touched
+    for (const [position, name, data] of items) {
+      const span = this.spans[position - this.base];
+      if (!span) continue;
+      if (!now.has(name)) now.set(name, new Map());
+      const of = now.get(name);
+      of.set(span, data || of.get(span));
+      const more = this.more.get(position);
+      if (more) for (const other of more) if (!of.has(other)) of.set(other, undefined);
+    }
+    if (had) {
+      for (const [name, elements] of had) {
+        const kept = now.get(name);
+        for (const [element, data] of elements) {
+          if (!kept || !kept.has(element)) element.classList.remove(name);
+          const next = kept && kept.get(element);
+          if (data) for (const key of Object.keys(data)) if (!next || !(key in next)) delete element.dataset[key];
+        }
+      }
+    }
+    for (const [name, elements] of now) {
+      const old = had && had.get(name);
+      for (const [element, data] of elements) {
+        if (!old || !old.has(element)) element.classList.add(name);
+        const before = old && old.get(element);
+        for (const key in data) if (!before || before[key] !== data[key]) element.dataset[key] = data[key];
+      }
+    }
+    this.layers.set(layer, now);
+  }
+
+  /** Scrolls only this pane, only if the position is out of sight (or ``always``). */
+  reveal(position, always) {
+    const [element] = this.elements(position);
+    if (!element) return;
+    const move = () => {
+      const pane = this.body.getBoundingClientRect();
+      const box = element.getBoundingClientRect();
+      const seen = box.top > pane.top + 14 && box.bottom < pane.bottom - 34;
+      if (seen && !always) return false;
+      this.body.scrollTop += box.top - pane.top - pane.height * 0.42;
+      return true;
+    };
+    if (!move() || !this.code.classList.contains("sv-big")) return;
+    requestAnimationFrame(() => {
+      always = false;
+      move();
+    });
+  }
+
+  /** Estimated top of every row, in lines: the minimap's scale. */
+  measure() {
+    const columns = Math.max(20, (this.body.clientWidth - 64) / 7.6);
+    this.tops = new Float64Array(this.rows.length + 1);
+    this.rows.forEach((row, k) => {
+      this.tops[k + 1] = this.tops[k] + Math.max(1, Math.ceil(row.size / columns)) + (row.label ? 1.3 : 0);
+    });
+    this.height = this.map.clientHeight;
+  }
+
+  /** Tells chunks that were never laid out how high they are likely to be. */
+  resized() {
+    this.measure();
+    const heights = new Map();
+    this.rows.forEach((row, k) => {
+      const chunk = row.element.parentNode;
+      heights.set(chunk, (heights.get(chunk) || 0) + this.tops[k + 1] - this.tops[k]);
+    });
+    for (const [chunk, lines] of heights) chunk.style.setProperty("--sv-rows", `${Math.round(lines * ROW_HEIGHT)}px`);
+  }
+
+  /** Draws the strip: ``marks`` are {from, to, color, wide}. */
+  drawMap(marks) {
+    if (marks) this.marks = marks;
+    if (!this.tops) this.measure();
+    const scale = window.devicePixelRatio || 1;
+    const width = 12;
+    const height = Math.max(40, this.height);
+    if (this.canvas.height !== Math.round(height * scale)) {
+      this.canvas.width = width * scale;
+      this.canvas.height = Math.round(height * scale);
+    }
+    const pen = this.canvas.getContext("2d");
+    pen.setTransform(scale, 0, 0, scale, 0, 0);
+    pen.clearRect(0, 0, width, height);
+    const total = this.tops[this.rows.length] || 1;
+    // a text shorter than its pane is not stretched over the strip
+    const fit = Math.min(1, (total * ROW_HEIGHT + 24) / height);
+    for (const mark of this.marks) {
+      const row = this.rowIndex(mark.from);
+      const top = (this.tops[row] / total) * height * fit;
+      const bottom = (this.tops[this.rowIndex(Math.max(mark.from, mark.to - 1)) + 1] / total) * height * fit;
+      pen.fillStyle = mark.color;
+      pen.globalAlpha = mark.alpha || 1;
+      const inset = mark.wide ? 0 : 3;
+      pen.fillRect(inset, top, width - 2 * inset, Math.max(mark.wide ? 2.5 : 1.5, bottom - top));
+    }
+    pen.globalAlpha = 1;
+  }
+
+  /** The frame around what is in sight; reads the layout, so it is called on scrolling and resizing only. */
+  drawView() {
+    const { scrollTop, scrollHeight, clientHeight } = this.body;
+    const whole = scrollHeight <= clientHeight + 1;
+    this.viewport.hidden = whole;
+    if (whole) return;
+    const height = Math.max(14, (clientHeight / scrollHeight) * this.height);
+    const top = clamp((scrollTop / scrollHeight) * this.height, 0, this.height - height);
+    this.viewport.style.transform = `translateY(${top}px)`;
+    this.viewport.style.height = `${height}px`;
+  }
+}
+
+/** The text a method drafts from, where it is not in the prompt: all of it, or the stretches that were recorded. */
+export class PoolPane extends TokenPane {
+  constructor(owner) {
+    super(owner, "pool", "Context pool");
+    this.offset = POOL;
+  }
+
+  refill() {
+    const { model } = this.owner;
+    const { poolIds: id, poolPassages: passage } = model;
+    this.clear(POOL);
+    this.stop = POOL + id.length;
+    const from = [];
+    id.forEach((_, at) => {
+      if (!from.length || id[at - 1] === undefined || passage[at - 1] !== passage[at]) from.push(at);
+    });
+    const many = new Set(passage.filter((number) => number !== undefined)).size > 1;
+    for (const start of from) {
+      let stop = start + 1;
+      while (id[stop] !== undefined && passage[stop] === passage[start]) stop++;
+      this.open = false;
+      this.segment = "context";
+      const named = many && (start === 0 || passage[start - 1] !== passage[start]);
+      const left = start > 0 && id[start - 1] === undefined;
+      this.newRow(POOL + start, this.code, true);
+      if (named || left) {
+        const gap = left ? "…" : "";
+        const name = named ? `Passage ${passage[start] + 1}` : "";
+        this.row.label = h("span", { class: "sv-segment" }, [gap, name].filter(Boolean).join(" "));
+        this.row.element.before(this.row.label);
+      }
+      for (const cell of model.pieces.cells(id, start, stop)) this.addCell(cell, { id }, this.code);
+    }
+    this.code.classList.toggle("sv-big", this.rows.length > 200);
+    this.shownCount = model.pooled;
+  }
+}

@@ -1,0 +1,305 @@
+/* Prompt tokens (PPD): how many hang on each node, what they guessed, what the text became, the state that follows, and
+   where those that were read looked. */
+
+import { append, card, clamp, h, plural, probability } from "specviz/base/dom.js";
+import { label, quoted } from "specviz/inspect/drafting.js";
+import { heaviest, lookTools, lookedAt, looks, offerLooks } from "specviz/inspect/looks.js";
+import { shade } from "specviz/inspect/marks.js";
+import { hung, outcome, over, present } from "specviz/inspect/prompt_marks.js";
+
+const OTHERS = 5; // further guesses named in a row
+
+const percent = (share) => `${Math.round(100 * share)} %`;
+
+const STATUS = { root: "the root", accepted: "accepted", rejected: "rejected", unreached: "never checked" };
+
+export class PromptsView {
+  constructor(owner) {
+    this.owner = owner;
+    Object.assign(this, card("prompts", "Prompt tokens"));
+    this.parts = h("div", { class: "sv-prompts-parts" });
+    this.body.append(this.parts);
+    this.hung = new Map();
+    this.distance = 1; // the prompt token chosen of those read
+    lookTools(this, "Shade the text by where the chosen prompt token looked");
+    this.clear();
+  }
+
+  clear() {
+    this.view = null;
+    this.chosen = this.shown = -1;
+    this.look = [];
+    this.parts.replaceChildren();
+    this.note.textContent = "";
+  }
+
+  /** What depends on the run alone, as far as it has gone. */
+  describe() {
+    const { model, root } = this.owner;
+    this.on = present(model);
+    root.classList.toggle("sv-prompted", this.on);
+    this.watched = this.on && model.run.attention && model.run.attention.probes ? model.run.attention : null;
+    offerLooks(this, this.watched);
+    if (!this.on) return this.clear();
+    if (this.of !== model) Object.assign(this, { of: model, tallied: 0, tally: [] });
+    this.tellTrue();
+  }
+
+  /** How often first guesses, and any guess offered, came true; each step once, when its text is known. */
+  tellTrue() {
+    const { model } = this.owner;
+    for (; this.tallied + 1 < model.stepCount; this.tallied++) {
+      const rows = outcome(model, this.tallied);
+      if (!model.run.complete && rows.some((one) => one.became === undefined)) return;
+      for (const { distance, first, others, became } of rows) {
+        if (became === undefined || !first) continue;
+        const sum = (this.tally[distance - 1] ??= { seen: 0, first: 0, any: 0 });
+        sum.seen++;
+        if (first.token === became) sum.first++;
+        if (first.token === became || others.some((one) => one.token === became)) sum.any++;
+      }
+    }
+  }
+
+  /** Prompt tokens on a node of the step shown. */
+  count(node) {
+    return (this.hung.get(node) || []).length;
+  }
+
+  draw(view) {
+    this.view = view;
+    if (!this.on) return;
+    this.hung = hung(this.owner.model, view.number);
+    this.chosen = this.shown = view.last;
+    this.fill();
+  }
+
+  // the tree's items are chosen here, as in the drafter's panel
+
+  choice(item) {
+    return item && this.on && item.kind === "node" ? { node: item.node.index } : null;
+  }
+
+  isChosen(item) {
+    const one = this.choice(item);
+    return !!one && one.node === this.chosen;
+  }
+
+  preview(item) {
+    if (!this.on || !this.view) return;
+    const one = this.choice(item);
+    const node = one ? one.node : this.chosen;
+    if (node === this.shown) return;
+    this.shown = node;
+    this.refresh();
+  }
+
+  choose(one) {
+    if (!one) return;
+    this.chosen = this.shown = one.node;
+    this.owner.tree.mark();
+    this.refresh();
+  }
+
+  /** Chooses a prompt token of those read: the text shows where it looked. */
+  watch(distance) {
+    this.distance = distance;
+    this.refresh();
+    this.parts.querySelector(`[data-distance="${distance}"]`).focus({ preventScroll: true });
+    this.bring();
+  }
+
+  refresh() {
+    if (!this.view) return;
+    this.fill();
+    shade(this.owner, this.view);
+  }
+
+  /** Scrolls the prompt to the place looked at most, unless the panes are to stay where they are. */
+  bring() {
+    if (this.owner.follow) this.owner.reveal(heaviest(this));
+  }
+
+  walk(by) {
+    this.choose({ node: clamp(this.chosen + by, 0, this.view.nodes.length - 1) });
+  }
+
+  // ---- one node -------------------------------------------------------------------------------------------------
+
+  fill() {
+    const { owner, view, shown } = this;
+    const count = this.count(shown);
+    const read = shown === view.last;
+    this.note.textContent = `${plural(count, "prompt token")} · ${read ? "" : "would lead to "}state ${count}`;
+    const rows = count && read ? outcome(owner.model, view.number) : [];
+    const seen = this.watched ? rows.find((one) => one.distance === this.distance) || rows[0] : null;
+    this.look = seen ? looks(owner.model, view.number, view.nodes.length + seen.probe, this.layer, this.head) : [];
+    this.parts.replaceChildren();
+    append(this.parts, [
+      this.verdict(view.nodes[shown], count, read),
+      count ? (read ? this.table(rows, seen) : this.unread()) : null,
+      seen ? lookedAt(this, `Where the prompt token of distance ${seen.distance} looked`) : null,
+      this.record(),
+    ]);
+  }
+
+  verdict(node, count, read) {
+    const { owner, view } = this;
+    const state = h("b", {}, `state ${count}`);
+    const some = plural(count, "prompt token");
+    const line = h("p", { class: "sv-verdict" });
+    const token = quoted(owner, node.token);
+    if (!read) {
+      const hangs = `, ${STATUS[node.status]}, has ${some}; had acceptance ended here, `;
+      return append(line, [token, hangs, state, " would have followed."]);
+    }
+    const where = node.index ? ["Acceptance ended at ", token] : ["Nothing was accepted after the root ", token];
+    if (over(owner, view)) return append(line, [...where, "; the run ended, so its prompt tokens were not needed."]);
+    if (!count) return append(line, [...where, ", without a prompt token: the next step has no guesses, ", state, "."]);
+    const make = count === 1 ? "makes" : "make";
+    return append(line, [...where, `: its ${some} ${make} the guesses of the next step, `, state, "."]);
+  }
+
+  /** Guessed, and became. */
+  table(rows, seen) {
+    const { owner } = this;
+    const heads = ["distance", "guessed first", "further guesses offered", "became"];
+    const body = rows.map((row) => {
+      const { first, became } = row;
+      const right = !!first && became !== undefined && first.token === became;
+      const look = became === undefined ? "" : right ? "sv-state-accepted" : "sv-state-rejected";
+      const guess = first
+        ? [h("code", { class: look }, label(owner, first.token, 16)), " ", h("small", {}, probability(first.prob))]
+        : h("span", { class: "sv-faint" }, "not offered");
+      return h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, this.pick(row, seen)),
+        h("td", {}, guess),
+        h("td", {}, this.others(row)),
+        h("td", {}, this.became(row, right)),
+      );
+    });
+    const table = h(
+      "table",
+      { class: "sv-guessed", "aria-label": "Guessed and became" },
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          heads.map((text) => h("th", { scope: "col" }, text)),
+        ),
+      ),
+      h("tbody", {}, body),
+    );
+    return h("div", { class: "sv-guessed-box" }, table);
+  }
+
+  /** A prompt token's distance; where its attention is recorded, a button that shows it. */
+  pick({ distance }, seen) {
+    if (!seen) return String(distance);
+    return h(
+      "button",
+      {
+        type: "button",
+        class: "sv-button sv-toggle sv-pick",
+        "aria-pressed": String(distance === seen.distance),
+        "aria-label": `Prompt token of distance ${distance}: show where it looked`,
+        "data-distance": distance,
+        onclick: () => this.watch(distance),
+      },
+      String(distance),
+    );
+  }
+
+  others({ others, became }) {
+    if (!others.length) return h("span", { class: "sv-faint" }, "–");
+    const { owner } = this;
+    const held = others.findIndex((one) => one.token === became);
+    const named = others.filter((one, k) => k < OTHERS || k === held);
+    const parts = named.map((one) =>
+      h(
+        "span",
+        { class: "sv-other" },
+        h("small", {}, `${one.rank + 1} `),
+        h("code", { class: one.token === became ? "sv-state-accepted" : "" }, label(owner, one.token, 10)),
+        h("small", {}, ` ${probability(one.prob)}`),
+      ),
+    );
+    const rest = others.length - named.length;
+    return [parts, rest ? h("small", {}, `+${rest}`) : null];
+  }
+
+  became({ became, first, others, position }, right) {
+    const { owner } = this;
+    if (became === undefined)
+      return h("span", { class: "sv-faint" }, owner.model.run.complete ? "the run ended" : "not written yet");
+    const held = others.find((one) => one.token === became);
+    const words = right ? "as guessed" : held ? `guess ${held.rank + 1}` : first ? "not offered" : "";
+    const go = h(
+      "button",
+      { type: "button", class: "sv-go", onclick: () => owner.reveal(position, true) },
+      h("code", {}, label(owner, became, 16)),
+    );
+    go.addEventListener("pointerenter", () => owner.light([position]));
+    go.addEventListener("pointerleave", () => owner.light([]));
+    const look = right || held ? "sv-role-accepted" : "sv-role-rejected";
+    return [go, " ", h("small", { class: `sv-role ${look}` }, words)];
+  }
+
+  /** First choices of prompt tokens that were not read. */
+  unread() {
+    const { owner } = this;
+    const items = this.hung.get(this.shown).map(({ distance, rows }) =>
+      h(
+        "li",
+        {},
+        h("small", {}, `distance ${distance} `),
+        rows
+          .slice(0, 3)
+          .map((one) => [h("code", {}, label(owner, one.token, 16)), h("small", {}, ` ${probability(one.prob)} `)]),
+        rows.length > 3 ? h("small", {}, `+${rows.length - 3} vectors`) : null,
+      ),
+    );
+    return h("div", { class: "sv-unread" }, h("h4", {}, "They guessed, unread"), h("ul", {}, items));
+  }
+
+  /** How often guesses came true so far in the run. */
+  record() {
+    if (!this.tally.length) return null;
+    const { owner } = this;
+    const title = h("h4", { tabindex: "0" }, "Guesses that came true, this run");
+    owner.tip.add(title, () => [
+      h(
+        "div",
+        {},
+        "Of the prompt tokens that were read: how often the first guess was the " +
+          "token that came, and how often any guess in the next tree was.",
+      ),
+    ]);
+    const rows = this.tally.map((sum, k) =>
+      sum
+        ? h(
+            "div",
+            { class: "sv-true" },
+            h("span", {}, `distance ${k + 1}`),
+            h(
+              "span",
+              { class: "sv-true-bar", "aria-hidden": "true" },
+              h("i", { class: "sv-true-any", style: `width:${(100 * sum.any) / sum.seen}%` }),
+              h("i", { class: "sv-true-first", style: `width:${(100 * sum.first) / sum.seen}%` }),
+            ),
+            h(
+              "span",
+              {},
+              `first ${percent(sum.first / sum.seen)}, offered ` +
+                `${percent(sum.any / sum.seen)} of ${sum.seen.toLocaleString("en")}`,
+            ),
+          )
+        : null,
+    );
+    return h("section", { class: "sv-trues" }, title, rows);
+  }
+}

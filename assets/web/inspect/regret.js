@@ -1,0 +1,107 @@
+/* Ranking regret over a run: the steps where the ranking chose badly, by how much, the worst first. */
+
+import { card, format, h, plural } from "specviz/base/dom.js";
+import { regrets } from "specviz/base/regrets.js";
+
+const FIRST = 12; // rows shown before the rest is asked for
+const KEY = "ranking_regret";
+
+export class RegretView {
+  constructor(owner) {
+    this.owner = owner;
+    Object.assign(this, card("regrets", "Ranking regret"));
+    this.element.hidden = true;
+    this.rows = h("tbody", {});
+    const head = ["Step", "Copied after", "The chosen place accepts", "The best would have", "Tokens lost"];
+    this.table = h(
+      "table",
+      { class: "sv-regret-table", "aria-label": "Steps by ranking regret, the worst first" },
+      h("thead", {}, h("tr", {}, ...head.map((text) => h("th", { scope: "col" }, text)))),
+      this.rows,
+    );
+    const all = () => {
+      this.whole = true;
+      this.draw();
+    };
+    this.more = h("button", { type: "button", class: "sv-button sv-quiet", onclick: all });
+    this.none = h("p", { class: "sv-empty" }, "At no step would another place have accepted more.");
+    this.body.append(this.table, this.more, this.none);
+    owner.tip.add(this.note, () => this.help());
+    this.buttons = new Map(); // step → its button
+  }
+
+  /** The formula, and this run's number. */
+  help() {
+    const { run } = this.owner.model;
+    const told = (run.metric_help || []).find((one) => one.key === KEY);
+    const value = (run.metrics || {})[KEY];
+    return told
+      ? [
+          h("b", {}, told.label),
+          h("div", { class: "sv-formula" }, `= ${told.formula}`),
+          h("div", {}, `= ${this.sum} ÷ ${this.found.length} = ${format(value)} tokens`),
+          h("div", {}, told.help),
+        ]
+      : [];
+  }
+
+  /** A trace was loaded, or has grown. */
+  describe() {
+    const { model } = this.owner;
+    this.found = model.run.complete ? regrets(model) : [];
+    this.element.hidden = !this.found.length;
+    if (!this.found.length) return;
+    this.worst = this.found.filter((one) => one.tokens > 0).sort((a, b) => b.tokens - a.tokens || a.step - b.step);
+    this.sum = this.worst.reduce((sum, one) => sum + one.tokens, 0);
+    this.whole = false;
+    const mean = `${format(this.sum / this.found.length, 2)} tokens per ranked step`;
+    const where = `${plural(this.sum, "token")} at ${this.worst.length} of ${plural(this.found.length, "step")}`;
+    this.note.textContent = this.worst.length ? `${mean} · ${where}` : "0";
+    this.none.hidden = !!this.worst.length;
+    this.table.hidden = !this.worst.length;
+    this.draw();
+  }
+
+  draw() {
+    const { model } = this.owner;
+    const shown = this.whole ? this.worst : this.worst.slice(0, FIRST);
+    const most = this.worst.length ? this.worst[0].tokens : 1;
+    this.buttons.clear();
+    this.rows.replaceChildren(
+      ...shown.map((one) => {
+        const go = () => {
+          this.owner.pause();
+          this.owner.setStep(one.step);
+        };
+        const button = h("button", { type: "button", class: "sv-link", onclick: go }, `Step ${one.step + 1}`);
+        this.buttons.set(one.step, button);
+        const root = model.trace.tokens.id[model.steps.context[one.step] - 1];
+        const bar = h("i", { style: `width:${Math.round((100 * one.tokens) / most)}%` });
+        const follow = (event) => event.target !== button && go();
+        return h(
+          "tr",
+          { onclick: follow },
+          h("td", {}, button),
+          h("td", {}, h("code", { class: "sv-token" }, model.pieces.label(root, 14))),
+          h("td", {}, String(one.chosen)),
+          h("td", {}, String(one.best)),
+          h("td", {}, h("span", { class: "sv-lost" }, bar), h("b", {}, String(one.tokens))),
+        );
+      }),
+    );
+    const left = this.worst.length - shown.length;
+    this.more.hidden = left < 1;
+    this.more.textContent = `Show ${plural(left, "more step")}`;
+    this.marked = null;
+    this.mark(this.owner.number);
+  }
+
+  /** The step shown now. */
+  mark(step) {
+    const now = this.element.hidden ? null : this.buttons.get(step) || null;
+    if (now === this.marked) return;
+    if (this.marked) this.marked.removeAttribute("aria-current");
+    if (now) now.setAttribute("aria-current", "step");
+    this.marked = now;
+  }
+}

@@ -1,0 +1,358 @@
+/* Words about a run and its steps: the header, the one-sentence step summary, the legend and the keyboard help. */
+
+import { button, facts, format, h, plural } from "specviz/base/dom.js";
+import { OPEN, POOL } from "specviz/base/model.js";
+import * as terms from "specviz/base/terms.js";
+import { lanes, offered, stood } from "specviz/inspect/drafting.js";
+import { follows, legend as hungLegend, offer as hungOffer } from "specviz/inspect/prompt_marks.js";
+import * as shares from "specviz/inspect/shares.js";
+import { originSample } from "specviz/inspect/tree_boxes.js";
+
+function token(owner, id) {
+  return h("code", { class: "sv-token" }, id < 0 ? "stop" : owner.model.pieces.label(id, 24));
+}
+
+/** "hidden cosine 0.93": the number that ranked a candidate. */
+function evidence(owner, candidate) {
+  const { model } = owner;
+  for (const term of model.run.terms || []) {
+    const value = model.term(candidate, term.key);
+    if (typeof value === "number")
+      return `${term.label.charAt(0).toLowerCase()}${term.label.slice(1)} ${format(value, 2)}`;
+  }
+  return typeof candidate.score === "number" ? `score ${format(candidate.score, 2)}` : "";
+}
+
+/** Where the draft came from. */
+export function offer(owner, view) {
+  const count = view.candidates.length;
+  const { chosen } = view;
+  const draft = terms.term(owner, "step_drafted", plural(view.drafted, "token"));
+  if (owner.prompts.on) return hungOffer(owner, view);
+  const widened = lanes(view);
+  if (widened) return [`the draft model offered ${offered(view)}, after `, token(owner, view.root), ", "];
+  if (!count || !chosen) return ["the drafter offered ", draft, " after ", token(owner, view.root), ", "];
+  const same = view.candidates.every((one) => owner.model.id(one.position) === view.root);
+  const pooled = chosen.position >= POOL;
+  const places = terms.term(
+    owner,
+    "step_candidates",
+    pooled ? plural(count, "place in the pool", "places in the pool") : plural(count, "earlier place"),
+  );
+  const seen = same
+    ? [token(owner, view.root), pooled ? " stands at " : " was seen at ", places, "; "]
+    : [places, " resembled ", token(owner, view.root), "; "];
+  const ranked = evidence(owner, chosen);
+  const score = ranked ? [" (", terms.term(owner, "step_score", ranked), ")"] : [];
+  const where = owner.where(chosen.position);
+  if (!chosen.length) return [...seen, `the branches at ${where}`, ...score, " offered ", draft, ", "];
+  const branches = view.drafted > chosen.length;
+  return [
+    ...seen,
+    `the copy from ${where}`,
+    ...score,
+    branches ? " and its branches offered " : " offered ",
+    draft,
+    ", ",
+  ];
+}
+
+/** What the target made of it. */
+function result(owner, view) {
+  const ended = view.bonus < 0;
+  const sampled = (owner.model.run.sampling || {}).temperature > 0;
+  const own =
+    owner.model.run.method.lossless === false
+      ? "passed the lossy rule"
+      : view.route === "drawn"
+        ? "accepted by ratio"
+        : sampled
+          ? "drawn by the target too"
+          : "the target's own choice";
+  const verb = own.startsWith("passed") ? ["", ""] : ["was ", "were "];
+  const parts = [];
+  const chain = view.depth === view.drafted;
+  const n = view.accepted;
+  const accepted = (words) => terms.term(owner, "step_accepted", words);
+  if (!n && lanes(view)) parts.push(`but none of it ${verb[0]}${own}: `);
+  else if (!n)
+    parts.push(view.drafted === 1 ? "but it was not what the target wanted: " : `but none ${verb[0]}${own}: `);
+  else if (lanes(view)) parts.push(...stood(owner, view, own));
+  else if (n === view.drafted)
+    parts.push("and ", accepted(n === 1 ? "it" : `all ${n}`), ` ${verb[n === 1 ? 0 : 1]}${own}`);
+  else if (chain) parts.push(accepted(`the first ${n === 1 ? "one" : n}`), ` ${verb[n === 1 ? 0 : 1]}${own}`);
+  else parts.push("a path of ", accepted(plural(n, "token")), ` ${verb[0]}${own}`);
+  if (ended) return [...parts, ", and a stop token ended the run."];
+  const redrawn = view.route === "drawn" && view.refused.length > 0;
+  parts.push(n ? ", then " : "", redrawn ? "the residual " : "the target ");
+  parts.push(redrawn ? "gave " : view.refused.length ? "wrote " : "added ");
+  parts.push(terms.term(owner, "step_bonus", token(owner, view.bonus)));
+  if (view.refused.length) {
+    parts.push(redrawn ? " in place of " : " instead of ", token(owner, view.refused[0].token));
+    if (view.refused.length > 1) parts.push(` or ${plural(view.refused.length - 1, "other")}`);
+  }
+  return [...parts, "."];
+}
+
+/** What an undecided step says: what is offered, and no more. */
+function undecided(owner, view) {
+  const root = token(owner, view.root);
+  if (view.candidates.length && !view.candidates.some((one) => one.chosen))
+    return [root, ` stands at ${plural(view.candidates.length, "earlier place")}. Which one is copied?`];
+  if (!view.drafted) return ["no draft after ", root, "."];
+  const parts = offer(owner, view);
+  const last = parts[parts.length - 1];
+  if (typeof last === "string") parts[parts.length - 1] = last.replace(/,\s*$/, "");
+  return [...parts, ". What will the model keep?"];
+}
+
+/** The step in one sentence, as nodes. */
+export function sentence(owner, view) {
+  const start = h("b", {}, terms.term(owner, "step_time", `Step ${view.number + 1}`), ": ");
+  if (view.bonus === OPEN) return [start, ...undecided(owner, view)];
+  const next = owner.prompts.on ? follows(owner, view) : [];
+  if (!view.drafted) {
+    const why = view.reason || "the method offered nothing";
+    const own = view.bonus < 0 ? ["."] : ["; the target wrote ", token(owner, view.bonus), " by itself."];
+    return [start, "No draft this step, because ", why.replace(/\.$/, ""), ...own, ...next];
+  }
+  const parts = [start, ...offer(owner, view), ...result(owner, view), ...next];
+  const { chosen, best } = view;
+  if (chosen && best && chosen.would >= 0 && best.would > view.accepted && best.would > chosen.would) {
+    parts.push(
+      " ",
+      h(
+        "span",
+        { class: "sv-regret" },
+        terms.term(owner, "step_regret", `${owner.where(best.position, true)} would have given ${best.would}`),
+        ".",
+      ),
+    );
+  }
+  return parts;
+}
+
+function metric(owner, help, value) {
+  const share = help.unit === "share";
+  const shown = share ? format(100 * value) : format(value);
+  // a unit that the label already names is not said twice
+  const named = (help.label || "").toLowerCase().includes((help.unit || "").split("/")[0]);
+  const unit = share ? "%" : named ? "" : help.unit;
+  const box = h("div", { class: "sv-metric", tabindex: "0" }, h("dt", {}, help.label || help.key));
+  const glue = unit === "%" || unit === "×" ? "" : " ";
+  box.append(h("dd", {}, shown, unit && shown !== "–" ? h("small", {}, glue + unit) : null));
+  box.dataset.key = help.key;
+  return owner.tip.add(box, () => terms.explain(owner, help.key, help));
+}
+
+const SHOWN = 6;
+// what a reader looks for first; all others follow in the run's own order
+const SPEED = ["tokens_per_step", "tokens_per_s", "speedup"];
+const QUALITY = ["quality_f1", "quality_rouge_l", "quality_edit"];
+const FIRST = [...SPEED, "copied_share", "ranking_regret", "tokens", "steps"];
+const FIRST_LOSSY = [...SPEED, "differs", ...QUALITY, "tokens", "steps"];
+
+/** Key metrics in the order the run explains them; the rest behind a button. */
+export function metrics(owner, list) {
+  const { run } = owner.model;
+  const values = run.metrics || {};
+  const helps = (run.metric_help || []).filter((help) => values[help.key] !== undefined && values[help.key] !== null);
+  const known = new Set((run.metric_help || []).map((help) => help.key));
+  for (const key of Object.keys(values)) {
+    if (!known.has(key) && values[key] !== null && typeof values[key] !== "object") helps.push({ key, label: key });
+  }
+  const first = [...(owner.wantedMetrics || []), ...(owner.model.lossy ? FIRST_LOSSY : FIRST)];
+  const place = (help) => (first.includes(help.key) ? first.indexOf(help.key) : first.length);
+  helps.sort((a, b) => place(a) - place(b));
+  const shown = owner.allMetrics ? helps : helps.slice(0, SHOWN);
+  list.replaceChildren(...shown.map((help) => metric(owner, help, values[help.key])));
+  if (helps.length > SHOWN) {
+    const toggle = button(owner.allMetrics ? "Fewer metrics" : "All metrics", {
+      class: "sv-button sv-quiet",
+      "aria-expanded": String(!!owner.allMetrics),
+      onclick: () => {
+        owner.allMetrics = !owner.allMetrics;
+        metrics(owner, list);
+      },
+    });
+    toggle.append(owner.allMetrics ? "fewer" : `+${helps.length - SHOWN}`);
+    list.append(toggle);
+  }
+}
+
+const value = (v) => (v === null || v === undefined ? "not set" : v === true ? "yes" : v === false ? "no" : String(v));
+
+function parameters(owner) {
+  const { method } = owner.model.run;
+  const controls = new Map((method.controls || []).map((control) => [control.name, control]));
+  return Object.entries(method.params || {}).map(([name, setting]) => {
+    const control = controls.get(name) || {};
+    const label = control.label || name;
+    const resolved = (method.resolved || {})[name]; // what a setting left open came to
+    const shown = resolved === undefined ? value(setting) : `${resolved} (automatic)`;
+    const chip = h("span", { class: "sv-chip", tabindex: "0" }, `${label} `, h("b", {}, shown));
+    return owner.tip.add(chip, () => [h("b", {}, label), h("div", {}, control.help || name)]);
+  });
+}
+
+export const LOSSY =
+  "Lossy: this method keeps drafted tokens that are likely enough, so its text may differ from what the model " +
+  "would write by itself.";
+
+const FORCED =
+  "The model did not write this text: it was given, and a drafted token stood where it agreed with the text.";
+
+/** The hoped-for answer, opened by a click. */
+function reference(run) {
+  const box = h("details", { class: "sv-reference" }, h("summary", { class: "sv-chip" }, "reference"));
+  box.append(h("div", { class: "sv-reference-text", tabindex: "0" }, run.reference));
+  return box;
+}
+
+/** Title, method, parameters, model and badges. */
+export function heading(owner) {
+  const { run } = owner.model;
+  const by = h("div", { class: "sv-by" });
+  const method = h("b", { class: "sv-method", tabindex: "0" }, run.method.title || run.method.name);
+  owner.tip.add(method, () => [
+    h("div", {}, run.method.summary || ""),
+    h("div", { class: "sv-faint" }, run.method.paper || ""),
+  ]);
+  const model = run.model || {};
+  const target = h("span", { tabindex: "0" }, model.name || "");
+  owner.tip.add(target, () => [facts(Object.entries(model).map(([k, v]) => [k.replace(/_/g, " "), format(v)]))]);
+  by.append(method, target);
+  if (run.forced) {
+    const badge = h("span", { class: "sv-chip", tabindex: "0" }, "answer given");
+    by.append(owner.tip.add(badge, () => [FORCED]));
+  } else if (run.method.lossless === false) {
+    const badge = h("span", { class: "sv-lossy", tabindex: "0" }, "≈ lossy");
+    by.append(owner.tip.add(badge, () => [LOSSY]));
+  }
+  const { temperature, top_k: topK, top_p: topP, seed } = run.sampling || {};
+  if (temperature > 0) {
+    const more = [topK ? `top-k ${topK}` : "", topP < 1 ? `top-p ${topP}` : "", `seed ${seed}`]
+      .filter(Boolean)
+      .join(", ");
+    by.append(h("span", { class: "sv-chip" }, `temperature ${temperature}, ${more}`));
+  }
+  by.append(...parameters(owner));
+  if (run.reference) by.append(reference(run));
+  if (run.asked) by.append(h("span", { class: "sv-chip" }, "as it stood at this step"));
+  else if (!run.complete) by.append(h("span", { class: "sv-live" }, run.error ? "stopped" : "running"));
+  else if (run.stop) by.append(h("span", { class: "sv-chip" }, "ended: ", h("b", {}, run.stop)));
+  if (run.error) by.append(h("span", { class: "sv-lossy" }, run.error));
+  return [h("h2", { class: "sv-title" }, run.title || run.id || "Untitled run"), by];
+}
+
+const ORIGINS = {
+  main: "Copied from the chosen earlier place.",
+  branch: "Not copied: one of the target's own likeliest tokens at the anchor; hover one to see the anchor.",
+  successor: "Copied: what followed the branch's token at another earlier place.",
+  datastore: "Copied from a pool of text, where the last tokens stand too.",
+  expansion: "A further guess of the draft model, smaller, in a lane below the main chain; E3: its third choice.",
+  prompt: "Guessed by a trained prompt token of the step before; P2: its second guess at that distance.",
+  drafter: "Written by a draft model; the main chain runs straight on.",
+};
+
+export function legend(owner) {
+  const { counts } = owner.model;
+  const entry = (name, label, count, help) => {
+    const sample = h("span", { class: `sv-sample sv-sample-${name}`, "aria-hidden": "true" }, "ab");
+    const text = count === null ? label : [`${label} `, h("b", {}, count.toLocaleString("en"))];
+    return owner.tip.add(h("li", {}, sample, h("span", {}, text)), () => [help]);
+  };
+  const where = "Counts are for the whole run.";
+  const origins = [...owner.model.origins].filter(([name]) => name !== "root");
+  const telling = origins.length > 1 || (origins[0] && !["main", "drafter"].includes(origins[0][0]));
+  const widened = origins.some(([name]) => name === "expansion") && origins.some(([name]) => name === "drafter");
+  const names = widened ? { drafter: "main chain", expansion: "expansions beside it" } : {};
+  const marks = (telling ? origins : []).map(([name, { nodes, accepted }]) => {
+    const text = h(
+      "span",
+      {},
+      `${names[name] || name} `,
+      h("b", {}, accepted.toLocaleString("en")),
+      ` of ${nodes.toLocaleString("en")}`,
+    );
+    return owner.tip.add(h("li", { class: "sv-of" }, originSample(name), text), () => [
+      `${ORIGINS[name] || `Nodes whose origin is "${name}".`} Accepted ` +
+        `of drafted; told by the node's outline and letter. ${where}`,
+    ]);
+  });
+  const routes = shares.routeMarks(owner);
+  const differing = owner.model.differs
+    ? [
+        entry(
+          "differs",
+          "not its first choice",
+          owner.model.differs,
+          `Output tokens that the model ranked below another one; hover them to see which. ${where}`,
+        ),
+      ]
+    : [];
+  return [
+    entry("accepted", "accepted", counts.accepted, `Drafted tokens that the target confirmed. ${where}`),
+    entry("own", "target's own", counts.own, `One token per step that the target wrote itself. ${where}`),
+    entry("rejected", "rejected", counts.rejected, `Checked and refused: the target wanted something else. ${where}`),
+    entry("unreached", "never checked", counts.unreached, `Drafted below a refused token, so never compared. ${where}`),
+    entry(
+      "source",
+      "copied from here",
+      counts.sources,
+      `Accepted tokens with a recorded source; the number links them. ${where}`,
+    ),
+    ...differing,
+    ...(owner.model.run.attention
+      ? [
+          entry(
+            "heat",
+            `where the ${owner.prompts.on ? "prompt token" : "draft model"} looked`,
+            null,
+            owner.prompts.on
+              ? "Its attention to the text, for the one chosen in the panel Prompt tokens: the darker, the more."
+              : "Its attention to the text, for the token shown in the panel Drafter: the darker, the more.",
+          ),
+        ]
+      : []),
+    ...marks,
+    ...(owner.prompts.on ? hungLegend(owner) : []),
+    ...routes,
+  ];
+}
+
+const KEYS = [
+  ["← →", "previous, next step (with Shift: ten)"],
+  ["Home End", "first, last step"],
+  ["Space", "play, pause"],
+  ["[ ]", "previous, next miss (a draft without an accepted token)"],
+  ["P", "pin this step's copy"],
+  ["Esc", "unpin, close"],
+  ["W", "whitespace shown or not"],
+  ["O", "losing offers shown or not"],
+  ["↑ ↓ Enter", "in the candidate table: walk, then scroll to the place"],
+  ["↑ ↓", "in the drafter's positions, or on a node of its tree (or of prompt tokens): walk"],
+  ["F", "presenter mode: large type, keys only (Esc leaves it)"],
+  ["?", "this help"],
+];
+
+export function help() {
+  const list = h("dl", { class: "sv-keys" });
+  for (const [keys, what] of KEYS) {
+    list.append(
+      h(
+        "dt",
+        {},
+        keys.split(" ").map((key) => h("kbd", {}, key)),
+      ),
+      h("dd", {}, what),
+    );
+  }
+  const notes = [
+    "Hover a token to see where it was copied from, or what was copied from it. Click to pin (Shift: several).",
+    "Bars: accepted tokens in blue, the target's own token hollow, the rest of the draft's depth in grey. " +
+      "Strip below: the deeper the blue, the more of the draft was accepted; a red line: none; grey: no draft.",
+    "In the tree: the target's probability, its rank there (#1: the first choice), q the drafter's probability.",
+  ].map((text) => h("p", { class: "sv-faint" }, text));
+  return h("div", {}, h("h3", { class: "sv-heading" }, "Keyboard"), list, ...notes);
+}

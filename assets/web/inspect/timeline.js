@@ -1,0 +1,205 @@
+/* The step timeline: bars of accepted, own and offered tokens, an accept strip below, and a draggable playhead. */
+
+import { clamp, format, h, plural } from "specviz/base/dom.js";
+import { OPEN } from "specviz/base/model.js";
+import * as shares from "specviz/inspect/shares.js";
+
+const LEFT = 26;
+const STRIP = 8;
+const BELOW = 4 + STRIP + 16;
+const [TALL, SHORT] = [62, 40]; // the bars' height; the shorter one in a low window, where the tree should be in sight
+const LOW_WINDOW = 900;
+
+export class Timeline {
+  constructor(owner) {
+    this.owner = owner;
+    this.canvas = h("canvas", { class: "sv-bars", "aria-hidden": "true" });
+    this.head = h("div", { class: "sv-playhead", "aria-hidden": "true" });
+    this.element = h(
+      "div",
+      { class: "sv-timeline", role: "slider", tabindex: "0", "aria-label": "Step" },
+      this.canvas,
+      this.head,
+    );
+    this.hovered = 0;
+    const at = (event) => {
+      const box = this.element.getBoundingClientRect();
+      return clamp(Math.floor((event.clientX - box.left - LEFT) / this.width), 0, this.owner.model.stepCount - 1);
+    };
+    this.element.addEventListener("pointerdown", (event) => {
+      if (!this.owner.model || event.button) return;
+      this.element.setPointerCapture(event.pointerId);
+      this.dragging = true;
+      this.owner.pause();
+      this.owner.setStep(at(event));
+    });
+    this.element.addEventListener("pointermove", (event) => {
+      if (!this.owner.model) return;
+      if (this.dragging) this.owner.setStep(at(event));
+      this.hovered = at(event);
+      this.owner.tip.show({ getBoundingClientRect: () => this.box(this.hovered) }, this.describe(this.hovered));
+    });
+    for (const name of ["pointerup", "pointercancel"])
+      this.element.addEventListener(name, () => (this.dragging = false));
+    this.element.addEventListener("keydown", (event) => {
+      const by = { ArrowUp: 1, ArrowDown: -1, PageUp: 10, PageDown: -10 }[event.key];
+      if (!by) return;
+      event.preventDefault();
+      this.owner.go(by);
+    });
+    this.element.addEventListener("pointerleave", () => this.owner.tip.hide());
+  }
+
+  box(step) {
+    const all = this.element.getBoundingClientRect();
+    const left = all.left + LEFT + step * this.width;
+    return { left, top: all.top, bottom: all.bottom - 14, width: this.width, right: left + this.width };
+  }
+
+  describe(step) {
+    const { steps } = this.owner.model;
+    const drafted = steps.drafted[step];
+    if (steps.bonus[step] === OPEN) return [h("b", {}, `Step ${step + 1}`), h("div", {}, "not checked yet")];
+    return [
+      h("b", {}, `Step ${step + 1}`),
+      h("div", {}, drafted ? `${steps.accepted[step]} of ${plural(drafted, "drafted token")} accepted` : "no draft"),
+      h("div", {}, `${plural(steps.emitted[step], "token")} written · ${format(this.total(step))} ms`),
+      this.looks && this.looks.size ? h("div", {}, `route: ${steps.route[step]}`) : null,
+    ];
+  }
+
+  total(step) {
+    const { draft_ms: draft, verify_ms: verify, commit_ms: commit } = this.owner.model.steps;
+    return (draft[step] || 0) + (verify[step] || 0) + (commit[step] || 0);
+  }
+
+  draw() {
+    const { model, colors } = this.owner;
+    if (!model) return;
+    const { accepted, emitted, depth, drafted, route } = model.steps;
+    const count = Math.max(1, accepted.length);
+    const full = this.element.clientWidth || 800;
+    this.bars = window.innerHeight < LOW_WINDOW ? SHORT : TALL;
+    this.height = this.bars + BELOW;
+    this.element.style.setProperty("--sv-timeline", `${this.height}px`);
+    const scale = window.devicePixelRatio || 1;
+    this.width = (full - LEFT) / Math.max(count, 24);
+    if (this.canvas.width !== Math.round(full * scale) || this.canvas.height !== Math.round(this.height * scale)) {
+      this.canvas.width = Math.round(full * scale);
+      this.canvas.height = Math.round(this.height * scale);
+    }
+    const pen = this.canvas.getContext("2d");
+    pen.setTransform(scale, 0, 0, scale, 0, 0);
+    pen.clearRect(0, 0, full, this.height);
+    let most = 4;
+    for (let k = 0; k < accepted.length; k++) most = Math.max(most, emitted[k], depth[k]);
+    this.axis(pen, full, most, accepted.length);
+    this.looks = new Map(shares.routes(model));
+    const unit = (this.bars - 4) / most;
+    const gap = this.width > 5 ? 1.5 : this.width > 2.5 ? 0.6 : 0;
+    const wide = Math.max(0.7, this.width - gap);
+    const bar = (x, from, to, color) => {
+      pen.fillStyle = color;
+      pen.fillRect(x, this.bars - to * unit, wide, Math.max(1, (to - from) * unit));
+    };
+    for (let k = 0; k < accepted.length; k++) {
+      const x = LEFT + k * this.width + gap / 2;
+      if (depth[k] > emitted[k]) bar(x, emitted[k], depth[k], colors.ghost);
+      if (accepted[k]) bar(x, 0, accepted[k], colors.accepted);
+      if (emitted[k] > accepted[k])
+        this.own(pen, x, this.bars - emitted[k] * unit, wide, (emitted[k] - accepted[k]) * unit);
+      const open = model.steps.bonus[k] === OPEN;
+      this.cell(pen, x, wide, drafted[k] && !open ? accepted[k] / Math.max(1, depth[k]) : -1);
+      if (this.looks.has(route[k])) this.lane(pen, x, wide, this.looks.get(route[k]));
+    }
+  }
+
+  /** The target's own token has no hue: a hollow box. */
+  own(pen, x, y, wide, high) {
+    const { colors } = this.owner;
+    pen.fillStyle = colors.own;
+    if (wide < 5) return pen.fillRect(x, y, wide, Math.max(1.5, high - 0.5));
+    pen.fillRect(x, y, wide, high);
+    pen.fillStyle = colors.card;
+    if (high > 4) pen.fillRect(x + 1.3, y + 1.3, wide - 2.6, high - 2.6);
+  }
+
+  /** A step of the accept strip: the deeper the blue, the more was accepted; red: all rejected; grey: no draft. */
+  cell(pen, x, wide, share) {
+    const { colors } = this.owner;
+    const y = this.bars + 4;
+    if (share > 0) {
+      pen.globalAlpha = 0.2 + 0.8 * share;
+      pen.fillStyle = colors.accepted;
+      pen.fillRect(x, y, wide, STRIP);
+      pen.globalAlpha = 1;
+    } else if (share === 0) {
+      pen.fillStyle = colors.rejected;
+      pen.fillRect(x, y + STRIP / 2 - 1, wide, 2);
+    } else {
+      pen.fillStyle = colors.line;
+      pen.fillRect(x, y, wide, STRIP);
+    }
+  }
+
+  /** The route of a step, where there are several: a line, a dot, a line at the lane's top, or two dots. */
+  lane(pen, x, wide, look) {
+    const { colors } = this.owner;
+    const y = this.bars + 4 + STRIP + 1;
+    const dot = Math.min(wide, 2.5);
+    pen.fillStyle = look % 2 ? colors.heat : colors.faint;
+    if (look === 0) pen.fillRect(x, y, wide, 1.5);
+    else if (look === 1) pen.fillRect(x + (wide - dot) / 2, y, dot, 3);
+    else if (look === 2) pen.fillRect(x, y + 1.5, wide, 1.5);
+    else {
+      pen.fillRect(x, y, dot, 3);
+      pen.fillRect(x + wide - dot, y, dot, 3);
+    }
+  }
+
+  axis(pen, full, most, count) {
+    const { colors } = this.owner;
+    const unit = (this.bars - 4) / most;
+    pen.font = `10.5px ${colors.sans}`;
+    pen.fillStyle = colors.faint;
+    pen.textBaseline = "middle";
+    pen.textAlign = "right";
+    const jump = most > 24 ? 16 : most > 12 ? 8 : most > 6 ? 4 : 2;
+    for (let value = 0; value <= most; value += jump) {
+      const y = Math.round(this.bars - value * unit) - 0.5;
+      pen.fillStyle = colors.line;
+      pen.fillRect(LEFT, y, full - LEFT, 1);
+      pen.fillStyle = colors.faint;
+      pen.fillText(String(value), LEFT - 6, Math.max(6, y));
+    }
+    pen.textBaseline = "alphabetic";
+    const room = Math.ceil(60 / this.width);
+    const tick = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].find((n) => n >= room) || 2000;
+    for (let step = tick; step <= count; step += tick) {
+      const x = LEFT + (step - 0.5) * this.width;
+      if (x > full - 14 || x < LEFT + 44) continue;
+      pen.textAlign = "center";
+      pen.fillText(step.toLocaleString("en"), x, this.height - 3);
+    }
+    pen.textAlign = "left";
+    pen.fillText("step 1", LEFT, this.height - 3);
+  }
+
+  move(step) {
+    const wide = Math.max(2, this.width);
+    const x = LEFT + step * this.width + (this.width - wide) / 2;
+    this.head.style.width = `${wide}px`;
+    this.head.style.transform = `translateX(${x}px)`;
+    const { steps } = this.owner.model;
+    this.element.setAttribute("aria-valuemin", "1");
+    this.element.setAttribute("aria-valuemax", String(Math.max(1, steps.context.length)));
+    this.element.setAttribute("aria-valuenow", String(step + 1));
+    const said =
+      steps.bonus[step] === OPEN
+        ? "not checked yet"
+        : steps.drafted[step]
+          ? `${steps.accepted[step]} of ${steps.drafted[step]} drafted tokens accepted`
+          : "no draft";
+    this.element.setAttribute("aria-valuetext", `step ${step + 1} of ${steps.context.length}, ${said}`);
+  }
+}

@@ -1,0 +1,249 @@
+/* The draft tree of a step, as SVG: accepted path straight, the rest below it, the target's own token at the end. */
+
+import { card, h, probability, s } from "specviz/base/dom.js";
+import { OPEN } from "specviz/base/model.js";
+import { lanes } from "specviz/inspect/drafting.js";
+import { rail } from "specviz/inspect/prompt_marks.js";
+import { Box, fill, pick, set, statusOf, write } from "specviz/inspect/tree_boxes.js";
+import { GAP, MARGIN, arrange, items, position } from "specviz/inspect/tree_layout.js";
+import { LABEL, drawChoices, explain } from "specviz/inspect/tree_words.js";
+
+export class TreeView {
+  constructor(owner) {
+    this.owner = owner;
+    Object.assign(this, card("tree", "Draft tree"));
+    this.choices = h("div", { class: "sv-choices" });
+    this.bar.append(this.choices);
+    this.opened = new Set();
+    this.room = 800;
+    this.settled = true;
+    this.moved = false; // the user or settle() scrolled it
+    this.body.addEventListener("scroll", () => (this.moved = true), { passive: true });
+    this.widths = new Map();
+    this.pen = document.createElement("canvas").getContext("2d");
+    this.boxes = [];
+    this.shown = 0;
+    this.lit = null;
+    this.frame();
+  }
+
+  /** The SVG: one path per status, the accepted one last, so that it lies on top; then the boxes. */
+  frame() {
+    this.svg = s("svg", { class: "sv-tree-svg", role: "group" });
+    this.edges = {};
+    this.lane = s(
+      "g",
+      { class: "sv-lane", "aria-hidden": "true" },
+      s("rect", { rx: 8 }),
+      s("text", { "text-anchor": "end" }, "expansions"),
+    );
+    this.distances = s("g", { class: "sv-distances", "aria-hidden": "true" });
+    this.svg.append(this.lane, this.distances);
+    for (const status of ["chip", "unreached", "rejected", "bonus", "accepted"]) {
+      this.edges[status] = s("path", { class: `sv-edge sv-edge-${status}` });
+      this.svg.append(this.edges[status]);
+    }
+    const boxOf = (event) => {
+      const group = event.target.closest && event.target.closest(".sv-node");
+      return group ? group.svBox : null;
+    };
+    this.svg.addEventListener("pointerover", (event) => this.hover(boxOf(event)));
+    this.svg.addEventListener("pointerleave", () => this.hover(null));
+    const act = (event) => {
+      const box = boxOf(event);
+      if (!box || (event.type === "keydown" && event.key !== "Enter" && event.key !== " ")) return;
+      if (box.item.kind === "chip") return this.open(event, box.item);
+      this.owner.picker.choose(this.owner.picker.choice(box.item));
+      if (event.type === "click" && box.place >= 0) this.owner.reveal(box.place, true);
+    };
+    this.svg.addEventListener("click", act);
+    this.svg.addEventListener("keydown", (event) => {
+      const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      const box = boxOf(event);
+      const { picker } = this.owner;
+      if (!by || !box || box.item.kind === "chip" || !picker.on) return act(event);
+      event.preventDefault();
+      picker.walk(by);
+      const to = this.boxes.slice(0, this.shown).find((one) => picker.isChosen(one.item));
+      if (to) to.group.focus();
+    });
+  }
+
+  /** Lights the place a node was copied from, or the anchor in whose distribution it was found. */
+  hover(box) {
+    if (box === this.lit) return;
+    this.lit = box;
+    this.owner.picker.preview(box && box.item);
+    const anchored = box && box.anchored;
+    this.owner.light(box && box.place >= 0 ? [box.place] : [], anchored ? "sv-light-anchor" : "sv-light");
+  }
+
+  clear() {
+    this.body.replaceChildren();
+    this.note.textContent = "";
+    this.choices.hidden = true;
+  }
+
+  draw(view, keep) {
+    if (!keep) this.opened.clear();
+    this.view = view;
+    const { placed, rows } = arrange(items(view, this.opened));
+    for (const item of placed) this.caption(item, view);
+    const hangs = this.owner.prompts.on;
+    const { lefts, width, height } = position(placed, rows, hangs);
+    this.drawLane(placed, width);
+    this.drawDistances(lefts, hangs ? view.depth : 0);
+    const { svg } = this;
+    set(svg, "width", width);
+    set(svg, "height", height);
+    set(svg, "viewBox", `0 0 ${width} ${height}`);
+    set(svg, "aria-label", `Draft tree of step ${view.number + 1}`);
+    const paths = { chip: "", unreached: "", rejected: "", bonus: "", accepted: "" };
+    for (const item of placed) for (const child of item.children) paths[statusOf(child)] += this.edge(item, child);
+    for (const [status, d] of Object.entries(paths)) set(this.edges[status], "d", d);
+    this.lit = null;
+    placed.forEach((item, k) => fill(this, this.boxes[k] || this.makeBox(k), item, view));
+    for (let k = placed.length; k < this.shown; k++) this.boxes[k].group.remove();
+    for (let k = this.shown; k < placed.length; k++) svg.append(this.boxes[k].group);
+    this.shown = placed.length;
+    if (svg.parentNode !== this.body) this.body.replaceChildren(svg);
+    const deep = view.depth === view.drafted ? "" : `, ${view.depth} deep`;
+    const stood = view.bonus === OPEN ? "not checked yet" : `${view.accepted} accepted`;
+    this.note.textContent = view.drafted ? `${view.drafted} drafted${deep} · ${stood}` : "no draft this step";
+    drawChoices(this, view);
+    const end = placed.find((item) => item.kind === "bonus");
+    const right = (end ? end.x + end.width + MARGIN : 0) * this.owner.zoom;
+    this.wanted = right > this.room ? right - this.room * 0.72 : 0;
+    if (!keep) this.settled = false;
+  }
+
+  /** Scrolls so that the end of the accepted path is seen. Apart from draw(), as scrolling costs a layout. */
+  settle() {
+    if (this.settled) return;
+    this.settled = true;
+    if (this.wanted || this.moved) this.body.scrollTo(this.wanted, 0);
+    this.moved = this.wanted > 0;
+  }
+
+  resized() {
+    this.room = this.body.clientWidth;
+  }
+
+  measure(text) {
+    let width = this.widths.get(text);
+    if (width === undefined) {
+      this.pen.font = `12.5px ${this.owner.colors.mono}`;
+      width = this.pen.measureText(text).width;
+      this.widths.set(text, width);
+    }
+    return width;
+  }
+
+  /** Sets an item's text, second line and width. */
+  caption(item, view) {
+    const { pieces } = this.owner.model;
+    if (item.kind === "chip") {
+      item.text = `+${item.count}`;
+      item.line = item.what;
+    } else if (item.kind === "bonus") {
+      item.token = view.bonus;
+      const choice = (view.targets.get(view.last) || []).findIndex((one) => one.token === view.bonus);
+      item.rank = choice;
+      item.prob = choice >= 0 ? view.targets.get(view.last)[choice].prob : null;
+      item.text = view.bonus < 0 ? "■ stop" : pieces.label(view.bonus, LABEL);
+      item.line = item.prob === null || view.bonus < 0 ? "" : `${probability(item.prob)} #${choice + 1}`;
+    } else {
+      const { node } = item;
+      item.text = pieces.label(node.token, LABEL);
+      item.prob = node.prob;
+      const draft = node.draftProb === null || node.draftProb === undefined ? "" : ` q${probability(node.draftProb)}`;
+      const verdict = view.bonus === OPEN ? "" : `${probability(node.prob)} #${node.rank + 1}`;
+      item.line = node.index ? `${verdict}${draft}`.trim() : "root";
+      if (item.small) return this.captionLeaf(item, draft.trim());
+    }
+    item.width = Math.max(46, Math.ceil(this.measure(item.text)) + 16, item.line.length * 5.6 + 12);
+    if (item.depth === 0 && lanes(view)) item.width = Math.max(68, item.width); // the lane's name is below
+    if (this.owner.prompts.on) item.width = Math.max(item.kind === "node" ? this.rail(item).width : 0, 62, item.width);
+    item.middle = item.width / 2;
+  }
+
+  rail(item) {
+    return rail(this.owner.prompts.count(item.node.index));
+  }
+
+  /** Above each column of guesses: how far ahead they are. */
+  drawDistances(lefts, depth) {
+    while (this.distances.childElementCount < depth) this.distances.append(s("text", { y: MARGIN + 5 }));
+    [...this.distances.children].forEach((text, k) => {
+      set(text, "display", k < depth ? null : "none");
+      if (k >= depth) return;
+      set(text, "x", lefts[k + 1]);
+      write(text, `distance ${k + 1}`);
+    });
+  }
+
+  /** A leaf's one line: its token and the drafter's probability. */
+  captionLeaf(item, draft) {
+    item.line = draft;
+    const text = Math.ceil(this.measure(item.text));
+    const side = draft.length * 5.2;
+    item.textMiddle = 9 + text / 2;
+    item.sideMiddle = 13 + side / 2;
+    item.width = Math.max(46, text + side + 30);
+  }
+
+  /** The lane of the expansions, behind them. */
+  drawLane(placed, width) {
+    const leaves = placed.filter((item) => item.small || (item.kind === "node" && item.node.origin === "expansion"));
+    this.axes = [];
+    for (const item of placed) this.axes[item.row] = item.axis;
+    const shown = leaves.length > 0 && !!lanes(this.view);
+    set(this.lane, "display", shown ? null : "none");
+    if (!shown) return;
+    const top = Math.min(...leaves.map((item) => item.y)) - 8;
+    const bottom = Math.max(...leaves.map((item) => item.y + item.high)) + 7;
+    const left = Math.min(...leaves.map((item) => item.x)) - GAP + 2;
+    const [rect, name] = this.lane.children;
+    set(rect, "x", left);
+    set(rect, "y", top);
+    set(rect, "width", width - left - 2);
+    set(rect, "height", bottom - top);
+    set(name, "x", left - 8);
+    set(name, "y", top + 22);
+  }
+
+  edge(from, to) {
+    // a trunk grows from sibling to sibling, so that dashes never lie on dashes
+    const y1 = to.row > from.row && to.after > from.row ? this.axes[to.after] : from.axis;
+    const y2 = to.axis;
+    const turn = to.x - GAP / 2;
+    const start = from.x + from.width;
+    return from.row === to.row
+      ? `M${start} ${y1}H${to.x}`
+      : `M${turn} ${y1}V${y2 - 6}Q${turn} ${y2} ${turn + 6} ${y2}H${to.x}`;
+  }
+
+  makeBox(k) {
+    const box = new Box();
+    this.boxes[k] = box;
+    this.owner.tip.add(box.group, () => explain(this, box.item, this.view));
+    return box;
+  }
+
+  /** What the panel beside the tree shows has changed. */
+  mark() {
+    for (const box of this.boxes.slice(0, this.shown)) if (box.item.kind !== "chip") pick(this, box);
+  }
+
+  /** Unfolds what a chip stands for. */
+  open(event, item) {
+    event.preventDefault();
+    event.stopPropagation();
+    const { scrollLeft, scrollTop } = this.body;
+    this.opened.add(item.key);
+    this.draw(this.view, true);
+    this.body.scrollLeft = scrollLeft;
+    this.body.scrollTop = scrollTop;
+    this.body.focus({ preventScroll: true });
+  }
+}

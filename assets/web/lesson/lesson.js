@@ -1,0 +1,421 @@
+/* A guided tour beside an inspector of its own; questions are asked before the trace tells. */
+
+import { button, clamp, framed, h, icon } from "specviz/base/dom.js";
+import { Presenter } from "specviz/base/present.js";
+import { Inspector } from "specviz/inspect/inspector.js";
+import { metrics } from "specviz/inspect/summary.js";
+import { before } from "specviz/lesson/asked.js";
+import { drawEnd, paragraphs, question } from "specviz/lesson/words.js";
+
+const SIZES = [1, 0.94, 0.88, 0.82, 0.76, 0.7, 0.64];
+
+export class Lesson {
+  /**
+   * ``lesson`` as the server fills it. options: load(run) → the trace, at (the stop, from 0), answers (stop → option),
+   * moved({at, answers}), link(at) → an address, leave() and open(run, step) for the buttons, next {title, go}.
+   */
+  constructor(host, lesson, options) {
+    Object.assign(this, { host, lesson, options });
+    this.answers = { ...(options.answers || {}) };
+    this.at = clamp(Number(options.at) || 0, 0, lesson.stops.length);
+    this.shown = "";
+    this.ticket = 0;
+    this.build();
+    this.onKey = (event) => this.key(event);
+    document.addEventListener("keydown", this.onKey, true);
+    if (options.present) this.presenter.set(true);
+    this.ready = this.show();
+  }
+
+  destroy() {
+    this.ticket++; // a run that comes now is drawn no more
+    document.removeEventListener("keydown", this.onKey, true);
+    if (this.presenter.on) this.presenter.set(false);
+    this.presenter.destroy();
+    this.inspector.destroy();
+    this.host.replaceChildren();
+  }
+
+  // ---- the page -------------------------------------------------------------------------------------------------
+
+  build() {
+    const { lesson, options } = this;
+    this.root = h("div", { class: "sv sv-lesson", tabindex: "-1" });
+    this.presenter = new Presenter(this.root, {
+      changed: () =>
+        requestAnimationFrame(() => {
+          this.zoom();
+          this.spot();
+          this.fit();
+        }),
+    });
+    const tool = (label, act, ...inside) => button(label, { onclick: act }, ...inside);
+    this.linkLabel = h("span", {}, "Copy link");
+    this.dots = h("div", { class: "sv-dots", role: "group", "aria-label": "Stops of this lesson" });
+    const back = options.leave ? tool("All lessons", () => options.leave(), icon("previous"), "Lessons") : null;
+    const share = options.link
+      ? tool("Copy a link to this stop", () => this.copy(), icon("link"), this.linkLabel)
+      : null;
+    const present = tool("Present", () => this.presenter.toggle(), "Present ", h("kbd", {}, "F"));
+    const head = h(
+      "header",
+      { class: "sv-lesson-head" },
+      back,
+      h("h2", { class: "sv-lesson-title" }, lesson.title),
+      this.dots,
+      h("span", { class: "sv-lesson-tools" }, share, present),
+    );
+    this.words = h("div", { class: "sv-lesson-words", "aria-live": "polite" });
+    this.nav = h("nav", { class: "sv-lesson-nav", "aria-label": "Lesson" });
+    this.text = h("article", { class: "sv-card sv-lesson-text" }, this.words, this.nav);
+    this.stage = h("div", { class: "sv-lesson-stage" });
+    this.problem = h("p", { class: "sv-message", role: "alert", hidden: true });
+    this.root.append(
+      head,
+      h("div", { class: "sv-lesson-body" }, this.text, h("div", { class: "sv-lesson-view" }, this.problem, this.stage)),
+    );
+    this.host.replaceChildren(this.root);
+    this.inspector = new Inspector(this.stage, { actions: false, present: false });
+    const again = framed(() => this.mark());
+    this.inspector.on("step", ({ step }) => (this.strayed(step), again()));
+    this.inspector.candidates.body.addEventListener("scroll", again, { passive: true });
+  }
+
+  get stop() {
+    return this.lesson.stops[this.at] || null;
+  }
+
+  get asked() {
+    return this.lesson.stops.flatMap((stop, k) => (stop.ask ? [k] : []));
+  }
+
+  /** Whether the stop's question waits for an answer. */
+  get waits() {
+    return !!this.stop && !!this.stop.ask && !(this.at in this.answers);
+  }
+
+  // ---- moving ---------------------------------------------------------------------------------------------------
+
+  go(at) {
+    const to = clamp(at, 0, this.lesson.stops.length);
+    if (to === this.at) return this.ready;
+    this.at = to;
+    this.ready = this.show();
+    this.tell();
+    return this.ready;
+  }
+
+  next() {
+    if (this.waits) return this.nudge();
+    if (!this.stop) return this.options.next ? this.options.next.go() : null;
+    return this.go(this.at + 1);
+  }
+
+  nudge() {
+    const box = this.words.querySelector(".sv-ask");
+    if (!box) return;
+    box.classList.remove("sv-nudge");
+    void box.offsetWidth;
+    box.classList.add("sv-nudge");
+    box.querySelector(".sv-ask-hint").hidden = false;
+  }
+
+  choose(option) {
+    if (!this.waits || !this.stop.ask.options[option]) return;
+    this.answers[this.at] = option;
+    this.ready = this.show(true);
+    this.tell();
+  }
+
+  /** Forgets the answers and begins again. */
+  restart() {
+    this.answers = {};
+    this.at = 0;
+    this.ready = this.show();
+    this.tell();
+  }
+
+  tell() {
+    if (this.options.moved) this.options.moved({ at: this.at, answers: this.answers });
+  }
+
+  key(event) {
+    if (!this.root.isConnected || !this.root.getClientRects().length) return;
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    const { target } = event;
+    const inside = target.closest ? this.root.contains(target) : false;
+    if (!inside && target !== document.body && target !== document.documentElement) return;
+    if (target.closest && target.closest("input, textarea, select, [contenteditable]")) return;
+    const onButton = target.closest && target.closest("button, a, summary, [role=button]");
+    const digit = /^[1-9]$/.test(event.key) ? Number(event.key) - 1 : -1;
+    let act = null;
+    if (event.key === "ArrowRight" || (event.key === "Enter" && !onButton)) act = () => this.next();
+    else if (event.key === "ArrowLeft") act = () => this.go(this.at - 1);
+    else if (event.key === "f" || event.key === "F") act = () => this.presenter.toggle();
+    else if (event.key === "Escape" && this.presenter.on) act = () => this.presenter.set(false);
+    else if (digit >= 0 && this.waits) act = () => this.choose(digit);
+    if (!act) return;
+    event.preventDefault();
+    event.stopPropagation();
+    act();
+  }
+
+  // ---- one stop -------------------------------------------------------------------------------------------------
+
+  async show(revealed = false) {
+    const ticket = ++this.ticket;
+    this.drawDots();
+    if (!this.stop) drawEnd(this);
+    else this.drawStop(revealed);
+    this.drawNav();
+    this.text.scrollTop = 0;
+    const reveal = revealed && this.words.querySelector(".sv-reveal");
+    this.fit();
+    if (reveal) this.text.scrollTop = Math.max(0, reveal.offsetTop + reveal.offsetHeight + 90 - this.text.clientHeight);
+    const count = this.lesson.stops.length;
+    const place = this.stop ? `${this.lesson.title} · ${this.at + 1} of ${count}` : this.lesson.title;
+    this.presenter.restart(place);
+    this.root.classList.toggle("sv-lesson-over", !this.stop);
+    if (!this.stop) this.root.dataset.ready = `${this.lesson.id || ""} end`;
+    if (!this.stop) return;
+    const { stop } = this;
+    try {
+      const trace = await this.options.load(stop.run);
+      if (ticket !== this.ticket) return;
+      this.draw(trace, stop);
+      this.problem.hidden = true;
+    } catch (problem) {
+      if (ticket !== this.ticket) return;
+      this.problem.textContent = problem.message;
+      this.problem.hidden = false;
+    }
+    this.root.dataset.ready = `${this.lesson.id || ""} ${this.at}${this.waits ? " asked" : ""}`;
+  }
+
+  draw(trace, stop) {
+    const { inspector } = this;
+    const open = this.waits;
+    const key = open ? `${stop.run} before ${this.at}` : stop.run;
+    inspector.root.classList.toggle("sv-open", open);
+    inspector.root.classList.toggle("sv-open-ranking", open && stop.ask.kind === "candidate");
+    const view = { step: stop.step, pins: [] };
+    if (open) inspector.load(before(trace, stop.step, stop.ask.kind, stop.ask.scores), view);
+    else if (key !== this.shown) inspector.load(trace, view);
+    else inspector.setStep(stop.step);
+    if (open) inspector.reveal(trace.steps.context[stop.step] - 1);
+    this.shown = key;
+    this.zoom();
+    this.strayed(stop.step);
+    this.spot(true);
+  }
+
+  zoom() {
+    this.inspector.zoomed(this.presenter.on);
+  }
+
+  drawDots() {
+    this.dots.replaceChildren(
+      ...this.lesson.stops.map((stop, k) => {
+        const answered = k in this.answers;
+        const right = answered && this.answers[k] === stop.ask.answer;
+        const state = !stop.ask ? "" : !answered ? " sv-dot-ask" : right ? " sv-dot-right" : " sv-dot-wrong";
+        const told = !stop.ask ? "" : !answered ? ", a question" : right ? ", predicted" : ", missed";
+        return button(`Stop ${k + 1}: ${stop.title}${told}`, {
+          class: `sv-dot${state}`,
+          title: stop.title,
+          "aria-current": k === this.at ? "step" : null,
+          onclick: () => this.go(k),
+        });
+      }),
+    );
+  }
+
+  drawStop(revealed) {
+    const { stop } = this;
+    const count = this.lesson.stops.length;
+    this.away = button(
+      "Back to this stop's step",
+      { class: "sv-button sv-quiet sv-away", hidden: true, onclick: () => this.inspector.setStep(stop.step) },
+      `back to step ${stop.step + 1}`,
+    );
+    const open = this.options.open
+      ? button(
+          "Open this run in Inspect",
+          { class: "sv-button sv-quiet", onclick: () => this.options.open(stop.run, stop.step) },
+          "Open in Inspect",
+        )
+      : null;
+    this.words.replaceChildren(
+      h("p", { class: "sv-lesson-place" }, h("span", {}, `${this.at + 1} of ${count}`), this.away, open),
+      h("h3", { class: "sv-lesson-stop" }, stop.title),
+      ...paragraphs(stop.text),
+    );
+    if (stop.ask) this.words.append(question(this, stop.ask, revealed));
+  }
+
+  drawNav() {
+    const { next } = this.options;
+    const back = button(
+      "Back",
+      { disabled: this.at === 0, onclick: () => this.go(this.at - 1) },
+      h("kbd", {}, "←"),
+      " Back",
+    );
+    if (!this.stop) {
+      const again = button("Begin again", { onclick: () => this.restart() }, "Begin again");
+      const on = next
+        ? button(
+            `Next lesson: ${next.title}`,
+            { class: "sv-button sv-primary", onclick: () => next.go() },
+            `Next: ${next.title} `,
+            h("kbd", {}, "→"),
+          )
+        : null;
+      return this.nav.replaceChildren(back, again, h("span", { class: "sv-grow" }), on || "");
+    }
+    const last = this.at === this.lesson.stops.length - 1;
+    const on = button(
+      last ? "Finish" : "Next",
+      {
+        class: `sv-button ${this.waits ? "" : "sv-primary"}`,
+        "aria-disabled": this.waits ? "true" : null,
+        onclick: () => this.next(),
+      },
+      last ? "Finish " : "Next ",
+      h("kbd", {}, "→"),
+    );
+    return this.nav.replaceChildren(back, h("span", { class: "sv-grow" }), on);
+  }
+
+  // ---- the inspector's places -----------------------------------------------------------------------------------
+
+  /** Another step than the stop's is shown: a way back. */
+  strayed(step) {
+    if (this.away && this.stop) this.away.hidden = step === this.stop.step;
+  }
+
+  panel(name) {
+    const { inspector } = this;
+    const found = inspector[name];
+    return found && (found.element || found);
+  }
+
+  /** What may be shown while the answer is open: panels, and the last token. */
+  get places() {
+    const { stop } = this;
+    if (!stop) return [];
+    if (!this.waits) return stop.show;
+    return stop.show.filter(({ kind, name }) => kind === "panel" && name !== "diff" && name !== "metrics");
+  }
+
+  /** Brings the stop's places into view, and marks them. */
+  spot(fresh) {
+    const { inspector, stop } = this;
+    if (!stop || !inspector.model || !inspector.model.stepCount) return;
+    for (const small of this.words.querySelectorAll("[data-position]"))
+      small.textContent = inspector.short(Number(small.dataset.position));
+    inspector.wantedMetrics = this.places.filter(({ kind }) => kind === "metric").map(({ key }) => key);
+    metrics(inspector, inspector.metrics);
+    this.mark();
+    if (!fresh) return;
+    const view = inspector.model.step(inspector.number);
+    for (const one of this.places) {
+      if (one.kind === "node" && inspector.picker.on && view.nodes[one.node])
+        inspector.picker.choose(inspector.picker.choice({ kind: "node", node: view.nodes[one.node] }));
+      if (one.kind === "node") this.reach(one.node);
+      if (one.kind === "tokens" && one.at.length) inspector.reveal(one.at[0]);
+      if (one.name === "diff") {
+        const { body } = inspector.diff;
+        const changed = body.querySelector(".sv-diff-changed");
+        const pane = body.getBoundingClientRect();
+        if (changed) body.scrollTop += changed.getBoundingClientRect().top - pane.top - pane.height / 2;
+      }
+      if (one.kind === "candidate") {
+        const { body } = inspector.candidates;
+        const top = one.row * 30;
+        if (top > body.scrollTop + body.clientHeight - 70) body.scrollTop = top - body.clientHeight / 2;
+      }
+    }
+    this.mark();
+    this.fit();
+    requestAnimationFrame(() => this.bring());
+  }
+
+  /** On a projector all words of a stop are in sight: smaller where there are many. */
+  fit() {
+    const { style } = this.words;
+    for (const size of SIZES) {
+      style.setProperty("--sv-fit", String(size));
+      if (!this.presenter.on || this.text.scrollHeight <= this.text.clientHeight + 2) return;
+    }
+  }
+
+  /** Scrolls the tree so that a node is seen. */
+  reach(index) {
+    const { tree } = this.inspector;
+    const box = tree.boxes.slice(0, tree.shown).find(({ item }) => item.kind === "node" && item.node.index === index);
+    if (!box) return;
+    const pane = tree.body.getBoundingClientRect();
+    const at = box.group.getBoundingClientRect();
+    if (at.left < pane.left || at.right > pane.right) tree.body.scrollLeft += at.left - pane.left - pane.width / 2;
+    if (at.top < pane.top || at.bottom > pane.bottom) tree.body.scrollTop += at.top - pane.top - pane.height / 2;
+  }
+
+  /** Scrolls the page to the first panel that the stop is about, where it is beside the text. */
+  bring() {
+    if (this.presenter.on || this.text.getBoundingClientRect().right > this.stage.getBoundingClientRect().left) return;
+    const first = this.root.querySelector(".sv-lesson-view .sv-spot, .sv-lesson-view [data-spot]");
+    if (!first) return;
+    const box = (first.closest(".sv-card") || first).getBoundingClientRect();
+    if (box.top < 0 || box.bottom > window.innerHeight)
+      (first.closest(".sv-card") || first).scrollIntoView({
+        block: box.height > window.innerHeight ? "start" : "center",
+      });
+  }
+
+  /** The marks themselves; called again whenever something was drawn anew. */
+  mark() {
+    const { inspector, stop } = this;
+    for (const old of inspector.root.querySelectorAll(".sv-spot")) old.classList.remove("sv-spot");
+    for (const old of inspector.root.querySelectorAll("[data-spot]")) old.removeAttribute("data-spot");
+    const here = stop && inspector.number === stop.step;
+    const positions = [];
+    const cards = new Set();
+    for (const one of here ? this.places : []) {
+      if (one.kind === "panel") cards.add(this.panel(one.name));
+      else if (one.kind === "tokens") positions.push(...one.at);
+      else if (one.kind === "metric") cards.add(inspector.metrics.querySelector(`[data-key="${one.key}"]`));
+      else if (one.kind === "node") {
+        const { boxes, shown } = inspector.tree;
+        const box = boxes.slice(0, shown).find(({ item }) => item.kind === "node" && item.node.index === one.node);
+        if (box) box.group.setAttribute("data-spot", "");
+      } else if (one.kind === "candidate") {
+        const row = inspector.candidates.rows.querySelector(`[data-k="${one.row}"]`);
+        if (row) row.setAttribute("data-spot", "");
+      }
+    }
+    for (const card of cards) if (card) card.classList.add("sv-spot");
+    for (const pane of inspector.panes)
+      pane.paint(
+        "spot",
+        positions.map((position) => [position, "sv-spot-token"]),
+      );
+    const home = { node: "tree", candidate: "candidates", tokens: "texts", metric: "metrics" };
+    const told = new Set(this.places.map(({ kind, name }) => home[kind] || name));
+    for (const name of ["tree", "candidates", "drafter", "prompts", "diff", "metrics", "texts"]) {
+      const texts = name === "texts" && (told.has("prompt") || told.has("output") || told.has("pool"));
+      inspector.root.classList.toggle(`sv-tells-${name}`, told.has(name) || texts);
+    }
+  }
+
+  async copy() {
+    const url = new URL(this.options.link(this.at), location.href).href;
+    try {
+      await navigator.clipboard.writeText(url);
+      this.linkLabel.textContent = "Copied";
+    } catch {
+      window.prompt("Copy this link:", url);
+    }
+    setTimeout(() => (this.linkLabel.textContent = "Copy link"), 1500);
+  }
+}

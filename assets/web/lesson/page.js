@@ -1,0 +1,244 @@
+/* Page "Lessons": cards, and the player with its place in the address and in this browser. Text nodes only. */
+
+import { h } from "specviz/base/dom.js";
+import { getJson } from "specviz/base/json.js";
+import { parse, stored } from "specviz/base/storage.js";
+import { Lesson } from "specviz/lesson/lesson.js";
+import { open } from "specviz/shell/open.js";
+import { app } from "specviz/shell/state.js";
+import { goTo } from "specviz/shell/tabs.js";
+
+const page = { box: null, list: null, player: null, runs: new Map(), asked: false, place: null };
+
+const key = (id) => `lesson-${id}`;
+const params = () => new URLSearchParams(location.search);
+const kept = (id) => parse(stored.get(key(id)));
+const minutes = (n) => `${n} ${n === 1 ? "minute" : "minutes"}`;
+
+/** The address of a stop; ``at`` counts from 0. */
+function link(id, at, present = false) {
+  const url = new URL(location.href);
+  url.hash = "";
+  url.search = "";
+  url.searchParams.set("tab", "lessons");
+  if (id) url.searchParams.set("lesson", id);
+  if (id) url.searchParams.set("at", String(at + 1));
+  if (present) url.searchParams.set("present", "1");
+  return url.href;
+}
+
+function address(id, at) {
+  const url = new URL(location.href);
+  const put = (name, value) => (value === null ? url.searchParams.delete(name) : url.searchParams.set(name, value));
+  put("lesson", id);
+  put("at", id ? String(at + 1) : null);
+  history.replaceState(history.state, "", url.href);
+}
+
+/** A run, fetched once. */
+function run(name) {
+  if (!page.runs.has(name)) {
+    const found = getJson(`api/lessons/runs/${encodeURIComponent(name)}`);
+    found.catch(() => page.runs.delete(name));
+    page.runs.set(name, found);
+  }
+  return page.runs.get(name);
+}
+
+// --- cards ---
+
+function state(card) {
+  const { at } = kept(card.id);
+  if (at === undefined) return { words: "Start", at: 0, done: 0 };
+  if (at >= card.stops) return { words: "Again", at: 0, done: 1 };
+  return { words: at > 0 ? "Go on" : "Start", at, done: at / card.stops };
+}
+
+function card(one, number) {
+  if (one.faults)
+    return h(
+      "li",
+      { class: "svn-card svn-faulty" },
+      h("h3", {}, one.id.replace(/^own-/, "")),
+      h("p", { class: "svn-about" }, "This lesson cannot be shown yet:"),
+      h(
+        "ul",
+        { class: "svn-faults" },
+        one.faults.map((text) => h("li", {}, text)),
+      ),
+    );
+  const { words, at, done } = state(one);
+  const finished = done >= 1;
+  return h(
+    "li",
+    { class: `svn-card${finished ? " svn-finished" : ""}` },
+    h(
+      "div",
+      { class: "svn-top" },
+      h("span", { class: "svn-number" }, one.own ? "Own lesson" : String(number)),
+      h("span", { class: "svn-minutes" }, finished ? "✓ done · " : "", minutes(one.minutes)),
+    ),
+    h("h3", {}, one.title),
+    h("p", { class: "svn-about" }, one.about),
+    h(
+      "ul",
+      { class: "svn-learn" },
+      one.learn.map((text) => h("li", {}, text)),
+    ),
+    h(
+      "div",
+      { class: "svn-foot" },
+      h(
+        "button",
+        {
+          type: "button",
+          class: "svp-button svn-go",
+          "aria-label": `${words}: ${one.title}`,
+          onclick: () => play(one.id, at),
+        },
+        words,
+      ),
+      h(
+        "span",
+        { class: "svn-progress", role: "img", "aria-label": `${Math.round(100 * done)} % seen` },
+        h("i", { style: `width:${100 * done}%` }),
+      ),
+      h("span", { class: "svn-asked" }, `${one.asked} ${one.asked === 1 ? "question" : "questions"}`),
+    ),
+  );
+}
+
+function drawCards() {
+  leave();
+  const { lessons } = page.list;
+  const own = lessons.filter((one) => one.own),
+    ours = lessons.filter((one) => !one.own);
+  const total = ours.reduce((sum, one) => sum + (one.minutes || 0), 0);
+  page.place.replaceChildren(
+    h(
+      "header",
+      { class: "svn-head" },
+      h("h2", {}, "Lessons"),
+      h(
+        "p",
+        {},
+        `Short tours over recorded runs: ${ours.length} lessons, ${minutes(total)} in all. Read, ` +
+          `predict, then see what happened. The keys → ← and the digits are enough; F makes it large for a class.`,
+      ),
+    ),
+    h(
+      "ol",
+      { class: "svn-cards" },
+      ours.map((one, k) => card(one, k + 1)),
+    ),
+    own.length ? h("h2", { class: "svn-own" }, "Your own") : "",
+    own.length
+      ? h(
+          "ul",
+          { class: "svn-cards" },
+          own.map((one, k) => card(one, k + 1)),
+        )
+      : "",
+    h(
+      "p",
+      { class: "svn-write" },
+      "A lesson is a plain text file: put yours into the folder that ",
+      h("code", {}, "specviz lessons"),
+      " names, and it appears here. ",
+      h("code", {}, "specviz lessons check FILE"),
+      " says what is wrong with one; ",
+      h("code", {}, "assets/lessons/README.md"),
+      " tells how to write it.",
+    ),
+  );
+  page.box.dataset.ready = "cards";
+}
+
+// --- the player ---
+
+function leave() {
+  if (page.player) page.player.destroy();
+  page.player = null;
+}
+
+async function play(id, at = 0, present = false) {
+  const ticket = (page.ticket = (page.ticket || 0) + 1);
+  let lesson;
+  try {
+    lesson = await getJson(`api/lessons/${encodeURIComponent(id)}`);
+    if (ticket !== page.ticket) return;
+  } catch (problem) {
+    if (ticket !== page.ticket) return;
+    drawCards();
+    page.place.prepend(h("p", { class: "svp-note svp-error svn-problem", role: "alert" }, problem.message));
+    return;
+  }
+  leave();
+  const order = page.list.lessons.filter((one) => !one.faults);
+  const after = order[order.findIndex((one) => one.id === id) + 1];
+  const before = kept(id);
+  const place = h("div", { class: "svn-player" });
+  page.place.replaceChildren(place);
+  const start = Math.min(Math.max(0, at), lesson.stops.length);
+  const keep = ({ at: now, answers }) => {
+    stored.set(key(id), JSON.stringify({ at: now, answers }));
+    address(id, now);
+  };
+  const answers = Object.fromEntries(
+    Object.entries(before.answers || {}).filter(([k, option]) => lesson.stops[k]?.ask?.options[option]),
+  );
+  page.player = new Lesson(place, lesson, {
+    load: run,
+    at: start,
+    answers: before.at >= lesson.stops.length && start === 0 ? {} : answers,
+    present,
+    moved: keep,
+    link: (now) => link(id, now, page.player.presenter.on),
+    leave: () => {
+      address(null, 0);
+      drawCards();
+    },
+    open: (name, step) => {
+      page.player.presenter.set(false);
+      open(name, { step });
+      goTo("inspect");
+      scrollTo({ top: 0 });
+    },
+    next: after && !lesson.own ? { title: after.title, go: () => play(after.id, 0, page.player.presenter.on) } : null,
+  });
+  keep({ at: start, answers: page.player.answers });
+  page.box.dataset.ready = id;
+  scrollTo({ top: 0 });
+  page.player.root.focus({ preventScroll: true });
+}
+
+async function load() {
+  try {
+    page.list = await getJson("api/lessons");
+  } catch (problem) {
+    page.asked = false;
+    page.place.replaceChildren(h("p", { class: "svp-note svp-error", role: "alert" }, problem.message));
+    return;
+  }
+  const asked = params();
+  const id = asked.get("lesson");
+  if (!id) return drawCards();
+  const at = Number.parseInt(asked.get("at") || "", 10);
+  await play(id, Number.isFinite(at) ? at - 1 : kept(id).at || 0, asked.get("present") === "1");
+}
+
+export function mount({ element }) {
+  app.pages.lesson = page;
+  page.box = element.querySelector(".svp-lessons");
+  page.place = h("div", { class: "svn-page" }, h("p", { class: "svp-empty" }, "Opening the lessons …"));
+  page.box.replaceChildren(page.place);
+  // nothing is asked for before the page is looked at
+  const seen = new ResizeObserver(() => {
+    if (!page.box.offsetWidth) return;
+    if (!page.asked) {
+      page.asked = true;
+      load();
+    } else if (page.player) page.player.inspector.resized();
+  });
+  seen.observe(page.box);
+}

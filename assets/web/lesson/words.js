@@ -1,0 +1,95 @@
+/* The text of a lesson as nodes: paragraphs, questions, the last card. */
+
+import { button, h } from "specviz/base/dom.js";
+
+/** Runs of text as nodes: words, emphasis, code. */
+const inline = (runs) =>
+  runs.map(([kind, words]) => {
+    if (kind === "em") return h("em", {}, words);
+    return kind === "code" ? h("code", { class: "sv-token" }, words) : words;
+  });
+export const paragraphs = (list) => list.map((runs) => h("p", {}, inline(runs)));
+
+/** What is asked before a step, and the answer once it was given. */
+export function question(player, ask, revealed) {
+  const chosen = player.answers[player.at];
+  const answered = chosen !== undefined;
+  const one = (option, k) => {
+    const right = k === ask.answer;
+    const mark = !answered ? "" : right ? " sv-option-right" : k === chosen ? " sv-option-wrong" : " sv-option-other";
+    const said = !answered ? "" : right ? "✓" : k === chosen ? "✗" : "";
+    const place = option.position >= 0 ? h("small", { "data-position": option.position }) : null;
+    return h(
+      "li",
+      {},
+      h(
+        "button",
+        {
+          type: "button",
+          class: `sv-option${mark}`,
+          disabled: answered,
+          "aria-pressed": answered ? String(k === chosen) : null,
+          onclick: () => player.choose(k),
+        },
+        h("kbd", {}, String(k + 1)),
+        h("span", {}, inline(option.runs), place && " ", place),
+        said ? h("b", { class: "sv-option-mark", "aria-label": right ? "right" : "your answer" }, said) : null,
+      ),
+    );
+  };
+  const parts = [
+    h(
+      "p",
+      { class: "sv-ask-head" },
+      answered ? (chosen === ask.answer ? "You predicted it" : "Not this time") : "Predict",
+    ),
+    ...paragraphs(ask.text),
+    h("ol", { class: "sv-options" }, ask.options.map(one)),
+  ];
+  if (answered) parts.push(h("div", { class: "sv-reveal", role: "status" }, paragraphs(ask.reveal)));
+  else parts.push(h("p", { class: "sv-ask-hint", hidden: true }, "Choose an answer first: press its number."));
+  const state = !answered ? "" : chosen === ask.answer ? " sv-ask-right" : " sv-ask-wrong";
+  return h("section", { class: `sv-ask${state}${revealed ? " sv-fresh" : ""}`, "aria-label": "Question" }, parts);
+}
+
+/** The score, and what was missed. */
+export function drawEnd(player) {
+  const { asked, lesson } = player;
+  const right = asked.filter((k) => player.answers[k] === lesson.stops[k].ask.answer);
+  const missed = asked.filter((k) => !right.includes(k));
+  const score = asked.length
+    ? h("p", { class: "sv-score" }, h("b", {}, `${right.length} of ${asked.length}`), " predicted")
+    : h("p", { class: "sv-score" }, "Done");
+  const rows = missed.map((k) => {
+    const { ask, title } = lesson.stops[k];
+    const given =
+      k in player.answers
+        ? ["you said ", inline(ask.options[player.answers[k]].runs), ", it was "]
+        : ["not answered; it was "];
+    const answer = inline(ask.options[ask.answer].runs);
+    return h(
+      "li",
+      {},
+      button(
+        `Look again: ${title}`,
+        { class: "sv-button sv-missed", onclick: () => player.go(k) },
+        h("b", {}, title),
+        h("span", {}, given, answer),
+      ),
+    );
+  });
+  const praise = missed.length ? "What was missed, to look at again:" : asked.length ? "Nothing was missed." : "";
+  player.words.replaceChildren(
+    h("p", { class: "sv-lesson-place" }, h("span", {}, "The end")),
+    h("h3", { class: "sv-lesson-stop" }, lesson.title),
+    score,
+    praise ? h("p", {}, praise) : "",
+    rows.length ? h("ul", { class: "sv-misses" }, rows) : "",
+    h("h4", { class: "sv-lesson-learnt" }, "You have seen"),
+    h(
+      "ul",
+      { class: "sv-learnt" },
+      lesson.learn.map((one) => h("li", {}, one)),
+    ),
+  );
+}

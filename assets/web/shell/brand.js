@@ -1,0 +1,113 @@
+/* The name, the model's state and the switch between light and dark; asks for the page's session and for a tab. */
+
+import { emit, on } from "specviz/base/bus.js";
+import { h } from "specviz/base/dom.js";
+import { getJson } from "specviz/base/json.js";
+import { parse } from "specviz/base/storage.js";
+import { place } from "specviz/shell/place.js";
+import { app } from "specviz/shell/state.js";
+import { tabsReady } from "specviz/shell/tabs.js";
+import { turn } from "specviz/shell/theme.js";
+
+/** ``value`` is {"session"} after "named" was triggered, and {"session", "tab"} where "go" asks for a tab. */
+export function mount({ element, props, watch, trigger }) {
+  let session = "",
+    telling = null;
+  watch("value", () => {
+    session = parse(props.value).session || "";
+    if (session) emit("session", session);
+  });
+  // the open page's name, asked of the server once: runs with it end when the page is closed; "" after 2 s of silence
+  app.session = () => {
+    if (session) return Promise.resolve(session);
+    telling ??= new Promise((done) => {
+      on("session", done);
+      setTimeout(() => done(session), 2000);
+      trigger("named");
+    }).finally(() => {
+      telling = null;
+    });
+    return telling;
+  };
+  tabsReady((tab) => {
+    props.value = JSON.stringify({ session, tab });
+    trigger("go");
+  });
+  const pill = h("span", { class: "svp-pill", role: "status" });
+  const theme = h(
+    "button",
+    {
+      type: "button",
+      class: "svp-button",
+      title: "Light or dark",
+      "aria-label": "Switch between light and dark",
+      onclick: turn,
+    },
+    "◐",
+  );
+  const user = h("span", { class: "svp-user", hidden: true });
+  async function signOut() {
+    await fetch("logout", { method: "POST" }).catch(() => {});
+    location.reload(); // it leads to the page where one signs in
+  }
+  const marks = { loading: "…", ready: "✓", failed: "!", none: "○", gone: "!", out: "!" };
+  function draw() {
+    const model = app.model;
+    pill.dataset.state = model.state;
+    const words = {
+      loading: `Loading ${model.name || "the model"}`,
+      failed: "Model failed",
+      none: "Viewing only",
+      gone: "No answer from the server",
+      out: "Signed out: load the page again",
+    };
+    const text = model.state === "ready" ? model.text : words[model.state] || model.text;
+    const [short, ...rest] = text.split(" · ");
+    const more = rest.length ? h("span", { class: "svp-more" }, ` · ${rest.join(" · ")}`) : null;
+    pill.replaceChildren(
+      h("b", { "aria-hidden": "true" }, marks[model.state] || "·"),
+      h("span", {}, short, more || ""),
+    );
+    pill.title = model.text || "";
+  }
+  let misses = 0;
+  async function poll() {
+    let wait = 15000;
+    try {
+      const { model, user: name, rules } = await getJson("api/status");
+      misses = 0;
+      app.rules = rules;
+      if (name && user.hidden) {
+        user.replaceChildren(
+          h("b", {}, name),
+          h("button", { type: "button", class: "svp-button", onclick: signOut }, "Log out"),
+        );
+        user.hidden = false;
+      }
+      const changed = model.state !== app.model.state;
+      app.model = model;
+      if (model.state === "loading") wait = 700;
+      if (changed) emit("model", model);
+      draw();
+    } catch (problem) {
+      if (problem.status === 401) {
+        app.model = { ...app.model, state: "out", text: problem.message };
+        draw();
+      } else if (++misses > 1) {
+        app.model = { ...app.model, state: "gone", text: "The server does not answer: is it still running?" };
+        draw();
+      }
+      wait = 3000;
+    }
+    setTimeout(poll, wait);
+  }
+  place(element, "brand").append(
+    h("span", { class: "svp-name", role: "heading", "aria-level": 1 }, h("b", {}, "spec"), "viz"),
+    h("span", { class: "svp-grow" }),
+    pill,
+    user,
+    theme,
+  );
+  draw();
+  poll();
+}

@@ -1,0 +1,21 @@
+/* Beside the run button: why it is off, and that a lossy method may answer otherwise. */
+
+import { on } from "specviz/base/bus.js";
+import { h } from "specviz/base/dom.js";
+import { place } from "specviz/shell/place.js";
+import { app } from "specviz/shell/state.js";
+
+export function mount({ element }) {
+  const off = h("p", { class: "svf-reason", role: "status" });
+  const differs = h("p", { class: "svf-may-differ" });
+  function draw() {
+    const { reason, lossy } = app.caution;
+    off.textContent = reason;
+    off.hidden = !reason;
+    differs.textContent = lossy;
+    differs.hidden = !lossy;
+  }
+  place(element, "caution").append(off, differs);
+  on("caution", draw);
+  draw();
+}

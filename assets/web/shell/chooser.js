@@ -1,0 +1,67 @@
+/* The recorded runs to choose from, and the button that folds the panel. */
+
+import { on } from "specviz/base/bus.js";
+import { h } from "specviz/base/dom.js";
+import { stored } from "specviz/base/storage.js";
+import { open } from "specviz/shell/open.js";
+import { place } from "specviz/shell/place.js";
+import { KINDS } from "specviz/shell/runs.js";
+import { app } from "specviz/shell/state.js";
+
+const brief = (run) =>
+  [
+    run.title,
+    run.method + (run.lossless === false ? " (lossy)" : ""),
+    run.tokens_per_step === null || run.tokens_per_step === undefined
+      ? ""
+      : `${run.tokens_per_step.toFixed(2)} tokens/step`,
+  ]
+    .filter(Boolean)
+    .join(" · ");
+
+export function mount({ element }) {
+  const box = place(element, "chooser");
+  const fold = h("button", { type: "button", class: "svp-button", "aria-controls": "sv-panel" });
+  const wide = () => innerWidth >= 1100;
+  let folded = stored.get("panel") ? stored.get("panel") === "folded" : !wide();
+  if (!wide()) folded = true;
+  function apply() {
+    document.body.classList.toggle("sv-folded", folded);
+    fold.setAttribute("aria-expanded", String(!folded));
+    fold.textContent = folded ? "New run ▸" : "◂ Hide";
+    fold.classList.toggle("svp-call", folded);
+    fold.title = folded ? "Show the prompt and the method" : "Hide the prompt: more room for the views";
+  }
+  on("started", () => {
+    if (wide()) return;
+    folded = true; // on a small screen the views would be below the form
+    apply();
+    scrollTo({ top: 0 });
+  });
+  fold.addEventListener("click", () => {
+    folded = !folded;
+    stored.set("panel", folded ? "folded" : "open");
+    apply();
+  });
+  const select = h("select", { class: "svp-select", "aria-label": "Recorded run", onchange: () => open(select.value) });
+  function draw() {
+    const groups = new Map();
+    for (const run of app.runs) {
+      if (!groups.has(run.kind)) groups.set(run.kind, []);
+      groups.get(run.kind).push(h("option", { value: run.id }, brief(run)));
+    }
+    const known = app.runs.some((run) => run.id === app.current);
+    const parts = [...groups].map(([kind, options]) => h("optgroup", { label: KINDS[kind] || kind }, options));
+    if (!known)
+      parts.unshift(
+        h("option", { value: app.current, disabled: true }, app.current ? "A run from a link" : "No recorded run yet"),
+      );
+    select.replaceChildren(...parts);
+    select.value = app.current;
+  }
+  on("runs", draw);
+  on("current", draw);
+  box.append(fold, select);
+  apply();
+  draw();
+}

@@ -1,0 +1,38 @@
+/* The app's entry: what is drawn before Gradio is there, and what is fetched when there is time. */
+
+import { on } from "specviz/base/bus.js";
+import { h } from "specviz/base/dom.js";
+import { expose } from "specviz/base/handle.js";
+import { stored } from "specviz/base/storage.js";
+import { fromAddress, link } from "specviz/shell/address.js";
+import { open, openEarly } from "specviz/shell/open.js";
+import { refreshRuns } from "specviz/shell/runs.js";
+import { stage } from "specviz/shell/stage.js";
+import { app } from "specviz/shell/state.js";
+import { goTo } from "specviz/shell/tabs.js";
+import { paint } from "specviz/shell/theme.js";
+
+expose({
+  app,
+  open,
+  link,
+  goTo,
+  refreshRuns,
+  get inspector() {
+    return app.inspector;
+  },
+});
+paint();
+document.body.dataset.svMode = "segments";
+document.body.classList.toggle("sv-folded", innerWidth < 1100 || stored.get("panel") === "folded");
+const frame = (...inside) => h("div", { class: "svp-frame", "aria-hidden": "true" }, inside);
+document.body.append(
+  frame(h("span", { class: "svp-name" }, h("b", {}, "spec"), "viz")),
+  frame("Loading the editor …"),
+  h("div", { id: "sv-boot" }, stage),
+);
+on("inspector", async (inspector) => {
+  const { WhatIf } = await import("specviz/whatif/page.js");
+  app.whatif = new WhatIf(inspector);
+});
+openEarly(fromAddress());

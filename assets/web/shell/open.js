@@ -1,0 +1,54 @@
+/* Opening a run: fetched once, followed where it is not over. */
+
+import { emit, on } from "specviz/base/bus.js";
+import { getJson } from "specviz/base/json.js";
+import { address } from "specviz/shell/address.js";
+import { early, FIRST } from "specviz/shell/early.js";
+import { busy, draw, follow, reload } from "specviz/shell/live.js";
+import { over } from "specviz/shell/runs.js";
+import { host, say } from "specviz/shell/stage.js";
+import { app } from "specviz/shell/state.js";
+
+let newest = 0; // an answer to an older question is dropped
+
+/** The run ``id`` (FIRST: the server's first) at {step, pins}; ``answer``: the server's, where it was asked before. */
+export async function open(id, at = {}, answer = null) {
+  const ticket = ++newest;
+  const before = app.current;
+  try {
+    const url = id === FIRST ? "api/first" : `api/traces/${encodeURIComponent(id)}`;
+    const trace = await getJson(url, answer || fetch(url));
+    if (ticket !== newest) return;
+    if (id === FIRST && !trace.run) {
+      return say("There is no recorded run yet: type a prompt on the left, choose a method and press Run.", "info");
+    }
+    if (id === FIRST) id = trace.run.id;
+    app.current = id;
+    const feed = trace.live ? follow(id, trace.live) : null;
+    if (!feed) over(id);
+    if (trace.tokens) {
+      draw(feed, trace, at);
+      if (feed) busy(feed);
+      else if (trace.run.error) say(trace.run.error, "error");
+      else say("");
+    } else {
+      host.hidden = !app.shown;
+      busy(feed);
+      if (feed.seq > trace.live.seq) reload(feed); // it began while this answer was on its way
+    }
+    address();
+    emit("current", id);
+  } catch (problem) {
+    over(id);
+    if (ticket !== newest) return;
+    say(problem.message, "error");
+    if (before || id === FIRST) return;
+    await open(FIRST);
+    say(app.current ? `${problem.message} Here is a run from the gallery instead.` : problem.message, "error");
+  }
+}
+
+/** The run that the address names, or the server's first. */
+export const openEarly = (at) => open(early.id, at, early.answer);
+
+on("open", (id) => open(id));

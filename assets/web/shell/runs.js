@@ -1,0 +1,46 @@
+/* The list of recorded runs, and which runs of this page go on. */
+
+import { emit } from "specviz/base/bus.js";
+import { getJson } from "specviz/base/json.js";
+import { app } from "specviz/shell/state.js";
+
+let newest = 0;
+
+export const KINDS = {
+  live: "Running now",
+  run: "Your runs",
+  opened: "Opened files",
+  gallery: "Gallery",
+  recovered: "Recovered after a crash",
+  earlier: "Earlier runs",
+};
+
+/** A run has ended, or was over before one could follow it. */
+export function over(id) {
+  app.mine.delete(id);
+  app.ended.add(id);
+  running();
+}
+
+/** Shows whether one of them does. */
+export function running() {
+  document.body.classList.toggle("sv-running", app.mine.size > 0);
+}
+
+export async function refreshRuns() {
+  const ticket = ++newest;
+  try {
+    const answer = await getJson("api/runs");
+    if (ticket !== newest) return;
+    app.runs = answer.runs;
+    app.room = answer.room;
+    for (const run of app.runs) {
+      // this page was loaded again (an answer may be older than the end it was told of)
+      if (run.kind === "live" && run.id === app.current && !app.ended.has(run.id)) app.mine.add(run.id);
+    }
+    running();
+    emit("runs", app.runs);
+  } catch {
+    /* the model's pill tells when the server is gone */
+  }
+}

@@ -1,0 +1,111 @@
+"""What a recorded run was made with, as the engine takes it: model, method, parameters, prompt, sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from decoders.draft.params import controls
+from decoders.drafters import chosen
+from decoders.errors import UserError
+from decoders.method.method import Method
+from decoders.prompt.prompt import Pool, Prompt, Segment
+from decoders.trace.trace import Trace
+from decoders.verifiers.sampling import Sampling
+
+if TYPE_CHECKING:
+    from decoders.model.target import Target
+
+SHAPE = ("family", "layers", "heads", "hidden", "vocab")
+
+
+def other_model(target: Target, run: Mapping[str, Any], *, exact: bool = False) -> str | None:
+    """Why the loaded model does not serve for a run: another one made it. None where this one did, as far as the run's
+    record tells. ``exact`` wants it under the same name and in the same dtype too.
+    """
+    model, info = run["model"], target.info
+    same = model["key"] == target.key if "key" in model else all(model.get(name) == info[name] for name in SHAPE)
+    if exact:
+        same = same and all(model.get(name, info[name]) == info[name] for name in ("name", "parameters", "dtype"))
+    return None if same else another(target, run, exact=exact)
+
+
+def another(target: Target, run: Mapping[str, Any], *, exact: bool = False) -> str:
+    """That a run was made with another model than the one loaded, and what to do."""
+    here, dtype = target.name, target.info["dtype"]
+    name, made_in = run["model"].get("name") or "another model", run["model"].get("dtype", dtype)
+    if exact and made_in != dtype:
+        name, here = f"{name} in {made_in}", f"{here} in {dtype}"
+    if name == here:
+        here = "another model of that name"
+    return f"this run was made with {name}, and {here} is loaded: load that model to draft or judge it again"
+
+
+def check_model(target: Target, run: Mapping[str, Any], *, exact: bool = False) -> None:
+    """Raise UserError where another model made a run; arguments as in ``other_model``."""
+    if problem := other_model(target, run, exact=exact):
+        raise UserError(problem)
+
+
+def own_params(trace: Trace, method: Method) -> dict[str, Any]:
+    """The parameters that a run recorded for its method, but those that name files: a trace may come from anybody."""
+    recorded = trace.run["method"]["params"]
+    shown = [c for c in controls(method.params) if c.name in recorded]
+    return {c.name: recorded[c.name] for c in shown if c.kind != "str" or recorded[c.name] is None}
+
+
+def asked_method(
+    trace: Trace, method: str | Method | None = None, params: Mapping[str, Any] | Any = None
+) -> tuple[Method, Any]:
+    """A method and its parameters to draft with after a run: its own where none is named, and its own parameters
+    where none are given for its own method.
+    """
+    name = str(trace.run["method"]["name"])
+    entry, _ = chosen(name if method is None else method)
+    return chosen(entry, own_params(trace, entry) if params is None and entry.name == name else params)
+
+
+def sampling_of(run: Mapping[str, Any]) -> Sampling:
+    """How a recorded run chose its tokens. Raises UserError where its settings are not numbers."""
+    settings = run.get("sampling") or {}
+    try:
+        numbers = {name: settings[name] for name in ("temperature", "top_k", "top_p") if name in settings}
+        return Sampling(**numbers, seed=int(settings.get("seed", 0)))
+    except (TypeError, OverflowError):
+        raise UserError("this run's sampling settings are not numbers") from None
+
+
+def recorded_prompt(trace: Trace) -> Prompt:
+    """A run's prompt, its segments and (where all of it was recorded) its pool."""
+    tokens, run = trace.tables["tokens"], trace.run
+    segments: list[Segment] = []
+    for place in range(run["prompt_length"]):
+        name, passage = tokens["segment"][place], tokens["passage"][place]
+        if segments and (segments[-1].name, segments[-1].passage) == (name, passage):
+            segments[-1] = replace(segments[-1], stop=place + 1)
+        else:
+            segments.append(Segment(name, place, place + 1, passage))
+    recorded, pool = run.get("pool") or {}, None
+    if not recorded.get("in_prompt", True) and not pool_is_partial(trace):
+        table = trace.tables["pool"]
+        order = np.argsort(np.asarray(table["position"], dtype=np.int64))
+        ids = np.asarray(table["id"], dtype=np.int64)[order]
+        passages = np.asarray(table["passage"], dtype=np.int64)[order]
+        starts = (0, *(np.flatnonzero(np.diff(passages)) + 1).tolist())
+        pool = Pool(ids, starts, None, str(recorded.get("label", "the pool")))
+    return Prompt(tuple(trace.prompt_ids), tuple(segments), pool, run.get("compression"))
+
+
+def pool_is_partial(trace: Trace) -> bool:
+    """Whether a run drafted from a text of which it recorded parts only."""
+    pool = trace.run.get("pool") or {}
+    return not pool.get("in_prompt", True) and pool.get("tokens") != trace.rows("pool")
+
+
+def check_step(trace: Trace, step: int) -> None:
+    """Raise UserError unless a run has this step (from 0)."""
+    if not 0 <= step < trace.rows("steps"):
+        raise UserError(f"there is no step {step + 1}: this run has steps 1 to {trace.rows('steps')}")

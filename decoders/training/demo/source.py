@@ -1,0 +1,47 @@
+"""The bundled target's tasks as training documents for the parts of any target with a chat template."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from decoders.errors import UserError
+from decoders.training.batches import Document
+from decoders.training.data import HELD_OUT, DistilledSource, FileSource, Source, encoded
+
+from .tasks import stream
+
+DEMO = "demo"
+
+
+class DemoSource:
+    """The input-guided tasks that the bundled target learnt, from a stream of its own."""
+
+    label = DEMO
+
+    def __init__(self, tokenizer: Any, seed: int, documents: int = 256) -> None:
+        if not tokenizer.chat_template:
+            raise UserError("the demo's tasks are chats, and this model has no chat template: give text with --data")
+        self.tokenizer, self.seed, self.documents = tokenizer, seed + 1, documents  # the target's own began at 0
+
+    def chunk(self, index: int) -> list[Document]:
+        drawn = islice(stream("train", self.seed, index), self.documents)
+        return [encoded(self.tokenizer, e.messages) for e in drawn]
+
+    def held_out(self) -> list[Document]:
+        return [encoded(self.tokenizer, e.messages) for e in islice(stream("held_out", self.seed, 2), HELD_OUT)]
+
+
+def source_of(
+    data: Sequence[str], tokenizer: Any, seed: int, model: Any = None, *, documents: int = 256, length: int = 512
+) -> Source:
+    """The source that was asked for: "demo" or files. With ``model``, its answers are what is learnt."""
+    if list(data) == [DEMO]:
+        source: Source = DemoSource(tokenizer, seed, documents)
+    else:
+        files = [Path(name).expanduser() for name in data]
+        answered = model is not None
+        source = FileSource(tokenizer, files, seed, length=length, documents=documents, answered=answered)
+    return source if model is None else DistilledSource(source, model, tokenizer)

@@ -1,0 +1,88 @@
+"""The pieces of learning that every training run shares: weights and loss, optimisers, the learning rate's schedule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from .batches import PROMPT, RESPONSE, Batch
+from .muon import Muon
+
+
+def position_weights(batch: Batch, prompt_share: float, prompt_weight: float, seed: int, step: int) -> Tensor:
+    """How much each token's prediction counts, (rows, length): 1 on answers, ``prompt_weight`` on a random
+    ``prompt_share`` of the prompt's positions, else 0. The choice depends on seed and step alone.
+    """
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + step)
+    chosen = torch.rand(batch.ids.shape, generator=generator) < prompt_share
+    prompt = (batch.kinds == PROMPT) & chosen
+    return (batch.kinds == RESPONSE).float() + prompt * prompt_weight
+
+
+def weighted_loss(
+    head: Callable[[Tensor], Tensor],
+    states: Float[Tensor, "rows length width"],
+    batch: Batch,
+    weights: Float[Tensor, "rows length"],
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Mean weighted cross-entropy, and the mean over answer tokens alone (without gradient).
+
+    A weight belongs to the prediction *of* its token, which is read off the state before it. The head runs only where
+    the weight is not zero, in fp32.
+    """
+    device = states.device
+    weights, labels = weights[:, 1:].to(device), batch.ids[:, 1:].to(device)
+    answers = (batch.kinds[:, 1:] == RESPONSE).to(device)
+    wanted = weights > 0
+    losses = F.cross_entropy(head(states[:, :-1][wanted].float()), labels[wanted], reduction="none")
+    weights = weights[wanted]
+    return (losses * weights).sum() / weights.sum(), losses.detach()[answers[wanted]].mean()
+
+
+class Optimisers:
+    """Optimisers that step together; each has its own learning rate, and all follow one schedule."""
+
+    def __init__(self, *optimisers: torch.optim.Optimizer) -> None:
+        self.optimisers = optimisers
+        self.rates = [optimiser.defaults["lr"] for optimiser in optimisers]
+
+    def step(self, factor: float) -> None:
+        """One step at ``factor`` times the learning rates; the gradients are gone afterwards."""
+        for optimiser, rate in zip(self.optimisers, self.rates, strict=True):
+            for group in optimiser.param_groups:
+                group["lr"] = rate * factor
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+
+    def state(self) -> list[dict[str, Any]]:
+        return [optimiser.state_dict() for optimiser in self.optimisers]
+
+    def load(self, state: list[dict[str, Any]]) -> None:
+        for optimiser, kept in zip(self.optimisers, state, strict=True):
+            optimiser.load_state_dict(kept)
+
+
+def adamw(parameters: Iterable[nn.Parameter], rate: float) -> torch.optim.AdamW:
+    """AdamW for embeddings, norms and the like."""
+    return torch.optim.AdamW(parameters, rate, betas=(0.9, 0.95), weight_decay=0.0)
+
+
+def muon_and_adamw(
+    model: nn.Module, layers: nn.Module, matrix_rate: float, vector_rate: float, *, fast: bool
+) -> Optimisers:
+    """Muon for the matrices in ``layers``, AdamW for all else of ``model``; ``fast`` iterates in bf16."""
+    matrices = [p for p in layers.parameters() if p.ndim == 2]
+    others = [p for p in model.parameters() if not any(p is m for m in matrices)]
+    half = torch.bfloat16 if fast else torch.float32
+    return Optimisers(Muon(matrices, matrix_rate, weight_decay=0.01, dtype=half), adamw(others, vector_rate))
+
+
+def cosine_factor(step: int, done: float, warmup_steps: int) -> float:
+    """Of the learning rates: linear warm-up, then a cosine to 0 over the whole budget."""
+    return min(1.0, (step + 1) / warmup_steps) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))

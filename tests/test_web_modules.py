@@ -1,0 +1,130 @@
+"""The browser's modules: what they import exists, nothing goes in a circle, lines are short, one global name is set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from specviz.views import web
+
+WIDEST = 120
+HANDLE = "specviz/base/handle.js"  # documents and sets globalThis.specviz
+DYNAMIC = re.compile(r"\bimport\(\s*[\"'](specviz/[^\"']+)[\"']\s*\)")
+EXPORT = re.compile(r"^export (?:async )?(?:function\*?|class|const|let) (\w+)", re.M)
+NAMES = re.compile(r"^import \{([^}]*)\} from [\"']([^\"']+)[\"']", re.M)
+GLOBAL = re.compile(
+    r"\b(?:window|globalThis|self)\.(\w+)(?:\.\w+)*\s*(?:=(?![=>])|\?\?=|\|\|=|\+=)|(?:window|globalThis)\["
+)
+
+
+def unresolved(sources: Mapping[str, str]) -> list[str]:
+    """Imports of modules that do not exist, and of names that they do not export."""
+    wrong = []
+    for name, source in sources.items():
+        for other in (*web.imports(source), *DYNAMIC.findall(source)):
+            if other not in sources:
+                wrong.append(f"{name}: there is no {other}")
+        for names, other in NAMES.findall(source):
+            exported = set(EXPORT.findall(sources.get(other, "")))
+            wanted = {one.split(" as ")[0].strip() for one in names.split(",") if one.strip()}
+            wrong += [f"{name}: {other} has no {one}" for one in sorted(wanted - exported)]
+    return wrong
+
+
+def circles(sources: Mapping[str, str]) -> list[list[str]]:
+    """Ways along imports that lead back to where they began."""
+    found: list[list[str]] = []
+    done: set[str] = set()
+
+    def visit(name: str, way: list[str]) -> None:
+        if name in way:
+            found.append([*way[way.index(name) :], name])
+        elif name not in done:
+            for other in web.imports(sources[name]):
+                visit(other, [*way, name])
+            done.add(name)
+
+    for name in sources:
+        visit(name, [])
+    return found
+
+
+def wide(sources: Mapping[str, str]) -> list[str]:
+    return [
+        f"{name}:{number}"
+        for name, source in sources.items()
+        if name != web.TERMS
+        for number, line in enumerate(source.splitlines(), 1)
+        if len(line) > WIDEST
+    ]
+
+
+def globals_set(sources: Mapping[str, str]) -> list[str]:
+    return [name for name, source in sources.items() if name != HANDLE and GLOBAL.search(source)]
+
+
+def with_module(source: str, name: str = "specviz/base/wrong.js") -> Mapping[str, str]:
+    return {**web.modules(), name: source}
+
+
+def test_every_import_resolves() -> None:
+    assert unresolved(web.modules()) == []
+    for source in (
+        'import { h } from "specviz/base/none.js";',
+        'import { none } from "specviz/base/dom.js";',
+        'import {\n  h,\n  none,\n} from "specviz/base/dom.js";',
+        'await import("specviz/base/none.js");',
+    ):
+        assert len(unresolved(with_module(source))) >= 1
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    assert circles(web.modules()) == []
+    text = web.modules()["specviz/base/dom.js"]
+    circle = with_module('import { x } from "specviz/inspect/tree.js";', "specviz/base/dom.js")
+    assert circles(circle) and not circles({**circle, "specviz/base/dom.js": text})
+
+
+def test_lines_are_short() -> None:
+    assert wide(web.modules()) == []
+    assert wide(with_module("x" * 121)) == ["specviz/base/wrong.js:1"]
+
+
+@pytest.mark.parametrize("code", ["window.x = 1;", "globalThis.x ??= {};", "window.a.b = 2;", "window[name] = 3;"])
+def test_one_global_name_is_set(code: str) -> None:
+    assert globals_set(web.modules()) == [] and globals_set(with_module(code)) == ["specviz/base/wrong.js"]
+    assert "globalThis.specviz" in web.modules()[HANDLE]
+    assert globals_set(with_module("if (window.x === 1 || window.y == 2) call(() => window.z);")) == []
+
+
+def reached(names: Iterable[str]) -> set[str]:
+    """Modules that these need, at once or later."""
+    seen: set[str] = set()
+    todo = list(names)
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo += [*web.imports(web.modules()[name]), *DYNAMIC.findall(web.modules()[name])]
+    return seen
+
+
+def test_every_module_is_used() -> None:
+    pages = [name for name in web.modules() if re.search(r"/(page|standalone)\.js$|^specviz/shell/", name)]
+    assert set(web.modules()) == reached(pages)
+
+
+def test_a_page_from_disk_carries_what_it_needs_and_no_more() -> None:
+    carried = web.inline_map("specviz/inspect/standalone.js")
+    assert set(carried) == reached(["specviz/inspect/standalone.js"])
+    assert not [name for name in carried if name.startswith(("specviz/shell/", "specviz/lab/"))]
+    assert all(url.startswith("data:text/javascript") and "#" not in url for url in carried.values())
+    assert ".svl-" not in web.styles(carried) and ".sv-tree" in web.styles(carried) and "@import" not in web.styles()
+
+
+def test_the_first_view_waits_for_no_page_but_its_own() -> None:
+    first = web.reachable("specviz/shell/main.js")
+    assert {name.split("/")[1] for name in first} == {"base", "generated", "inspect", "shell"}
+    assert web.import_map("./web/")["specviz/base/dom.js"].startswith("./web/base/dom.")
