@@ -22,8 +22,9 @@ _HOMES = {
     "Sampling": "verifiers.sampling",
     "Target": "model.target", "load_target": "model.load",
     "Trace": "trace.trace", "load": "trace.files", "save": "trace.files", "TraceError": "trace.tables",
-    "Method": "method.method",
+    "Method": "method.method", "Drafter": "method.drafter",
     "Draft": "draft.draft", "Needs": "draft.needs", "Candidates": "draft.draft",
+    "Origin": "trace.origins",
     "methods": "drafters", "find_method": "drafters", "register": "drafters",
     "UserError": "errors",
 }  # fmt: skip

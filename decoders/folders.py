@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"  # what the repository ships
 
@@ -18,6 +20,18 @@ def settings_folder() -> Path:
     import platformdirs
 
     return Path(platformdirs.user_config_dir("specviz", appauthor=False))
+
+
+def write_json(path: Path, data: Any) -> Path:
+    """Write a JSON file, whole or not at all; its folder is made where there is none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
 
 
 @contextmanager

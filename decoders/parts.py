@@ -129,24 +129,24 @@ def load_part(target: Target, kind: str, folder: str | Path | None = None) -> An
 
     Loaded once per target. Raises UserError for a part that is missing, damaged or of another target or kind.
     """
-    found = find_part(target.key, kind) if folder is None else Path(folder).expanduser()
-    if found is None:
+    place = find_part(target.key, kind) if folder is None else Path(folder).expanduser()
+    if place is None:
         raise UserError(str(missing_part(target, kind)))
-    part = read_part(found)
+    part = read_part(place)
     if part.kind != kind:
-        raise UserError(f"{found} holds a {KINDS[part.kind]}, not a {KINDS[kind]}")
+        raise UserError(f"{place} holds a {KINDS[part.kind]}, not a {KINDS[kind]}")
     if part.model_key != target.key:
         raise UserError(
-            f"the {KINDS[kind]} in {found} was trained for {part.model} (fingerprint {part.model_key}), "
+            f"the {KINDS[kind]} in {place} was trained for {part.model} (fingerprint {part.model_key}), "
             f"not for {target.name} ({target.key}): train one for it with `specviz train {kind} --model ...`"
         )
-    weights = found / WEIGHTS
+    weights = place / WEIGHTS
     if not weights.is_file():
-        raise UserError(f"{found} holds no usable part: {WEIGHTS} is missing")
-    known = (kind, str(found.resolve()), weights.stat().st_mtime_ns)
-    if known not in target.companions:
-        target.companions[known] = _opened(part, weights, target)
-    return target.companions[known]
+        raise UserError(f"{place} holds no usable part: {WEIGHTS} is missing")
+    version = (kind, str(place.resolve()), weights.stat().st_mtime_ns)
+    if version not in target.companions:
+        target.companions[version] = _opened(part, weights, target)
+    return target.companions[version]
 
 
 def _opened(part: Part, weights: Path, target: Target) -> DraftModel | PromptTokens:

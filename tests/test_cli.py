@@ -255,10 +255,10 @@ def test_heat_map_shades_by_count():
 
 
 def test_expand_writes_a_larger_model(capsys, model, tmp_path, monkeypatch):
-    from decoders.study import expand
+    from decoders.study import shapes
 
-    shape = expand.Shape("103m", hidden=128, layers=4, heads=4, kv_heads=4, head_dim=32, mlp=128)
-    monkeypatch.setitem(expand.SHAPES, "103m", shape)
+    shape = shapes.Shape("103m", hidden=128, layers=4, heads=4, kv_heads=4, head_dim=32, mlp=128)
+    monkeypatch.setitem(shapes.SHAPES, "103m", shape)
     assert specviz("expand", model, "--to", "103m", "--out", tmp_path / "big") == 0
     assert "M parameters" in capsys.readouterr().out
     outputs = []

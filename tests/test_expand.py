@@ -22,7 +22,8 @@ from decoders.errors import UserError
 from decoders.model.calibration import save_calibration
 from decoders.parts import load_part
 from decoders.study.calibrate import calibrate
-from decoders.study.expand import SHAPES, Shape, expand, expand_to_folder, layer_map
+from decoders.study.expand import expand, expand_to_folder, layer_map
+from decoders.study.shapes import SHAPES, Shape
 
 from .drafts import save_tiny_part
 from .models import VOCAB, prompt_ids, tiny_tokenizer

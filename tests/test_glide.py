@@ -17,7 +17,8 @@ from decoders.draft_models.network import DraftConfig, DraftModel, DraftRun, See
 from decoders.engine.decoding import Decoding
 from decoders.model.shape import ModelShape
 from decoders.parts import load_part
-from decoders.study.expand import Shape, expand_to_folder
+from decoders.study.expand import expand_to_folder
+from decoders.study.shapes import Shape
 
 from .drafts import save_tiny_part, tiny_draft
 from .models import VOCAB, configs, prompt_ids, tiny_target, tiny_tokenizer

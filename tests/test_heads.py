@@ -123,9 +123,9 @@ def test_simulation_takes_the_steps_of_real_decoding():
                 steps = list(decode(target, prompt, "pld+h", {"layer": layer, "k": 5}, max_new_tokens=30, stop_ids=()))
                 output = [token for step in steps for token in step.emitted]
                 tokens = [*prompt.tokens, *output]
-                with cal._hidden_states(target) as states:
-                    target.session(Needs(), 100).prefill(tokens)
-                accepted = simulate_hidden(tokens, len(prompt.tokens), states[layer], 5, 30)
+                session = target.session(Needs(hidden_layer=layer), len(tokens))
+                session.prefill(tokens)
+                accepted = simulate_hidden(tokens, len(prompt.tokens), session.context.hidden, 5, 30)
                 assert accepted == [step.accepted for step in steps]
                 spared += len(output) - len(steps)
     assert spared > 5  # this toy repeats itself: drafts are accepted

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from decoders.drafters.ppd import PpdDrafter
 from decoders.errors import UserError
 from decoders.model.target import Session
-from decoders.prompt_tokens import latency as records
 from decoders.prompt_tokens.design import best_size, design_sizes, sizes_up_to
 from decoders.prompt_tokens.latency import Latency, Setup, latency_folder, load_latency, save_latency
 from decoders.study import latency as measuring
@@ -136,6 +136,8 @@ def test_the_steps_of_a_real_run(family, monkeypatch):
         return score(session, draft)
 
     monkeypatch.setattr(Session, "score", scored)
+    learned, observe = [], PpdDrafter.observe
+    monkeypatch.setattr(PpdDrafter, "observe", lambda *args: learned.append(observe(*args)))
     step_of = measuring._steps(target, 30)
     for rows in (1, 2, 4, 5, 8, 17, 64, 8):
         prepare, step = step_of(rows)
@@ -144,7 +146,9 @@ def test_the_steps_of_a_real_run(family, monkeypatch):
             step()
             length, counted, drafted, notes = made[-1]
             assert (length, counted) == (31, rows) and (drafted > 0) == (rows > 2)
-            assert rows == 1 or notes["next_state"] == notes["state"] > 0, "nothing was accepted: the root's are next"
+            if rows > 1:
+                next_state = learned[-1].notes["next_state"]
+                assert next_state == notes["state"] > 0, "nothing was accepted: the root's are next"
     found = measure_latency(target, 16, context=30, rounds=1)  # one round has no spread
     assert found.rows == (1, 2, 4, 8, 12, 16) and all(0 < ms < 60_000 for ms in found.median)
     assert found.model == f"tiny-{family}" and found.setup.threads == 1 and found.setup.torch == torch.__version__
@@ -164,7 +168,7 @@ def test_it_is_kept_for_this_machine_and_model_only(monkeypatch):
             other.setattr(torch, what, value)
             assert load_latency(target) is None
     with monkeypatch.context() as other:
-        other.setattr(records, "device_name", lambda device: "another processor")
+        other.setattr("decoders.prompt_tokens.latency.device_name", lambda device: "another processor")
         assert load_latency(target) is None
     assert load_latency(target) == found
 

@@ -417,7 +417,7 @@ def test_where_prompt_tokens_look_is_the_targets_own_attention(family):
     save_tiny_part(target, "ppd")
     prompts, prompt = load_part(target, "ppd"), Prompt.from_ids(prompt_ids(2))
     run = Decoding.of(target, prompt, "ppd", {"watch": layer, "size": 14}, max_new_tokens=8)
-    steps = [(step, step.learned.looks, run.context.length) for step in run]
+    steps = [(step, step.learned and step.learned.looks, run.context.length) for step in run]
     assert [t for step, *_ in steps for t in step.emitted] == generate(target, prompt, max_new_tokens=8)
     text = run.context.tokens.tolist()
     for step, looks, length in steps[:3]:

@@ -119,10 +119,10 @@ class ModelDrafter(Drafter):
 
     def gamma(self, context: Context) -> int:
         """γ at this point of the run, whatever was decoded after it."""
-        known = common_prefix(self.tokens, context.tokens)
-        if known == len(self.tokens):  # the run went on
-            known = context.length
-        self.gammas = {length: gamma for length, gamma in self.gammas.items() if length <= known}
+        unchanged = common_prefix(self.tokens, context.tokens)
+        if unchanged == len(self.tokens):  # the run went on
+            unchanged = context.length
+        self.gammas = {length: gamma for length, gamma in self.gammas.items() if length <= unchanged}
         self.tokens = context.tokens.copy()
         return self.gammas[max(self.gammas)]
 
@@ -187,7 +187,7 @@ class ModelDrafter(Drafter):
             terms["kv_delay"] = np.asarray([np.nan, *tree.depths[1:]], dtype=float)
         route = "drawn" if drawn else {"none": "chain", "confidence": "cape"}.get(self.expansion, self.expansion)
         spread = tuple("expansion" if extra else "drafter" for extra in made.expanded[1:])
-        given = {node: distributions[row] for node, row in rows.items()}
+        by_node = {node: distributions[row] for node, row in rows.items()}
         finished = time.perf_counter()
         notes = {
             "gamma": float(gamma),
@@ -206,7 +206,7 @@ class ModelDrafter(Drafter):
         looks = Looks(tuple(rows), tuple(self.looks_at["layers"]), weights) if weights and self.looks_at else None
         return Draft(
             tree, ("root", *spread), (-1,) * len(tree), made.probabilities, route=route, terms=terms, notes=notes,
-            distributions=given, drawn=drawn, looks=looks,
+            distributions=by_node, drawn=drawn, looks=looks,
         )  # fmt: skip
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> None:

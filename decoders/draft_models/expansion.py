@@ -65,10 +65,10 @@ def expanded(
     probabilities = [1.0, *own.tolist()]
     if kind != "none":
         top, ids = distributions.topk(min(max(size, BINS[0]), distributions.shape[-1]), dim=-1)
-        for position, (values, found) in enumerate(zip(top.tolist(), ids.tolist(), strict=True)):
-            wanted = extras(values[0]) if kind == "confidence" else size - 1
-            beside = [i for i, token in enumerate(found) if token != chain[position]][:wanted]
-            tokens += [found[i] for i in beside]
+        for position, (values, ranked) in enumerate(zip(top.tolist(), ids.tolist(), strict=True)):
+            extra = extras(values[0]) if kind == "confidence" else size - 1
+            beside = [i for i, token in enumerate(ranked) if token != chain[position]][:extra]
+            tokens += [ranked[i] for i in beside]
             parents += [position] * len(beside)
             probabilities += [values[i] for i in beside]
             ranks += range(1, len(beside) + 1)
@@ -91,11 +91,11 @@ def beam_search(
     ``extend(tokens, parents)`` gives logits after more rows; parents count those given before (-1: the root).
     """
     tokens, parents, probabilities, ranks = [root], [-1], [1.0], [0]
-    told = [first.float().softmax(-1)[None]]
+    distributions = [first.float().softmax(-1)[None]]
     row_of: dict[int, int] = {0: 0}  # node → row of the distributions
     beams, scores = [0], torch.zeros(1, device=first.device)
     for level in range(depth):
-        last = torch.cat([torch.cat(told)[row_of[node]][None] for node in beams])
+        last = torch.cat([torch.cat(distributions)[row_of[node]][None] for node in beams])
         total = scores[:, None] + last.log()
         best, index = total.flatten().topk(min(width, total.numel()))
         vocab, live = last.shape[1], best > -torch.inf
@@ -111,7 +111,7 @@ def beam_search(
         if level + 1 < depth:
             logits = extend([token for _, _, token in chosen], [row_of[parent] - 1 for parent, _, _ in chosen])
             row_of |= {node: len(row_of) + i for i, node in enumerate(beams)}
-            told.append(logits.float().softmax(-1))
+            distributions.append(logits.float().softmax(-1))
     order = _best_first(parents, beams)
     place = {node: i for i, node in enumerate(order)}
     tree = DraftTree(tuple(tokens[n] for n in order), tuple(place.get(parents[n], -1) for n in order))
@@ -119,7 +119,7 @@ def beam_search(
     return Proposal(
         tree, tuple(probabilities[n] for n in order), tuple(ranks[n] for n in order),
         tuple(place[n] > depth for n in order), {i: row_of[order[i]] for i in sorted(inner)},
-    ), torch.cat(told)  # fmt: skip
+    ), torch.cat(distributions)  # fmt: skip
 
 
 def _best_first(parents: list[int], beams: list[int]) -> list[int]:

@@ -398,7 +398,7 @@ class DraftRun:
         before = torch.from_numpy(positions)[:, None] > torch.arange(root)
         return Seen(keys, values, cos, sin, before.to(self.device), watch)
 
-    def _make_room(self, context: Context, kept: int) -> None:
+    def _make_room(self, context: Context, rows_read: int) -> None:
         rows = len(context.buffer) + DRAFT_ROWS
         if self.store is not None and self.store.shape[4] >= rows:
             return
@@ -407,7 +407,7 @@ class DraftRun:
         weight = self.model.norm.weight
         store = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
         if self.store is not None:
-            store[..., :kept, :] = self.store[..., :kept, :]
+            store[..., :rows_read, :] = self.store[..., :rows_read, :]
         self.store = store
         positions = torch.arange(rows, device=weight.device)
         self._own = own_rotary(positions, config)

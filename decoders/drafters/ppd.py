@@ -169,20 +169,19 @@ class PpdDrafter(Drafter):
             paths: list[tuple[int, ...]] = [(), *sorted(kept)]  # depth first, likeliest first
             number = {path: node for node, path in enumerate(paths)}
             counts = [max(0, min(hung[path], cut[2] - len(path))) for path in paths]
-            probes: list[Probe] = []
-            first = []
-            for node, count in enumerate(counts):
-                first.append(len(probes))
-                probes += self.prompts.probes(node, count, len(probes))
-            self._plans[cut] = Plan(
-                (-1, *(number[path[:-1]] for path in paths[1:])),
-                tuple(map(len, paths)),
-                (-1, *(path[-1] for path in paths[1:])),
-                tuple(counts),
-                tuple(first),
-                tuple(probes),
-            )
+            parents = (-1, *(number[path[:-1]] for path in paths[1:]))
+            self._plans[cut] = self._hung(parents, tuple(map(len, paths)), (-1, *(p[-1] for p in paths[1:])), counts)
         return self._plans[cut]
+
+    def _hung(
+        self, parents: tuple[int, ...], distances: tuple[int, ...], ranks: tuple[int, ...], counts: Sequence[int]
+    ) -> Plan:
+        """The plan of a tree with so many prompt tokens on each node."""
+        first, probes = [], []
+        for node, count in enumerate(counts):
+            first.append(len(probes))
+            probes += self.prompts.probes(node, count, len(probes))
+        return Plan(parents, distances, ranks, tuple(counts), tuple(first), tuple(probes))
 
     def resume(self, context: Context, past: Sequence[Past]) -> None:
         """Have the last step scored once more, with its prompt tokens: what they guessed is not recorded. After a step
@@ -196,12 +195,7 @@ class PpdDrafter(Drafter):
         if step.probes is not None:
             hung, n = Counter(step.probes), self.prompts.config.vectors
             counts = [min(hung[node] // n, self.trees.m) for node in range(len(tree))]
-            first, probes = [], []
-            for node, count in enumerate(counts):
-                first.append(len(probes))
-                probes += self.prompts.probes(node, count, len(probes))
-            ranks = (-1,) * len(tree)
-            plan = Plan(tree.parents, tree.depths, ranks, tuple(counts), tuple(first), tuple(probes))
+            plan = self._hung(tree.parents, tree.depths, (-1,) * len(tree), counts)
         self.proposed = step.draft, plan, context.tokens[: step.length].copy()
         self.observe(step.draft, step.scored(plan.probes), step.verdict)
 

@@ -27,7 +27,9 @@ def tree_attention(
     softcap: float | None = None,
     **kwargs,
 ) -> tuple[Tensor, None]:
-    """Attention of tree rows over the cached keys and themselves; no mask means causal over a fresh cache, or one row.
+    """Attention of tree rows over the cached keys and themselves. Without a mask: causal over a fresh cache, or a row.
+
+    Raises ValueError for several rows over a filled cache without a mask.
     """
     heads, rows, head_dim = query.shape[1:]
     kv_heads, keys = key.shape[1:3]

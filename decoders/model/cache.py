@@ -11,9 +11,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 
 class _Layer(CacheLayerMixin):
-    """What transformers sees of one layer: rows [0, length) are committed, the next ones belong to the forward under
-    way.
-    """
+    """What transformers sees of one layer: rows [0, length) are committed, the next ones are the running forward's."""
 
     is_croppable = False
     is_sliding = False  # windows are applied by the masks: every position stays in the cache
@@ -43,7 +41,7 @@ class TreeCache(Cache):
 
     A forward writes its rows (root, nodes, probes) behind the committed ones; ``commit`` keeps the accepted path and
     forgets the rest. Where the path is the first rows in order, which a depth-first draft makes usual, nothing moves.
-    ``prefix``, where given, is keys and values ``[layers, kv_heads, prefixes, head_dim]`` that come behind these rows.
+    ``prefix``: keys and values ``[layers, kv_heads, prefixes, head_dim]`` that a forward sees behind its rows, or None.
     """
 
     def __init__(self, layers: int, capacity: int) -> None:
@@ -80,9 +78,9 @@ class TreeCache(Cache):
 
     def commit(self, path: Sequence[int]) -> None:
         """Keep the rows of ``path`` (row numbers of the last forward, ascending)."""
-        kept = next((i for i, row in enumerate(path) if row != i), len(path))
-        if kept < len(path):
+        in_place = next((i for i, row in enumerate(path) if row != i), len(path))
+        if in_place < len(path):
             assert self.store is not None
-            rows = self.length + torch.as_tensor(path[kept:], device=self.store.device)
-            self.store[:, :, :, self.length + kept : self.length + len(path)] = self.store[:, :, :, rows]
+            rows = self.length + torch.as_tensor(path[in_place:], device=self.store.device)
+            self.store[:, :, :, self.length + in_place : self.length + len(path)] = self.store[:, :, :, rows]
         self.length += len(path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from decoders.folders import ASSETS, settings_folder
+from decoders.folders import ASSETS, settings_folder, write_json
 
 SCHEMA = "speccalibration/1"
 PACKAGED = ASSETS / "demo" / "calibration.json"
@@ -92,8 +91,8 @@ def fingerprint(config: Any, parameters: Iterable[Tensor]) -> str:
     """A model's key: its configuration and a sample of every weight of its decoder stack, in their order, whatever
     dtype it was loaded in.
     """
-    known = {k: v for k, v in config.to_dict().items() if k not in IGNORED and not k.startswith("_attn")}
-    digest = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode())
+    settings = {k: v for k, v in config.to_dict().items() if k not in IGNORED and not k.startswith("_attn")}
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     for parameter in parameters:
         # a diagonal, as GPT-2's weights are turned when they are packed
         sample = parameter.detach().diagonal()[:64] if parameter.ndim == 2 else parameter.detach().flatten()[:64]
@@ -107,12 +106,7 @@ def calibration_folder() -> Path:
 
 def save_calibration(calibration: Calibration, path: Path | None = None) -> Path:
     """Write it where ``load_calibration`` finds it (or to ``path``), whole or not at all."""
-    path = path or calibration_folder() / f"{calibration.model_key}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(json.dumps(calibration.to_json(), indent=1) + "\n", encoding="utf-8")
-    partial.replace(path)
-    return path
+    return write_json(path or calibration_folder() / f"{calibration.model_key}.json", calibration.to_json())
 
 
 def load_calibration(key: str, layers: int, heads: int) -> Calibration | None:

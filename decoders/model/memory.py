@@ -31,14 +31,14 @@ class Memory:
     top_ids: Int[Tensor, "capacity k"] | None = None
     top_logprobs: Float[Tensor, "capacity k"] | None = None
 
-    def seen_by(self, needs: Needs, kept: Needs) -> Memory:
-        """What a drafter with ``needs`` would have kept, of this memory, which was written for ``kept``.
+    def seen_by(self, needs: Needs, captured: Needs) -> Memory:
+        """What a drafter with ``needs`` would have kept, of this memory, which was written for ``captured``.
 
         Raises ValueError where something was not kept.
         """
-        if not kept.covers(needs):
-            raise ValueError(f"this memory was kept for {kept}; {needs} asks for more")
-        every, queries = heads_by_layer(kept.heads), {}
+        if not captured.covers(needs):
+            raise ValueError(f"this memory was kept for {captured}; {needs} asks for more")
+        every, queries = heads_by_layer(captured.heads), {}
         for layer, heads in heads_by_layer(needs.heads).items():
             rows = self.queries[layer]
             queries[layer] = rows if heads == every[layer] else rows[[every[layer].index(head) for head in heads]]
@@ -156,10 +156,10 @@ class Context:
         equal to what eager attention would have returned.
         """
         row = self.length - 2 if row is None else row
-        wanted = heads_by_layer(self.needs.heads if heads is None else tuple(heads))
+        by_layer = heads_by_layer(self.needs.heads if heads is None else tuple(heads))
         all_heads = heads_by_layer(self.needs.heads)
         rows = []
-        for layer, chosen in wanted.items():
+        for layer, chosen in by_layer.items():
             query = self.memory.queries[layer][:, row]
             if chosen != all_heads[layer]:
                 query = query[[all_heads[layer].index(h) for h in chosen]]

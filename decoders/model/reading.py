@@ -30,11 +30,11 @@ def read_with(
         yield lambda logits: logits
         return
     states: list[Tensor] = []
-    kept: list[Any] = []
+    hooks: list[Any] = []
     if reading.exits is not None:
-        kept += _join_exits(reading.exits, layers, nodes)
+        hooks += _join_exits(reading.exits, layers, nodes)
     if reading.head is not None:
-        kept.append(stack.register_forward_hook(lambda module, args, output: states.append(output[0][0, nodes:])))
+        hooks.append(stack.register_forward_hook(lambda module, args, output: states.append(output[0][0, nodes:])))
 
     def read(logits: Tensor) -> Tensor:
         if reading.head is None:
@@ -46,23 +46,23 @@ def read_with(
         yield read
     finally:
         cache.prefix = None
-        for hook in kept:
+        for hook in hooks:
             hook.remove()
 
 
 def _join_exits(weights: Float[Tensor, "exits"], layers: nn.ModuleList, nodes: int) -> list[Any]:
     """Hooks that put the weighted sum of the last layers' states in place of the probes' last state."""
     last: Sequence[nn.Module] = list(layers)[-len(weights) :]
-    found: list[Tensor] = []
+    exit_states: list[Tensor] = []
 
     def catch(module: nn.Module, args: Any, output: Any) -> Any:
         states = output if isinstance(output, Tensor) else output[0]
-        found.append(states[0, nodes:])
+        exit_states.append(states[0, nodes:])
         if module is not last[-1]:
             return None
         joined = states.clone()
-        joined[0, nodes:] = torch.einsum("erh,e->rh", torch.stack(found).float(), weights.float()).to(states)
-        found.clear()
+        joined[0, nodes:] = torch.einsum("erh,e->rh", torch.stack(exit_states).float(), weights.float()).to(states)
+        exit_states.clear()
         return joined if isinstance(output, Tensor) else (joined, *output[1:])
 
     return [layer.register_forward_hook(catch) for layer in last]

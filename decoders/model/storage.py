@@ -21,7 +21,7 @@ def storages(module: torch.nn.Module) -> frozenset[int]:
 
 def reached(roots: list[Any], but: tuple[Any, ...] = ()) -> dict[int, int]:
     """Address of a storage → its bytes, of everything below ``roots``; only this package's objects are looked into."""
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     seen, waiting = {id(one) for one in but}, list(roots)
     while waiting:
         one = waiting.pop()
@@ -30,12 +30,12 @@ def reached(roots: list[Any], but: tuple[Any, ...] = ()) -> dict[int, int]:
         seen.add(id(one))
         if isinstance(one, torch.Tensor):
             storage = one.untyped_storage()
-            found[storage.data_ptr()] = storage.nbytes()
+            sizes[storage.data_ptr()] = storage.nbytes()
         elif isinstance(one, np.ndarray):
             if isinstance(one.base, np.ndarray):
                 waiting.append(one.base)
             else:
-                found[one.ctypes.data] = one.nbytes
+                sizes[one.ctypes.data] = one.nbytes
         elif isinstance(one, torch.nn.Module):
             waiting += [*one.parameters(), *one.buffers()]
         elif isinstance(one, Mapping):
@@ -46,5 +46,5 @@ def reached(roots: list[Any], but: tuple[Any, ...] = ()) -> dict[int, int]:
             waiting += getattr(one, "__dict__", {}).values()
             slots = [name for kind in type(one).__mro__ for name in getattr(kind, "__slots__", ())]
             waiting += [getattr(one, name) for name in slots if hasattr(one, name)]
-    found.pop(0, None)  # tensors without memory
-    return found
+    sizes.pop(0, None)  # tensors without memory
+    return sizes

@@ -1,7 +1,6 @@
 """The target model: stock transformers weights behind three verbs — prefill, score, commit.
 
-This file and its neighbours cache, attention, capture, linear and reading are the only ones that know transformers'
-insides.
+This folder alone knows transformers' insides.
 """
 
 from __future__ import annotations
@@ -198,9 +197,7 @@ class Target:
 
 
 class Session:
-    """The state of one run: cache, memory and tokens. Positions [0, length - 1) are in the cache; the last token is
-    the root.
-    """
+    """The state of one run: cache, memory, tokens. Positions [0, length - 1) are cached; the last token is the root."""
 
     def __init__(self, target: Target, needs: Needs, capacity: int) -> None:
         self.target, self.needs, self.capacity = target, needs, capacity
@@ -225,9 +222,7 @@ class Session:
 
     @torch.inference_mode()
     def prefill(self, prompt: Prompt | Sequence[int]) -> None:
-        """Process a prompt but for its last token, which becomes the root; keeps what the drafter needs of every
-        position.
-        """
+        """Process a prompt but for its last token, which becomes the root; keeps what the drafter reads."""
         tokens = prompt.tokens if isinstance(prompt, Prompt) else tuple(prompt)
         if isinstance(prompt, Prompt):
             self.segments = prompt.segments
@@ -287,9 +282,7 @@ class Session:
 
     @torch.inference_mode()
     def commit(self, verdict: Verdict) -> None:
-        """Keep the accepted path of the draft just scored and append what it emits; the last emitted token is the
-        new root.
-        """
+        """Keep the accepted path of the draft just scored, append what it emits; the last token is the new root."""
         assert self._scored is not None and self._logits is not None, "score a draft before committing it"
         assert self.whole, "a session that looks at a part of another one commits nothing"
         tree, path = self._scored.tree, verdict.path

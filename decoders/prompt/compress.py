@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from decoders.errors import UserError
+from decoders.errors import UserError, first_line
 
 from .prompt import Pool, Prompt, Segment
 
@@ -92,14 +92,14 @@ def compress(prompt: Prompt, tokenizer: Any, ratio: float, compressor: str = EXT
 
 def _passages(prompt: Prompt, tokenizer: Any, context: Sequence[Segment]) -> list[Passage]:
     numbered = len({s.passage for s in context}) > 1
-    found = []
+    passages = []
     for segment in context:
         text = _decoded(prompt, tokenizer, segment)
         head = re.match(rf"\[?{segment.passage + 1}\] ", text) if numbered else None
         start = head.end() if head else 0
         body = text[start:].rstrip()
-        found.append(Passage(text[:start], body, text[start + len(body) :]))
-    return found
+        passages.append(Passage(text[:start], body, text[start + len(body) :]))
+    return passages
 
 
 def _topic(prompt: Prompt, tokenizer: Any) -> str:
@@ -349,9 +349,8 @@ def _llmlingua(name: str) -> Any:
     try:
         return PromptCompressor(model_name=name, device_map=device, use_llmlingua2=True)
     except Exception as error:
-        known = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(
-            f"LLMLingua-2 could not be loaded from {name!r}: {known[:200]} It needs its weights and tiktoken's "
-            f"vocabulary for gpt-3.5-turbo (both are fetched once); {LLMLINGUA_VARIABLE} names a local folder. "
-            f"The compressor {EXTRACTIVE!r} is built in"
+            f"LLMLingua-2 could not be loaded from {name!r}: {first_line(error, 200)}. It needs its weights and "
+            "tiktoken's vocabulary for gpt-3.5-turbo (both are fetched once); "
+            f"{LLMLINGUA_VARIABLE} names a local folder. The compressor {EXTRACTIVE!r} is built in"
         ) from error

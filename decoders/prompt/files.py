@@ -134,11 +134,11 @@ def parse_record(item: Any, name: str) -> PromptRecord:
     return replace(record, instruction=instruction, context=tuple(passages), question=question)
 
 
-def _messages(given: Any) -> tuple[tuple[str, str], ...]:
-    if not isinstance(given, list) or not given:
+def _messages(items: Any) -> tuple[tuple[str, str], ...]:
+    if not isinstance(items, list) or not items:
         raise ValueError("'messages' must be a list of at least one message")
     messages = []
-    for number, message in enumerate(given, 1):
+    for number, message in enumerate(items, 1):
         role, content = (message.get("role"), message.get("content")) if isinstance(message, dict) else (None, None)
         if role not in ROLES or not isinstance(content, str):
             raise ValueError(f"message {number} needs a 'role' ({', '.join(ROLES)}) and a text 'content'")

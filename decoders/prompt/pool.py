@@ -121,9 +121,9 @@ def merged(rows: Int[np.ndarray, "hits depth"], ends: Int[np.ndarray, "hits"], l
     parents = np.where(level > 0, node_of[level - 1, row], -1)
     real = np.flatnonzero(tokens != SEPARATOR)
     # on one level the first place decides as the first occurrence does
-    kept = real[np.lexsort((places[real], level[real], -counts[real]))][:limit].tolist()
+    best = real[np.lexsort((places[real], level[real], -counts[real]))][:limit].tolist()
     children: dict[int, list[int]] = {}
-    for node in reversed(kept):
+    for node in reversed(best):
         children.setdefault(int(parents[node]), []).append(node)
     preorder: list[int] = []
     new_index = {-1: -1}
@@ -147,15 +147,15 @@ def _sorted_ends(text: Int[np.ndarray, "text"], longest: int) -> Int[np.ndarray,
     seen[text + 1] = True
     rank = (np.cumsum(seen) - 1)[text + 1].astype(np.uint64)  # separators rank 0, before every token
     bits = int(rank.max()).bit_length()
-    known = min(64 // bits, longest)
+    sorted_by = min(64 // bits, longest)
     key = np.zeros(len(text), dtype=np.uint64)
-    for back in range(known):  # the newest token in the highest bits
-        key |= _shifted(rank, back) << np.uint64(bits * (known - 1 - back))
+    for back in range(sorted_by):  # the newest token in the highest bits
+        key |= _shifted(rank, back) << np.uint64(bits * (sorted_by - 1 - back))
     rank = _ranks(key)
-    while known < longest:
-        further = min(known, longest - known)
+    while sorted_by < longest:
+        further = min(sorted_by, longest - sorted_by)
         rank = _ranks(rank << np.uint64(32) | _shifted(rank, further))
-        known += further
+        sorted_by += further
     ends = np.flatnonzero((text[:-1] != SEPARATOR) & (text[1:] != SEPARATOR))
     ordered = np.sort(rank[ends] << np.uint64(32) | ends.astype(np.uint64))
     return (ordered & np.uint64(0xFFFFFFFF)).astype(np.int64)

@@ -16,9 +16,7 @@ SEGMENTS = ("template", "instruction", "context", "question", "chat", "text")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Positions [start, stop) of the prompt that belong to one part; ``passage`` counts a context's passages, -1
-    elsewhere.
-    """
+    """Positions [start, stop) of the prompt that are one part; ``passage`` numbers a context's passages, else -1."""
 
     name: str
     start: int
@@ -162,8 +160,8 @@ def _templated(tokenizer: Any, roles: list[str], turns: list[list[tuple[str, str
     rest = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     pieces: list[tuple[str, str, int]] = []
     for mark, turn in zip(marks, turns, strict=True):
-        before, found, rest = rest.partition(mark)
-        if not found:  # the template left this turn out (some drop earlier ones)
+        before, mark_there, rest = rest.partition(mark)
+        if not mark_there:  # the template left this turn out (some drop earlier ones)
             rest = before
             continue
         pieces += [(before, "template", -1), *turn]
@@ -178,13 +176,13 @@ def _encode(tokenizer: Any, parts: Sequence[tuple[str, str, int]], *, special: b
     typed = "".join(part for part, name, _ in parts if name != "template")
     if not special and any(token in typed for token in _special_tokens(tokenizer)):
         ids: list[int] = []
-        found: list[tuple[str, int]] = []
+        per_token_parts: list[tuple[str, int]] = []
         for part, name, passage in parts:
             as_text = {} if name == "template" else {"split_special_tokens": True}
             new = tokenizer(part, add_special_tokens=False, **as_text)["input_ids"]
             ids += new
-            found += [(name, passage)] * len(new)
-        return Prompt(tuple(ids), _joined(found))
+            per_token_parts += [(name, passage)] * len(new)
+        return Prompt(tuple(ids), _joined(per_token_parts))
     text = "".join(part for part, _, _ in parts)
     encoded = tokenizer(text, add_special_tokens=special, return_offsets_mapping=tokenizer.is_fast)
     ids = encoded["input_ids"]

@@ -72,15 +72,15 @@ def candidates(acceptance: Table, count: int, depth: int) -> list[Path_]:
         p = above * acceptance[distance][rank]
         return (-p, (*parent, rank), above, place) if p > 0 else None
 
-    found: list[Path_] = []
+    likeliest: list[Path_] = []
     heap = [first] if (first := entry(1.0, (), 0)) else []
-    while heap and len(found) < count:
+    while heap and len(likeliest) < count:
         negative, path, above, place = heappop(heap)
-        found.append(path)
+        likeliest.append(path)
         for following in (entry(above, path[:-1], place + 1), entry(-negative, path, 0)):
             if following:
                 heappush(heap, following)
-    return found
+    return likeliest
 
 
 def pruned(tree: PromptTree, count: int, f: Sequence[float], acceptance: Table) -> PromptTree:
@@ -185,8 +185,8 @@ def naive_trees(acceptance: Table, size: int, ensemble: int = 1) -> PromptTrees:
     left = size - 1 - ensemble * m
     each = min(m, (left - 1) // ensemble)
     count = left // (1 + ensemble * each)
-    found = [_full(candidates(table, count, depth), m) for depth in range(m + 1)]
-    states = tuple(PromptTree(tree.paths, (m, *[each] * len(tree.paths))) for tree in found)
+    full = [_full(candidates(table, count, depth), m) for depth in range(m + 1)]
+    states = tuple(PromptTree(tree.paths, (m, *[each] * len(tree.paths))) for tree in full)
     return PromptTrees(states, table, ensemble, "naive")
 
 
@@ -230,13 +230,13 @@ def check_size(size: int, m: int, ensemble: int = 1) -> None:
 
 def best_size(trees: dict[int, PromptTrees], latency: Timing) -> int:
     """argmax τ(n)/L(n) over the sizes (PPD §4.2.2); the smaller one on a tie. Raises UserError where L knows none."""
-    known = {n: t for n, t in trees.items() if t.size <= latency.largest}
-    if not known:
+    measured = {n: t for n, t in trees.items() if t.size <= latency.largest}
+    if not measured:
         raise UserError(
             f"the latency was measured up to {latency.largest} rows and every tree has more: measure it again with "
             "`specviz tree latency --max-size N --again`"
         )
-    return max(sorted(known), key=lambda n: known[n].tokens_per_step / latency.ms(known[n].size))
+    return max(sorted(measured), key=lambda n: measured[n].tokens_per_step / latency.ms(measured[n].size))
 
 
 @dataclass(frozen=True)
@@ -300,13 +300,13 @@ def sizes_up_to(most: int, m: int, ensemble: int = 1) -> list[int]:
     [5, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40]
     """
     check_size(most, m, ensemble)
-    least, found, step = least_size(m, ensemble), [], 2
+    least, sizes, step = least_size(m, ensemble), [], 2
     size = least
     while size < most:
-        found.append(size)
+        sizes.append(size)
         step = 2 if size < 12 else 4 if size < 32 else 8 if size < 64 else 16 if size < 128 else 64
         size = (size // step + 1) * step
-    return [*found, most]
+    return [*sizes, most]
 
 
 def trees_for(
@@ -318,23 +318,23 @@ def trees_for(
     assumed one. ``size`` None: the best for this machine where its latency is known, else the size of the kept trees,
     else a default. Raises UserError.
     """
-    kept = load_trees(folder / FILE) if folder is not None and (folder / FILE).is_file() else None
-    if kept is not None and kept.m < m:
-        raise UserError(f"{folder}/{FILE} was designed for {kept.m} prompt tokens, not {m}: `specviz tree design`")
-    trained = trained_acceptance(folder, m) if folder is not None and not kept else None
-    table = kept.acceptance[:m] if kept else trained or assumed_acceptance(m)
+    on_file = load_trees(folder / FILE) if folder is not None and (folder / FILE).is_file() else None
+    if on_file is not None and on_file.m < m:
+        raise UserError(f"{folder}/{FILE} was designed for {on_file.m} prompt tokens, not {m}: `specviz tree design`")
+    trained = trained_acceptance(folder, m) if folder is not None and not on_file else None
+    table = on_file.acceptance[:m] if on_file else trained or assumed_acceptance(m)
     if size is None and latency is not None and latency.largest >= least_size(m, ensemble):
         most = min(latency.largest, MOST_ROWS)
         designed = design_sizes(table, sizes_up_to(most, m, ensemble), ensemble)
-        found = designed[best_size(designed, latency)]
-    elif kept is not None and (m, ensemble) == (kept.m, kept.ensemble) and size in (None, kept.size):
-        return kept
+        trees = designed[best_size(designed, latency)]
+    elif on_file is not None and (m, ensemble) == (on_file.m, on_file.ensemble) and size in (None, on_file.size):
+        return on_file
     else:
-        wanted = size or max(kept.size if kept else DEFAULT_SIZE, least_size(m, ensemble))
-        found = design(table, wanted, ensemble)
-    if kept:
-        return found
-    return PromptTrees(found.states, found.acceptance, ensemble, "acceptance in training" if trained else ASSUMED)
+        rows = size or max(on_file.size if on_file else DEFAULT_SIZE, least_size(m, ensemble))
+        trees = design(table, rows, ensemble)
+    if on_file:
+        return trees
+    return PromptTrees(trees.states, trees.acceptance, ensemble, "acceptance in training" if trained else ASSUMED)
 
 
 def _full(paths: Sequence[Path_], m: int) -> PromptTree:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from decoders.folders import settings_folder
+from decoders.folders import settings_folder, write_json
 from decoders.model.target import Target
 
 SCHEMA = "speclatency/2"  # 1 timed the forward alone
@@ -129,21 +129,16 @@ def load_latency(target: Target) -> Latency | None:
     if not path.is_file():
         return None
     try:
-        found = Latency.from_json(json.loads(path.read_text(encoding="utf-8")))
+        latency = Latency.from_json(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, OSError) as error:
         log.warning("%s is left out: %s", path, error)
         return None
-    return found if found.setup == setup else None
+    return latency if latency.setup == setup else None
 
 
 def save_latency(latency: Latency) -> Path:
     """Keep it where ``load_latency`` finds it, whole or not at all."""
-    path = latency_folder() / f"{latency.setup.name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(json.dumps(latency.to_json(), indent=1) + "\n", encoding="utf-8")
-    partial.replace(path)
-    return path
+    return write_json(latency_folder() / f"{latency.setup.name}.json", latency.to_json())
 
 
 def latency_folder() -> Path:

@@ -8,7 +8,6 @@ numpy only; every function is pure.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from decoders.errors import UserError
+from decoders.folders import write_json
 
 SCHEMA = "spectrees/1"
 FILE = "trees.json"  # its name beside the prompt tokens it was designed for
@@ -86,10 +86,10 @@ class PromptTree:
         >>> tree.probabilities([[.6, .2], [.5, .1]])
         [0.6, 0.3, 0.2]
         """
-        known: dict[Path_, float] = {(): 1.0}
+        chance: dict[Path_, float] = {(): 1.0}
         for path in self.paths:
-            known[path] = known[path[:-1]] * acceptance[len(path) - 1][path[-1]]
-        return [known[path] for path in self.paths]
+            chance[path] = chance[path[:-1]] * acceptance[len(path) - 1][path[-1]]
+        return [chance[path] for path in self.paths]
 
     def stops(self, acceptance: Table) -> list[float]:
         """p_stop per node, the root first (nothing is accepted): that acceptance ends there, p(path) - Σ p(children).
@@ -253,8 +253,8 @@ def steady_state(transitions: np.ndarray) -> np.ndarray:
     system[..., 0, :] = 1.0
     right = np.zeros((*transitions.shape[:-1], 1))
     right[..., 0, 0] = 1.0
-    found = np.clip(np.linalg.solve(system, right)[..., 0], 0.0, None)
-    return found / found.sum(-1, keepdims=True)
+    shares = np.clip(np.linalg.solve(system, right)[..., 0], 0.0, None)
+    return shares / shares.sum(-1, keepdims=True)
 
 
 def least_size(m: int, ensemble: int = 1) -> int:
@@ -278,8 +278,7 @@ def trained_acceptance(folder: Path, m: int) -> tuple[tuple[float, ...], ...] | 
 
 
 def load_trees(path: str | Path, most: int = MOST_ROWS) -> PromptTrees:
-    """Trees from a file. Raises UserError in one sentence: missing, malformed, without any candidate, or more than
-    ``most`` rows."""
+    """Trees from a file. Raises UserError where it is missing, malformed, without candidates or above ``most`` rows."""
     path = Path(path).expanduser()
     try:
         if path.stat().st_size > MOST_BYTES:
@@ -299,13 +298,7 @@ def load_trees(path: str | Path, most: int = MOST_ROWS) -> PromptTrees:
 
 def save_trees(trees: PromptTrees, path: Path) -> Path:
     """Write a tree file, whole or not at all."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(json.dumps(trees.to_json(), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    return path
+    return write_json(path, trees.to_json())
 
 
 def _table(acceptance: Table) -> tuple[tuple[float, ...], ...]:

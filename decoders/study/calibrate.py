@@ -6,9 +6,7 @@ layer's hidden states. What PLD+(h) would have done at each layer is then simula
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -43,22 +41,22 @@ def calibrate(
     length = draft_length or int(find_method("pld+h").params().k)
     depth, heads = target.shape.layers, target.shape.heads
     every_head = tuple((layer, head) for layer in range(depth) for head in range(heads))
+    everything = Needs(heads=every_head, hidden_layers=tuple(range(depth + 1)))
     counts = np.zeros((depth, heads), dtype=np.int64)
     steps, accepted, counted = np.zeros(depth + 1, dtype=np.int64), np.zeros(depth + 1, dtype=np.int64), 0
     for done, prompt in enumerate(prompts):
         output = generate(target, prompt, "pld", max_new_tokens=max_new_tokens)
         tokens, start = [*prompt.tokens, *output], len(prompt.tokens)
-        session = target.session(Needs(heads=every_head), len(tokens))
-        with _hidden_states(target) as states:
-            session.prefill(tokens)
+        session = target.session(everything, len(tokens))
+        session.prefill(tokens)
         sources = copy_sources(tokens, start)
         strongest = strongest_positions(session.context, range(start - 1, len(tokens) - 1))
         counts += count_copies(strongest, sources).reshape(depth, heads)
         counted += int((sources >= 0).sum())
-        for k, hidden in enumerate(states):
-            taken = simulate_hidden(tokens, start, hidden, length, max_new_tokens)
-            steps[k] += len(taken)
-            accepted[k] += sum(taken)
+        for layer, hidden in session.memory.states.items():
+            taken = simulate_hidden(tokens, start, hidden[: len(tokens) - 1], length, max_new_tokens)
+            steps[layer] += len(taken)
+            accepted[layer] += sum(taken)
         if progress:
             progress(done + 1, len(prompts))
     if not counted:
@@ -101,23 +99,3 @@ def simulate_hidden(
         root += accepted + 1  # the bonus; a run that ends inside the draft has none, and is over all the same
         steps.append(accepted)
     return steps
-
-
-@contextmanager
-def _hidden_states(target: Target) -> Iterator[list[Tensor]]:
-    """Collect all hidden states ``[rows, hidden]`` of the next forward: the layers' inputs, the last norm's output."""
-    states: list[Tensor] = []
-
-    def layer_input(module: Any, args: tuple, kwargs: dict[str, Any]) -> None:
-        states.append((args[0] if args else kwargs["hidden_states"])[0])
-
-    def last(module: Any, args: Any, output: Any) -> None:
-        states.append(output[0][0])
-
-    hooks = [layer.register_forward_pre_hook(layer_input, with_kwargs=True) for layer in target.layers]
-    hooks.append(target.stack.register_forward_hook(last))
-    try:
-        yield states
-    finally:
-        for hook in hooks:
-            hook.remove()

@@ -30,6 +30,8 @@ from decoders.errors import UserError, first_line
 from decoders.folders import replacing
 from decoders.model.shape import ModelShape
 
+from .shapes import Shape, shape_of
+
 FAMILIES = ("llama", "mistral")
 ROTARIES = ("default", "linear", "llama3")  # these frequencies depend on the pair's own frequency only
 DEAD_STD = 0.02  # of the random weights that cost time but change nothing
@@ -38,46 +40,6 @@ COPIED = (
     "tokenizer*.json", "tokenizer.model", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt",
     "chat_template*", "generation_config.json", "LICENSE*",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Where a model grows to; the vocabulary stays. ``dtype`` is what its weights are stored in by default."""
-
-    name: str
-    hidden: int
-    layers: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    mlp: int
-    dtype: str = "float32"
-
-    def parameters(self, vocab: int, tied: bool) -> int:
-        """Parameters of a Llama of this shape, biases apart."""
-        attention = self.hidden * self.head_dim * 2 * (self.heads + self.kv_heads)
-        layer = attention + 3 * self.hidden * self.mlp + 2 * self.hidden
-        return self.layers * layer + self.hidden + vocab * self.hidden * (1 if tied else 2)
-
-
-SHAPES = {
-    shape.name: shape
-    for shape in (
-        Shape("103m", hidden=1024, layers=8, heads=8, kv_heads=8, head_dim=128, mlp=2752),
-        # those of Llama 3.2 1B and Llama 2 7B
-        Shape("1b", hidden=2048, layers=16, heads=32, kv_heads=8, head_dim=64, mlp=8192, dtype="float16"),
-        Shape("7b", hidden=4096, layers=32, heads=32, kv_heads=32, head_dim=128, mlp=11008, dtype="float16"),
-    )
-}
-
-
-def shape_of(shape: str | Shape) -> Shape:
-    """A shape by name; UserError lists the names."""
-    if isinstance(shape, Shape):
-        return shape
-    if shape not in SHAPES:
-        raise UserError(f"unknown size {shape!r}: models grow to {', '.join(SHAPES)}")
-    return SHAPES[shape]
 
 
 def layer_map(small: int, large: int) -> list[int]:
@@ -313,41 +275,37 @@ class _Plan:
         shape, d, units = self.shape, self.small.hidden, self.small.mlp
 
         def old(name: str) -> Tensor | None:
-            return None if source is None else small[f"model.layers.{source}.{name}"].float()
+            if source is None:
+                return None
+            tensor = small[f"model.layers.{source}.{name}"].float()
+            return tensor[repeated] if name.startswith(("self_attn.k_proj", "self_attn.v_proj")) else tensor
 
         q_rows, k_rows, v_rows, o_columns, repeated = self._rows()
         scale = math.sqrt(shape.head_dim / self.small.head_dim)
         kv_rows, q_total = shape.kv_heads * shape.head_dim, shape.heads * shape.head_dim
-        live = torch.arange(units)
+        live = slice(0, units)
         # name, rows, columns, rows of the live block, its columns, factor; output projections are zero outside it
         blocks = (
             ("self_attn.q_proj", q_total, shape.hidden, q_rows, slice(0, d), scale),
             ("self_attn.k_proj", kv_rows, shape.hidden, k_rows, slice(0, d), 1.0),
             ("self_attn.v_proj", kv_rows, shape.hidden, v_rows, slice(0, d), 1.0),
-            ("self_attn.o_proj", shape.hidden, q_total, torch.arange(d), o_columns, 1.0),
+            ("self_attn.o_proj", shape.hidden, q_total, slice(0, d), o_columns, 1.0),
             ("mlp.gate_proj", shape.mlp, shape.hidden, live, slice(0, d), 1.0),
             ("mlp.up_proj", shape.mlp, shape.hidden, live, slice(0, d), 1.0),
-            ("mlp.down_proj", shape.hidden, shape.mlp, torch.arange(d), slice(0, units), 1.0),
+            ("mlp.down_proj", shape.hidden, shape.mlp, slice(0, d), slice(0, units), 1.0),
         )
         for name, rows, columns, to_rows, to_columns, factor in blocks:
             full, writes = f"model.layers.{index}.{name}", name in {"self_attn.o_proj", "mlp.down_proj"}
-            weight, given = (make.zeros if writes else make.random)(rows, columns), old(f"{name}.weight")
-            if given is not None:
-                if name in {"self_attn.k_proj", "self_attn.v_proj"}:
-                    given = given[repeated]
+            weight, small_weight = (make.zeros if writes else make.random)(rows, columns), old(f"{name}.weight")
+            if small_weight is not None:
                 if name == "self_attn.k_proj":  # live queries meet zeros in rotary pairs that the small head lacks
                     weight.view(shape.kv_heads, shape.head_dim, -1)[: self.small.kv_heads * self.copies] = 0
-                if name == "self_attn.o_proj":
-                    weight[: len(to_rows), to_columns] = (given * factor).to(weight.dtype)
-                else:
-                    weight[to_rows, to_columns] = (given * factor).to(weight.dtype)
+                weight[to_rows, to_columns] = (small_weight * factor).to(weight.dtype)
             yield f"{full}.weight", weight
             if self._has_bias(name):
-                bias, given = make.zeros(rows), old(f"{name}.bias")
-                if given is not None:
-                    if name in {"self_attn.k_proj", "self_attn.v_proj"}:
-                        given = given[repeated]
-                    bias[to_rows] = (given * factor).to(bias.dtype)
+                bias, small_bias = make.zeros(rows), old(f"{name}.bias")
+                if small_bias is not None:
+                    bias[to_rows] = (small_bias * factor).to(bias.dtype)
                 yield f"{full}.bias", bias
         for name in ("input_layernorm", "post_attention_layernorm"):
             yield f"model.layers.{index}.{name}.weight", self._norm(old(f"{name}.weight"), make)

@@ -203,7 +203,9 @@ class ReadRun:
         started = time.perf_counter()
         run, tables = self.trace.run, self.trace.tables
         check_step(self.trace, step)
-        entry, values = asked_method(self.trace, *((method, params) if candidate is None else ()))
+        if candidate is not None:
+            method, params = None, None
+        entry, values = asked_method(self.trace, method, params)
         own, notes = self._is_own(entry, values)
         cold = entry.cold(values)
         if cold != values:

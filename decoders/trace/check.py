@@ -29,10 +29,11 @@ _RUN_TYPES: dict[str, type] = {
     "prompt_length": int, "stop_ids": list,
     "versions": dict, "timings": dict, "metrics": dict, "metric_help": list, "error": str,
     "pool": dict, "compression": dict, "memory": dict, "reference": str, "attention": dict, "forced": bool,
+    "origins": list,
 }  # fmt: skip
 _RUN_OPTIONAL = {
     "title", "node_terms", "step_terms", "stop_ids", "versions", "metrics", "metric_help", "error", "pool",
-    "compression", "memory", "reference", "attention", "forced",
+    "compression", "memory", "reference", "attention", "forced", "origins",
 }  # fmt: skip
 _METHOD_TYPES: dict[str, type] = {
     "name": str, "title": str, "paper": str, "summary": str, "lossless": bool, "params": dict, "controls": list,
@@ -87,6 +88,11 @@ def check_run(run: Any) -> None:
             keys.append(term["key"])
         if len(set(keys)) != len(keys):
             raise TraceError(f"run.{declared} names a number twice")
+    for i, origin in enumerate(run.get("origins", ())):
+        if not isinstance(origin, dict):
+            raise TraceError(f"run.origins[{i}] is not an object")
+        types = {"name": str, "letter": str, "label": str, "sentence": str, "outline": str, "hue": int}
+        _typed(origin, f"run.origins[{i}]", types, set(types) - {"name"})
     for name in ("controls", "metric_help"):
         rows = run["method"].get("controls", []) if name == "controls" else run.get("metric_help", [])
         if not all(isinstance(row, dict) for row in rows):

@@ -62,7 +62,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         passage  int    passage number inside the context (from 0), -1 elsewhere
         step     int    step that emitted it, -1 for the prompt
         kind     str    prompt, accepted, bonus or plain (a step without a draft)
-        origin   str    where the drafted token came from (main, branch, successor, ...), "" otherwise
+        origin   str    where the drafted token came from (one of the run's origins), "" otherwise
         source   int    position it was copied from, -1 if not copied
         pool     int    place in the pool it was copied from, -1 if not from there
         prob     float  the target's probability of it when it was decided (temperature 1)
@@ -93,7 +93,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         token       int    token id
         parent      int    node number inside the step, -1 for the root
         depth       int    distance from the root
-        origin      str    root, main, branch, successor, prompt, expansion, datastore or drafter
+        origin      str    root, or one of the run's origins: where the token came from
         source      int    position the token was copied from, -1 if not copied
         pool        int    place in the pool it was copied from, -1 if not from there
         draft_prob  float  the drafter's probability, where it has one

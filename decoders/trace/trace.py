@@ -13,6 +13,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from .check import as_float, check, check_run, shown
+from .origins import recorded_origins
 from .tables import OPTIONAL_TABLES, SCHEMA, TABLES, TraceError, columns_of, may_be_named, with_defaults
 
 
@@ -85,8 +86,8 @@ class Trace:
         raise TraceError("no viewer is installed: run pip install -e . in the project's folder, or specviz view TRACE")
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON the browser gets: {"schema", "run", and each table as column → list}."""
-        return {"schema": SCHEMA, "run": self.run, **self.tables}
+        """The JSON the browser gets: {"schema", "run" (its origins filled in), and each table as column → list}."""
+        return {"schema": SCHEMA, "run": {**self.run, "origins": recorded_origins(self.run)}, **self.tables}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Trace:

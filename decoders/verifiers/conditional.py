@@ -10,14 +10,13 @@ import torch
 
 from decoders.draft.draft import Draft, Scored, Verdict
 
-from .match import before_nodes, likely_path
+from .match import LossyVerifier, before_nodes, likely_path
 from .sampling import Chooser
-from .verifier import Verifier
 
 RULES = ("fixed", "mixed", "top-k only")
 
 
-class ConditionalVerifier(Verifier):
+class ConditionalVerifier(LossyVerifier):
     """Accepts a node if its parent is accepted and p > max(δ, p(EOS)), p at temperature 1 (CASD eq. 3).
 
     ``rule``: "fixed" is eq. 3; "mixed" also wants the token among the target's ``top_k`` (eq. 4); "top-k only" wants
@@ -25,8 +24,6 @@ class ConditionalVerifier(Verifier):
     accepted path wins, of equally long ones that with the highest summed log-probability; the bonus is the chooser's
     token after it. With δ = 1 nothing is accepted under "fixed" and "mixed": the output is plain decoding's.
     """
-
-    lossless = False
 
     def __init__(
         self, chooser: Chooser, stop_ids: Collection[int] = (), *, delta: float = 0.1, rule: str = "fixed",
@@ -42,10 +39,6 @@ class ConditionalVerifier(Verifier):
         clauses = [(True, "root"), *map(self._clause, p[1:], p_eos[1:], rank[1:], first[1:])]
         verdict = likely_path(draft, scored, self.chooser, p, clauses)
         return replace(verdict, terms={"p_eos": np.asarray(p_eos)})
-
-    def draws(self, route: str, drafted: int, accepted: int) -> int:
-        """Random numbers of a sampled step: the bonus alone is drawn."""
-        return 1
 
     def _judge(self, draft: Draft, scored: Scored) -> tuple[list[float], list[float], list[int], list[bool]]:
         """Per node, after its parent: the target's probability and that of the likeliest stop token (nan without one),

@@ -40,6 +40,16 @@ class MatchVerifier(Verifier):
             path.append(child)
 
 
+class LossyVerifier(Verifier):
+    """Of the paths whose nodes all pass a rule, takes the likeliest of the longest (``likely_path``)."""
+
+    lossless = False
+
+    def draws(self, route: str, drafted: int, accepted: int) -> int:
+        """The bonus alone is drawn."""
+        return 1
+
+
 def judged(
     draft: Draft, path: list[int], bonus: int | None, *, accepted: str = "match", rejected: str = "mismatch"
 ) -> Verdict:

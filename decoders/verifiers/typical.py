@@ -12,9 +12,8 @@ from torch import Tensor
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.draft.terms import Term
 
-from .match import before_nodes, likely_path
+from .match import LossyVerifier, before_nodes, likely_path
 from .sampling import Chooser
-from .verifier import Verifier
 
 NODE_TERMS = (
     Term("typical", "threshold", "The target's probability must be above this: min(ε, α · exp(−entropy)).", 0, 1),
@@ -22,14 +21,12 @@ NODE_TERMS = (
 )
 
 
-class TypicalVerifier(Verifier):
+class TypicalVerifier(LossyVerifier):
     """Accepts a node if its parent is accepted and p > min(ε, α · exp(−H)), p and H of the target at temperature 1.
 
     The longest accepted path wins, of equally long ones that with the highest summed log-probability; the bonus is the
     chooser's token after it. With ε = 1 and α = 0 every token of positive probability stands.
     """
-
-    lossless = False
 
     def __init__(self, chooser: Chooser, *, epsilon: float = 0.09, alpha: float = 0.3) -> None:
         self.chooser, self.epsilon, self.alpha = chooser, epsilon, alpha
@@ -41,10 +38,6 @@ class TypicalVerifier(Verifier):
             clauses.append((mine > bound, f"p = {mine:.3g} {'>' if mine > bound else '≤'} {bound:.3g}"))
         verdict = likely_path(draft, scored, self.chooser, p, clauses)
         return replace(verdict, terms={"typical": np.asarray(bounds), "entropy": np.asarray(entropies)})
-
-    def draws(self, route: str, drafted: int, accepted: int) -> int:
-        """Random numbers of a sampled step: the bonus alone is drawn."""
-        return 1
 
     def _judge(self, draft: Draft, scored: Scored) -> tuple[list[float], list[float], list[float]]:
         """Per node, after its parent: the target's probability, the bound it must pass, and the entropy (root: nan)."""

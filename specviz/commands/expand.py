@@ -37,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
     args.model = args.source or args.model
     common.quiet()
 
-    from decoders.study.expand import expand_to_folder, shape_of
+    from decoders.study.expand import expand_to_folder
+    from decoders.study.shapes import shape_of
 
     shape = shape_of(args.to)
     with common.progress_bar(f"growing to {shape.name}") as progress:

@@ -190,10 +190,10 @@ class Experiment:
 
     def quantity(self, key: str) -> Quantity | Breakdown | Profile:
         """A metric of this experiment by key. Raises UserError naming those there are."""
-        known = {**QUANTITIES, **{quantity.key: quantity for quantity in self.own}}
-        if key not in known:
-            raise UserError(f"there is no metric {key!r}{near(key, known)}: choose one of {', '.join(known)}")
-        return known[key]
+        every = {**QUANTITIES, **{quantity.key: quantity for quantity in self.own}}
+        if key not in every:
+            raise UserError(f"there is no metric {key!r}{near(key, every)}: choose one of {', '.join(every)}")
+        return every[key]
 
     @property
     def baseline(self) -> bool:
@@ -249,23 +249,22 @@ class Experiment:
                 if name not in trained(line):
                     raise UserError(f"{name!r} is no setting of training: choose one of {', '.join(trained(line))}")
             make_params(methods[line.method].params, line.params)
-            known = {control.name: control for control in controls(methods[line.method].params)}
+            parameters = {control.name: control for control in controls(methods[line.method].params)}
             for axis in () if line.fixed or self.measure is not None else self.axes:
                 if axis.measured:
                     continue
                 learnt = axis.param in trained(line)
-                if axis.param not in known and not learnt:
-                    listed = ", ".join(known) or "no parameters"
-                    raise UserError(
-                        f"{line.method} has no parameter {axis.param!r}{near(axis.param, known)}: it has {listed}"
-                    )
+                if axis.param not in parameters and not learnt:
+                    listed = ", ".join(parameters) or "no parameters"
+                    close = near(axis.param, parameters)
+                    raise UserError(f"{line.method} has no parameter {axis.param!r}{close}: it has {listed}")
                 if callable(axis.values) and info is None:
                     continue
                 values = axis.over(info or {})
                 if not values:
                     raise UserError(f"{axis.param} has no values: give some, as in “1, 2, 4” or “0..1 step 0.1”")
                 for value in () if learnt else values:
-                    known[axis.param].check(value)
+                    parameters[axis.param].check(value)
         if self.along not in {LINE, CATEGORY, *(axis.param for axis in self.axes)}:
             raise UserError(f"x={self.x!r} is neither a varied parameter nor {CATEGORY!r} nor {LINE!r}")
 

@@ -34,10 +34,10 @@ def look(target: Target, params: Mapping[str, Any], prompt: Prompt, max_new_toke
 
     prompts = load_part(target, "ppd", params.get("part"))
     answer = generate(target, prompt, "pld", max_new_tokens=max_new_tokens)
-    found = guess_ranks(target, prompts, [*prompt.tokens, *answer], len(prompt.tokens))
+    guessed = guess_ranks(target, prompts, [*prompt.tokens, *answer], len(prompt.tokens))
     yield {
         f"{HELD}{distance}/{count}": float((ranks < count).float().mean())
-        for distance, ranks in enumerate(found, 1)
+        for distance, ranks in enumerate(guessed, 1)
         for count in range(1, RANKS + 1)
         if len(ranks)
     }
@@ -59,17 +59,17 @@ def by_distance(rows: list[Row]) -> list[Row]:
 
 
 def _apart(rows: list[Row], places: Iterable[tuple[int, int]], labels: Callable[[int, int], Row]) -> list[Row]:
-    found: list[Row] = []
+    apart: list[Row] = []
     for row in rows:
         if row.get("error"):
-            found.append(row)
+            apart.append(row)
             continue
         common = {name: value for name, value in row.items() if not name.startswith(HELD)}
         for place in places:
             share = row.get(f"{HELD}{place[0]}/{place[1]}")
             if share is not None:
-                found.append({**common, **labels(*place), ACCURACY.key: share})
-    return found
+                apart.append({**common, **labels(*place), ACCURACY.key: share})
+    return apart
 
 
 def part_of(target: Target, params: Mapping[str, Any]) -> tuple[Path, Part]:
@@ -94,7 +94,7 @@ def acceptance_of(target: Target, params: Mapping[str, Any]) -> tuple[tuple[floa
     folder = part_of(target, params)[0]
     if (folder / FILE).is_file():
         return load_trees(folder / FILE).acceptance
-    found = trained_acceptance(folder, load_part(target, "ppd", folder).config.tokens)
-    if found is None:
+    trained = trained_acceptance(folder, load_part(target, "ppd", folder).config.tokens)
+    if trained is None:
         raise UserError(f"nobody measured how often the guesses of {folder} hold: `specviz tree design` does")
-    return found
+    return trained

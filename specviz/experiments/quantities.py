@@ -131,8 +131,8 @@ def _input_rows(trace: Trace, _: str) -> float | None:
 
 def _per_step(column: str) -> Callable[[Trace, str], float | None]:
     def mean(trace: Trace, _: str) -> float | None:
-        known = [value for value in trace.tables["steps"][column] if value is not None]
-        return sum(known) / len(known) if known else None
+        values = [value for value in trace.tables["steps"][column] if value is not None]
+        return sum(values) / len(values) if values else None
 
     return mean
 
@@ -246,11 +246,11 @@ def _confidence(trace: Trace) -> dict[str, dict[str, float]]:
 
 
 def _ranks(trace: Trace) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    ranks: dict[str, dict[str, float]] = {}
     for (depth, rank), count in metrics.target_ranks(trace).items():
-        parts = found.setdefault(str(depth), {part: 0.0 for part in (*(name for name, _ in RANKS), BEYOND)})
+        parts = ranks.setdefault(str(depth), {part: 0.0 for part in (*(name for name, _ in RANKS), BEYOND)})
         parts[next((name for name, last in RANKS if rank < last), BEYOND)] += count
-    return found
+    return ranks
 
 
 LEARNING, LOSS = LEARNT = ("learning", "loss")  # from a training's log
@@ -318,6 +318,6 @@ def parts_of(breakdown: Breakdown, columns: list[str]) -> list[str]:
     >>> parts_of(QUANTITIES["routes"], ["routes:none", "tokens", "routes:filtered", "routes:lexical"])
     ['lexical', 'none', 'filtered']
     """
-    found = [c.split(":", 1)[1] for c in columns if c.startswith(f"{breakdown.key}:")]
-    known = [part for part in breakdown.parts if part in found]
-    return known + [part for part in found if part not in known]
+    there = [c.split(":", 1)[1] for c in columns if c.startswith(f"{breakdown.key}:")]
+    ordered = [part for part in breakdown.parts if part in there]
+    return ordered + [part for part in there if part not in ordered]

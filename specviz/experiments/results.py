@@ -2,8 +2,8 @@
 
 Columns of text: ``series`` (the line), ``param:<name>`` (the varied parameters), ``prompt``, ``category``, ``method``,
 ``trace`` (the run's id), ``role``, ``error`` and ``verdict`` (on a batch's output that is not plain decoding's); all
-others are numbers. ``role`` is ``run`` (drawn), ``hidden`` (run,
-but not drawn: plain decoding for the speedup) or ``derived`` (a copy under another series: the best of a sweep).
+others are numbers. ``role`` is ``run`` (drawn), ``hidden`` (run, but not drawn: plain decoding for the speedup) or
+``derived`` (a copy under another series: the best of a sweep).
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class Results:
     @property
     def columns(self) -> list[str]:
         """All columns of the rows, those of text first."""
-        found = dict.fromkeys(("series", *(f"param:{a['param']}" for a in self.about["axes"]), *TEXT[1:-1]))
+        names = dict.fromkeys(("series", *(f"param:{a['param']}" for a in self.about["axes"]), *TEXT[1:-1]))
         for row in self.rows:
-            found |= dict.fromkeys(row)
-        return list(found)
+            names |= dict.fromkeys(row)
+        return list(names)
 
     @property
     def failed(self) -> int:
@@ -221,16 +221,16 @@ def points(results: Results, metrics: Sequence[str] | None = None) -> Iterator[d
         for x in along:
             here = group if is_level or x == ALL else [row for row in group if (row.get(x_name) or "") == x]
             for y in places(here, y_name) if grid and not is_level else [""]:
-                found = [row for row in here if row.get(y_name) == y] if y else here
+                rows = [row for row in here if row.get(y_name) == y] if y else here
                 yield {
                     "series": series, "x": x, "y": y, "level": is_level,
-                    "values": {c: _spread([row.get(c) for row in found]) for c in columns},
+                    "values": {c: _spread([row.get(c) for row in rows]) for c in columns},
                     "runs": [
                         {name: row.get(name) or "" for name in ("trace", "prompt", "category")}
-                        for row in found if row.get("trace")
+                        for row in rows if row.get("trace")
                     ],
-                    "count": sum(not row.get("error") for row in found),
-                    "failed": sum(bool(row.get("error")) for row in found),
+                    "count": sum(not row.get("error") for row in rows),
+                    "failed": sum(bool(row.get("error")) for row in rows),
                 }  # fmt: skip
 
 
@@ -258,24 +258,24 @@ def profile_of(profile: Profile, point: Mapping[str, Any]) -> list[tuple[str, di
         if column.startswith(f"{profile.key}:") and spread["n"]:
             place, _, part = column.split(":", 1)[1].rpartition("/")
             sums.setdefault(place, {})[part] = spread["mean"] * spread["n"]
-    found = []
+    places = []
     for place in sorted(sums, key=_number_of):
         parts = sums[place]
         count = sum(parts.values()) if profile.whole else parts.get(COUNT, 0.0)
         if count:
             shown = {p: v / count for p, v in parts.items()} if profile.whole else {TOTAL: parts[TOTAL] / count}
-            found.append((place, shown, round(count, 6)))
-    return found
+            places.append((place, shown, round(count, 6)))
+    return places
 
 
 def _number_of(text: str) -> tuple[float, str]:
     return (float(text), text) if _number(text) else (math.inf, text)
 
 
-def profile_points(results: Results, found: Sequence[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
+def profile_points(results: Results, drawn: Sequence[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
     """The points that profiles are drawn of, with their index: of tasks that are not told apart, all together."""
-    together = [(n, p) for n, p in enumerate(found) if results.about["x"] == CATEGORY and p["x"] == ALL]
-    return together or list(enumerate(found))
+    together = [(n, p) for n, p in enumerate(drawn) if results.about["x"] == CATEGORY and p["x"] == ALL]
+    return together or list(enumerate(drawn))
 
 
 def place_of(profile: Profile, place: str) -> str:
@@ -326,9 +326,9 @@ def _by_series(about: Mapping[str, Any], rows: Sequence[Row], taken: set[str]) -
 
 
 def _spread(values: Sequence[float | None]) -> dict[str, float | int | None]:
-    known = np.array([value for value in values if value is not None], dtype=np.float64)
-    if not len(known):
+    present = np.array([value for value in values if value is not None], dtype=np.float64)
+    if not len(present):
         return {"mean": None, "se": None, "low": None, "high": None, "n": 0}
-    low, high = np.quantile(known, (0.25, 0.75))
-    error = float(known.std(ddof=1)) / math.sqrt(len(known)) if len(known) > 1 else None
-    return {"mean": float(known.mean()), "se": error, "low": float(low), "high": float(high), "n": len(known)}
+    low, high = np.quantile(present, (0.25, 0.75))
+    error = float(present.std(ddof=1)) / math.sqrt(len(present)) if len(present) > 1 else None
+    return {"mean": float(present.mean()), "se": error, "low": float(low), "high": float(high), "n": len(present)}

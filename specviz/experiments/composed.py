@@ -1,0 +1,169 @@
+"""Figures of quantities with parts: shares of a whole, parts side by side, and profiles along something in the runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import plotly.graph_objects as go
+
+from specviz.views.charts import GREY
+
+from .drawing import (
+    GRID,
+    HEIGHT,
+    MARKERS,
+    PARTS,
+    Chart,
+    amount,
+    color_of,
+    hover,
+    make_room,
+    new_figure,
+    plain,
+    shown,
+    told,
+)
+from .experiment import CATEGORY, LINE
+from .quantities import TOTAL, Breakdown, Profile, parts_of
+from .results import Results, place_of, profile_of, profile_points
+
+
+def breakdown_charts(results: Results, breakdown: Breakdown, points: list[dict[str, Any]]) -> Iterator[Chart]:
+    about = results.about
+    columns = list(dict.fromkeys(column for point in points for column in point["values"]))
+    parts = parts_of(breakdown, columns)
+    papers = [series for series in about["papers"] if series["metric"] == breakdown.key]
+    parts += [str(x) for series in papers for x, _ in series["points"] if str(x) not in parts]
+    parts = list(dict.fromkeys(parts))
+    rows = [(n, p) for n, p in enumerate(points) if p["runs"]]
+    several = len({p["series"] for _, p in rows}) > 1
+    named = several and about["x"] != LINE
+    labels = [" · ".join([plain(p["series"]), shown(p["x"])] if named else [shown(p["x"])]) for _, p in rows]
+    figure = new_figure(breakdown, about["model"].get("name") or "")
+    for number, part in enumerate(parts):
+        key = f"{breakdown.key}:{part}"
+        values = [p["values"].get(key, {}).get("mean") for _, p in rows]
+        text = [amount(v, breakdown.unit) if v and (v >= 0.04 or not breakdown.whole) else "" for v in values]
+        hovers = [hover(breakdown, p, key, part) for _, p in rows]
+        figure.add_trace(_segment(breakdown, part, number, labels, values, text, hovers, [n for n, _ in rows]))
+    _segments_axes(figure, breakdown, len(rows))
+    yield Chart(breakdown.label, figure)
+    for model in dict.fromkeys(series["model"] for series in papers):
+        mine = [series for series in papers if series["model"] == model]
+        figure = new_figure(breakdown, f"paper: {mine[0]['where']}, {model}", paper=True)
+        for number, part in enumerate(parts):
+            values = [dict((str(x), y) for x, y in series["points"]).get(part) for series in mine]
+            text = ["" if breakdown.whole else amount(v, breakdown.unit) for v in values]
+            hovers = [
+                f"{plain(s['label'])}, {part}: {amount(v, breakdown.unit)}<br>paper, {s['where']}, {model}"
+                for s, v in zip(mine, values, strict=True)
+            ]
+            names = [plain(series["label"]) for series in mine]
+            figure.add_trace(_segment(breakdown, part, number, names, values, text, hovers, None))
+        _segments_axes(figure, breakdown, len(mine))
+        yield Chart(f"{breakdown.label} (paper, {model})", figure, True)
+
+
+def _segment(
+    breakdown: Breakdown | Profile, part: str, number: int, labels: list[str], values: list[Any], text: list[str],
+    hovers: list[str], index: list[int] | None,
+) -> go.Bar:  # fmt: skip
+    color = PARTS.get(part, color_of(number))
+    marker: dict[str, Any] = {"color": color, "line": {"color": "rgba(128,128,128,.6)", "width": 0.5}}
+    if index is None:
+        marker |= {"pattern": {"shape": "/", "fillmode": "replace", "size": 6, "fgcolor": color}}
+    flat = {"x": values, "y": labels, "orientation": "h"}
+    upright = {"x": [part] * len(labels), "y": values}
+    return go.Bar(
+        **(flat if breakdown.whole else upright), name=plain(part), marker=marker, text=text,
+        textposition="inside" if breakdown.whole else "outside", insidetextanchor="middle", textfont={"size": 11},
+        textangle=0, cliponaxis=False, showlegend=breakdown.whole, **told(index, hovers),
+    )  # fmt: skip
+
+
+def _segments_axes(figure: go.Figure, breakdown: Breakdown | Profile, rows: int) -> None:
+    if breakdown.whole:
+        figure.update_layout(barmode="stack", height=max(240, 170 + 34 * rows), legend_traceorder="normal", bargap=0.3)
+        figure.update_xaxes(range=[0, 1], dtick=0.25, tickformat=".0%", gridcolor=GRID)
+        figure.update_yaxes(autorange="reversed", automargin=True, type="category")
+    else:
+        figure.update_layout(barmode="group")
+        form = ".2%" if breakdown.unit == "share" else None
+        title = "share of the forward" if form else breakdown.unit
+        figure.update_yaxes(title=title, rangemode="tozero", tickformat=form, gridcolor=GRID)
+
+
+# --- along something inside the runs ---
+
+
+def profile_charts(results: Results, profile: Profile, points: list[dict[str, Any]]) -> Iterator[Chart]:
+    about = results.about
+    drawn = [(n, p, at) for n, p in profile_points(results, points) if (at := profile_of(profile, p))]
+    several = len({p["series"] for _, p, _ in drawn}) > 1
+
+    def label(point: Mapping[str, Any]) -> str:
+        place = "" if about["x"] == CATEGORY or point["level"] else shown(point["x"])
+        return " · ".join(part for part in (plain(point["series"]) if several or not place else "", place) if part)
+
+    figure = new_figure(profile, about["model"].get("name") or "")
+    if profile.whole:
+        parts = [part for part in profile.parts if any(part in shares for *_, at in drawn for _, shares, _ in at)]
+        rows = [(n, p, *place) for n, p, at in drawn for place in at]
+        labels = [
+            " · ".join(text for text in (label(p) if len(drawn) > 1 else "", f"{profile.along} {place}") if text)
+            + f"<br><span style='font-size:10px'>{count:,.0f} positions</span>"
+            for _, p, place, _, count in rows
+        ]
+        for number, part in enumerate(parts):
+            values = [shares.get(part, 0.0) for *_, shares, _ in rows]
+            text = [amount(v, "share") if v >= 0.04 else "" for v in values]
+            hovers = [
+                f"<b>{amount(v, 'share')}</b> {plain(part)} · {label(p)}<br>{profile.along} {place}, "
+                f"{count:,.0f} positions"
+                for v, (_, p, place, _, count) in zip(values, rows, strict=True)
+            ]
+            figure.add_trace(_segment(profile, part, number, labels, values, text, hovers, [n for n, *_ in rows]))
+        _segments_axes(figure, profile, len(rows))
+        yield Chart(profile.label, figure)
+        return
+    bars = []
+    for look, (n, point, at) in enumerate(drawn):
+        xs, color = [float(place) for place, *_ in at], color_of(look)
+        ys, counts = [shares[TOTAL] for _, shares, _ in at], [count for *_, count in at]
+        where = [f"{profile.along.split(':')[0]} {place_of(profile, place)}" for place, *_ in at]
+        seen = [f"<br>{count:,.0f} tokens" if profile.counted else "" for count in counts]
+        hovers = [
+            f"<b>{amount(y, profile.unit)}</b> {label(point)}<br>{place}{more}"
+            for y, place, more in zip(ys, where, seen, strict=True)
+        ]
+        figure.add_trace(
+            go.Scatter(
+                x=xs, y=ys, name=label(point), mode="lines+markers", cliponaxis=False,
+                line={"color": color, "width": 2}, marker={"symbol": MARKERS[look % len(MARKERS)], "size": 8},
+                **told([n] * len(xs), hovers),
+            )
+        )  # fmt: skip
+        bars.append(
+            go.Bar(
+                x=xs, y=counts, yaxis="y2", marker={"color": color, "opacity": 0.55}, name=label(point),
+                showlegend=False, **told([n] * len(xs), hovers),
+            )
+        )  # fmt: skip
+    figure.update_xaxes(title_text=plain(profile.along), gridcolor=GRID, zeroline=False)
+    shares = profile.unit == "share"
+    figure.update_yaxes(tickformat=".0%" if shares else None, gridcolor=GRID, zeroline=False, rangemode="tozero")
+    if profile.counted:
+        dotted, equal = {"dash": "dot", "width": 1.5, "color": GREY}, "acceptance = confidence"
+        figure.add_trace(go.Scatter(x=[0, 1], y=[0, 1], mode="lines", line=dotted, name=equal, hoverinfo="skip"))
+        figure.add_traces(bars)
+        figure.update_xaxes(range=[0, 1], dtick=0.1, tickformat=".0%", anchor="y2", showgrid=False)
+        figure.update_yaxes(range=[0, 1.04], domain=[0.3, 1])
+        tokens = {"text": "tokens", "font": {"size": 12}}
+        figure.update_layout(
+            barmode="group", bargap=0.15,
+            margin_r=32,
+            yaxis2={"domain": [0, 0.22], "gridcolor": GRID, "nticks": 3, "title": tokens, "zeroline": False},
+        )  # fmt: skip
+    make_room(figure, HEIGHT + 90 if profile.counted else HEIGHT)
+    yield Chart(profile.label, figure)
