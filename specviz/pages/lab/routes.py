@@ -7,7 +7,7 @@ import json
 from fastapi import FastAPI, Response
 
 from decoders.errors import UserError
-from specviz.experiments.tables import written
+from specviz.experiments.tables import described, written
 from specviz.server.bodies import Body
 from specviz.server.http import Owner, answer, attachment, no_other, problem
 from specviz.shell.assets import plotly
@@ -79,7 +79,7 @@ def add(app: FastAPI, lab: Lab) -> None:
         elif format == "csv":
             data = results.to_csv().encode()
         elif format == "json":
-            data = json.dumps(results.to_json(), ensure_ascii=False).encode()
+            data = json.dumps(described(results), ensure_ascii=False).encode()
         else:
             data = results.zipped()
         return attachment(data, media, f"{results.about['name']}-{key}.{suffix}")
