@@ -90,7 +90,7 @@ def test_an_added_column_is_read_as_its_default(name: str, added: Callable[[str,
     assert trace.tables["nodes"]["heat"] == [None] * trace.rows("nodes")
     assert set(trace.tables["steps"]["note"]) == {""}
     assert load(saved(trace)).to_json() == trace.to_json()
-    assert set(frame(trace, "steps")["note"]) == {""} and frame(trace, "nodes")["heat"].isna().all()
+    assert set(frame(trace, "steps")["note"]) == {""} and bool(frame(trace, "nodes")["heat"].isna().all())
 
 
 @pytest.mark.parametrize("name", FROZEN)

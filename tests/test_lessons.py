@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from decoders import Prompt, record
 from decoders.trace import files as tracefile
 from decoders.trace.metrics import METRICS
 from decoders.trace.tables import TABLES
@@ -22,6 +23,7 @@ from specviz.places import GALLERY
 from specviz.views import terms, web
 from tests import synthetic
 
+from .models import prompt_ids, tiny_target
 from .stubs import StubDesk, app_of
 
 ROOT = Path(__file__).parent.parent
@@ -247,7 +249,7 @@ def test_every_number_has_its_formula_and_its_code() -> None:
     for metric in METRICS:
         told = table["terms"][metric.key]
         assert (told["formula"], told["help"]) == (metric.formula, metric.help)
-    codes = {told["code"] for told in table["terms"].values()} | {*terms.DRAFTED.values(), *terms.VERIFIED.values()}
+    codes = {told["code"] for told in table["terms"].values()} | {terms.DRAWN}
     for code in codes:
         file, name = code.split(" ")
         names = _defined(ROOT / file)
@@ -270,7 +272,10 @@ def _defined(path: Path) -> set[str]:
 
 
 def test_the_drafting_code_is_that_of_the_method() -> None:
-    for name, code in terms.DRAFTED.items():
-        text = (ROOT / code.split(" ")[0]).read_text(encoding="utf-8")
-        there = [path.read_text(encoding="utf-8") for path in (ROOT / "decoders/drafters").glob("*.py")]
-        assert any(f'"{name}"' in one for one in there) and "def propose" in text, name
+    """The run's record names the code that drafted and decided."""
+    target = tiny_target()
+    for method in ("plain", "pld", "pld+h", "adapld"):
+        trace = record(target, Prompt.from_ids(prompt_ids(3)), method, max_new_tokens=1)
+        for code in trace.run["method"]["code"].values():
+            file, name = code.split(" ")
+            assert name in _defined(ROOT / file), code

@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 
 from decoders.trace.metrics import (
     METRICS,
-    acceptance_beta,
     acceptance_by_depth,
     compute,
     confidence_bins,
-    draft_cost,
     fill_would_accept,
     metric_help,
     ranking_regret,
@@ -251,14 +249,14 @@ def test_acceptance_of_a_draft_model_counts_its_chain_up_to_the_first_rejection(
             "origin": ["root", "drafter", "drafter", "drafter", "expansion", "root", "drafter"],
         },
     )  # fmt: skip
-    assert acceptance_beta(trace) == pytest.approx((0.9 + 0.5 + 0.3) / 3)
-    assert acceptance_beta(made()) is None
+    assert compute(trace)["beta"] == pytest.approx((0.9 + 0.5 + 0.3) / 3)
+    assert compute(made())["beta"] is None
 
 
 def test_the_cost_of_a_draft_forward_is_in_forwards_of_the_target():
     steps = {"term:forward_ms": [6.0, None, 2.0], "depth": [3, 0, 1], "verify_ms": [9.0, 50.0, 11.0]}
-    assert draft_cost(made(steps=steps)) == pytest.approx((8 / 4) / 10)
-    assert draft_cost(made()) is None
+    assert compute(made(steps=steps))["draft_cost"] == pytest.approx((8 / 4) / 10)
+    assert compute(made())["draft_cost"] is None
 
 
 def drafted() -> Trace:

@@ -15,6 +15,7 @@ import synthetic
 from fastapi.testclient import TestClient
 
 from decoders.trace import files as tracefile
+from decoders.trace.report import payload
 from specviz.app import open_desk
 from specviz.server import http as routes
 from specviz.server import routes as server
@@ -76,7 +77,7 @@ def test_scripts_are_named_by_their_content_and_kept_for_ever(client: TestClient
 
 
 def test_a_trace_comes_whole_with_and_without_compression(client: TestClient, desk: StubDesk) -> None:
-    whole = desk.store.get("gallery-0").to_json()
+    whole = payload(desk.store.get("gallery-0"))
     assert client.get("/api/traces/gallery-0").json() == whole
     assert client.get("/api/traces/gallery-0").headers["content-encoding"] == "gzip"
     plain = client.get("/api/traces/gallery-0", headers={"accept-encoding": "identity"})

@@ -1,130 +1,234 @@
-"""What steps become in a trace: rows and their numbers."""
+"""What a run's prompt and steps become in its trace: rows of every table."""
 
 from __future__ import annotations
 
 import math
-import re
-from itertools import accumulate
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
-from decoders.draft.draft import Looks
-from decoders.draft.needs import Needs
-from decoders.draft.params import controls
-from decoders.draft.terms import Term
+from decoders.draft.draft import Candidates, Draft
+from decoders.prompt.pieces import Pieces
+from decoders.prompt.prompt import Pool, Prompt
+from decoders.trace.tables import REQUIRED, TABLES, TERMS, columns_of
+from decoders.trace.trace import Trace
+from decoders.verifiers.sampling import Chooser
 
 from .decoding import Step
+from .numbers import TargetNumbers, finite, guesses, looked_at
 
-TARGET_CHOICES = 5  # the target's first choices kept after each visited node
-MEAN_LOOKS, MEAN_LEAST = 24, 0.005  # attention weights kept per node, averaged over heads: so many, if so large
-HEAD_LOOKS, HEAD_LEAST = 8, 0.02  # the same per head
+JOINT = "joint"  # kind of a row of the table probes that stands for several: what they guess together
+WHOLE_POOL, POOL_AROUND = 20_000, 32  # tokens: a longer pool is recorded around what was used alone
 
-
-def _add_looks(rows: dict[str, list[Any]], index: int, looks: Looks) -> None:
-    """The largest attention weights of each node's query, averaged over heads (head -1) and head by head."""
-    weights = looks.weights()
-    for mean, shown, most, least in (
-        (True, weights.mean(1, keepdim=True), MEAN_LOOKS, MEAN_LEAST),
-        (False, weights, HEAD_LOOKS, HEAD_LEAST),
-    ):
-        top, place = (found.numpy(force=True) for found in shown.topk(min(most, shown.shape[-1])))
-        kept = layer, head, node, _ = np.nonzero(top >= least)
-        rows["step"] += [index] * len(layer)
-        rows["node"] += np.asarray(looks.nodes)[node].tolist()
-        rows["layer"] += np.asarray(looks.layers)[layer].tolist()
-        rows["head"] += [-1] * len(layer) if mean else head.tolist()
-        rows["position"] += place[kept].tolist()
-        rows["weight"] += _finite(top[kept].astype(np.float64))
+STEP_TABLES = ("nodes", "targets", "tokens", "steps", "candidates", "guesses", "attention", "probes")
+SEVERAL = (list, tuple)
+Delta = dict[str, dict[str, list[Any]]]
 
 
-def recorded_params(params: Any) -> dict[str, Any]:
-    """A method's parameters as a trace keeps them: of paths their last name alone."""
-    return {c.name: _without_folder(getattr(params, c.name)) for c in controls(type(params))}
+Defaults = Mapping[str, Sequence[tuple[str, Any]]]  # table → its columns, each with its default
 
 
-def _without_folder(value: Any) -> Any:
-    """A parameter as it is recorded: of a path its last name alone, as a trace may be given away. Hub ids stay.
-
-    >>> _without_folder("/models/draft"), _without_folder("org/name"), _without_folder(4)
-    ('draft', 'org/name', 4)
-    """
-    if not isinstance(value, str) or not any(mark in value for mark in "/\\"):
-        return value
-    given = Path(value).expanduser()
-    local = value.startswith((".", "/", "~")) or "\\" in value or value.count("/") > 1 or given.exists()
-    return re.split(r"[/\\]", str(given.resolve() if given.exists() else value).rstrip("/\\"))[-1] if local else value
+def columns_with_defaults(run: Mapping[str, Any], tables: Collection[str] = tuple(TABLES)) -> Defaults:
+    """The columns that a run's tables have, the method's numbers included."""
+    return {table: [(c.name, c.default) for c in columns_of(table, run).values()] for table in tables}
 
 
-def _described(term: Term) -> dict[str, Any]:
-    return {"key": term.key, "label": term.label, "help": term.help, "low": term.low, "high": term.high}
+class Rows:
+    """Rows of some tables, column by column, on their way into a trace.
 
-
-def _resolved(params: Any, needs: Needs) -> dict[str, int]:
-    """What layer and heads came to where the parameters left them open."""
-    found: dict[str, int] = {}
-    if getattr(params, "layer", 0) is None and needs.layers:
-        found["layer"] = max(needs.layers)
-    if getattr(params, "heads", 0) is None and needs.heads:
-        found["heads"] = len(needs.heads)
-    return found
-
-
-def _finite(values: np.ndarray) -> list[float | None]:
-    """Numbers as a trace keeps them: six decimals, None for what is not finite."""
-    rounded: list[float | None] = values.round(6).tolist()
-    return rounded if np.isfinite(values).all() else [v if math.isfinite(v) else None for v in rounded]  # type: ignore
-
-
-class _Numbers:
-    """What a trace keeps of the logits of some steps, one list entry per step.
-
-    The target's probability and rank of every node after its parent (None and -1 for the root) and of the bonus, its
-    first choices after visited nodes, its entropy at the root.
+    >>> rows = Rows(columns_with_defaults({}), ["targets"])
+    >>> rows.add("targets", 2, {"step": 7, "node": [0, 3], "token": [11, 12], "prob": None})
+    >>> rows.delta["targets"]["step"], rows.delta["targets"]["node"]
+    ([7, 7], [0, 3])
     """
 
-    def __init__(self, steps: list[Step]) -> None:
-        parts = [step.scored.logits for step in steps]
-        logits = parts[0] if len(parts) == 1 else torch.cat(parts)
-        starts = [0, *accumulate(len(part) for part in parts[:-1])]
-        normaliser = logits.logsumexp(-1)
-        lse: list[float] = normaliser.tolist()
+    def __init__(self, columns: Defaults, tables: Sequence[str]) -> None:
+        self._columns = columns
+        self.delta: Delta = {table: {name: [] for name, _ in columns[table]} for table in tables}
 
-        device = logits.device
-        placed = list(zip(steps, starts, strict=True))
-        parents = [start + p for step, start in placed for p in step.draft.tree.parents[1:]]
-        tokens = [t for step in steps for t in step.draft.tree.tokens[1:]]
-        drafted = len(tokens)
-        parents += [start + step.verdict.path[-1] for step, start in placed]  # each step's bonus, behind the nodes
-        tokens += [step.verdict.bonus or 0 for step in steps]
-        before = logits[torch.tensor(parents, device=device, dtype=torch.long)]
-        mine = before.gather(1, torch.tensor(tokens, device=device, dtype=torch.long)[:, None])
-        ranks: list[int] = (before > mine).sum(-1, dtype=torch.int32).tolist()
-        probs = [round(math.exp(x - lse[p]), 6) for x, p in zip(mine.flatten().tolist(), parents, strict=True)]
+    def add(self, table: str, count: int, values: Mapping[str, Any]) -> None:
+        """``count`` rows: per column their values, or one for all. KeyError where one without a default is left out."""
+        rows = self.delta[table]
+        for name, default in self._columns[table]:
+            value = values[name] if default is REQUIRED else values.get(name, default)
+            rows[name] += value if isinstance(value, SEVERAL) else [value] * count
 
-        visited = [(step.index, start, node) for step, start in placed for node in step.verdict.path]
-        rows = torch.tensor([start + node for _, start, node in visited], device=device)
-        top, choice = logits[rows].topk(min(TARGET_CHOICES, logits.shape[-1]), dim=-1)
-        width = top.shape[1]
-        self.targets: dict[str, list[Any]] = {
-            "step": [index for index, _, _ in visited for _ in range(width)],
-            "node": [node for _, _, node in visited for _ in range(width)],
-            "token": choice.flatten().tolist(),
-            "prob": (top - normaliser[rows][:, None]).exp().double().mul_(1e6).round_().div_(1e6).flatten().tolist(),
+
+class Recording:
+    """Writes the rows of one run into its trace, in the order in which things were decided."""
+
+    def __init__(self, trace: Trace, pieces: Pieces | None, warpers: Chooser) -> None:
+        self.trace = trace
+        self._pieces, self._warpers = pieces, warpers
+        self._pieces_written: set[int] = set()
+        self._columns = columns_with_defaults(trace.run)
+        self._terms = {table: [t["key"] for t in trace.run.get(declared, ())] for declared, table in TERMS.items()}
+        self._pool: Pool | None = None  # where its tokens have to be recorded
+        self._pool_written = np.zeros(0, dtype=bool)
+
+    def prompt(self, prompt: Prompt) -> None:
+        """The prompt's tokens with their segments."""
+        segments, passages = ["text"] * len(prompt.tokens), [-1] * len(prompt.tokens)
+        for s in prompt.segments:
+            segments[s.start : s.stop] = [s.name] * (s.stop - s.start)
+            passages[s.start : s.stop] = [s.passage] * (s.stop - s.start)
+        self.read(prompt.tokens, segments, passages)
+
+    def read(self, ids: Sequence[int], segment: str | list[str], passage: int | list[int] = -1) -> None:
+        """Tokens that were there before the first step."""
+        rows = self._rows("tokens")
+        rows.add("tokens", len(ids), {
+            "id": list(ids), "segment": segment, "passage": passage, "step": -1, "kind": "prompt", "origin": "",
+            "source": -1, "pool": -1, "prob": None, "rank": -1,
+        })  # fmt: skip
+        self._written(rows, ids)
+
+    def plain(self, ids: list[int]) -> Delta:
+        """What plain decoding wrote for the same prompt."""
+        rows = self._rows("plain")
+        rows.add("plain", len(ids), {"id": ids})
+        return self._written(rows, ids)
+
+    def pool(self, pool: Pool) -> None:
+        """The pool that drafts are copied from: its tokens are recorded only if they do not stand in the prompt."""
+        if pool.positions is None:
+            self._pool, self._pool_written = pool, np.zeros(len(pool.tokens), dtype=bool)
+
+    def steps(self, steps: list[Step], elapsed_ms: list[float]) -> Delta:
+        """Rows of some steps together, as most of the cost is per call, not per row; ``elapsed_ms`` is per step."""
+        rows = self._rows(*STEP_TABLES, *(["pool"] if self._pool is not None else []))
+        numbers = TargetNumbers(steps)
+        ids: list[int] = []
+        for i, (step, elapsed) in enumerate(zip(steps, elapsed_ms, strict=True)):
+            self._add_step(rows, step, numbers, i, elapsed)
+            if step.draft.candidates is not None:
+                self._add_candidates(rows, step.index, step.draft.candidates)
+            for looks in (step.draft.looks, step.learned and step.learned.looks):
+                if looks is not None:
+                    for some in looked_at(looks):
+                        rows.add("attention", len(some["node"]), {"step": step.index, **some})
+            if step.draft.probes:
+                self._add_probes(rows, step)
+            ids += step.emitted
+        for table, columns in (("targets", numbers.targets), ("guesses", guesses(steps, self._warpers))):
+            rows.add(table, len(columns["step"]), columns)
+        ids += [token for table in ("nodes", "targets", "guesses", "probes") for token in rows.delta[table]["token"]]
+        if self._pool is not None:
+            self._add_pool(rows, self._pool, [step.draft for step in steps])
+            ids += rows.delta["pool"]["id"]
+        return self._written(rows, ids)
+
+    def _rows(self, *tables: str) -> Rows:
+        return Rows(self._columns, (*tables, "pieces"))
+
+    def _written(self, rows: Rows, ids: Collection[int]) -> Delta:
+        """The rows, added to the trace with the pieces of tokens that occur for the first time."""
+        new = [i for i in dict.fromkeys(ids) if i not in self._pieces_written]
+        self._pieces_written.update(new)
+        described = [self._pieces.of(i) if self._pieces is not None else (f"<{i}>".encode(), False) for i in new]
+        columns = {"id": new, "hex": [b.hex() for b, _ in described], "special": [s for _, s in described]}
+        rows.add("pieces", len(new), columns)
+        self.trace.extend(rows.delta)
+        return rows.delta
+
+    def _add_step(self, rows: Rows, step: Step, numbers: TargetNumbers, i: int, elapsed_ms: float) -> None:
+        """A step's tree, its row in steps, and the tokens it emitted: the accepted path's, then the target's own."""
+        draft, tree, verdict, bonus = step.draft, step.draft.tree, step.verdict, step.verdict.bonus
+        count, drafted, deepest, accepted = len(tree), tree.drafted, max(tree.depths), step.accepted
+        shared = {  # node → what its token keeps when it is emitted
+            "origin": draft.origins or ("root",) + ("drafter",) * drafted,
+            "source": draft.sources or (-1,) * count,
+            "pool": draft.pool if draft.pool and self._pool is not None else (-1,) * count,
+            "prob": numbers.probs[i],
+            "rank": numbers.ranks[i],
         }
-        roots = logits[starts] - normaliser[starts][:, None]
-        self.entropy = [round(e, 6) for e in (-(roots.exp() * roots.clamp_min(-1e30)).sum(-1)).tolist()]
+        of_nodes = {key: draft.terms.get(key, verdict.terms.get(key)) for key in self._terms["nodes"]}
+        rows.add("nodes", count, {
+            **shared, **_terms(of_nodes), "step": step.index, "token": tree.tokens, "parent": tree.parents,
+            "depth": tree.depths, "status": verdict.status, "reason": verdict.reasons,
+            "draft_prob": finite(np.asarray(draft.probabilities)) if draft.probabilities else None,
+        })  # fmt: skip
+        emitted = {name: [values[node] for node in verdict.path[1:]] for name, values in shared.items()}
+        origins = dict.fromkeys(emitted["origin"])
+        if bonus is not None:
+            own = ("", -1, -1, numbers.bonus_prob[i], numbers.bonus_rank[i])
+            for values, value in zip(emitted.values(), own, strict=True):
+                values.append(value)
+        kinds = ["accepted"] * accepted + ([] if bonus is None else ["bonus" if drafted else "plain"])
+        rows.add("tokens", len(step.emitted), {
+            **emitted, "id": step.emitted, "segment": "output", "passage": -1, "step": step.index, "kind": kinds,
+        })  # fmt: skip
+        learned = step.learned.notes if step.learned else {}
+        notes = {key: learned.get(key, draft.notes.get(key, math.nan)) for key in self._terms["steps"]}
+        rows.add("steps", 1, {
+            "context": step.context_length,
+            "route": draft.route,
+            "reason": "" if drafted else draft.reason,
+            "drafted": drafted,
+            "depth": deepest,
+            "accepted": accepted,
+            "emitted": len(step.emitted),
+            "bonus": -1 if bonus is None else bonus,
+            "outcome": "plain" if not drafted else "full" if accepted == deepest else "partial" if accepted else "none",
+            "origins": "+".join(origins),
+            "entropy": numbers.entropy[i],
+            "draft_ms": round(step.draft_ms, 4),
+            "verify_ms": round(step.verify_ms, 4),
+            "commit_ms": round(step.commit_ms, 4),
+            "elapsed_ms": round(elapsed_ms, 4),
+            **{f"term:{key}": round(float(n), 6) if math.isfinite(n) else None for key, n in notes.items()},
+        })  # fmt: skip
 
-        self.probs: list[list[float | None]] = []
-        self.ranks: list[list[int]] = []
-        ended = [step.verdict.bonus is None for step in steps]
-        self.bonus_prob = [None if e else p for e, p in zip(ended, probs[drafted:], strict=True)]
-        self.bonus_rank = [-1 if e else r for e, r in zip(ended, ranks[drafted:], strict=True)]
-        at = 0
-        for step in steps:
-            n = step.draft.tree.drafted
-            self.probs.append([None, *probs[at : at + n]])
-            self.ranks.append([-1, *ranks[at : at + n]])
-            at += n
+    def _add_candidates(self, rows: Rows, index: int, ranking: Candidates) -> None:
+        count, score = len(ranking), np.asarray(ranking.score, dtype=np.float64)
+        rank = np.empty(count, dtype=np.int64)
+        rank[np.argsort(-score, kind="stable")] = np.arange(count)
+        chosen = [False] * count
+        if ranking.chosen >= 0:
+            chosen[ranking.chosen] = True
+        rows.add("candidates", count, {
+            "step": index, "position": np.asarray(ranking.position).tolist(), "score": finite(score),
+            "pool": -1 if ranking.pool is None or self._pool is None else np.asarray(ranking.pool).tolist(),
+            "length": np.asarray(ranking.length).tolist(), "rank": rank.tolist(), "chosen": chosen,
+            "excluded": ranking.excluded or "", "would_accept": -1,
+            **_terms({key: ranking.terms.get(key) for key in self._terms["candidates"]}),
+        })  # fmt: skip
+
+    @staticmethod
+    def _add_probes(rows: Rows, step: Step) -> None:
+        probes, logits, joint = step.draft.probes, step.scored.probe_logits, step.learned.joint if step.learned else ()
+        assert logits is not None
+        best, token = logits.max(-1)
+        prob = (best - logits.logsumexp(-1)).exp().tolist()
+        rows.add("probes", len(probes) + len(joint), {
+            "step": step.index,
+            "parent": [p.parent for p in (*probes, *joint)],
+            "offset": [p.offset for p in (*probes, *joint)],
+            "kind": [p.kind for p in probes] + [JOINT] * len(joint),
+            "token": token.tolist() + [guess.token for guess in joint],
+            "prob": [round(p, 6) for p in prob + [guess.probability for guess in joint]],
+        })  # fmt: skip
+
+    def _add_pool(self, rows: Rows, pool: Pool, drafts: list[Draft]) -> None:
+        """The pool's tokens not yet recorded: all of them at first, or (of a long pool) those around what was used."""
+        count = len(pool.tokens)
+        wanted = np.arange(0)
+        if count > WHOLE_POOL:
+            places = [np.asarray(draft.pool, dtype=np.int64) for draft in drafts]
+            places += [d.candidates.pool for d in drafts if d.candidates is not None and d.candidates.pool is not None]
+            used = np.unique(np.concatenate(places))
+            around = used[used >= 0][:, None] + np.arange(-POOL_AROUND, POOL_AROUND + 1)
+            wanted = np.unique(np.clip(around, 0, count - 1))
+        elif not self._pool_written.any():
+            wanted = np.arange(count)
+        new = wanted[~self._pool_written[wanted]]
+        self._pool_written[new] = True
+        rows.add("pool", len(new), {
+            "position": new.tolist(), "id": pool.tokens[new].tolist(), "passage": pool.passages[new].tolist(),
+        })  # fmt: skip
+
+
+def _terms(values: Mapping[str, Any]) -> dict[str, list[float | None] | None]:
+    """A method's own numbers as columns; None where it did not give one."""
+    return {f"term:{k}": None if v is None else finite(np.asarray(v, dtype=np.float64)) for k, v in values.items()}

@@ -41,7 +41,7 @@ def calibrate(
     length = draft_length or int(find_method("pld+h").params().k)
     depth, heads = target.shape.layers, target.shape.heads
     every_head = tuple((layer, head) for layer in range(depth) for head in range(heads))
-    everything = Needs(heads=every_head, hidden_layers=tuple(range(depth + 1)))
+    everything = Needs(heads=every_head, layers=tuple(range(depth + 1)))
     counts = np.zeros((depth, heads), dtype=np.int64)
     steps, accepted, counted = np.zeros(depth + 1, dtype=np.int64), np.zeros(depth + 1, dtype=np.int64), 0
     for done, prompt in enumerate(prompts):
@@ -53,7 +53,7 @@ def calibrate(
         strongest = strongest_positions(session.context, range(start - 1, len(tokens) - 1))
         counts += count_copies(strongest, sources).reshape(depth, heads)
         counted += int((sources >= 0).sum())
-        for layer, hidden in session.memory.states.items():
+        for layer, hidden in session.memory.hidden.items():
             taken = simulate_hidden(tokens, start, hidden[: len(tokens) - 1], length, max_new_tokens)
             steps[layer] += len(taken)
             accepted[layer] += sum(taken)

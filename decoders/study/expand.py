@@ -58,8 +58,7 @@ def expand(
 
     Logits stay equal within rounding: 2e-5 in fp32. Raises UserError for a model that does not fit.
     """
-    shape = shape_of(shape)
-    plan = _Plan.of(model.config, shape)
+    plan = _Plan.of(model.config, shape_of(shape))
     dtype = dtype or model.dtype
     large: Any = type(model)(plan.config(dtype))
     large.to(dtype).eval()
@@ -283,15 +282,14 @@ class _Plan:
         q_rows, k_rows, v_rows, o_columns, repeated = self._rows()
         scale = math.sqrt(shape.head_dim / self.small.head_dim)
         kv_rows, q_total = shape.kv_heads * shape.head_dim, shape.heads * shape.head_dim
-        live = slice(0, units)
         # name, rows, columns, rows of the live block, its columns, factor; output projections are zero outside it
         blocks = (
             ("self_attn.q_proj", q_total, shape.hidden, q_rows, slice(0, d), scale),
             ("self_attn.k_proj", kv_rows, shape.hidden, k_rows, slice(0, d), 1.0),
             ("self_attn.v_proj", kv_rows, shape.hidden, v_rows, slice(0, d), 1.0),
             ("self_attn.o_proj", shape.hidden, q_total, slice(0, d), o_columns, 1.0),
-            ("mlp.gate_proj", shape.mlp, shape.hidden, live, slice(0, d), 1.0),
-            ("mlp.up_proj", shape.mlp, shape.hidden, live, slice(0, d), 1.0),
+            ("mlp.gate_proj", shape.mlp, shape.hidden, slice(0, units), slice(0, d), 1.0),
+            ("mlp.up_proj", shape.mlp, shape.hidden, slice(0, units), slice(0, d), 1.0),
             ("mlp.down_proj", shape.hidden, shape.mlp, slice(0, d), slice(0, units), 1.0),
         )
         for name, rows, columns, to_rows, to_columns, factor in blocks:
@@ -321,17 +319,16 @@ class _Plan:
         half = torch.arange(size // 2) * factor
         rotary = torch.cat([half, half + self.shape.head_dim // 2])  # pair i of the small head → pair factor·i
         plain = torch.arange(size)
-        new_query = self.head_map
 
         def rows(chosen: list[int] | range, within: Tensor, head_dim: int) -> Tensor:
             return torch.cat([h * head_dim + within for h in chosen])
 
         filled, large = range(kv_heads * self.copies), self.shape.head_dim
         return (
-            rows(new_query, rotary, large),
+            rows(self.head_map, rotary, large),
             rows(filled, rotary, large),
             rows(filled, plain, large),
-            rows(new_query, plain, large),
+            rows(self.head_map, plain, large),
             rows([h // self.copies for h in filled], plain, size),
         )
 
@@ -355,27 +352,24 @@ def _write_shards(
     from safetensors.torch import save_file
 
     shards: list[list[str]] = []
-    held: dict[str, Tensor] = {}
-    size = parameters = 0
+    shard: dict[str, Tensor] = {}
+    size = parameters = written = 0
 
     def flush() -> None:
-        if held:
-            save_file(held, folder / f"part-{len(shards):05d}", metadata={"format": "pt"})
-            shards.append(list(held))
-            held.clear()
+        place = folder / f"part-{len(shards):05d}"
+        save_file(shard, place, metadata={"format": "pt"})
+        shutil.copymode(folder / "config.json", place)  # the library makes it readable by the owner only
+        shards.append(list(shard))
+        shard.clear()
 
-    written = 0
     for name, tensor in tensors:
-        bytes_ = tensor.numel() * tensor.itemsize
-        if held and size + bytes_ > shard_bytes:
+        if shard and size + tensor.nbytes > shard_bytes:
             flush()
             size = 0
-        held[name] = tensor.contiguous()
-        size, written, parameters = size + bytes_, written + bytes_, parameters + tensor.numel()
+        shard[name] = tensor.contiguous()
+        size, written, parameters = size + tensor.nbytes, written + tensor.nbytes, parameters + tensor.numel()
         progress(parameters)
     flush()
-    for number in range(len(shards)):  # the library makes them readable by the owner only
-        shutil.copymode(folder / "config.json", folder / f"part-{number:05d}")
     if len(shards) == 1:
         (folder / "part-00000").rename(folder / "model.safetensors")
         return
@@ -389,21 +383,20 @@ def _write_shards(
 
 
 def _copy_tokenizer(source: str, folder: Path) -> None:
-    if Path(source).is_dir():
-        for pattern in COPIED:
-            for file in Path(source).glob(pattern):
-                if file.is_file():
-                    shutil.copy2(file, folder / file.name)
-    else:
+    if not Path(source).is_dir():
         AutoTokenizer.from_pretrained(source).save_pretrained(folder)
+        return
+    for file in (file for pattern in COPIED for file in Path(source).glob(pattern) if file.is_file()):
+        shutil.copy2(file, folder / file.name)
 
 
 def _check_disk(out: Path, needed: int) -> None:
     place = next(p for p in (out.absolute(), *out.absolute().parents) if p.exists())
     free = shutil.disk_usage(place).free
     if free < needed * 1.02:
-        needs, left = f"{needed / GIB:.1f} GiB", f"{free / GIB:.1f} GiB"
-        raise UserError(f"{out} needs {needs} and {place} has {left} left: give another folder")
+        raise UserError(
+            f"{out} needs {needed / GIB:.1f} GiB and {place} has {free / GIB:.1f} GiB left: give another folder"
+        )
 
 
 def _name(source: str, config: PreTrainedConfig) -> str:

@@ -34,8 +34,8 @@ from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.drafters import chosen
 from decoders.engine.decoding import Decoding, Step
-from decoders.engine.recording import JOINT, Run, described
-from decoders.engine.rows import recorded_params
+from decoders.engine.recording import Run, described, recorded_params
+from decoders.engine.rows import JOINT
 from decoders.errors import UserError
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method

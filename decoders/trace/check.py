@@ -37,7 +37,9 @@ _RUN_OPTIONAL = {
 }  # fmt: skip
 _METHOD_TYPES: dict[str, type] = {
     "name": str, "title": str, "paper": str, "summary": str, "lossless": bool, "params": dict, "controls": list,
+    "code": dict,
 }  # fmt: skip
+_CODE_TYPES: dict[str, type] = {"drafts": str, "verifies": str}
 
 
 class Recorded(Protocol):
@@ -74,6 +76,7 @@ def check_run(run: Any) -> None:
     if not re.fullmatch(r"[A-Za-z0-9_+-][A-Za-z0-9._+-]{0,79}", run["id"]):
         raise TraceError(f"run.id is {shown(run['id'])}; letters, digits and . _ + - are allowed, 80 at most")
     _typed(run["method"], "run.method", _METHOD_TYPES, set(_METHOD_TYPES) - {"name"})
+    _typed(run["method"].get("code", {}), "run.method.code", _CODE_TYPES, set(_CODE_TYPES))
     _typed(run["model"], "run.model", {"name": str}, {"name"})
     for name in ("timings", "metrics"):
         for key, value in run.get(name, {}).items():

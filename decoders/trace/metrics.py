@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 
@@ -15,65 +16,87 @@ from .trace import Trace
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One quantity. ``unit``: tokens, steps, tokens/step, tokens/s, ms, MB, share (0 to 1), × or "" (a plain ratio)."""
+    """One quantity. ``unit``: tokens, steps, tokens/step, tokens/s, ms, MB, share (0 to 1), × or "" (a plain ratio).
+
+    ``worked`` is the formula with a run's numbers: each name in braces is a part, as ``measure`` gives them.
+    """
 
     key: str
     label: str
     formula: str
     unit: str
     help: str
+    worked: str = ""
 
 
 def _metrics(text: str) -> tuple[Metric, ...]:
-    lines = [line.strip() for line in text.strip().splitlines()]
-    made = []
-    for head, help in zip(lines[::2], lines[1::2], strict=True):
+    metrics: list[Metric] = []
+    for block in re.split(r"\n    (?=\S)", text.strip()):
+        head, *worked, help = (line.strip() for line in block.splitlines())
         key, label, formula, unit = (part.strip() for part in head.split("|"))
-        made.append(Metric(key, label, formula, unit, help))
-    return tuple(made)
+        metrics.append(Metric(key, label, formula, unit, help, *(line.removeprefix("= ") for line in worked)))
+    return tuple(metrics)
 
 
-# key | label | formula | unit, and below it the help
+# key | label | formula | unit, and below it the formula with its parts (where it has any) and the help
 METRICS: tuple[Metric, ...] = _metrics("""
     tokens | Output tokens | number of output tokens | tokens
+        = {all} − {prompt} of the prompt
         Everything the run emitted.
     steps | Verify steps | number of verify steps | steps
+        = {steps} rows
         Forwards of the target after the prompt; plain decoding needs one per token.
     drafted | Drafted tokens | Σ drafted | tokens
+        = {drafted} in {steps} steps
         Proposed tokens over all steps; the root is not one of them.
     accepted | Accepted tokens | Σ accepted | tokens
+        = {accepted} in {steps} steps
         Draft tokens that stood; the target's own bonus tokens do not count.
     tokens_per_step | Tokens per step | mean over steps of (accepted + 1) | tokens/step
+        = ({accepted} + {steps}) ÷ {steps}
         The papers' mean accepted tokens (MAT, MAL, τ): the bonus token counts. Plain decoding has 1.
     tokens_per_s | Speed | output tokens ÷ decoding seconds | tokens/s
+        = {tokens} ÷ {seconds} s
         Reading the prompt is not part of it.
     speedup | Speedup | tokens/s ÷ tokens/s of plain decoding | ×
+        = {tokens_per_s} ÷ {plain_tokens_per_s} tokens/s
         On the same engine with the same prompt; empty where plain decoding was not run.
     prefill_ms | Reading the prompt | time of the forward over the prompt | ms
         The prompt's last token is not part of it: it is the root of step 0.
     kv_mb | Keys and values | bytes per token × (prompt + output tokens) ÷ 10⁶ | MB
+        = {bytes_per_token} × {tokens} ÷ 10⁶
         What the target's cache holds at the end of the run.
     draft_mb | Kept for drafting | bytes of the drafter's tensors and of rows kept per position ÷ 10⁶ | MB
         A draft model's weights and cache, an index, hidden states and the like; nothing for copying by tokens alone.
     draft_ms | Drafting time per step | Σ draft_ms ÷ steps | ms
+        = {draft_ms} ms ÷ {steps} steps
         All that proposing takes, the draft model's forwards and the tree.
     verify_ms | Verify forward | Σ verify_ms ÷ steps | ms
+        = {verify_ms} ms ÷ {steps} steps
         The target's forward over a step's rows.
     draft_share | Drafting cost | Σ draft_ms ÷ Σ verify_ms | share
+        = {draft_ms} ms ÷ {verify_ms} ms
         Time spent proposing, against the time of the target's forwards.
     beta | Acceptance β | mean of Σ min(p, q) over drafted tokens up to the first rejection | share
+        = {overlap} ÷ {tokens} tokens
         Overlap of the target's and the draft model's distributions; of a wider draft, along its main chain alone.
     draft_cost | Draft forward c | mean ms of a draft model per drafted depth ÷ mean verify_ms | ×
+        = {depth_ms} ms ÷ {verify_ms} ms
         What one more drafted token costs, in forwards of the target.
     draft_efficiency | Draft efficiency | Σ accepted ÷ Σ drafted | share
+        = {accepted} ÷ {drafted}
         How much of what was proposed stood; of a tree, most cannot.
     copied_share | Copied | output tokens with a source ÷ output tokens | share
+        = {copied} ÷ {tokens} tokens
         Accepted tokens that the method copied from an earlier position, or from a pool outside the prompt.
     no_draft_steps | Steps without a draft | number of steps with drafted = 0 | steps
+        = {without} of {steps} steps
         Each of them says why.
     ranking_regret | Ranking regret | mean over steps with a chosen candidate of (best − chosen would_accept) | tokens
+        = {regret} ÷ {ranked} steps
         What a perfect ranking of the same candidates would have added per step; known when the run is over.
     differs | Not the target's first choice | number of output tokens with rank > 0 | tokens
+        = {differs} of {tokens} tokens
         0 for a greedy run of a lossless method: drawn tokens and a lossy verifier's leniency count here.
     quality_f1 | F1 | 2 · precision · recall ÷ (precision + recall) over words | share
         Words of the answer and the reference without case, punctuation and articles, as bags; empty without one.
@@ -89,6 +112,14 @@ def metric_help() -> list[dict[str, str]]:
     return [{name: getattr(metric, name) for name in ("key", "label", "formula", "unit", "help")} for metric in METRICS]
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A metric of one run: its value, and the numbers it is made of by the names that ``Metric.worked`` gives them."""
+
+    value: float | None
+    parts: dict[str, float | None]
+
+
 def compute(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, float | None]:
     """Every metric by key; None where it is not defined (nothing drafted, nothing timed, the run not over).
 
@@ -101,37 +132,56 @@ def compute(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     >>> values["tokens_per_step"], values["draft_efficiency"], values["no_draft_steps"]
     (2.0, 0.5, 1)
     """
-    steps = trace.tables["steps"]
-    accepted, drafted = np.array(steps["accepted"], dtype=np.int64), np.array(steps["drafted"], dtype=np.int64)
-    tokens = len(trace.output_ids)
-    placed = (trace.tables["tokens"][name][trace.run["prompt_length"] :] for name in ("source", "pool"))
-    copied = np.logical_or(*(np.array(places, dtype=np.int64) >= 0 for places in placed))
-    timings = trace.run.get("timings", {})
+    values = {key: measured.value for key, measured in measure(trace, plain_tokens_per_s).items()}
+    return {**values, **_quality(trace)}
+
+
+def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, Measured]:
+    """Every metric that is made of the tables, with its parts; the scores against a reference are not."""
+    run, steps, tokens = trace.run, trace.tables["steps"], len(trace.output_ids)
+    count, timings, memory = len(steps["accepted"]), run.get("timings", {}), run.get("memory", {})
+    drafted, accepted = sum(steps["drafted"]), sum(steps["accepted"])
+    without, copied = steps["drafted"].count(0), _copied(trace)
+    draft_ms, verify_ms = _total(steps["draft_ms"]), _total(steps["verify_ms"])
     decode_ms = timings.get("decode_ms") or (steps["elapsed_ms"][-1] if steps["elapsed_ms"] else None)
-    tokens_per_s = _ratio(1000 * tokens, decode_ms)
+    speed = _ratio(1000 * tokens, decode_ms)
+    overlaps, ranked = _overlaps(trace), regrets(trace)
+    overlap, regret = sum(overlaps), sum(one.tokens for one in ranked)
+    depth_ms, step_ms = _draft_times(trace)
+    differs = sum(rank > 0 for rank in trace.tables["tokens"]["rank"])
     return {
-        "tokens": tokens,
-        "steps": len(accepted),
-        "drafted": int(drafted.sum()),
-        "accepted": int(accepted.sum()),
-        "tokens_per_step": float((accepted + 1).mean()) if len(accepted) else None,
-        "tokens_per_s": tokens_per_s,
-        "speedup": _ratio(tokens_per_s, plain_tokens_per_s),
-        "prefill_ms": timings.get("prefill_ms"),
-        "kv_mb": _ratio(trace.run.get("memory", {}).get("kv_bytes"), 1e6),
-        "draft_mb": _ratio(trace.run.get("memory", {}).get("draft_bytes"), 1e6),
-        "draft_ms": _ratio(_total(steps["draft_ms"]), len(accepted)),
-        "verify_ms": _ratio(_total(steps["verify_ms"]), len(accepted)),
-        "draft_share": _ratio(_total(steps["draft_ms"]), _total(steps["verify_ms"])),
-        "beta": acceptance_beta(trace),
-        "draft_cost": draft_cost(trace),
-        "draft_efficiency": _ratio(int(accepted.sum()), int(drafted.sum())),
-        "copied_share": _ratio(int(copied.sum()), tokens),
-        "no_draft_steps": int((drafted == 0).sum()),
-        "ranking_regret": ranking_regret(trace),
-        "differs": int((np.array(trace.tables["tokens"]["rank"]) > 0).sum()),
-        **_quality(trace),
+        "tokens": Measured(tokens, {"all": trace.rows("tokens"), "prompt": run.get("prompt_length")}),
+        "steps": Measured(count, {"steps": count}),
+        "drafted": Measured(drafted, {"drafted": drafted, "steps": count}),
+        "accepted": Measured(accepted, {"accepted": accepted, "steps": count}),
+        "tokens_per_step": Measured(_ratio(accepted + count, count), {"accepted": accepted, "steps": count}),
+        "tokens_per_s": Measured(speed, {"tokens": tokens, "seconds": _ratio(decode_ms, 1000)}),
+        "speedup": Measured(
+            _ratio(speed, plain_tokens_per_s), {"tokens_per_s": speed, "plain_tokens_per_s": plain_tokens_per_s}
+        ),
+        "prefill_ms": Measured(timings.get("prefill_ms"), {}),
+        "kv_mb": Measured(
+            _ratio(memory.get("kv_bytes"), 1e6),
+            {"bytes_per_token": memory.get("kv_bytes_per_token"), "tokens": trace.rows("tokens")},
+        ),
+        "draft_mb": Measured(_ratio(memory.get("draft_bytes"), 1e6), {}),
+        "draft_ms": Measured(_ratio(draft_ms, count), {"draft_ms": draft_ms, "steps": count}),
+        "verify_ms": Measured(_ratio(verify_ms, count), {"verify_ms": verify_ms, "steps": count}),
+        "draft_share": Measured(_ratio(draft_ms, verify_ms), {"draft_ms": draft_ms, "verify_ms": verify_ms}),
+        "beta": Measured(_ratio(overlap, len(overlaps)), {"overlap": overlap, "tokens": len(overlaps)}),
+        "draft_cost": Measured(_ratio(depth_ms, step_ms), {"depth_ms": depth_ms, "verify_ms": step_ms}),
+        "draft_efficiency": Measured(_ratio(accepted, drafted), {"accepted": accepted, "drafted": drafted}),
+        "copied_share": Measured(_ratio(copied, tokens), {"copied": copied, "tokens": tokens}),
+        "no_draft_steps": Measured(without, {"without": without, "steps": count}),
+        "ranking_regret": Measured(_ratio(regret, len(ranked)), {"regret": regret, "ranked": len(ranked)}),
+        "differs": Measured(differs, {"differs": differs, "tokens": tokens}),
     }
+
+
+def _copied(trace: Trace) -> int:
+    """Output tokens that were copied, from an earlier position or a pool."""
+    places = (trace.tables["tokens"][name][trace.run["prompt_length"] :] for name in ("source", "pool"))
+    return sum(source >= 0 or pool >= 0 for source, pool in zip(*places, strict=True))
 
 
 def _quality(trace: Trace) -> dict[str, float | None]:
@@ -139,37 +189,34 @@ def _quality(trace: Trace) -> dict[str, float | None]:
     if reference := trace.run.get("reference"):
         from .quality import quality
 
-        found = quality(trace.text(trace.output_ids), reference)
-        scores |= {f"quality_{key}": value for key, value in found.items()}
+        measured = quality(trace.text(trace.output_ids), reference)
+        scores |= {f"quality_{key}": value for key, value in measured.items()}
     return scores
 
 
-def acceptance_beta(trace: Trace) -> float | None:
-    """β (GLIDE §2): the mean overlap over the main chain's nodes, up to and including the first rejected one of a step;
-    None where no draft model's distributions were there to compare.
+def _overlaps(trace: Trace) -> list[float]:
+    """What β is the mean of (GLIDE §2): the overlap at the main chain's nodes, up to and including the first rejected
+    one of a step; empty where no draft model's distributions were there to compare.
     """
     nodes = trace.tables["nodes"]
-    if "term:overlap" not in nodes:
-        return None
-    reached = [
+    rows = zip(nodes.get("term:overlap", ()), nodes["status"], nodes["origin"], strict=False)
+    return [
         overlap
-        for overlap, status, origin in zip(nodes["term:overlap"], nodes["status"], nodes["origin"], strict=True)
+        for overlap, status, origin in rows
         if overlap is not None and status in ("accepted", "rejected") and origin != "expansion"
     ]
-    return sum(reached) / len(reached) if reached else None
 
 
-def draft_cost(trace: Trace) -> float | None:
-    """c (GLIDE table 1): the mean time that a draft model takes per drafted depth ÷ that of a verify forward, over
-    steps with a draft; None where no draft model ran. A depth takes one draft forward, or (SpS by PPD) less.
+def _draft_times(trace: Trace) -> tuple[float | None, float | None]:
+    """What c is the ratio of (GLIDE table 1): the mean time that a draft model takes per drafted depth and that of a
+    verify forward, over steps with a draft; None where no draft model ran. A depth takes one draft forward, or (SpS by
+    PPD) less.
     """
     steps = trace.tables["steps"]
-    if "term:forward_ms" not in steps:
-        return None
-    columns = (steps["term:forward_ms"], steps["depth"], steps["verify_ms"])
-    spent = [row for row in zip(*columns, strict=True) if row[1] and None not in row]
+    columns = (steps.get("term:forward_ms", ()), steps["depth"], steps["verify_ms"])
+    spent = [row for row in zip(*columns, strict=False) if row[1] and None not in row]
     forwards, depths, verifies = (sum(row[i] for row in spent) for i in range(3))
-    return _ratio(_ratio(forwards, depths), _ratio(verifies, len(spent)))
+    return _ratio(forwards, depths), _ratio(verifies, len(spent))
 
 
 def outcomes(trace: Trace) -> dict[str, int]:
@@ -189,11 +236,16 @@ def routes(trace: Trace) -> dict[str, int]:
     return dict(Counter(trace.tables["steps"]["route"]).most_common())
 
 
-def step_term_shares(trace: Trace) -> dict[str, float | None]:
-    """Of each part of drafting that the method times (step terms that end in ``_ms``): its sum ÷ Σ verify_ms."""
-    steps = trace.tables["steps"]
+def drafting_times(trace: Trace) -> dict[str, float | None]:
+    """Of each part of drafting that the method times (step terms that end in ``_ms``): its sum over the steps."""
     names = [term["key"] for term in trace.run.get("step_terms", ()) if term["key"].endswith("_ms")]
-    return {name: _ratio(_total(steps[f"term:{name}"]), _total(steps["verify_ms"])) for name in names}
+    return {name: _total(trace.tables["steps"][f"term:{name}"]) for name in names}
+
+
+def step_term_shares(trace: Trace) -> dict[str, float | None]:
+    """Each part of ``drafting_times`` ÷ Σ verify_ms."""
+    verify_ms = _total(trace.tables["steps"]["verify_ms"])
+    return {name: _ratio(spent, verify_ms) for name, spent in drafting_times(trace).items()}
 
 
 def time_parts(trace: Trace) -> dict[str, float]:
@@ -214,14 +266,14 @@ def _ratio(above: float | None, below: float | None) -> float | None:
 
 
 def _total(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    measured = [value for value in values if value is not None]
+    return sum(measured) if measured else None
 
 
 @dataclass(frozen=True, slots=True)
 class Regret:
-    """A step's ranking held against what followed: tokens that the chosen candidate would have accepted, and that the
-    best one would have. ``step`` counts from 0.
+    """A step's ranking judged by what followed: accepted tokens of the chosen candidate, and of the best one. ``step``
+    counts from 0.
     """
 
     step: int
@@ -244,14 +296,13 @@ def regrets(trace: Trace) -> list[Regret]:
         return []
     best = np.full(int(step.max()) + 1, -1, dtype=np.int64)
     np.maximum.at(best, step, would)
-    known = np.flatnonzero(chosen & (would >= 0) & (length > 0))
-    return [Regret(int(step[row]), int(would[row]), int(best[step[row]])) for row in known]
+    ranked = np.flatnonzero(chosen & (would >= 0) & (length > 0))
+    return [Regret(int(step[row]), int(would[row]), int(best[step[row]])) for row in ranked]
 
 
 def ranking_regret(trace: Trace) -> float | None:
     """Mean tokens per step that the best candidate would have added to the chosen one; None before the run is over."""
-    found = regrets(trace)
-    return sum(one.tokens for one in found) / len(found) if found else None
+    return measure(trace)["ranking_regret"].value
 
 
 def acceptance_by_depth(trace: Trace) -> list[tuple[int, int, int]]:

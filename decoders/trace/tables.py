@@ -16,6 +16,7 @@ from typing import Any
 
 SCHEMA = "spectrace/1"
 MAX_COLUMNS = 64  # of one table
+NO_TABLES = ("schema", "run", "report")  # parts of a trace's JSON; a report is made anew, and never read
 MAX_MORE_TABLES = 8  # that this program does not know
 REQUIRED = object()  # the default of a column that every file has
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from .check import as_float, check, check_run, shown
 from .origins import recorded_origins
-from .tables import OPTIONAL_TABLES, SCHEMA, TABLES, TraceError, columns_of, may_be_named, with_defaults
+from .tables import NO_TABLES, OPTIONAL_TABLES, SCHEMA, TABLES, TraceError, columns_of, may_be_named, with_defaults
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class Trace:
         if schema != SCHEMA:
             raise TraceError(f"it has the version {shown(schema)}, and this program reads {SCHEMA}")
         document = {**{table: {c.name: [] for c in TABLES[table]} for table in OPTIONAL_TABLES}, **document}
-        tables = [*TABLES, *(name for name in document if name not in (*TABLES, "schema", "run"))]
+        tables = [*TABLES, *(name for name in document if name not in (*TABLES, *NO_TABLES))]
         if odd := [name for name in tables if not may_be_named(name)]:
             raise TraceError(f"it has a part named {shown(odd[0])}; a letter, then letters, digits and _ are allowed")
         if missing := [name for name in ("run", *tables) if not isinstance(document.get(name), dict)]:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from cachetools import FIFOCache
 
+from decoders.trace.report import payload
 from decoders.trace.tables import SCHEMA
 from decoders.trace.trace import Trace
 from specviz.places import new_id
@@ -76,9 +77,9 @@ class Job:
     def snapshot(self) -> bytes:
         """Compressed JSON of what is decoded so far; ``live`` = {state, seq, ahead}: events up to ``seq`` are in it."""
         with self._lock:
-            payload = self._copy.to_json() if self._copy else {"schema": SCHEMA, "run": self._waiting()}
+            document = payload(self._copy) if self._copy else {"schema": SCHEMA, "run": self._waiting()}
             live = {"state": self.state, "seq": self.feed.seq, "ahead": max(0, self.ahead)}
-            return packed({**payload, "live": live}, level=3)
+            return packed({**document, "live": live}, level=3)
 
     def _waiting(self) -> dict[str, Any]:
         return {"id": self.id, "title": self.title, "complete": False, "error": self.error}

@@ -19,6 +19,8 @@ from typing import Any
 
 from decoders.trace import trace as tr
 from decoders.trace.metrics import compute
+from decoders.trace.report import payload
+from decoders.trace.tables import NO_TABLES
 from specviz.places import SUFFIX, is_id, new_id
 
 log = logging.getLogger(__name__)
@@ -59,15 +61,15 @@ def summary(trace: tr.Trace) -> dict[str, Any]:
     }
 
 
-def packed(payload: Mapping[str, Any], level: int = 5) -> bytes:
+def packed(document: Mapping[str, Any], level: int = 5) -> bytes:
     """Compressed JSON."""
-    return gzip.compress(json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode(), level, mtime=0)
+    return gzip.compress(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(), level, mtime=0)
 
 
 def unpacked(blob: bytes) -> tr.Trace:
-    """The trace inside ``packed(trace.to_json())``."""
-    payload = json.loads(gzip.decompress(blob))
-    return tr.Trace(payload.pop("run"), {name: table for name, table in payload.items() if name != "schema"})
+    """The trace inside ``packed(payload(trace))``."""
+    document = json.loads(gzip.decompress(blob))
+    return tr.Trace(document["run"], {name: table for name, table in document.items() if name not in NO_TABLES})
 
 
 def checked_tag(text: object) -> str:
@@ -153,7 +155,7 @@ class TraceStore:
         if not is_id(trace.run.get("id")):
             trace.run["id"] = new_id()
         key = trace.run["id"]
-        entry = Entry(key, kind, owner, packed(trace.to_json()), summary(trace), tuple(tags), keep)
+        entry = Entry(key, kind, owner, packed(payload(trace)), summary(trace), tuple(tags), keep)
         with self._lock:
             old = self._entries.get(key)
             if old is not None and old.kind == "gallery" and kind != "gallery":
@@ -180,7 +182,7 @@ class TraceStore:
         if title is not None and title != before.summary["title"]:
             trace = unpacked(before.blob)
             trace.run["title"] = title
-            blob = packed(trace.to_json())
+            blob = packed(payload(trace))
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:

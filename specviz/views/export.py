@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
+from decoders.trace.report import payload
 from decoders.trace.trace import Trace
 
 from . import web
@@ -52,6 +53,6 @@ def standalone_html(trace: Trace, step: int = 0) -> str:
     return standalone_page(
         str(trace.run.get("title") or trace.run.get("id") or "run"),
         f'<main id="inspector" data-step="{int(step)}">{words}</main>',
-        ("trace", trace.to_json()),
+        ("trace", payload(trace)),
         entry="specviz/inspect/standalone.js",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pandas as pd
 
@@ -48,7 +49,7 @@ def frame(trace: Trace, table: str) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _texts(trace: Trace) -> dict[int, str]:
+def _texts(trace: Trace) -> dict[Any, str]:
     pieces = trace.tables["pieces"]
     return {i: bytes.fromhex(h).decode("utf-8", "replace") for i, h in zip(pieces["id"], pieces["hex"], strict=True)}
 

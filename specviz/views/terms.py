@@ -30,54 +30,33 @@ STEP = """
         What the best of the ranked places would have had accepted more than the chosen one.
 """
 
-# where a run's metrics are computed; the others in decoders/trace/metrics.py compute
+# where a run's metrics are computed; the others in decoders/trace/metrics.py measure
 COMPUTED = {
     "kv_mb": "decoders/engine/recording.py Run._finish",
     "prefill_ms": "decoders/engine/decoding.py Decoding.prefill",
-    "beta": "decoders/trace/metrics.py acceptance_beta",
-    "draft_cost": "decoders/trace/metrics.py draft_cost",
-    "ranking_regret": "decoders/trace/metrics.py ranking_regret",
+    "ranking_regret": "decoders/trace/metrics.py regrets",
     "quality_f1": "decoders/trace/quality.py f1",
     "quality_rouge_l": "decoders/trace/quality.py rouge_l",
     "quality_edit": "decoders/trace/quality.py edit_similarity",
 }
 
-# the file that drafts, by method; others: Drafter.propose
-DRAFTED = {
-    "plain": "decoders/drafters/plain.py propose",
-    "pld": "decoders/drafters/pld.py propose",
-    "pld+h": "decoders/drafters/pldplus.py propose",
-    "pld+a": "decoders/drafters/pldplus.py propose",
-    "adapld": "decoders/drafters/adapld.py propose",
-    "casd": "decoders/drafters/casd.py propose",
-    "sps": "decoders/draft_models/drafter.py propose",
-    "sps+ppd": "decoders/draft_models/drafter.py propose",
-    "glide": "decoders/draft_models/drafter.py propose",
-    "glide+cape": "decoders/draft_models/drafter.py propose",
-    "ppd": "decoders/drafters/ppd.py propose",
-    "ppd+typical": "decoders/drafters/ppd.py propose",
-}
-
-# the verifier, by method where it is another; tokens drawn from a draft model: ResidualVerifier
-VERIFIED = {
-    "casd": "decoders/verifiers/conditional.py ConditionalVerifier.__call__",
-    "ppd+typical": "decoders/verifiers/typical.py TypicalVerifier.__call__",
-    "drawn": "decoders/verifiers/residual.py ResidualVerifier.__call__",
-}
+# what decides a token drawn from a draft model; a run's record names the code of its own drafter and verifier
+DRAWN = "decoders/verifiers/residual.py ResidualVerifier.__call__"
 
 
 def step_terms() -> dict[str, dict[str, str]]:
     """The quantities of one step by key: label, formula, code and sentence."""
     lines = [line.strip() for line in STEP.strip().splitlines()]
-    found = {}
+    terms = {}
     for head, sentence in zip(lines[::2], lines[1::2], strict=True):
         key, label, formula, code = (part.strip() for part in head.split(" | "))
-        found[key] = {"label": label, "formula": formula, "code": code, "help": sentence}
-    return found
+        terms[key] = {"label": label, "formula": formula, "code": code, "help": sentence}
+    return terms
 
 
 def table() -> dict[str, Any]:
-    """All that the browser is told: quantities by key, and the drafting and verifying code by method.
+    """All that the browser is told: quantities by key, each with its formula, the formula with a run's parts in braces
+    (of metrics: ``decoders.trace.report`` gives the parts), the code and a sentence.
 
     >>> table()["terms"]["tokens_per_step"]["formula"]
     'mean over steps of (accepted + 1)'
@@ -86,9 +65,10 @@ def table() -> dict[str, Any]:
         metric.key: {
             "label": metric.label,
             "formula": metric.formula,
-            "code": COMPUTED.get(metric.key, "decoders/trace/metrics.py compute"),
+            "code": COMPUTED.get(metric.key, "decoders/trace/metrics.py measure"),
             "help": metric.help,
+            "worked": metric.worked,
         }
         for metric in METRICS
     }
-    return {"terms": {**terms, **step_terms()}, "drafted": DRAFTED, "verified": VERIFIED}
+    return {"terms": {**terms, **step_terms()}, "drafted": {}, "verified": {"drawn": DRAWN}}

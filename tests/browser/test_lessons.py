@@ -200,7 +200,7 @@ def test_presenter_mode_in_inspect_and_in_a_file(visit: Visit, page: Any, tmp_pa
     tip = page.inner_text("#sv-view .sv-tip")
     accepted = tracefile.load(GALLERY / "3-docstring-adapld.spectrace").tables["steps"]["accepted"]
     assert "= mean over steps of (accepted + 1)" in tip and f"({sum(accepted)} + 12) ÷ 12 = 13.8" in tip
-    assert f"{accepted[4]} + 1 = {accepted[4] + 1}" in tip and "decoders/metrics.py · compute" in tip
+    assert f"{accepted[4]} + 1 = {accepted[4] + 1}" in tip and "decoders/trace/metrics.py · measure" in tip
     page.focus("#sv-view .sv-sentence .sv-term >> nth=0")
     assert "draft_ms + verify_ms + commit_ms" in page.inner_text("#sv-view .sv-tip")
     path = tmp_path / "run.html"

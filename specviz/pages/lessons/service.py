@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from decoders.folders import ASSETS
+from decoders.trace.report import payload
 from specviz.places import GALLERY, home
 from specviz.server.desk import Desk, Service
 from specviz.server.store import EVERYBODY
@@ -104,7 +105,7 @@ class Lessons(Service):
         key, trace = self.runs().find(name)
         if key not in self.desk.store:
             self.desk.store.put(trace, kind="opened", owner=EVERYBODY)
-        return trace.to_json()
+        return payload(trace)
 
 
 def _in_order(path: Path) -> tuple[int, str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cachetools import FIFOCache
 
 from decoders.errors import UserError
+from decoders.trace.report import payload
 from specviz.places import is_id
 from specviz.server.desk import Desk, Service
 from specviz.server.runner import Job, QueueFull
@@ -100,7 +101,7 @@ class WhatIfs(Service):
         finally:
             self._waiting.release()
         return {
-            "trace": again.trace.to_json(), "step": again.step, "recorded": again.recorded, "accepted": again.accepted,
+            "trace": payload(again.trace), "step": again.step, "recorded": again.recorded, "accepted": again.accepted,
             "emitted": len(again.emitted), "same": again.same, "read_ms": round(again.read_ms, 1),
             "ms": round(again.ms, 1), "notes": list(again.notes),
         }  # fmt: skip

@@ -1,0 +1,154 @@
+"""The numbers that a trace keeps of a step's tensors: the target's choices, a draft model's, and where it looked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import torch
+
+from decoders.draft.draft import Looks
+from decoders.verifiers.residual import residual
+from decoders.verifiers.sampling import Chooser
+
+from .decoding import Step
+
+TARGET_CHOICES = 5  # the target's first choices kept after each visited node
+DRAFTER_CHOICES = 8  # those of a draft model
+MEAN_LOOKS, MEAN_LEAST = 24, 0.005  # attention weights kept per node, averaged over heads: so many, if so large
+HEAD_LOOKS, HEAD_LEAST = 8, 0.02  # the same per head
+
+
+def finite(values: np.ndarray) -> list[float | None]:
+    """Numbers as a trace keeps them: six decimals, None for what is not finite."""
+    rounded: list[float | None] = values.round(6).tolist()
+    return rounded if np.isfinite(values).all() else [v if math.isfinite(v) else None for v in rounded]  # type: ignore
+
+
+class TargetNumbers:
+    """What a trace keeps of the logits of some steps, one list entry per step.
+
+    The target's probability and rank of every node after its parent (None and -1 for the root) and of the bonus, its
+    first choices after visited nodes, its entropy at the root.
+    """
+
+    def __init__(self, steps: list[Step]) -> None:
+        parts = [step.scored.logits for step in steps]
+        logits = parts[0] if len(parts) == 1 else torch.cat(parts)
+        starts = [0, *accumulate(len(part) for part in parts[:-1])]
+        normaliser = logits.logsumexp(-1)
+        lse: list[float] = normaliser.tolist()
+
+        device = logits.device
+        placed = list(zip(steps, starts, strict=True))
+        parents = [start + p for step, start in placed for p in step.draft.tree.parents[1:]]
+        tokens = [t for step in steps for t in step.draft.tree.tokens[1:]]
+        drafted = len(tokens)
+        parents += [start + step.verdict.path[-1] for step, start in placed]  # each step's bonus, behind the nodes
+        tokens += [step.verdict.bonus or 0 for step in steps]
+        before = logits[torch.tensor(parents, device=device, dtype=torch.long)]
+        mine = before.gather(1, torch.tensor(tokens, device=device, dtype=torch.long)[:, None])
+        ranks: list[int] = (before > mine).sum(-1, dtype=torch.int32).tolist()
+        probs = [round(math.exp(x - lse[p]), 6) for x, p in zip(mine.flatten().tolist(), parents, strict=True)]
+
+        visited = [(step.index, start, node) for step, start in placed for node in step.verdict.path]
+        rows = torch.tensor([start + node for _, start, node in visited], device=device)
+        top, choice = logits[rows].topk(min(TARGET_CHOICES, logits.shape[-1]), dim=-1)
+        width = top.shape[1]
+        self.targets: dict[str, list[Any]] = {
+            "step": [index for index, _, _ in visited for _ in range(width)],
+            "node": [node for _, _, node in visited for _ in range(width)],
+            "token": choice.flatten().tolist(),
+            "prob": (top - normaliser[rows][:, None]).exp().double().mul_(1e6).round_().div_(1e6).flatten().tolist(),
+        }
+        roots = logits[starts] - normaliser[starts][:, None]
+        self.entropy = [round(e, 6) for e in (-(roots.exp() * roots.clamp_min(-1e30)).sum(-1)).tolist()]
+
+        self.probs: list[list[float | None]] = []
+        self.ranks: list[list[int]] = []
+        ended = [step.verdict.bonus is None for step in steps]
+        self.bonus_prob = [None if e else p for e, p in zip(ended, probs[drafted:], strict=True)]
+        self.bonus_rank = [-1 if e else r for e, r in zip(ended, ranks[drafted:], strict=True)]
+        at = 0
+        for step in steps:
+            n = step.draft.tree.drafted
+            self.probs.append([None, *probs[at : at + n]])
+            self.ranks.append([-1, *ranks[at : at + n]])
+            at += n
+
+
+def looked_at(looks: Looks) -> Iterator[dict[str, Any]]:
+    """The largest attention weights of each node's query, averaged over heads (head -1), then head by head."""
+    weights = looks.weights()
+    for mean, shown, most, least in (
+        (True, weights.mean(1, keepdim=True), MEAN_LOOKS, MEAN_LEAST),
+        (False, weights, HEAD_LOOKS, HEAD_LEAST),
+    ):
+        top, place = (kept.numpy(force=True) for kept in shown.topk(min(most, shown.shape[-1])))
+        kept = layer, head, node, _ = np.nonzero(top >= least)
+        yield {
+            "node": np.asarray(looks.nodes)[node].tolist(),
+            "layer": np.asarray(looks.layers)[layer].tolist(),
+            "head": -1 if mean else head.tolist(),
+            "position": place[kept].tolist(),
+            "weight": finite(top[kept].astype(np.float64)),
+        }
+
+
+def guesses(steps: list[Step], warpers: Chooser) -> dict[str, list[Any]]:
+    """What the drafter and the target would say after each node that brings a distribution, side by side: the columns
+    of the table guesses, per node in the order of the drafter's ranks.
+    """
+    places = [(step, node) for step in steps for node in step.draft.distributions or ()]
+    if not places:
+        return {name: [] for name in ("step", "node", "token", "rank", "draft_prob", "prob", "residual")}
+    drawn = places[0][0].draft.drawn  # of a run, all drafts or none
+    q = torch.stack([step.draft.distributions[node] for step, node in places]).float()  # type: ignore[index]
+    logits = torch.cat([s.scored.logits[list(s.draft.distributions)] for s in steps if s.draft.distributions])
+    p = (warpers.probabilities(logits) if drawn else logits.softmax(-1)).float()
+    best, first = q.topk(min(DRAFTER_CHOICES, q.shape[1]))
+    drafter_firsts: list[list[int]] = first.tolist()
+    target_firsts: list[list[int]] = p.topk(min(TARGET_CHOICES, p.shape[1])).indices.tolist()
+    among = (best[:, None, :] > best[:, :, None]).sum(-1).tolist()  # ranks of the drafter's first; equals share one
+    children = {step.index: step.draft.tree.children() for step in steps}
+    at: list[int] = []
+    token: list[int] = []
+    rank: list[int] = []
+    unranked: list[int] = []  # rows that are not among the drafter's first
+    redrawn: list[tuple[int, int, int]] = []  # place, and its rows, of a draw that was replaced
+    for i, (step, node) in enumerate(places):
+        path, bonus = step.verdict.path, step.verdict.bonus
+        wanted = dict(zip(drafter_firsts[i], among[i], strict=True))
+        others = [*target_firsts[i], *children[step.index][node]]
+        if node == path[-1] and bonus is not None:
+            others.append(bonus)
+        for other in others:
+            wanted.setdefault(other, -1)
+        if node == path[-1] and bonus is not None and drawn and len(path) < len(step.draft.tree):
+            redrawn.append((i, len(token), len(token) + len(wanted)))
+        unranked += range(len(token) + len(drafter_firsts[i]), len(token) + len(wanted))
+        at += [i] * len(wanted)
+        token += wanted
+        rank += wanted.values()
+    where, ids = torch.tensor(at, device=q.device), torch.tensor(token, device=q.device)
+    chosen = q[where, ids]
+    ahead = q[where[unranked]] > chosen[unranked][:, None]
+    for row, count in zip(unranked, ahead.sum(-1, dtype=torch.int32).tolist(), strict=True):
+        rank[row] = count
+    residuals: list[float | None] = [None] * len(at)
+    for i, start, stop in redrawn:
+        residuals[start:stop] = finite(residual(p[i], q[i])[ids[start:stop]].double().numpy(force=True))
+    order = sorted(range(len(at)), key=lambda row: (at[row], rank[row]))
+    columns: dict[str, list[Any]] = {
+        "step": [places[i][0].index for i in at],
+        "node": [places[i][1] for i in at],
+        "token": token,
+        "rank": rank,
+        "draft_prob": finite(chosen.double().numpy(force=True)),
+        "prob": finite(p[where, ids].double().numpy(force=True)),
+        "residual": residuals,
+    }
+    return {name: [values[row] for row in order] for name, values in columns.items()}

@@ -1,0 +1,105 @@
+"""What a page is told of a run beside its trace: metrics with their parts, shares and lists, so that it computes none.
+
+``payload`` is a trace's JSON with its ``report``; reading a document leaves the report out, as it is made anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from . import metrics
+from .tables import REQUIRED, TABLES, columns_of, type_of
+from .trace import Trace
+
+OUTCOMES_LAST = ("mismatch", "none")
+
+
+def payload(trace: Trace) -> dict[str, Any]:
+    """A trace as a browser gets it."""
+    return {**trace.to_json(), "report": report(trace)}
+
+
+def report(trace: Trace) -> dict[str, Any]:
+    """All numbers over a run that views show; a run that goes on has those of its steps so far.
+
+    ``metrics``: per key ``value`` and the parts that its formula names (``Metric.worked``). ``outcomes``, ``routes``:
+    [name, steps], most first, mismatch and none last. ``drafting``: [part, Σ ms], to be set against ``verify_ms``.
+    ``times``: ms by part of the run. ``lengths``: [accepted tokens, steps with a draft]. ``depths``: [depth, reached,
+    accepted]. ``regrets``: the steps where the ranking lost tokens, the worst first. ``statuses``: nodes by status,
+    ``own`` (tokens the target added) and ``sources`` (accepted copies). ``origins``: [origin, nodes, accepted].
+    ``columns``: per table, those that no view draws in its own way.
+
+    >>> trace = Trace.new({"prompt_length": 1})
+    >>> trace.extend({"steps": {"origins": ["main", "", ""], "drafted": [4, 2, 0], "accepted": [2, 0, 0]}})
+    >>> told = report(trace)
+    >>> told["metrics"]["tokens_per_step"], told["outcomes"]
+    ({'value': 1.6666666666666667, 'accepted': 2, 'steps': 3}, [['main', 1], ['mismatch', 1], ['none', 1]])
+    """
+    speed = trace.run.get("timings", {}).get("plain_tokens_per_s")
+    lost = sorted((one for one in metrics.regrets(trace) if one.tokens), key=lambda one: (-one.tokens, one.step))
+    steps = trace.tables["steps"]
+    return {
+        "metrics": {key: {"value": m.value, **m.parts} for key, m in metrics.measure(trace, speed).items()},
+        "outcomes": _ordered(metrics.outcomes(trace)),
+        "routes": _ordered(metrics.routes(trace)),
+        "drafting": [[name, spent] for name, spent in metrics.drafting_times(trace).items()],
+        "verify_ms": sum(ms for ms in steps["verify_ms"] if ms is not None),
+        "times": metrics.time_parts(trace),
+        "lengths": sorted(map(list, Counter(metrics.accepted_lengths(trace)).items())),
+        "depths": [list(row) for row in metrics.acceptance_by_depth(trace)],
+        "regrets": [{"step": r.step, "chosen": r.chosen, "best": r.best, "tokens": r.tokens} for r in lost],
+        "statuses": _statuses(trace),
+        "origins": _origins(trace),
+        "columns": plain_columns(trace),
+    }
+
+
+def plain_columns(trace: Trace) -> dict[str, list[dict[str, str]]]:
+    """Columns added after the first version, known here or not: views show their values as they are.
+
+    >>> trace = Trace.new({"prompt_length": 1})
+    >>> trace.tables["nodes"]["heat_left"] = []
+    >>> plain_columns(trace)["nodes"]
+    [{'name': 'heat_left', 'label': 'heat left', 'help': '', 'type': 'float'}]
+    """
+    told: dict[str, list[dict[str, str]]] = {}
+    for table, columns in trace.tables.items():
+        known = {column.name: column for column in TABLES.get(table, ())}
+        drawn = {name for name, column in known.items() if column.default is REQUIRED}
+        drawn |= {name for name in columns_of(table, trace.run) if name not in known}  # the method declared them
+        told[table] = [
+            {
+                "name": name,
+                "label": name.removeprefix("term:").replace("_", " "),
+                "help": known[name].help if name in known else "",
+                "type": known[name].type if name in known else type_of(values),
+            }
+            for name, values in columns.items()
+            if name not in drawn
+        ]
+    return told
+
+
+def _ordered(counts: dict[str, int]) -> list[list[Any]]:
+    """[name, count], the greatest first, what is no name of anything last."""
+    last = {name: place for place, name in enumerate(OUTCOMES_LAST, 1)}
+    return [[name, n] for name, n in sorted(counts.items(), key=lambda one: (last.get(one[0], 0), -one[1]))]
+
+
+def _statuses(trace: Trace) -> dict[str, int]:
+    nodes, steps = trace.tables["nodes"], trace.tables["steps"]
+    rows = zip(nodes["status"], nodes["source"], nodes["pool"], strict=True)
+    counts = Counter(nodes["status"])
+    return {
+        **{status: counts[status] for status in ("accepted", "rejected", "unreached")},
+        "own": sum(bonus >= 0 for bonus in steps["bonus"]),
+        "sources": sum(status == "accepted" and max(source, pool) >= 0 for status, source, pool in rows),
+    }
+
+
+def _origins(trace: Trace) -> list[list[Any]]:
+    nodes = trace.tables["nodes"]
+    drafted = Counter(nodes["origin"])
+    accepted = Counter(o for o, status in zip(nodes["origin"], nodes["status"], strict=True) if status == "accepted")
+    return [[origin, count, accepted[origin]] for origin, count in drafted.items() if origin != "root"]
