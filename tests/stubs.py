@@ -18,11 +18,13 @@ from fastapi import FastAPI
 
 from decoders.draft.params import NoParams, param
 from decoders.trace.trace import Trace
+from specviz.app import create_app
+from specviz.pages import pages
 from specviz.server.desk import Desk
 from specviz.server.forms import PromptForm
 from specviz.server.library import Library
-from specviz.server.runner import Job, Loader, Runner
-from specviz.server.server import create_app
+from specviz.server.loader import Loader
+from specviz.server.runner import Job, Runner
 from specviz.server.store import TraceStore
 from specviz.server.users import Users
 
@@ -192,7 +194,7 @@ class StubDesk(Desk):
             trace.run["id"] = f"gallery-{number}"
             store.put(trace, kind="gallery", owner="*")
         loader = Loader(load, reason="Opened for viewing only.", name="stub")
-        super().__init__(store, Runner(store, library), loader, methods=lambda: METHODS)
+        super().__init__(store, Runner(store, library), loader, methods=lambda: METHODS, pages=pages())
         self.whole, self.pause_s, self.fail_at, self.library = whole, pause_s, fail_at, library
         self.first = "gallery-0" if gallery else ""
         self.gate = threading.Event()

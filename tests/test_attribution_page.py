@@ -22,9 +22,12 @@ from specviz.experiments.prompts import cases, records
 from specviz.experiments.quoted import MIN_RUNS, QuotedRecord
 from specviz.experiments.recipes import find_recipe
 from specviz.experiments.results import points
-from specviz.pages.attribution import service as page
+from specviz.pages import pages
+from specviz.pages.attribution import scoring
+from specviz.pages.attribution.scoring import Rows
 from specviz.server.desk import Desk
-from specviz.server.runner import Loader, Runner
+from specviz.server.loader import Loader
+from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 
 from . import synthetic
@@ -48,7 +51,7 @@ def attribution_desk(load: Any = None) -> Desk:
     for name, trace in (("one", synthetic.chain()), ("two", synthetic.adapld()), ("nasty", synthetic.nasty())):
         trace.run["id"] = name
         store.put(trace, kind="gallery", owner="*")
-    desk = Desk(store, Runner(store), Loader(load, reason="Opened for viewing only.", name="tiny"))
+    desk = Desk(store, Runner(store), Loader(load, reason="Opened for viewing only.", name="tiny"), pages=pages())
     desk.first = "one"
     return desk
 
@@ -107,14 +110,14 @@ def refused(client: TestClient, what: str, status: int = 422, **asked: Any) -> s
 
 def test_recorded_runs_are_attributed_without_a_model() -> None:
     desk = attribution_desk()
-    found = desk.attribution.shown("one")
+    found = desk.services["attribution"].shown("one")
     trace = desk.store.get("one")
     for view, whole in (("whole", True), ("drafted", False)):
         assert found["views"][view] == json.loads(json.dumps(to_json(trace, links(trace, 1, whole=whole))))
     assert found["views"]["drafted"]["links"] and found["others"] == [{"method": "adapld", "id": "two"}]
-    catalog = desk.attribution.catalog()
+    catalog = desk.services["attribution"].catalog()
     assert catalog["reason"] == "Opened for viewing only." and [s["name"] for s in catalog["signals"]] == SIGNALS
-    data, media, name = desk.attribution.download("one", "html", 3, True, ["two", "nasty"])
+    data, media, name = desk.services["attribution"].download("one", "html", 3, True, ["two", "nasty"])
     given = json.loads(re.findall(r'id="attribution-data">(.*?)</script>', data.decode(), re.S)[0])
     assert media.startswith("text/html") and name == "attribution-one.html"
     assert [one["method"] for one in given["signals"]] == ["pld+h", "adapld"]  # what wrote something else is not beside
@@ -233,14 +236,14 @@ def test_quotes_are_scored_and_a_wrong_line_is_named(client: TestClient, desk: D
     trace = desk.store.get(opened)
     assert doc["gold"]["quotes"] == [[7, 34, 0]] and len(doc["gold"]["tokens"]) == len(trace.output_ids)
     for row in told["rows"]:
-        expected = sweep([(trace, gold)], page.MIN_RUNS, whole=row["counted"] == "whole")
+        expected = sweep([(trace, gold)], scoring.MIN_RUNS, whole=row["counted"] == "whole")
         assert row["examples"] == 2
         for mine, theirs in zip(row["scores"], expected, strict=True):
             assert mine["f1"] == pytest.approx(theirs.score.f1)
     assert [row["counted"] for row in told["rows"]] == ["whole", "drafted"]
     assert told["answers"][1]["f1"]["pld+h"]["whole"][1] == round(told["rows"][0]["scores"][1]["f1"], 3)
     assert "There is no answer number 2" in refused(client, "start", scoring=started["id"], row=2, signals=["pld+h"])
-    for text, why in (("", "it is empty"), ("{", "holds no row to score"), ("x" * (page.MAX_QUOTED + 1), "at most")):
+    for text, why in (("", "it is empty"), ("{", "holds no row to score"), ("x" * (scoring.MAX_QUOTED + 1), "at most")):
         assert why in refused(client, "score", text=text, signals=["pld+h"])
     assert "a whole number from 1 to 500" in refused(client, "score", text=lines[0], limit=0, signals=["pld+h"])
 
@@ -248,10 +251,11 @@ def test_quotes_are_scored_and_a_wrong_line_is_named(client: TestClient, desk: D
 def test_a_scoring_stops_for_its_owner_alone(desk: Desk) -> None:
     assert desk.loader.wait(20) or desk.loader.start() is None
     text = "\n".join(json.dumps({**ROW, "unique_id": f"q{n}"}) for n in range(200))
-    started = desk.attribution.score({"text": text, "signals": ["pld+h"]}, "me")["id"]
-    assert not desk.attribution.stop(started, "you") and desk.attribution.stop(started, "me")
+    scorings = desk.services["attribution"].scorings
+    started = scorings.score(Rows(text=text, signals=["pld+h"]), "me")["id"]
+    assert not scorings.stop(started, "you") and scorings.stop(started, "me")
     end = time.monotonic() + 20
-    while (told := desk.attribution.scoring(started))["state"] in ("queued", "running"):
+    while (told := scorings.state(started))["state"] in ("queued", "running"):
         assert time.monotonic() < end
         time.sleep(0.02)
     assert told["state"] == "stopped" and told["done"] < 200

@@ -29,9 +29,13 @@ from specviz.experiments.batch import batch, of_lines
 from specviz.experiments.experiment import Line
 from specviz.experiments.prompts import Case
 from specviz.experiments.tables import checks, described, notes, tables, warnings, written
+from specviz.pages import pages
+from specviz.pages.lab.asked import Asked
 from specviz.pages.lab.routes import add as add_routes
 from specviz.server.desk import Desk
-from specviz.server.runner import Loader, Runner
+from specviz.server.http import tell_errors
+from specviz.server.loader import Loader
+from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 
 from .models import prompt_ids, tiny_target, tiny_tokenizer
@@ -274,7 +278,7 @@ ASKED = {
 @pytest.fixture
 def desk(target: Any) -> Iterator[Desk]:
     store = TraceStore()
-    made = Desk(store, Runner(store), Loader(lambda: target, name="tiny"))
+    made = Desk(store, Runner(store), Loader(lambda: target, name="tiny"), pages=pages())
     made.loader.start()
     assert made.loader.wait(30)
     yield made
@@ -283,7 +287,7 @@ def desk(target: Any) -> Iterator[Desk]:
 
 def wait(desk: Desk, key: str) -> dict[str, Any]:
     for _ in range(3000):
-        shown = desk.lab.shown(key)
+        shown = desk.services["lab"].shown(key)
         if shown["state"] not in ("queued", "running"):
             return shown
         time.sleep(0.01)
@@ -292,7 +296,8 @@ def wait(desk: Desk, key: str) -> dict[str, Any]:
 
 def test_a_batch_in_the_app(desk: Desk) -> None:
     app = FastAPI()  # these routes alone: the whole page takes seconds to make
-    add_routes(app, desk)
+    add_routes(app, desk.services["lab"])
+    tell_errors(app)
     with TestClient(app) as client:
         assert client.post("/api/lab/estimate", json=ASKED).json()["runs"] == 2 + 2 * 3 * 3
         key = client.post("/api/lab/start", json=ASKED).json()["id"]
@@ -306,15 +311,17 @@ def test_a_batch_in_the_app(desk: Desk) -> None:
         assert [t["metric"] for t in other["tables"]] == ["kv_mb"] and other["rows"] == 12  # nothing ran again
         assert shown["about"]["prompts"] == "set.jsonl" and "(set.jsonl)" in " ".join(shown["remarks"])
         trace = steps["lines"][0]["cells"][1]["runs"][1]["trace"]
-        assert desk.lab.bring(trace)
+        assert desk.services["lab"].bring(trace)
         found = desk.store.get(trace).run
         assert found["title"] == "2 · pld" and found["method"]["params"]["k"] == 3
         for form, words in (("table", "overall"), ("tex", r"\toprule"), ("md", "| overall |"), ("csv", "tokens_per_s")):
             answer = client.get(f"/api/lab/results/{key}/download?format={form}&metrics=kv_mb")
             assert answer.status_code == 200 and words in answer.text, form
         assert client.get(f"/api/lab/results/{key}/download?format=tex&metrics=ranks").status_code == 422
-        again = Desk(TraceStore(), Runner(TraceStore()), desk.loader)  # another server, on the same folder
-        assert again.lab.shown(key)["tables"] == shown["tables"] and again.lab.listing("bo")[0]["name"] == "batch"
+        # another server, on the same folder
+        again = Desk(TraceStore(), Runner(TraceStore()), desk.loader, pages=pages())
+        lab = again.services["lab"]
+        assert lab.shown(key)["tables"] == shown["tables"] and lab.listing("bo")[0]["name"] == "batch"
         again.end()
 
 
@@ -335,8 +342,8 @@ def test_a_batch_in_the_app(desk: Desk) -> None:
 )
 def test_what_a_page_asks_is_checked(desk: Desk, change: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=".*") as caught:
-        desk.lab.start({**ASKED, **change}, "ada")
-    assert words in str(caught.value) and desk.lab.listing("ada") == []
+        desk.services["lab"].start(Asked(**{**ASKED, **change}), "ada")
+    assert words in str(caught.value) and desk.services["lab"].listing("ada") == []
 
 
 # --- the command ---
@@ -364,18 +371,18 @@ def test_the_same_from_the_shell(capsys: pytest.CaptureFixture[str], prompts: Pa
     assert bench(*args, *outs, "--save", "My batch", "--metric", "speedup", "--json", tmp_path / "all.json") == 0
     printed = capsys.readouterr().out
     assert "Speedup (×)" in printed and "same as plain" in printed and "kept as “My batch”" in printed
-    (about,) = desk.lab.listing("ada")
+    (about,) = desk.services["lab"].listing("ada")
     assert (about["name"], about["title"], about["state"]) == ("batch", "My batch", "complete")
-    shown = desk.lab.shown(about["id"])
+    shown = desk.services["lab"].shown(about["id"])
     assert shown["rows"] == 12 and shown["checks"][1]["text"] == "6/6"
     assert shown["about"]["lines"][1]["params"]["k"] == 3
     assert [t["metric"] for t in shown["tables"]] == ["speedup"]
     assert json.loads((tmp_path / "all.json").read_text())["tables"] == json.loads(json.dumps(shown["tables"]))
-    assert files[0].read_bytes().decode() == written(desk.lab.results(about["id"]), "csv")
+    assert files[0].read_bytes().decode() == written(desk.services["lab"].results(about["id"]), "csv")
     assert r"\bottomrule" in files[1].read_text() and "| overall |" in files[2].read_text()
     trace = shown["tables"][0]["lines"][0]["cells"][1]["runs"][0]["trace"]
-    assert desk.lab.bring(trace) and desk.store.get(trace).run["method"]["name"] == "pld"
-    (steps,) = desk.lab.shown(about["id"], ["tokens_per_step"])["tables"]
+    assert desk.services["lab"].bring(trace) and desk.store.get(trace).run["method"]["name"] == "pld"
+    (steps,) = desk.services["lab"].shown(about["id"], ["tokens_per_step"])["tables"]
     assert steps["lines"][2]["cells"][1]["mean"] >= 1
 
 

@@ -286,9 +286,9 @@ def test_export_writes_one_page(capsys, model, tmp_path):
 
 def test_app_and_view_call_the_server(monkeypatch, tmp_path):
     calls = []
-    server = types.ModuleType("specviz.server.server")
+    server = types.ModuleType("specviz.app")
     server.serve = lambda *a, **k: calls.append((a, k))  # the real one imports the web framework
-    monkeypatch.setitem(sys.modules, "specviz.server.server", server)
+    monkeypatch.setitem(sys.modules, "specviz.app", server)
     assert specviz("app", "--model", "x", "--port", 0, "--auth-file", "users", "--limit", "runs=5") == 0
     assert specviz("view", tmp_path / "a.spectrace", "--open") == 0
     shared = {"auth_file": Path("users"), "public": False, "limits": {"runs": "5"}}

@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from pydantic import ValidationError
 
 from decoders import Prompt, Trace, drafters, generate, record
 from decoders.study.divergences import BUG, LOSSY
 from decoders.trace import metrics
-from specviz.pages.compare.service import MAX_LANES, TABLE, Compare
+from specviz.pages import pages
+from specviz.pages.compare.service import MAX_LANES, TABLE, Compare, Comparison
 from specviz.server.desk import Desk
 from specviz.server.forms import Rejected
-from specviz.server.runner import Loader, Runner
+from specviz.server.loader import Loader
+from specviz.server.runner import Runner
 from specviz.server.store import TraceStore, UnknownTrace
 
 from . import synthetic
@@ -34,7 +37,7 @@ class Tiny(Desk):
 
     def __init__(self, target: Any) -> None:
         store = TraceStore()
-        super().__init__(store, Runner(store), Loader(lambda: target))
+        super().__init__(store, Runner(store), Loader(lambda: target), pages=pages())
         self.loader.start()
         assert self.loader.wait(10)
 
@@ -79,7 +82,7 @@ def test_lanes_run_on_one_prompt_with_plain_decoding_as_the_baseline(desk: Tiny)
         "lanes": [{"method": "pld", "params": {"k": 3}}, {"method": "glide"}, {"method": "pld", "params": {"k": 0}},
                   {"method": "pld+h"}],
     }  # fmt: skip
-    answer = desk.compare.start(asked, "me")
+    answer = desk.services["compare"].start(Comparison(**asked), "me")
     assert [lane["method"] for lane in answer["lanes"]] == ["plain", "pld", "glide", "pld", "pld+h"]
     assert ["id" in lane for lane in answer["lanes"]] == [True, True, False, False, True]  # the others go on
     assert "specviz train glide" in answer["lanes"][2]["error"] and "Draft length" in answer["lanes"][3]["error"]
@@ -88,7 +91,7 @@ def test_lanes_run_on_one_prompt_with_plain_decoding_as_the_baseline(desk: Tiny)
     assert len({trace.prompt_key for trace in traces.values()}) == 1
     assert traces[pld].run["method"]["params"]["k"] == 3 and traces[pld].run["max_new_tokens"] == 12
 
-    numbers = desk.compare.numbers([plain, pld, hidden])
+    numbers = desk.services["compare"].numbers([plain, pld, hidden])
     for key, trace in traces.items():
         speed = metrics.compute(traces[plain])["tokens_per_s"]
         assert numbers[key]["metrics"] == metrics.compute(trace, speed) and set(TABLE) <= set(numbers[key]["metrics"])
@@ -96,22 +99,24 @@ def test_lanes_run_on_one_prompt_with_plain_decoding_as_the_baseline(desk: Tiny)
         assert numbers[key]["lengths"] == metrics.accepted_lengths(trace)
         assert numbers[key]["times"]["verify"] == pytest.approx(sum(trace.tables["steps"]["verify_ms"]))
     assert numbers[plain]["metrics"]["speedup"] == 1
-    lens = checked(desk.compare, [plain, pld, hidden])
+    lens = checked(desk.services["compare"], [plain, pld, hidden])
     assert {one["state"] for one in lens.values()} == {"identical"} and lens[pld]["tokens"] == 12
 
 
 def test_a_recorded_prompt_runs_again_token_by_token(desk: Tiny, target: Any) -> None:
     ids = prompt_ids(4, 30)
     key = put(desk, record(target, Prompt.from_ids(ids), "pld", max_new_tokens=8, title="Odd tokens"), "recorded")
-    answer = desk.compare.start({"prompt": {"trace": key}, "lanes": [{"method": "pld"}], "settings": SETTINGS}, "me")
+    asked = {"prompt": {"trace": key}, "lanes": [{"method": "pld"}], "settings": SETTINGS}
+    answer = desk.services["compare"].start(Comparison(**asked), "me")
     traces = [desk.store.get(one) for one in over(desk, answer)]
     assert [trace.prompt_ids for trace in traces] == [ids, ids] and traces[0].run["title"] == "Odd tokens"
 
 
 def test_what_cannot_be_run_is_refused_with_a_sentence(desk: Tiny) -> None:
     def refused(**asked: Any) -> str:
-        with pytest.raises(Rejected) as problem:
-            desk.compare.start({"prompt": PROMPT, "lanes": [{"method": "pld"}], **asked}, "me")
+        with pytest.raises((Rejected, ValidationError)) as problem:
+            sent = {"prompt": PROMPT, "lanes": [{"method": "pld"}], **asked}
+            desk.services["compare"].start(Comparison(**sent), "me")
         return str(problem.value)
 
     assert "choose 1 to 4" in refused(lanes=[]) and "choose 1 to 4" in refused(lanes=[{"method": "plain"}])
@@ -142,17 +147,17 @@ def test_the_lens_computes_plain_decoding_once(target: Any, monkeypatch: pytest.
     honest = put(desk, record(target, prompt, "pld", max_new_tokens=16), "honest")
     bug = put(desk, record(target, prompt, wrong, max_new_tokens=16), "bug")
     lossy = put(desk, record(target, prompt, replace(wrong, lossless=False), max_new_tokens=16), "lossy")
-    found = checked(desk.compare, [honest, bug, lossy])
+    found = checked(desk.services["compare"], [honest, bug, lossy])
     assert len(asked) == 1  # one prompt, one model, one setting
     assert found[honest] == {"state": "identical", "tokens": 16}
     assert found[bug]["state"] == "differs" and found[bug]["verdict"] == BUG and found[bug]["plain"] == plain
     assert found[bug]["source"] == "teacher-forced" and found[bug]["shortfall"] > found[bug]["tolerance"]
     assert found[lossy]["verdict"] == LOSSY
     longer = put(desk, record(target, prompt, "pld", max_new_tokens=17), "longer")
-    assert checked(desk.compare, [longer])[longer]["state"] == "identical" and len(asked) == 2
+    assert checked(desk.services["compare"], [longer])[longer]["state"] == "identical" and len(asked) == 2
     sampled = copy.deepcopy(desk.store.get(honest))
     sampled.run["model"]["name"] = "another"
-    assert "was not recorded" in checked(desk.compare, [put(desk, sampled, "foreign")])["foreign"]["text"]
+    assert "was not recorded" in checked(desk.services["compare"], [put(desk, sampled, "foreign")])["foreign"]["text"]
     desk.end()
 
 
@@ -161,15 +166,15 @@ def test_recorded_runs_are_judged_without_a_model() -> None:
     whole = desk.store.get("gallery-0")
     chain = synthetic.chain()
     put(desk, chain, "chain")
-    found = checked(desk.compare, ["gallery-0", "gallery-1"])
+    found = checked(desk.services["compare"], ["gallery-0", "gallery-1"])
     assert found["gallery-0"] == {"state": "identical", "tokens": len(whole.output_ids)}
     lossy = found["gallery-1"]
     assert (lossy["state"], lossy["verdict"], lossy["source"]) == ("differs", LOSSY, "recorded")
     assert lossy["expected_prob"] == 0.52 and lossy["got_prob"] == 0.14
-    alone = checked(desk.compare, ["chain"])["chain"]
+    alone = checked(desk.services["compare"], ["chain"])["chain"]
     assert alone["state"] == "unknown" and "Opened for viewing only" in alone["text"]
     with pytest.raises(UnknownTrace):
-        desk.compare.numbers(["nowhere"])
+        desk.services["compare"].numbers(["nowhere"])
     desk.end()
 
 

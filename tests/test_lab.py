@@ -49,6 +49,7 @@ from specviz.experiments.recipes import casd
 from specviz.experiments.results import profile_of, profile_table
 from specviz.experiments.values import values_of
 from specviz.experiments.variants import DraftVariant, PromptVariant, Variant, named, training, trim
+from specviz.pages.lab.asked import Asked
 from specviz.server.runner import QueueFull, Runner
 from specviz.server.store import TraceStore
 
@@ -875,7 +876,7 @@ ASKED = {
 
 def wait(desk: StubDesk, key: str, *states: str) -> dict[str, Any]:
     for _ in range(1000):
-        shown = desk.lab.shown(key)
+        shown = desk.services["lab"].shown(key)
         if shown["state"] in (states or ("complete", "cancelled", "error")):
             return shown
         time.sleep(0.01)
@@ -883,35 +884,37 @@ def wait(desk: StubDesk, key: str, *states: str) -> dict[str, Any]:
 
 
 def test_the_lab_runs_keeps_and_opens_runs(desk: StubDesk) -> None:
-    assert desk.lab.estimate(ASKED)["text"] == "4 runs, about 5 seconds"
-    key = desk.lab.start(ASKED, "ada")["id"]
+    lab = desk.services["lab"]
+    assert lab.estimate(Asked(**ASKED))["text"] == "4 runs, about 5 seconds"
+    key = lab.start(Asked(**ASKED), "ada")["id"]
     shown = wait(desk, key)
     assert shown["state"] == "complete" and shown["rows"] == 4 and not shown["errors"]
     assert [json.loads(c["figure"])["data"][0]["customdata"] for c in shown["charts"]] == [[0, 1]]
-    assert "charts" not in desk.lab.shown(key, have=4)
-    ranks = desk.lab.shown(key, ["ranks"])
+    assert "charts" not in lab.shown(key, have=4)
+    ranks = lab.shown(key, ["ranks"])
     assert ranks["columns"] == [] and ranks["profiles"][0]["rows"] == []  # PLD has no draft model
-    assert desk.lab.shown(key, ["routes"])["columns"][0]["key"].startswith("routes:")
+    assert lab.shown(key, ["routes"])["columns"][0]["key"].startswith("routes:")
     trace = shown["points"][1]["runs"][0]["trace"]
-    assert trace not in desk.store and desk.lab.bring(trace) and desk.store.get(trace).run["id"] == trace
+    assert trace not in desk.store and lab.bring(trace) and desk.store.get(trace).run["id"] == trace
     assert desk.store.listing("ada") == []  # an experiment's runs do not crowd the list
-    assert [a["id"] for a in desk.lab.listing("ada")] == [key] and desk.lab.listing("bo") == []
+    assert [a["id"] for a in lab.listing("ada")] == [key] and lab.listing("bo") == []
     again = StubDesk()  # another server, on the same folder
-    assert [a["id"] for a in again.lab.listing("bo")] == [key] and again.lab.shown(key)["points"] == shown["points"]
-    assert not desk.lab.remove(key, "bo") and desk.lab.remove(key, "ada") and desk.lab.listing("ada") == []
-    assert not desk.lab.bring("../../etc/passwd") and not desk.lab.bring(trace)
+    others = again.services["lab"]
+    assert [a["id"] for a in others.listing("bo")] == [key] and others.shown(key)["points"] == shown["points"]
+    assert not lab.remove(key, "bo") and lab.remove(key, "ada") and lab.listing("ada") == []
+    assert not lab.bring("../../etc/passwd") and not lab.bring(trace)
 
 
 def test_cancel_keeps_what_is_done_and_a_user_run_goes_first(desk: StubDesk) -> None:
     desk.pause_s = 0.003
-    key = desk.lab.start({**ASKED, "count": 13}, "ada")["id"]
-    while desk.lab.shown(key)["rows"] < 1:
+    key = desk.services["lab"].start(Asked(**{**ASKED, "count": 13}), "ada")["id"]
+    while desk.services["lab"].shown(key)["rows"] < 1:
         time.sleep(0.01)
     from specviz.server.forms import PromptForm
 
     job = desk.submit(PromptForm("text", text="abc"), "pld", {}, {}, owner="ada")
-    assert job.finished.wait(20) and desk.lab.shown(key)["state"] == "running"
-    assert not desk.lab.cancel(key, "bo") and desk.lab.cancel(key, "ada")
+    assert job.finished.wait(20) and desk.services["lab"].shown(key)["state"] == "running"
+    assert not desk.services["lab"].cancel(key, "bo") and desk.services["lab"].cancel(key, "ada")
     shown = wait(desk, key)
     assert shown["state"] == "cancelled" and 1 <= shown["rows"] < 26 and shown["points"]
 
@@ -934,15 +937,15 @@ def test_cancel_keeps_what_is_done_and_a_user_run_goes_first(desk: StubDesk) -> 
 )
 def test_what_a_page_asks_is_checked(desk: StubDesk, asked: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=".*") as caught:
-        desk.lab.start(asked, "ada")
-    assert words in str(caught.value) and desk.lab.listing("ada") == []
+        desk.services["lab"].start(Asked(**asked), "ada")
+    assert words in str(caught.value) and desk.services["lab"].listing("ada") == []
 
 
 def test_a_long_sweep_is_asked_about_in_the_app(desk: StubDesk) -> None:
     asked = {**ASKED, "free": {"methods": ["pld"], "vary": [{"param": "k", "values": "1..100"}]}, "count": 13}
-    assert desk.lab.start(asked, "ada")["asks"].startswith("This is 1,300 runs")
-    key = desk.lab.start({**asked, "yes": True}, "ada")["id"]
-    assert desk.lab.cancel(key, "ada")
+    assert desk.services["lab"].start(Asked(**asked), "ada")["asks"].startswith("This is 1,300 runs")
+    key = desk.services["lab"].start(Asked(**asked, yes=True), "ada")["id"]
+    assert desk.services["lab"].cancel(key, "ada")
 
 
 def test_the_routes_of_the_lab(desk: StubDesk) -> None:
@@ -968,7 +971,7 @@ def test_the_routes_of_the_lab(desk: StubDesk) -> None:
         assert client.post("/api/lab/remove", json={"id": key}).json() == {"done": True}
 
 
-def test_errands_wait_for_runs_and_give_back_what_happens() -> None:
+def test_other_work_wait_for_runs_and_give_back_what_happens() -> None:
     runner = Runner(TraceStore())
     order: list[str] = []
     gate = threading.Event()
@@ -979,18 +982,18 @@ def test_errands_wait_for_runs_and_give_back_what_happens() -> None:
         order.append(name)
         return name
 
-    threads = [threading.Thread(target=runner.between, args=(lambda: errand("first"),))]
+    threads = [threading.Thread(target=runner.on_worker, args=(lambda: errand("first"),))]
     threads[0].start()
-    while "cpu" not in runner._workers or runner._errands["cpu"]:
+    while "cpu" not in runner._workers or runner._other_work["cpu"]:
         time.sleep(0.001)
-    threads.append(threading.Thread(target=runner.between, args=(lambda: errand("second"),)))
+    threads.append(threading.Thread(target=runner.on_worker, args=(lambda: errand("second"),)))
     threads[1].start()
 
     def build(_: threading.Event) -> Any:
         order.append("run")
         raise ValueError("no run")
 
-    while not runner._errands["cpu"]:
+    while not runner._other_work["cpu"]:
         time.sleep(0.001)
     job = runner.submit(build)
     gate.set()
@@ -998,8 +1001,8 @@ def test_errands_wait_for_runs_and_give_back_what_happens() -> None:
         thread.join(10)
     assert job.finished.is_set() and order == ["first", "run", "second"]
     with pytest.raises(ZeroDivisionError):
-        runner.between(lambda: 1 / 0)
-    assert runner.between(lambda: 7) == 7  # the worker goes on
+        runner.on_worker(lambda: 1 / 0)
+    assert runner.on_worker(lambda: 7) == 7  # the worker goes on
     runner.close()
     with pytest.raises(QueueFull):
-        runner.between(lambda: 7)
+        runner.on_worker(lambda: 7)

@@ -17,8 +17,9 @@ from decoders.trace.tables import TABLES
 from specviz.cli import main
 from specviz.pages.lessons import filling, reading, values
 from specviz.pages.lessons.filling import Filler
-from specviz.pages.lessons.service import GALLERY, LESSONS, LessonError, Runs, load, parse
+from specviz.pages.lessons.service import LESSONS, LessonError, Runs, load, parse
 from specviz.pages.lessons.values import View
+from specviz.places import GALLERY
 from specviz.views import terms, web
 from tests import synthetic
 

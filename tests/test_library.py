@@ -49,10 +49,11 @@ def restarted(desk: StubDesk, *, shared: bool = False) -> TraceStore:
 
 
 def test_a_run_is_renamed_tagged_and_kept_across_restarts(desk: StubDesk) -> None:
+    runs = desk.services["runs"]
     job = desk.submit_text(owner="ann", title="before")
-    assert desk.change_runs([job.id], "ann", title="  after\n all ", add=["Good", "class-4"], keep=True) == [job.id]
-    desk.change_runs([job.id], "ann", drop=["good"])
-    row = desk.runs("ann")[0]
+    assert runs.change([job.id], "ann", title="  after\n all ", add=["Good", "class-4"], keep=True) == [job.id]
+    runs.change([job.id], "ann", drop=["good"])
+    row = runs.listing("ann")[0]
     assert (row["title"], row["tags"], row["keep"], row["mine"]) == ("after all", ["class-4"], True, True)
     assert row["bytes"] == len(desk.store.blob(job.id)) and desk.store.get(job.id).run["title"] == "after all"
     for shared, owner in ((False, "*"), (True, "ann")):
@@ -63,13 +64,14 @@ def test_a_run_is_renamed_tagged_and_kept_across_restarts(desk: StubDesk) -> Non
 
 
 def test_only_ones_own_runs_are_changed_or_deleted(desk: StubDesk, tmp_path: Path) -> None:
+    runs = desk.services["runs"]
     mine, other = (desk.submit_text(owner=name).id for name in ("ann", "bob"))
     everything = [mine, other, "gallery-0", "nothing", "../../etc"]
     for owner in ("", "*", "eve"):
-        assert desk.change_runs(everything, owner, keep=True) == [] == desk.delete_runs(everything, owner)
-    assert desk.delete_runs(everything, "ann") == [mine] and mine not in desk.store
+        assert runs.change(everything, owner, keep=True) == [] == runs.delete(everything, owner)
+    assert runs.delete(everything, "ann") == [mine] and mine not in desk.store
     assert [path.stem for path in (tmp_path / "runs").glob("*.spectrace")] == [other]
-    assert not desk.may_change("gallery-0", "*")
+    assert not runs.may_change("gallery-0", "*")
 
 
 def test_runs_of_earlier_servers_are_everybodys_on_ones_own_computer_only(desk: StubDesk) -> None:
@@ -79,9 +81,10 @@ def test_runs_of_earlier_servers_are_everybodys_on_ones_own_computer_only(desk: 
         again.keep_to(rules_for(public=shared, accounts=False))
         assert desk.library is not None
         desk.library.restore(again.store, shared=shared)
-        seen = [who for who in ("anybody", "ann", "") if key in [run["id"] for run in again.runs(who)]]
+        runs = again.services["runs"]
+        seen = [who for who in ("anybody", "ann", "") if key in [run["id"] for run in runs.listing(who)]]
         assert seen == listed
-        assert [who for who in ("anybody", "ann", "") if again.may_change(key, who)] == listed
+        assert [who for who in ("anybody", "ann", "") if runs.may_change(key, who)] == listed
 
 
 def test_an_opened_file_that_is_tagged_is_kept_on_disk(desk: StubDesk) -> None:
@@ -89,7 +92,7 @@ def test_an_opened_file_that_is_tagged_is_kept_on_disk(desk: StubDesk) -> None:
     assert data is not None
     key = desk.open_file(data, owner="ann")
     assert key not in restarted(desk)
-    desk.change_runs([key], "ann", add=["teach"])
+    desk.services["runs"].change([key], "ann", add=["teach"])
     entry = restarted(desk, shared=True).entry(key)
     assert entry is not None and entry.tags == ("teach",) and entry.owner == "ann"
 
@@ -107,8 +110,8 @@ def test_an_opened_file_that_is_tagged_is_kept_on_disk(desk: StubDesk) -> None:
 def test_bad_changes_are_one_sentence(desk: StubDesk, changes: dict[str, Any], said: str) -> None:
     job = desk.submit_text(owner="ann")
     with pytest.raises(Rejected, match=said) as caught:
-        desk.change_runs([job.id], "ann", **changes)
-    assert str(caught.value).endswith(".") and desk.runs("ann")[0]["tags"] == []
+        desk.services["runs"].change([job.id], "ann", **changes)
+    assert str(caught.value).endswith(".") and desk.services["runs"].listing("ann")[0]["tags"] == []
 
 
 def test_kept_runs_stay_and_nobody_pushes_out_the_others() -> None:
@@ -190,13 +193,13 @@ def test_a_disk_that_refuses_costs_files_never_a_run(
     jobs = [desk.submit_text(owner="ann") for _ in range(2)]
     for job in jobs:
         assert job.error == "" and desk.store.get(job.id).run["stop"] == "eos"
-    said = desk.room()["problem"]
+    said = desk.services["runs"].room()["problem"]
     assert said.startswith("Runs are not saved on disk (") and said.endswith("kept until the server ends.")
     assert sum("runs are not saved" in record.message for record in caplog.records) == 1  # once
     monkeypatch.undo()
     desk.library.folder = tmp_path / "again"
     key = desk.submit_text(owner="ann").id
-    assert desk.room()["problem"] == "" and key in desk.library
+    assert desk.services["runs"].room()["problem"] == "" and key in desk.library
 
 
 def test_a_journal_that_cannot_be_replaced_is_opened_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

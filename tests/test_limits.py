@@ -122,14 +122,14 @@ def test_too_many_requests_are_told_when_to_come_back(public: tuple[TestClient, 
 def test_a_public_server_trains_and_measures_nothing(public: tuple[TestClient, StubDesk]) -> None:
     _, desk = public
     plan: Any = SimpleNamespace(experiment=SimpleNamespace(max_new_tokens=64), variants=(), runs=50)
-    desk.check_experiment(plan, 0)
+    desk.services["lab"].check(plan, 0)
     for changed, mine, said in (
         ({"variants": (1,)}, 0, "Nothing is trained on a public server"),
         ({"runs": 101}, 0, "at most 100"),
         ({}, 2, "2 of your experiments wait or go on"),
     ):
         with pytest.raises(Rejected, match=said):
-            desk.check_experiment(SimpleNamespace(**(vars(plan) | changed)), mine)
+            desk.services["lab"].check(SimpleNamespace(**(vars(plan) | changed)), mine)
     fresh = StubDesk()
     fresh.keep_to(rules_for(public=True, accounts=False))
     with TestClient(app_of(fresh)) as client:

@@ -12,9 +12,12 @@ import pytest
 import synthetic
 
 from decoders.trace.trace import Trace
+from specviz.server.feed import Feed
 from specviz.server.library import Library
-from specviz.server.runner import Feed, Job, Loader, QueueFull, Runner, sentence
+from specviz.server.loader import Loader
+from specviz.server.runner import Job, QueueFull, Runner
 from specviz.server.store import TraceStore
+from specviz.words import sentence
 
 from .stubs import StubRun, StubTarget, in_thread
 

@@ -16,11 +16,11 @@ from fastapi.testclient import TestClient
 
 from decoders.trace import files as tracefile
 from decoders.trace.report import payload
-from specviz import shell as ui
-from specviz.pages.app import open_desk
+from specviz.app import open_desk
 from specviz.server import http as routes
-from specviz.server import server
+from specviz.server import routes as server
 from specviz.server.forms import PromptForm, Rejected
+from specviz.shell import assets as ui
 
 from .stubs import StubDesk, app_of, serving
 
@@ -243,7 +243,7 @@ for name in ("torch", "transformers", "jaxtyping"):
     sys.modules[name] = None
 os.environ["SPECVIZ_HOME"] = {str(tmp_path / "home")!r}
 from fastapi.testclient import TestClient
-from specviz.server.server import create_app
+from specviz.app import create_app
 with TestClient(create_app(trace={str(tmp_path / "a.spectrace")!r})) as client:
     first = client.get("/api/runs").json()["first"]
     assert client.get("/api/traces/" + first).json()["run"]["title"] == "Quoted answer"

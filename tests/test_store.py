@@ -8,9 +8,9 @@ import synthetic
 
 from decoders.trace import files as tracefile
 from decoders.trace.trace import Trace
-from specviz.server import store
+from specviz.places import home, is_id, new_id
 from specviz.server.library import Library
-from specviz.server.store import EVERYBODY, TraceStore, UnknownTrace, is_id, load_folder, new_id, summary
+from specviz.server.store import EVERYBODY, TraceStore, UnknownTrace, load_folder, summary
 from specviz.views import gallery
 from specviz.views.examples import TASKS, examples, passages, turns, typed
 
@@ -101,7 +101,7 @@ def test_a_run_is_journaled_and_recovered_after_a_crash(tmp_path: Path, chain: T
 
 def test_a_journal_of_a_living_server_is_left_alone(tmp_path: Path, chain: Trace) -> None:
     first = Library(tmp_path)
-    assert first.alone()
+    assert first.lock_folder()
     opening, _ = synthetic.deltas(named(chain, "running"))
     journal = first.start(opening)
     kept = TraceStore()
@@ -136,7 +136,7 @@ def test_damaged_files_are_skipped(tmp_path: Path, chain: Trace, caplog: pytest.
 
 def test_home_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "here"))
-    assert store.home() == tmp_path / "here"
+    assert home() == tmp_path / "here"
 
 
 def test_examples_cover_every_task_and_survive_the_editor() -> None:

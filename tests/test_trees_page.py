@@ -69,7 +69,7 @@ def stub() -> Iterator[StubDesk]:
 
 
 def test_all_sizes_and_budgets_are_those_of_the_design(kept: Kept) -> None:
-    shown = desk_of(lambda: kept.target).trees.shown()
+    shown = desk_of(lambda: kept.target).services["trees"].shown()
     assert json.loads(json.dumps(shown))["m"] == 3 and list(shown["budgets"]) == [1, 2, 3]
     assert shown["measured"] and "specviz tree design" in shown["source"] and not shown["problem"]
     for m, budget in shown["budgets"].items():
@@ -88,26 +88,26 @@ def test_all_sizes_and_budgets_are_those_of_the_design(kept: Kept) -> None:
 
 def test_a_disturbed_measurement_says_so(kept: Kept) -> None:
     save_latency(latency_of(kept.target, spread=0.4))
-    assert "something else was running" in desk_of(lambda: kept.target).trees.shown()["latency"]["note"]
+    assert "something else was running" in desk_of(lambda: kept.target).services["trees"].shown()["latency"]["note"]
 
 
 def test_without_a_latency_the_kept_trees_are_shown(kept: Kept) -> None:
     for file in (own_place("ppd", kept.target.key).parents[2] / "latency").iterdir():
         file.unlink()
-    shown = desk_of(lambda: kept.target).trees.shown()
+    shown = desk_of(lambda: kept.target).services["trees"].shown()
     assert shown["latency"] is None and shown["budgets"][3]["best"] is None and shown["budgets"][3]["chosen"] == 16
     assert all(point["ms"] is None for point in shown["budgets"][3]["points"]) and shown["in_use"]["rows"] == 16
 
 
 def test_without_prompt_tokens_the_acceptance_is_assumed_and_named_so() -> None:
-    shown = desk_of(StubDesk().loader._load).trees.shown()
+    shown = desk_of(StubDesk().loader._load).services["trees"].shown()
     assert not shown["measured"] and shown["source"].startswith("assumed") and shown["in_use"] is None
     assert "specviz train ppd" in shown["missing"] and shown["budgets"][3]["chosen"] == 24
 
 
 def test_prompt_tokens_without_a_measured_table_say_how_to_measure(kept: Kept) -> None:
     (kept.part / FILE).unlink()
-    shown = desk_of(lambda: kept.target).trees.shown()
+    shown = desk_of(lambda: kept.target).services["trees"].shown()
     assert not shown["measured"] and "`specviz tree design` measures it" in shown["source"] and shown["trained"]
 
 
@@ -117,7 +117,7 @@ def test_a_tree_file_that_does_not_fit_is_told(kept: Kept, file: str, said: str)
         save_trees(design(TABLE[:1], 8), kept.part / FILE)
     else:
         (kept.part / FILE).write_text(file)
-    shown = desk_of(lambda: kept.target).trees.shown()
+    shown = desk_of(lambda: kept.target).services["trees"].shown()
     assert said in shown["problem"] and not shown["measured"] and len(shown["budgets"]) == 3
 
 
@@ -125,14 +125,14 @@ def test_a_table_without_an_accepted_guess_draws_nothing(kept: Kept) -> None:
     trees = design(TABLE, 16)
     none = replace(trees, acceptance=((0.0, 0.0, 0.0), *TABLE[1:]))
     save_trees(none, kept.part / FILE)
-    shown = desk_of(lambda: kept.target).trees.shown()
+    shown = desk_of(lambda: kept.target).services["trees"].shown()
     assert "No guess at distance 1 was ever accepted" in shown["problem"] and shown["budgets"] == {}
 
 
 def test_many_vectors_need_larger_trees(home: Path) -> None:
     target = tiny_target("llama")
     save_tiny_part(target, "ppd", vectors=30)
-    points = desk_of(lambda: target).trees.shown()["budgets"][3]["points"]
+    points = desk_of(lambda: target).services["trees"].shown()["budgets"][3]["points"]
     assert [points[0]["size"], points[-1]["size"]] == [92, 184]
 
 
@@ -150,7 +150,7 @@ def test_the_routes_answer_without_a_model() -> None:
 
 def finished(desk: StubDesk) -> dict[str, Any]:
     for _ in range(500):
-        told = desk.trees.latency()
+        told = desk.services["trees"].latency()
         if told["measuring"] is None:
             return told
         time.sleep(0.01)
@@ -176,8 +176,8 @@ def test_a_measurement_gives_way_to_a_run_and_begins_again(stub: StubDesk, monke
         raise ValueError("not this time")
 
     monkeypatch.setattr("decoders.study.latency.latency_for", measured)
-    assert stub.trees.measure()["measuring"] == {"done": 0, "total": 1}
-    assert stub.trees.measure()["measuring"] is not None  # one at a time
+    assert stub.services["trees"].measure()["measuring"] == {"done": 0, "total": 1}
+    assert stub.services["trees"].measure()["measuring"] is not None  # one at a time
     assert began.wait(10)
     job = stub.runner.submit(built)
     go.set()
@@ -193,10 +193,10 @@ def test_a_failed_measurement_is_told_and_can_be_repeated(stub: StubDesk, monkey
         raise MemoryError
 
     monkeypatch.setattr("decoders.study.latency.latency_for", broken)
-    stub.trees.measure()
+    stub.services["trees"].measure()
     assert "out of memory" in finished(stub)["failed"]
     monkeypatch.setattr("decoders.study.latency.latency_for", lambda *_, **__: None)
-    stub.trees.measure()
+    stub.services["trees"].measure()
     assert finished(stub)["failed"] == ""
 
 

@@ -20,9 +20,11 @@ from decoders.study.whatif import ReadRun, go_on, whatif
 from decoders.trace.metrics import ranking_regret, regrets
 from decoders.trace.trace import Trace
 from specviz.cli import main
+from specviz.pages import pages
 from specviz.pages.whatif.service import MOST_READ
 from specviz.server.desk import Desk
-from specviz.server.runner import Loader, Runner
+from specviz.server.loader import Loader
+from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 
 from .drafts import save_tiny_part
@@ -255,7 +257,7 @@ def desk(target, ranked):
     for key, trace in (("mine", Trace.from_json(copy.deepcopy(ranked.trace.to_json()))), ("theirs", other)):
         trace.run["id"] = key
         store.put(trace, kind="gallery", owner="*")
-    return Desk(store, Runner(store), Loader(lambda: target, name="tiny"))
+    return Desk(store, Runner(store), Loader(lambda: target, name="tiny"), pages=pages())
 
 
 @pytest.fixture(scope="module")
@@ -309,8 +311,8 @@ def test_what_cannot_be_asked_is_refused_with_a_sentence(client, desk, monkeypat
         (422, "as JSON", client.post("/api/whatif/mine/draft", data={"step": "0"})),
     ):
         assert answer.status_code == status and said in answer.json()["error"], answer.text
-    monkeypatch.setattr(desk.whatif, "_waiting", threading.BoundedSemaphore(1))
-    desk.whatif._waiting.acquire()
+    monkeypatch.setattr(desk.services["whatif"], "_waiting", threading.BoundedSemaphore(1))
+    desk.services["whatif"]._waiting.acquire()
     busy = ask(client, step=0)
     assert busy.status_code == 429 and "try again" in busy.json()["error"]
 
@@ -321,11 +323,11 @@ def test_few_runs_stay_read_and_viewers_are_told_why(client, desk, target):
         trace.run["id"] = f"more-{number}"
         desk.store.put(trace, owner="*")
         assert ask(client, f"more-{number}", step=0).json()["same"]
-    assert len(desk.whatif._read) == MOST_READ
-    viewer = Desk(desk.store, Runner(desk.store), Loader(None, reason="Opened for viewing only."))
-    assert viewer.whatif.reason("mine") == "Opened for viewing only."
+    assert len(desk.services["whatif"]._read) == MOST_READ
+    viewer = Desk(desk.store, Runner(desk.store), Loader(None, reason="Opened for viewing only."), pages=pages())
+    assert viewer.services["whatif"].reason("mine") == "Opened for viewing only."
     with pytest.raises(ValueError, match="viewing only"):
-        viewer.whatif.ask("mine", {"step": 0})
+        viewer.services["whatif"].redraft("mine", 0)
 
 
 def test_the_command_drafts_again_and_lists_regret(target, ranked, tmp_path, capsys, monkeypatch):

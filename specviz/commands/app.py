@@ -45,7 +45,7 @@ def shared(args: argparse.Namespace) -> dict[str, Any]:
 def run(args: argparse.Namespace) -> int:
     import logging
 
-    from specviz.server.server import serve
+    from specviz.app import serve
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     serve(

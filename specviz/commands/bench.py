@@ -143,8 +143,7 @@ class Book:
         from specviz.experiments.plan import Plan
         from specviz.experiments.prompts import Case
         from specviz.experiments.running import begin
-        from specviz.pages.lab.service import TRACES
-        from specviz.server.store import home
+        from specviz.places import TRACES, home
 
         cases = tuple(Case(r.id, r.category, prompt) for r, prompt in zip(ids, prompts, strict=True))
         lines = (Line(name, name, asdict(params)) for name, params in methods.items() if name != PLAIN)
@@ -164,7 +163,7 @@ class Book:
 
     def _keep(self, trace: Trace) -> None:
         from decoders.trace import files as tracefile
-        from specviz.server.store import SUFFIX
+        from specviz.places import SUFFIX
 
         if self.traces:
             tracefile.save(trace, self.traces / f"{trace.run['id']}{SUFFIX}")

@@ -19,7 +19,7 @@ def add(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from specviz.server.server import serve
+    from specviz.app import serve
 
     serve(None, args.host, args.port, trace=args.trace, open_browser=args.open, **shared(args))
     return 0

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.draft.params import controls
 from decoders.errors import UserError
-from specviz.server.runner import sentence
-from specviz.server.store import new_id
+from specviz.places import new_id
+from specviz.words import sentence
 
 from .experiment import CATEGORY, Experiment, Line, Row, near, registered, text_of
 from .prompts import Case

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from specviz import __version__
-from specviz.server.runner import sentence
-from specviz.server.store import new_id
+from specviz.places import new_id
+from specviz.words import sentence
 
 from .batch import units
 from .experiment import Experiment, Setting, text_of

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from specviz.server.store import home
+from specviz.places import home
 
 from .experiment import TRAINABLE, Experiment, Setting
 

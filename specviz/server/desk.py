@@ -1,6 +1,7 @@
-"""What a page may ask for: the methods, a token count, a run, a file to open. Every argument is checked here.
+"""What any page may ask for: the methods, a token count, a run, a file to open. Every argument is checked here.
 
-Pages (and the named API) go through one ``Desk``; it ties the model, the queue and the stored runs together.
+Pages (and the named API) go through one ``Desk``; it ties the model, the queue and the stored runs together. Which
+pages there are it is told: it knows none of them.
 """
 
 from __future__ import annotations
@@ -8,37 +9,63 @@ from __future__ import annotations
 import dataclasses
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.draft.params import Control, controls
-from decoders.folders import ASSETS
-from specviz.pages.attribution.service import Attributions
-from specviz.pages.compare.service import Compare
-from specviz.pages.lab.service import Lab
-from specviz.pages.lessons.service import Lessons
-from specviz.pages.trees.service import Trees
-from specviz.pages.whatif.service import WhatIfs
+from specviz.places import is_id, new_id
+from specviz.words import sentence
 
+from .forms import MAX_POOL, PromptForm, Rejected, RunSettings, checked_params, too_long
 from .library import Library
 from .limits import Rules
-from .runner import Job, Loader, QueueFull, Runner, sentence
-from .store import EVERYBODY, MAX_TAGS, MAX_TITLE, TraceStore, checked_tag, new_id
+from .loader import Loader
+from .runner import Build, Job, QueueFull, Runner
+from .store import TraceStore, UnknownTrace
 
 if TYPE_CHECKING:
-    pass
-from .forms import MAX_POOL, PromptForm, Rejected, RunSettings, _checked, _control, _too_long
+    from fastapi import FastAPI
 
 log = logging.getLogger(__name__)
 
-GALLERY = ASSETS / "gallery"
-BUNDLED = ASSETS / "demo" / "target"
-MAX_EXPERIMENTS, MAX_PUBLIC_RUNS = 2, 100  # of one user at a time, of one experiment
+
+class Service:
+    """What a page does on a server: its routes and its form ask it. A page's own service is a subclass."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    def begin(self) -> None:
+        """The server starts."""
+
+    def close(self) -> None:
+        """The server goes down: stop what is under way."""
+
+    def bring(self, key: str) -> bool:
+        """Put a run that only this page keeps into the store. Whether there is such a run."""
+        return False
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: a folder of ``specviz/pages`` whose ``page.py`` has one of these as ``PAGE``.
+
+    ``routes`` adds what the page's scripts ask for, ``form`` makes what its tab holds; without a form that is one place
+    which the scripts fill, and without a title there is no tab.
+    """
+
+    name: str
+    title: str = ""
+    order: int = 100
+    service: Callable[[Desk], Service] = Service
+    routes: Callable[[FastAPI, Any], None] | None = None
+    form: Callable[[Desk], Any] | None = None
 
 
 class Desk:
-    """Model, queue and stored runs behind one counter."""
+    """Model, queue and stored runs behind one counter, and the services of the pages by their names."""
 
     def __init__(
         self,
@@ -47,18 +74,15 @@ class Desk:
         loader: Loader,
         *,
         methods: Callable[[], Mapping[str, Any]] | None = None,
+        pages: Iterable[Page] = (),
     ) -> None:
         self.store, self.runner, self.loader = store, runner, loader
         self._methods = methods or _registered
         self.first = ""  # the run the page opens on
         self.library: Library | None = None
         self.rules = Rules()
-        self.lab = Lab(self)
-        self.trees = Trees(self)
-        self.compare = Compare(self)
-        self.lessons = Lessons(self)
-        self.attribution = Attributions(self)
-        self.whatif = WhatIfs(self)
+        self.pages = tuple(pages)
+        self.services: dict[str, Any] = {page.name: page.service(self) for page in self.pages}
 
     def keep_to(self, rules: Rules) -> None:
         """What users of this server may do, from now on."""
@@ -69,16 +93,15 @@ class Desk:
     def begin(self) -> None:
         """Load the model and find earlier runs, both in the background."""
         self.loader.start()
-        self.trees.begin()
+        for service in self.services.values():
+            service.begin()
         if self.library is not None:
             threading.Thread(target=self._restore, args=(self.library,), name="find earlier runs", daemon=True).start()
 
     def end(self) -> None:
         """Stop all runs; what they decoded is kept."""
-        self.lab.close()
-        self.compare.close()
-        self.trees.close()
-        self.attribution.close()
+        for service in self.services.values():
+            service.close()
         self.runner.close()
         if self.library is not None:
             self.library.close()
@@ -95,23 +118,37 @@ class Desk:
         """The registered methods by name."""
         return self._methods()
 
+    def reason(self) -> str:
+        """Why nothing can be run, in a sentence; "" where runs can be made."""
+        if self.loader.state in ("none", "failed"):
+            return self.loader.text
+        return "The model is still loading." if self.loader.state == "loading" else ""
+
+    def target(self) -> Any:
+        """The loaded model. Raises Rejected with the sentence why there is none."""
+        if self.loader.target is None:
+            raise Rejected("model", self.reason() or "There is no model.")
+        return self.loader.target
+
+    def on_worker(self, work: Callable[[], Any]) -> Any:
+        """What ``work`` returns, done with the model when no run waits. Raises QueueFull as the server goes down."""
+        return self.runner.on_worker(work, device=self._device())
+
+    def _device(self) -> str:
+        return str(self.target().info.get("device", "cpu"))
+
     def catalog(self) -> dict[str, Any]:
         """Methods with their controls, and the settings of every run. ``reason`` says why nothing can be run, if so."""
-        reason = ""
-        if self.loader.state in ("none", "failed"):
-            reason = self.loader.text
-        elif self.loader.state == "loading":
-            reason = "The model is still loading."
-        found = []
+        described = []
         if self.loader.state != "none":
             try:
-                found = [self._described(m) for m in self._methods().values()]
+                described = [self._described(method) for method in self._methods().values()]
             except ImportError:
-                found = []
+                described = []
         return {
-            "methods": found,
-            "settings": [_control(self._bounded(c)) for c in controls(RunSettings)],
-            "reason": reason,
+            "methods": described,
+            "settings": [dataclasses.asdict(self._bounded(c)) for c in controls(RunSettings)],
+            "reason": self.reason(),
             "state": self.loader.state,
         }
 
@@ -135,7 +172,7 @@ class Desk:
             "lossless": method.lossless,
             "pooled": self._pooled(method, method.params()),
             "missing": missing or "",
-            "controls": [_control(c) for c in controls(method.params) if c.kind != "str"],  # those name files
+            "controls": [dataclasses.asdict(c) for c in controls(method.params) if c.kind != "str"],  # those name files
         }
 
     def _pooled(self, method: Any, params: Any) -> bool:
@@ -144,6 +181,20 @@ class Desk:
         if target is None or method.available(target):
             return False
         return bool(method.needs(target, params).pool)
+
+    def bring(self, key: str) -> bool:
+        """Put a run that only the disk has into the store. Whether there is such a run."""
+        if self.library is not None and self.library.bring(key, self.store, shared=self.rules.shared):
+            return True
+        return any(service.bring(key) for service in self.services.values())
+
+    def trace(self, key: object) -> Any:
+        """A run that is over, from the store or the disk. Raises UnknownTrace."""
+        if not isinstance(key, str) or not is_id(key):
+            raise UnknownTrace(str(key)[:40])
+        if key not in self.store:
+            self.bring(key)
+        return self.store.get(key)
 
     # --- what may be asked ---
 
@@ -166,14 +217,13 @@ class Desk:
 
     def count(self, form: PromptForm) -> str:
         """How much of the model's context the prompt takes, in words; Rejected where it does not fit."""
-        target = self.loader.target
-        given = form.given
-        if target is None or not given.strip():
-            return f"{len(given):,} characters" if given.strip() else ""
+        target, typed = self.loader.target, form.typed
+        if target is None or not typed.strip():
+            return f"{len(typed):,} characters" if typed.strip() else ""
         count = len(form.prompt(target.tokenizer).tokens)
         limit = target.context_length
         if count >= limit:
-            raise Rejected("prompt", _too_long(count, limit))
+            raise Rejected("prompt", too_long(count, limit))
         return f"{count:,} of {limit:,} tokens"
 
     def submit(
@@ -188,18 +238,11 @@ class Desk:
         session: str = "",
     ) -> Job:
         """Queue a run. Raises Rejected with the place and the sentence."""
-        target = self.loader.target
-        if target is None:
-            raise Rejected("model", self.catalog()["reason"] or "There is no model.")
-        known = self._methods()
-        if method not in known:
-            raise Rejected("method", f"There is no method {str(method)[:40]!r}: choose one of {', '.join(known)}.")
-        chosen = known[method]
-        if missing := chosen.available(target):
-            raise Rejected("method", missing)
-        checked, common = _checked(chosen.params, params), _checked(RunSettings, settings)
+        target = self.target()
+        chosen, own = self.params_of(method, params)
+        common = checked_params(RunSettings, settings)
         self.check_size(form, common.max_new_tokens)
-        pooled = self._pooled(chosen, checked)
+        pooled = self._pooled(chosen, own)
         prompt = form.whole(target.tokenizer, pooled=pooled)
         if pooled and prompt.pool is None and prompt.context_pool() is None:
             raise Rejected(
@@ -209,24 +252,25 @@ class Desk:
             )
         shortened = chosen.prompt is not None  # by how much, only the run knows
         if len(prompt.tokens) >= target.context_length and not shortened:
-            raise Rejected("prompt", _too_long(len(prompt.tokens), target.context_length))
+            raise Rejected("prompt", too_long(len(prompt.tokens), target.context_length))
 
         name = title or form.title
 
         def build(cancel: threading.Event) -> Any:
-            return self.run_of(
-                target, prompt, method, name, cancel, params=dataclasses.asdict(checked), settings=common
-            )
+            return self.run_of(target, prompt, method, name, cancel, params=dataclasses.asdict(own), settings=common)
 
+        return self.queue(build, title=name, owner=owner, session=session)
+
+    def queue(self, build: Build, *, title: str, owner: str = "", session: str = "") -> Job:
+        """Let the model's worker do a run. Raises Rejected where the queue is full, or its owner's share of it."""
         try:
-            device = str(target.info.get("device", "cpu"))
-            return self.runner.submit(build, title=name, owner=owner, session=session, device=device)
+            return self.runner.submit(build, title=title, owner=owner, session=session, device=self._device())
         except QueueFull as problem:
             raise Rejected("queue", str(problem), problem.retry_s) from None
 
     def check_size(self, form: PromptForm | str, new_tokens: int = 0) -> None:
         """Raises Rejected where a prompt, or as many new tokens, are more than this server takes."""
-        size = len(form) if isinstance(form, str) else len(form.given)
+        size = len(form) if isinstance(form, str) else len(form.typed)
         if size > self.rules.prompt:
             raise Rejected(
                 "prompt",
@@ -239,30 +283,15 @@ class Desk:
                 "ask for fewer.",
             )
 
-    def check_experiment(self, planned: Any, mine: int) -> None:
-        """Raises Rejected where an experiment (a lab ``Plan``) is too much for a shared server; ``mine`` go on."""
-        if not self.rules.shared:
-            return
-        self.check_size("", planned.experiment.max_new_tokens)
-        if mine >= MAX_EXPERIMENTS:
-            raise Rejected("queue", f"{mine} of your experiments wait or go on: wait until one is over.", 30)
-        if self.rules.public and planned.variants:
-            raise Rejected("method", "Nothing is trained on a public server: run this experiment on one of your own.")
-        if self.rules.public and planned.runs > MAX_PUBLIC_RUNS:
-            raise Rejected(
-                "method",
-                f"This is {planned.runs:,} runs, and an experiment on a public server has at most {MAX_PUBLIC_RUNS}: "
-                "take fewer prompts or values.",
-            )
-
-    def params_of(self, method: str, given: Mapping[str, Any]) -> tuple[Any, Any]:
+    def params_of(self, name: str, params: Mapping[str, Any]) -> tuple[Any, Any]:
         """A method and its parameters, checked. Raises Rejected with the place and the sentence."""
-        known = self._methods()
-        if method not in known:
-            raise Rejected("method", f"There is no method {method[:40]!r}: choose one of {', '.join(known)}.")
-        if self.loader.target is not None and (missing := known[method].available(self.loader.target)):
+        methods = self._methods()
+        if name not in methods:
+            raise Rejected("method", f"There is no method {str(name)[:40]!r}: choose one of {', '.join(methods)}.")
+        method = methods[name]
+        if self.loader.target is not None and (missing := method.available(self.loader.target)):
             raise Rejected("method", missing)
-        return known[method], _checked(known[method].params, given)
+        return method, checked_params(method.params, params)
 
     def run_of(
         self,
@@ -309,103 +338,6 @@ class Desk:
         trace.run["id"] = new_id()  # never the file's own: it could name somebody else's run
         trace.run["complete"] = True
         return self.store.put(trace, kind="opened", owner=owner)
-
-    def runs(self, owner: str) -> list[dict[str, Any]]:
-        """What this user may see in a list, the running ones first; ``mine``: may be changed and deleted."""
-        live = [
-            {
-                "id": j.id,
-                "title": j.title or "Untitled run",
-                "kind": "live",
-                "state": j.state,
-                "method": "",
-                "created": "",
-                "mine": False,
-            }
-            for j in self.runner.active(owner)
-            if owner
-        ]
-        return live + [{**row, "mine": self.may_change(row["id"], owner)} for row in self.store.listing(owner)]
-
-    # --- the library of runs ---
-
-    def room(self) -> dict[str, Any]:
-        """How full the store is, and what is wrong with the disk, if anything is."""
-        return {**self.store.taken(), "problem": self.library.problem if self.library is not None else ""}
-
-    def bring(self, key: str) -> bool:
-        """Put a run that only the disk has into the store. Whether there is such a run."""
-        if self.library is not None and self.library.bring(key, self.store, shared=self.rules.shared):
-            return True
-        return self.lab.bring(key)
-
-    def may_change(self, key: str, owner: str) -> bool:
-        """Whether a run is ``owner``'s; what belongs to everybody may be changed on a server of one's own."""
-        entry = self.store.entry(key)
-        if entry is None or entry.kind == "gallery":
-            return False
-        return entry.owner == (owner or None) or (entry.owner == EVERYBODY and not self.rules.shared)
-
-    def change_runs(
-        self,
-        keys: list[str],
-        owner: str,
-        *,
-        title: str | None = None,
-        add: list[str] | None = None,
-        drop: list[str] | None = None,
-        keep: bool | None = None,
-    ) -> list[str]:
-        """Another title, tags more or fewer, kept or not; returns the runs that were changed. Raises Rejected."""
-        try:
-            added, dropped = [checked_tag(tag) for tag in add or ()], set(drop or ())
-        except ValueError as problem:
-            raise Rejected("library", sentence(problem)) from None
-        if title is not None:
-            title = " ".join(title.split())
-            if not 0 < len(title) <= MAX_TITLE:
-                raise Rejected(
-                    "library", f"The title has {len(title)} characters: 1 to {MAX_TITLE} are needed, give another one."
-                )
-        done = []
-        for key in keys:
-            entry = self.store.entry(key)
-            if entry is None or not self.may_change(key, owner):
-                continue
-            tags = [tag for tag in dict.fromkeys((*entry.tags, *added)) if tag not in dropped]
-            if len(tags) > MAX_TAGS:
-                raise Rejected(
-                    "library", f"A run has at most {MAX_TAGS} tags, and this would make {len(tags)}: remove one first."
-                )
-            try:
-                changed = self.store.change(key, title=title, tags=tags, keep=keep)
-            except ValueError as problem:
-                raise Rejected("library", sentence(problem)) from None
-            except KeyError:  # trimmed in between
-                continue
-            if self.library is not None:
-                if key not in self.library and (changed.keep or changed.tags or title is not None):
-                    self.library.finish(self.store.get(key))
-                about = {"title": changed.summary["title"], "tags": list(changed.tags), "keep": changed.keep}
-                if key in self.library:
-                    self.library.describe(key, **about, **({"owner": owner} if owner else {}))
-            done.append(key)
-        return done
-
-    def delete_runs(self, keys: list[str], owner: str) -> list[str]:
-        """Delete runs of ``owner``, their files too; returns those that are gone. Raises Rejected."""
-        gone = []
-        for key in keys:
-            if self.may_change(key, owner):
-                try:
-                    if self.library is not None:
-                        self.library.remove(key)
-                except OSError as problem:
-                    why = (problem.strerror or str(problem)).lower()
-                    raise Rejected("library", f"A run's file cannot be deleted: {why}.") from None
-                if self.store.remove(key):
-                    gone.append(key)
-        return gone
 
 
 def _registered() -> Mapping[str, Any]:

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from decoders.draft.params import Control, controls, make_params, param
+from decoders.draft.params import controls, make_params, param
+from decoders.errors import UserError
 from specviz.views.examples import passages, turns
-
-from .runner import sentence
+from specviz.words import sentence
 
 if TYPE_CHECKING:
     from decoders import Prompt
+
 MODES = {"segments": "Segments", "chat": "Chat", "text": "Plain text"}
 MAX_PROMPT = 400_000  # characters
 MAX_POOL = 4 << 20  # bytes
@@ -53,7 +54,7 @@ class RunSettings:
     )
 
 
-class Rejected(ValueError):
+class Rejected(UserError):
     """Bad input: one sentence, and the place (prompt, pool, method, model, queue, file) it belongs to.
 
     ``retry_s`` is 0, or after how many seconds the same may be asked for again.
@@ -82,7 +83,7 @@ class PromptForm:
     pool_name: str = ""
 
     @property
-    def given(self) -> str:
+    def typed(self) -> str:
         """What was typed, of the form's mode."""
         return (self.instruction + self.context + self.question) if self.mode == "segments" else self.text
 
@@ -135,12 +136,12 @@ class PromptForm:
 
         if self.mode not in MODES:
             raise Rejected("prompt", f"The prompt's form {self.mode!r} is unknown: use one of {', '.join(MODES)}.")
-        given = self.given
-        if len(given) > MAX_PROMPT:
+        typed = self.typed
+        if len(typed) > MAX_PROMPT:
             raise Rejected(
-                "prompt", f"The prompt has {len(given):,} characters and at most {MAX_PROMPT:,} are taken: shorten it."
+                "prompt", f"The prompt has {len(typed):,} characters and at most {MAX_PROMPT:,} are taken: shorten it."
             )
-        if not given.strip():
+        if not typed.strip():
             raise Rejected("prompt", "The prompt is empty: type something, or choose an example above.")
         try:
             if self.mode == "segments":
@@ -155,21 +156,21 @@ class PromptForm:
             raise Rejected("prompt", sentence(problem)) from None
 
 
-def _checked(kind: type, given: Mapping[str, Any]) -> Any:
+def checked_params(kind: type, sent: Mapping[str, Any]) -> Any:
     """An instance of a params class from what was sent. Raises Rejected, naming the control as the page does."""
-    if not isinstance(given, Mapping):
+    if not isinstance(sent, Mapping):
         raise Rejected("method", "Parameters are given as names and values.")
-    known = {c.name: c for c in controls(kind)}
-    for name, value in given.items():
-        if name in known and known[name].kind == "str" and value not in ("", None):
-            raise Rejected("method", f"{known[name].label} names a file: it can be set in the commands only (--set).")
-        if name not in known:
-            listed = ", ".join(known) or "none"
+    by_name = {c.name: c for c in controls(kind)}
+    for name, value in sent.items():
+        if name in by_name and by_name[name].kind == "str" and value not in ("", None):
+            raise Rejected("method", f"{by_name[name].label} names a file: it can be set in the commands only (--set).")
+        if name not in by_name:
+            listed = ", ".join(by_name) or "none"
             raise Rejected("method", f"There is no parameter {str(name)[:40]!r} here: there is {listed}.")
         if not isinstance(value, str | int | float | bool | None) or len(str(value)) > 200:
-            raise Rejected("method", f"{known[name].label} needs {known[name].allowed()}.")
+            raise Rejected("method", f"{by_name[name].label} needs {by_name[name].allowed()}.")
         try:
-            known[name].check(value)
+            by_name[name].check(value)
         except (ValueError, OverflowError):
             shown = (
                 "nothing"
@@ -178,8 +179,9 @@ def _checked(kind: type, given: Mapping[str, Any]) -> Any:
                 if isinstance(value, str) and not _numeric(value)
                 else value
             )
-            raise Rejected("method", f"{known[name].label} needs {known[name].allowed()}; given was {shown}.") from None
-    return make_params(kind, given)
+            needed = f"{by_name[name].label} needs {by_name[name].allowed()}"
+            raise Rejected("method", f"{needed}; given was {shown}.") from None
+    return make_params(kind, sent)
 
 
 def _numeric(text: str) -> bool:
@@ -190,10 +192,6 @@ def _numeric(text: str) -> bool:
     return True
 
 
-def _control(control: Control) -> dict[str, Any]:
-    return dataclasses.asdict(control)
-
-
-def _too_long(count: int, limit: int) -> str:
+def too_long(count: int, limit: int) -> str:
     over = count - limit + 1
     return f"The prompt has {count:,} tokens and the model's context holds {limit:,}: shorten it by at least {over:,}."

@@ -1,30 +1,40 @@
-"""The server's routes by what they serve: each module has ``add(app, desk)``. Here is what they have in common."""
+"""What all routes have in common: who asks, answers, and errors as one sentence."""
 
 from __future__ import annotations
 
 import json
-from http.cookies import CookieError, SimpleCookie
-from typing import Any
+import logging
+from typing import Annotated, Any
 
-from fastapi import Request, Response
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException as AnyHTTPException
+from starlette.requests import cookie_parser
 
+from decoders.errors import UserError
+from specviz.places import is_id
+from specviz.words import sentence
+
+from .bodies import invalid
 from .forms import Rejected
-from .runner import sentence
-from .store import is_id
+from .store import UnknownTrace
+
+log = logging.getLogger(__name__)
 
 COOKIE = "specviz_browser"
 OWNER = "specviz.owner"  # in a request's scope, where users sign in
-MAX_ASKED = 8 << 20  # bytes of a question, a prompt file included
+MAX_BODY = 8 << 20  # bytes of a question, a prompt file included
+
+
+# --- who asks ---
 
 
 def browser_id(cookie_header: str | None) -> str:
     """The id of a browser, from its Cookie header; "" if it has none."""
-    try:
-        morsel = SimpleCookie(cookie_header or "").get(COOKIE)
-    except CookieError:
-        return ""
-    return morsel.value if morsel is not None and is_id(morsel.value) else ""
+    value = cookie_parser(cookie_header or "").get(COOKIE, "")
+    return value if is_id(value) else ""
 
 
 def owner_of(request: Request) -> str:
@@ -32,27 +42,20 @@ def owner_of(request: Request) -> str:
     return request.scope.get(OWNER) or browser_id(request.headers.get("cookie"))
 
 
-def session_of(given: dict[str, Any]) -> str:
-    """The open page that asks, by the name it gives itself: its runs end when it is closed; "" without one."""
-    session = given.get("session")
-    return session if isinstance(session, str) and len(session) < 100 else ""
-
-
 def user_of(request: Request) -> str:
     """The name of who is signed in; "" where nobody signs in."""
     return str(request.scope.get(OWNER) or "").removeprefix("user:")
 
 
-def problem(status: int, text: str, *, retry_s: int = 0) -> JSONResponse:
-    """A sentence the page shows."""
-    return JSONResponse({"error": text}, status, {"retry-after": str(retry_s)} if retry_s else None)
+def cookie(name: str, value: str, max_age: int, *, secure: bool = False) -> str:
+    """A Set-Cookie header that no script can read and other sites' requests do not carry."""
+    return f"{name}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite=Lax{'; Secure' if secure else ''}"
 
 
-def refused(error: Exception) -> JSONResponse:
-    """Why something was not done: 429 where it may be asked for again later, else 422."""
-    retry_s = int(getattr(error, "retry_s", 0))
-    text = str(error) if isinstance(error, Rejected) else sentence(error)
-    return problem(429 if retry_s else 422, text, retry_s=retry_s)
+Owner = Annotated[str, Depends(owner_of)]
+
+
+# --- what is answered ---
 
 
 def answer(payload: Any) -> Response:
@@ -61,21 +64,46 @@ def answer(payload: Any) -> Response:
     return Response(text, media_type="application/json", headers={"cache-control": "no-store"})
 
 
-def is_json(request: Request) -> bool:
-    """Whether JSON was sent, by its type: another site's form cannot send that."""
-    return request.headers.get("content-type", "").partition(";")[0].strip() == "application/json"
+def attachment(data: bytes, media: str, name: str) -> Response:
+    """A file to be saved under a name."""
+    return Response(data, media_type=media, headers={"content-disposition": f'attachment; filename="{name}"'})
 
 
-async def asked(request: Request) -> dict[str, Any]:
-    """The JSON object that was sent. Raises ValueError with a sentence where it is none, or too large."""
-    if not is_json(request):
-        raise ValueError("what is asked is sent as JSON")
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MAX_ASKED:
-            raise ValueError(f"more than {MAX_ASKED >> 20} MiB were sent: use a smaller prompt file")
-    found = json.loads(body)
-    if not isinstance(found, dict):
-        raise ValueError("what is asked is one JSON object")
-    return found
+def problem(status: int, text: str, *, retry_s: int = 0) -> JSONResponse:
+    """A sentence the page shows."""
+    return JSONResponse({"error": text}, status, {"retry-after": str(retry_s)} if retry_s else None)
+
+
+def refused(error: Exception) -> JSONResponse:
+    """Why something was not done: 404 for what is not there, 429 for what may be asked for again later, else 422."""
+    retry_s = int(getattr(error, "retry_s", 0))
+    if isinstance(error, AnyHTTPException):
+        if isinstance(error.__cause__, RecursionError):  # a hundred thousand brackets deep
+            return problem(422, "What was sent is nested too deeply.")
+        return problem(error.status_code, str(error.detail), retry_s=retry_s)
+    if isinstance(error, RequestValidationError | ValidationError):
+        return problem(422, invalid(error.errors()))
+    if isinstance(error, UnknownTrace):
+        return problem(404, str(error))
+    text = str(error) if isinstance(error, Rejected) else sentence(error)
+    return problem(429 if retry_s else 422, text, retry_s=retry_s)
+
+
+def tell_errors(app: FastAPI) -> None:
+    """From here on every error of a route that its user can mend is {"error": sentence}."""
+
+    async def told(request: Request, error: Exception) -> Response:
+        if isinstance(error, ValueError) and not isinstance(error, UserError | RequestValidationError):
+            log.warning("%s was refused", request.url.path, exc_info=error)  # perhaps it is not the user's mistake
+        return refused(error)
+
+    for kind in (AnyHTTPException, RequestValidationError, UnknownTrace, ValueError):
+        app.add_exception_handler(kind, told)
+
+
+def no_other(app: FastAPI, path: str, text: str) -> None:
+    """404 for what else is sent to ``path``, which ends in ``{what}``; ``text`` says what can be sent."""
+
+    @app.post(path, include_in_schema=False)
+    def other(what: str) -> Response:
+        return problem(404, text.replace("{what}", repr(what[:40])))

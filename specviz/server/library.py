@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from decoders.trace import trace as tr
+from specviz.places import SUFFIX, is_id
 
-from .store import EVERYBODY, MAX_TAGS, MAX_TITLE, SUFFIX, TraceStore, is_id, log, surplus
+from .store import EVERYBODY, MAX_TAGS, MAX_TITLE, TraceStore, log, surplus
 
 try:
     import fcntl
@@ -36,12 +37,12 @@ class Journal:
         self._lock: int | None = None
         self.whole = True  # nothing was lost so far
 
-    def _try(self, act: Callable[..., Any], *given: Any) -> None:
+    def _try(self, act: Callable[..., Any], *arguments: Any) -> None:
         from decoders.trace import files as tracefile
 
         try:
             if self.whole:
-                act(*given)
+                act(*arguments)
         except (tracefile.TraceError, OSError) as error:
             self.whole = False
             self._failed(error)
@@ -94,7 +95,7 @@ class Library:
         self._about: dict[str, dict[str, Any]] = {}
         self._change = threading.Lock()
 
-    def alone(self) -> bool:
+    def lock_folder(self) -> bool:
         """Whether no other server writes journals here; this one then holds the folder until ``close``."""
         if fcntl is None:  # not a Unix: journals that rest for a minute count as abandoned
             return False
@@ -155,10 +156,10 @@ class Library:
     def about(self, key: str) -> dict[str, Any]:
         """What is kept beside a run: owner, title, tags, keep; empty where nothing is."""
         if key not in self._about:
-            found: Any = None
+            kept: Any = None
             with contextlib.suppress(OSError, ValueError, RecursionError):
-                found = json.loads((self.folder / f"{key}{ABOUT}").read_text(encoding="utf-8"))
-            self._about[key] = found if isinstance(found, dict) else {}
+                kept = json.loads((self.folder / f"{key}{ABOUT}").read_text(encoding="utf-8"))
+            self._about[key] = kept if isinstance(kept, dict) else {}
         return self._about[key]
 
     def describe(self, key: str, **about: Any) -> None:
@@ -227,12 +228,12 @@ class Library:
         if not self.folder.is_dir():
             return
         try:
-            alone = self.alone()
+            only_server = self.lock_folder()
         except OSError as error:
             self._failed(error)
-            alone = False
+            only_server = False
         for path in self._files(JOURNAL):
-            if path.stem in self._live or not _abandoned(path, alone):
+            if path.stem in self._live or not _abandoned(path, only_server):
                 continue
             try:
                 trace = tracefile.recover(path)
@@ -253,15 +254,15 @@ class Library:
 
     def _files(self, suffix: str) -> list[Path]:
         """Oldest first."""
-        found = []
+        files = []
         for path in self.folder.glob(f"*{suffix}"):
             with contextlib.suppress(OSError):  # another server removed it
-                found.append((path.stat().st_mtime, path))
-        return [path for _, path in sorted(found)]
+                files.append((path.stat().st_mtime, path))
+        return [path for _, path in sorted(files)]
 
 
-def _abandoned(path: Path, alone: bool) -> bool:
-    """Whether no server works on this journal any more; ``alone``: there is no other server, as far as is known."""
+def _abandoned(path: Path, only_server: bool) -> bool:
+    """Whether no server works on this journal any more; ``only_server``: there is no other one, as far as is known."""
     try:
         rests = time.time() - path.stat().st_mtime
         if fcntl is None:
@@ -275,4 +276,4 @@ def _abandoned(path: Path, alone: bool) -> bool:
         return False
     finally:
         os.close(file)
-    return alone or rests > 2  # one that begins is not locked yet
+    return only_server or rests > 2  # one that begins is not locked yet

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
+
+from cachetools import LRUCache
 
 from decoders.draft.params import controls, param
 
@@ -65,6 +67,9 @@ def rules_for(*, public: bool, accounts: bool, changed: Mapping[str, str] | None
 class Window:
     """At most ``most`` of something in ``seconds``, for every key on its own.
 
+    Written by hand: the package ``limits`` holds every key until its time is over, however many come; here a flood of
+    addresses pushes out the oldest ones.
+
     >>> times = iter([0.0, 1.0, 2.0, 61.0])
     >>> window = Window(2, 60.0, clock=lambda: next(times))
     >>> [window.take("ann") for _ in range(4)]
@@ -73,7 +78,7 @@ class Window:
 
     def __init__(self, most: int, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
         self.most, self.seconds, self._clock = most, seconds, clock
-        self._taken: OrderedDict[str, deque[float]] = OrderedDict()
+        self._taken: LRUCache[str, deque[float]] = LRUCache(MAX_KEYS)
         self._lock = threading.Lock()
 
     def take(self, key: str) -> float:
@@ -82,13 +87,8 @@ class Window:
             return 0.0
         now = self._clock()
         with self._lock:
-            times = self._taken.setdefault(key, deque())
-            self._taken.move_to_end(key)
-            while times and times[0] <= now - self.seconds:
-                times.popleft()
-            if len(times) >= self.most:
+            times = self._taken.setdefault(key, deque(maxlen=self.most))
+            if len(times) == self.most and times[0] > now - self.seconds:
                 return times[0] + self.seconds - now
-            times.append(now)
-            while len(self._taken) > MAX_KEYS:
-                self._taken.popitem(last=False)
+            times.append(now)  # in place of the oldest, where there are as many
         return 0.0

@@ -1,33 +1,34 @@
-"""Runs in the background: one worker thread per device, a queue, and a live feed for any number of watchers."""
+"""Runs in the background: one worker thread per device, and a queue."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import ctypes
-import json
 import logging
 import math
 import sys
 import threading
 import time
-from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from cachetools import FIFOCache
+
 from decoders.trace.report import payload
 from decoders.trace.tables import SCHEMA
 from decoders.trace.trace import Trace
+from specviz.places import new_id
+from specviz.words import sentence
 
+from .feed import Feed
 from .library import Library
 from .limits import Rules, Window, caller
-from .store import TraceStore, new_id, packed
+from .store import TraceStore, packed
 
 log = logging.getLogger(__name__)
 
-FEED_BYTES = 8 << 20  # kept per running run; whoever falls further behind fetches the whole trace again
 MAX_WAITING = 32
 ABANDONED_S = 4.0  # a reload of the page takes less
 TIDY_S = 10.0
@@ -52,79 +53,6 @@ class QueueFull(RuntimeError):
     def __init__(self, text: str, retry_s: float = 10.0) -> None:
         super().__init__(text)
         self.retry_s = max(1, math.ceil(retry_s))
-
-
-class Feed:
-    """Numbered events of one run: kept for a while, read by any number of watchers at their own pace.
-
-    A watcher is only a position in the list, so a slow or a vanished one costs nothing.
-
-    >>> feed = Feed()
-    >>> feed.publish({"state": "running"})
-    0
-    >>> feed.after(-1)
-    (['{"seq":0,"state":"running"}'], 0)
-    """
-
-    def __init__(self, max_bytes: int = FEED_BYTES) -> None:
-        self.max_bytes = max_bytes
-        self.seq = -1
-        self.closed = False
-        self._events: deque[tuple[int, str]] = deque()
-        self._size = 0
-        self._lock = threading.Lock()
-        self._wakers: set[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = set()
-
-    def publish(self, event: Mapping[str, Any], *, last: bool = False) -> int:
-        """Add an event; returns its number."""
-        with self._lock:
-            self.seq += 1
-            text = json.dumps({"seq": self.seq, **event}, separators=(",", ":"), ensure_ascii=False)
-            self._events.append((self.seq, text))
-            self._size += len(text)
-            while len(self._events) > 1 and self._size > self.max_bytes:
-                self._size -= len(self._events.popleft()[1])
-            self.closed = self.closed or last
-            wakers = list(self._wakers)
-        for loop, event_ in wakers:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: the server is going down
-                loop.call_soon_threadsafe(event_.set)
-        return self.seq
-
-    def after(self, seq: int) -> tuple[list[str] | None, int]:
-        """Events numbered above ``seq`` and the last number; None for the events where some were dropped already."""
-        with self._lock:
-            if self._events and seq + 1 < self._events[0][0]:
-                return None, self.seq
-            return [text for number, text in self._events if number > seq], self.seq
-
-    @property
-    def watchers(self) -> int:
-        return len(self._wakers)
-
-    async def watch(self, after: int = -1, *, heartbeat_s: float = 15.0) -> AsyncGenerator[str | None, None]:
-        """Events as they come, until the run is over; None every ``heartbeat_s`` in which nothing happens."""
-        waker = (asyncio.get_running_loop(), asyncio.Event())
-        self._wakers.add(waker)
-        try:
-            while True:
-                waker[1].clear()
-                closed = self.closed
-                events, last = self.after(after)
-                if events is None:  # fell behind
-                    yield json.dumps({"seq": last, "reload": True})
-                    events = []
-                for text in events:
-                    yield text
-                after = last
-                if closed:
-                    return
-                try:
-                    await asyncio.wait_for(waker[1].wait(), heartbeat_s)
-                except TimeoutError:
-                    yield None
-        finally:
-            self._wakers.discard(waker)
 
 
 @dataclass(eq=False)
@@ -181,7 +109,7 @@ def _copied(trace: Trace) -> Trace:
 
 
 class Runner:
-    """One worker thread per device; runs on one device wait for each other, errands (``between``) for all runs.
+    """One worker thread per device; runs on one device wait for each other, other work (``on_worker``) for all runs.
 
     A run that fails ends with ``stop="error"`` and a sentence; the worker goes on with the next one.
     """
@@ -189,11 +117,11 @@ class Runner:
     def __init__(self, store: TraceStore, library: Library | None = None, *, max_waiting: int = MAX_WAITING) -> None:
         self.store, self.library, self.max_waiting = store, library, max_waiting
         self._waiting: dict[str, deque[Job]] = {}
-        self._errands: dict[str, deque[tuple[Future[Any], Callable[[], Any]]]] = {}
+        self._other_work: dict[str, deque[tuple[Future[Any], Callable[[], Any]]]] = {}
         self._workers: set[str] = set()
         self._now: dict[str, Job] = {}
         self._jobs: dict[str, Job] = {}
-        self._unstarted: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._unstarted: FIFOCache[str, dict[str, Any]] = FIFOCache(MAX_UNSTARTED)
         self._change = threading.Condition()
         self._closing = False
         self._tidied = 0.0
@@ -238,7 +166,7 @@ class Runner:
                 wait,
             )
 
-    def between(self, work: Callable[[], Any], *, device: str = "cpu") -> Any:
+    def on_worker(self, work: Callable[[], Any], *, device: str = "cpu") -> Any:
         """What ``work`` returns, done by the device's worker when no run waits for it: a step of something long.
 
         Raises QueueFull when the server goes down before it is done.
@@ -247,7 +175,7 @@ class Runner:
         with self._change:
             if self._closing:
                 raise QueueFull("The server is going down.")
-            self._errands.setdefault(device, deque()).append((future, work))
+            self._other_work.setdefault(device, deque()).append((future, work))
             self._start_worker(device)
             self._change.notify_all()
         try:
@@ -259,7 +187,7 @@ class Runner:
         if device not in self._workers:
             self._workers.add(device)
             self._waiting.setdefault(device, deque())
-            self._errands.setdefault(device, deque())
+            self._other_work.setdefault(device, deque())
             threading.Thread(target=self._work, args=(device,), name=f"runs on {device}", daemon=True).start()
 
     def job(self, key: str) -> Job | None:
@@ -283,9 +211,9 @@ class Runner:
             return {"running": running, "waiting": len(self._jobs) - running}
 
     def wanted(self) -> bool:
-        """Whether a run or an errand waits: something long had better make way."""
+        """Whether a run or other work waits: something long had better make way."""
         with self._change:
-            return any(self._waiting.values()) or any(self._errands.values())
+            return any(self._waiting.values()) or any(self._other_work.values())
 
     def cancel(self, job: Job) -> None:
         """Stop a run between two steps; one that waits never starts."""
@@ -338,31 +266,29 @@ class Runner:
         event = {"done": True, "stop": stop, "error": error, "started": False}
         with self._change:
             self._unstarted[job.id] = event
-            while len(self._unstarted) > MAX_UNSTARTED:
-                self._unstarted.popitem(last=False)
             self._jobs.pop(job.id, None)
         job.feed.publish(event, last=True)
         job.finished.set()
 
     def _work(self, device: str) -> None:
-        line, errands = self._waiting[device], self._errands[device]
+        line, other_work = self._waiting[device], self._other_work[device]
         while True:
             with self._change:
-                while not line and not errands and not self._closing:
+                while not line and not other_work and not self._closing:
                     self._change.wait()
                 if self._closing:
-                    for future, _ in errands:
+                    for future, _ in other_work:
                         future.cancel()
                     return
                 if line:
-                    job, errand = line.popleft(), None
+                    job, other = line.popleft(), None
                     self._now[device] = job
                     job.state = "running"
                     self._tell_positions(device)
                 else:
-                    job, errand = None, errands.popleft()
-            if errand is not None:
-                _settle(*errand)
+                    job, other = None, other_work.popleft()
+            if other is not None:
+                _settle(*other)
                 continue
             assert job is not None
             try:
@@ -420,82 +346,3 @@ def _settle(future: Future[Any], work: Callable[[], Any]) -> None:
         future.set_result(work())
     except BaseException as problem:  # it belongs to whoever waits for the result
         future.set_exception(problem)
-
-
-def sentence(problem: BaseException) -> str:
-    """What went wrong, in one line fit to be shown."""
-    name = type(problem).__name__
-    if name == "OutOfMemoryError" or isinstance(problem, MemoryError) or "out of memory" in str(problem).lower():
-        return "The device ran out of memory: use a shorter prompt, fewer new tokens, or a smaller draft."
-    text = " ".join(str(problem).split())[:400]
-    if isinstance(problem, ValueError) and text:
-        first = text.split()[0]
-        text = text[0].upper() + text[1:] if first.isalpha() else text  # a file name stays as it is
-        return text + ("" if text[-1] in ".!?" else ".")
-    return f"The run stopped on an internal error ({name}{': ' + text if text else ''})."
-
-
-class Loader:
-    """Loads the target in the background, and says in one line how that goes.
-
-    ``state`` is none (nothing to load: viewing only), loading, ready or failed.
-    """
-
-    def __init__(self, load: Callable[[], Any] | None, *, reason: str = "", name: str = "") -> None:
-        self.name = name
-        self.target: Any = None
-        self.state = "loading" if load else "none"
-        self.text = "loading the model" if load else reason
-        self._load = load
-        self._done = threading.Event()
-        if load is None:
-            self._done.set()
-
-    def start(self) -> None:
-        if self._load is not None:
-            threading.Thread(target=self._work, name="load the model", daemon=True).start()
-
-    def _work(self) -> None:
-        assert self._load is not None
-        began = time.perf_counter()
-        try:
-            self.target = self._load()
-        except ImportError as problem:
-            self.state = "none"
-            missing = problem.name or "a package"
-            self.text = (
-                f"Recorded runs only: {missing} is not installed. Install the project's requirements to run methods."
-            )
-        except Exception as problem:
-            if not isinstance(problem, ValueError | OSError):
-                log.exception("the model could not be loaded")
-            self.state = "failed"
-            self.text = f"{sentence(problem)} Recorded runs still open; restart with --model to use another model."
-        else:
-            self.state = "ready"
-            self.text = describe(self.target.info)
-            log.info("model ready after %.1f s: %s", time.perf_counter() - began, self.text)
-        self._done.set()
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until loading is over; whether it is."""
-        return self._done.wait(timeout_s)
-
-    def info(self) -> dict[str, Any]:
-        """What the page's pill shows."""
-        target = self.target.info if self.target is not None else {}
-        return {"state": self.state, "text": self.text, "name": target.get("name") or self.name, "info": target}
-
-
-def describe(info: Mapping[str, Any]) -> str:
-    """A model in one line.
-
-    >>> describe({"name": "demo", "parameters": 5_300_000, "dtype": "float32", "device": "cpu"})
-    'demo · 5.3M parameters · float32 · cpu'
-    """
-    count = info.get("parameters")
-    size = ""
-    if isinstance(count, int | float) and count > 0:
-        value, unit = (count / 1e9, "B") if count >= 1e9 else (count / 1e6, "M") if count >= 1e6 else (count / 1e3, "k")
-        size = f"{value:.3g}{unit} parameters"
-    return " · ".join(str(part) for part in (info.get("name"), size, info.get("dtype"), info.get("device")) if part)

@@ -9,9 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-import os
 import re
-import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -23,16 +21,10 @@ from decoders.trace import trace as tr
 from decoders.trace.metrics import compute
 from decoders.trace.report import payload
 from decoders.trace.tables import NO_TABLES
-
-try:
-    import fcntl
-except ImportError:  # not a Unix
-    fcntl = None
+from specviz.places import SUFFIX, is_id, new_id
 
 log = logging.getLogger(__name__)
 
-ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
-SUFFIX = ".spectrace"
 KINDS = ("run", "opened", "gallery", "recovered", "earlier")  # in the order of a list
 EVERYBODY = "*"  # the owner of runs that are in everybody's list
 MAX_TITLE, MAX_TAG, MAX_TAGS = 200, 30, 10  # characters, characters, per run
@@ -44,26 +36,6 @@ class UnknownTrace(KeyError):
 
     def __str__(self) -> str:
         return f"There is no run called {self.args[0]!r} here: it was removed to make room, or made on another server."
-
-
-def home() -> Path:
-    """Where specviz keeps what belongs to the user: ``SPECVIZ_HOME``, or the platform's data folder."""
-    chosen = os.environ.get("SPECVIZ_HOME")
-    if chosen:
-        return Path(chosen).expanduser()
-    import platformdirs
-
-    return Path(platformdirs.user_data_dir("specviz", appauthor=False))
-
-
-def new_id() -> str:
-    """A trace id nobody can guess: whoever has the link may look, nobody else."""
-    return secrets.token_urlsafe(9).replace("-", "x").replace("_", "y")
-
-
-def is_id(text: object) -> bool:
-    """Whether ``text`` has the form of a trace id."""
-    return isinstance(text, str) and ID.fullmatch(text) is not None
 
 
 def summary(trace: tr.Trace) -> dict[str, Any]:
@@ -203,12 +175,12 @@ class TraceStore:
         self, key: str, *, title: str | None = None, tags: Sequence[str] | None = None, keep: bool | None = None
     ) -> Entry:
         """Another title, other tags, kept or not. Raises UnknownTrace, and ValueError where too much would be kept."""
-        found = self.entry(key)
-        if found is None:
+        before = self.entry(key)
+        if before is None:
             raise UnknownTrace(key)
         blob = None
-        if title is not None and title != found.summary["title"]:
-            trace = unpacked(found.blob)
+        if title is not None and title != before.summary["title"]:
+            trace = unpacked(before.blob)
             trace.run["title"] = title
             blob = packed(payload(trace))
         with self._lock:

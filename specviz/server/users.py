@@ -15,12 +15,13 @@ import secrets
 import stat
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from cachetools import TTLCache
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+HASH = re.compile(r"scrypt\$(\d{1,7})\$(\d{1,7})\$(\d{1,7})\$(?:[0-9a-f]{2}){16,64}\$(?:[0-9a-f]{2}){16,64}", re.ASCII)
 MIN_PASSWORD, MAX_PASSWORD = 8, 200  # characters
 COST = (2**15, 8, 1)  # scrypt's n, r, p: 32 MiB and about a tenth of a second
 COST_LIMIT = (2**17, 16, 4)  # of a line in the file
@@ -46,19 +47,17 @@ def hashed(password: str, *, cost: tuple[int, int, int] = COST, salt: bytes = b"
 def matches(password: str, kept: str) -> bool:
     """Whether this is the password behind a hash; takes the same time for right and wrong ones."""
     _, n, r, p, salt, _ = kept.split("$")
-    found = hashed(password, cost=(int(n), int(r), int(p)), salt=bytes.fromhex(salt))
-    return hmac.compare_digest(found, kept)
+    again = hashed(password, cost=(int(n), int(r), int(p)), salt=bytes.fromhex(salt))
+    return hmac.compare_digest(again, kept)
 
 
 def _well_formed(kept: str) -> bool:
-    parts = kept.split("$")
-    if len(parts) != 6 or parts[0] != "scrypt" or not all(part.isdecimal() and len(part) < 8 for part in parts[1:4]):
+    parts = HASH.fullmatch(kept)
+    if parts is None:
         return False
-    cost = [int(part) for part in parts[1:4]]
-    n = cost[0]
-    hexes = all(re.fullmatch(r"(?:[0-9a-f]{2}){16,64}", part) for part in parts[4:])
-    bounded = all(1 <= given <= most for given, most in zip(cost, COST_LIMIT, strict=True))
-    return hexes and bounded and n > 1 and n & (n - 1) == 0
+    cost = [int(part) for part in parts.groups()]
+    bounded = all(1 <= part <= most for part, most in zip(cost, COST_LIMIT, strict=True))
+    return bounded and cost[0].bit_count() == 1 < cost[0]  # a power of 2
 
 
 def read_users(path: Path) -> dict[str, str]:
@@ -70,7 +69,7 @@ def read_users(path: Path) -> dict[str, str]:
         raise ValueError(
             f"the users file {path} cannot be read ({why.lower()}): make it with “specviz users add {path} NAME”"
         ) from None
-    found: dict[str, str] = {}
+    users: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -79,10 +78,10 @@ def read_users(path: Path) -> dict[str, str]:
             raise ValueError(
                 f"line {number} of {path} is not NAME:HASH: take it out and add the user with “specviz users add”"
             )
-        if name in found:
+        if name in users:
             raise ValueError(f"line {number} of {path} names {name} a second time: keep one of them")
-        found[name] = kept
-    return found
+        users[name] = kept
+    return users
 
 
 def write_users(path: Path, users: dict[str, str]) -> None:
@@ -117,11 +116,14 @@ def checked_password(password: str) -> str:
 
 
 class Tries:
-    """Failed tries of the last 15 minutes: after ``free`` of one kind there is a wait, twice as long every time."""
+    """Failed tries of the last 15 minutes: after some there is a wait, twice as long every time.
+
+    Written by hand: libraries of request limits count requests, and know no wait that grows with every failure.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._failed: OrderedDict[tuple[str, str], tuple[int, float]] = OrderedDict()  # count, when the last one was
+        self._failed: TTLCache[tuple[str, str], tuple[int, float]] = TTLCache(MAX_KEYS, TRIES_S, clock)  # count, last
         self._lock = threading.Lock()
 
     def _keys(self, name: str, address: str) -> tuple[tuple[tuple[str, str], int], ...]:
@@ -134,47 +136,35 @@ class Tries:
         with self._lock:
             for key, free in self._keys(name, address):
                 count, last = self._failed.get(key, (0, 0.0))
-                if count >= free and now - last < TRIES_S:
+                if count >= free:
                     longest = max(longest, last + min(TRIES_S, 2.0 ** min(count - free + 1, 10)) - now)
-        return max(0.0, longest)
+        return longest
 
     def failed(self, name: str, address: str) -> None:
-        now = self._clock()
         with self._lock:
             for key, _ in self._keys(name, address):
-                count, last = self._failed.pop(key, (0, now))
-                self._failed[key] = (count + 1 if now - last < TRIES_S else 1, now)
-            while len(self._failed) > MAX_KEYS:
-                self._failed.popitem(last=False)
+                self._failed[key] = self._failed.get(key, (0, 0.0))[0] + 1, self._clock()
 
     def passed(self, name: str, address: str) -> None:
         with self._lock:
             self._failed.pop((name, address), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
-    """Somebody who is signed in, until ``ends`` or until the file has another hash for the name."""
-
-    name: str
-    kept: str
-    ends: float
-
-
 class Users:
-    """Who may use a server, and who is signed in.
+    """Who may use a server, and who is signed in: ``sign_in`` gives a token for the cookie; only its hash is held here.
 
-    ``sign_in`` gives a token for the cookie; only its hash is held here.
+    Sessions are written by hand: what Starlette's SessionMiddleware signs into a cookie stays good until it ends, and
+    could be taken back neither by signing out nor by another password.
     """
 
     def __init__(
         self, path: Path, *, session_s: float = SESSION_S, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.path, self.session_s, self._clock = path, session_s, clock
+        self.path, self.session_s = path, session_s
         self.tries = Tries(clock)
         self._lock = threading.Lock()
         self._hashing = threading.Lock()  # one at a time: 32 MiB each
-        self._sessions: OrderedDict[str, Session] = OrderedDict()
+        self._sessions: TTLCache[str, tuple[str, str]] = TTLCache(MAX_SESSIONS, session_s, clock)  # name, hash
         self._stamp: tuple[int, int, int] | None = None
         self._users: dict[str, str] = {}
         self._nobody = hashed(secrets.token_hex(8))
@@ -209,23 +199,18 @@ class Users:
         self.tries.passed(name, address)
         token = secrets.token_urlsafe(32)
         with self._lock:
-            self._sessions[_digest(token)] = Session(name, kept, self._clock() + self.session_s)
-            while len(self._sessions) > MAX_SESSIONS:
-                self._sessions.popitem(last=False)
+            self._sessions[_digest(token)] = name, kept
         return token
 
     def who(self, token: str) -> str:
         """The name behind a token; "" where there is none (any more)."""
-        users = self.users()
-        key = _digest(token)
+        users, key = self.users(), _digest(token)
         with self._lock:
-            session = self._sessions.get(key)
-            if session is None:
-                return ""
-            if session.ends <= self._clock() or not hmac.compare_digest(users.get(session.name, ""), session.kept):
+            name, kept = self._sessions.get(key, ("", ""))
+            if name and not hmac.compare_digest(users.get(name, ""), kept):  # taken out, or another password
                 del self._sessions[key]
                 return ""
-        return session.name
+        return name
 
     def sign_out(self, token: str) -> None:
         with self._lock:

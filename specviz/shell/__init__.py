@@ -1,4 +1,4 @@
-"""The pages: Gradio owns the shell, our modules own the drawings.
+"""The shell: Gradio owns what stands around the pages, our modules own the drawings.
 
 Gradio has the page's layout, its tabs, the prompt's fields, uploads and buttons, and the named API. Everything drawn
 is a part (``parts.part``): an empty place that one module of ``assets/web`` fills, which asks our own routes under
@@ -7,10 +7,3 @@ triggers an event of its own part, to which Python listens as to any other (``fo
 shows a tab), and an event of Gradio's may be told to the modules (``specviz:tab``, ``specviz:stop``). No script
 clicks Gradio's buttons, changes its elements or reads its state from them.
 """
-
-from __future__ import annotations
-
-from .assets import asset, assets, plotly, with_head
-from .page import build, theme
-
-__all__ = ["asset", "assets", "build", "plotly", "theme", "with_head"]

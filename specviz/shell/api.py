@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,10 +12,12 @@ from gradio.events import api
 from specviz.server.desk import Desk
 from specviz.server.forms import PromptForm, Rejected
 from specviz.server.limits import caller
-from specviz.server.store import UnknownTrace, is_id, summary
+from specviz.server.store import UnknownTrace, summary
+
+from .parts import owner
 
 
-def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
+def build(desk: Desk) -> None:
     """Register the endpoints; errors come back as {"error": sentence}."""
 
     async def run(
@@ -56,9 +57,7 @@ def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
     def trace_summary(trace_id: str) -> dict[str, Any]:
         """Method, metrics and text of a recorded run."""
         try:
-            if not is_id(trace_id):
-                raise UnknownTrace(str(trace_id)[:40])
-            trace = desk.store.get(trace_id)
+            trace = desk.trace(trace_id)
         except UnknownTrace as problem:
             return {"error": str(problem)}
         return {**summary(trace), "text": trace.text(trace.output_ids), "metrics": trace.run.get("metrics", {})}

@@ -12,6 +12,8 @@ from typing import Any
 
 import gradio as gr
 
+from specviz.server.http import owner_of
+
 
 def part(name: str, elem_id: str, module: str = "", *, events: Sequence[str] = ()) -> gr.HTML:
     """The place that ``mount`` of ``specviz/<module>.js`` fills, once that is fetched: when Gradio first shows it.
@@ -49,3 +51,8 @@ def tell(**value: Any) -> str:
 def note(text: str = "", *, error: bool = False) -> str:
     """A note's value."""
     return tell(text=text, error=error)
+
+
+def owner(request: gr.Request | None) -> str:
+    """Whose runs are meant by one of Gradio's events."""
+    return owner_of(request.request) if request is not None and request.request is not None else ""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decoders.trace import files as tracefile
-from specviz.server.store import SUFFIX
+from specviz.places import SUFFIX
 
 from .examples import examples
 
@@ -75,7 +75,7 @@ def record_gallery(
 def main() -> None:
     """``python -m specviz.views.gallery``: record the gallery with the bundled model."""
     from decoders import load_target
-    from specviz.server.desk import BUNDLED, GALLERY
+    from specviz.places import BUNDLED, GALLERY
 
     record_gallery(load_target(str(BUNDLED)), GALLERY)
 

@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 from decoders.trace import files as tracefile
-from specviz.server.desk import BUNDLED, Desk
-from specviz.server.runner import Loader, Runner
+from specviz.pages import pages
+from specviz.places import BUNDLED
+from specviz.server.desk import Desk
+from specviz.server.loader import Loader
+from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 from specviz.views.examples import examples
 from tests import synthetic
@@ -434,7 +437,7 @@ def test_the_bundled_model_runs(page: Any) -> None:
         return load_target(str(BUNDLED))
 
     store = TraceStore()
-    desk = Desk(store, Runner(store), Loader(load, name="demo"))
+    desk = Desk(store, Runner(store), Loader(load, name="demo"), pages=pages())
     with serving(desk) as port:
         page.goto(f"http://127.0.0.1:{port}/")
         page.wait_for_selector(".svp-banner:has-text('There is no recorded run yet')")

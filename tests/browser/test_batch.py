@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from specviz.pages import pages
 from specviz.server.desk import Desk
-from specviz.server.runner import Loader, Runner
+from specviz.server.loader import Loader
+from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 from tests.models import tiny_target, tiny_tokenizer
 from tests.stubs import serving
@@ -29,7 +31,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
         store = TraceStore()
-        desk = Desk(store, Runner(store), Loader(lambda: target, name="tiny"))
+        desk = Desk(store, Runner(store), Loader(lambda: target, name="tiny"), pages=pages())
         desk.begin()
         desk.loader.wait(60)
         with serving(desk) as found:

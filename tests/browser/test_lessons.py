@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from decoders.trace import files as tracefile
-from specviz.pages.lessons.service import GALLERY, LESSONS, load
+from specviz.pages.lessons.service import LESSONS, load
+from specviz.places import GALLERY
 from specviz.server.store import load_folder
 from specviz.views.export import standalone_html
 from specviz.views.gallery import RECORDED

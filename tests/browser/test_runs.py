@@ -152,7 +152,7 @@ def test_signing_in_and_out(page: Any, context: Any, tmp_path: Path) -> None:
         page.click("[role=tab]:has-text('Inspect')")
         page.click("#sv-run")
         page.wait_for_function("() => specviz.app.runs.some(run => run.kind === 'run')")  # Gradio knows her too
-        assert [run["kind"] for run in desk.runs("user:ann")] == ["run", "gallery"]
+        assert [run["kind"] for run in desk.services["runs"].listing("user:ann")] == ["run", "gallery"]
         page.click("button:has-text('Log out')")
         page.wait_for_selector("form[action=login]")
         assert not [c for c in context.cookies() if c["name"] in ("specviz_session", "specviz_browser")]

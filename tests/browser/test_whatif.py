@@ -14,8 +14,10 @@ from decoders import Prompt, record
 from decoders.study.whatif import ReadRun
 from decoders.trace.metrics import ranking_regret, regrets
 from decoders.trace.trace import Trace
+from specviz.pages import pages
 from specviz.server.desk import Desk
-from specviz.server.runner import Loader, Runner
+from specviz.server.loader import Loader
+from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 from specviz.views.export import standalone_html
 from tests.models import prompt_ids, tiny_target
@@ -42,7 +44,7 @@ def port(target: Any, run: Trace, tmp_path_factory: pytest.TempPathFactory) -> I
     for key, trace in (("mine", Trace.from_json(copy.deepcopy(run.to_json()))), ("theirs", other)):
         trace.run["id"] = key
         store.put(trace, kind="gallery", owner="*")
-    desk = Desk(store, Runner(store), Loader(lambda: target, name="tiny"))
+    desk = Desk(store, Runner(store), Loader(lambda: target, name="tiny"), pages=pages())
     desk.first = "mine"
     with pytest.MonkeyPatch.context() as patch, serving(desk) as found:
         patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))

@@ -5,57 +5,54 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
-from fastapi.concurrency import run_in_threadpool
+from fastapi import FastAPI, Response
 
-from specviz import shell as ui
-from specviz.server.desk import Desk
-from specviz.server.http import answer, asked, owner_of, problem, refused
-from specviz.server.store import UnknownTrace, is_id
+from specviz.places import is_id
+from specviz.server.bodies import Body, PageSession
+from specviz.server.http import Owner, answer, no_other, problem
+from specviz.shell.assets import plotly
 
-from .service import MAX_LANES
+from .service import MAX_LANES, Compare, Comparison
 
 
-def add(app: FastAPI, desk: Desk) -> None:
+class Lanes(Body):
+    """Runs of a comparison, and the open page that they belong to from now on."""
+
+    ids: list[str]
+    session: PageSession = None
+
+
+def add(app: FastAPI, compare: Compare) -> None:
     """What the page Compare asks for: examples, lanes that run, their numbers, and the check against plain decoding."""
-    compare = desk.compare
 
     @app.get("/api/compare")
     def shown() -> Response:
-        return answer({**compare.shown(), "plotly": ui.plotly()})
+        return answer({**compare.shown(), "plotly": plotly()})
 
-    @app.post("/api/compare/{what}")
-    async def ask(what: str, request: Request) -> Response:
-        try:
-            given = await asked(request)
-            owner = owner_of(request)
-            if what == "start":
-                return answer(await run_in_threadpool(compare.start, given, owner))
-            keys = given.get("ids")
-            if not isinstance(keys, list):
-                raise ValueError("the runs are given as a list of ids")
-            if what == "stop":
-                return answer({"done": await run_in_threadpool(compare.stop, keys, owner)})
-            if what == "adopt":
-                session = str(given.get("session") or "")[:100]
-                return answer({"done": await run_in_threadpool(compare.adopt, keys, session, owner)})
-            return problem(404, f"A comparison cannot {what[:40]!r}: it can start, stop and adopt.")
-        except (ValueError, RecursionError) as error:
-            return refused(error)
+    @app.post("/api/compare/start")
+    def start(asked: Comparison, owner: Owner) -> Response:
+        return answer(compare.start(asked, owner))
 
-    def found(of: Callable[[list[str]], dict[str, Any]], runs: str) -> Response:
+    @app.post("/api/compare/stop")
+    def stop(asked: Lanes, owner: Owner) -> Response:
+        return answer({"done": compare.stop(asked.ids, owner)})
+
+    @app.post("/api/compare/adopt")
+    def adopt(asked: Lanes, owner: Owner) -> Response:
+        return answer({"done": compare.adopt(asked.ids, asked.session or "", owner)})
+
+    no_other(app, "/api/compare/{what}", "A comparison cannot {what}: it can start, stop and adopt.")
+
+    def of_runs(read: Callable[[list[str]], dict[str, Any]], runs: str) -> Response:
         keys = [key for key in runs.split(",") if key]
         if not all(map(is_id, keys)) or not 0 < len(keys) <= MAX_LANES + 1:
             return problem(422, f"Runs are given by their ids with commas between them, {MAX_LANES + 1} at most.")
-        try:
-            return answer(of(keys))
-        except UnknownTrace as error:
-            return problem(404, str(error))
+        return answer(read(keys))
 
     @app.get("/api/compare/numbers")
     def numbers(runs: str = "") -> Response:
-        return found(compare.numbers, runs)
+        return of_runs(compare.numbers, runs)
 
     @app.get("/api/compare/lens")
     def lens(runs: str = "") -> Response:
-        return found(compare.lens, runs)
+        return of_runs(compare.lens, runs)

@@ -6,29 +6,32 @@ import hashlib
 import json
 import logging
 import threading
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
+
+from cachetools import FIFOCache
+from pydantic import Field
 
 from decoders.errors import UserError
 from decoders.trace import metrics
 from decoders.trace.trace import Trace
-from specviz.server.runner import Job, QueueFull, sentence
-from specviz.server.store import UnknownTrace, is_id
+from specviz.experiments.prompts import check_tokens, of_trace
+from specviz.places import is_id
+from specviz.server.bodies import Body, PageSession, Params, needs
+from specviz.server.desk import Desk, Service
+from specviz.server.forms import PromptForm, Rejected
+from specviz.server.runner import Job, QueueFull
+from specviz.server.store import UnknownTrace
 from specviz.views.examples import examples
-
-if TYPE_CHECKING:
-    from specviz.server.desk import Desk
-    from specviz.server.forms import PromptForm
+from specviz.words import sentence
 
 log = logging.getLogger(__name__)
 
 BASELINE = "plain"
 MAX_LANES = 4  # methods beside the baseline
 KEPT = 64  # outputs of plain decoding, and four times as many verdicts
-FIELDS = ("mode", "instruction", "context", "question", "text", "reference")
 LENS_WAIT_S = 2.0  # a verdict that takes longer is asked for again
 
 # what the table shows, in its order: all of them are defined in decoders.trace.metrics
@@ -38,13 +41,42 @@ TABLE = (
 )  # fmt: skip
 
 
-class Compare:
+class Prompt(Body):
+    """A prompt as it is typed (``PromptForm``'s fields), or the one of a recorded run."""
+
+    trace: str | None = None
+    title: str = ""
+    mode: str = ""
+    instruction: str = ""
+    context: str = ""
+    question: str = ""
+    text: str = ""
+    reference: str = ""
+
+
+class Lane(Body):
+    """A method beside plain decoding."""
+
+    method: Annotated[str, Field(max_length=80)]
+    params: Params | None = None
+
+
+class Comparison(Body):
+    """Methods that are to run on one prompt."""
+
+    prompt: Annotated[Prompt, needs("the prompt is given as names and values")]
+    lanes: Annotated[list[Lane], needs('lanes are given as a list of {"method", "params"}')]
+    settings: Params | None = None
+    session: PageSession = None
+
+
+class Compare(Service):
     """Runs lanes side by side and says what became of them."""
 
     def __init__(self, desk: Desk) -> None:
-        self.desk = desk
-        self._plain: OrderedDict[str, tuple[int, ...]] = OrderedDict()  # plain decoding's output by what it depends on
-        self._verdicts: OrderedDict[tuple[str, str], Future[dict[str, Any]]] = OrderedDict()
+        super().__init__(desk)
+        self._plain: FIFOCache[str, tuple[int, ...]] = FIFOCache(KEPT)  # plain decoding's output by what it depends on
+        self._verdicts: FIFOCache[tuple[str, str], Future[dict[str, Any]]] = FIFOCache(4 * KEPT)
         self._change = threading.Lock()
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="check against plain decoding")
         self._closing = threading.Event()
@@ -56,68 +88,56 @@ class Compare:
 
     def shown(self) -> dict[str, Any]:
         """What the page starts with: the examples to choose from and how many lanes there may be."""
-        found = [{"id": e.record.id, "label": e.label, "note": e.note, "prompt": e.fields} for e in examples()]
-        known = {metric.key: metric for metric in metrics.METRICS}
-        rows = [{name: getattr(known[key], name) for name in known[key].__slots__} for key in TABLE]
-        return {"examples": found, "most": MAX_LANES, "metrics": rows}
+        prompts = [{"id": e.record.id, "label": e.label, "note": e.note, "prompt": e.fields} for e in examples()]
+        by_key = {metric.key: metric for metric in metrics.METRICS}
+        rows = [{name: getattr(by_key[key], name) for name in by_key[key].__slots__} for key in TABLE]
+        return {"examples": prompts, "most": MAX_LANES, "metrics": rows}
 
     # --- running lanes ---
 
-    def start(self, asked: Mapping[str, Any], owner: str) -> dict[str, Any]:
+    def start(self, asked: Comparison, owner: str) -> dict[str, Any]:
         """Queue plain decoding and every lane on one prompt: ``{"lanes": [{"method", "id" or "error"}]}``.
 
-        ``asked``: ``prompt`` (the form's fields, or {"trace": id}), ``lanes`` ([{"method", "params"}]), ``settings``,
-        ``session``. A lane that cannot run says why and leaves the others. Raises Rejected where none can.
+        A lane that cannot run says why and leaves the others. Raises Rejected where none can.
         """
-        from specviz.server.forms import Rejected
-
-        wanted = asked.get("lanes")
-        if not isinstance(wanted, list) or not all(isinstance(one, dict) for one in wanted):
-            raise Rejected("method", 'Lanes are given as a list of {"method", "params"}.')
-        wanted = [one for one in wanted if one.get("method") != BASELINE]
-        if not 1 <= len(wanted) <= MAX_LANES:
+        lanes = [lane for lane in asked.lanes if lane.method != BASELINE]
+        if not 1 <= len(lanes) <= MAX_LANES:
             raise Rejected(
-                "method", f"{len(wanted)} methods were asked for: choose 1 to {MAX_LANES}; plain decoding runs too."
+                "method", f"{len(lanes)} methods were asked for: choose 1 to {MAX_LANES}; plain decoding runs too."
             )
-        form, title = self._form(asked.get("prompt"), owner)
-        settings = {**_object(asked.get("settings"), "Settings"), "compare": False}
-        session = asked.get("session")
-        lanes: list[dict[str, Any]] = []
+        form, title = self._form(asked.prompt)
+        settings = {**(asked.settings or {}), "compare": False}
+        begun: list[dict[str, Any]] = []
         first: Rejected | None = None
-        for one in ({"method": BASELINE}, *wanted):
-            name = str(one.get("method") or "")[:80]
+        for lane in (Lane(method=BASELINE), *lanes):
             try:
                 job = self.desk.submit(
-                    form, name, _object(one.get("params"), "Parameters"), settings, title=title, owner=owner,
-                    session=session if isinstance(session, str) and len(session) < 100 else "",
+                    form, lane.method, lane.params or {}, settings, title=title, owner=owner,
+                    session=asked.session or "",
                 )  # fmt: skip
-                lanes.append({"method": name, "id": job.id})
+                begun.append({"method": lane.method, "id": job.id})
             except Rejected as problem:
                 first = first or problem
-                lanes.append({"method": name, "error": str(problem), "place": problem.place})
-        if first is not None and not any("id" in lane for lane in lanes):
+                begun.append({"method": lane.method, "error": str(problem), "place": problem.place})
+        if first is not None and not any("id" in lane for lane in begun):
             raise first
-        return {"lanes": lanes}
+        return {"lanes": begun}
 
-    def _form(self, given: Any, owner: str) -> tuple[PromptForm, str]:
+    def _form(self, asked: Prompt) -> tuple[PromptForm, str]:
         """The prompt as ``desk.submit`` takes it, and the runs' title ("" for its first words)."""
-        from specviz.server.forms import PromptForm, Rejected
-
-        asked = _object(given, "The prompt")
-        key = asked.get("trace")
-        if key is None:
-            texts = {name: str(asked.get(name) or "") for name in FIELDS}
-            return PromptForm(**{**texts, "mode": texts["mode"] or "segments"}), str(asked.get("title") or "")[:200]
-        if not is_id(key) or self.desk.runner.job(key) is not None:
+        if asked.trace is None:
+            form = PromptForm(
+                asked.mode or "segments", asked.instruction, asked.context, asked.question, asked.text, asked.reference
+            )
+            return form, asked.title[:200]
+        if not is_id(asked.trace) or self.desk.runner.job(asked.trace) is not None:
             raise Rejected("prompt", "The run open on Inspect is not over yet: wait for its end, or type a prompt.")
         try:
-            trace = self._trace(key)
+            trace = self.desk.trace(asked.trace)
         except UnknownTrace as problem:
             raise Rejected("prompt", str(problem)) from None
         target = self.desk.loader.target
         if target is not None:
-            from specviz.experiments.prompts import check_tokens
-
             try:
                 check_tokens(target, trace)
             except UserError as problem:
@@ -176,17 +196,17 @@ class Compare:
             if trace.run["method"]["name"] == BASELINE and _whole(trace) and self._trusted(key):
                 self._keep(_plain_key(trace), trace.output_ids)
         waiting = {key: self._verdict(key, trace) for key, trace in traces.items()}
-        found = {}
+        verdicts = {}
         for key, future in waiting.items():
             try:
-                found[key] = future.result(LENS_WAIT_S / max(1, len(waiting)))
+                verdicts[key] = future.result(LENS_WAIT_S / max(1, len(waiting)))
             except NotYet:
-                found[key] = {"state": "checking"}
+                verdicts[key] = {"state": "checking"}
             except Exception as problem:
                 if not isinstance(problem, ValueError | QueueFull):
                     log.exception("run %s could not be checked", key)
-                found[key] = {"state": "unknown", "text": sentence(problem)}
-        return found
+                verdicts[key] = {"state": "unknown", "text": sentence(problem)}
+        return verdicts
 
     def _trusted(self, key: str) -> bool:
         """Whether others' runs may be held against this one: a file that somebody opened may say anything."""
@@ -198,14 +218,11 @@ class Compare:
         target = self.desk.loader.target
         place = (key, "" if target is None else target.name)
         with self._change:
-            known = self._verdicts.get(place)
-            again = known is not None and known.done() and (known.exception() or known.result()["state"] == "unknown")
-            if known is None or (again and self._reference(trace) is not None):
-                known = self._checker.submit(self._check, trace, target)
-                self._verdicts[place] = known
-                while len(self._verdicts) > 4 * KEPT:
-                    self._verdicts.popitem(last=False)
-            return known
+            check = self._verdicts.get(place)
+            again = check is not None and check.done() and (check.exception() or check.result()["state"] == "unknown")
+            if check is None or (again and self._reference(trace) is not None):
+                check = self._verdicts[place] = self._checker.submit(self._check, trace, target)
+            return check
 
     def _check(self, trace: Trace, target: Any) -> dict[str, Any]:
         from decoders.study.divergences import recorded_divergence
@@ -215,7 +232,6 @@ class Compare:
         plain, judged = self._reference(trace), None
         if target is not None:
             from decoders.study.recorded import check_model
-            from specviz.experiments.prompts import check_tokens
 
             try:
                 check_model(target, trace.run, exact=True)
@@ -224,19 +240,19 @@ class Compare:
                 target, judged = None, sentence(problem)
         if plain is None:
             if target is None:
-                text = judged or self.desk.catalog()["reason"] or "There is no model."
+                text = judged or self.desk.reason() or "There is no model."
                 return {"state": "unknown", "text": f"Plain decoding of this prompt was not recorded. {text}"}
             most = self.desk.rules.new_tokens  # a trace may come from anybody
             if trace.run["max_new_tokens"] > most:
                 text = f"This run may write {trace.run['max_new_tokens']:,} tokens, and at most {most:,} are made here."
                 return {"state": "unknown", "text": f"Plain decoding of this prompt was not recorded. {text}"}
             plain = self._decoded(trace, target)
-        found = recorded_divergence(trace, plain)
-        if found is not None and target is not None:
-            found = self._judged(trace, plain, target) or found
-        if found is None:
+        difference = recorded_divergence(trace, plain)
+        if difference is not None and target is not None:
+            difference = self._judged(trace, plain, target) or difference
+        if difference is None:
             return {"state": "identical", "tokens": len(trace.output_ids)}
-        return {"state": "differs", **found.to_json(), "plain": list(plain)}
+        return {"state": "differs", **difference.to_json(), "plain": list(plain)}
 
     def _reference(self, trace: Trace) -> tuple[int, ...] | None:
         """Plain decoding's output for a run's prompt and settings, where it is known already."""
@@ -259,46 +275,28 @@ class Compare:
                 stop_ids=run["stop_ids"], cancel=self._closing,
             )  # fmt: skip
 
-        ids = self.desk.runner.between(work, device=str(target.info.get("device", "cpu")))
+        ids = self.desk.on_worker(work)
         return self._keep(_plain_key(trace), ids)
 
     def _judged(self, trace: Trace, plain: Sequence[int], target: Any) -> Any:
         from decoders.study.divergences import divergence
 
-        device = str(target.info.get("device", "cpu"))
-        return self.desk.runner.between(lambda: divergence(target, trace, plain=plain), device=device)
+        return self.desk.on_worker(lambda: divergence(target, trace, plain=plain))
 
     def _keep(self, key: str, ids: Sequence[int]) -> tuple[int, ...]:
         with self._change:
             self._plain[key] = tuple(ids)
-            while len(self._plain) > KEPT:
-                self._plain.popitem(last=False)
-            return self._plain[key]
+        return self._plain[key]
 
     def _traces(self, keys: Sequence[str]) -> dict[str, Trace]:
         """The runs that are over, in the order given. Raises UnknownTrace for one that never was."""
-        found = {}
+        traces = {}
         for key in dict.fromkeys(keys):
             if self.desk.runner.job(key) is None:
-                trace = self._trace(key)
+                trace = self.desk.trace(key)
                 if trace.run.get("prompt_length") and "method" in trace.run:
-                    found[key] = trace
-        return found
-
-    def _trace(self, key: str) -> Trace:
-        if key not in self.desk.store:
-            self.desk.bring(key)
-        return self.desk.store.get(key)
-
-
-def _object(given: Any, what: str) -> dict[str, Any]:
-    from specviz.server.forms import Rejected
-
-    if given is None:
-        return {}
-    if not isinstance(given, dict):
-        raise Rejected("prompt", f"{what} are given as names and values.")
-    return given
+                    traces[key] = trace
+        return traces
 
 
 def _whole(trace: Trace) -> bool:
@@ -311,18 +309,15 @@ def _plain_key(trace: Trace) -> str:
     """The same where plain decoding writes the same: model, dtype, prompt, sampling, length and stop tokens."""
     run = trace.run
     model = [run["model"].get(name) for name in ("name", "parameters", "dtype")]
-    given = [model, trace.prompt_ids, run["sampling"], run["max_new_tokens"], run.get("stop_ids")]
-    return hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
+    settings = [model, trace.prompt_ids, run["sampling"], run["max_new_tokens"], run.get("stop_ids")]
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def _recorded(trace: Trace) -> PromptForm:
     """A form whose prompt is a recorded run's, token by token."""
-    from specviz.server.forms import PromptForm
 
     class RecordedForm(PromptForm):
         def whole(self, tokenizer: Any, *, pooled: bool) -> Any:
-            from specviz.experiments.prompts import of_trace
-
             return of_trace(trace.run, trace.tables["tokens"]).prompt
 
     return RecordedForm("text", text=trace.text(trace.prompt_ids))

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import logging
 import secrets
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import gradio as gr
 
 from specviz.server.desk import Desk
 from specviz.server.forms import MODES, PromptForm, Rejected
-from specviz.shell.parts import note, part, tell, told
+from specviz.shell.parts import note, owner, part, tell, told
 from specviz.views.examples import SEPARATOR, Example, examples
 
 log = logging.getLogger(__name__)
@@ -24,7 +23,7 @@ NO_POOL = ("", "")  # a pool's text and name
 FAILED = "Something went wrong on the server; its log says what. Your input is kept."
 
 
-def build(desk: Desk, owner: Callable[[gr.Request | None], str]) -> None:
+def build(desk: Desk) -> None:
     """The panel (what to run) and the view (what happened)."""
     start_with = _filled(examples()[0]) if examples() else ["segments", "", "", "", "", ""]
     with gr.Row(elem_id="sv-inspect", equal_height=False):

@@ -1,17 +1,20 @@
-"""The lab's routes."""
+"""The routes of the page Lab."""
 
 from __future__ import annotations
 
 import json
 
-from fastapi import FastAPI, Request, Response
-from fastapi.concurrency import run_in_threadpool
+from fastapi import FastAPI, Response
 
-from specviz import shell as ui
+from decoders.errors import UserError
 from specviz.experiments.tables import described, written
-from specviz.server.desk import Desk
-from specviz.server.http import answer, asked, owner_of, problem, refused
-from specviz.server.runner import sentence
+from specviz.server.bodies import Body
+from specviz.server.http import Owner, answer, attachment, no_other, problem
+from specviz.shell.assets import plotly
+from specviz.words import sentence
+
+from .asked import Asked
+from .service import Lab
 
 KINDS = {  # format → how its files' names end, and their type
     "csv": ("csv", "text/csv; charset=utf-8"), "json": ("json", "application/json"), "zip": ("zip", "application/zip"),
@@ -21,34 +24,42 @@ KINDS = {  # format → how its files' names end, and their type
 TABLES = {"table": "csv", "tex": "tex", "md": "md"}
 
 
-def add(app: FastAPI, desk: Desk) -> None:
-    """The lab's JSON."""
-    lab = desk.lab
+class Experiment(Body):
+    """An experiment that goes on or is kept."""
+
+    id: str
+
+
+def add(app: FastAPI, lab: Lab) -> None:
+    """What there is to run, experiments that are asked for, and their results."""
 
     @app.get("/api/lab")
-    def catalog(request: Request) -> Response:
-        return answer({**lab.catalog(owner_of(request)), "plotly": ui.plotly()})
+    def catalog(owner: Owner) -> Response:
+        return answer({**lab.catalog(owner), "plotly": plotly()})
 
-    @app.post("/api/lab/{what}")
-    async def ask(what: str, request: Request) -> Response:
-        try:
-            given = await asked(request)
-            if what == "estimate":
-                return answer(await run_in_threadpool(lab.estimate, given))
-            if what == "start":
-                return answer(await run_in_threadpool(lab.start, given, owner_of(request)))
-            if what in ("cancel", "remove"):
-                act = lab.cancel if what == "cancel" else lab.remove
-                return answer({"done": await run_in_threadpool(act, str(given.get("id")), owner_of(request))})
-            return problem(404, f"The lab cannot {what[:40]!r}: it can estimate, start, cancel and remove.")
-        except (ValueError, RecursionError) as error:
-            return refused(error)
+    @app.post("/api/lab/estimate")
+    def estimate(asked: Asked) -> Response:
+        return answer(lab.estimate(asked))
+
+    @app.post("/api/lab/start")
+    def start(asked: Asked, owner: Owner) -> Response:
+        return answer(lab.start(asked, owner))
+
+    @app.post("/api/lab/cancel")
+    def cancel(asked: Experiment, owner: Owner) -> Response:
+        return answer({"done": lab.cancel(asked.id, owner)})
+
+    @app.post("/api/lab/remove")
+    def remove(asked: Experiment, owner: Owner) -> Response:
+        return answer({"done": lab.remove(asked.id, owner)})
+
+    no_other(app, "/api/lab/{what}", "The lab cannot {what}: it can estimate, start, cancel and remove.")
 
     @app.get("/api/lab/results/{key}")
     def results(key: str, have: int = -1, metrics: str = "") -> Response:
         try:
             return answer(lab.shown(key, [m for m in metrics.split(",") if m] or None, have))
-        except ValueError as error:
+        except UserError as error:
             return problem(404, sentence(error))
 
     @app.get("/api/lab/results/{key}/download")
@@ -57,23 +68,18 @@ def add(app: FastAPI, desk: Desk) -> None:
         if format not in KINDS:
             return problem(422, f"The format {format[:40]!r} is unknown: use one of {', '.join(KINDS)}.")
         try:
-            found = lab.results(key)
-        except ValueError as error:
+            results = lab.results(key)
+        except UserError as error:
             return problem(404, sentence(error))
         suffix, media = KINDS[format]
         if format in TABLES:
-            if not found.about.get("repeats"):
+            if not results.about.get("repeats"):
                 return problem(422, "These results are drawn, not tabled: their runs can be had as csv, json or zip.")
-            try:
-                data = written(found, TABLES[format], [m for m in metrics.split(",") if m] or None).encode()
-            except ValueError as error:
-                return problem(422, sentence(error))
+            data = written(results, TABLES[format], [m for m in metrics.split(",") if m] or None).encode()
         elif format == "csv":
-            data = found.to_csv().encode()
+            data = results.to_csv().encode()
         elif format == "json":
-            data = json.dumps(described(found), ensure_ascii=False).encode()
+            data = json.dumps(described(results), ensure_ascii=False).encode()
         else:
-            data = found.zipped()
-        name = f"{found.about['name']}-{key}.{suffix}"
-        headers = {"content-disposition": f'attachment; filename="{name}"'}
-        return Response(data, media_type=media, headers=headers)
+            data = results.zipped()
+        return attachment(data, media, f"{results.about['name']}-{key}.{suffix}")

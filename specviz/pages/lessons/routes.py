@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from fastapi import FastAPI, Response
 
-from decoders.errors import UserError
-from specviz.server.desk import Desk
 from specviz.server.http import answer, problem
 
+from .service import Lessons
 
-def add(app: FastAPI, desk: Desk) -> None:
+
+def add(app: FastAPI, lessons: Lessons) -> None:
     """Lessons as cards, one lesson with everything filled in, and the runs they are about."""
-    lessons = desk.lessons
 
     @app.get("/api/lessons")
     def listing() -> Response:
@@ -23,8 +22,6 @@ def add(app: FastAPI, desk: Desk) -> None:
             return answer(lessons.run(name))
         except KeyError:
             return problem(404, f"There is no run called {name[:40]!r} beside the lessons or in the gallery.")
-        except ValueError as error:
-            return problem(422, str(error))
 
     @app.get("/api/lessons/{key}")
     def lesson(key: str) -> Response:
@@ -32,5 +29,3 @@ def add(app: FastAPI, desk: Desk) -> None:
             return answer(lessons.lesson(key))
         except (KeyError, OSError):
             return problem(404, f"There is no lesson {key[:40]!r} here.")
-        except UserError as error:
-            return problem(422, str(error))

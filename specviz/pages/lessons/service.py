@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from decoders.folders import ASSETS
 from decoders.trace.report import payload
-from specviz.server.store import EVERYBODY, home
+from specviz.places import GALLERY, home
+from specviz.server.desk import Desk, Service
+from specviz.server.store import EVERYBODY
 
 from .filling import Filler
 from .reading import Fault, LessonError, parse
 from .values import Runs
 
-if TYPE_CHECKING:
-    from specviz.server.desk import Desk
-
-GALLERY, LESSONS = ASSETS / "gallery", ASSETS / "lessons"
+LESSONS = ASSETS / "lessons"
 ENDING = ".txt"
 LARGEST = 200_000  # bytes of a lesson
 
@@ -57,11 +56,11 @@ def places() -> list[Path]:
     return [path for folder in folders for path in sorted(folder.glob(f"*{ENDING}"), key=_in_order)]
 
 
-class Lessons:
+class Lessons(Service):
     """The page "Lessons": those that come along, and a teacher's own in ``SPECVIZ_HOME/lessons``."""
 
     def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+        super().__init__(desk)
         self._kept: dict[Path, tuple[int, dict[str, Any]]] = {}
 
     def runs(self) -> Runs:

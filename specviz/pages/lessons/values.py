@@ -12,7 +12,7 @@ from typing import Any
 from decoders.trace import files as tracefile
 from decoders.trace.metrics import METRICS
 from decoders.trace.trace import Trace
-from specviz.server.store import SUFFIX, is_id
+from specviz.places import SUFFIX, is_id
 
 from .reading import shown_as
 

@@ -2,57 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
-from fastapi import FastAPI, Request, Response
-from fastapi.concurrency import run_in_threadpool
+from fastapi import FastAPI, Response
+from pydantic import Field
 
-from specviz.server.desk import Desk
-from specviz.server.http import answer, asked, owner_of, problem, refused
+from specviz.server.bodies import Body, needs
+from specviz.server.http import Owner, answer, no_other
 
-MAX_AT_ONCE = 500
-TEXTS = ("add", "drop")
+from .service import Runs
+
+Texts = Annotated[list[str], Field(max_length=500), needs("runs and tags are lists of at most 500 texts")]
 
 
-def add(app: FastAPI, desk: Desk) -> None:
-    """The list, and changes of it; a change is sent as JSON."""
+class Chosen(Body):
+    """Runs, by their ids."""
+
+    ids: Texts
+
+
+class Change(Chosen):
+    """What changes of some runs; None leaves it as it is."""
+
+    title: str | None = None
+    keep: bool | None = None
+    add: Texts | None = None
+    drop: Texts | None = None
+
+
+def add(app: FastAPI, runs: Runs) -> None:
+    """The list, and changes of it."""
 
     @app.get("/api/runs")
-    def runs(request: Request) -> Response:
-        return answer({"runs": desk.runs(owner_of(request)), "first": desk.first, "room": desk.room()})
+    def listing(owner: Owner) -> Response:
+        return answer({"runs": runs.listing(owner), "first": runs.desk.first, "room": runs.room()})
 
-    @app.post("/api/runs/{what}")
-    async def act(what: str, request: Request) -> Response:
-        try:
-            given = await asked(request)
-            keys = _texts(given, "ids", needed=True)
-            owner = owner_of(request)
-            if what == "change":
-                changes = _changes(given)
-                return answer({"done": await run_in_threadpool(lambda: desk.change_runs(keys, owner, **changes))})
-            if what == "delete":
-                return answer({"done": await run_in_threadpool(desk.delete_runs, keys, owner)})
-            if what == "stop":
-                jobs = [job for key in keys if (job := desk.runner.job(key)) is not None and job.owner == owner]
-                for job in jobs:
-                    desk.runner.cancel(job)
-                return answer({"done": [job.id for job in jobs]})
-            return problem(404, f"The library cannot {what[:40]!r}: it can change, delete and stop.")
-        except (ValueError, RecursionError) as error:
-            return refused(error)
+    @app.post("/api/runs/change")
+    def change(asked: Change, owner: Owner) -> Response:
+        tags = {"add": asked.add or (), "drop": asked.drop or ()}
+        return answer({"done": runs.change(asked.ids, owner, title=asked.title, keep=asked.keep, **tags)})
 
+    @app.post("/api/runs/delete")
+    def delete(asked: Chosen, owner: Owner) -> Response:
+        return answer({"done": runs.delete(asked.ids, owner)})
 
-def _texts(given: dict[str, Any], name: str, *, needed: bool = False) -> list[str]:
-    found = given.get(name)
-    if found is None and not needed:
-        return []
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found) or len(found) > MAX_AT_ONCE:
-        raise ValueError(f"{name} is a list of at most {MAX_AT_ONCE} texts")
-    return found
+    @app.post("/api/runs/stop")
+    def stop(asked: Chosen, owner: Owner) -> Response:
+        return answer({"done": runs.stop(asked.ids, owner)})
 
-
-def _changes(given: dict[str, Any]) -> dict[str, Any]:
-    title, keep = given.get("title"), given.get("keep")
-    if not (title is None or isinstance(title, str)) or not (keep is None or isinstance(keep, bool)):
-        raise ValueError("title is a text and keep is true or false")
-    return {"title": title, "keep": keep} | {name: _texts(given, name) for name in TEXTS}
+    no_other(app, "/api/runs/{what}", "The library cannot {what}: it can change, delete and stop.")

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from specviz.server.runner import QueueFull, sentence
+from specviz.server.desk import Desk, Service
+from specviz.server.runner import QueueFull
+from specviz.words import sentence
 
 if TYPE_CHECKING:
     from decoders.prompt_tokens.latency import Latency
-    from specviz.server.desk import Desk
 
 log = logging.getLogger(__name__)
 
@@ -45,11 +46,11 @@ class _RunFirst(Exception):
     """A run came while latency was measured."""
 
 
-class Trees:
+class Trees(Service):
     """The page "Trees": designs of every size and prompt budget, and the machine's latency."""
 
     def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+        super().__init__(desk)
         self._change = threading.Lock()
         self._progress: tuple[int, int] | None = None
         self._failed = ""
@@ -69,21 +70,21 @@ class Trees:
         from decoders.prompt_tokens.design import trees_for
 
         target = self.desk.loader.target
-        found = source(target)
+        design = source(target)
         latency = _kept(target)
         answer: dict[str, Any] = {
             "model": target.name if target is not None else "",
-            "reason": "" if target is not None else self.desk.catalog()["reason"] or "There is no model.",
-            "trained": found.place is not None, "missing": found.missing, "problem": found.problem,
-            "acceptance": found.table, "measured": found.measured, "source": found.text,
-            "m": len(found.table), "ensemble": found.ensemble, "budgets": {}, "in_use": None,
-            **self._told(latency),
+            "reason": "" if target is not None else self.desk.reason() or "There is no model.",
+            "trained": design.place is not None, "missing": design.missing, "problem": design.problem,
+            "acceptance": design.table, "measured": design.measured, "source": design.text,
+            "m": len(design.table), "ensemble": design.ensemble, "budgets": {}, "in_use": None,
+            **self._state(latency),
         }  # fmt: skip
         try:
-            for m in range(1, len(found.table) + 1):
-                answer["budgets"][m] = _compared(found.table[:m], found.ensemble, found.kept, latency)
-            if found.place is not None and not found.problem:
-                used = trees_for(found.place, len(found.table), None, latency, found.ensemble)
+            for m in range(1, len(design.table) + 1):
+                answer["budgets"][m] = _compared(design.table[:m], design.ensemble, design.kept, latency)
+            if design.place is not None and not design.problem:
+                used = trees_for(design.place, len(design.table), None, latency, design.ensemble)
                 answer["in_use"] = {"rows": used.size, "tokens_per_step": used.tokens_per_step}
         except UserError as problem:
             answer["problem"] = answer["problem"] or sentence(problem)
@@ -91,13 +92,11 @@ class Trees:
 
     def latency(self) -> dict[str, Any]:
         """What is kept of this machine's latency, how far a measurement is, and why the last one failed."""
-        return self._told(_kept(self.desk.loader.target))
+        return self._state(_kept(self.desk.loader.target))
 
     def measure(self) -> dict[str, Any]:
-        """Measure L(n) anew, when no run goes on; one measurement at a time. Raises UserError without a model."""
-        target = self.desk.loader.target
-        if target is None:
-            raise UserError(self.desk.catalog()["reason"] or "There is no model.")
+        """Measure L(n) anew, when no run goes on; one measurement at a time. Raises Rejected without a model."""
+        target = self.desk.target()
         with self._change:
             begins = self._progress is None
             if begins:
@@ -106,7 +105,7 @@ class Trees:
             threading.Thread(target=self._measure, args=(target,), name="latency", daemon=True).start()
         return self.latency()
 
-    def _told(self, latency: Latency | None) -> dict[str, Any]:
+    def _state(self, latency: Latency | None) -> dict[str, Any]:
         progress = self._progress
         return {
             "latency": None if latency is None else {**latency.to_json(), "note": latency.note},
@@ -117,7 +116,7 @@ class Trees:
     def _measure(self, target: Any) -> None:
         from decoders.study.latency import latency_for
 
-        runner, device = self.desk.runner, str(target.info.get("device", "cpu"))
+        runner = self.desk.runner
 
         def told(done: int, total: int) -> None:
             self._progress = done, total
@@ -128,7 +127,7 @@ class Trees:
             return latency_for(target, MEASURED_UP_TO, again=True, progress=told)
 
         try:
-            while not self._closing.is_set() and not _done(lambda: runner.between(work, device=device)):
+            while not self._closing.is_set() and not _done(lambda: self.desk.on_worker(work)):
                 pass
         except QueueFull:
             pass  # the server goes down

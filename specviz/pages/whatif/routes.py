@@ -2,37 +2,54 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI, Request, Response
-from fastapi.concurrency import run_in_threadpool
+from typing import Annotated
 
-from specviz.server.desk import Desk
-from specviz.server.http import answer, asked, owner_of, problem, refused, session_of
-from specviz.server.store import UnknownTrace
+from fastapi import FastAPI, Response
+from pydantic import Field
+
+from specviz.server.bodies import Body, PageSession, Params, needs
+from specviz.server.http import Owner, answer, no_other
+
+from .service import WhatIfs
+
+Number = Annotated[
+    int, Field(ge=0, lt=2**31), needs("steps and candidates are whole numbers from 0; given was {given}")
+]
 
 
-def add(app: FastAPI, desk: Desk) -> None:
+class Redraft(Body):
+    """A step to draft again, by another method or on from another candidate."""
+
+    step: Number
+    method: str | None = None
+    params: Params | None = None
+    candidate: Number | None = None
+
+
+class Continuation(Body):
+    """A step that another method goes on from."""
+
+    step: Number
+    method: str
+    params: Params | None = None
+    session: PageSession = None
+
+
+def add(app: FastAPI, whatif: WhatIfs) -> None:
     """Whether a run's steps can be drafted again, one of them drafted, a run that goes on from there."""
-    whatif = desk.whatif
 
     @app.get("/api/whatif/{key}")
     def able(key: str) -> Response:
-        try:
-            return answer({"reason": whatif.reason(key)})
-        except UnknownTrace as error:
-            return problem(404, str(error))
+        return answer({"reason": whatif.reason(key)})
 
-    @app.post("/api/whatif/{key}/{what}")
-    async def ask(key: str, what: str, request: Request) -> Response:
-        try:
-            given = await asked(request)
-            if what == "draft":
-                return answer(await run_in_threadpool(whatif.ask, key, given))
-            if what == "continue":
-                whose = {"owner": owner_of(request), "session": session_of(given)}
-                job = await run_in_threadpool(lambda: whatif.go_on(key, given, **whose))
-                return answer({"id": job.id, "title": job.title})
-            return problem(404, f"A step cannot be asked to {what[:40]!r}: it can draft and continue.")
-        except UnknownTrace as error:
-            return problem(404, str(error))
-        except (ValueError, RecursionError) as error:
-            return refused(error)
+    @app.post("/api/whatif/{key}/draft")
+    def draft(key: str, asked: Redraft) -> Response:
+        return answer(whatif.redraft(key, asked.step, asked.method, asked.params, asked.candidate))
+
+    @app.post("/api/whatif/{key}/continue")
+    def go_on(key: str, asked: Continuation, owner: Owner) -> Response:
+        whose = {"owner": owner, "session": asked.session or ""}
+        job = whatif.go_on(key, asked.step, asked.method, asked.params, **whose)
+        return answer({"id": job.id, "title": job.title})
+
+    no_other(app, "/api/whatif/{key}/{what}", "A step cannot be asked to {what}: it can draft and continue.")

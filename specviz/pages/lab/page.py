@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from specviz.shell.parts import part
+from specviz.server.desk import Page
 
+from . import routes
+from .service import Lab
 
-def build() -> None:
-    part("lab", "sv-lab", "lab/page")
+PAGE = Page("lab", "Lab", 50, Lab, routes.add)

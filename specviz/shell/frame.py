@@ -1,22 +1,13 @@
-"""The page as a whole: its frame, its tabs, its named API. Each tab is a module with ``build(desk, ...)``."""
+"""The page as a whole: its frame, a tab for every page of the desk, its named API."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import gradio as gr
 from gradio.themes import Base
 
-from specviz.pages.attribution import form as attribution
-from specviz.pages.compare import form as compare
-from specviz.pages.inspect import form as inspect
-from specviz.pages.lab import form as lab
-from specviz.pages.lessons import form as lessons
-from specviz.pages.runs import form as runs
-from specviz.pages.trees import form as trees
 from specviz.server.desk import Desk
-from specviz.server.http import owner_of
 
 from . import api
 from .parts import part, tell, told
@@ -53,21 +44,7 @@ def theme() -> Base:
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 SHOWN = '() => document.dispatchEvent(new CustomEvent("specviz:tab", { detail: "%s" }))'
-TABS: dict[str, Callable[[Desk], None]] = {
-    "inspect": lambda desk: inspect.build(desk, owner),
-    "compare": lambda _: compare.build(),
-    "attribution": lambda _: attribution.build(),
-    "lessons": lambda _: lessons.build(),
-    "lab": lambda _: lab.build(),
-    "trees": lambda _: trees.build(),
-    "runs": lambda _: runs.build(),
-}
 MAX_SESSIONS = 200  # open pages whose state Gradio holds
-
-
-def owner(request: gr.Request | None) -> str:
-    """Whose runs are meant."""
-    return owner_of(request.request) if request is not None and request.request is not None else ""
 
 
 def _session(request: gr.Request) -> str:
@@ -75,29 +52,32 @@ def _session(request: gr.Request) -> str:
     return tell(session=request.session_hash or "")
 
 
-def _tab(name: Any) -> Any:
-    """Shows a tab, where there is one of that name."""
-    return gr.Tabs(selected=name) if name in TABS else gr.skip()
-
-
-def _asked(request: gr.Request) -> Any:
-    """Shows the tab that the address names."""
-    return _tab(request.query_params.get("tab"))
-
-
 def build(desk: Desk) -> gr.Blocks:
     """All pages."""
+    shown = [page for page in desk.pages if page.title]
+
+    def selected(name: Any) -> Any:
+        """Shows a tab, where there is one of that name."""
+        return gr.Tabs(selected=name) if any(page.name == name for page in shown) else gr.skip()
+
+    def asked(request: gr.Request) -> Any:
+        """Shows the tab that the address names."""
+        return selected(request.query_params.get("tab"))
+
     with gr.Blocks(title="specviz", fill_width=True, analytics_enabled=False, delete_cache=(3600, 3600)) as blocks:
         brand = part("brand", "sv-brand", events=("named", "go"))
         brand.named(_session, None, brand, queue=False, **QUIET)
         with gr.Tabs(elem_id="sv-tabs") as tabs:
-            for name, content in TABS.items():
-                with gr.Tab(name.capitalize(), id=name) as tab:
-                    content(desk)
-                tab.select(None, None, None, js=SHOWN % name, queue=False, **QUIET)
-        brand.go(lambda value: _tab(told(value).get("tab")), brand, tabs, queue=False, **QUIET)
-        blocks.load(_asked, None, tabs, queue=False, **QUIET)
-        api.build(desk, owner)
+            for page in shown:
+                with gr.Tab(page.title, id=page.name) as tab:
+                    if page.form is not None:
+                        page.form(desk)
+                    else:
+                        part(page.name, f"sv-{page.name}", f"{page.name}/page")
+                tab.select(None, None, None, js=SHOWN % page.name, queue=False, **QUIET)
+        brand.go(lambda value: selected(told(value).get("tab")), brand, tabs, queue=False, **QUIET)
+        blocks.load(asked, None, tabs, queue=False, **QUIET)
+        api.build(desk)
 
         def left(request: gr.Request) -> None:
             desk.runner.leave(request.session_hash or "")

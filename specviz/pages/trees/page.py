@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from specviz.shell.parts import part
+from specviz.server.desk import Page
 
+from . import routes
+from .service import Trees
 
-def build() -> None:
-    part("trees", "sv-trees", "trees/page")
+PAGE = Page("trees", "Trees", 60, Trees, routes.add)

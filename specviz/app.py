@@ -1,0 +1,192 @@
+"""The web app, put together: a desk with every page, its routes, the guard before them, and Gradio's page mounted last.
+
+Nothing here imports torch: the page opens on a recorded run while the model loads in the background.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+import webbrowser
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+
+import gradio as gr
+import uvicorn
+from fastapi import FastAPI, Response
+from fastapi.concurrency import run_in_threadpool
+from starlette.middleware.gzip import GZipMiddleware
+
+from specviz.pages import pages
+from specviz.places import BUNDLED, GALLERY, home
+from specviz.server import routes
+from specviz.server.desk import Desk
+from specviz.server.forms import Rejected
+from specviz.server.guard import Guard
+from specviz.server.http import problem, tell_errors
+from specviz.server.library import Library
+from specviz.server.limits import Rules, rules_for
+from specviz.server.loader import Loader
+from specviz.server.runner import Runner
+from specviz.server.store import EVERYBODY, TraceStore, load_folder
+from specviz.server.users import Users
+from specviz.shell import assets, frame, login
+
+log = logging.getLogger(__name__)
+
+
+def open_desk(
+    model: str | None = None,
+    trace: str | Path | None = None,
+    *,
+    device: str | None = None,
+    dtype: str | None = None,
+    drafter: str | None = None,
+    rules: Rules | None = None,
+) -> Desk:
+    """A desk for the server: the gallery, what earlier servers left, and the model, which loads in the background.
+
+    With a ``trace`` and no ``model`` nothing is loaded: for viewing only. Raises Rejected if the trace cannot be read.
+    """
+    store = TraceStore()
+    library = Library(home() / "runs")
+    load_folder(store, GALLERY, "gallery")
+    if trace is not None and model is None:
+        loader = Loader(None, reason="Opened for viewing only: start “python app.py” to run methods.")
+    else:
+        chosen = str(model) if model is not None else str(BUNDLED)
+
+        def load() -> Any:
+            from decoders import load_target
+            from decoders.drafters.sps import offer_drafter
+
+            target = load_target(chosen, device=device, dtype=dtype)
+            if drafter is not None:
+                offer_drafter(target, drafter)
+            return target
+
+        loader = Loader(load, name=Path(chosen).name if model is None or Path(chosen).exists() else chosen)
+    desk = Desk(store, Runner(store, library), loader, pages=pages())
+    desk.keep_to(rules or Rules())
+    listing = store.listing("")
+    desk.first = listing[0]["id"] if listing else ""
+    if trace is not None:
+        if not Path(trace).is_file():
+            raise Rejected("file", f"There is no trace file {trace}.")
+        desk.first = desk.open_file(Path(trace), owner=EVERYBODY)
+    desk.library = library
+    return desk
+
+
+def create_app(
+    model: str | None = None, trace: str | Path | None = None, *, desk: Desk | None = None, users: Users | None = None
+) -> FastAPI:
+    """The whole application; with ``users`` only they may use it, after signing in.
+
+    The model starts to load when it starts; raises ValueError if ``trace`` cannot be read.
+    """
+    desk = desk or open_desk(model, trace)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        desk.begin()
+        yield
+        await run_in_threadpool(desk.end)
+
+    app = FastAPI(title="specviz", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    app.state.desk = desk
+    routes.add(app, desk)
+    for page in desk.pages:
+        if page.routes is not None:
+            page.routes(app, desk.services[page.name])
+    app.get("/web/{name:path}")(_web)
+    if users is not None:
+        login.add(app, users)
+    tell_errors(app)
+    app.add_middleware(Guard, rules=desk.rules, users=users, dress=assets.with_head)
+    app.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=4)
+    gr.mount_gradio_app(
+        app,
+        frame.build(desk),
+        path="/",
+        theme=frame.theme(),
+        run_history=False,
+        footer_links=[],
+        enable_monitoring=False,
+        show_error=False,
+        ssr_mode=False,
+        pwa=False,
+        mcp_server=False,
+        max_file_size=desk.rules.upload_bytes,
+        app_kwargs={"docs_url": None, "redoc_url": None, "openapi_url": None},
+    )
+    return app
+
+
+def _web(name: str) -> Response:
+    file = assets.asset(name)
+    if file is None:
+        return problem(404, "There is no such file.")
+    return Response(file.data, media_type=file.media, headers={"cache-control": "public, max-age=31536000, immutable"})
+
+
+class _Server(uvicorn.Server):
+    """Ends without a word: open pages hold connections that never end, which uvicorn would report as errors."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+        await super().shutdown(sockets)
+
+
+def serve(
+    model: str | None = None,
+    host: str = "127.0.0.1",
+    port: int = 7860,
+    trace: str | Path | None = None,
+    open_browser: bool = False,
+    *,
+    device: str | None = None,
+    dtype: str | None = None,
+    drafter: str | None = None,
+    auth_file: str | Path | None = None,
+    public: bool = False,
+    limits: Mapping[str, str] | None = None,
+) -> None:
+    """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs. ``drafter``
+    is the draft model that SpS uses. ``auth_file`` names who may sign in, ``public`` and ``limits`` what users may do
+    (``limits.rules_for``).
+
+    Raises ValueError with one sentence if a file cannot be read, a limit is none, or the port is taken.
+    """
+    rules = rules_for(public=public, accounts=auth_file is not None, changed=limits)
+    users = Users(Path(auth_file)) if auth_file is not None else None
+    if users is not None and users.readable_by_others():
+        log.warning("%s can be read by other users of this computer: chmod 600 it", users.path)
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            port = probe.getsockname()[1]
+        except OSError as problem:
+            reason = (problem.strerror or str(problem)).lower()
+            raise ValueError(
+                f"cannot listen on {host}, port {port}: {reason}; choose another one with --port"
+            ) from None
+    desk = open_desk(model, trace, device=device, dtype=dtype, drafter=drafter, rules=rules)
+    app = create_app(desk=desk, users=users)
+    shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{port}/"
+    print(f"specviz is at {address} (Ctrl+C ends it)", flush=True)
+    if host not in ("127.0.0.1", "localhost", "::1") and not rules.shared:
+        log.warning("whoever can reach %s may use this server: --auth-file and --public set limits", host)
+    if open_browser:
+        timer = threading.Timer(1.0, webbrowser.open, [address])
+        timer.daemon = True
+        timer.start()
+    _Server(uvicorn.Config(app, host=host, port=port, log_level="warning", timeout_graceful_shutdown=1)).run()

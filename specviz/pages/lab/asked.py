@@ -1,0 +1,193 @@
+"""What the page Lab asks for, checked, and the experiment and the prompts that come of it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from decoders.draft.params import controls
+from decoders.errors import UserError
+from specviz.experiments.batch import METRICS, MOST_REPEATS, batch
+from specviz.experiments.experiment import Experiment
+from specviz.experiments.free import free
+from specviz.experiments.prompts import SETS, Case, cases, check_tokens, of_trace, read_file, records
+from specviz.experiments.recipes import find_recipe
+from specviz.server.bodies import Body, needs
+from specviz.server.desk import Desk
+from specviz.server.store import UnknownTrace
+
+MAX_FILE = 4 << 20  # characters of a prompt file that is sent
+
+
+WHOLE = "the number of {} is {{given}}: a whole number from {} to {:,} is needed"
+EMPTY = BeforeValidator(lambda value: None if value == "" else value)  # fields are sent as they are typed
+Prompts = Annotated[
+    int | None, Field(strict=False, ge=1, le=5000), EMPTY, needs(WHOLE.format("prompts", 1, 5000))
+]  # fmt: skip
+NewTokens = Annotated[
+    int | None, Field(strict=False, ge=1, le=4096), EMPTY, needs(WHOLE.format("new tokens", 1, 4096))
+]  # fmt: skip
+TrainingSteps = Annotated[
+    int | None, Field(strict=False, ge=1, le=100_000), EMPTY, needs(WHOLE.format("training steps", 1, 100_000))
+]  # fmt: skip
+Repeats = Annotated[
+    int | None, Field(strict=False, ge=1, le=MOST_REPEATS), EMPTY, needs(WHOLE.format("repeats", 1, MOST_REPEATS))
+]  # fmt: skip
+Temperature = Annotated[
+    float | None, Field(strict=False, ge=0, le=2), EMPTY,
+    needs("the temperature is {given}: a number from 0 to 2 is needed"),
+]  # fmt: skip
+Names = Annotated[list[str], needs("methods are given as a list of their names")]
+Value = Annotated[
+    Annotated[str, Field(max_length=200)] | int | float | bool | None,
+    needs("the value of a parameter is no number and no short text"),
+]
+
+
+class Axis(Body):
+    """A parameter that is varied, and its values as they are typed."""
+
+    param: str
+    values: Annotated[str, Field(max_length=2000)] = ""
+
+
+class Sweep(Body):
+    """A sweep of one's own."""
+
+    methods: Names = Field(default=[])
+    fixed: dict[str, Value] | None = None
+    vary: Annotated[list[Axis], needs("a varied parameter is given as its name and its values")] | None = None
+
+
+class Line(Body):
+    """A method with its parameters."""
+
+    method: Annotated[str, needs("methods are given as a list, each with its name and parameters")]
+    params: dict[str, Value] | None = None
+
+
+class Batch(Body):
+    """Methods side by side, on every prompt, some times over."""
+
+    lines: Annotated[list[Line], needs("methods are given as a list, each with its name and parameters")]
+    repeats: Repeats = None
+
+
+class File(Body):
+    """A prompt file that is sent as text."""
+
+    name: str
+    text: str
+
+
+class Source(Body):
+    """Prompts that are no set: a file that is sent, or a recorded run's."""
+
+    file: Annotated[File, needs("no prompt file came through: choose one again")] | None = None
+    trace: str | None = None
+
+
+class Asked(Body):
+    """An experiment: a recipe by its name, a ``free`` sweep or a ``batch``, and what it runs on.
+
+    ``yes``: also where it takes long.
+    """
+
+    recipe: str = ""
+    free: Sweep | None = None
+    batch: Batch | None = None
+    prompts: Source | str | None = None
+    count: Prompts = None
+    max_new_tokens: NewTokens = None
+    training_steps: TrainingSteps = None
+    temperature: Temperature = None
+    metrics: Annotated[list[str], needs("metrics are given as a list of their names")] | None = None
+    yes: bool = False
+
+
+def experiment_of(asked: Asked, methods: Mapping[str, Any]) -> Experiment:
+    """The experiment that is asked for. Raises UserError with a sentence."""
+    if asked.batch is not None:
+        if asked.temperature:
+            raise UserError("a batch is greedy, so that every output can be checked: leave the temperature out")
+        lines = [(line.method, dict(line.params or {})) for line in asked.batch.lines]
+        for method, params in lines:
+            _no_files(methods, method, params)
+        experiment = batch(lines, asked.batch.repeats or 3, asked.metrics or METRICS, known=methods)
+    elif asked.free is not None:
+        fixed, swept = dict(asked.free.fixed or {}), {}
+        for method in asked.free.methods:
+            _no_files(methods, method, fixed)
+        for axis in asked.free.vary or ():
+            if axis.param in swept:
+                raise UserError(f"{axis.param} is varied twice: choose another second parameter")
+            swept[axis.param] = axis.values
+        experiment = free(asked.free.methods, fixed, swept, asked.metrics or ("tokens_per_step",), known=methods)
+    else:
+        experiment = find_recipe(asked.recipe)
+    prompts = asked.prompts
+    if isinstance(prompts, Source):
+        prompts = _short(prompts.file.name) if prompts.file is not None else "the prompt of a recorded run"
+    changed = {
+        "count": asked.count,
+        "max_new_tokens": asked.max_new_tokens,
+        "training_steps": asked.training_steps,
+        "metrics": tuple(asked.metrics) if asked.metrics else None,
+        "prompts": prompts or None,
+        "temperature": asked.temperature,
+    }
+    return replace(experiment, **{name: value for name, value in changed.items() if value is not None})
+
+
+def cases_of(asked: Asked, experiment: Experiment, desk: Desk) -> list[Case]:
+    """The prompts that an experiment runs on. Raises UserError."""
+    if experiment.measure is not None:
+        return []
+    target, source = desk.target(), asked.prompts
+    if isinstance(source, Source) and source.trace is not None:
+        try:
+            trace = desk.store.get(source.trace)
+        except UnknownTrace as problem:
+            raise UserError(str(problem)) from None
+        if trace.run.get("model", {}).get("vocab") not in (None, target.info.get("vocab")):
+            raise UserError("the run shown in Inspect was made by another model: choose other prompts")
+        check_tokens(target, trace)
+        return [of_trace(trace.run, trace.tables["tokens"])]
+    if isinstance(source, Source) and source.file is not None:
+        return cases(target.tokenizer, _records(source.file, experiment.count))
+    if experiment.prompts.partition(":")[0] not in SETS:  # a page names no files of this computer
+        raise UserError(f"there are no prompts called {experiment.prompts[:60]!r}: choose of {', '.join(SETS)}")
+    return cases(target.tokenizer, records(experiment.prompts, experiment.count))
+
+
+def _no_files(methods: Mapping[str, Any], method: str, params: Mapping[str, Any]) -> None:
+    """Raise UserError for a parameter that names a file of this computer."""
+    kinds = {c.name: c for c in controls(methods[method].params)} if method in methods else {}
+    for name, value in params.items():
+        if name in kinds and kinds[name].kind == "str" and value not in ("", None):
+            raise UserError(f"{kinds[name].label} names a file: it can be set in the commands only (--set)")
+
+
+def _records(file: File, count: int) -> list[Any]:
+    """The prompts of a file that a page sent as text."""
+    if len(file.text) > MAX_FILE:
+        raise UserError(
+            f"this prompt file has {len(file.text):,} characters and at most {MAX_FILE:,} are read: shorten it"
+        )
+    with tempfile.TemporaryDirectory(prefix="specviz-") as folder:
+        path = Path(folder) / _short(file.name)
+        path.write_text(file.text, encoding="utf-8")
+        try:
+            return read_file(path, count)
+        except UserError as problem:
+            raise UserError(str(problem).replace(f"{folder}/", "")) from None
+
+
+def _short(name: str) -> str:
+    """A file's name without its folders."""
+    return Path(name.replace("\\", "/")).name[-60:].lstrip(".") or "prompts.jsonl"  # 60: a file's name has 255 bytes

@@ -1,0 +1,97 @@
+"""Results and recipes as the page Lab draws them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from specviz.experiments.experiment import Experiment, text_of
+from specviz.experiments.figures import caption, charts
+from specviz.experiments.plan import Progress, duration
+from specviz.experiments.prompts import NAMES
+from specviz.experiments.quantities import LEARNT, QUANTITIES, Breakdown, Profile
+from specviz.experiments.results import Results, columns_of, points, profile_table
+from specviz.experiments.tables import checks, notes, tables, warnings
+
+
+def recipe_card(experiment: Experiment, info: Mapping[str, Any], available: set[str]) -> dict[str, Any]:
+    """A recipe with what is missing for it; ``info`` is the target's."""
+    needed = {line.method for line in experiment.lines if line.trains is None}
+    missing = sorted(needed - available)
+    described = experiment.described(info)
+    del described["papers"]
+    return {
+        **described,
+        "axes": [{**axis, "values": [text_of(v) for v in axis["values"]]} for axis in described["axes"]],
+        "papers": sorted({f"{series.where} ({series.model})" for series in experiment.papers}),
+        "missing": missing if len(missing) == len(needed) and needed else [],
+    }
+
+
+def metrics_shown() -> list[dict[str, Any]]:
+    """What can be measured."""
+    return [
+        {
+            "key": q.key, "label": q.label, "formula": q.formula, "unit": q.unit, "help": q.help,
+            "parts": isinstance(q, Breakdown | Profile), "trained": q.key in LEARNT,
+        }
+        for q in QUANTITIES.values()
+    ]  # fmt: skip
+
+
+def progress_shown(progress: Progress | None) -> dict[str, Any] | None:
+    """How far an experiment is."""
+    return progress and {
+        "done": progress.done, "total": progress.total, "seconds": progress.seconds, "left_s": progress.left_s,
+        "trains": progress.trains,
+        "left": "" if progress.left_s is None else duration(progress.left_s),
+    }  # fmt: skip
+
+
+def drawn(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
+    """Charts, points and columns of the metrics that are ``wanted``; of a batch its tables."""
+    about = results.about
+    measured = results.columns
+    keys = [k for k in QUANTITIES if k in measured or any(c.startswith(f"{k}:") for c in measured)]
+    if about.get("repeats"):
+        return {"measured": keys, **_tabled(results, wanted)}
+    profiles = [q for m in wanted if isinstance(q := results.quantity(m), Profile)]
+    rest = [m for m in [about.get("against"), *wanted] if m and not isinstance(results.quantity(m), Profile)]
+    columns = [c for m in rest for c in columns_of(results.quantity(m), m, measured)]
+    return {
+        "measured": keys,
+        "charts": [
+            {"title": chart.title, "paper": chart.paper, "figure": chart.figure.to_json()}
+            for chart in charts(results, wanted)
+        ],
+        "points": list(points(results, wanted)),
+        "columns": [
+            {"key": c, "label": c.split(":", 1)[1] if ":" in c else results.quantity(c).label,
+             "unit": results.quantity(c.split(":", 1)[0]).unit}
+            for c in columns
+        ],
+        "profiles": [profile_table(results, profile) for profile in profiles],
+        "caption": caption(results),
+        **_below(results, wanted),
+    }  # fmt: skip
+
+
+def _below(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
+    """What stands below charts and tables alike."""
+    return {
+        "formulas": [{"label": q.label, "formula": q.formula, "help": q.help} for q in map(results.quantity, wanted)],
+        "names": NAMES,
+        "errors": list(dict.fromkeys(row["error"] for row in results.rows if row.get("error")))[:5],
+        "failed": results.failed,
+    }
+
+
+def _tabled(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
+    """What a page shows of a batch."""
+    return {
+        "charts": [], "points": [], "columns": [], "profiles": [], "caption": "",
+        "tables": [table.to_json() for table in tables(results, wanted)],
+        "checks": [{**asdict(check), "text": check.text} for check in checks(results)],
+        "warnings": warnings(results), "remarks": notes(results), **_below(results, wanted),
+    }  # fmt: skip

@@ -1,0 +1,108 @@
+"""The library of runs: the list of a user's runs, their titles, tags and room, and what is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from specviz.server.desk import Service
+from specviz.server.forms import Rejected
+from specviz.server.store import EVERYBODY, MAX_TAGS, MAX_TITLE, checked_tag
+from specviz.words import sentence
+
+
+class Runs(Service):
+    """What a user may see and change of the stored runs."""
+
+    def listing(self, owner: str) -> list[dict[str, Any]]:
+        """What ``owner`` may see in a list, the running ones first; ``mine``: may be changed and deleted."""
+        live = [
+            {
+                "id": job.id, "title": job.title or "Untitled run", "kind": "live", "state": job.state,
+                "method": "", "created": "", "mine": False,
+            }
+            for job in self.desk.runner.active(owner)
+            if owner
+        ]  # fmt: skip
+        return live + [{**row, "mine": self.may_change(row["id"], owner)} for row in self.desk.store.listing(owner)]
+
+    def room(self) -> dict[str, Any]:
+        """How full the store is, and what is wrong with the disk, if anything is."""
+        library = self.desk.library
+        return {**self.desk.store.taken(), "problem": library.problem if library is not None else ""}
+
+    def may_change(self, key: str, owner: str) -> bool:
+        """Whether a run is ``owner``'s; what belongs to everybody may be changed on a server of one's own."""
+        entry = self.desk.store.entry(key)
+        if entry is None or entry.kind == "gallery":
+            return False
+        return entry.owner == (owner or None) or (entry.owner == EVERYBODY and not self.desk.rules.shared)
+
+    def change(
+        self,
+        keys: Sequence[str],
+        owner: str,
+        *,
+        title: str | None = None,
+        add: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        keep: bool | None = None,
+    ) -> list[str]:
+        """Another title, tags more or fewer, kept or not; returns the runs that were changed. Raises Rejected."""
+        store, library = self.desk.store, self.desk.library
+        try:
+            added = [checked_tag(tag) for tag in add]
+        except ValueError as problem:
+            raise Rejected("library", sentence(problem)) from None
+        if title is not None:
+            title = " ".join(title.split())
+            if not 0 < len(title) <= MAX_TITLE:
+                raise Rejected(
+                    "library", f"The title has {len(title)} characters: 1 to {MAX_TITLE} are needed, give another one."
+                )
+        done = []
+        for key in keys:
+            entry = store.entry(key)
+            if entry is None or not self.may_change(key, owner):
+                continue
+            tags = [tag for tag in dict.fromkeys((*entry.tags, *added)) if tag not in drop]
+            if len(tags) > MAX_TAGS:
+                raise Rejected(
+                    "library", f"A run has at most {MAX_TAGS} tags, and this would make {len(tags)}: remove one first."
+                )
+            try:
+                changed = store.change(key, title=title, tags=tags, keep=keep)
+            except ValueError as problem:
+                raise Rejected("library", sentence(problem)) from None
+            except KeyError:  # trimmed in the meantime
+                continue
+            if library is not None:
+                if key not in library and (changed.keep or changed.tags or title is not None):
+                    library.finish(store.get(key))
+                about = {"title": changed.summary["title"], "tags": list(changed.tags), "keep": changed.keep}
+                if key in library:
+                    library.describe(key, **about, **({"owner": owner} if owner else {}))
+            done.append(key)
+        return done
+
+    def stop(self, keys: Sequence[str], owner: str) -> list[str]:
+        """End those of the runs that wait or go on and are ``owner``'s; returns them."""
+        mine = [job for key in keys if (job := self.desk.runner.job(key)) is not None and owner and job.owner == owner]
+        for job in mine:
+            self.desk.runner.cancel(job)
+        return [job.id for job in mine]
+
+    def delete(self, keys: Sequence[str], owner: str) -> list[str]:
+        """Delete runs of ``owner``, their files too; returns those that are gone. Raises Rejected."""
+        gone = []
+        for key in keys:
+            if self.may_change(key, owner):
+                try:
+                    if self.desk.library is not None:
+                        self.desk.library.remove(key)
+                except OSError as problem:
+                    why = (problem.strerror or str(problem)).lower()
+                    raise Rejected("library", f"A run's file cannot be deleted: {why}.") from None
+                if self.desk.store.remove(key):
+                    gone.append(key)
+        return gone

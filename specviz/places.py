@@ -1,0 +1,38 @@
+"""Where things are, and what runs are called: the user's folder, the recorded runs and the model that come along."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from pathlib import Path
+
+from decoders.folders import ASSETS
+from decoders.trace.files import SUFFIX
+
+__all__ = ["BUNDLED", "GALLERY", "SUFFIX", "TRACES", "home", "is_id", "new_id"]
+
+GALLERY = ASSETS / "gallery"
+BUNDLED = ASSETS / "demo" / "target"
+TRACES = "traces"  # the folder of an experiment's runs
+ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
+
+
+def home() -> Path:
+    """Where specviz keeps what belongs to the user: ``SPECVIZ_HOME``, or the platform's data folder."""
+    chosen = os.environ.get("SPECVIZ_HOME")
+    if chosen:
+        return Path(chosen).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("specviz", appauthor=False))
+
+
+def new_id() -> str:
+    """A trace id nobody can guess: whoever has the link may look, nobody else."""
+    return secrets.token_urlsafe(9).replace("-", "x").replace("_", "y")
+
+
+def is_id(text: object) -> bool:
+    """Whether ``text`` has the form of a trace id."""
+    return isinstance(text, str) and ID.fullmatch(text) is not None

@@ -1,0 +1,79 @@
+"""The model, loaded in the background."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from specviz.words import sentence
+
+log = logging.getLogger(__name__)
+
+
+class Loader:
+    """Loads the target in the background, and says in one line how that goes.
+
+    ``state`` is none (nothing to load: viewing only), loading, ready or failed.
+    """
+
+    def __init__(self, load: Callable[[], Any] | None, *, reason: str = "", name: str = "") -> None:
+        self.name = name
+        self.target: Any = None
+        self.state = "loading" if load else "none"
+        self.text = "loading the model" if load else reason
+        self._load = load
+        self._done = threading.Event()
+        if load is None:
+            self._done.set()
+
+    def start(self) -> None:
+        if self._load is not None:
+            threading.Thread(target=self._work, name="load the model", daemon=True).start()
+
+    def _work(self) -> None:
+        assert self._load is not None
+        began = time.perf_counter()
+        try:
+            self.target = self._load()
+        except ImportError as problem:
+            self.state = "none"
+            missing = problem.name or "a package"
+            self.text = (
+                f"Recorded runs only: {missing} is not installed. Install the project's requirements to run methods."
+            )
+        except Exception as problem:
+            if not isinstance(problem, ValueError | OSError):
+                log.exception("the model could not be loaded")
+            self.state = "failed"
+            self.text = f"{sentence(problem)} Recorded runs still open; restart with --model to use another model."
+        else:
+            self.state = "ready"
+            self.text = describe(self.target.info)
+            log.info("model ready after %.1f s: %s", time.perf_counter() - began, self.text)
+        self._done.set()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until loading is over; whether it is."""
+        return self._done.wait(timeout_s)
+
+    def info(self) -> dict[str, Any]:
+        """What the page's pill shows."""
+        target = self.target.info if self.target is not None else {}
+        return {"state": self.state, "text": self.text, "name": target.get("name") or self.name, "info": target}
+
+
+def describe(info: Mapping[str, Any]) -> str:
+    """A model in one line.
+
+    >>> describe({"name": "demo", "parameters": 5_300_000, "dtype": "float32", "device": "cpu"})
+    'demo · 5.3M parameters · float32 · cpu'
+    """
+    count = info.get("parameters")
+    size = ""
+    if isinstance(count, int | float) and count > 0:
+        value, unit = (count / 1e9, "B") if count >= 1e9 else (count / 1e6, "M") if count >= 1e6 else (count / 1e3, "k")
+        size = f"{value:.3g}{unit} parameters"
+    return " · ".join(str(part) for part in (info.get("name"), size, info.get("dtype"), info.get("device")) if part)

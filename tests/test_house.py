@@ -1,0 +1,144 @@
+"""The house: floors in order, no circle of imports. Imports inside functions and those for type checking count, too."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+# from the ground up; a module imports from its own floor and from those before it
+DECODERS = (
+    "", "trace", "prompt", "draft", "model", "verifiers", "method", "draft_models", "prompt_tokens", "parts",
+    "drafters", "engine", "study", "training",
+)  # fmt: skip
+SPECVIZ = ("", "views", "server", "experiments", "shell", "pages", "app", "commands", "cli")
+FLOORS = {"decoders": DECODERS, "specviz": SPECVIZ}
+
+Graph = dict[str, dict[str, int]]
+
+
+def name_of(path: str) -> str:
+    """A module's name, from its path inside the repository."""
+    return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def sources() -> dict[str, str]:
+    """Path → text of every module of the two packages."""
+    files = sorted(path for package in FLOORS for path in (ROOT / package).rglob("*.py"))
+    return {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in files}
+
+
+def graph(files: Mapping[str, str]) -> Graph:
+    """Module → the modules of these files that it imports anywhere, each with the line that does."""
+    modules = {name_of(path) for path in files}
+
+    def imported(path: str, text: str) -> Iterator[tuple[str, int]]:
+        package = (name_of(path) if path.endswith("/__init__.py") else name_of(path).rpartition(".")[0]).split(".")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                yield from ((alias.name, node.lineno) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                above = package[: len(package) - node.level + 1] if node.level else []
+                base = ".".join([*above, *([node.module] if node.module else [])])
+                for alias in node.names:
+                    whole = f"{base}.{alias.name}"
+                    yield whole if whole in modules else base, node.lineno
+
+    return {
+        name_of(path): {name: line for name, line in imported(path, text) if name in modules - {name_of(path)}}
+        for path, text in files.items()
+    }
+
+
+def circles(imports: Graph) -> list[list[str]]:
+    """Modules that import each other, directly or through others: strongly connected parts (Tarjan)."""
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    parts: list[list[str]] = []
+
+    def visit(module: str) -> None:
+        number[module] = lowest[module] = len(number)
+        stack.append(module)
+        for other in imports[module]:
+            if other not in number:
+                visit(other)
+                lowest[module] = min(lowest[module], lowest[other])
+            elif other in stack:
+                lowest[module] = min(lowest[module], number[other])
+        if lowest[module] == number[module]:
+            part = stack[stack.index(module) :]
+            del stack[stack.index(module) :]
+            if len(part) > 1:
+                parts.append(sorted(part))
+
+    for module in imports:
+        if module not in number:
+            visit(module)
+    return parts
+
+
+def floor(module: str) -> tuple[str, int]:
+    """A module's package and the number of its floor; files beside the floors' folders are the ground."""
+    package, _, rest = module.partition(".")
+    name = rest.partition(".")[0]
+    return package, FLOORS[package].index(name) if name in FLOORS[package] else 0
+
+
+def upward(imports: Graph) -> list[str]:
+    """Imports of a higher floor, as sentences."""
+    faults = []
+    for module, others in imports.items():
+        package, mine = floor(module)
+        for other, line in others.items():
+            theirs = floor(other)
+            if theirs[0] == package and theirs[1] > mine:
+                faults.append(f"{module}, line {line}, imports {other}, which stands above it")
+    return faults
+
+
+@pytest.fixture(scope="module")
+def house() -> Graph:
+    return graph(sources())
+
+
+def test_no_modules_import_each_other(house: Graph):
+    assert circles(house) == []
+
+
+def test_imports_go_down(house: Graph):
+    assert upward(house) == []
+
+
+def test_every_folder_is_a_floor():
+    for package, floors in FLOORS.items():
+        folders = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+        assert folders <= set(floors), f"name the floor of {folders - set(floors)}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from .b import x",
+        "from decoders.study import b",
+        "import decoders.study.b",
+        "def late():\n    from decoders.study.b import x",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import b",
+    ],
+)
+def test_a_circle_is_seen_however_it_is_imported(line: str):
+    """Negative control."""
+    files = {"decoders/study/a.py": line, "decoders/study/b.py": "def late():\n    from .c import y"}
+    assert circles(graph({**files, "decoders/study/c.py": ""})) == []
+    closed = graph({**files, "decoders/study/c.py": "from decoders.study import a"})
+    assert circles(closed) == [["decoders.study.a", "decoders.study.b", "decoders.study.c"]]
+
+
+def test_an_upward_import_is_seen():
+    """Negative control."""
+    files = {"decoders/trace/a.py": "def late():\n    from decoders.engine import b", "decoders/engine/b.py": ""}
+    assert upward(graph(files)) == ["decoders.trace.a, line 2, imports decoders.engine.b, which stands above it"]
+    assert upward(graph({"decoders/trace/a.py": "", "decoders/engine/b.py": "from decoders.trace import a"})) == []

@@ -1,0 +1,89 @@
+"""Pages are found and not listed: docs/add-a-page.md followed once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import synthetic
+from fastapi.testclient import TestClient
+
+import specviz.pages
+from specviz.pages import pages
+
+from .stubs import StubDesk, app_of
+from .test_readme import snippet
+
+GUIDE = "docs/add-a-page.md"
+
+
+@pytest.fixture
+def longest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The guide's page, in a folder where pages are looked for."""
+    folder = tmp_path / "longest"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    for name in ("service", "routes", "page"):
+        (folder / f"{name}.py").write_text(snippet(name, GUIDE))
+    monkeypatch.setattr(specviz.pages, "__path__", [*specviz.pages.__path__, str(tmp_path)])
+    yield
+    for name in [name for name in sys.modules if name.startswith("specviz.pages.longest")]:
+        del sys.modules[name]
+    if hasattr(specviz.pages, "longest"):
+        del specviz.pages.longest
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(app_of(StubDesk())) as made:
+        yield made
+
+
+def tabs(client: TestClient) -> list[str]:
+    components = client.get("/config").json()["components"]
+    return [one["props"]["label"] for one in components if one["type"] == "tabitem"]
+
+
+def test_a_folder_is_a_page(longest: None) -> None:
+    desk = StubDesk(gallery=(synthetic.plain(), synthetic.chain()))
+    with TestClient(app_of(desk)) as client:
+        names = tabs(client)
+        assert names.index("Trees") + 1 == names.index("Longest") == names.index("Runs") - 1
+        assert "sv-longest" in json.dumps(client.get("/config").json())
+        runs = client.post("/api/longest", json={"count": 1}).json()["runs"]
+        most = max(("gallery-0", "gallery-1"), key=lambda key: len(desk.store.get(key).output_ids))
+        assert [run["id"] for run in runs] == [most]
+        wrong = client.post("/api/longest", json={"count": "1"})
+        assert wrong.status_code == 422
+        assert wrong.json() == {"error": "The number of runs is '1': 1 to 50 are shown."}
+        assert client.post("/api/longest", content="{}").status_code == 422  # not JSON by its type
+
+
+def test_without_the_folder_there_is_no_such_page() -> None:
+    """Negative control; every page that is found has a folder and an order of its own."""
+    found = pages()
+    folders = {path.parent.name for path in Path(specviz.pages.__file__).parent.glob("*/page.py")}
+    assert {page.name for page in found} == folders and "longest" not in folders
+    assert len({page.order for page in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("{", "What was sent is not JSON."),
+        ("[]", "What is asked is one JSON object."),
+        ("", "What is asked is one JSON object."),
+        ("[" * 90_000, "What was sent is nested too deeply."),
+        ("{}", "“ids” is missing."),
+        ('{"ids": [1]}', "Runs and tags are lists of at most 500 texts."),
+        ('{"ids": [], "keep": "yes"}', "“keep”: input should be a valid boolean."),
+    ],
+)
+def test_a_body_that_does_not_fit_is_one_sentence(client: TestClient, body: str, said: str) -> None:
+    answer = client.post("/api/runs/change", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 422 and answer.json() == {"error": said}
+    other = client.post("/api/runs/change", content=body, headers={"content-type": "text/plain"})
+    assert other.status_code == 422 and other.json() == {"error": "What is asked is sent as JSON."}
