@@ -1,5 +1,9 @@
 /* Helpers shared by every view: elements, icons, numbers, the tooltip. Text only ever enters through text nodes. */
 
+import { clamp } from "specviz/base/numbers.js";
+
+export { clamp, format, plural, probability } from "specviz/base/numbers.js";
+
 const NAMESPACE = "http://www.w3.org/2000/svg";
 
 /**
@@ -110,40 +114,6 @@ export function icon(name) {
 /** @type {(label: string, attributes?: Attributes<HTMLButtonElement>, ...children: Child[]) => HTMLButtonElement} */
 export function button(label, attributes, ...children) {
   return h("button", { type: "button", class: "sv-button", "aria-label": label, ...attributes }, ...children);
-}
-
-/** @type {(value: number, low: number, high: number) => number} */
-export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
-
-/** @type {(count: number, one: string, many?: string) => string} */
-export const plural = (count, one, many) => `${count.toLocaleString("en")} ${count === 1 ? one : many || one + "s"}`;
-
-/**
- * A number as people read it: 1,234 · 12.3 · 0.123 · 1.2e-5; "–" for what was not measured; other values as text.
- *
- * @type {(value: unknown, digits?: number) => string}
- */
-export function format(value, digits = 3) {
-  if (value === null || value === undefined || Number.isNaN(value)) return "–";
-  if (typeof value !== "number") return String(value);
-  if (Number.isInteger(value)) return value.toLocaleString("en");
-  const size = Math.abs(value);
-  if (size >= 1000) return Math.round(value).toLocaleString("en");
-  if (size > 0 && size < 0.001) return value.toExponential(1);
-  const text = value.toPrecision(digits);
-  return text.includes("e") ? String(Number(text)) : text;
-}
-
-/**
- * A probability in a narrow place: 1.0, .93, .004, <.001.
- *
- * @type {(value: number | null | undefined) => string}
- */
-export function probability(value) {
-  if (value === null || value === undefined) return "–";
-  if (value >= 0.995) return "1.0";
-  if (value > 0 && value < 0.001) return "<.001";
-  return value.toFixed(value < 0.01 ? 3 : 2).replace(/^0/, "");
 }
 
 /**
