@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import pytest
 
 from specviz.views import web
 
+ROOT = Path(__file__).parents[1]
 WIDEST = 120
 HANDLE = "specviz/base/handle.js"  # documents and sets globalThis.specviz
 DYNAMIC = re.compile(r"\bimport\(\s*[\"'](specviz/[^\"']+)[\"']\s*\)")
 EXPORT = re.compile(r"^export (?:async )?(?:function\*?|class|const|let) (\w+)", re.M)
+PASSED_ON = re.compile(r"^export \{([^}]*)\} from", re.M)
 NAMES = re.compile(r"^import \{([^}]*)\} from [\"']([^\"']+)[\"']", re.M)
 GLOBAL = re.compile(
     r"\b(?:window|globalThis|self)\.(\w+)(?:\.\w+)*\s*(?:=(?![=>])|\?\?=|\|\|=|\+=)|(?:window|globalThis)\["
@@ -28,6 +34,8 @@ def unresolved(sources: Mapping[str, str]) -> list[str]:
                 wrong.append(f"{name}: there is no {other}")
         for names, other in NAMES.findall(source):
             exported = set(EXPORT.findall(sources.get(other, "")))
+            for passed_on in PASSED_ON.findall(sources.get(other, "")):
+                exported |= {one.strip() for one in passed_on.split(",")}
             wanted = {one.split(" as ")[0].strip() for one in names.split(",") if one.strip()}
             wrong += [f"{name}: {other} has no {one}" for one in sorted(wanted - exported)]
     return wrong
@@ -128,3 +136,28 @@ def test_the_first_view_waits_for_no_page_but_its_own() -> None:
     first = web.reachable("specviz/shell/main.js")
     assert {name.split("/")[1] for name in first} == {"base", "generated", "inspect", "shell"}
     assert web.import_map("./web/")["specviz/base/dom.js"].startswith("./web/base/dom.")
+
+
+def program(name: str) -> str:
+    """The path of a program for developers of the browser's part; the test is skipped where there is none."""
+    if (path := shutil.which(name)) is None:
+        if os.environ.get("SPECVIZ_REQUIRE_NODE") == "1":
+            pytest.fail(f"there is no {name}, and SPECVIZ_REQUIRE_NODE is set")
+        pytest.skip(f"there is no {name} here: users need none")
+    return path
+
+
+def ran(*command: str) -> str:
+    """What a command says; fails with it where the command does."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-8000:]
+    return done.stdout
+
+
+def test_modules_agree_with_their_types() -> None:
+    ran(program("tsc"), "-p", "assets/web/tsconfig.json")
+
+
+def test_pure_modules_without_a_browser() -> None:
+    said = ran(program("node"), "--import", "./tests/web/resolve.mjs", "--test", "--test-reporter=tap", "tests/web/")
+    assert int(re.findall(r"^# pass (\d+)", said, re.M)[-1]) >= 24

@@ -304,9 +304,12 @@ def test_prompt_tokens_hang_below_the_nodes_and_lead_to_states(open_trace: Open,
     nodes = [k for k, step in enumerate(trace.tables["nodes"]["step"]) if step == 1]
     counts = [len(probes_of(trace, 1, node)) for node in range(len(nodes))]
     assert sorted(counts) == [0, 0, 0, 1, 1, 2, 3]
-    by_node = """all => all.map(e => e.svBox).filter(b => b.item.kind === 'node').map(b => [b.item.node.index,
-        (b.hung.children[0].getAttribute('d').match(/l4 4-4 4/g) || []).length, b.hung.textContent,
-        b.hung.classList.contains('sv-hung-read'), b.group.getAttribute('aria-label')])"""
+    by_node = """all => specviz.inspector.tree.boxes
+        .filter(b => all.includes(b.group) && b.item.kind === 'node')
+        .map(b => [b, b.parts.get('hung')])
+        .map(([b, hung]) => [b.item.node.index,
+            (hung.children[0].getAttribute('d').match(/l4 4-4 4/g) || []).length, hung.textContent,
+            hung.classList.contains('sv-hung-read'), b.group.getAttribute('aria-label')])"""
     drawn = sorted(page.eval_on_selector_all(".sv-node", by_node))
     assert [(index, marks, text) for index, marks, text, _, _ in drawn] == [
         (node, count, f"→{count}") for node, count in enumerate(counts)

@@ -1,0 +1,43 @@
+/* Numbers as people read them. */
+
+/** @type {(value: number, low: number, high: number) => number} */
+export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
+
+/** @type {(count: number, one: string, many?: string) => string} */
+export const plural = (count, one, many) => `${count.toLocaleString("en")} ${count === 1 ? one : many || one + "s"}`;
+
+/**
+ * A number as people read it: 1,234 · 12.3 · 0.123 · 1.2e-5; "–" for what was not measured; other values as text.
+ *
+ * @type {(value: unknown, digits?: number) => string}
+ */
+export function format(value, digits = 3) {
+  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (typeof value !== "number") return String(value);
+  if (Number.isInteger(value)) return value.toLocaleString("en");
+  const size = Math.abs(value);
+  if (size >= 1000) return Math.round(value).toLocaleString("en");
+  if (size > 0 && size < 0.001) return value.toExponential(1);
+  const text = value.toPrecision(digits);
+  return text.includes("e") ? String(Number(text)) : text;
+}
+
+/**
+ * A probability in a narrow place: 1.0, .93, .004, <.001.
+ *
+ * @type {(value: number | null | undefined) => string}
+ */
+export function probability(value) {
+  if (value === null || value === undefined) return "–";
+  if (value >= 0.995) return "1.0";
+  if (value > 0 && value < 0.001) return "<.001";
+  return value.toFixed(value < 0.01 ? 3 : 2).replace(/^0/, "");
+}
+
+/**
+ * A share in a narrow place, to three digits: 1.000, .953, "–" for what was not measured.
+ *
+ * @type {(value: number | null | undefined) => string}
+ */
+export const thousandths = (value) =>
+  value === null || value === undefined ? "–" : value.toFixed(3).replace(/^0/, "");

@@ -1,0 +1,133 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Model, POOL, groups } from "specviz/base/model.js";
+import { format, plural, probability, thousandths } from "specviz/base/numbers.js";
+import { regrets } from "specviz/base/regrets.js";
+import { numbers } from "specviz/base/terms.js";
+import { Pieces, characters, glyphs, safe } from "specviz/base/text.js";
+
+import { frozen, small } from "./traces.mjs";
+
+test("numbers as people read them", () => {
+  assert.deepEqual(
+    [1234, 12.345, 0.1234, 1.23e-5, null, NaN].map((n) => format(n)),
+    ["1,234", "12.3", "0.123", "1.2e-5", "–", "–"],
+  );
+  assert.equal(format(1234.5), "1,235");
+  assert.equal(format("text"), "text");
+  assert.deepEqual([1, 0.93, 0.004, 0.0005, 0, null].map(probability), ["1.0", ".93", ".004", "<.001", ".000", "–"]);
+  assert.deepEqual([1, 0.9534, null].map(thousandths), ["1.000", ".953", "–"]);
+  assert.deepEqual(
+    [plural(1, "token"), plural(1200, "token"), plural(2, "copy", "copies")],
+    ["1 token", "1,200 tokens", "2 copies"],
+  );
+});
+
+test("what cannot be seen is written out", () => {
+  assert.equal(safe("a\u200bb\u0007"), "a⟨U+200B⟩b⟨x07⟩");
+  assert.equal(glyphs(" \t\n\r"), "␣→⏎␍");
+  const bytes = Uint8Array.from([0x61, 0xc3, 0xa9, 0xff, 0xe2, 0x82]);
+  assert.deepEqual(characters(bytes).map((c) => c.text), ["a", "é", "⟨xFF⟩", "⟨xE2⟩", "⟨x82⟩"]);
+  assert.deepEqual(characters(bytes).map((c) => c.start), [0, 1, 3, 4, 5]);
+});
+
+test("tokens that share a character are one cell", () => {
+  const pieces = new Pieces({ id: [1, 2, 3], hex: ["61", "f09f", "9880"], special: [false, false, false] });
+  assert.deepEqual(pieces.cells([1, 2, 3]), [{ start: 0, stop: 1, text: "a" }, { start: 1, stop: 3, text: "😀" }]);
+  assert.equal(pieces.label(2), "⟨xF0⟩⟨x9F⟩");
+  assert.equal(pieces.label(9), "⟨token␣9⟩");
+  assert.equal(pieces.bytes(2), "F0 9F");
+  assert.equal(pieces.phrase([1, 1, 1, 1], 3), "aa…");
+});
+
+test("a trace is indexed by step", () => {
+  const model = new Model(small());
+  assert.deepEqual([model.stepCount, model.tokenCount, model.promptLength, model.isTree], [2, 8, 4, false]);
+  assert.deepEqual(
+    [model.rows("nodes", 0), model.rows("nodes", 1), model.rows("candidates", 1), model.rows("guesses", 0)],
+    [[0, 4], [4, 5], [2, 2], [0, 0]],
+  );
+  assert.deepEqual(model.counts, { accepted: 2, own: 2, rejected: 1, unreached: 0, sources: 2 });
+  assert.equal(model.differs, 1);
+  assert.deepEqual(model.runs, [{ start: 4, stop: 6, source: 1, step: 0 }]);
+  assert.deepEqual([model.links(5), model.links(2), model.links(0)], [model.runs, model.runs, []]);
+  assert.deepEqual([model.sourceOf(4), model.sourceOf(6), model.stepOf(6), model.stepOf(0)], [1, -1, 0, -1]);
+});
+
+test("a step as the views see it", () => {
+  const view = new Model(small()).step(0);
+  assert.deepEqual([view.end, view.root, view.last, view.accepted, view.bonus], [7, 0, 2, 2, 3]);
+  assert.deepEqual(view.path.map((node) => node.index), [1, 2]);
+  assert.deepEqual(view.refused.map((node) => node.index), [3]);
+  assert.deepEqual(view.spans.map(({ start, stop }) => [start, stop]), [[3, 4], [1, 4]]);
+  assert.deepEqual([view.chosen.position, view.best.position], [0, 2]);
+  assert.deepEqual(view.candidates.map((one) => one.rank), [0, 1]);
+  assert.deepEqual(view.targets.get(2), [{ token: 3, prob: 0.7 }, { token: 0, prob: 0.1 }]);
+});
+
+test("how a token was decided", () => {
+  const model = new Model(small());
+  assert.equal(model.decision(4).node.index, 1);
+  assert.deepEqual(model.decision(6), { node: null, rather: { token: 3, prob: 0.7 } });
+  assert.equal(model.decision(0), null);
+  assert.deepEqual(
+    [model.stepTerm(0, "seek_ms"), model.stepTerm(1, "seek_ms"), model.stepTerm(0, "none")],
+    [0.25, null, null],
+  );
+});
+
+test("a run grows by its steps", () => {
+  const whole = frozen();
+  const cut = structuredClone(whole);
+  const rest = {};
+  const from = { steps: 7, tokens: whole.steps.context[7], pieces: whole.pieces.id.length };
+  for (const [table, columns] of Object.entries(whole)) {
+    if (["schema", "run"].includes(table)) continue;
+    const at = columns.step && table !== "tokens" ? columns.step.findIndex((step) => step >= 7) : from[table] ?? 0;
+    rest[table] = {};
+    for (const name of Object.keys(columns)) rest[table][name] = cut[table][name].splice(at < 0 ? Infinity : at);
+  }
+  const model = new Model(cut);
+  assert.equal(model.stepCount, 7);
+  model.append(rest, { title: "Grown" });
+  const all = new Model(whole);
+  assert.equal(model.run.title, "Grown");
+  assert.deepEqual(
+    [model.runs, model.counts, model.differs, model.first],
+    [all.runs, all.counts, all.differs, all.first],
+  );
+  assert.deepEqual(model.step(17), all.step(17));
+});
+
+test("places in a pool stand behind all positions", () => {
+  const trace = small();
+  Object.assign(trace.tokens, { source: trace.tokens.source.map(() => -1), pool: [-1, -1, -1, -1, 5, 6, -1, -1] });
+  const model = new Model({ ...trace, pool: { position: [5, 6], id: [1, 2], passage: [0, 0] } });
+  assert.deepEqual(model.runs, [{ start: 4, stop: 6, source: POOL + 5, step: 0 }]);
+  assert.deepEqual([model.id(POOL + 5), model.id(POOL), model.ids(POOL, POOL + 9)], [1, undefined, [1, 2]]);
+});
+
+test("rows are grouped in order", () => {
+  assert.deepEqual([...groups([1, 4], [0, 7, 2, 7], (row) => row)], [[7, [1, 3]], [2, [2]]]);
+});
+
+test("regret: what a better ranking would have had", () => {
+  assert.deepEqual(regrets(new Model(small())), [{ step: 0, chosen: 2, best: 3, tokens: 1 }]);
+});
+
+test("the browser's worked formulas come to the numbers of the run's record", () => {
+  const model = new Model(frozen());
+  const { metrics } = model.run;
+  const keys =
+    "tokens steps drafted accepted tokens_per_step draft_efficiency copied_share no_draft_steps ranking_regret differs";
+  for (const key of keys.split(" "))
+    assert.ok(Math.abs(numbers(key, model)[1] - metrics[key]) < 1e-9, key);
+  assert.equal(numbers("speedup", model), null);
+  assert.equal(numbers("none", model), null);
+});
+
+test("another file is refused", () => {
+  assert.throws(() => new Model({ schema: "spectrace/9" }), /spectrace\/9/);
+  assert.throws(() => new Model(null), /this file/);
+});

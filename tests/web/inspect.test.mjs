@@ -1,0 +1,144 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { at, parts, passages, percent, pieces, places, score } from "specviz/attribution/links.js";
+import { Model } from "specviz/base/model.js";
+import { firstDifference } from "specviz/compare/lanes.js";
+import { difference } from "specviz/inspect/diff.js";
+import { lanes } from "specviz/inspect/drafting.js";
+import { across, beside, marked } from "specviz/inspect/links.js";
+import { outcomes, routes } from "specviz/inspect/shares.js";
+import { arrange, items, position } from "specviz/inspect/tree_layout.js";
+
+import { frozen, small } from "./traces.mjs";
+
+const applied = (edits, a, b) => [
+  edits.filter(([sign]) => sign !== "−").map(([, k]) => a[k]),
+  edits.filter(([sign]) => sign !== "+").map(([, , k]) => b[k]),
+];
+
+test("an edit script gives both lists back, and is the shortest", () => {
+  for (const [a, b, size] of [
+    [[1, 2, 3], [1, 2, 3], 0],
+    [[], [1, 2], 2],
+    [[1, 2, 3, 4], [1, 3, 4], 1],
+    [[1, 2, 3, 1, 2, 2, 1], [3, 2, 1, 2, 1, 3], 5],
+    [[9, 1, 2, 3], [1, 2, 3, 9], 2],
+  ]) {
+    const edits = difference(a, b);
+    assert.deepEqual(applied(edits, a, b), [a, b]);
+    assert.equal(edits.filter(([sign]) => sign !== "=").length, size);
+    assert.ok(edits.every(([sign, i, j]) => sign !== "=" || a[i] === b[j]));
+  }
+});
+
+test("lists without anything in common count as replaced", () => {
+  const a = Array.from({ length: 900 }, (_, k) => k);
+  const edits = difference(a, a.map((k) => -k - 1));
+  assert.deepEqual([edits.length, edits.some(([sign]) => sign === "=")], [1800, false]);
+});
+
+test("a chain is one row, the target's own token at its end", () => {
+  const view = new Model(small()).step(0);
+  const { placed, rows } = arrange(items(view, new Set()));
+  assert.equal(rows, 2);
+  assert.deepEqual(placed.map((item) => [item.kind, item.row, item.depth]), [
+    ["node", 0, 0],
+    ["node", 0, 1],
+    ["node", 0, 2],
+    ["bonus", 0, 3],
+    ["node", 1, 3],
+  ]);
+  for (const item of placed) item.width = 50;
+  const { lefts, width, height } = position(placed, rows, false);
+  assert.deepEqual(lefts.slice(0, 4), [10, 80, 150, 220]);
+  assert.deepEqual([width, height > 2 * 38], [280, true]);
+  assert.ok(placed[4].y > placed[3].y && placed[0].axis === placed[3].axis);
+});
+
+const node = (index, parent, depth, status = "rejected", origin = "main") => ({ index, parent, depth, status, origin });
+
+test("a broad tree is folded, and opens", () => {
+  const nodes = [node(0, -1, 0, "root"), ...Array.from({ length: 60 }, (_, k) => node(k + 1, 0, 1))];
+  const view = { nodes, drafted: 60, last: 0, bonus: 1 };
+  const chip = arrange(items(view, new Set())).placed.find((item) => item.kind === "chip");
+  assert.deepEqual([chip.count, chip.key], [55, "beside 0"]);
+  assert.equal(arrange(items(view, new Set([chip.key]))).placed.length, 62);
+});
+
+test("items never share a place", () => {
+  const model = new Model(frozen());
+  for (let step = 0; step < model.stepCount; step++) {
+    const { placed } = arrange(items(model.step(step), new Set()));
+    assert.equal(new Set(placed.map((item) => `${item.row} ${item.depth}`)).size, placed.length);
+  }
+});
+
+test("expansions stand beside a main chain", () => {
+  const nodes = [node(0, -1, 0, "root"), node(1, 0, 1), node(2, 0, 1, "rejected", "expansion")];
+  assert.deepEqual(lanes({ nodes, drafted: 2 }), [1, 1]);
+  assert.equal(lanes({ nodes: nodes.slice(0, 2), drafted: 1 }), null);
+  const { root, wide } = items({ nodes, drafted: 2, last: 0, bonus: 5 }, new Set());
+  assert.deepEqual([wide, root.children.map((item) => item.small)], [true, [false, false, true]]);
+});
+
+test("a copied run is marked at both ends, and joined by a line", () => {
+  assert.deepEqual(
+    marked([{ start: 9, stop: 11, source: 2, step: 0 }], "x"),
+    [[9, "x"], [2, "x"], [10, "x"], [3, "x"]],
+  );
+  const from = { x: 10, y: 20, edge: 100, left: 0, hidden: 0 };
+  const to = { x: 210, y: 40, edge: 200, left: 190, hidden: 0 };
+  assert.equal(across(from, to), "M10 20 H100 C150 20 150 40 200 40 H210");
+  assert.equal(beside(from, { ...from, y: 80 }), "M10 20 H8 Q3 20 3 26 V74 Q3 80 8 80 H10");
+});
+
+test("steps by outcome and route, those of no draft last", () => {
+  const model = new Model(small());
+  assert.deepEqual(outcomes(model), [["main", 1], ["none", 1]]);
+  assert.deepEqual(routes(model), []);
+  const sums = outcomes(new Model(frozen())).reduce((sum, [, count]) => sum + count, 0);
+  assert.equal(sums, 20);
+});
+
+const link = (from, to, more = {}) => ({
+  output_tokens: [from, to],
+  output: [from, to],
+  source_tokens: [from, to],
+  source_index: 0,
+  kind: "context",
+  passage: 0,
+  verbatim: true,
+  ...more,
+});
+
+test("a threshold leaves the longer links, and counts them anew", () => {
+  const doc = { links: [link(0, 4), link(5, 6), link(6, 9)], sources: [{}], output_tokens: 10 };
+  const left = at(doc, 2);
+  assert.deepEqual(left.links.map((one) => one.number), [1, 2]);
+  assert.deepEqual(
+    [left.copied_tokens, left.uncopied, left.sources[0].longest, left.sources[0].used_tokens],
+    [7, [[4, 6], [9, 10]], 4, 7],
+  );
+});
+
+test("attribution against known quotes", () => {
+  const links = [link(0, 4), link(4, 6, { passage: 1 })];
+  assert.deepEqual(passages(links, 8), [0, 0, 0, 0, 1, 1, -2, -2]);
+  const { precision, recall, f1, right_passage: right } = score(links, [0, 0, 0, 0, 0, -2, 0, -2]);
+  assert.deepEqual([precision, recall, f1, right], [5 / 6, 5 / 6, 10 / 12, 4 / 5]);
+  assert.deepEqual([percent(1, 3), percent(0, 0)], ["33 %", "–"]);
+});
+
+test("texts are cut where links begin and end, by code points", () => {
+  assert.deepEqual(parts([link(2, 4), link(3, 6)], 8).map(([a, b]) => [a, b]), [[0, 2], [2, 4], [4, 6], [6, 8]]);
+  assert.deepEqual(pieces([[1, 3], [2, 5]], 0, 5), [[0, 1, []], [1, 2, [0]], [2, 3, [0, 1]], [3, 5, [1]]]);
+  assert.deepEqual([0, 1, 2, 3].map(places("a😀b")), [0, 1, 3, 4]);
+});
+
+test("where two outputs part", () => {
+  assert.deepEqual(
+    [firstDifference([1, 2, 3], [1, 2, 4]), firstDifference([1, 2], [1, 2, 3]), firstDifference([], [1])],
+    [2, 2, 0],
+  );
+});
