@@ -293,6 +293,24 @@ def test_a_second_server_on_the_same_folder_loses_nothing(tmp_path: Path) -> Non
     assert {run["id"] for run in store.listing("")} == keys
 
 
+def test_a_run_is_stopped_by_its_owner_only(desk: StubDesk) -> None:
+    desk.gate.clear()
+    with TestClient(app_of(desk), cookies={COOKIE: "ann"}) as client:
+        assert desk.loader.wait(10)
+        going, waiting, bobs = (
+            desk.submit(PromptForm("text", text="abc"), "pld", {}, {}, owner=owner) for owner in ("ann", "ann", "bob")
+        )
+        ids = [going.id, waiting.id, bobs.id, "no-run"]
+        other = TestClient(client.app)
+        assert other.post("/api/runs/stop", json={"ids": ids}).json() == {"done": []}
+        assert client.post("/api/runs/stop", json={"ids": ids}).json() == {"done": [going.id, waiting.id]}
+        assert going.finished.wait(10) and waiting.finished.wait(10) and not bobs.cancel.is_set()
+        assert client.post("/api/runs/stop", json={"ids": ids}).json() == {"done": []}
+        desk.gate.set()
+        assert bobs.finished.wait(10)
+    assert desk.store.get(going.id).run["stop"] == "cancelled" and waiting.id not in desk.store
+
+
 def test_closing_one_page_stops_its_runs_only(desk: StubDesk) -> None:
     desk.gate.clear()
     form = PromptForm("text", text="abc")

@@ -62,6 +62,10 @@ def test_a_folder_is_a_page(longest: None) -> None:
         assert client.post("/api/longest", content="{}").status_code == 422  # not JSON by its type
 
 
+def test_without_recorded_runs_there_is_nothing_to_open_on(client: TestClient) -> None:
+    assert client.get("/api/first").json() == {}
+
+
 def test_without_the_folder_there_is_no_such_page() -> None:
     """Negative control; every page that is found has a folder and an order of its own."""
     found = pages()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+import fastapi
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError
 
@@ -56,4 +57,5 @@ def invalid(errors: Sequence[Any]) -> str:
 
 
 PageSession = Annotated[str | None, Field(max_length=99)]  # the open page that asks: its runs end when it is closed
+Id = Annotated[str, fastapi.Body(embed=True)]  # the only thing that is sent: {"id": …}
 Params = Annotated[dict[str, Any], needs("parameters are given as names and values")]

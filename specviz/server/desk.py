@@ -6,6 +6,7 @@ pages there are it is told: it knows none of them.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import threading
@@ -139,12 +140,10 @@ class Desk:
 
     def catalog(self) -> dict[str, Any]:
         """Methods with their controls, and the settings of every run. ``reason`` says why nothing can be run, if so."""
-        described = []
+        described: list[dict[str, Any]] = []
         if self.loader.state != "none":
-            try:
+            with contextlib.suppress(ImportError):
                 described = [self._described(method) for method in self._methods().values()]
-            except ImportError:
-                described = []
         return {
             "methods": described,
             "settings": [dataclasses.asdict(self._bounded(c)) for c in controls(RunSettings)],
@@ -165,11 +164,7 @@ class Desk:
                 log.exception("method %s cannot say whether it is available", method.name)
                 missing = sentence(problem)
         return {
-            "name": method.name,
-            "title": method.title,
-            "paper": method.paper,
-            "summary": method.summary,
-            "lossless": method.lossless,
+            **{name: getattr(method, name) for name in ("name", "title", "paper", "summary", "lossless")},
             "pooled": self._pooled(method, method.params()),
             "missing": missing or "",
             "controls": [dataclasses.asdict(c) for c in controls(method.params) if c.kind != "str"],  # those name files

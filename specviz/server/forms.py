@@ -65,6 +65,10 @@ class Rejected(UserError):
         self.place, self.retry_s = place, retry_s
 
 
+class Missing(UserError):
+    """What is asked for is not there, in one sentence."""
+
+
 @dataclass(frozen=True, slots=True)
 class PromptForm:
     """A prompt as it is typed. ``mode`` is a key of ``MODES``; the fields of the other modes are ignored.

@@ -18,7 +18,7 @@ from specviz.places import is_id
 from specviz.words import sentence
 
 from .bodies import invalid
-from .forms import Rejected
+from .forms import Missing, Rejected
 from .store import UnknownTrace
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ def refused(error: Exception) -> JSONResponse:
     if isinstance(error, UnknownTrace):
         return problem(404, str(error))
     text = str(error) if isinstance(error, Rejected) else sentence(error)
-    return problem(429 if retry_s else 422, text, retry_s=retry_s)
+    return problem(404 if isinstance(error, Missing) else 429 if retry_s else 422, text, retry_s=retry_s)
 
 
 def tell_errors(app: FastAPI) -> None:

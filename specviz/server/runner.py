@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -194,6 +194,11 @@ class Runner:
         """A run that waits or goes on (not one that is over)."""
         with self._change:
             return self._jobs.get(key)
+
+    def owned(self, keys: Sequence[str], owner: str) -> list[Job]:
+        """Those of the runs that wait or go on and are ``owner``'s."""
+        with self._change:
+            return [job for key in keys if (job := self._jobs.get(key)) is not None and job.owner == owner]
 
     def unstarted(self, key: str) -> dict[str, Any] | None:
         """The last event of a run that ended before it began, for whoever asks later; None where there is none."""

@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 from gradio.events import api
 
+from decoders.trace.trace import Trace
 from specviz.server.desk import Desk
 from specviz.server.forms import PromptForm, Rejected
 from specviz.server.limits import caller
@@ -46,9 +47,7 @@ def build(desk: Desk) -> None:
             raise
         if job.id not in desk.store:
             return {"error": job.error}
-        trace = desk.store.get(job.id)
-        answer = {**summary(trace), "text": trace.text(trace.output_ids), "metrics": trace.run.get("metrics", {})}
-        return {**answer, "error": job.error} if job.error else answer
+        return {**_told(desk.store.get(job.id)), **({"error": job.error} if job.error else {})}
 
     def methods() -> list[dict[str, Any]]:
         """The methods with their parameters; "missing" says why one cannot run here."""
@@ -57,11 +56,14 @@ def build(desk: Desk) -> None:
     def trace_summary(trace_id: str) -> dict[str, Any]:
         """Method, metrics and text of a recorded run."""
         try:
-            trace = desk.trace(trace_id)
+            return _told(desk.trace(trace_id))
         except UnknownTrace as problem:
             return {"error": str(problem)}
-        return {**summary(trace), "text": trace.text(trace.output_ids), "metrics": trace.run.get("metrics", {})}
 
     api(run, api_name="run", concurrency_limit=8)
     api(methods, api_name="methods")
     api(trace_summary, api_name="trace_summary")
+
+
+def _told(trace: Trace) -> dict[str, Any]:
+    return {**summary(trace), "text": trace.text(trace.output_ids), "metrics": trace.run.get("metrics", {})}

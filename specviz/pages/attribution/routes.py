@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from fastapi import FastAPI, Response
 
-from decoders.errors import UserError
-from specviz.server.bodies import Body
+from specviz.server.bodies import Id
 from specviz.server.http import Owner, answer, attachment, no_other, problem
 from specviz.shell.assets import plotly
-from specviz.words import sentence
 
 from .scoring import Rows
 from .service import Attribution, Question
-
-
-class Stop(Body):
-    """A scoring that is to end."""
-
-    id: str
 
 
 def add(app: FastAPI, attribution: Attribution) -> None:
@@ -50,14 +42,11 @@ def add(app: FastAPI, attribution: Attribution) -> None:
         return answer(scorings.score(asked, owner))
 
     @app.post("/api/attribution/stop")
-    def stop(asked: Stop, owner: Owner) -> Response:
-        return answer({"done": scorings.stop(asked.id, owner)})
+    def stop(id: Id, owner: Owner) -> Response:
+        return answer({"done": scorings.stop(id, owner)})
 
     no_other(app, "/api/attribution/{what}", "Attribution cannot {what}: it can start, score and stop.")
 
     @app.get("/api/attribution/scores/{key}")
     def scores(key: str, answers: bool = False) -> Response:
-        try:
-            return answer(scorings.state(key, answers))
-        except UserError as error:
-            return problem(404, sentence(error))
+        return answer(scorings.state(key, answers))

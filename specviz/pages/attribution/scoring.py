@@ -16,6 +16,7 @@ from decoders.study.quotes import QuotedAnswer, QuoteScore, mean_score, parse_ro
 from specviz.places import new_id
 from specviz.server.bodies import Body, needs
 from specviz.server.desk import Desk
+from specviz.server.forms import Missing
 from specviz.server.runner import QueueFull
 from specviz.words import sentence
 
@@ -139,7 +140,7 @@ class Scorings:
 
     def state(self, key: str, answers: bool = False) -> dict[str, Any]:
         """How far a scoring is: "rows" of the sweep over min_run, and with ``answers`` each answer's own scores.
-        Raises UserError where there is none (any more).
+        Raises Missing where there is none (any more).
         """
         scoring = self.scoring(key)
         done, rows = scoring.done, []
@@ -181,11 +182,11 @@ class Scorings:
         return True
 
     def scoring(self, key: str) -> Scoring:
-        """A scoring by its id. Raises UserError where there is none (any more)."""
+        """A scoring by its id. Raises Missing where there is none (any more)."""
         with self._change:
             scoring = self._scorings.get(key)
         if scoring is None:
-            raise UserError("these scores are not kept any more: score again")
+            raise Missing("these scores are not kept any more: score again")
         return scoring
 
     def row(self, key: str, row: int | None) -> QuotedAnswer:

@@ -144,23 +144,22 @@ class Compare(Service):
                 raise Rejected("prompt", sentence(problem)) from None
         return _recorded(trace), str(trace.run.get("title") or "Recorded prompt")
 
-    def stop(self, keys: Sequence[Any], owner: str) -> int:
+    def stop(self, keys: Sequence[str], owner: str) -> int:
         """End those of the runs that are ``owner``'s; how many there were."""
         mine = self._mine(keys, owner)
         for job in mine:
             self.desk.runner.cancel(job)
         return len(mine)
 
-    def adopt(self, keys: Sequence[Any], session: str, owner: str) -> int:
+    def adopt(self, keys: Sequence[str], session: str, owner: str) -> int:
         """The page was loaded again: its runs now end with that page."""
         mine = self._mine(keys, owner)
         for job in mine:
             job.session = session
         return len(mine)
 
-    def _mine(self, keys: Sequence[Any], owner: str) -> list[Job]:
-        jobs = [self.desk.runner.job(key) for key in keys[: MAX_LANES + 1] if is_id(key)]
-        return [job for job in jobs if job is not None and owner and job.owner == owner]
+    def _mine(self, keys: Sequence[str], owner: str) -> list[Job]:
+        return self.desk.runner.owned(keys[: MAX_LANES + 1], owner) if owner else []
 
     # --- what came of them ---
 

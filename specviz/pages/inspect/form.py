@@ -6,8 +6,9 @@ import contextlib
 import dataclasses
 import logging
 import secrets
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import gradio as gr
 
@@ -18,6 +19,7 @@ from specviz.views.examples import SEPARATOR, Example, examples
 
 log = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 NO_POOL = ("", "")  # a pool's text and name
 FAILED = "Something went wrong on the server; its log says what. Your input is kept."
@@ -122,75 +124,52 @@ def build(desk: Desk) -> None:
             return [gr.skip()] * (len(fields) + 1)
         return [*_filled(found), note(found.note)]
 
-    def start(
-        chosen: Any,
-        settings: Any,
-        mode: Any,
-        instruction: Any,
-        context: Any,
-        question: Any,
-        text: Any,
-        reference: Any,
-        pool: tuple[str, str],
-        request: gr.Request,
-    ) -> tuple[Any, Any, Any, Any]:
-        """View, note at the prompt, at the pool, at the button."""
-        wished = told(settings)
-        given = _form((mode, instruction, context, question, text, reference))
-        found = next((e for e in examples() if e.record.id == chosen), None)
-        try:
-            if wished.get("pooled") is True:
-                given = dataclasses.replace(given, pool_text=pool[0], pool_name=pool[1])
+    def start(request: gr.Request, chosen: Any, settings: Any, *rest: Any) -> tuple[Any, Any, Any, Any]:
+        """View, note at the prompt, at the pool, at the button. ``rest``: the fields, and the pool."""
+        wished, example = told(settings), next((e for e in examples() if e.record.id == chosen), None)
+        *typed, (pool_text, pool_name) = rest
+        prompt = _form(tuple(typed))
+
+        def begin() -> tuple[Any, Any, Any, Any]:
+            pool = {"pool_text": pool_text, "pool_name": pool_name} if wished.get("pooled") is True else {}
+            form = dataclasses.replace(prompt, **pool)
             job = desk.submit(
-                given,
+                form,
                 str(wished.get("method") or ""),
                 wished.get("params") or {},
                 wished.get("settings") or {},
-                title=found.label if found is not None and _same(found, given) else "",
+                title=example.label if example is not None and _same(example, form) else "",
                 owner=owner(request),
                 session=request.session_hash or "",
             )
-        except Rejected as problem:
-            words = note(str(problem), error=True)
-            if problem.place == "prompt":
+            shown = tell(trace=job.id, own=True, prompt=form.key, n=secrets.token_hex(4))
+            return shown, gr.skip(), gr.skip(), note()
+
+        def refused(place: str, words: str) -> tuple[Any, Any, Any, Any]:
+            if place == "prompt":
                 return gr.skip(), words, gr.skip(), note()
-            if problem.place == "pool":
-                return gr.skip(), gr.skip(), words, words
-            return gr.skip(), gr.skip(), gr.skip(), words
-        except Exception:
-            log.exception("a run could not be queued")
-            return gr.skip(), gr.skip(), gr.skip(), note(FAILED, error=True)
-        return tell(trace=job.id, own=True, prompt=given.key, n=secrets.token_hex(4)), gr.skip(), gr.skip(), note()
+            return gr.skip(), gr.skip(), words if place == "pool" else gr.skip(), words
+
+        return _attempt(begin, refused)
 
     def taken(path: Any) -> tuple[tuple[str, str], Any]:
         """The pool's text and name, and the note below the button."""
-        try:
-            if not isinstance(path, str):
-                raise Rejected("pool", "No file came through: choose one again.")
-            text, name = desk.read_pool(path)
+
+        def read() -> tuple[tuple[str, str], Any]:
+            with _upload(path) as file:
+                text, name = desk.read_pool(file)
             if not text.strip():
                 raise Rejected("pool", f"The pool file {name} holds no text: give one with at least two words.")
             return (text, name), note(f"{name}: {len(text):,} characters")
-        except Rejected as problem:
-            return NO_POOL, note(str(problem), error=True)
-        except Exception:
-            log.exception("a pool file could not be read")
-            return NO_POOL, note(FAILED, error=True)
-        finally:
-            _forget(path)
+
+        return _attempt(read, lambda _, words: (NO_POOL, words))
 
     def opened(path: Any, request: gr.Request) -> tuple[Any, Any]:
-        try:
-            if not isinstance(path, str):
-                raise Rejected("file", "No file came through: choose one again.")
-            return tell(trace=desk.open_file(path, owner=owner(request)), n=secrets.token_hex(4)), note()
-        except Rejected as problem:
-            return gr.skip(), note(str(problem), error=True)
-        except Exception:
-            log.exception("an uploaded file could not be opened")
-            return gr.skip(), note(FAILED, error=True)
-        finally:
-            _forget(path)
+        def read() -> tuple[Any, Any]:
+            with _upload(path) as file:
+                return tell(trace=desk.open_file(file, owner=owner(request)), n=secrets.token_hex(4)), note()
+
+        return _attempt(read, lambda _, words: (gr.skip(), words))
 
     mode.change(None, mode, None, js="mode => { document.body.dataset.svMode = mode; }", **QUIET)
     example.input(fill, example, [*fields, run_note], queue=False, **QUIET)
@@ -206,9 +185,25 @@ def build(desk: Desk) -> None:
     upload.upload(opened, upload, [view, file_note], queue=False, **QUIET)
 
 
-def _forget(path: Any) -> None:
-    """Remove an uploaded file."""
-    if isinstance(path, str):
+def _attempt(work: Callable[[], Result], refused: Callable[[str, str], Result]) -> Result:
+    """What ``work`` returns; where it fails, what ``refused`` makes of the place it belongs to and a note."""
+    try:
+        return work()
+    except Rejected as problem:
+        return refused(problem.place, note(str(problem), error=True))
+    except Exception:
+        log.exception("what the page asked for failed")
+        return refused("", note(FAILED, error=True))
+
+
+@contextlib.contextmanager
+def _upload(path: Any) -> Iterator[str]:
+    """An uploaded file, which is removed afterwards. Raises Rejected where none came."""
+    if not isinstance(path, str):
+        raise Rejected("file", "No file came through: choose one again.")
+    try:
+        yield path
+    finally:
         with contextlib.suppress(OSError):
             Path(path).unlink()
 

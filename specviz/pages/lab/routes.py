@@ -6,12 +6,10 @@ import json
 
 from fastapi import FastAPI, Response
 
-from decoders.errors import UserError
 from specviz.experiments.tables import described, written
-from specviz.server.bodies import Body
+from specviz.server.bodies import Id
 from specviz.server.http import Owner, answer, attachment, no_other, problem
 from specviz.shell.assets import plotly
-from specviz.words import sentence
 
 from .asked import Asked
 from .service import Lab
@@ -22,12 +20,6 @@ KINDS = {  # format → how its files' names end, and their type
     "md": ("md", "text/markdown; charset=utf-8"),
 }  # fmt: skip
 TABLES = {"table": "csv", "tex": "tex", "md": "md"}
-
-
-class Experiment(Body):
-    """An experiment that goes on or is kept."""
-
-    id: str
 
 
 def add(app: FastAPI, lab: Lab) -> None:
@@ -46,31 +38,25 @@ def add(app: FastAPI, lab: Lab) -> None:
         return answer(lab.start(asked, owner))
 
     @app.post("/api/lab/cancel")
-    def cancel(asked: Experiment, owner: Owner) -> Response:
-        return answer({"done": lab.cancel(asked.id, owner)})
+    def cancel(id: Id, owner: Owner) -> Response:
+        return answer({"done": lab.cancel(id, owner)})
 
     @app.post("/api/lab/remove")
-    def remove(asked: Experiment, owner: Owner) -> Response:
-        return answer({"done": lab.remove(asked.id, owner)})
+    def remove(id: Id, owner: Owner) -> Response:
+        return answer({"done": lab.remove(id, owner)})
 
     no_other(app, "/api/lab/{what}", "The lab cannot {what}: it can estimate, start, cancel and remove.")
 
     @app.get("/api/lab/results/{key}")
     def results(key: str, have: int = -1, metrics: str = "") -> Response:
-        try:
-            return answer(lab.shown(key, [m for m in metrics.split(",") if m] or None, have))
-        except UserError as error:
-            return problem(404, sentence(error))
+        return answer(lab.shown(key, [m for m in metrics.split(",") if m] or None, have))
 
     @app.get("/api/lab/results/{key}/download")
     def download(key: str, format: str = "csv", metrics: str = "") -> Response:
         """Every run as csv, json or zip; a batch's tables as table, tex or md."""
         if format not in KINDS:
             return problem(422, f"The format {format[:40]!r} is unknown: use one of {', '.join(KINDS)}.")
-        try:
-            results = lab.results(key)
-        except UserError as error:
-            return problem(404, sentence(error))
+        results = lab.results(key)
         suffix, media = KINDS[format]
         if format in TABLES:
             if not results.about.get("repeats"):

@@ -23,7 +23,7 @@ from specviz.experiments.results import ABOUT, Results, read_about
 from specviz.experiments.running import begin, run_experiment
 from specviz.places import SUFFIX, TRACES, home, is_id
 from specviz.server.desk import Desk, Service
-from specviz.server.forms import Rejected, RunSettings
+from specviz.server.forms import Missing, Rejected, RunSettings
 from specviz.server.runner import QueueFull
 from specviz.server.store import EVERYBODY
 from specviz.views.examples import TASKS
@@ -212,7 +212,7 @@ class Lab(Service):
     # --- what came out ---
 
     def results(self, key: str) -> Results:
-        """Results by id, those that are still growing too (as they are now). Raises UserError."""
+        """Results by id, those that are still growing too (as they are now). Raises Missing."""
         with self._change:
             active = self._active.get(key)
             if active is not None:
@@ -220,13 +220,13 @@ class Lab(Service):
                 arrange = active.planned.experiment.arrange
                 return Results(dict(active.results.about), arrange(rows) if arrange is not None and rows else rows)
         if not is_id(key) or not (self.folder / key / ABOUT).is_file():
-            raise UserError(f"there are no results called {key[:40]!r} here: deleted, or made on another server")
+            raise Missing(f"there are no results called {key[:40]!r} here: deleted, or made on another server")
         results = Results.load(self.folder / key)
         results.about |= {"id": key, "state": _ended(results.about)}
         return results
 
     def shown(self, key: str, metrics: list[str] | None = None, have: int = -1) -> dict[str, Any]:
-        """Results as a page draws them; without charts where it ``have`` so many rows already. Raises UserError."""
+        """Results as a page draws them; without charts where it ``have`` so many rows already. Raises Missing."""
         results = self.results(key)
         with self._change:
             active = self._active.get(key)

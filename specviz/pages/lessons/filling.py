@@ -57,24 +57,23 @@ class Filler:
 
     def view(self, stop: Stop, run: str) -> View | None:
         line = stop.place.get("run", stop.title)
-        trace = self.trace(run, line.number)
-        if trace is None:
+        try:
+            trace = self.trace(run)
+            line = stop.place.get("step", Line("1", stop.title.number))
+            return _at(trace, line.text, f"run {run}")
+        except Unknown as error:
+            self.fault(line.number, str(error))
             return None
-        count = trace.rows("steps")
-        given = stop.place.get("step", Line("1", stop.title.number))
-        if not given.text.isdecimal() or not 1 <= int(given.text) <= count:
-            self.fault(given.number, f"step is {shown_as(given.text)}; run {run} has the steps 1 to {count}")
-            return None
-        return View(trace, int(given.text) - 1)
 
-    def trace(self, run: str, number: int) -> Trace | None:
+    def trace(self, run: str) -> Trace:
+        """A run by its name. Raises Unknown."""
         try:
             return self.runs.find(run)[1]
         except KeyError:
-            self.fault(number, f"there is no run {shown_as(run)}; there are {', '.join(sorted(self.runs.names()))}")
+            names = ", ".join(sorted(self.runs.names()))
+            raise Unknown(f"there is no run {shown_as(run)}; there are {names}") from None
         except tracefile.TraceError as error:
-            self.fault(number, f"the run {run} cannot be opened: {error}")
-        return None
+            raise Unknown(f"the run {run} cannot be opened: {error}") from None
 
     def stop(self, stop: Stop, view: View) -> dict[str, Any]:
         for line in stop.holds:
@@ -146,7 +145,8 @@ class Filler:
                 raise Unknown(f"found of {shown_as(part)}; allowed are of node, of candidate, of step and of run")
             place[kind] = which.strip()
         if "run" in place or "step" in place:
-            view = self.elsewhere(place, view)
+            trace = self.trace(place["run"]) if "run" in place else view.trace
+            view = _at(trace, place.get("step", "1" if "run" in place else str(view.step + 1)), "the run")
         if "node" in place:
             known = view.node_values(place["node"])
         elif "candidate" in place:
@@ -159,21 +159,6 @@ class Filler:
         if noun and isinstance(value.raw, int | float):
             return Value(value.raw, f"{value.shown} {noun.strip()}{'' if value.raw == 1 else 's'}")
         return value
-
-    def elsewhere(self, place: Mapping[str, str], view: View) -> View:
-        trace = view.trace
-        if "run" in place:
-            try:
-                trace = self.runs.find(place["run"])[1]
-            except (KeyError, tracefile.TraceError):
-                raise Unknown(
-                    f"there is no run {shown_as(place['run'])}; there are {', '.join(sorted(self.runs.names()))}"
-                ) from None
-        count = trace.rows("steps")
-        step = place.get("step", "1" if "run" in place else str(view.step + 1))
-        if not step.isdecimal() or not 1 <= int(step) <= count:
-            raise Unknown(f"step is {shown_as(step)}; the run has the steps 1 to {count}")
-        return View(trace, int(step) - 1)
 
     # conditions
 
@@ -371,6 +356,14 @@ def _leading(text: str) -> float | None:
     """The number a text begins with, for putting options in order."""
     found = re.match(r"-?[\d,]*\.?\d+", text)
     return float(found[0].replace(",", "")) if found else None
+
+
+def _at(trace: Trace, step: str, run: str) -> View:
+    """A step of a run, by its number as it is written. Raises Unknown."""
+    count = trace.rows("steps")
+    if not step.isdecimal() or not 1 <= int(step) <= count:
+        raise Unknown(f"step is {shown_as(step)}; {run} has the steps 1 to {count}")
+    return View(trace, int(step) - 1)
 
 
 def _around(truth: int, depth: int) -> set[int]:

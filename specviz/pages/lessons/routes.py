@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import FastAPI, Response
 
-from specviz.server.http import answer, problem
+from specviz.server.http import answer
 
 from .service import Lessons
 
@@ -18,14 +18,8 @@ def add(app: FastAPI, lessons: Lessons) -> None:
 
     @app.get("/api/lessons/runs/{name}")
     def run(name: str) -> Response:
-        try:
-            return answer(lessons.run(name))
-        except KeyError:
-            return problem(404, f"There is no run called {name[:40]!r} beside the lessons or in the gallery.")
+        return answer(lessons.run(name))
 
     @app.get("/api/lessons/{key}")
     def lesson(key: str) -> Response:
-        try:
-            return answer(lessons.lesson(key))
-        except (KeyError, OSError):
-            return problem(404, f"There is no lesson {key[:40]!r} here.")
+        return answer(lessons.lesson(key))

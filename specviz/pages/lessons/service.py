@@ -14,6 +14,7 @@ from decoders.folders import ASSETS
 from decoders.trace.report import payload
 from specviz.places import GALLERY, home
 from specviz.server.desk import Desk, Service
+from specviz.server.forms import Missing
 from specviz.server.store import EVERYBODY
 
 from .filling import Filler
@@ -75,9 +76,12 @@ class Lessons(Service):
         return found
 
     def lesson(self, key: str) -> dict[str, Any]:
-        """A lesson, filled. Raises LessonError; KeyError where there is none."""
-        path = self.files()[key]
-        stamp = path.stat().st_mtime_ns
+        """A lesson, filled. Raises LessonError; Missing where there is none."""
+        try:
+            path = self.files()[key]
+            stamp = path.stat().st_mtime_ns
+        except (KeyError, OSError):
+            raise Missing(f"There is no lesson {key[:40]!r} here.") from None
         kept = self._kept.get(path)
         if kept is None or kept[0] != stamp:
             kept = self._kept[path] = (stamp, load(path, self.runs()))
@@ -92,7 +96,7 @@ class Lessons(Service):
             except LessonError as error:
                 cards.append({"id": key, "own": True, "faults": [str(fault) for fault in error.faults[:20]]})
                 continue
-            except OSError:
+            except Missing:
                 continue
             asked = sum(stop["ask"] is not None for stop in lesson["stops"])
             shown = {name: lesson[name] for name in ("id", "own", "title", "about", "minutes", "learn")}
@@ -101,8 +105,13 @@ class Lessons(Service):
 
     def run(self, name: str) -> dict[str, Any]:
         """A run that a lesson is about, as JSON; the page Inspect can open a teacher's own from then on. Raises
-        KeyError."""
-        key, trace = self.runs().find(name)
+        Missing.
+        """
+        try:
+            key, trace = self.runs().find(name)
+        except KeyError:
+            text = f"There is no run called {name[:40]!r} beside the lessons or in the gallery."
+            raise Missing(text) from None
         if key not in self.desk.store:
             self.desk.store.put(trace, kind="opened", owner=EVERYBODY)
         return payload(trace)

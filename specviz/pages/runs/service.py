@@ -87,7 +87,7 @@ class Runs(Service):
 
     def stop(self, keys: Sequence[str], owner: str) -> list[str]:
         """End those of the runs that wait or go on and are ``owner``'s; returns them."""
-        mine = [job for key in keys if (job := self.desk.runner.job(key)) is not None and owner and job.owner == owner]
+        mine = self.desk.runner.owned(keys, owner)
         for job in mine:
             self.desk.runner.cancel(job)
         return [job.id for job in mine]
