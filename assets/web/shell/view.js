@@ -14,13 +14,17 @@ import { paint } from "specviz/shell/theme.js";
 function lastWord() {
   for (const old of document.querySelectorAll('link[rel="stylesheet"][href^="web/"]')) {
     const copy = old.cloneNode();
-    copy.onload = () => old.remove();
+    copy.addEventListener("load", () => old.remove());
     document.head.append(copy);
   }
 }
 
-/** ``value`` is {"trace": id, "own": started by this page, "prompt": its key, "n": differs every time}. */
-export function mount({ element, props, watch, trigger }) {
+/**
+ * ``value`` is {"trace": id, "own": started by this page, "prompt": its key, "n": differs every time}.
+ *
+ * @param {import("specviz/types.js").Part} part
+ */
+export function mount({ element, props, watch }) {
   place(element, "view").replaceWith(stage);
   for (const old of document.querySelectorAll("#sv-boot, .svp-frame")) old.remove();
   document.body.classList.add("sv-mounted");
