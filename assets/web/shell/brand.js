@@ -9,15 +9,13 @@ import { app } from "specviz/shell/state.js";
 import { tabsReady } from "specviz/shell/tabs.js";
 import { turn } from "specviz/shell/theme.js";
 
-/** @import { ModelInfo, Status } from "specviz/shell/types.js" */
-
 /** @type {Record<ModelInfo["state"], string>} */
 const MARKS = { loading: "…", ready: "✓", failed: "!", none: "○", gone: "!", out: "!" };
 
 /**
  * ``value`` is {"session"} after "named" was triggered, and {"session", "tab"} where "go" asks for a tab.
  *
- * @param {import("specviz/types.js").Part} part
+ * @param {Part} part
  */
 export function mount({ element, props, watch, trigger }) {
   let session = "";

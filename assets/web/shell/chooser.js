@@ -8,13 +8,13 @@ import { place } from "specviz/shell/place.js";
 import { KINDS } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 
-/** @param {import("specviz/shell/types.js").ListedRun} run */
+/** @param {RunRecord} run */
 function brief({ title, method, lossless, tokens_per_step: perStep }) {
   const speed = perStep === null || perStep === undefined ? "" : `${perStep.toFixed(2)} tokens/step`;
   return [title, method + (lossless === false ? " (lossy)" : ""), speed].filter(Boolean).join(" · ");
 }
 
-/** @param {import("specviz/types.js").Part} part */
+/** @param {Part} part */
 export function mount({ element }) {
   const box = place(element, "chooser");
   const fold = h("button", { type: "button", class: "svp-button", "aria-controls": "sv-panel" });
@@ -39,7 +39,8 @@ export function mount({ element }) {
     stored.set("panel", folded ? "folded" : "open");
     apply();
   });
-  const select = h("select", { class: "svp-select", "aria-label": "Recorded run", onchange: () => open(select.value) });
+  const select = h("select", { class: "svp-select", "aria-label": "Recorded run" });
+  select.addEventListener("change", () => open(select.value));
   function draw() {
     const kinds = [...new Set(app.runs.map((run) => run.kind))];
     const options = (/** @type {string} */ kind) =>

@@ -1,19 +1,17 @@
 /* The method form: method, its parameters and the run's settings, made from the server's catalog. */
 
 import { emit, on } from "specviz/base/bus.js";
-import { h } from "specviz/base/dom.js";
+import { closest, h } from "specviz/base/dom.js";
 import { field } from "specviz/base/field.js";
 import { getJson } from "specviz/base/json.js";
 import { sentence } from "specviz/base/problem.js";
 import { stored } from "specviz/base/storage.js";
 import { methodOption } from "specviz/shell/methods.js";
-import { place, within } from "specviz/shell/place.js";
+import { place } from "specviz/shell/place.js";
 import { stop } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";
 
 /** @typedef {Record<string, unknown>} Values */
-/** @import { Catalog, Control, MethodCard, Part } from "specviz/types.js" */
-
 /**
  * What stands beside the run button: why it is off, and that a lossy method may answer otherwise.
  *
@@ -59,7 +57,7 @@ export function mount({ element, props, trigger }) {
     }, 350);
   }
   document.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !within(event, "#sv-panel")) return;
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !closest(event, "#sv-panel")) return;
     if (!catalog.reason) trigger("run");
   });
 

@@ -8,9 +8,6 @@ import { over, refreshRuns } from "specviz/shell/runs.js";
 import { say, show } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";
 
-/** @import { Live, Trace } from "specviz/types.js" */
-/** @import { At, Delta, Feed, LiveEvent } from "specviz/shell/types.js" */
-
 /** @param {string} id @returns {Promise<Trace>} */
 const traceOf = (id) => getJson(`api/traces/${encodeURIComponent(id)}`);
 
@@ -48,7 +45,7 @@ export function follow(id, live) {
     source,
     seq: live.seq,
     state: live.state,
-    ahead: live.ahead || 0,
+    ahead: live.ahead,
     base: -1,
     tokens: 0,
     steps: 0,
@@ -105,6 +102,21 @@ function receive(feed, event) {
   }
 }
 
+/** The rows of several events as one. @param {LiveEvent[]} events */
+function joined(events) {
+  /** @type {Record<string, Record<string, unknown[]>>} */
+  const tables = {};
+  for (const event of events) {
+    for (const [table, columns] of Object.entries(event.delta ?? {})) {
+      const mine = (tables[table] ??= {});
+      for (const [name, values = []] of Object.entries(columns)) (mine[name] ??= []).push(...values);
+    }
+  }
+  /** @type {Partial<Run>} */
+  const run = Object.assign({}, ...events.map((event) => event.run));
+  return { delta: /** @type {TraceDelta} */ (tables), run };
+}
+
 /** Everything that came since the last frame, as one append. @param {Feed} feed */
 function flush(feed) {
   feed.frame = 0;
@@ -112,21 +124,12 @@ function flush(feed) {
   // others are in what is shown already: the run may be over
   feed.pending = feed.pending.filter((event) => event.seq > feed.base);
   if (!feed.pending.length) return;
-  /** @type {Delta} */
-  const delta = {};
-  const run = {};
-  for (const event of feed.pending) {
-    Object.assign(run, event.run || {});
-    for (const [table, columns] of Object.entries(event.delta ?? {})) {
-      const mine = (delta[table] ??= {});
-      for (const [name, values] of Object.entries(columns)) (mine[name] ??= []).push(...values);
-    }
-  }
+  const { delta, run } = joined(feed.pending);
   feed.base = feed.pending[feed.pending.length - 1].seq;
   feed.pending = [];
   app.inspector?.append(delta, run);
-  feed.steps += delta.steps?.context.length ?? 0;
-  feed.tokens += delta.tokens?.id.length ?? 0;
+  feed.steps += delta.steps?.context?.length ?? 0;
+  feed.tokens += delta.tokens?.id?.length ?? 0;
   busy(feed);
 }
 

@@ -2,7 +2,7 @@
 
 import { h } from "specviz/base/dom.js";
 
-/** @param {import("specviz/types.js").MethodCard} method @param {string} [more] said after its title */
+/** @param {MethodCard} method @param {string} [more] said after its title */
 export const methodOption = ({ name, title, lossless, missing }, more = "") =>
   h(
     "option",

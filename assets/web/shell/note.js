@@ -4,7 +4,7 @@ import { on } from "specviz/base/bus.js";
 import { parse } from "specviz/base/storage.js";
 import { place } from "specviz/shell/place.js";
 
-/** ``value`` is {"text", "error"}. @param {import("specviz/types.js").Part} part */
+/** ``value`` is {"text", "error"}. @param {Part} part */
 export function mount({ element, props, watch }) {
   const box = place(element, "note");
   /** @param {string} [text] @param {boolean} [error] */

@@ -16,7 +16,7 @@ let newest = 0; // an answer to an older question is dropped
  * Opens the run ``id`` (FIRST: the server's first); ``answer``: the server's, where it was asked before.
  *
  * @param {string} id
- * @param {import("specviz/shell/types.js").At} [at]
+ * @param {At} [at]
  * @param {Promise<Response>} [answer]
  */
 export async function open(id, at = {}, answer) {
@@ -24,7 +24,7 @@ export async function open(id, at = {}, answer) {
   const before = app.current;
   try {
     const url = id === FIRST ? "api/first" : `api/traces/${encodeURIComponent(id)}`;
-    /** @type {import("specviz/types.js").Trace} */
+    /** @type {Trace} */
     const trace = await getJson(url, answer || fetch(url));
     if (ticket !== newest) return;
     if (id === FIRST && !trace.run) {
@@ -56,7 +56,7 @@ export async function open(id, at = {}, answer) {
   }
 }
 
-/** The run that the address names, or the server's first. @param {import("specviz/shell/types.js").At} at */
+/** The run that the address names, or the server's first. @param {At} at */
 export const openEarly = (at) => open(early.id, at, early.answer);
 
 on("open", (id) => open(id));

@@ -16,8 +16,5 @@ export function find(root, selector, kind) {
   return /** @type {T} */ (element);
 }
 
-/** Whether an event is of something inside. @param {Event} event @param {string} selector */
-export const within = ({ target }, selector) => target instanceof Element && Boolean(target.closest(selector));
-
 /** The element of a part that is to be filled. @param {HTMLElement} element @param {string} name */
 export const place = (element, name) => find(element, `.svp-${name}`);

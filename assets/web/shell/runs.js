@@ -32,7 +32,7 @@ export function running() {
 export async function refreshRuns() {
   const ticket = ++newest;
   try {
-    /** @type {import("specviz/shell/types.js").RunList} */
+    /** @type {RunList} */
     const answer = await getJson("api/runs");
     if (ticket !== newest) return;
     app.runs = answer.runs;

@@ -10,9 +10,6 @@ import { app } from "specviz/shell/state.js";
 import { goTo } from "specviz/shell/tabs.js";
 import { keepTry, strip } from "specviz/shell/tries.js";
 
-/** @import { Trace } from "specviz/types.js" */
-/** @import { At } from "specviz/shell/types.js" */
-
 const banner = h("div", { class: "svp-banner", role: "status", hidden: true });
 export const host = h("div", { class: "svp-host" });
 export const stage = h("div", { class: "svp-stage" }, banner, host);

@@ -1,7 +1,5 @@
 /* What the page knows. */
 
-/** @import { App } from "specviz/shell/types.js" */
-
 /** The address's parameters as the page was opened. */
 export const params = new URLSearchParams(location.search);
 

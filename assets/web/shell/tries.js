@@ -4,8 +4,6 @@ import { emit } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { app } from "specviz/shell/state.js";
 
-/** @import { Run, Trace } from "specviz/types.js" */
-
 export const strip = h("div", { class: "svp-tries", hidden: true });
 /** @type {{prompt: string, run: Run}[]} */
 const tries = [];

@@ -1,56 +1,26 @@
-/** What the shell knows, and what the server tells it of runs and of itself. */
-
-import type { Inspector } from "../inspect/inspector.js";
-import type { Columns, Live, RunRecord, Trace } from "../types.js";
-import type { WhatIf } from "../whatif/page.js";
+/* What the shell knows, and what the server tells it of runs and of itself. Global. */
 
 /** The model's state; ``gone`` and ``out`` are said by the page itself. */
-export interface ModelInfo {
+interface ModelInfo {
   state: "loading" | "ready" | "failed" | "none" | "gone" | "out";
   text: string;
   name?: string;
 }
 
 /** What users of this server may do: ``Rules.told``. */
-export interface Rules { public: boolean; accounts: boolean; [number: string]: number | boolean }
+interface Rules { public: boolean; accounts: boolean; [number: string]: number | boolean }
 
 /** ``api/status``. */
-export interface Status { model: ModelInfo; rules: Rules; user: string }
+interface Status { model: ModelInfo; rules: Rules; user: string }
 
 /** How full the store is: ``Desk.room``. */
-export interface Room { count: number; max_count: number; bytes: number; max_bytes: number; problem: string }
+interface Room { count: number; max_count: number; bytes: number; max_bytes: number; problem: string }
 
 /** ``api/runs``. */
-export interface RunList { runs: ListedRun[]; first: string; room: Room }
-
-/** A row of ``api/runs``; a run that goes on has fewer numbers. */
-export interface ListedRun extends RunRecord {
-  model?: string;
-  created?: string;
-  state?: string;
-  stop?: string;
-  bytes?: number;
-}
-
-/** Part of a trace: tables by name, each some columns. */
-export type Delta = Record<string, Record<string, any[]>>;
-
-/** An event of ``api/live``. */
-export interface LiveEvent {
-  seq: number;
-  state?: Live["state"];
-  ahead?: number;
-  delta?: Delta;
-  run?: object;
-  reload?: boolean;
-  done?: boolean;
-  started?: boolean;
-  stop?: string;
-  error?: string;
-}
+interface RunList { runs: RunRecord[]; first: string; room: Room }
 
 /** A run whose events are followed; ``base``: the last event that is drawn. */
-export interface Feed {
+interface Feed {
   id: string;
   source: EventSource;
   seq: number;
@@ -66,9 +36,9 @@ export interface Feed {
 }
 
 /** Where a run is opened. */
-export interface At { step?: number; pins?: number[] }
+interface At { step?: number; pins?: number[] }
 
-export interface App {
+interface App {
   /** null before the first run is drawn */
   inspector: Inspector | null;
   /** the run that is asked for */
@@ -84,7 +54,7 @@ export interface App {
   /** runs of this page that go on */
   mine: Set<string>;
   ended: Set<string>;
-  runs: ListedRun[];
+  runs: RunRecord[];
   room: Room | null;
   rules: Rules | null;
   model: ModelInfo;
@@ -94,5 +64,5 @@ export interface App {
   session: () => Promise<string>;
   /** by name, what a page that was opened knows */
   pages: Record<string, object>;
-  whatif?: WhatIf;
+  whatif?: import("specviz/whatif/page.js").WhatIf;
 }

@@ -22,7 +22,7 @@ function lastWord() {
 /**
  * ``value`` is {"trace": id, "own": started by this page, "prompt": its key, "n": differs every time}.
  *
- * @param {import("specviz/types.js").Part} part
+ * @param {Part} part
  */
 export function mount({ element, props, watch }) {
   place(element, "view").replaceWith(stage);
@@ -37,7 +37,7 @@ export function mount({ element, props, watch }) {
       app.mine.add(value.trace);
       app.promptOf.set(value.trace, value.prompt || "");
       running();
-      follow(value.trace, { seq: -1, state: "queued" }); // at once: its end is heard of whatever is looked at by then
+      follow(value.trace, { seq: -1, state: "queued", ahead: 0 }); // at once: its end is heard of whatever is looked at by then
       emit("started", value.trace);
     }
     open(value.trace);
