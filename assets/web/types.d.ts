@@ -221,3 +221,32 @@ interface Part {
   watch: (name: string, fn: () => void) => void;
   trigger: (event: string) => void;
 }
+
+/** Events of the page: name → what is told (base/bus.js). */
+interface PageEvents {
+  /** The inspector is drawn for the first time. */
+  inspector: Inspector;
+  /** Another run is asked for: its id. */
+  current: string;
+  /** The list of runs has changed. */
+  runs: RunRecord[];
+  /** The server's model is loaded, or another one. */
+  model: { state: string; text: string };
+  /** The page's session with the server begins: its name. */
+  session: string;
+  tab: string;
+  /** Please open this run. */
+  open: string;
+  /** A run began: its id. */
+  started: string;
+  /** Please stop what runs. */
+  stop: undefined;
+  /** A run could not begin: the sentence. */
+  refused: string;
+  caution: { reason: string; lossy: string };
+  /** What the lab has was changed. */
+  lab: undefined;
+}
+
+/** The one global name, for tinkering in the browser's console and for tests: base/handle.js. */
+declare var specviz: object | undefined;

@@ -14,6 +14,14 @@ export function must(value, what = "a part of the page") {
   return value;
 }
 
+/**
+ * Nothing, for a field that is set before it is first read.
+ *
+ * @template T
+ * @returns {T}
+ */
+export const later = () => /** @type {any} */ (undefined);
+
 /** @type {(element: Element, attributes: { [name: string]: unknown }) => void} */
 function assign(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
@@ -276,6 +284,20 @@ export function card(name, title, ...tools) {
   const body = h("div", { class: "sv-body", tabindex: "0", role: "region", "aria-label": title });
   const element = h("section", { class: `sv-card sv-${name}`, "aria-label": title }, bar, body);
   return { element, body, note, bar, heading };
+}
+
+/** @type {WeakMap<Element, string>} */
+const texts = new WeakMap();
+
+/**
+ * Writes text only where it changed since the last time: a new text node costs a layout.
+ *
+ * @type {(element: Element, text: string) => void}
+ */
+export function write(element, text) {
+  if (texts.get(element) === text) return;
+  texts.set(element, text);
+  element.textContent = text;
 }
 
 /**

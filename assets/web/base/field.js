@@ -2,12 +2,23 @@
 
 import { h } from "specviz/base/dom.js";
 
-/** {row, read, name}: ``changed`` is called as it is typed, ``released`` when a slider is let go. */
+/**
+ * A row of a form, and what reads its value: ``changed`` is called as it is typed, ``released`` when a slider is let
+ * go.
+ *
+ * @param {Control} control
+ * @param {Setting | undefined} value
+ * @param {() => unknown} changed
+ * @param {() => unknown} [released]
+ */
 export function field(control, value, changed, released) {
   const id = `svf-${control.name}`;
   const hint = `${id}-help`;
-  let read,
-    wrong = "";
+  /** @type {() => Setting} */
+  let read;
+  /** @type {Child} */
+  let wrong = "";
+  /** @type {HTMLElement[]} */
   const parts = [];
   const whole = control.kind === "int";
   if (control.kind === "bool") {
@@ -23,13 +34,12 @@ export function field(control, value, changed, released) {
       control.choices.map((c) => h("option", { value: c }, c)),
     );
     if (control.optional) select.prepend(h("option", { value: "" }, "off"));
-    select.value = value ?? "";
+    select.value = String(value ?? "");
     read = () => (select.value === "" ? null : select.value);
     parts.push(select);
   } else {
     const number = control.kind !== "str";
-    const low = control.low,
-      high = control.high;
+    const { low, high } = control;
     const step = control.step ?? (whole ? 1 : "any");
     const input = h("input", {
       id,
@@ -42,10 +52,11 @@ export function field(control, value, changed, released) {
     });
     const start = value ?? control.default;
     input.value = start === null || start === undefined ? "" : String(start);
+    /** @type {HTMLInputElement | null} */
     let slider = null;
     if (number && low !== null && high !== null && high - low <= 1000) {
       const grain = step === "any" ? (high - low) / 100 : step;
-      slider = h("input", {
+      const range = h("input", {
         type: "range",
         class: "svp-range",
         min: low,
@@ -54,19 +65,23 @@ export function field(control, value, changed, released) {
         tabindex: -1,
         "aria-hidden": "true",
       });
-      slider.value = input.value === "" ? String(low) : input.value;
-      slider.addEventListener("input", () => {
-        input.value = slider.value;
+      range.value = input.value === "" ? String(low) : input.value;
+      range.addEventListener("input", () => {
+        input.value = range.value;
         mark();
         changed();
       });
-      if (released) slider.addEventListener("change", released);
+      if (released) range.addEventListener("change", released);
       input.addEventListener("input", () => {
-        slider.value = input.value;
+        range.value = input.value;
       });
+      slider = range;
     }
-    wrong = h("span", { class: "svp-wrong", role: "alert" });
-    function mark() {
+    /** @type {HTMLInputElement | null} */
+    let enable = null;
+    const alert = h("span", { class: "svp-wrong", role: "alert" });
+    wrong = alert;
+    const mark = () => {
       const off = enable && !enable.checked;
       let text = "";
       if (!off && number) {
@@ -88,24 +103,24 @@ export function field(control, value, changed, released) {
         )
           text = `Needs a ${whole ? "whole " : ""}number ${range}.`;
       }
-      wrong.textContent = text;
+      alert.textContent = text;
       input.setAttribute("aria-invalid", text ? "true" : "false");
-    }
-    let enable = null;
+    };
     if (control.optional) {
-      enable = h("input", { type: "checkbox", "aria-label": `Use ${control.label}` });
-      enable.checked = value !== null && value !== undefined;
+      const used = h("input", { type: "checkbox", "aria-label": `Use ${control.label}` });
+      used.checked = value !== null && value !== undefined;
+      enable = used;
       const able = () => {
-        input.disabled = !enable.checked;
-        if (slider) slider.disabled = !enable.checked;
+        input.disabled = !used.checked;
+        if (slider) slider.disabled = !used.checked;
         mark();
       };
-      enable.addEventListener("change", () => {
-        if (enable.checked && input.value === "") input.value = slider ? slider.value : String(low ?? 0);
+      used.addEventListener("change", () => {
+        if (used.checked && input.value === "") input.value = slider ? slider.value : String(low ?? 0);
         able();
         changed();
       });
-      parts.push(enable);
+      parts.push(used);
       able();
     }
     input.addEventListener("input", () => {

@@ -1,10 +1,15 @@
 /* Asking the server: JSON in, JSON out, its own sentence where something is wrong. */
 
-/** What a route answers; throws an Error with the server's sentence and the ``status``. */
-export async function getJson(url, asked) {
+/**
+ * What a route answers; ``response`` where it was fetched already. Throws an Error with the server's sentence and the
+ * ``status``.
+ *
+ * @type {(url: string, response?: Promise<Response>) => Promise<any>}
+ */
+export async function getJson(url, response) {
   let answer;
   try {
-    answer = await (asked || fetch(url));
+    answer = await (response || fetch(url));
   } catch {
     throw new Error("The server does not answer: is it still running?");
   }
@@ -21,8 +26,9 @@ export async function getJson(url, asked) {
   return payload;
 }
 
-export const postJson = (url, asked) =>
+/** What a route answers to a body. @type {(url: string, body: unknown) => Promise<any>} */
+export const postJson = (url, body) =>
   getJson(
     url,
-    fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(asked) }),
+    fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) }),
   );

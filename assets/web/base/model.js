@@ -2,14 +2,41 @@
 
 import { Pieces } from "specviz/base/text.js";
 
+/**
+ * Tables with rows per step.
+ *
+ * @typedef {"nodes" | "targets" | "candidates" | "guesses" | "attention" | "probes"} PerStep
+ */
+/** @type {PerStep[]} */
 const PER_STEP = ["nodes", "targets", "candidates", "guesses", "attention", "probes"];
 // a place in the pool is POOL + its position there: sources, copies and marks need not tell the two texts apart
 export const POOL = 2 ** 31;
 export const OPEN = -2; // the own token of a step that is not decided yet
 
+/** @type {(source: number, pool: number) => Position} */
 const place = (source, pool) => (source >= 0 || !(pool >= 0) ? source : POOL + pool);
 
+/**
+ * The rows of a step by the value of a column: value → what ``make`` makes of its rows, in order.
+ *
+ * @template T
+ * @param {[number, number]} rows
+ * @param {number[]} column
+ * @param {(row: number) => T} make
+ */
+export function groups([from, to], column, make) {
+  /** @type {Map<number, T[]>} */
+  const lists = new Map();
+  for (let row = from; row < to; row++) {
+    const list = lists.get(column[row]);
+    if (list) list.push(make(row));
+    else lists.set(column[row], [make(row)]);
+  }
+  return lists;
+}
+
 export class Model {
+  /** @param {Trace} trace */
   constructor(trace) {
     if (!trace || trace.schema !== "spectrace/1") {
       throw new Error(`This page draws spectrace/1, not ${trace && trace.schema ? trace.schema : "this file"}.`);
@@ -18,26 +45,31 @@ export class Model {
     this.run = trace.run;
     this.pieces = new Pieces(trace.pieces);
     this.promptLength = this.run.prompt_length;
-    this.first = {};
-    this.scanned = {};
-    for (const table of PER_STEP) {
-      this.first[table] = [];
-      this.scanned[table] = 0;
-    }
+    /** The first row of every step. @type {Record<PerStep, number[]>} */
+    this.first = { nodes: [], targets: [], candidates: [], guesses: [], attention: [], probes: [] };
+    this.scanned = { nodes: 0, targets: 0, candidates: 0, guesses: 0, attention: 0, probes: 0 };
+    /** @type {CopiedRun[]} */
     this.runs = [];
+    /** The run that a position was copied in. @type {Map<Position, CopiedRun>} */
     this.runOf = new Map();
+    /** The runs that copied a position. @type {Map<Position, CopiedRun[]>} */
     this.copies = new Map();
     this.read = this.promptLength;
     this.passages = 1 + Math.max(0, ...new Set(trace.tokens.passage));
     this.counts = { accepted: 0, own: 0, rejected: 0, unreached: 0, sources: 0 };
-    this.origins = new Map(); // origin → {nodes, accepted}
+    /** @type {Map<string, { nodes: number, accepted: number }>} */
+    this.origins = new Map();
     this.differs = 0;
+    this.isTree = false;
+    /** @type {(number | undefined)[]} */
     this.poolIds = [];
+    /** @type {(number | undefined)[]} */
     this.poolPassages = [];
     this.pooled = 0;
     this.nodeTerms = this.declared("node_terms", trace.nodes);
     this.stepTerms = this.declared("step_terms", trace.steps);
     this.counted = 0;
+    /** @type {StepView | null} */
     this.cache = null;
     this.index();
   }
@@ -46,16 +78,26 @@ export class Model {
     return this.run.method.lossless === false;
   }
 
-  /** The numbers of the run's list ``name`` that have a column in ``table``. */
+  /**
+   * The numbers of the run's list ``name`` that have a column in ``table``.
+   *
+   * @param {"node_terms" | "step_terms"} name
+   * @param {Columns<{}>} table
+   */
   declared(name, table) {
     return (this.run[name] || []).filter((term) => table[`term:${term.key}`]);
   }
 
-  /** The token at a position, or at a place in the pool; undefined where it was not recorded. */
+  /**
+   * The token at a position, or at a place in the pool; undefined where it was not recorded.
+   *
+   * @type {(position: Position) => number | undefined}
+   */
   id(position) {
     return position >= POOL ? this.poolIds[position - POOL] : this.trace.tokens.id[position];
   }
 
+  /** The recorded tokens of a stretch. @type {(from: Position, to: Position) => number[]} */
   ids(from, to) {
     if (from < POOL) return this.trace.tokens.id.slice(from, to);
     return this.poolIds.slice(from - POOL, to - POOL).filter((id) => id !== undefined);
@@ -73,15 +115,15 @@ export class Model {
     return this.trace.tokens.id.length;
   }
 
-  /** Adds the rows of one or more steps (columns of values per table). */
+  /** Adds the rows of one or more steps. @type {(delta: TraceDelta | null, run?: Partial<Run>) => void} */
   append(delta, run) {
     for (const [table, columns] of Object.entries(delta || {})) {
-      const mine = this.trace[table];
+      const mine = Reflect.get(this.trace, table);
       if (!mine || typeof columns !== "object") continue;
-      if (table === "pieces") this.pieces.add(columns);
+      if (table === "pieces") this.pieces.add(delta?.pieces);
       for (const [name, values] of Object.entries(columns)) {
         if (!mine[name]) mine[name] = [];
-        for (const value of values) mine[name].push(value);
+        for (const value of values || []) mine[name].push(value);
       }
     }
     if (run) Object.assign(this.run, run);
@@ -91,7 +133,7 @@ export class Model {
 
   index() {
     for (const table of PER_STEP) {
-      const steps = (this.trace[table] && this.trace[table].step) || [];
+      const steps = this.trace[table]?.step || [];
       const first = this.first[table];
       for (let row = this.scanned[table]; row < steps.length; row++) {
         while (first.length <= steps[row]) first.push(row);
@@ -103,12 +145,13 @@ export class Model {
     const { status, source, pool, origin } = this.trace.nodes;
     for (; this.counted < status.length; this.counted++) {
       const name = status[this.counted];
-      if (!this.origins.has(origin[this.counted])) this.origins.set(origin[this.counted], { nodes: 0, accepted: 0 });
-      const count = this.origins.get(origin[this.counted]);
+      const count = this.origins.get(origin[this.counted]) || { nodes: 0, accepted: 0 };
+      this.origins.set(origin[this.counted], count);
       count.nodes++;
-      if (name === "accepted") count.accepted++;
-      if (name in this.counts) this.counts[name]++;
-      if (name === "accepted" && place(source[this.counted], pool[this.counted]) >= 0) this.counts.sources++;
+      if (name !== "root") this.counts[name]++;
+      if (name !== "accepted") continue;
+      count.accepted++;
+      if (place(source[this.counted], pool[this.counted]) >= 0) this.counts.sources++;
     }
     const { accepted, emitted, drafted, depth } = this.trace.steps;
     this.isTree = drafted.some((count, step) => count > depth[step]);
@@ -116,7 +159,8 @@ export class Model {
   }
 
   indexPool() {
-    const { position, id, passage } = this.trace.pool || { position: [] };
+    if (!this.trace.pool) return;
+    const { position, id, passage } = this.trace.pool;
     for (; this.pooled < position.length; this.pooled++) {
       this.poolIds[position[this.pooled]] = id[this.pooled];
       this.poolPassages[position[this.pooled]] = passage[this.pooled];
@@ -130,9 +174,8 @@ export class Model {
       if (rank[position] > 0) this.differs++;
       const from = place(source[position], pool[position]);
       if (kind[position] !== "accepted" || from < 0) continue;
-      const before = this.runOf.get(position - 1);
-      let run = before;
-      if (!before || from !== before.source + position - before.start) {
+      let run = this.runOf.get(position - 1);
+      if (!run || from !== run.source + position - run.start) {
         run = { start: position, stop: position, source: from, step: step[position] };
         this.runs.push(run);
       }
@@ -145,32 +188,45 @@ export class Model {
     this.read = kind.length;
   }
 
-  /** Runs that a position takes part in: the one it was copied in, and those copied from it. */
+  /**
+   * Runs that a position takes part in: the one it was copied in, and those copied from it.
+   *
+   * @type {(position: Position) => CopiedRun[]}
+   */
   links(position) {
     const own = this.runOf.get(position);
     const from = this.copies.get(position) || [];
     return own ? [own, ...from.filter((run) => run !== own)] : from;
   }
 
+  /**
+   * A step's first row of a table, and the row behind its last.
+   *
+   * @type {(table: PerStep, step: number) => [number, number]}
+   */
   rows(table, step) {
     const first = this.first[table];
-    const size = (this.trace[table] && this.trace[table].step.length) || 0;
+    const size = this.trace[table]?.step.length || 0;
     if (step >= first.length) return [size, size];
     return [first[step], step + 1 < first.length ? first[step + 1] : size];
   }
 
-  /** The step that a position was emitted in, -1 for the prompt. */
+  /** The step that a position was emitted in, -1 for the prompt. @type {(position: Position) => number} */
   stepOf(position) {
     return position >= POOL ? -1 : this.trace.tokens.step[position];
   }
 
-  /** Where an output token was copied from, -1 if nowhere. */
+  /** Where an output token was copied from, -1 if nowhere. @type {(position: Position) => Position} */
   sourceOf(position) {
     const { source, pool } = this.trace.tokens;
     return place(source[position], pool[position]);
   }
 
-  /** How an output token was decided: {node (null: not drafted), rather (the target's first choice there)}. */
+  /**
+   * How an output token was decided: its node (null: not drafted) and what the target liked best there.
+   *
+   * @type {(position: Position) => { node: TreeNode | null, rather: Choice | null } | null}
+   */
   decision(position) {
     const number = this.stepOf(position);
     if (!(number >= 0)) return null;
@@ -178,53 +234,65 @@ export class Model {
     const path = nodes.filter((node) => node.status === "accepted" || node.status === "root");
     const k = position - this.trace.steps.context[number];
     const choices = path[k] ? this.targets(number).get(path[k].index) : null;
-    return { node: path[k + 1] || null, rather: (choices && choices[0]) || null };
+    return { node: path[k + 1] || null, rather: choices?.[0] || null };
   }
 
-  /** The position in whose distribution a node was found: the node's number that ends in "_anchor"; -1 if none. */
+  /**
+   * The position in whose distribution a node was drafted: the node's number that ends in "_anchor"; -1 if none.
+   *
+   * @type {(node: TreeNode) => Position}
+   */
   anchorOf(node) {
     for (const { key } of this.nodeTerms) {
       const value = key.endsWith("_anchor") ? this.nodeTerm(node, key) : null;
-      if (Number.isInteger(value) && value >= 0 && value < this.tokenCount) return value;
+      if (value !== null && Number.isInteger(value) && value >= 0 && value < this.tokenCount) return value;
     }
     return -1;
   }
 
+  /** A node's own number, null where it has none. @type {(node: TreeNode, key: string) => number | null} */
   nodeTerm(node, key) {
-    return this.trace.nodes[`term:${key}`][node.row];
+    return this.trace.nodes[`term:${key}`]?.[node.row] ?? null;
   }
 
+  /** @type {(step: number, key: string) => number | null} */
   stepTerm(step, key) {
-    return this.trace.steps[`term:${key}`][step];
+    return this.trace.steps[`term:${key}`]?.[step] ?? null;
   }
 
-  /** Everything the views show of one step. */
+  /** Everything the views show of one step. @type {(number: number) => StepView} */
   step(number) {
     if (this.cache && this.cache.number === number) return this.cache;
-    const steps = this.trace.steps;
-    const view = { number };
-    for (const name of Object.keys(steps)) view[name] = steps[name][number];
-    view.end = view.context + view.emitted;
-    view.root = this.trace.tokens.id[view.context - 1];
-    view.nodes = this.nodes(number);
-    view.targets = this.targets(number);
-    view.path = view.nodes.filter((node) => node.status === "accepted");
-    view.last = view.path.length ? view.path[view.path.length - 1].index : 0;
-    view.spans = this.spans(view.nodes);
-    view.candidates = this.candidates(number);
-    view.chosen = view.candidates.find((candidate) => candidate.chosen) || null;
-    view.best = this.best(view.candidates);
-    view.refused = view.nodes.filter((node) => node.parent === view.last && node.status === "rejected");
-    this.cache = view;
-    return view;
+    const columns = Object.entries(this.trace.steps);
+    const row = /** @type {any} */ (Object.fromEntries(columns.map(([name, values]) => [name, values?.[number]])));
+    const nodes = this.nodes(number);
+    const path = nodes.filter((node) => node.status === "accepted");
+    const last = path.length ? path[path.length - 1].index : 0;
+    const candidates = this.candidates(number);
+    return (this.cache = {
+      ...row,
+      number,
+      end: row.context + row.emitted,
+      root: this.trace.tokens.id[row.context - 1],
+      nodes,
+      targets: this.targets(number),
+      path,
+      last,
+      spans: this.spans(nodes),
+      candidates,
+      chosen: candidates.find((candidate) => candidate.chosen) || null,
+      best: this.best(candidates),
+      refused: nodes.filter((node) => node.parent === last && node.status === "rejected"),
+    });
   }
 
+  /** The tree of a step, the root first. @type {(step: number) => TreeNode[]} */
   nodes(step) {
     const table = this.trace.nodes;
     const [from, to] = this.rows("nodes", step);
-    const found = [];
+    const nodes = [];
     for (let row = from; row < to; row++) {
-      found.push({
+      nodes.push({
         row,
         index: row - from,
         token: table.token[row],
@@ -240,42 +308,41 @@ export class Model {
         span: 0,
       });
     }
-    return found;
+    return nodes;
   }
 
-  /** node → the target's first choices after it, likeliest first. */
+  /** Node → the target's first choices after it, likeliest first. @type {(step: number) => Map<number, Choice[]>} */
   targets(step) {
-    const table = this.trace.targets;
-    const found = new Map();
-    const [from, to] = this.rows("targets", step);
-    for (let row = from; row < to; row++) {
-      const node = table.node[row];
-      if (!found.has(node)) found.set(node, []);
-      found.get(node).push({ token: table.token[row], prob: table.prob[row] });
-    }
-    return found;
+    const { node, token, prob } = this.trace.targets;
+    return groups(this.rows("targets", step), node, (row) => ({ token: token[row], prob: prob[row] }));
   }
 
-  /** Source spans used by a tree, numbered from 1; every node of a span gets its number. */
+  /**
+   * Source spans used by a tree, numbered from 1; every node of a span gets its number.
+   *
+   * @param {TreeNode[]} nodes
+   */
   spans(nodes) {
-    const found = [];
+    /** @type {StepView["spans"]} */
+    const spans = [];
     for (const node of nodes) {
       if (node.source < 0) continue;
       const parent = nodes[node.parent];
-      const span = parent && parent.span && parent.source + 1 === node.source ? found[parent.span - 1] : null;
+      const span = parent && parent.span && parent.source + 1 === node.source ? spans[parent.span - 1] : null;
       if (span) span.stop = Math.max(span.stop, node.source + 1);
-      else found.push({ number: found.length + 1, start: node.source, stop: node.source + 1 });
-      node.span = span ? span.number : found.length;
+      else spans.push({ number: spans.length + 1, start: node.source, stop: node.source + 1 });
+      node.span = span ? span.number : spans.length;
     }
-    return found;
+    return spans;
   }
 
+  /** The ranked places of a step, those that could not win last. @type {(step: number) => Candidate[]} */
   candidates(step) {
     const table = this.trace.candidates;
     const [from, to] = this.rows("candidates", step);
-    const found = [];
+    const candidates = [];
     for (let row = from; row < to; row++) {
-      found.push({
+      candidates.push({
         row,
         position: place(table.position[row], table.pool[row]),
         score: table.score[row],
@@ -286,17 +353,23 @@ export class Model {
         would: table.would_accept[row],
       });
     }
+    /** @type {(candidate: Candidate) => number} */
     const order = (candidate) => (candidate.excluded ? 1e9 : 0) + (candidate.rank < 0 ? 1e8 : candidate.rank);
-    return found.sort((a, b) => order(a) - order(b));
+    return candidates.sort((a, b) => order(a) - order(b));
   }
 
+  /** A candidate's number that the method declared. @type {(candidate: Candidate, key: string) => number | null} */
   term(candidate, key) {
-    const column = this.trace.candidates[`term:${key}`];
-    return column ? column[candidate.row] : null;
+    return this.trace.candidates[`term:${key}`]?.[candidate.row] ?? null;
   }
 
-  /** The candidate that would have accepted most (the first of them), null while the run goes on. */
+  /**
+   * The candidate that would have accepted most (the first of them), null while the run goes on.
+   *
+   * @param {Candidate[]} candidates
+   */
   best(candidates) {
+    /** @type {Candidate | null} */
     let best = null;
     for (const candidate of candidates) {
       if (candidate.would >= 0 && (!best || candidate.would > best.would)) best = candidate;

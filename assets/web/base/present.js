@@ -5,21 +5,30 @@ import { button, clamp, h } from "specviz/base/dom.js";
 /** How much what is drawn in fixed sizes grows: by the window's width. */
 export const zoom = () => clamp(window.innerWidth / 1280, 1.15, 2.5);
 
+/** @type {(ms: number) => string} */
 const clock = (ms) => {
   const seconds = Math.floor(ms / 1000);
   return `${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
 };
 
-/** The address's parameters: after # in a file from disk, after ? on a server. */
-export function asked(name) {
-  const found = new URLSearchParams(location.hash.slice(1)).get(name);
-  return found ?? new URLSearchParams(location.search).get(name);
-}
+/** A parameter of the address: after # in a file from disk, after ? on a server. @param {string} name */
+export const asked = (name) =>
+  new URLSearchParams(location.hash.slice(1)).get(name) ?? new URLSearchParams(location.search).get(name);
 
 export class Presenter {
-  /** ``root`` fills the window while presenting; ``hashed``: the address keeps it after #; ``changed(on)`` is told. */
+  /**
+   * ``root`` fills the window while presenting; ``hashed``: the address keeps it after #; ``changed(on)`` is told.
+   *
+   * @param {HTMLElement} root
+   * @param {{ hashed?: boolean, changed?: (on: boolean) => void }} options
+   */
   constructor(root, { hashed = false, changed = () => {} } = {}) {
-    Object.assign(this, { root, hashed, changed, on: false, since: 0, ticker: 0, told: "" });
+    this.root = root;
+    this.hashed = hashed;
+    this.changed = changed;
+    this.on = this.begun = false;
+    this.since = this.ticker = 0;
+    this.told = "";
     this.time = h("b", { class: "sv-present-time" }, "0:00");
     const leave = button("Leave presenter mode (Esc)", { class: "sv-button sv-quiet", onclick: () => this.set(false) });
     leave.append(h("kbd", {}, "Esc"));
@@ -38,6 +47,7 @@ export class Presenter {
     this.set(!this.on);
   }
 
+  /** @param {boolean} on */
   set(on) {
     if (on === this.on) return;
     this.on = on;
@@ -54,7 +64,11 @@ export class Presenter {
     this.changed(on);
   }
 
-  /** Begins once, where the address asks for it and means this page. */
+  /**
+   * Begins once, where the address asks for it and means this page.
+   *
+   * @param {{ present?: boolean | string, actions?: unknown }} options
+   */
   begin({ present, actions }) {
     if (this.begun) return;
     this.begun = true;
@@ -62,12 +76,12 @@ export class Presenter {
     if (asked("present") === "1" && actions && tab === (present || "inspect")) this.set(true);
   }
 
-  /** A new step: its time begins at 0. ``place`` is what the bar says of it. */
+  /** A new step: its time begins at 0. ``place`` is what the bar says of it. @param {string} [place] */
   restart(place) {
     if (place !== undefined) this.told = place;
     if (!this.on) return;
     this.since = performance.now();
-    this.place.textContent = this.told || "";
+    this.place.textContent = this.told;
     this.tick();
   }
 

@@ -2,6 +2,7 @@
 
 /** Text by name; nothing where the browser keeps nothing (private windows). */
 export const stored = {
+  /** @type {(key: string) => string | null} */
   get(key) {
     try {
       return localStorage.getItem(`specviz-${key}`);
@@ -9,6 +10,7 @@ export const stored = {
       return null;
     }
   },
+  /** @type {(key: string, value: string) => void} */
   set(key, value) {
     try {
       localStorage.setItem(`specviz-${key}`, value);
@@ -18,7 +20,7 @@ export const stored = {
   },
 };
 
-/** An object from JSON, an empty one where it is none. */
+/** An object from JSON, an empty one where it is none. @type {(text: string | null) => any} */
 export function parse(text) {
   try {
     return JSON.parse(text || "{}") || {};

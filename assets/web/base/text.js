@@ -1,5 +1,6 @@
 /* Tokens to readable text: bytes are grouped to characters and graphemes, so a split emoji shows once. */
 
+/** @type {Record<string, string>} */
 const GLYPHS = { " ": "␣", "\n": "⏎", "\t": "→", "\r": "␍" };
 // controls, line separators, zero-width spaces and bidirectional overrides: never drawn raw
 const UNSEEN =
@@ -7,32 +8,53 @@ const UNSEEN =
 const segmenter =
   typeof Intl !== "undefined" && Intl.Segmenter ? new Intl.Segmenter("en", { granularity: "grapheme" }) : null;
 
+/** @type {(byte: number) => string} */
 const hexByte = (byte) => byte.toString(16).toUpperCase().padStart(2, "0");
 
+/** @type {(character: string) => string} */
 function unseen(character) {
   const code = character.charCodeAt(0);
   if (code < 0xa0) return `⟨x${hexByte(code)}⟩`;
   return `⟨U+${code.toString(16).toUpperCase().padStart(4, "0")}⟩`;
 }
 
-/** Invisible characters made visible; spaces and line ends stay as they are. */
+/** Invisible characters made visible; spaces and line ends stay as they are. @type {(text: string) => string} */
 export const safe = (text) => text.replace(UNSEEN, unseen);
 
-/** The same with ␣ ⏎ → ␍. */
+/** The same with ␣ ⏎ → ␍. @type {(text: string) => string} */
 export const glyphs = (text) => safe(text).replace(/[ \n\t\r]/g, (character) => GLYPHS[character]);
 
-/** The same in a narrow place: eight spaces are ␣×8. */
-const brief = (text) => glyphs(text).replace(/␣{4,}/g, (spaces) => `␣×${spaces.length}`);
+/**
+ * At most so many characters, the last of them "…" where some are left out.
+ *
+ * @type {(text: string, most: number) => string}
+ */
+const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
+/** In a narrow place: eight spaces are ␣×8. @type {(cells: { text: string }[], most: number) => string} */
+const brief = (cells, most) =>
+  cut(
+    glyphs(joined(cells)).replace(/␣{4,}/g, (spaces) => `␣×${spaces.length}`),
+    most,
+  );
+
+/** The text of cells. @type {(cells: { text: string }[]) => string} */
+export const joined = (cells) => cells.map((cell) => cell.text).join("");
+
+/** @type {(hex: string) => Uint8Array} */
 function bytesOf(hex) {
   const bytes = new Uint8Array(hex.length >> 1);
-  for (let i = 0; i < bytes.length; i++) bytes[i] = parseInt(hex.substr(2 * i, 2), 16);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = parseInt(hex.slice(2 * i, 2 * i + 2), 16);
   return bytes;
 }
 
 const LOWEST = [0, 0, 0x80, 0x800, 0x10000];
 
-/** Length of the valid UTF-8 character that starts at ``at``, 0 if there is none. */
+/**
+ * Length of the valid UTF-8 character that starts at ``at``, or 0.
+ *
+ * @type {(bytes: Uint8Array, at: number) => number}
+ */
 function characterLength(bytes, at) {
   const lead = bytes[at];
   if (lead < 0x80) return 1;
@@ -49,20 +71,26 @@ function characterLength(bytes, at) {
 
 const decoder = new TextDecoder();
 
-/** Characters of a byte string: [{text, start, valid}]; a byte that is no character becomes ⟨xF0⟩. */
+/**
+ * A character of a byte string, from byte ``start`` on.
+ *
+ * @typedef {{ text: string, start: number, valid: boolean }} Character
+ */
+
+/** The characters of a byte string; a byte that is none becomes ⟨xF0⟩. @type {(bytes: Uint8Array) => Character[]} */
 export function characters(bytes) {
-  const found = [];
+  const chars = [];
   for (let at = 0; at < bytes.length;) {
     const length = characterLength(bytes, at);
-    if (length === 1) found.push({ text: String.fromCharCode(bytes[at]), start: at, valid: true });
-    else if (length) found.push({ text: decoder.decode(bytes.subarray(at, at + length)), start: at, valid: true });
-    else found.push({ text: `⟨x${hexByte(bytes[at])}⟩`, start: at, valid: false });
+    if (length === 1) chars.push({ text: String.fromCharCode(bytes[at]), start: at, valid: true });
+    else if (length) chars.push({ text: decoder.decode(bytes.subarray(at, at + length)), start: at, valid: true });
+    else chars.push({ text: `⟨x${hexByte(bytes[at])}⟩`, start: at, valid: false });
     at += length || 1;
   }
-  return found;
+  return chars;
 }
 
-/** Byte offsets at which a grapheme starts. */
+/** Byte offsets at which a grapheme starts. @type {(chars: Character[]) => Set<number | undefined>} */
 function graphemeStarts(chars) {
   const starts = new Set();
   if (!segmenter) {
@@ -81,71 +109,83 @@ function graphemeStarts(chars) {
 
 /** The pieces of a trace: token id → bytes, text. */
 export class Pieces {
+  /** @param {Columns<PieceRow>} table */
   constructor(table) {
+    /** @type {Map<number | undefined, Piece>} */
     this.known = new Map();
     this.add(table);
   }
 
+  /** @type {(table?: Partial<Columns<PieceRow>>) => void} */
   add(table) {
-    if (!table || !table.id) return;
-    table.id.forEach((id, row) => {
-      const bytes = bytesOf(table.hex[row] || "");
-      const text = characters(bytes)
-        .map((c) => c.text)
-        .join("");
-      this.known.set(id, { bytes, special: !!table.special[row], text });
+    const { id = [], hex = [], special = [] } = table || {};
+    id.forEach((token, row) => {
+      const bytes = bytesOf(hex[row] || "");
+      this.known.set(token, { bytes, special: !!special[row], text: joined(characters(bytes)) });
     });
   }
 
+  /** A token's piece; one that says so where the trace has none. @type {(id: number | undefined) => Piece} */
   get(id) {
     return this.known.get(id) || { bytes: new Uint8Array(), special: true, text: `⟨token ${id}⟩` };
   }
 
+  /** @type {(id: number | undefined) => boolean} */
   special(id) {
     return this.get(id).special;
   }
 
+  /** A token's bytes, in hexadecimal. @type {(id: number | undefined) => string} */
   bytes(id) {
     return Array.from(this.get(id).bytes, hexByte).join(" ");
   }
 
-  /** One token by itself, whitespace visible. */
+  /** One token by itself, whitespace visible. @type {(id: number | undefined, most?: number) => string} */
   label(id, most = Infinity) {
-    const text = brief(this.get(id).text);
-    return text.length > most ? text.slice(0, most - 1) + "…" : text || "∅";
+    return brief([this.get(id)], most) || "∅";
   }
 
-  /** Several tokens as one visible text. */
+  /** Several tokens as one visible text. @type {(ids: number[], most?: number) => string} */
   phrase(ids, most = Infinity) {
-    const text = brief(
-      this.cells(ids)
-        .map((cell) => cell.text)
-        .join(""),
-    );
-    return text.length > most ? text.slice(0, most - 1) + "…" : text;
+    return brief(this.cells(ids), most);
   }
 
-  /** Tokens as cells {start, stop, text}: usually one token each; tokens that share a grapheme share a cell. */
+  /**
+   * Tokens as cells: usually one token each; tokens that share a grapheme share a cell.
+   *
+   * @type {(ids: (number | undefined)[], from?: number, to?: number) => Cell[]}
+   */
   cells(ids, from = 0, to = ids.length) {
-    const found = [];
+    /** @type {Cell[]} */
+    const cells = [];
     for (let i = from; i < to;) {
       let j = i + 1;
       while (j < to && this.mayJoin(ids[j - 1], ids[j])) j++;
-      if (j === i + 1) found.push({ start: i, stop: j, text: this.get(ids[i]).text });
-      else this.join(ids, i, j, found);
+      if (j === i + 1) cells.push({ start: i, stop: j, text: this.get(ids[i]).text });
+      else cells.push(...this.join(ids, i, j));
       i = j;
     }
-    return found;
+    return cells;
   }
 
-  /** Only a token that begins with a byte above 127 can continue a grapheme. */
+  /**
+   * Only a token that begins with a byte above 127 can continue a grapheme.
+   *
+   * @type {(left: number | undefined, right: number | undefined) => boolean}
+   */
   mayJoin(left, right) {
     const a = this.get(left);
     const b = this.get(right);
     return !a.special && !b.special && a.bytes.length > 0 && b.bytes.length > 0 && b.bytes[0] >= 0x80;
   }
 
-  join(ids, from, to, found) {
+  /**
+   * The cells of tokens that may share graphemes.
+   *
+   * @type {(ids: (number | undefined)[], from: number, to: number) => Cell[]}
+   */
+  join(ids, from, to) {
+    const cells = [];
     const ends = [];
     let size = 0;
     for (let i = from; i < to; i++) ends.push((size += this.get(ids[i]).bytes.length));
@@ -160,8 +200,9 @@ export class Pieces {
       if (end < size && !starts.has(end)) continue;
       let text = "";
       while (next < chars.length && chars[next].start < end) text += chars[next++].text;
-      found.push({ start: first, stop: i + 1, text });
+      cells.push({ start: first, stop: i + 1, text });
       first = i + 1;
     }
+    return cells;
   }
 }

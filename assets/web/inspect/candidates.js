@@ -1,25 +1,56 @@
 /* The ranking behind a draft: every candidate with its score terms, what it offered and what it would have accepted. */
 
-import { card, clamp, format, framed, h, plural } from "specviz/base/dom.js";
+import { clamp, closest, format, framed, h, plural, write } from "specviz/base/dom.js";
 import { POOL } from "specviz/base/model.js";
+import { Panel } from "specviz/inspect/panel.js";
 
 const ROW = 30;
 const SNIPPET = 9; // tokens
 const PIPS = 10;
 
-/** Text is written only where it changed: a new text node costs a layout. */
-function write(element, text) {
-  if (element.svText === text) return;
-  element.svText = text;
-  element.textContent = text;
-}
+/** @type {Record<string, number>} */
+const JUMPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
 
+/** @type {(text: string) => string} */
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-export class CandidateTable {
+/** A row in sight, used again from step to step; ``k``: its candidate, the other values: what is drawn. */
+class Row {
+  /** @param {number} terms @param {boolean} showScore @param {boolean} offered */
+  constructor(terms, showScore, offered) {
+    /** @type {(name: string) => HTMLElement} */
+    const cell = (name) => h("span", { class: name, role: "cell" }, "");
+    this.k = -1;
+    this.name = this.pipsKey = this.pickKey = "";
+    this.rank = cell("sv-rank");
+    this.place = h("span", { class: "sv-place" }, "");
+    this.anchor = h("code", { class: "sv-anchor-text" }, "");
+    this.taken = h("code", { class: "sv-taken" }, "");
+    this.rest = h("code", {}, "");
+    /** @type {{ cell: HTMLElement, share: string }[]} */
+    this.terms = Array.from({ length: terms }, () => ({ cell: cell("sv-term"), share: "" }));
+    this.score = cell("sv-number");
+    this.length = cell("sv-number");
+    this.pips = cell("sv-pips");
+    this.pick = offered ? h("button", { type: "button", class: "sv-try" }, "What if") : null;
+    this.element = h(
+      "div",
+      { class: "sv-crow", role: "row" },
+      this.rank,
+      h("span", { class: "sv-snippet", role: "cell" }, this.place, this.anchor, this.taken, this.rest),
+      this.terms.map((one) => one.cell),
+      showScore && this.score,
+      this.length,
+      this.pips,
+      this.pick && h("span", { role: "cell" }, this.pick),
+    );
+  }
+}
+
+export class CandidateTable extends Panel {
+  /** @param {Inspector} owner */
   constructor(owner) {
-    this.owner = owner;
-    Object.assign(this, card("candidates", "Candidates"));
+    super(owner, "candidates", "Candidates");
     this.head = h("div", { class: "sv-crow sv-chead", role: "row" });
     this.rows = h("div", { class: "sv-crows", role: "rowgroup" });
     this.table = h(
@@ -33,9 +64,21 @@ export class CandidateTable {
     this.remark = h("footer", { class: "sv-remark", hidden: true });
     this.element.append(this.remark);
     this.active = -1;
+    /** @type {Row[]} */
     this.pool = [];
-    this.top = 0;
+    this.top = this.from = this.to = 0;
     this.height = 300;
+    /** @type {StepView | null} */
+    this.view = null;
+    /** The columns that are laid out, the heads that are drawn, and for which run. */
+    this.layout = this.headed = "";
+    /** @type {Model | null} */
+    this.headedFor = null;
+    /** The run's numbers of candidates that this step has. @type {DeclaredTerm[]} */
+    this.terms = [];
+    this.showScore = this.sameAnchor = false;
+    /** @type {((candidate: Candidate) => void) | null} */
+    this.offered = null;
     const refresh = framed(() => this.drawRows());
     this.body.addEventListener(
       "scroll",
@@ -46,32 +89,35 @@ export class CandidateTable {
       { passive: true },
     );
     this.body.addEventListener("keydown", (event) => this.key(event));
-    const rowOf = (event) => {
-      const row = event.target.closest(".sv-crow[data-k]");
-      return row ? Number(row.dataset.k) : -1;
-    };
+    /** @type {(event: Event) => number} */
+    const rowOf = (event) => Number(closest(event, ".sv-crow[data-k]")?.dataset.k ?? -1);
     this.rows.addEventListener("pointerover", (event) => this.hover(rowOf(event)));
     this.rows.addEventListener("pointerleave", () => this.hover(-1));
     this.rows.addEventListener("click", (event) => {
       const k = rowOf(event);
-      if (k >= 0 && event.target.closest(".sv-try")) this.offered(this.view.candidates[k]);
+      if (k >= 0 && this.view && closest(event, ".sv-try")) this.offered?.(this.view.candidates[k]);
       else this.go(k);
     });
-    this.offered = null;
   }
 
-  /** A button in every losing row: ``act(candidate)`` is told which place was picked; null takes the buttons away. */
+  /**
+   * A button in every losing row: ``act`` is told which place was picked; null takes the buttons away.
+   *
+   * @param {((candidate: Candidate) => void) | null} act
+   */
   offer(act) {
     const fresh = !act !== !this.offered;
     this.offered = act;
-    this.layout = this.headed = null;
+    this.layout = this.headed = "";
     if (fresh && this.view) this.draw(this.view);
   }
 
+  /** Lays out the columns that a step needs. @param {StepView} view */
   columns(view) {
     const terms = this.owner.model.run.terms || [];
     const { model } = this.owner;
     // a single term that is the score is shown once, under its own name
+    /** @type {(term: DeclaredTerm) => boolean} */
     const same = (term) => view.candidates.every((one) => model.term(one, term.key) === one.score);
     this.terms = terms.filter((term) => view.candidates.some((one) => typeof model.term(one, term.key) === "number"));
     this.showScore = !this.terms.some(same);
@@ -98,6 +144,7 @@ export class CandidateTable {
     this.table.style.setProperty("--sv-columns", widths.join(" "));
     const optional = (this.showScore ? 58 : 0) + (this.offered ? 66 : 0);
     this.table.style.minWidth = `${38 + 150 + 104 * this.terms.length + 170 + 40 + optional}px`;
+    /** @type {(label: Child, help?: string) => HTMLElement} */
     const cell = (label, help) => {
       const one = h("span", { role: "columnheader" }, label);
       return help ? this.owner.tip.add(one, () => [h("b", {}, one.textContent), h("div", {}, help)]) : one;
@@ -122,6 +169,7 @@ export class CandidateTable {
     this.table.hidden = this.empty.hidden = this.remark.hidden = true;
   }
 
+  /** @param {StepView} view */
   draw(view) {
     this.view = view;
     const list = view.candidates;
@@ -129,13 +177,9 @@ export class CandidateTable {
     this.table.hidden = !some;
     this.empty.hidden = some;
     this.active = -1;
-    this.note.textContent = some
-      ? plural(
-          list.length,
-          list[0].position >= POOL ? "place in the pool" : "earlier place",
-          list[0].position >= POOL ? "places in the pool" : "",
-        )
-      : "";
+    const pooled = some && list[0].position >= POOL;
+    const [one, many] = pooled ? ["place in the pool", "places in the pool"] : ["earlier place", "earlier places"];
+    this.note.textContent = some ? plural(list.length, one, many) : "";
     if (some) {
       this.columns(view);
       this.table.setAttribute("aria-rowcount", String(list.length + 1));
@@ -151,7 +195,7 @@ export class CandidateTable {
   }
 
   /** Only the rows in sight exist; they are used again from step to step. */
-  drawRows(fresh) {
+  drawRows(fresh = false) {
     const list = this.view ? this.view.candidates : [];
     if (!list.length) return;
     const from = clamp(Math.floor(this.top / ROW) - 2, 0, list.length);
@@ -161,37 +205,23 @@ export class CandidateTable {
     this.to = to;
     while (this.pool.length < to - from) this.pool.push(this.makeRow());
     for (let k = from; k < to; k++) this.fillRow(this.pool[k - from], list[k], k);
-    while (this.rows.childElementCount > to - from) this.rows.lastChild.remove();
+    while (this.rows.childElementCount > to - from) this.rows.lastChild?.remove();
     for (let k = this.rows.childElementCount; k < to - from; k++) this.rows.append(this.pool[k].element);
   }
 
   makeRow() {
-    const cell = (name) => h("span", { class: name, role: "cell" }, "");
-    const row = {
-      rank: cell("sv-rank"),
-      place: h("span", { class: "sv-place" }, ""),
-      anchor: h("code", { class: "sv-anchor-text" }, ""),
-      taken: h("code", { class: "sv-taken" }, ""),
-      rest: h("code", {}, ""),
-      terms: this.terms.map(() => cell("sv-term")),
-      score: cell("sv-number"),
-      length: cell("sv-number"),
-      pips: cell("sv-pips"),
-      pick: this.offered && h("button", { type: "button", class: "sv-try" }, "What if"),
-    };
-    const snippet = h("span", { class: "sv-snippet", role: "cell" }, row.place, row.anchor, row.taken, row.rest);
-    const parts = [row.rank, snippet, ...row.terms, this.showScore && row.score, row.length, row.pips];
-    if (row.pick) parts.push(h("span", { role: "cell" }, row.pick));
-    row.element = this.owner.tip.add(h("div", { class: "sv-crow", role: "row" }, parts), () => {
-      const one = this.view.candidates[Number(row.element.dataset.k)];
+    const row = new Row(this.terms.length, this.showScore, !!this.offered);
+    this.owner.tip.add(row.element, () => {
+      const one = this.view?.candidates[row.k];
       return one && one.excluded ? [`Could not win: ${one.excluded}`] : [];
     });
     return row;
   }
 
+  /** @type {(row: Row, one: Candidate, k: number) => void} */
   fillRow(row, one, k) {
     const { model } = this.owner;
-    const { best } = this.view;
+    const best = this.view?.best;
     const names = [
       "sv-crow",
       one.chosen && "sv-chosen",
@@ -202,15 +232,16 @@ export class CandidateTable {
     if (row.name !== name) row.element.className = row.name = name;
     if (row.k !== k) {
       row.k = k;
-      row.element.dataset.k = k;
-      row.element.setAttribute("aria-rowindex", k + 2);
+      row.element.dataset.k = String(k);
+      row.element.setAttribute("aria-rowindex", String(k + 2));
       row.element.style.transform = `translateY(${k * ROW}px)`;
     }
     const most = Math.min(one.length, SNIPPET);
     const taken = clamp(one.would, 0, most);
     const start = one.position + 1;
+    /** @type {(a: Position, b: Position) => string} */
     const phrase = (a, b) => (b > a ? model.pieces.phrase(model.ids(a, b)) : "");
-    write(row.rank, (one.chosen ? "▸" : "") + (one.rank >= 0 ? one.rank + 1 : "–"));
+    write(row.rank, `${one.chosen ? "▸" : ""}${one.rank >= 0 ? one.rank + 1 : "–"}`);
     write(row.place, this.owner.short(one.position));
     if (row.anchor.hidden !== this.sameAnchor) row.anchor.hidden = this.sameAnchor;
     write(row.anchor, this.sameAnchor ? "" : phrase(one.position, start));
@@ -219,51 +250,61 @@ export class CandidateTable {
     this.terms.forEach((term, n) => this.level(row.terms[n], model.term(one, term.key), term));
     if (this.showScore) write(row.score, format(one.score));
     write(row.length, String(one.length));
-    if (row.pick && row.pick.svKey !== `${k} ${one.chosen}`) {
-      row.pick.svKey = `${k} ${one.chosen}`;
+    if (row.pick && row.pickKey !== `${k} ${one.chosen}`) {
+      row.pickKey = `${k} ${one.chosen}`;
       row.pick.hidden = one.chosen;
       row.pick.setAttribute("aria-label", `What if place ${k + 1} had been chosen?`);
     }
-    this.pips(row.pips, one, best && best.would > 0 && one.would === best.would);
+    this.pips(row, one, !!best && best.would > 0 && one.would === best.would);
   }
 
-  /** A number with its bar between the term's low and high; a term without a range (a layer's number) has no bar. */
-  level(cell, value, term) {
-    const known = typeof value === "number";
-    const share = known ? clamp((value - term.low) / (term.high - term.low || 1), 0, 1) : 0;
-    write(cell, known ? format(value, 2) : "–");
-    const shown = share.toFixed(2);
-    if (cell.svShare === shown) return;
-    if (cell.svShare === undefined) cell.classList.toggle("sv-barless", !(term.high > term.low));
-    cell.svShare = shown;
-    cell.style.setProperty("--sv-share", shown);
+  /**
+   * A number with its bar between the term's low and high; a term without a range (a layer's number) has no bar.
+   *
+   * @type {(drawn: Row["terms"][number], value: number | null, term: DeclaredTerm) => void}
+   */
+  level(drawn, value, term) {
+    const { cell } = drawn;
+    const share = value === null ? "0.00" : clamp((value - term.low) / (term.high - term.low || 1), 0, 1).toFixed(2);
+    write(cell, format(value, 2));
+    if (drawn.share === share) return;
+    if (!drawn.share) cell.classList.toggle("sv-barless", !(term.high > term.low));
+    drawn.share = share;
+    cell.style.setProperty("--sv-share", share);
   }
 
-  pips(cell, one, isBest) {
-    const key = `${one.would}/${one.length} ${isBest} ${this.owner.model.run.complete}`;
-    if (cell.svKey === key) return;
-    cell.svKey = key;
+  /**
+   * Tokens that would have been accepted, of those offered.
+   *
+   * @type {(row: Row, one: Candidate, isBest: boolean) => void}
+   */
+  pips(row, one, isBest) {
+    const { run } = this.owner.model;
+    const cell = row.pips;
+    const key = `${one.would}/${one.length} ${isBest} ${run.complete}`;
+    if (row.pipsKey === key) return;
+    row.pipsKey = key;
     if (one.would < 0) {
       cell.className = "sv-pips sv-faint";
-      cell.textContent = this.owner.model.run.asked ? "?" : this.owner.model.run.complete ? "–" : "after the run";
+      cell.textContent = run.asked ? "?" : run.complete ? "–" : "after the run";
       return;
     }
     const shown = Math.min(one.length, PIPS);
     const filled = one.length > PIPS ? Math.round((one.would / one.length) * PIPS) : one.would;
     cell.className = "sv-pips sv-pip-bar";
-    cell.style.setProperty("--sv-filled", filled);
-    cell.style.setProperty("--sv-shown", shown);
+    cell.style.setProperty("--sv-filled", String(filled));
+    cell.style.setProperty("--sv-shown", String(shown));
     cell.textContent = `${one.would}/${one.length}`;
     if (isBest) cell.append(h("b", { class: "sv-best" }, "best"));
   }
 
-  /** Ties, ranking regret and exclusions, in words. */
+  /** Ties, ranking regret and exclusions, in words. @param {StepView} view */
   drawRemark(view) {
     const parts = [];
     const { candidates, chosen, best } = view;
     const eligible = candidates.filter((one) => !one.excluded);
     const ties = chosen ? eligible.filter((one) => one.score === chosen.score).length : 0;
-    if (ties > 1) parts.push(h("span", {}, `${ties} places tie at ${format(chosen.score)}. `));
+    if (chosen && ties > 1) parts.push(h("span", {}, `${ties} places tie at ${format(chosen.score)}. `));
     if (chosen && best && best.would > chosen.would && chosen.would >= 0) {
       const text =
         `Ranking regret ${best.would - chosen.would}: the chosen place accepts ${chosen.would}, ` +
@@ -272,30 +313,30 @@ export class CandidateTable {
     } else if (chosen && best && best.would >= 0 && candidates.length > 1 && eligible.length > 1) {
       parts.push(h("span", {}, "No other place would have accepted more. "));
     }
-    const out = candidates.length - eligible.length;
-    if (out)
-      parts.push(
-        h("span", {}, `${plural(out, "place")} could not win (${candidates.find((one) => one.excluded).excluded}). `),
-      );
+    const out = candidates.filter((one) => one.excluded);
+    if (out.length)
+      parts.push(h("span", {}, `${plural(out.length, "place")} could not win (${out[0].excluded}). `));
     this.remark.replaceChildren(...parts);
     this.remark.hidden = !parts.length;
   }
 
+  /** @param {number} k */
   hover(k) {
-    const one = k >= 0 ? this.view.candidates[k] : null;
-    const positions = [];
-    if (one) for (let i = 0; i <= one.length; i++) positions.push(one.position + i);
-    this.owner.light(positions);
+    const one = this.view?.candidates[k];
+    this.owner.light(one ? Array.from({ length: one.length + 1 }, (_, i) => one.position + i) : []);
   }
 
+  /** @param {number} k */
   go(k) {
-    if (k >= 0) this.owner.reveal(this.view.candidates[k].position, true);
+    const one = this.view?.candidates[k];
+    if (one) this.owner.reveal(one.position, true);
   }
 
+  /** @param {KeyboardEvent} event */
   key(event) {
-    if (event.key === "Enter" && event.target.closest(".sv-try")) return;
-    const list = this.view ? this.view.candidates : [];
-    const jump = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 }[event.key];
+    if (event.key === "Enter" && closest(event, ".sv-try")) return;
+    const list = this.view?.candidates || [];
+    const jump = JUMPS[event.key];
     if (jump && list.length) {
       event.preventDefault();
       this.active = clamp(this.active + jump, 0, list.length - 1);

@@ -6,7 +6,14 @@ import * as marks from "specviz/inspect/marks.js";
 
 const SPEEDS = [1, 2, 4, 8, 16, 32];
 
-/** A button that turns ``inspector[name]`` on and off. */
+/**
+ * A button that turns ``inspector[name]`` on and off.
+ *
+ * @param {Inspector} inspector
+ * @param {string} label
+ * @param {"whitespace" | "heat" | "offers" | "follow"} name
+ * @param {string} help
+ */
 export function toggle(inspector, label, name, help) {
   const flip = () => {
     inspector[name] = !inspector[name];
@@ -15,15 +22,12 @@ export function toggle(inspector, label, name, help) {
     if (name === "whitespace") inspector.redrawTokens();
     marks.paint(inspector, inspector.model.step(inspector.number));
   };
-  const one = button(
-    label,
-    { class: "sv-button sv-toggle", "aria-pressed": String(inspector[name]), onclick: flip },
-    label,
-  );
+  const look = { class: "sv-button sv-toggle", "aria-pressed": String(inspector[name]), onclick: flip };
+  const one = button(label, look, label);
   return inspector.tip.add(one, () => [help]);
 }
 
-/** Copy link and downloads. */
+/** Copy link and downloads. @param {Inspector} inspector */
 export function actions(inspector) {
   const wrap = h("div", { class: "sv-actions" });
   const { link, attribute } = inspector.options.actions || {};
@@ -32,7 +36,6 @@ export function actions(inspector) {
     wrap.append(inspector.tip.add(one, () => ["What this run's answer was copied from, passage by passage."]));
   }
   if (link) {
-    inspector.linkLabel = h("span", {}, "Copy link");
     wrap.append(
       button(
         "Copy a link to this step",
@@ -44,37 +47,43 @@ export function actions(inspector) {
   }
   if (inspector.options.actions !== false) wrap.append(downloads.menu(inspector));
   if (inspector.options.actions !== false && inspector.options.present !== false) {
-    const present = button("Presenter mode", { onclick: () => inspector.presenter.toggle() }, "Present");
+    const present = button("Presenter mode", { onclick: () => inspector.presenter?.toggle() }, "Present");
     wrap.append(inspector.tip.add(present, () => ["Large type and keys only, for a class ", h("kbd", {}, "F")]));
   }
   return wrap;
 }
 
-/** Stepping, playing, misses, settings, help. */
+/**
+ * A button whose tooltip names its key.
+ *
+ * @type {(inspector: Inspector, label: string, key: string, act: () => void, ...inside: Child[]) => HTMLButtonElement}
+ */
+function keyedButton(inspector, label, key, act, ...inside) {
+  const one = button(label, { class: `sv-button ${inside.length > 1 ? "" : "sv-square"}`, onclick: act }, ...inside);
+  return inspector.tip.add(one, () => [label, " ", h("kbd", {}, key)]);
+}
+
+/** @param {Inspector} inspector */
+export function playButton(inspector) {
+  const play = keyedButton(inspector, "Play", "Space", () => inspector.player.toggle(), icon("play"));
+  play.classList.add("sv-primary");
+  return play;
+}
+
+/** Stepping, playing, misses, settings, help. @param {Inspector} inspector */
 export function toolbar(inspector) {
-  const keyed = (label, key, act, ...inside) => {
-    const one = button(label, { class: `sv-button ${inside.length > 1 ? "" : "sv-square"}`, onclick: act }, ...inside);
-    return inspector.tip.add(one, () => [label, " ", h("kbd", {}, key)]);
-  };
-  inspector.playButton = keyed("Play", "Space", () => inspector.player.toggle(), icon("play"));
-  inspector.playButton.classList.add("sv-primary");
-  inspector.counter = h("span", { class: "sv-counter" });
+  /** @type {(label: string, key: string, act: () => void, ...inside: Child[]) => HTMLButtonElement} */
+  const keyed = (...about) => keyedButton(inspector, ...about);
   const speed = h(
     "select",
     {
       class: "sv-select",
       "aria-label": "Playback speed",
-      onchange: (event) => inspector.player.setRate(Number(event.target.value)),
+      onchange: (event) => inspector.player.setRate(Number(event.currentTarget.value)),
     },
     SPEEDS.map((n) =>
       h("option", { value: n, selected: n === inspector.player.rate }, `${n} ${n === 1 ? "step" : "steps"}/s`),
     ),
-  );
-  inspector.spaceButton = toggle(
-    inspector,
-    "Whitespace",
-    "whitespace",
-    "Show spaces, tabs and line ends as glyphs (W)",
   );
   const follow = toggle(inspector, "Follow", "follow", "Scroll the panes to each step");
   const ask = keyed("Keyboard help", "?", () => inspector.showHelp(inspector.help.hidden), h("span", {}, "?"));
@@ -101,6 +110,7 @@ export function toolbar(inspector) {
 
 /** Playback: one step per tick until the last. */
 export class Player {
+  /** @param {Inspector} inspector */
   constructor(inspector) {
     this.inspector = inspector;
     this.rate = 4;
@@ -128,6 +138,7 @@ export class Player {
     this.show();
   }
 
+  /** @param {number} rate */
   setRate(rate) {
     this.rate = rate;
     if (!this.timer) return;
@@ -144,6 +155,7 @@ export class Player {
   }
 }
 
+/** @type {(inspector: Inspector, link: Address | true) => Promise<void>} */
 async function copyLink(inspector, link) {
   const url = typeof link === "function" ? link(inspector.state()) : link === true ? inspector.address() : link;
   try {

@@ -1,20 +1,25 @@
 /* The output against plain decoding's: a token-level difference, line by line, side by side. */
 
-import { button, card, h, plural } from "specviz/base/dom.js";
-import { safe } from "specviz/base/text.js";
+import { button, h, plural } from "specviz/base/dom.js";
+import { joined, safe } from "specviz/base/text.js";
+import { Panel } from "specviz/inspect/panel.js";
 
 const MOST = 1500; // edits searched for; beyond, what is between the common ends counts as replaced
 const ROW_TOKENS = 48; // a line longer than that is broken at a common token
 
 /**
- * Myers' shortest edit script of two id lists: [sign, from, to] stretches, where sign "=" has (a, b) as the places in
- * both lists, "+" tokens of a only, "−" of b only.
+ * One token of an edit script: "=" in both lists at the places a and b, "+" in the first only, "−" in the second only.
+ *
+ * @typedef {[sign: "=" | "+" | "−", a: number, b: number]} Edit
  */
+
+/** Myers' shortest edit script of two id lists. @type {(a: number[], b: number[]) => Edit[]} */
 export function difference(a, b) {
   let head = 0;
   while (head < a.length && head < b.length && a[head] === b[head]) head++;
   let tail = 0;
   while (tail < a.length - head && tail < b.length - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
+  /** @type {Edit[]} */
   const edits = [];
   for (let k = 0; k < head; k++) edits.push(["=", k, k]);
   edits.push(...middle(a, b, head, a.length - tail, b.length - tail));
@@ -22,17 +27,20 @@ export function difference(a, b) {
   return edits;
 }
 
+/** @type {(a: number[], b: number[], start: number, aEnd: number, bEnd: number) => Edit[]} */
 function middle(a, b, start, aEnd, bEnd) {
   const n = aEnd - start;
   const m = bEnd - start;
+  /** @type {() => Edit[]} */
   const replaced = () => [
-    ...Array.from({ length: n }, (_, k) => ["+", start + k, -1]),
-    ...Array.from({ length: m }, (_, k) => ["−", -1, start + k]),
+    ...Array.from({ length: n }, (_, k) => /** @type {Edit} */ (["+", start + k, -1])),
+    ...Array.from({ length: m }, (_, k) => /** @type {Edit} */ (["−", -1, start + k])),
   ];
   if (!n || !m) return replaced();
   const most = Math.min(n + m, MOST);
   const reach = new Int32Array(2 * most + 3);
   const trail = [];
+  /** @type {(k: number) => number} */
   const at = (k) => k + most + 1;
   for (let d = 0; d <= most; d++) {
     trail.push(reach.slice(at(-d) - 1, at(d) + 2));
@@ -46,12 +54,18 @@ function middle(a, b, start, aEnd, bEnd) {
   return replaced();
 }
 
-/** The edits, from the end back to the start. */
+/**
+ * The edits, from the end back to the start.
+ *
+ * @type {(trail: Int32Array[], last: number, n: number, m: number, start: number) => Edit[]}
+ */
 function walk(trail, last, n, m, start) {
+  /** @type {Edit[]} */
   const edits = [];
   let x = n;
   let y = m;
   for (let d = last; d > 0; d--) {
+    /** @type {(k: number) => number} */
     const was = (k) => trail[d][k + d + 1];
     const k = x - y;
     const down = k === -d || (k !== d && was(k - 1) < was(k + 1));
@@ -66,16 +80,21 @@ function walk(trail, last, n, m, start) {
   return edits.reverse();
 }
 
-export class DiffView {
+export class DiffView extends Panel {
+  /** @param {Inspector} owner */
   constructor(owner) {
-    this.owner = owner;
+    super(owner, "diff", "Against plain decoding");
     this.fold = button("Show or hide the comparison", {
       class: "sv-button sv-quiet",
       "aria-expanded": "true",
       onclick: () => this.toggle(),
     });
-    Object.assign(this, card("diff", "Against plain decoding", this.fold));
+    this.bar.append(this.fold);
     this.open = true;
+    this.same = false;
+    /** The run that is drawn. @type {Model | null} */
+    this.drawn = null;
+    this.key = "";
   }
 
   toggle() {
@@ -95,7 +114,7 @@ export class DiffView {
   /** Draws the table ``plain`` against the output; nothing where plain decoding was not run. */
   draw() {
     const { model } = this.owner;
-    const plain = (model.trace.plain || { id: [] }).id;
+    const plain = model.trace.plain?.id || [];
     const there = plain.length > 0;
     this.owner.root.classList.toggle("sv-compared", there);
     if (!there) return;
@@ -124,9 +143,15 @@ export class DiffView {
     this.show();
   }
 
-  /** Lines of both texts that belong together: a line ends at a line end both have, or after many tokens. */
+  /**
+   * Lines of both texts that belong together: a line ends at a line end both have, or after many tokens.
+   *
+   * @type {(edits: Edit[], mine: number[], plain: number[]) => HTMLElement[]}
+   */
   rows(edits, mine, plain) {
+    /** @type {HTMLElement[]} */
     const rows = [];
+    /** @type {Edit[]} */
     let line = [];
     let size = 0;
     const flush = () => {
@@ -145,6 +170,7 @@ export class DiffView {
     return rows;
   }
 
+  /** @type {(line: Edit[], mine: number[], plain: number[]) => HTMLElement} */
   row(line, mine, plain) {
     const differs = line.some(([sign]) => sign !== "=");
     const left = this.side(
@@ -160,7 +186,11 @@ export class DiffView {
     return h("div", { class: `sv-diff-row${differs ? " sv-diff-changed" : ""}`, role: "row" }, left, right);
   }
 
-  /** One side of a line: stretches of equal sign, the differing ones marked by their sign. */
+  /**
+   * One side of a line: stretches of equal sign, the differing ones marked by their sign.
+   *
+   * @type {(edits: Edit[], idOf: (edit: Edit) => number, sign: "+" | "−") => HTMLElement}
+   */
   side(edits, idOf, sign) {
     const { pieces } = this.owner.model;
     const cell = h("code", { role: "cell" });
@@ -168,23 +198,19 @@ export class DiffView {
       let stop = k + 1;
       while (stop < edits.length && edits[stop][0] === edits[k][0]) stop++;
       const ids = edits.slice(k, stop).map(idOf);
-      const raw = pieces
-        .cells(ids)
-        .map((one) => one.text)
-        .join("");
       const same = edits[k][0] === "=";
-      const text = same ? safe(raw).replace(/\n/g, "") : safe(raw).replace(/\n/g, "⏎");
+      const text = safe(joined(pieces.cells(ids))).replace(/\n/g, same ? "" : "⏎");
       if (same) cell.append(text);
       else {
-        const space = /^ */.exec(text)[0]; // stays outside, so that the sign stands at the word
+        const word = text.replace(/^ +/, ""); // spaces stay outside, so that the sign stands at the word
         const [name, said] = sign === "+" ? ["sv-ins", "only in this output"] : ["sv-del", "only in plain decoding"];
         const mark = h(
           "span",
           { class: name, "aria-label": `${said}: ${text}` },
           h("i", { "aria-hidden": "true" }, sign),
         );
-        mark.append(text.slice(space.length) || "␣");
-        cell.append(space, mark);
+        mark.append(word || "␣");
+        cell.append(text.slice(0, text.length - word.length), mark);
       }
       k = stop;
     }

@@ -1,6 +1,6 @@
 /* What the browser can hand out by itself: the tree as SVG and PNG, the tables as CSV; and the menu that offers it. */
 
-import { button, h, icon, s } from "specviz/base/dom.js";
+import { button, h, icon, must, s } from "specviz/base/dom.js";
 
 const STYLES = [
   "fill",
@@ -15,6 +15,7 @@ const STYLES = [
   "text-decoration-line",
 ];
 
+/** @type {(name: string, blob: Blob) => void} */
 function save(name, blob) {
   const url = URL.createObjectURL(blob);
   const link = h("a", { href: url, download: name });
@@ -24,10 +25,10 @@ function save(name, blob) {
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
-/** The drawn tree as a self-contained SVG text. */
+/** The drawn tree as a self-contained SVG text. @param {Inspector} inspector */
 export function treeSvg(inspector) {
   const { svg } = inspector.tree;
-  const copy = svg.cloneNode(true);
+  const copy = /** @type {SVGSVGElement} */ (svg.cloneNode(true));
   const from = svg.querySelectorAll("*");
   copy.querySelectorAll("*").forEach((element, k) => {
     const style = getComputedStyle(from[k]);
@@ -43,6 +44,7 @@ export function treeSvg(inspector) {
   return new XMLSerializer().serializeToString(copy);
 }
 
+/** The drawn tree as a picture. @type {(inspector: Inspector, scale?: number) => Promise<Blob>} */
 export function treePng(inspector, scale = 2) {
   const { svg } = inspector.tree;
   const width = Number(svg.getAttribute("width"));
@@ -51,7 +53,7 @@ export function treePng(inspector, scale = 2) {
   return new Promise((resolve, reject) => {
     picture.onload = () => {
       const canvas = h("canvas", { width: Math.ceil(width * scale), height: Math.ceil(height * scale) });
-      const pen = canvas.getContext("2d");
+      const pen = must(canvas.getContext("2d"));
       pen.scale(scale, scale);
       pen.drawImage(picture, 0, 0, width, height);
       canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("the picture is too large"))), "image/png");
@@ -61,18 +63,24 @@ export function treePng(inspector, scale = 2) {
   });
 }
 
+/** @param {unknown} value */
 function cell(value) {
   if (value === null || value === undefined) return "";
   const text = String(value);
   return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 }
 
-/** A table as CSV; tokens get a last column "text", in JSON quotes (so that a spreadsheet runs no formula). */
+/**
+ * A table as CSV; tokens get a last column "text", in JSON quotes (so that a spreadsheet runs no formula).
+ *
+ * @type {(model: Model, table: "nodes" | "candidates" | "guesses") => string}
+ */
 export function csv(model, table) {
-  const columns = model.trace[table];
+  /** @type {{ [column: string]: unknown[], token: number[], position: number[] }} */
+  const columns = Object(model.trace[table]);
   const names = Object.keys(columns);
   const ids =
-    table === "candidates" ? columns.position.map((p) => model.trace.tokens.id[p]) : columns.token || columns.id;
+    table === "candidates" ? columns.position.map((p) => model.trace.tokens.id[p]) : columns.token;
   const lines = [[...names, ...(ids ? ["text"] : [])].map(cell).join(",")];
   const count = columns[names[0]].length;
   for (let row = 0; row < count; row++) {
@@ -83,6 +91,7 @@ export function csv(model, table) {
   return lines.join("\r\n") + "\r\n";
 }
 
+/** @type {Record<string, string>} */
 const NAMES = {
   trace: "Trace file",
   html: "Interactive page (HTML)",
@@ -91,7 +100,7 @@ const NAMES = {
   json: "Trace as JSON",
 };
 
-/** The "Download" button and its menu. */
+/** The "Download" button and its menu. @param {Inspector} inspector */
 export function menu(inspector) {
   const list = h("div", { class: "sv-menu", role: "menu", hidden: true });
   const opener = button(
@@ -100,10 +109,12 @@ export function menu(inspector) {
     icon("download"),
     "Download",
   );
+  const entries = () => [...list.querySelectorAll("a, button")].filter((one) => one instanceof HTMLElement);
   const close = () => {
     list.hidden = true;
     opener.setAttribute("aria-expanded", "false");
   };
+  /** @type {(label: string, act: () => unknown) => HTMLElement} */
   const item = (label, act) => {
     const run = () => {
       close();
@@ -113,8 +124,13 @@ export function menu(inspector) {
     };
     return h("button", { type: "button", class: "sv-menu-item", role: "menuitem", onclick: run }, label);
   };
+  /** @type {(what: string) => string} */
   const name = (what) => `${String(inspector.model.run.id || "run").replace(/[^\w.-]+/g, "-")}-${what}`;
+  /** @type {(content: string, type: string) => Blob} */
   const text = (content, type) => new Blob([content], { type });
+  /** @type {(label: string, table: "nodes" | "candidates" | "guesses") => HTMLElement} */
+  const table = (label, table) =>
+    item(label, () => save(name(`${table}.csv`), text(csv(inspector.model, table), "text/csv")));
   const fill = () => {
     const step = `step-${inspector.number + 1}`;
     const urls = (inspector.options.actions || {}).downloads || {};
@@ -122,18 +138,13 @@ export function menu(inspector) {
       const href = typeof url === "function" ? url(inspector.state()) : url;
       return h("a", { class: "sv-menu-item", role: "menuitem", href, download: "", onclick: close }, NAMES[key] || key);
     });
-    const drafted = item("Draft model against target (CSV)", () =>
-      save(name("guesses.csv"), text(csv(inspector.model, "guesses"), "text/csv")),
-    );
     list.replaceChildren(
       ...links,
       item("Draft tree of this step (SVG)", () => save(name(`${step}.svg`), text(treeSvg(inspector), "image/svg+xml"))),
       item("Draft tree of this step (PNG)", async () => save(name(`${step}.png`), await treePng(inspector))),
-      item("Candidates (CSV)", () =>
-        save(name("candidates.csv"), text(csv(inspector.model, "candidates"), "text/csv")),
-      ),
-      ...(inspector.drafter.on ? [drafted] : []),
-      item("Tree nodes (CSV)", () => save(name("nodes.csv"), text(csv(inspector.model, "nodes"), "text/csv"))),
+      table("Candidates (CSV)", "candidates"),
+      ...(inspector.drafter.on ? [table("Draft model against target (CSV)", "guesses")] : []),
+      table("Tree nodes (CSV)", "nodes"),
     );
   };
   opener.addEventListener("click", () => {
@@ -141,15 +152,16 @@ export function menu(inspector) {
     fill();
     list.hidden = false;
     opener.setAttribute("aria-expanded", "true");
-    list.firstChild.focus();
+    entries()[0].focus();
   });
   const wrap = h("div", { class: "sv-menu-wrap" }, opener, list);
   wrap.addEventListener("keydown", (event) => {
-    const all = [...list.children];
-    const move = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const all = entries();
+    const move = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
     if (move && !list.hidden) {
       event.preventDefault();
-      all[(all.indexOf(document.activeElement) + move + all.length) % all.length].focus();
+      const at = all.findIndex((one) => one === document.activeElement);
+      all[(at + move + all.length) % all.length].focus();
     } else if (event.key === "Escape" && !list.hidden) {
       close();
       opener.focus();
@@ -157,7 +169,7 @@ export function menu(inspector) {
     event.stopPropagation();
   });
   wrap.addEventListener("focusout", (event) => {
-    if (!wrap.contains(event.relatedTarget)) close();
+    if (!(event.relatedTarget instanceof Node && wrap.contains(event.relatedTarget))) close();
   });
   return wrap;
 }

@@ -1,34 +1,50 @@
 /* A draft model's step: how sure it was, what decided, where it looked, its probabilities beside the target's. */
 
-import { append, card, clamp, format, h, plural, probability } from "specviz/base/dom.js";
+import { append, clamp, format, h, plural, probability } from "specviz/base/dom.js";
 import { OPEN } from "specviz/base/model.js";
 import { pairs, residual } from "specviz/inspect/drafter_pairs.js";
-import { STATES, beams, beside, guesses, label, lanes, numberOf, present, quoted } from "specviz/inspect/drafting.js";
-import { heaviest, lookTools, lookedAt, looks, offerLooks } from "specviz/inspect/looks.js";
-import * as marks from "specviz/inspect/marks.js";
+import {
+  STATES,
+  beams,
+  beside,
+  choiceOf,
+  guesses,
+  label,
+  lanes,
+  numberOf,
+  present,
+  quoted,
+} from "specviz/inspect/drafting.js";
+import { LookPanel, lookedAt, looks } from "specviz/inspect/looks.js";
 
 const TENTHS = 10;
 
+/** @type {Record<string, number>} */
+const BY_KEY = { ArrowDown: 1, ArrowUp: -1 };
+
+/** @type {(n: number) => string} */
 const nth = (n) => `${n}${n % 100 > 10 && n % 100 < 14 ? "th" : ["th", "st", "nd", "rd"][n % 10] || "th"}`;
 
-export class DrafterView {
+export class DrafterView extends LookPanel {
+  /** @param {Inspector} owner */
   constructor(owner) {
-    this.owner = owner;
-    Object.assign(this, card("drafter", "Drafter"));
+    super(owner, "drafter", "Drafter", "Shade the text by where the draft model looked for this token");
     this.strip = h("div", { class: "sv-places", role: "group", "aria-label": "Drafted positions" });
     this.parts = h("div", { class: "sv-drafter-parts" });
     this.body.append(this.parts);
     this.body.before(this.strip);
-    this.shading = true;
-    this.head = -1;
-    this.layer = -1;
-    this.chosen = this.shown = null; // {parent, node: index or −1, token}
+    /** @type {NodeChoice | null} */
+    this.chosen = null;
+    /** The one that is hovered, else the chosen one. @type {NodeChoice | null} */
+    this.shown = null;
     this.rare = false;
-    this.look = [];
+    /** @type {TreeNode[]} */
     this.chain = [];
+    /** @type {Map<number, Guess[]>} */
     this.guesses = new Map();
+    /** @type {HTMLElement[]} */
+    this.places = [];
     this.strip.addEventListener("keydown", (event) => this.key(event));
-    lookTools(this, "Shade the text by where the draft model looked for this token");
   }
 
   /** What depends on the run alone. */
@@ -36,10 +52,10 @@ export class DrafterView {
     const { model } = this.owner;
     this.on = present(model);
     this.owner.root.classList.toggle("sv-drafted", this.on);
-    offerLooks(this, model.run.attention);
+    this.offerLooks(model.run.attention);
   }
 
-  /** A step; it opens on its first rejected token of the chain, else on the last one. */
+  /** A step; it opens on its first rejected token of the chain, else on the last one. @param {StepView} view */
   draw(view) {
     this.view = view;
     this.look = [];
@@ -47,31 +63,32 @@ export class DrafterView {
     this.guesses = guesses(this.owner.model, view.number);
     this.chain = view.nodes.filter((node) => node.index && !beside(node));
     const first = this.chain.find((node) => node.status === "rejected") || this.chain[this.chain.length - 1];
-    this.chosen = first ? this.of(first) : null;
+    this.chosen = first ? choiceOf(first) : null;
     this.shown = this.chosen;
     this.rare = false;
     this.buildStrip();
     this.fill();
   }
 
-  of(node) {
-    return { parent: node.parent, node: node.index, token: node.token };
-  }
-
-  /** The choice an item of the tree stands for; null where the draft model said nothing there. */
+  /**
+   * The choice an item of the tree stands for; null where the draft model said nothing there.
+   *
+   * @type {Picker["choice"]}
+   */
   choice(item) {
-    if (!item || !this.on) return null;
-    if (item.kind === "node" && item.node.index) return this.of(item.node);
+    if (!item || !this.on || !this.view) return null;
+    if (item.kind === "node" && item.node.index) return choiceOf(item.node);
     const said = item.kind === "bonus" && this.guesses.has(this.view.last);
     return said ? { parent: this.view.last, node: -1, token: this.view.bonus } : null;
   }
 
+  /** @type {Picker["isChosen"]} */
   isChosen(item) {
     const one = this.choice(item);
     return !!one && !!this.chosen && one.parent === this.chosen.parent && one.node === this.chosen.node;
   }
 
-  /** Shows an item of the tree for as long as it is hovered; null: what was chosen again. */
+  /** Shows an item of the tree for as long as it is hovered; null: what was chosen again. @type {Picker["preview"]} */
   preview(item) {
     if (!this.on || !this.view) return;
     const one = this.choice(item) || this.chosen;
@@ -80,6 +97,7 @@ export class DrafterView {
     this.refresh();
   }
 
+  /** @type {Picker["choose"]} */
   choose(one) {
     if (!one) return;
     if (!same(one, this.chosen)) this.rare = false;
@@ -89,36 +107,30 @@ export class DrafterView {
     this.bring();
   }
 
-  /** Scrolls the prompt to the place looked at most, unless the panes are to stay where they are. */
-  bring() {
-    if (this.owner.follow) this.owner.reveal(heaviest(this));
-  }
-
-  refresh() {
-    if (!this.view) return;
-    this.markStrip();
-    this.fill();
-    marks.shade(this.owner, this.view);
-  }
-
-  /** Up and down: the positions of the draft. */
+  /** Up and down: the positions of the draft. @param {KeyboardEvent} event */
   key(event) {
-    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const by = BY_KEY[event.key];
     if (!by) return;
     event.preventDefault();
-    const at = this.chain.findIndex((node) => node.parent === this.shown.parent);
-    const next = this.chain[clamp(at + by, 0, this.chain.length - 1)];
-    this.choose(this.of(next));
-    this.strip.children[this.chain.indexOf(next)].focus({ preventScroll: false });
+    const at = this.chain.findIndex((node) => node.parent === this.shown?.parent);
+    const k = clamp(at + by, 0, this.chain.length - 1);
+    this.choose(choiceOf(this.chain[k]));
+    this.places[k].focus();
   }
 
-  /** Down and up in the tree: from position to position, there from the chain's token to those beside it. */
+  /**
+   * Down and up in the tree: from position to position, there from the chain's token to those beside it.
+   *
+   * @param {number} by
+   */
   walk(by) {
+    if (!this.view) return;
+    /** @type {(node: TreeNode) => number} */
     const order = (node) => node.depth * 1e4 + (beside(node) ? 1 : 0) * 1e3 + node.index / 1e3;
     const all = this.view.nodes.filter((node) => node.index).sort((a, b) => order(a) - order(b));
     const at = all.findIndex((node) => this.chosen && node.index === this.chosen.node);
     const next = all[clamp(at + by, 0, all.length - 1)];
-    if (next) this.choose(this.of(next));
+    if (next) this.choose(choiceOf(next));
   }
 
   // ---- positions ------------------------------------------------------------------------------------------------
@@ -126,11 +138,11 @@ export class DrafterView {
   /** One button per position of the chain: its token, how sure the draft model was, what became of it. */
   buildStrip() {
     const { model } = this.owner;
+    const nodes = this.view?.nodes || [];
     this.strip.hidden = !this.chain.length;
-    this.strip.replaceChildren(
-      ...this.chain.map((node) => {
+    this.places = this.chain.map((node) => {
         const confidence = numberOf(this.owner, node, "confidence");
-        const siblings = this.view.nodes.filter((one) => one.parent === node.parent && one !== node);
+        const siblings = nodes.filter((one) => one.parent === node.parent && one !== node);
         const taken = siblings.find((one) => one.status === "accepted");
         const rank = numberOf(this.owner, taken, "draft_rank");
         const level = h("i", { style: `width:${Math.round(100 * (confidence || 0))}%` });
@@ -147,32 +159,34 @@ export class DrafterView {
           `${STATES[node.status]}${said}`;
         return h(
           "button",
-          { type: "button", class: "sv-place-of", "aria-label": label, onclick: () => this.choose(this.of(node)) },
+          { type: "button", class: "sv-place-of", "aria-label": label, onclick: () => this.choose(choiceOf(node)) },
           h("span", { class: "sv-place-text" }, h("small", {}, `${node.depth} `), token, instead, more),
           h("span", { class: "sv-sure" }, level),
           h("span", { class: "sv-sure-number" }, probability(confidence)),
         );
-      }),
-    );
+      });
+    this.strip.replaceChildren(...this.places);
     this.markStrip();
   }
 
   markStrip() {
     this.chain.forEach((node, k) => {
-      const here = !!this.shown && this.shown.parent === node.parent;
-      this.strip.children[k].setAttribute("aria-pressed", String(here));
-      this.strip.children[k].tabIndex = here || (k === 0 && !this.onChain()) ? 0 : -1;
+      const here = this.shown?.parent === node.parent;
+      this.places[k].setAttribute("aria-pressed", String(here));
+      this.places[k].tabIndex = here || (k === 0 && !this.onChain()) ? 0 : -1;
     });
   }
 
   onChain() {
-    return !!this.shown && this.chain.some((node) => node.parent === this.shown.parent);
+    return this.chain.some((node) => node.parent === this.shown?.parent);
   }
 
   // ---- one position ---------------------------------------------------------------------------------------------
 
   fill() {
     const { shown, view } = this;
+    if (!view) return;
+    this.markStrip();
     if (!shown) {
       const why = view.reason || "the draft model was not asked";
       this.look = [];
@@ -180,24 +194,31 @@ export class DrafterView {
       this.parts.replaceChildren(h("p", { class: "sv-empty" }, `No draft this step: ${why.replace(/\.$/, "")}.`));
       return;
     }
-    this.node = view.nodes[shown.node] || null;
+    const node = view.nodes[shown.node] || null;
     // what holds of a position is recorded with any of its tokens
-    this.any = this.node || view.nodes.find((node) => node.index && node.parent === shown.parent);
+    const any = node || view.nodes.find((node) => node.index && node.parent === shown.parent);
     const after = shown.parent ? view.nodes[shown.parent].token : view.root;
     this.note.replaceChildren("what follows ", h("code", {}, label(this.owner, after, 14)));
     const { attention } = this.owner.model.run;
     this.look = attention ? looks(this.owner.model, view.number, shown.parent, this.layer, this.head) : [];
     const list = this.guesses.get(shown.parent) || [];
+    const place = { view, shown, beta: numberOf(this.owner, any, "overlap") };
+    const looked = attention ? lookedAt(this, "Where the draft model looked") : null;
     this.parts.replaceChildren(
-      h("div", { class: "sv-drafter-side" }, this.verdict(), this.sureness(), this.looked()),
-      h("div", { class: "sv-drafter-main" }, pairs(this, list), residual(this, list)),
+      h("div", { class: "sv-drafter-side" }, this.verdict(view, shown, node), this.sureness(view, node, any), looked),
+      h("div", { class: "sv-drafter-main" }, pairs(this, place, list), residual(this, place, list)),
     );
   }
 
-  /** What became of the token, in a sentence. */
-  verdict() {
-    const { owner, node, view, shown } = this;
+  /**
+   * What became of the token, in a sentence.
+   *
+   * @type {(view: StepView, shown: NodeChoice, node: TreeNode | null) => Child}
+   */
+  verdict(view, shown, node) {
+    const { owner } = this;
     const line = h("p", { class: "sv-verdict" });
+    /** @type {(...words: Child[]) => HTMLElement} */
     const say = (...words) => append(line, words);
     const after = shown.parent ? view.nodes[shown.parent].token : view.root;
     if (!node) return say("After ", quoted(owner, after), " the target wrote ", quoted(owner, shown.token), " itself.");
@@ -245,21 +266,24 @@ export class DrafterView {
       : say("The target wrote ", quoted(owner, view.bonus), " instead.");
   }
 
-  /** Confidence and its tenth, the candidates there, ranks, overlap and delay. */
-  sureness() {
-    const { owner, view, shown, any, node } = this;
+  /**
+   * Confidence and its tenth, the candidates there, ranks, overlap and delay.
+   *
+   * @type {(view: StepView, node: TreeNode | null, any: TreeNode | undefined) => Child}
+   */
+  sureness(view, node, any) {
+    const { owner } = this;
     const confidence = numberOf(owner, any, "confidence");
-    if (confidence === null) return null;
+    if (!any || confidence === null) return null;
     const bin = numberOf(owner, any, "bin");
-    const here = view.nodes.filter((one) => one.index && one.parent === shown.parent);
+    const here = view.nodes.filter((one) => one.index && one.parent === any.parent);
     const extra = here.filter(beside).length;
     const tenths = h("span", { class: "sv-tenths", "aria-hidden": "true" });
     for (let k = 0; k < TENTHS; k++) tenths.append(h("i", { class: k === bin ? "sv-this" : "" }));
     tenths.append(h("b", { style: `width:${(100 * confidence).toFixed(1)}%` }));
-    const granted =
-      view.route === "cape"
-        ? `${nth(bin + 1)} tenth: CAPE grants ${plural(here.length, "candidate")}`
-        : `${nth(bin + 1)} tenth; ${plural(here.length, "candidate")} here`;
+    const tenth = `${nth((bin ?? 0) + 1)} tenth`;
+    const count = plural(here.length, "candidate");
+    const granted = view.route === "cape" ? `${tenth}: CAPE grants ${count}` : `${tenth}; ${count} here`;
     const parts = extra ? ` (${plural(extra, "expansion")})` : "";
     const box = h(
       "div",
@@ -276,24 +300,28 @@ export class DrafterView {
     const rank = numberOf(owner, node, "draft_rank");
     const theirs = node && node.rank >= 0 ? `, the target's no. ${node.rank + 1}` : "";
     const choices = rank === null ? null : h("p", {}, `The drafter's no. ${rank + 1}${theirs}.`);
-    return h("div", { class: "sv-drafter-facts" }, box, choices, this.origin(), this.delay());
+    return h("div", { class: "sv-drafter-facts" }, box, choices, this.origin(node), this.delay(view, any));
   }
 
-  /** How a draft model with prompt tokens of its own came to the token. */
-  origin() {
-    const forward = numberOf(this.owner, this.node, "draft_forward");
+  /** How a draft model with prompt tokens of its own came to the token. @type {(node: TreeNode | null) => Child} */
+  origin(node) {
+    const forward = numberOf(this.owner, node, "draft_forward");
     if (forward === null) return null;
-    const by = numberOf(this.owner, this.node, "distance");
+    const by = numberOf(this.owner, node, "distance");
     if (by !== null)
       return h("p", {}, `Guessed by the drafter's prompt token ${by}, and confirmed in its forward ${forward}.`);
     return h("p", {}, forward ? `Written by the drafter's forward ${forward}.` : "Known from an earlier step.");
   }
 
-  /** "Saw the target's keys up to position 174 (line 12); 2 positions behind." */
-  delay() {
-    const late = numberOf(this.owner, this.any, "kv_delay");
+  /**
+   * "Saw the target's keys up to position 174 (line 12); 2 positions behind."
+   *
+   * @type {(view: StepView, any: TreeNode) => Child}
+   */
+  delay(view, any) {
+    const late = numberOf(this.owner, any, "kv_delay");
     if (late === null) return null;
-    const newest = this.view.context - 2 + this.any.depth - late;
+    const newest = view.context - 2 + any.depth - late;
     const words = h("p", { tabindex: "0" });
     if (newest < 0) words.append("No key of the target was there to read.");
     else
@@ -308,10 +336,6 @@ export class DrafterView {
     ]);
   }
 
-  looked() {
-    return this.owner.model.run.attention ? lookedAt(this, "Where the draft model looked") : null;
-  }
-
   clear() {
     this.view = this.chosen = this.shown = null;
     this.look = [];
@@ -322,4 +346,5 @@ export class DrafterView {
   }
 }
 
+/** @type {(a: NodeChoice | null, b: NodeChoice | null) => boolean} */
 const same = (a, b) => a === b || (!!a && !!b && a.parent === b.parent && a.node === b.node && a.token === b.token);

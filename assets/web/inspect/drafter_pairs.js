@@ -5,12 +5,24 @@ import { STATES, beside, label, lanes, numberOf } from "specviz/inspect/drafting
 
 const LEAST = 0.001; // a token below this for both is folded away, unless it was drafted or written
 
-/** Both distributions, token by token: a shared part, and what only one of them gives. */
-export function pairs(panel, list) {
+/**
+ * The position compared: ``shown`` there, ``beta`` the overlap of both distributions.
+ *
+ * @typedef {{ view: StepView, shown: NodeChoice, beta: number | null }} Place
+ * @typedef {import("specviz/inspect/drafter.js").DrafterView} DrafterView
+ */
+
+/**
+ * Both distributions, token by token: a shared part, and what only one of them gives.
+ *
+ * @type {(panel: DrafterView, place: Place, list: Guess[]) => HTMLElement}
+ */
+export function pairs(panel, place, list) {
   if (!list.length)
     return h("p", { class: "sv-empty" }, "The draft model did not go on from here: there is nothing to compare.");
   const { owner } = panel;
-  const drawn = panel.view.route === "drawn";
+  const drawn = place.view.route === "drawn";
+  /** @type {(name: string, text: string) => HTMLElement} */
   const key = (name, text) => h("span", {}, h("i", { class: `sv-pair-key sv-pair-${name}` }), text);
   const head = h(
     "div",
@@ -29,10 +41,9 @@ export function pairs(panel, list) {
       ["#", "token", "", "q", "p"].map((name) => h("span", { role: "columnheader" }, name)),
     ),
   );
-  const beta = numberOf(owner, panel.any, "overlap");
-  const tokens = list.map((one) => stateOf(panel, one));
+  const tokens = list.map((one) => stateOf(owner, place, one));
   const rare = tokens.filter((one) => !one.role && one.q < LEAST && one.p < LEAST);
-  for (const one of tokens) if (panel.rare || !rare.includes(one)) table.append(pairOf(panel, one));
+  for (const one of tokens) if (panel.rare || !rare.includes(one)) table.append(pairOf(owner, place, one));
   const more = rare.length
     ? h(
         "button",
@@ -43,18 +54,18 @@ export function pairs(panel, list) {
           onclick: () => {
             panel.rare = !panel.rare;
             panel.fill();
-            panel.parts.querySelector(".sv-rare").focus();
+            const again = panel.parts.querySelector(".sv-rare");
+            if (again instanceof HTMLElement) again.focus();
           },
         },
         panel.rare ? "fewer" : `${plural(rare.length, "more token")} below ${probability(LEAST)}`,
       )
     : null;
-  return h("section", {}, head, beta === null ? null : overlap(panel, beta), table, more);
+  return h("section", {}, head, place.beta === null ? null : overlap(owner, place.beta), table, more);
 }
 
-/** β: how far the two distributions overlap. */
-function overlap(panel, beta) {
-  const share = (value) => `${(100 * value).toFixed(1)}%`;
+/** β: how far the two distributions overlap. @type {(owner: Inspector, beta: number) => HTMLElement} */
+function overlap(owner, beta) {
   const box = h(
     "div",
     { class: "sv-beta", tabindex: "0" },
@@ -64,34 +75,39 @@ function overlap(panel, beta) {
       { class: "sv-pair-bars", "aria-hidden": "true" },
       h("i", { class: "sv-pair-q", style: "width:100%" }),
       h("i", { class: "sv-pair-p", style: "width:100%" }),
-      h("i", { class: "sv-pair-both", style: `width:${share(beta)}` }),
+      h("i", { class: "sv-pair-both", style: `width:${(100 * beta).toFixed(1)}%` }),
     ),
   );
-  return panel.owner.tip.add(box, () => [
+  return owner.tip.add(box, () => [
     h("b", {}, "Overlap β"),
     h("div", { class: "sv-formula" }, `= Σ min(p, q) = ${format(beta)}`),
     h("div", {}, "Over the whole vocabulary: how likely a token drawn from the drafter is accepted here."),
   ]);
 }
 
-/** A guess with what it was in this step: {…, role, words, node}. */
-function stateOf(panel, one) {
-  const { view, shown } = panel;
+/**
+ * A guess with what became of it in this step.
+ *
+ * @typedef {Guess & { role: string, words: string, name: string }} Judged
+ * @type {(owner: Inspector, place: Place, one: Guess) => Judged}
+ */
+function stateOf(owner, { view, shown }, one) {
   const node = view.nodes.find((it) => it.index && it.parent === shown.parent && it.token === one.token) || null;
   if (node) {
-    const rank = numberOf(panel.owner, node, "draft_rank");
+    const rank = numberOf(owner, node, "draft_rank");
     const name = beside(node) ? `E${rank === null ? "" : rank + 1}` : lanes(view) ? "chain" : "drafted";
-    return { ...one, node, role: node.status, words: STATES[node.status], name };
+    return { ...one, role: node.status, words: STATES[node.status], name };
   }
   if (shown.parent === view.last && one.token === view.bonus) {
     const redrawn = one.residual !== null;
-    return { ...one, node, role: "own", words: redrawn ? "drawn from the residual" : "written by the target" };
+    return { ...one, role: "own", words: redrawn ? "drawn from the residual" : "written by the target", name: "" };
   }
-  return { ...one, node, role: "", words: "" };
+  return { ...one, role: "", words: "", name: "" };
 }
 
-function pairOf(panel, one) {
-  const { owner, shown } = panel;
+/** @type {(owner: Inspector, place: Place, one: Judged) => HTMLElement} */
+function pairOf(owner, { shown }, one) {
+  /** @type {(value: number) => string} */
   const width = (value) => `width:${Math.max(value > 0 ? 0.4 : 0, 100 * value).toFixed(1)}%`;
   const both = Math.min(one.p, one.q);
   const tag = one.role ? h("small", { class: `sv-role sv-role-${one.role}` }, one.words) : null;
@@ -131,14 +147,13 @@ function pairOf(panel, one) {
   ]);
 }
 
-/** What a rejected draw was replaced from. */
-export function residual(panel, list) {
-  const some = list.filter(
-    (one) => one.residual >= LEAST || (one.residual !== null && stateOf(panel, one).role === "own"),
+/** What a rejected draw was replaced from. @type {(panel: DrafterView, place: Place, list: Guess[]) => Child} */
+export function residual({ owner }, place, list) {
+  const { view, beta } = place;
+  const some = list.flatMap(({ residual, ...one }) => (residual === null ? [] : [{ ...one, residual }])).filter(
+    (one) => one.residual >= LEAST || stateOf(owner, place, one).role === "own",
   );
   if (!some.length) return null;
-  const { owner, view } = panel;
-  const beta = numberOf(owner, panel.any, "overlap");
   const title = h("h4", { tabindex: "0" }, "Residual, that replaced the rejected draw");
   owner.tip.add(title, () => [
     h("div", { class: "sv-formula" }, "= max(0, p − q) ÷ Σ max(0, p − q)"),

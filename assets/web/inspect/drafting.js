@@ -1,72 +1,93 @@
 /* What a trace says of a draft model's step, and the words for it. */
 
 import { h, plural } from "specviz/base/dom.js";
+import { groups } from "specviz/base/model.js";
 
-export const STATES = { accepted: "accepted", rejected: "rejected", unreached: "never checked" };
+/** @type {Record<NodeStatus, string>} */
+export const STATES = { root: "root", accepted: "accepted", rejected: "rejected", unreached: "never checked" };
 
+/** A token's text. @type {(owner: Inspector, id: number | undefined, most?: number) => string} */
 export const label = (owner, id, most) => owner.model.pieces.label(id, most);
+/** A token in a sentence; -1: a stop token. @type {(owner: Inspector, id: number) => HTMLElement} */
 export const quoted = (owner, id) =>
   h("code", { class: "sv-token" }, id < 0 ? "stop" : owner.model.pieces.label(id, 24));
+/** Whether a node stands beside the main chain. @type {(node: TreeNode) => boolean} */
 export const beside = (node) => node.origin === "expansion";
+/** @type {(view: StepView) => boolean} */
 export const beams = (view) => view.route.startsWith("beam");
 
-/** A node's number of the given name, null where the method records none. */
+/** The choice of a node in the tree. @type {(node: TreeNode) => NodeChoice} */
+export const choiceOf = (node) => ({ parent: node.parent, node: node.index, token: node.token });
+
+/**
+ * A node's number of that name, null where the method records none.
+ *
+ * @type {(owner: Inspector, node: TreeNode | null | undefined, key: string) => number | null}
+ */
 export function numberOf(owner, node, key) {
-  const column = owner.model.trace.nodes[`term:${key}`];
-  const value = column && node ? column[node.row] : null;
-  return typeof value === "number" ? value : null;
+  return node ? owner.model.nodeTerm(node, key) : null;
 }
 
-/** Whether a trace has anything of a draft model's to show; a live one that will have is known by its numbers. */
+/** Whether a trace has anything of a draft model's to show; a live one is known by its numbers. @param {Model} model */
 export function present(model) {
   const { guesses, attention } = model.trace;
+  /** @type {(table?: { step: number[] }) => number} */
   const rows = (table) => (table ? table.step.length : 0);
-  const own = model.run.attention && model.run.attention.probes ? 0 : rows(attention); // else the prompt tokens'
+  const own = model.run.attention?.probes ? 0 : rows(attention); // else the prompt tokens'
   return rows(guesses) + own > 0 || (!!guesses && model.nodeTerms.some(({ key }) => key === "overlap"));
 }
 
-/** Whether a step's tree has leaves beside a main chain: [chain, expansions], null where it has not. */
+/**
+ * How many nodes a tree has in its main chain and beside it; null where nothing stands beside one.
+ *
+ * @type {(view: Pick<StepView, "nodes" | "drafted">) => [chain: number, expansions: number] | null}
+ */
 export function lanes(view) {
   const extra = view.nodes.filter(beside).length;
   return extra ? [view.drafted - extra, extra] : null;
 }
 
-/** Node → tokens with both probabilities, in the order of the drafter's ranks. */
+/**
+ * Node → tokens with both probabilities, in the order of the drafter's ranks.
+ *
+ * @type {(model: Model, step: number) => Map<number, Guess[]>}
+ */
 export function guesses(model, step) {
   const table = model.trace.guesses;
-  const found = new Map();
-  const [from, to] = model.rows("guesses", step);
-  for (let row = from; row < to; row++) {
-    const node = table.node[row];
-    if (!found.has(node)) found.set(node, []);
-    found
-      .get(node)
-      .push({
-        token: table.token[row],
-        rank: table.rank[row],
-        q: table.draft_prob[row],
-        p: table.prob[row],
-        residual: table.residual[row],
-      });
-  }
-  return found;
+  if (!table) return new Map();
+  return groups(model.rows("guesses", step), table.node, (row) => ({
+    token: table.token[row],
+    rank: table.rank[row],
+    q: table.draft_prob[row],
+    p: table.prob[row],
+    residual: table.residual[row],
+  }));
 }
 
 // ---- words ------------------------------------------------------------------------------------------------------
 
-/** "a main chain of 4 tokens and 6 expansions beside it" */
-export function offered(view) {
-  const [chain, extra] = lanes(view);
+/**
+ * "a main chain of 4 tokens with 6 expansions beside it".
+ *
+ * @type {(view: StepView, lanes: [number, number]) => string}
+ */
+export function offered(view, [chain, extra]) {
   const others = beams(view) ? `${plural(extra, "token")} of other beams` : plural(extra, "expansion");
   return `a main chain of ${plural(chain, "token")} with ${others} beside it`;
 }
 
-/** Which part of a widened draft stood, as nodes; ``own`` says what made it stand. */
-export function stood(owner, view, own) {
+/**
+ * Which part of a widened draft stood; ``own`` says what made it stand.
+ *
+ * @type {(owner: Inspector, view: StepView, own: string, lanes: [number, number]) => Child[]}
+ */
+export function stood(owner, view, own, [chained]) {
   const main = view.path.filter((node) => !beside(node));
   const extra = view.path.slice(main.length);
+  /** @type {(n: number) => string} */
   const count = (n) => (n === 1 ? "first token" : `first ${n} tokens`);
-  const all = main.length === lanes(view)[0];
+  const all = main.length === chained;
+  /** @type {Child[]} */
   const parts = [];
   if (all) parts.push(`and the whole main chain was ${own}`);
   else if (main.length)

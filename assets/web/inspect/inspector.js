@@ -1,53 +1,108 @@
 /* The views around one trace. load, append, setStep, state, on("step" | "pin"). */
 
-import { clamp, format, framed, h, plural, readColors } from "specviz/base/dom.js";
+import { Tooltip, clamp, format, framed, h, later, plural, readColors } from "specviz/base/dom.js";
 import { Model, POOL } from "specviz/base/model.js";
-import { zoom as presenterZoom } from "specviz/base/present.js";
+import { Presenter, zoom as presenterZoom } from "specviz/base/present.js";
+import { CandidateTable } from "specviz/inspect/candidates.js";
 import * as controls from "specviz/inspect/controls.js";
+import { DiffView } from "specviz/inspect/diff.js";
+import { DrafterView } from "specviz/inspect/drafter.js";
 import { keys, tokenFacts } from "specviz/inspect/keys.js";
-import { build } from "specviz/inspect/layout.js";
+import { arrange } from "specviz/inspect/layout.js";
+import { Links } from "specviz/inspect/links.js";
 import { heaviest } from "specviz/inspect/looks.js";
 import * as marks from "specviz/inspect/marks.js";
+import { PoolPane, TokenPane } from "specviz/inspect/pane.js";
+import { PromptsView } from "specviz/inspect/prompts.js";
+import { RegretView } from "specviz/inspect/regret.js";
 import * as shares from "specviz/inspect/shares.js";
 import * as words from "specviz/inspect/summary.js";
+import { Timeline } from "specviz/inspect/timeline.js";
+import { TreeView } from "specviz/inspect/tree.js";
 
 export class Inspector {
-  /**
-   * ``options``: live (follow a run that goes on), autofocus, actions {link, downloads}, present (false: no presenter
-   * mode of its own; else the tab that an address with present=1 means).
-   * ``actions.link`` is a URL, a function of the state that gives one, or true (this page's address);
-   * ``actions.downloads`` maps a name (trace, html, csv, …) to a URL or a function of the state.
-   */
-  constructor(host, options) {
+  /** @param {HTMLElement} host @param {InspectorOptions} [options] */
+  constructor(host, options = {}) {
     this.host = host;
-    this.options = options || {};
-    this.listeners = {};
+    this.options = options;
+    /** @type {{ [event in keyof InspectorEvents]: ((detail: any) => unknown)[] }} */
+    this.listeners = { step: [], pin: [] };
     this.number = 0;
+    /** @type {Position[]} */
     this.pins = [];
-    this.model = null;
-    this.player = new controls.Player(this);
+    /** Nothing before ``load``. @type {Model} */
+    this.model = later();
+    /** @type {Colors} */
+    this.colors = later();
     this.whitespace = false;
     this.heat = true;
     this.offers = false;
     this.follow = true;
-    build(this);
-    this.watch();
-  }
+    this.allMetrics = false;
+    /** Metrics that stand first. @type {string[]} */
+    this.wantedMetrics = [];
+    this.zoom = 1; // of what is drawn in fixed sizes
+    this.sayTimer = 0;
+    this.root = h("div", { class: "sv sv-waiting", tabindex: "-1", role: "group", "aria-label": "Inspector" });
+    this.tip = new Tooltip(this.root);
+    this.player = new controls.Player(this);
+    this.heading = h("div", { class: "sv-headline" });
+    this.metrics = h("dl", { class: "sv-metrics" });
+    this.sentence = h("p", { class: "sv-sentence", "aria-live": "polite" });
+    this.counter = h("span", { class: "sv-counter" });
+    this.compression = h("p", { class: "sv-compression" });
+    this.breakdownTitle = h("summary", {});
+    this.breakdownParts = h("div", { class: "sv-breakdown-parts" });
+    this.legend = h("ul", { class: "sv-legend", "aria-label": "Legend" });
+    this.message = h("p", { class: "sv-message", role: "status", hidden: true });
+    this.pinNote = h("span", { class: "sv-pin-note", hidden: true });
+    this.heatButton = controls.toggle(this, "Score heat", "heat", "Shade the places compared this step by their score");
+    this.offerButton = controls.toggle(
+      this,
+      "Losing offers",
+      "offers",
+      "Show what the candidates that lost would have offered (O)",
+    );
+    this.spaceButton = controls.toggle(
+      this,
+      "Whitespace",
+      "whitespace",
+      "Show spaces, tabs and line ends as glyphs (W)",
+    );
+    this.playButton = controls.playButton(this);
+    this.linkLabel = h("span", {}, "Copy link");
+    this.timeline = new Timeline(this);
+    this.facts = new shares.StepFacts(this);
+    this.diff = new DiffView(this);
+    this.prompt = new TokenPane(this, "prompt", "Prompt", this.heatButton, this.offerButton);
+    this.output = new TokenPane(this, "output", "Output", this.pinNote);
+    this.pool = new PoolPane(this);
+    this.panes = [this.prompt, this.output, this.pool];
+    this.tree = new TreeView(this);
+    this.candidates = new CandidateTable(this);
+    this.regret = new RegretView(this);
+    this.drafter = new DrafterView(this);
+    this.prompts = new PromptsView(this);
+    this.links = new Links(this);
+    const { breakdown, help } = arrange(this);
+    this.breakdown = breakdown;
+    this.help = help;
+    const hashed = !!options.actions && options.actions.link === true;
+    this.presenter =
+      options.present === false
+        ? null
+        : new Presenter(this.root, { hashed, changed: (on) => this.zoomed(on) });
 
-  // ---- the page -------------------------------------------------------------------------------------------------
-
-  watch() {
     this.root.addEventListener("keydown", (event) => keys(this, event, true));
+    /** @type {(event: KeyboardEvent) => void} */
     this.onKey = (event) => {
       const nowhere = !document.activeElement || document.activeElement === document.body;
       if (nowhere && this.root.getClientRects().length) keys(this, event, false);
     };
     document.addEventListener("keydown", this.onKey);
-    this.onResize = framed(() => this.resized());
-    this.sizes = new ResizeObserver(this.onResize);
+    this.sizes = new ResizeObserver(framed(() => this.resized()));
     this.sizes.observe(this.host);
-    this.onTheme = framed(() => this.themed());
-    this.themes = new MutationObserver(this.onTheme);
+    this.themes = new MutationObserver(framed(() => this.themed()));
     for (const element of [document.documentElement, document.body]) {
       this.themes.observe(element, { attributes: true, attributeFilter: ["class", "data-theme"] });
     }
@@ -56,7 +111,7 @@ export class Inspector {
 
   destroy() {
     this.pause();
-    if (this.presenter) this.presenter.destroy();
+    this.presenter?.destroy();
     this.sizes.disconnect();
     this.themes.disconnect();
     document.removeEventListener("keydown", this.onKey);
@@ -65,7 +120,12 @@ export class Inspector {
 
   // ---- the trace ------------------------------------------------------------------------------------------------
 
-  /** Shows a trace; ``view`` is {step, pins} as state() gives it. Throws where the trace is not one. */
+  /**
+   * Shows a trace; ``view`` is {step, pins} as state() gives it. Throws where the trace is not one.
+   *
+   * @param {Trace} trace
+   * @param {{ step?: number | string, pins?: Position[] } | null} [view]
+   */
   load(trace, view) {
     const { step = 0, pins = [] } = view || {};
     this.pause();
@@ -83,11 +143,15 @@ export class Inspector {
     else this.waiting();
     this.setPins(pins, false);
     if (this.options.autofocus) this.root.focus({ preventScroll: true });
-    if (this.presenter) this.presenter.begin(this.options);
+    this.presenter?.begin(this.options);
     return this;
   }
 
-  /** Adds the rows of a step to a run that goes on; follows it if the newest step was shown. */
+  /**
+   * Adds the rows of a step to a run that goes on; follows it if the newest step was shown.
+   *
+   * @type {(delta: TraceDelta | null, run?: Partial<Run>) => void}
+   */
   append(delta, run) {
     if (!this.model) return;
     const last = this.model.stepCount - 1;
@@ -107,7 +171,7 @@ export class Inspector {
     }
   }
 
-  /** The numbers that change while a run grows, though the step shown does not. */
+  /** The numbers that change while a run grows, though the step shown does not. @param {StepView} view */
   count(view) {
     this.timeline.move(view.number);
     this.output.showUntil(view.end);
@@ -168,26 +232,27 @@ export class Inspector {
   }
 
   /** The pool's text, where it was recorded; a run that goes on may add to it. */
-  drawPool(fresh) {
+  drawPool(fresh = false) {
     const { model } = this;
     this.root.classList.toggle("sv-pooled", model.pooled > 0);
     if (!fresh && this.pool.shownCount === model.pooled) return;
     this.pool.refill();
-    const { label, tokens, passages } = model.run.pool || {};
-    const all = plural(tokens === undefined ? model.pooled : tokens, "token");
+    const { label, tokens = model.pooled, passages = 0 } = model.run.pool || {};
+    const all = plural(tokens, "token");
     const part = tokens > model.pooled ? ` (${model.pooled.toLocaleString("en")} shown)` : "";
     this.pool.note.textContent = [label, all + part, passages > 1 && plural(passages, "passage")]
       .filter(Boolean)
       .join(" · ");
   }
 
-  /** A panel of the page's own, below the tree. */
+  /** A panel of the page's own, below the tree. @param {Element} element */
   addPanel(element) {
     this.regret.element.before(element);
   }
 
   // ---- the step -------------------------------------------------------------------------------------------------
 
+  /** @param {number | string} number */
   setStep(number) {
     if (!this.model || !this.model.stepCount) return;
     const next = clamp(Math.round(Number(number)) || 0, 0, this.model.stepCount - 1);
@@ -197,6 +262,7 @@ export class Inspector {
     this.emit("step", { step: next });
   }
 
+  /** @param {number} by */
   go(by) {
     this.pause();
     this.setStep(this.number + by);
@@ -227,10 +293,10 @@ export class Inspector {
     this.tree.settle();
     marks.drawMaps(this, view);
     if (this.links.pinned.length) this.links.draw();
-    if (this.presenter) this.presenter.restart(`Step ${view.number + 1} of ${this.model.stepCount}`);
+    this.presenter?.restart(`Step ${view.number + 1} of ${this.model.stepCount}`);
   }
 
-  /** Steps to the next (or previous) draft of which nothing was accepted. */
+  /** Steps to the next (or previous) draft of which nothing was accepted. @param {1 | -1} by */
   miss(by) {
     this.pause();
     const { drafted, accepted } = this.model.steps;
@@ -244,40 +310,43 @@ export class Inspector {
     this.player.pause();
   }
 
-  /** The panel that tells about a chosen node of the tree. */
+  /** The panel that tells about a chosen node of the tree. @returns {Picker & { owner: Inspector }} */
   get picker() {
     return this.prompts.on ? this.prompts : this.drafter;
   }
 
   // ---- tokens ---------------------------------------------------------------------------------------------------
 
+  /** @param {Position} position */
   paneOf(position) {
     if (position >= POOL) return this.pool;
     return position < this.model.promptLength ? this.prompt : this.output;
   }
 
-  /** "line 4", "line 4 of the output". */
-  where(position, capital) {
+  /** "line 4", "line 4 of the output". @param {Position} position */
+  where(position, capital = false) {
     const pane = this.paneOf(position);
-    const text = `line ${pane.line(position)}${{ output: " of the output", pool: " of the pool" }[pane.side] || ""}`;
+    const text = `line ${pane.line(position)}${pane.side === "prompt" ? "" : ` of the ${pane.side}`}`;
     return capital ? text.charAt(0).toUpperCase() + text.slice(1) : text;
   }
 
-  /** The same in a narrow column: L4, out 4. */
+  /** The same in a narrow column: L4, out 4. @param {Position} position */
   short(position) {
     if (position >= POOL) return `pool ${(position - POOL).toLocaleString("en")}`;
     const line = this.paneOf(position).line(position);
     return position < this.model.promptLength ? `L${line}` : `out ${line}`;
   }
 
+  /** @type {(position: Position, element?: Element) => void} */
   hoverToken(position, element) {
     if (!this.model) return;
     this.links.hover(position);
-    const token = position >= 0 && element && element.closest(".sv-t");
+    const token = position >= 0 && element?.closest(".sv-t");
     if (token) this.tip.later(token, () => tokenFacts(this, position));
     else this.tip.hide();
   }
 
+  /** @type {(position: Position, several: boolean) => void} */
   pickToken(position, several) {
     const had = this.pins.includes(position);
     const others = several ? this.pins.filter((pin) => pin !== position) : [];
@@ -290,24 +359,28 @@ export class Inspector {
     if (!had && link) this.reveal(position === link.source || position < link.start ? link.start : link.source);
   }
 
-  /** Positions whose copies stay marked. */
+  /** Positions whose copies stay marked. @param {Position[]} pins */
   setPins(pins, tell = true) {
     const { model } = this;
-    const known = (pin) => Number.isInteger(pin) && pin >= 0 && (pin < model.tokenCount || model.id(pin) !== undefined);
-    this.pins = [...new Set((pins || []).map(Number).filter(known))];
+    /** @type {(pin: number) => boolean} */
+    const exists = (pin) =>
+      Number.isInteger(pin) && pin >= 0 && (pin < model.tokenCount || model.id(pin) !== undefined);
+    this.pins = [...new Set((pins || []).map(Number).filter(exists))];
     this.links.pin(this.pins);
     this.links.drawNote(this.pinNote);
     if (this.model.stepCount) marks.drawMaps(this, this.model.step(this.number));
     if (tell) this.emit("pin", { pins: [...this.pins] });
   }
 
-  /** Marks positions while something that offers them is hovered. */
+  /** Marks positions while something that offers them is hovered. @param {Position[]} positions */
   light(positions, name = "sv-light") {
+    /** @type {Mark[]} */
     const items = positions.map((position) => [position, name]);
     for (const pane of this.panes) pane.paint("light", items);
   }
 
-  reveal(position, always) {
+  /** @param {Position} position */
+  reveal(position, always = false) {
     if (position >= 0) this.paneOf(position).reveal(position, always);
     marks.drawMaps(this, this.model.step(this.number));
     this.links.draw();
@@ -317,6 +390,7 @@ export class Inspector {
     return this.prompt.element.getBoundingClientRect().left === this.output.element.getBoundingClientRect().left;
   }
 
+  /** @param {TokenPane} pane */
   scrolled(pane) {
     pane.drawView();
     if (this.links.pinned.length || this.links.hovered.length) this.onScroll();
@@ -343,7 +417,7 @@ export class Inspector {
     this.links.draw();
   }
 
-  /** Presenter mode begins or ends: what is drawn in fixed sizes grows. */
+  /** Presenter mode begins or ends: what is drawn in fixed sizes grows. @param {boolean} on */
   zoomed(on) {
     const zoom = on ? presenterZoom() : 1;
     if (zoom === this.zoom) return;
@@ -357,12 +431,14 @@ export class Inspector {
     this.resized();
   }
 
+  /** @param {boolean} open */
   showHelp(open) {
     this.help.hidden = !open;
     if (open) this.help.focus({ preventScroll: true });
     else this.root.focus({ preventScroll: true });
   }
 
+  /** @param {string} text */
   say(text) {
     this.message.textContent = text;
     this.message.hidden = !text;
@@ -373,20 +449,31 @@ export class Inspector {
   /** This page's address with the step and the pins in its hash. */
   address() {
     const pins = this.pins.length ? `&pins=${this.pins.join(",")}` : "";
-    const present = this.presenter && this.presenter.on ? "&present=1" : "";
+    const present = this.presenter?.on ? "&present=1" : "";
     return `${location.href.split("#")[0]}#step=${this.number}${pins}${present}`;
   }
 
+  /** @returns {InspectorState} */
   state() {
     return { trace: this.model ? this.model.run.id : null, step: this.number, pins: [...this.pins] };
   }
 
+  /**
+   * @template {keyof InspectorEvents} Event
+   * @param {Event} event
+   * @param {(detail: InspectorEvents[Event]) => unknown} listener
+   */
   on(event, listener) {
-    (this.listeners[event] = this.listeners[event] || []).push(listener);
+    this.listeners[event].push(listener);
     return this;
   }
 
+  /**
+   * @template {keyof InspectorEvents} Event
+   * @param {Event} event
+   * @param {InspectorEvents[Event]} detail
+   */
   emit(event, detail) {
-    for (const listener of this.listeners[event] || []) listener(detail);
+    for (const listener of this.listeners[event]) listener(detail);
   }
 }

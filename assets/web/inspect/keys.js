@@ -1,23 +1,28 @@
 /* Keyboard control, and what the tooltip says of a token. */
 
-import { facts, format, h, plural } from "specviz/base/dom.js";
+import { closest, facts, format, h, plural } from "specviz/base/dom.js";
 import { POOL } from "specviz/base/model.js";
 
-/** ``inside``: the focus is in the inspector; otherwise only keys that the page itself has no use for are taken. */
+/**
+ * ``inside``: the focus is in the inspector; otherwise only keys that the page itself has no use for are taken.
+ *
+ * @type {(inspector: Inspector, event: KeyboardEvent, inside: boolean) => void}
+ */
 export function keys(inspector, event, inside) {
-  const typing = event.target.closest && event.target.closest("input, textarea, select, [contenteditable]");
+  const typing = closest(event, "input, textarea, select, [contenteditable]");
   if (typing || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !inspector.model) return;
-  const onButton = event.target.closest && event.target.closest("button, a, [role=button]");
   const many = event.shiftKey ? 10 : 1;
+  /** @type {Record<string, () => unknown>} */
   const own = {
     ArrowRight: () => inspector.go(many),
     ArrowLeft: () => inspector.go(-many),
     "]": () => inspector.miss(1),
     "[": () => inspector.miss(-1),
     "?": () => inspector.showHelp(inspector.help.hidden),
-    f: () => inspector.presenter && inspector.presenter.toggle(),
+    f: () => inspector.presenter?.toggle(),
     Escape: () => escape(inspector),
   };
+  /** @type {Record<string, () => unknown>} */
   const focused = {
     Home: () => inspector.go(-Infinity),
     End: () => inspector.go(inspector.model.stepCount),
@@ -25,21 +30,22 @@ export function keys(inspector, event, inside) {
     w: () => inspector.spaceButton.click(),
     o: () => inspector.offerButton.click(),
   };
-  if (!onButton) focused[" "] = () => inspector.player.toggle();
+  if (!closest(event, "button, a, [role=button]")) focused[" "] = () => inspector.player.toggle();
   const act = own[event.key === "F" ? "f" : event.key] || (inside && focused[event.key]);
   if (!act) return;
   event.preventDefault();
   act();
 }
 
+/** @param {Inspector} inspector */
 function escape(inspector) {
   inspector.tip.hide();
   if (!inspector.help.hidden) inspector.showHelp(false);
-  else if (inspector.presenter && inspector.presenter.on) inspector.presenter.set(false);
+  else if (inspector.presenter?.on) inspector.presenter.set(false);
   else if (inspector.pins.length) inspector.setPins([]);
 }
 
-/** Pins the copy accepted in this step. */
+/** Pins the copy accepted in this step. @param {Inspector} inspector */
 function pinStep(inspector) {
   const view = inspector.model.step(inspector.number);
   for (let position = view.context; position < view.end; position++) {
@@ -48,32 +54,33 @@ function pinStep(inspector) {
   inspector.say("Nothing was copied in this step.");
 }
 
-/** A token's facts: its bytes, how it was written, where from. */
+/**
+ * A token's facts: its bytes, how it was written, where from.
+ *
+ * @type {(inspector: Inspector, position: Position) => Child[]}
+ */
 export function tokenFacts(inspector, position) {
   const { model } = inspector;
   if (position >= POOL) return poolFacts(inspector, position);
   const { tokens } = model.trace;
   const own = model.runOf.get(position);
   const copies = model.copies.get(position) || [];
-  const kinds = {
+  const kind = {
+    prompt: "",
     accepted: "drafted, then accepted",
     bonus: "the target's own token",
     plain: "the target's own token (no draft)",
-  };
+  }[tokens.kind[position]];
   const cell = inspector.paneOf(position).elements(position)[0];
   const shared = cell && cell.dataset.n ? Number(cell.dataset.n) : 1;
   const start = cell ? Number(cell.dataset.p) : position;
   const ids = tokens.id.slice(start, start + shared);
   const origin = tokens.origin[position];
   const size = own ? own.stop - own.start : 0;
+  /** @type {Fact[]} */
   const rows = [
     ["written in", tokens.step[position] >= 0 ? `step ${tokens.step[position] + 1}` : ""],
-    [
-      "as",
-      kinds[tokens.kind[position]]
-        ? kinds[tokens.kind[position]] + (origin && origin !== "main" ? ` (${origin})` : "")
-        : "",
-    ],
+    ["as", kind && origin && origin !== "main" ? `${kind} (${origin})` : kind],
     [
       "copied from",
       own ? `${inspector.where(model.sourceOf(position))}${size > 1 ? `, ${size} tokens in a row` : ""}` : "",
@@ -99,11 +106,15 @@ export function tokenFacts(inspector, position) {
   ];
 }
 
-/** "accepted at p = 0.14; the model preferred “carried” (p = 0.52)". */
+/**
+ * "accepted at p = 0.14; the model preferred “carried” (p = 0.52)".
+ *
+ * @type {(inspector: Inspector, position: Position) => HTMLElement}
+ */
 function differing(inspector, position) {
   const { model } = inspector;
   const { kind, prob } = model.trace.tokens;
-  const { rather } = model.decision(position);
+  const rather = model.decision(position)?.rather;
   const how = kind[position] === "accepted" && inspector.model.lossy ? "accepted" : "drawn";
   const line = h("div", { class: "sv-tip-differs" }, `${how} at p = ${format(prob[position], 2)}`);
   if (rather)
@@ -111,6 +122,7 @@ function differing(inspector, position) {
   return line;
 }
 
+/** @type {(inspector: Inspector, position: Position) => Child[]} */
 function poolFacts(inspector, position) {
   const { model } = inspector;
   const id = model.id(position);
@@ -119,7 +131,7 @@ function poolFacts(inspector, position) {
   return [
     h("code", { class: "sv-token" }, model.pieces.label(id)),
     facts([
-      ["in the pool", `position ${at.toLocaleString("en")}, passage ${model.poolPassages[at] + 1}`],
+      ["in the pool", `position ${at.toLocaleString("en")}, passage ${(model.poolPassages[at] ?? 0) + 1}`],
       ["copied to", copies.length ? `${plural(copies.length, "place")} (${inspector.where(copies[0].start)})` : ""],
       ["token", `${id} · bytes ${model.pieces.bytes(id)}`],
     ]),

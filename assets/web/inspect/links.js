@@ -4,15 +4,48 @@ import { button, clamp, icon, plural, s } from "specviz/base/dom.js";
 
 const MOST_LINES = 12;
 
+/**
+ * An end of a drawn line: its point, the pane's edges, and whether it lies above (-1) or below (1) what is in sight.
+ *
+ * @typedef {{ x: number, y: number, edge: number, left: number, hidden: number }} End
+ */
+
+/** Copied runs as marks at both ends, token by token. @type {(runs: CopiedRun[], name: string) => Mark[]} */
+export function marked(runs, name) {
+  /** @type {Mark[]} */
+  const items = [];
+  for (const run of runs) {
+    for (let k = 0; k < run.stop - run.start; k++) items.push([run.start + k, name], [run.source + k, name]);
+  }
+  return items;
+}
+
+/** From the right edge of one pane to the left edge of the next. @type {(from: End, to: End) => string} */
+export function across(from, to) {
+  const middle = (from.edge + to.edge) / 2;
+  return `M${from.x} ${from.y} H${from.edge} C${middle} ${from.y} ${middle} ${to.y} ${to.edge} ${to.y} H${to.x}`;
+}
+
+/** Along the left edge: in one pane, or between panes one above the other. @type {(from: End, to: End) => string} */
+export function beside(from, to) {
+  const turn = to.y > from.y ? 6 : -6;
+  const x = from.left + 3;
+  const out = `M${from.x} ${from.y} H${x + 5} Q${x} ${from.y} ${x} ${from.y + turn}`;
+  return `${out} V${to.y - turn} Q${x} ${to.y} ${x + 5} ${to.y} H${to.x}`;
+}
+
 export class Links {
+  /** @param {Inspector} owner */
   constructor(owner) {
     this.owner = owner;
     this.layer = s("svg", { class: "sv-links", "aria-hidden": "true" });
+    /** @type {CopiedRun[]} */
     this.hovered = [];
+    /** @type {CopiedRun[]} */
     this.pinned = [];
   }
 
-  /** Shows the runs of a hovered position (-1: none). */
+  /** Shows the runs of a hovered position (-1: none). @param {Position} position */
   hover(position) {
     const runs = position < 0 ? [] : this.owner.model.links(position);
     if (!runs.length && !this.hovered.length) return;
@@ -21,23 +54,23 @@ export class Links {
     this.draw();
   }
 
+  /** @param {Position[]} positions */
   pin(positions) {
     this.pinned = positions.flatMap((position) => this.owner.model.links(position));
     this.paint("pin", this.pinned, "sv-pinned");
-    const alone = positions.map((position) => [position, "sv-picked"]);
-    for (const pane of this.owner.panes) pane.paint("pick", alone);
+    /** @type {Mark[]} */
+    const picked = positions.map((position) => [position, "sv-picked"]);
+    for (const pane of this.owner.panes) pane.paint("pick", picked);
     this.draw();
   }
 
+  /** @type {(layer: string, runs: CopiedRun[], name: string) => void} */
   paint(layer, runs, name) {
-    const items = [];
-    for (const run of runs) {
-      for (let k = 0; k < run.stop - run.start; k++) items.push([run.start + k, name], [run.source + k, name]);
-    }
+    const items = marked(runs, name);
     for (const pane of this.owner.panes) pane.paint(layer, items);
   }
 
-  /** How much is pinned, and the button that unpins it. */
+  /** How much is pinned, and the button that unpins it. @param {HTMLElement} note */
   drawNote(note) {
     const { pins } = this.owner;
     note.hidden = !pins.length;
@@ -56,12 +89,14 @@ export class Links {
       return;
     }
     const frame = this.owner.root.getBoundingClientRect();
-    const paths = [];
-    for (const run of runs.slice(0, MOST_LINES)) paths.push(...this.line(run, frame));
-    this.layer.replaceChildren(...paths);
+    this.layer.replaceChildren(...runs.slice(0, MOST_LINES).flatMap((run) => this.line(run, frame)));
   }
 
-  /** Where a span begins or ends on the page, clamped to its pane. */
+  /**
+   * Where a span begins or ends on the page, clamped to its pane.
+   *
+   * @type {(first: Position, last: Position, side: "left" | "right", frame: DOMRect) => End | null}
+   */
   end(first, last, side, frame) {
     const pane = this.owner.paneOf(first);
     const [element] = pane.elements(first);
@@ -79,30 +114,18 @@ export class Links {
     const hidden = box.bottom > view.bottom ? 1 : box.bottom < view.top + 6 ? -1 : 0;
     const x = hidden ? (side === "right" ? view.right - 14 : view.left + 30) : side === "right" ? right : box.left;
     const edge = side === "right" ? view.right + 10 : view.left;
-    return { x: x - frame.left, y: y - frame.top, edge: edge - frame.left, hidden, pane, left: view.left - frame.left };
+    return { x: x - frame.left, y: y - frame.top, edge: edge - frame.left, hidden, left: view.left - frame.left };
   }
 
-  /** From the right edge of one pane to the left edge of the next. */
-  across(from, to) {
-    const middle = (from.edge + to.edge) / 2;
-    return `M${from.x} ${from.y} H${from.edge} C${middle} ${from.y} ${middle} ${to.y} ${to.edge} ${to.y} H${to.x}`;
-  }
-
-  /** Along the left edge: inside one pane, or between panes that stand one above the other. */
-  beside(from, to) {
-    const turn = to.y > from.y ? 6 : -6;
-    const x = from.left + 3;
-    const out = `M${from.x} ${from.y} H${x + 5} Q${x} ${from.y} ${x} ${from.y + turn}`;
-    return `${out} V${to.y - turn} Q${x} ${to.y} ${x + 5} ${to.y} H${to.x}`;
-  }
-
+  /** @type {(run: CopiedRun, frame: DOMRect) => Element[]} */
   line(run, frame) {
     const size = run.stop - run.start;
     const apart = this.owner.paneOf(run.source) !== this.owner.paneOf(run.start) && !this.owner.stacked();
     const from = this.end(run.source, run.source + size - 1, apart ? "right" : "left", frame);
     const to = this.end(run.start, run.stop - 1, "left", frame);
     if (!from || !to) return [];
-    const d = apart ? this.across(from, to) : this.beside(from, to);
+    const d = apart ? across(from, to) : beside(from, to);
+    /** @type {Element[]} */
     const parts = [s("path", { d, class: "sv-link-back" }), s("path", { d, class: "sv-link" })];
     for (const end of [from, to]) {
       const { x, y, hidden } = end;

@@ -4,8 +4,9 @@ import { POOL } from "specviz/base/model.js";
 
 const HEATS = 6; // shades above the faintest
 
-/** The step's marks on the tokens. */
+/** The step's marks on the tokens. @type {(inspector: Inspector, view: StepView) => void} */
 export function paint(inspector, view) {
+  /** @type {Mark[]} */
   const items = [[view.context - 1, "sv-root"]];
   const written = view.context + view.accepted;
   for (let position = view.context; position < view.end; position++) items.push([position, "sv-now"]);
@@ -30,7 +31,11 @@ export function paint(inspector, view) {
   }
 }
 
-/** Compared places, shaded by their score; where a draft model looked, by its attention. */
+/**
+ * Compared places, shaded by their score; where a draft model looked, by its attention.
+ *
+ * @type {(inspector: Inspector, view: StepView) => Mark[]}
+ */
 function heatOf(inspector, view) {
   const { shading, look } = inspector.picker;
   if (shading && look.length) {
@@ -38,25 +43,26 @@ function heatOf(inspector, view) {
     return look.map((one) => [one.position, `sv-heat-${Math.round(Math.sqrt(one.weight / most) * HEATS)}`]);
   }
   if (!inspector.heat) return [];
-  const list = view.candidates.filter((one) => typeof one.score === "number");
-  const scores = list.map((one) => one.score);
+  const scores = view.candidates.flatMap(({ score }) => (score === null ? [] : [score]));
   const high = Math.max(...scores);
   const low = Math.min(0, ...scores);
-  return list.map((one) => {
-    const share = high > low ? (one.score - low) / (high - low) : 1;
-    return [one.position, `sv-heat-${Math.round(share * share * HEATS)}`];
+  return view.candidates.flatMap(({ position, score }) => {
+    if (score === null) return [];
+    const share = high > low ? (score - low) / (high - low) : 1;
+    return [[position, `sv-heat-${Math.round(share * share * HEATS)}`]];
   });
 }
 
-/** The shades alone, anew. */
+/** The shades alone, anew. @type {(inspector: Inspector, view: StepView) => void} */
 export function shade(inspector, view) {
   const heat = heatOf(inspector, view);
   for (const pane of inspector.panes) pane.paint("heat", heat);
   drawMaps(inspector, view);
 }
 
-/** What the losing candidates would have offered. */
+/** What the losing candidates would have offered. @param {StepView} view */
 function losersOf(view) {
+  /** @type {Mark[]} */
   const items = [];
   for (const one of view.candidates.slice(0, 60)) {
     if (one.chosen) continue;
@@ -67,11 +73,18 @@ function losersOf(view) {
   return items;
 }
 
-/** The minimaps: copies so far, compared places, this step's sources and tokens, pins. */
+/**
+ * The minimaps: copies so far, compared places, this step's sources and tokens, pins.
+ *
+ * @type {(inspector: Inspector, view: StepView) => void}
+ */
 export function drawMaps(inspector, view) {
   const { colors, model } = inspector;
+  /** Of prompt, output and pool. @type {[MapMark[], MapMark[], MapMark[]]} */
   const marks = [[], [], []];
+  /** @type {(from: Position) => 0 | 1 | 2} */
   const side = (from) => (from >= POOL ? 2 : from < model.promptLength ? 0 : 1);
+  /** @type {(from: Position, to: Position, color: string, wide: boolean, alpha?: number) => unknown} */
   const add = (from, to, color, wide, alpha) => marks[side(from)].push({ from, to, color, wide, alpha });
   for (const run of model.runs) if (run.stop <= view.end) add(run.start, run.stop, colors.accepted, false, 0.35);
   if (inspector.heat) {

@@ -1,23 +1,38 @@
 /* A token pane: rows of token spans in chunks (off-screen chunks are not laid out), layers of marks, and a minimap. */
 
-import { card, clamp, h } from "specviz/base/dom.js";
+import { clamp, closest, h, later, must } from "specviz/base/dom.js";
 import { POOL } from "specviz/base/model.js";
 import { glyphs, safe } from "specviz/base/text.js";
+import { Panel } from "specviz/inspect/panel.js";
 
 const LONGEST_ROW = 500; // tokens; a longer line goes on in an unnumbered row
 const CHUNK = 24; // rows
 const CHUNK_TOKENS = 1000;
 const ROW_HEIGHT = 21; // pixels, as in the style sheet
 
+/** @type {Record<string, string>} */
 const SEGMENTS = { instruction: "Instruction", context: "Context", question: "Question", chat: "Chat" };
 
-export class TokenPane {
-  /** ``side`` is "prompt" or "output"; ``owner`` gives the model, the pieces and the whitespace setting. */
+/**
+ * A row of tokens: ``number`` 0 where a long line goes on, ``size`` in characters.
+ *
+ * @typedef {{ element: HTMLElement, line: HTMLElement, number: number, count: number, size: number,
+ *   label: HTMLElement | null, future?: boolean }} Row
+ * @typedef {Columns<TokenRow>} Tokens
+ * @typedef {Map<string, Map<HTMLElement, Mark[2]>>} Layer class → element → data
+ */
+
+export class TokenPane extends Panel {
+  /**
+   * @param {Inspector} owner
+   * @param {"prompt" | "output" | "pool"} side
+   * @param {string} title
+   * @param {Child[]} tools
+   */
   constructor(owner, side, title, ...tools) {
-    this.owner = owner;
+    super(owner, side, title, ...tools);
     this.side = side;
     this.offset = 0; // what is added to an index of the table to make it a position
-    Object.assign(this, card(side, title, ...tools));
     this.body.classList.add("sv-tokens");
     this.code = h("div", { class: "sv-code", dir: "ltr" });
     this.canvas = h("canvas", { class: "sv-map-canvas" });
@@ -25,23 +40,49 @@ export class TokenPane {
     this.map = h("div", { class: "sv-map", "aria-hidden": "true" }, this.canvas, this.viewport);
     this.body.append(this.code);
     this.element.append(h("div", { class: "sv-window" }, this.body, this.map));
+    /** @type {Map<string, Layer>} */
     this.layers = new Map();
+    /** @type {MapMark[]} */
     this.marks = [];
+    this.base = this.stop = 0;
+    /** @type {Row[]} */
+    this.rows = [];
+    /** The first position of every row. @type {Position[]} */
+    this.starts = [];
+    /** The span of every position. @type {HTMLElement[]} */
+    this.spans = [];
+    /** Further spans of a position that is cut by line ends. @type {Map<Position, HTMLElement[]>} */
+    this.more = new Map();
+    this.lines = 0;
+    /** @type {string | null} */
+    this.segment = null;
+    /** @type {Row} */
+    this.row = later();
+    this.open = false; // the row takes more tokens
+    /** Estimated tops of the rows, in lines. @type {Float64Array | null} */
+    this.tops = null;
+    /** @type {HTMLElement | null} */
+    this.chunk = null;
+    this.chunkStart = 0;
+    /** Spans of the row in which the text ends that are not yet written. @type {HTMLElement[]} */
+    this.partly = [];
+    this.height = 0;
     this.listen();
     this.clear(0);
   }
 
   listen() {
-    const position = (event) => {
-      const token = event.target.closest && event.target.closest(".sv-t");
-      return token ? Number(token.dataset.p) : -1;
-    };
-    this.body.addEventListener("pointerover", (event) => this.owner.hoverToken(position(event), event.target));
+    /** @type {(event: Event) => Position} */
+    const position = (event) => Number(closest(event, ".sv-t")?.dataset.p ?? -1);
+    this.body.addEventListener("pointerover", (event) =>
+      this.owner.hoverToken(position(event), closest(event, ".sv-t") || undefined),
+    );
     this.body.addEventListener("pointerleave", () => this.owner.hoverToken(-1));
     this.body.addEventListener("click", (event) => {
       if (position(event) >= 0) this.owner.pickToken(position(event), event.shiftKey || event.ctrlKey || event.metaKey);
     });
     this.body.addEventListener("scroll", () => this.owner.scrolled(this), { passive: true });
+    /** @type {(event: PointerEvent) => void} */
     const seek = (event) => {
       const box = this.map.getBoundingClientRect();
       const top = ((event.clientY - box.top) / box.height) * this.body.scrollHeight;
@@ -56,6 +97,7 @@ export class TokenPane {
     });
   }
 
+  /** @param {Position} base */
   clear(base) {
     this.base = base;
     this.stop = base;
@@ -65,9 +107,8 @@ export class TokenPane {
     this.more = new Map();
     this.lines = 0;
     this.segment = null;
-    this.row = null;
     this.open = false;
-    this.shown = Infinity;
+    this.partly = [];
     this.tops = null;
     this.layers.clear();
     this.code.replaceChildren();
@@ -75,44 +116,48 @@ export class TokenPane {
     this.body.scrollTop = 0;
   }
 
-  /** Draws positions base … stop − 1 of the trace. */
+  /** Draws positions base … stop − 1 of the trace. @type {(base: Position, stop: Position) => void} */
   fill(base, stop) {
     this.clear(base);
     this.extend(stop);
   }
 
-  /** Adds the tokens up to ``stop``; the last row is drawn again, as its characters may have been incomplete. */
+  /**
+   * Adds the tokens up to ``stop``; the last row is drawn again, as its characters may have been incomplete.
+   *
+   * @param {Position} stop
+   */
   extend(stop) {
     const from = this.rows.length ? this.dropLastRow() : this.base;
     const { tokens } = this.owner.model.trace;
-    const holder = this.code;
-    for (const cell of this.owner.model.pieces.cells(tokens.id, from, stop)) this.addCell(cell, tokens, holder);
+    for (const cell of this.owner.model.pieces.cells(tokens.id, from, stop)) this.addCell(cell, tokens.id);
     this.stop = stop;
     this.tops = null;
     this.code.classList.toggle("sv-big", this.rows.length > 200);
   }
 
   dropLastRow() {
-    const row = this.rows.pop();
-    const from = this.starts.pop();
+    const row = must(this.rows.pop());
+    const from = must(this.starts.pop());
     row.element.remove();
     if (row.number) this.lines--;
     this.spans.length = from - this.base;
     for (const position of this.more.keys()) if (position >= from) this.more.delete(position);
     // a token cut by the row's start (a line end followed by spaces) keeps its first part in the row before
     this.open = !row.number;
-    this.row = this.rows[this.rows.length - 1] || null;
+    this.row = this.rows[this.rows.length - 1];
     for (const layer of this.layers.values())
       for (const elements of layer.values())
         for (const element of elements.keys()) if (!element.isConnected) elements.delete(element);
     return from;
   }
 
-  newRow(position, holder, numbered) {
+  /** Begins a row. @type {(position: Position, numbered: boolean) => void} */
+  newRow(position, numbered) {
     if (!this.chunk || this.chunk.childElementCount >= CHUNK || position - this.chunkStart > CHUNK_TOKENS) {
       this.chunk = h("div", { class: "sv-chunk" });
       this.chunkStart = position;
-      holder.append(this.chunk);
+      this.code.append(this.chunk);
     }
     const number = numbered ? ++this.lines : 0;
     const gutter = h("span", { class: "sv-no", "aria-hidden": "true" }, number ? String(number) : "");
@@ -126,29 +171,32 @@ export class TokenPane {
     this.open = true;
   }
 
-  addCell(cell, tokens, holder) {
+  /** @type {(cell: Cell, ids: (number | undefined)[]) => void} */
+  addCell(cell, ids) {
     const position = cell.start + this.offset;
-    if (this.side === "prompt") this.enterSegment(position, tokens, holder);
-    const special = this.owner.model.pieces.special(tokens.id[cell.start]);
+    if (this.side === "prompt") this.enterSegment(position);
+    const special = this.owner.model.pieces.special(ids[cell.start]);
     const parts = special ? [cell.text] : cell.text.split("\n");
     parts.forEach((part, k) => {
       const last = k === parts.length - 1;
       if (last && k > 0 && !part) return;
       const full = this.row && this.row.count >= LONGEST_ROW && /^[\s]/.test(part);
-      if (!this.open) this.newRow(position, holder, true);
-      else if (full) this.newRow(position, holder, false);
-      this.addSpan(cell, part, !last, special, tokens);
+      if (!this.open) this.newRow(position, true);
+      else if (full) this.newRow(position, false);
+      this.addSpan(cell, part, !last, special);
       if (!last) this.open = false;
     });
   }
 
-  enterSegment(position, tokens, holder) {
+  /** @param {Position} position */
+  enterSegment(position) {
+    const { tokens } = this.owner.model.trace;
     const segment = `${tokens.segment[position]}:${tokens.passage[position]}`;
     if (segment === this.segment) return;
     this.segment = segment;
     const name = SEGMENTS[tokens.segment[position]];
     if (!name) return;
-    this.newRow(position, holder, true);
+    this.newRow(position, true);
     const passage = tokens.passage[position];
     const label = h(
       "span",
@@ -159,10 +207,12 @@ export class TokenPane {
     this.row.label = label;
   }
 
-  addSpan(cell, text, lineEnd, special, tokens) {
+  /** @type {(cell: Cell, text: string, lineEnd: boolean, special: boolean) => void} */
+  addSpan(cell, text, lineEnd, special) {
+    const { tokens } = this.owner.model.trace;
     const span = document.createElement("span");
     span.className = "sv-t";
-    span.dataset.p = cell.start + this.offset;
+    span.dataset.p = String(cell.start + this.offset);
     const visible = (this.owner.whitespace ? glyphs(text) : safe(text)).replace(/\r/g, "␍");
     if (visible) span.append(visible);
     if (lineEnd) span.append(h("i", { class: "sv-eol", "aria-hidden": "true" }, "⏎"));
@@ -170,7 +220,7 @@ export class TokenPane {
     if (special) span.classList.add("sv-special");
     if (cell.stop - cell.start > 1) {
       span.classList.add("sv-group");
-      span.dataset.n = cell.stop - cell.start;
+      span.dataset.n = String(cell.stop - cell.start);
     }
     if (this.side === "prompt" && tokens.segment[cell.start] === "template") span.classList.add("sv-template");
     if (this.side === "output") this.dress(span, cell, tokens);
@@ -178,13 +228,12 @@ export class TokenPane {
     this.row.count += 1;
     this.row.size += visible.length;
     for (let position = cell.start + this.offset; position < cell.stop + this.offset; position++) {
-      const known = this.spans[position - this.base];
-      if (!known) this.spans[position - this.base] = span;
-      else if (!this.more.has(position)) this.more.set(position, [span]);
-      else this.more.get(position).push(span);
+      if (!this.spans[position - this.base]) this.spans[position - this.base] = span;
+      else this.more.set(position, [...(this.more.get(position) || []), span]);
     }
   }
 
+  /** What became of an output token. @type {(span: HTMLElement, cell: Cell, tokens: Tokens) => void} */
   dress(span, cell, tokens) {
     const position = cell.start;
     const accepted = tokens.kind[position] === "accepted";
@@ -195,6 +244,7 @@ export class TokenPane {
     if (tokens.step[cell.stop - 1] !== tokens.step[cell.stop]) span.classList.add("sv-last");
   }
 
+  /** The spans of a position. @type {(position: Position) => HTMLElement[]} */
   elements(position) {
     const span = this.spans[position - this.base];
     if (!span) return [];
@@ -202,6 +252,7 @@ export class TokenPane {
     return more ? [span, ...more] : [span];
   }
 
+  /** @param {Position} position */
   rowIndex(position) {
     let low = 0;
     let high = this.starts.length - 1;
@@ -213,18 +264,22 @@ export class TokenPane {
     return low;
   }
 
-  /** Line number of a position, as shown in the gutter. */
+  /** Line number of a position, as shown in the gutter. @param {Position} position */
   line(position) {
     for (let row = this.rowIndex(position); row >= 0; row--) {
-      if (this.rows[row] && this.rows[row].number) return this.rows[row].number;
+      if (this.rows[row]?.number) return this.rows[row].number;
     }
     return 1;
   }
 
-  /** Everything from ``position`` on is shown as not yet written. Whole rows change by one class each. */
+  /**
+   * Everything from ``position`` on is shown as not yet written. Whole rows change by one class each.
+   *
+   * @param {Position} position
+   */
   showUntil(position) {
     const edge = this.rowIndex(position);
-    for (const element of this.partly || []) element.classList.remove("sv-future");
+    for (const element of this.partly) element.classList.remove("sv-future");
     this.partly = [];
     for (let row = 0; row < this.rows.length; row++) {
       const future = row > edge || (row === edge && this.starts[row] >= position);
@@ -242,16 +297,17 @@ export class TokenPane {
     }
   }
 
-  /** Replaces a layer of marks by [position, class, {data}] items; unknown positions are left out. */
+  /** Replaces a layer of marks; unknown positions are left out. @type {(layer: string, items: Mark[]) => void} */
   paint(layer, items) {
     const had = this.layers.get(layer);
     if (!items.length && !(had && had.size)) return;
-    const now = new Map(); // class → element → data; what stays as it was is not touched
+    /** What stays as it was is not touched. @type {Layer} */
+    const now = new Map();
     for (const [position, name, data] of items) {
       const span = this.spans[position - this.base];
       if (!span) continue;
-      if (!now.has(name)) now.set(name, new Map());
-      const of = now.get(name);
+      const of = now.get(name) || new Map();
+      now.set(name, of);
       of.set(span, data || of.get(span));
       const more = this.more.get(position);
       if (more) for (const other of more) if (!of.has(other)) of.set(other, undefined);
@@ -271,14 +327,15 @@ export class TokenPane {
       for (const [element, data] of elements) {
         if (!old || !old.has(element)) element.classList.add(name);
         const before = old && old.get(element);
-        for (const key in data) if (!before || before[key] !== data[key]) element.dataset[key] = data[key];
+        for (const [key, text] of Object.entries(data || {}))
+          if (before?.[key] !== text) element.dataset[key] = String(text);
       }
     }
     this.layers.set(layer, now);
   }
 
-  /** Scrolls only this pane, only if the position is out of sight (or ``always``). */
-  reveal(position, always) {
+  /** Scrolls only this pane, only if the position is out of sight (or ``always``). @param {Position} position */
+  reveal(position, always = false) {
     const [element] = this.elements(position);
     if (!element) return;
     const move = () => {
@@ -299,28 +356,30 @@ export class TokenPane {
   /** Estimated top of every row, in lines: the minimap's scale. */
   measure() {
     const columns = Math.max(20, (this.body.clientWidth - 64) / 7.6);
-    this.tops = new Float64Array(this.rows.length + 1);
+    const tops = new Float64Array(this.rows.length + 1);
     this.rows.forEach((row, k) => {
-      this.tops[k + 1] = this.tops[k] + Math.max(1, Math.ceil(row.size / columns)) + (row.label ? 1.3 : 0);
+      tops[k + 1] = tops[k] + Math.max(1, Math.ceil(row.size / columns)) + (row.label ? 1.3 : 0);
     });
     this.height = this.map.clientHeight;
+    return (this.tops = tops);
   }
 
   /** Tells chunks that were never laid out how high they are likely to be. */
   resized() {
-    this.measure();
+    const tops = this.measure();
+    /** @type {Map<HTMLElement, number>} */
     const heights = new Map();
     this.rows.forEach((row, k) => {
-      const chunk = row.element.parentNode;
-      heights.set(chunk, (heights.get(chunk) || 0) + this.tops[k + 1] - this.tops[k]);
+      const chunk = must(row.element.parentElement);
+      heights.set(chunk, (heights.get(chunk) || 0) + tops[k + 1] - tops[k]);
     });
     for (const [chunk, lines] of heights) chunk.style.setProperty("--sv-rows", `${Math.round(lines * ROW_HEIGHT)}px`);
   }
 
-  /** Draws the strip: ``marks`` are {from, to, color, wide}. */
+  /** Draws the strip. @param {MapMark[]} marks */
   drawMap(marks) {
-    if (marks) this.marks = marks;
-    if (!this.tops) this.measure();
+    this.marks = marks;
+    const tops = this.tops || this.measure();
     const scale = window.devicePixelRatio || 1;
     const width = 12;
     const height = Math.max(40, this.height);
@@ -328,16 +387,16 @@ export class TokenPane {
       this.canvas.width = width * scale;
       this.canvas.height = Math.round(height * scale);
     }
-    const pen = this.canvas.getContext("2d");
+    const pen = must(this.canvas.getContext("2d"));
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.clearRect(0, 0, width, height);
-    const total = this.tops[this.rows.length] || 1;
+    const total = tops[this.rows.length] || 1;
     // a text shorter than its pane is not stretched over the strip
     const fit = Math.min(1, (total * ROW_HEIGHT + 24) / height);
     for (const mark of this.marks) {
       const row = this.rowIndex(mark.from);
-      const top = (this.tops[row] / total) * height * fit;
-      const bottom = (this.tops[this.rowIndex(Math.max(mark.from, mark.to - 1)) + 1] / total) * height * fit;
+      const top = (tops[row] / total) * height * fit;
+      const bottom = (tops[this.rowIndex(Math.max(mark.from, mark.to - 1)) + 1] / total) * height * fit;
       pen.fillStyle = mark.color;
       pen.globalAlpha = mark.alpha || 1;
       const inset = mark.wide ? 0 : 3;
@@ -361,9 +420,11 @@ export class TokenPane {
 
 /** The text a method drafts from, where it is not in the prompt: all of it, or the stretches that were recorded. */
 export class PoolPane extends TokenPane {
+  /** @param {Inspector} owner */
   constructor(owner) {
     super(owner, "pool", "Context pool");
     this.offset = POOL;
+    this.shownCount = 0;
   }
 
   refill() {
@@ -371,6 +432,7 @@ export class PoolPane extends TokenPane {
     const { poolIds: id, poolPassages: passage } = model;
     this.clear(POOL);
     this.stop = POOL + id.length;
+    /** @type {number[]} */
     const from = [];
     id.forEach((_, at) => {
       if (!from.length || id[at - 1] === undefined || passage[at - 1] !== passage[at]) from.push(at);
@@ -383,14 +445,14 @@ export class PoolPane extends TokenPane {
       this.segment = "context";
       const named = many && (start === 0 || passage[start - 1] !== passage[start]);
       const left = start > 0 && id[start - 1] === undefined;
-      this.newRow(POOL + start, this.code, true);
+      this.newRow(POOL + start, true);
       if (named || left) {
         const gap = left ? "…" : "";
-        const name = named ? `Passage ${passage[start] + 1}` : "";
+        const name = named ? `Passage ${(passage[start] ?? 0) + 1}` : "";
         this.row.label = h("span", { class: "sv-segment" }, [gap, name].filter(Boolean).join(" "));
         this.row.element.before(this.row.label);
       }
-      for (const cell of model.pieces.cells(id, start, stop)) this.addCell(cell, { id }, this.code);
+      for (const cell of model.pieces.cells(id, start, stop)) this.addCell(cell, id);
     }
     this.code.classList.toggle("sv-big", this.rows.length > 200);
     this.shownCount = model.pooled;

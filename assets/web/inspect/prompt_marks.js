@@ -11,56 +11,66 @@ const MARKS = 6; // prompt tokens drawn one by one
 
 const APART = 10; // pixels from one to the next
 
-/** Whether a run hangs prompt tokens on its trees; a live one is known by its declared numbers. */
+/** Whether a run hangs prompt tokens on its trees; a live one is known by its declared numbers. @param {Model} model */
 export function present(model) {
   return (model.run.node_terms || []).some(({ key }) => key === "next_state") || model.trace.probes.kind.includes(KIND);
 }
 
 /**
- * Node → its prompt tokens in order: [{distance, probe, rows: [{token, prob}], joint}], a row per trained vector;
- * ``probe`` is the number of the first, ``joint`` what several guess together, where that is recorded.
+ * Node → its prompt tokens in order, a row per trained vector; ``probe`` is the number of the first, ``joint`` what
+ * several guess together, where that is recorded.
+ *
+ * @type {(model: Model, step: number) => Map<number, PromptGuess[]>}
  */
 export function hung(model, step) {
   const { parent, offset, kind, token, prob } = model.trace.probes;
-  const found = new Map();
+  /** @type {Map<number, PromptGuess[]>} */
+  const byNode = new Map();
   const [from, to] = model.rows("probes", step);
   for (let row = from; row < to; row++) {
-    const mine = found.get(parent[row]) || [];
+    const list = byNode.get(parent[row]) || [];
+    const guess = { token: token[row], prob: prob[row] };
     if (kind[row] === JOINT) {
-      const place = mine.find((one) => one.distance === offset[row]);
-      if (place) place.joint = { token: token[row], prob: prob[row] };
+      const place = list.find((one) => one.distance === offset[row]);
+      if (place) place.joint = guess;
     }
     if (kind[row] !== KIND) continue;
-    if (!found.has(parent[row])) found.set(parent[row], []);
-    const list = found.get(parent[row]);
-    if (!list.length || list[list.length - 1].distance !== offset[row])
-      list.push({ distance: offset[row], probe: row - from, rows: [], joint: null });
-    list[list.length - 1].rows.push({ token: token[row], prob: prob[row] });
+    byNode.set(parent[row], list);
+    const last = list.at(-1);
+    if (last?.distance === offset[row]) last.rows.push(guess);
+    else list.push({ distance: offset[row], probe: row - from, rows: [guess], joint: null });
   }
-  return found;
+  return byNode;
 }
 
-/** Distance → the guesses that entered a step's tree, by rank: [{rank, token, prob}]. */
+/**
+ * Distance → the guesses that entered a step's tree, by rank.
+ *
+ * @type {(model: Model, step: number) => Map<number, OfferedGuess[]>}
+ */
 function offered(model, step) {
-  const found = new Map();
+  /** @type {Map<number, OfferedGuess[]>} */
+  const byDistance = new Map();
   const ranks = model.trace.nodes["term:guess_rank"];
-  if (!ranks || step >= model.stepCount) return found;
+  if (!ranks || step >= model.stepCount) return byDistance;
   const { token, depth, draft_prob: own } = model.trace.nodes;
   const [from, to] = model.rows("nodes", step);
   for (let row = from; row < to; row++) {
     const rank = ranks[row];
     if (typeof rank !== "number") continue;
-    if (!found.has(depth[row])) found.set(depth[row], []);
-    const list = found.get(depth[row]);
-    if (!list.some((one) => one.rank === rank)) list.push({ rank, token: token[row], prob: own[row] });
+    const list = byDistance.get(depth[row]) || [];
+    byDistance.set(depth[row], list);
+    if (!list.some((one) => one.rank === rank)) list.push({ rank, token: token[row], prob: own[row] ?? 0 });
   }
-  for (const list of found.values()) list.sort((a, b) => a.rank - b.rank);
-  return found;
+  for (const list of byDistance.values()) list.sort((a, b) => a.rank - b.rank);
+  return byDistance;
 }
 
 /**
- * What the prompt tokens of the node where acceptance ended guessed, and what the text became there:
- * [{distance, first, others, position, became}]. The token behind the bonus is at distance 1.
+ * What the prompt tokens of the node where acceptance ended guessed, and what the text became there. The token behind
+ * the bonus is at distance 1.
+ *
+ * @type {(model: Model, step: number) => PromptOutcome[]}
  */
 export function outcome(model, step) {
   const { status } = model.trace.nodes;
@@ -84,7 +94,7 @@ export function outcome(model, step) {
   });
 }
 
-/** What a step offered, for its sentence. */
+/** What a step offered, for its sentence. @type {(owner: Inspector, view: StepView) => Child[]} */
 export function offer(owner, view) {
   const state = owner.model.stepTerms.some(({ key }) => key === "state")
     ? `in state ${owner.model.stepTerm(view.number, "state")}, `
@@ -94,10 +104,10 @@ export function offer(owner, view) {
   return [`${state}the prompt tokens offered ${guesses}${deep}, after `, quoted(owner, view.root), ", "];
 }
 
-/** Whether a step ended its run: no state follows. */
+/** Whether a step ended its run: no state follows. @type {(owner: Inspector, view: StepView) => boolean} */
 export const over = ({ model }, view) => view.bonus < 0 || (model.run.complete && view.number === model.stepCount - 1);
 
-/** The state that follows a step, for its sentence. */
+/** The state that follows a step, for its sentence. @type {(owner: Inspector, view: StepView) => Child[]} */
 export function follows(owner, view) {
   if (over(owner, view)) return [];
   const count = owner.prompts.count(view.last);
@@ -105,9 +115,14 @@ export function follows(owner, view) {
   return [` ${where} ${plural(count, "prompt token")}: `, h("b", {}, `state ${count} follows`), "."];
 }
 
+/** @param {number} count */
 const marks = (count) => (count > MARKS ? 1 : count);
 
-/** The outline of a row of prompt tokens, hung from a box: a chain, as each sees those before it. */
+/**
+ * The outline of a row of prompt tokens, hung from a box: a chain, as each sees those before it.
+ *
+ * @param {number} count
+ */
 function chain(count) {
   let d = count ? "M7 0V3" : "";
   for (let k = 0; k < marks(count); k++) {
@@ -117,7 +132,7 @@ function chain(count) {
   return d;
 }
 
-/** What a node of the tree hangs: {d, text, x, width}. */
+/** What hangs on a node of the tree, as a drawing. @param {number} count */
 export function rail(count) {
   const more = count > MARKS ? `×${count} ` : "";
   const text = `${more}→${count}`;
@@ -125,13 +140,17 @@ export function rail(count) {
   return { d: chain(count), text, x, width: x + 9 + 6 * text.length };
 }
 
+/** @param {Inspector} owner */
 export function legend(owner) {
   const { kind } = owner.model.trace.probes;
-  const count = kind.reduce((sum, one) => sum + (one === KIND ? 1 : 0), 0);
+  const count = kind.filter((one) => one === KIND).length;
+  /** @type {(...inside: Child[]) => SVGElement} */
   const sample = (...inside) =>
     s("svg", { class: "sv-mini", width: 26, height: 14, viewBox: "0 0 26 14", "aria-hidden": "true" }, ...inside);
+  /** @type {(mini: SVGElement, text: Child, help: string) => HTMLElement} */
   const entry = (mini, text, help) =>
     owner.tip.add(h("li", { class: "sv-of" }, mini, h("span", {}, text)), () => [help]);
+  /** @type {(name: string) => SVGElement} */
   const row = (name) =>
     s(
       "g",

@@ -1,27 +1,36 @@
 /* Prompt tokens (PPD): how many hang on each node, what they guessed, what the text became, the state that follows, and
    where those that were read looked. */
 
-import { append, card, clamp, h, plural, probability } from "specviz/base/dom.js";
-import { label, quoted } from "specviz/inspect/drafting.js";
-import { heaviest, lookTools, lookedAt, looks, offerLooks } from "specviz/inspect/looks.js";
-import { shade } from "specviz/inspect/marks.js";
+import { append, clamp, h, plural, probability } from "specviz/base/dom.js";
+import { choiceOf, label, quoted } from "specviz/inspect/drafting.js";
+import { LookPanel, goTo, lookedAt, looks } from "specviz/inspect/looks.js";
 import { hung, outcome, over, present } from "specviz/inspect/prompt_marks.js";
 
 const OTHERS = 5; // further guesses named in a row
 
+/** @type {(share: number) => string} */
 const percent = (share) => `${Math.round(100 * share)} %`;
 
+/** @type {Record<NodeStatus, string>} */
 const STATUS = { root: "the root", accepted: "accepted", rejected: "rejected", unreached: "never checked" };
 
-export class PromptsView {
+export class PromptsView extends LookPanel {
+  /** @param {Inspector} owner */
   constructor(owner) {
-    this.owner = owner;
-    Object.assign(this, card("prompts", "Prompt tokens"));
+    super(owner, "prompts", "Prompt tokens", "Shade the text by where the chosen prompt token looked");
     this.parts = h("div", { class: "sv-prompts-parts" });
     this.body.append(this.parts);
+    /** The prompt tokens of every node. @type {Map<number, PromptGuess[]>} */
     this.hung = new Map();
     this.distance = 1; // the prompt token chosen of those read
-    lookTools(this, "Shade the text by where the chosen prompt token looked");
+    this.chosen = this.shown = -1; // nodes
+    /** What is recorded of where prompt tokens looked. @type {AttentionHeads | null} */
+    this.attention = null;
+    /** The run that is tallied. @type {Model | null} */
+    this.of = null;
+    this.tallied = 0; // steps
+    /** By distance, how many guesses came true. @type {{ seen: number, first: number, any: number }[]} */
+    this.tally = [];
     this.clear();
   }
 
@@ -38,10 +47,14 @@ export class PromptsView {
     const { model, root } = this.owner;
     this.on = present(model);
     root.classList.toggle("sv-prompted", this.on);
-    this.watched = this.on && model.run.attention && model.run.attention.probes ? model.run.attention : null;
-    offerLooks(this, this.watched);
+    this.attention = (this.on && model.run.attention?.probes && model.run.attention) || null;
+    this.offerLooks(this.attention);
     if (!this.on) return this.clear();
-    if (this.of !== model) Object.assign(this, { of: model, tallied: 0, tally: [] });
+    if (this.of !== model) {
+      this.of = model;
+      this.tallied = 0;
+      this.tally = [];
+    }
     this.tellTrue();
   }
 
@@ -61,11 +74,12 @@ export class PromptsView {
     }
   }
 
-  /** Prompt tokens on a node of the step shown. */
+  /** Prompt tokens on a node of the step shown. @param {number} node */
   count(node) {
     return (this.hung.get(node) || []).length;
   }
 
+  /** @param {StepView} view */
   draw(view) {
     this.view = view;
     if (!this.on) return;
@@ -76,24 +90,26 @@ export class PromptsView {
 
   // the tree's items are chosen here, as in the drafter's panel
 
+  /** @type {Picker["choice"]} */
   choice(item) {
-    return item && this.on && item.kind === "node" ? { node: item.node.index } : null;
+    return item && this.on && item.kind === "node" ? choiceOf(item.node) : null;
   }
 
+  /** @type {Picker["isChosen"]} */
   isChosen(item) {
-    const one = this.choice(item);
-    return !!one && one.node === this.chosen;
+    return this.choice(item)?.node === this.chosen;
   }
 
+  /** @type {Picker["preview"]} */
   preview(item) {
     if (!this.on || !this.view) return;
-    const one = this.choice(item);
-    const node = one ? one.node : this.chosen;
+    const node = this.choice(item)?.node ?? this.chosen;
     if (node === this.shown) return;
     this.shown = node;
     this.refresh();
   }
 
+  /** @type {Picker["choose"]} */
   choose(one) {
     if (!one) return;
     this.chosen = this.shown = one.node;
@@ -101,50 +117,43 @@ export class PromptsView {
     this.refresh();
   }
 
-  /** Chooses a prompt token of those read: the text shows where it looked. */
+  /** Chooses a prompt token of those read: the text shows where it looked. @param {number} distance */
   watch(distance) {
     this.distance = distance;
     this.refresh();
-    this.parts.querySelector(`[data-distance="${distance}"]`).focus({ preventScroll: true });
+    const pick = this.parts.querySelector(`[data-distance="${distance}"]`);
+    if (pick instanceof HTMLElement) pick.focus({ preventScroll: true });
     this.bring();
   }
 
-  refresh() {
-    if (!this.view) return;
-    this.fill();
-    shade(this.owner, this.view);
-  }
-
-  /** Scrolls the prompt to the place looked at most, unless the panes are to stay where they are. */
-  bring() {
-    if (this.owner.follow) this.owner.reveal(heaviest(this));
-  }
-
+  /** @param {number} by */
   walk(by) {
-    this.choose({ node: clamp(this.chosen + by, 0, this.view.nodes.length - 1) });
+    if (this.view) this.choose(choiceOf(this.view.nodes[clamp(this.chosen + by, 0, this.view.nodes.length - 1)]));
   }
 
   // ---- one node -------------------------------------------------------------------------------------------------
 
   fill() {
     const { owner, view, shown } = this;
+    if (!view) return;
     const count = this.count(shown);
     const read = shown === view.last;
     this.note.textContent = `${plural(count, "prompt token")} · ${read ? "" : "would lead to "}state ${count}`;
     const rows = count && read ? outcome(owner.model, view.number) : [];
-    const seen = this.watched ? rows.find((one) => one.distance === this.distance) || rows[0] : null;
+    const seen = this.attention ? rows.find((one) => one.distance === this.distance) || rows[0] : null;
     this.look = seen ? looks(owner.model, view.number, view.nodes.length + seen.probe, this.layer, this.head) : [];
     this.parts.replaceChildren();
     append(this.parts, [
-      this.verdict(view.nodes[shown], count, read),
+      this.verdict(view, view.nodes[shown], count, read),
       count ? (read ? this.table(rows, seen) : this.unread()) : null,
       seen ? lookedAt(this, `Where the prompt token of distance ${seen.distance} looked`) : null,
       this.record(),
     ]);
   }
 
-  verdict(node, count, read) {
-    const { owner, view } = this;
+  /** @type {(view: StepView, node: TreeNode, count: number, read: boolean) => Child} */
+  verdict(view, node, count, read) {
+    const { owner } = this;
     const state = h("b", {}, `state ${count}`);
     const some = plural(count, "prompt token");
     const line = h("p", { class: "sv-verdict" });
@@ -160,7 +169,7 @@ export class PromptsView {
     return append(line, [...where, `: its ${some} ${make} the guesses of the next step, `, state, "."]);
   }
 
-  /** Guessed, and became. */
+  /** Guessed, and became. @type {(rows: PromptOutcome[], seen: PromptOutcome | null) => HTMLElement} */
   table(rows, seen) {
     const { owner } = this;
     const heads = ["distance", "guessed first", "further guesses offered", "became"];
@@ -197,7 +206,11 @@ export class PromptsView {
     return h("div", { class: "sv-guessed-box" }, table);
   }
 
-  /** A prompt token's distance; where its attention is recorded, a button that shows it. */
+  /**
+   * A prompt token's distance; where its attention is recorded, a button that shows it.
+   *
+   * @type {(row: PromptOutcome, seen: PromptOutcome | null) => Child}
+   */
   pick({ distance }, seen) {
     if (!seen) return String(distance);
     return h(
@@ -214,11 +227,12 @@ export class PromptsView {
     );
   }
 
+  /** @type {(row: PromptOutcome) => Child} */
   others({ others, became }) {
     if (!others.length) return h("span", { class: "sv-faint" }, "–");
     const { owner } = this;
-    const held = others.findIndex((one) => one.token === became);
-    const named = others.filter((one, k) => k < OTHERS || k === held);
+    const later = others.findIndex((one) => one.token === became);
+    const named = others.filter((one, k) => k < OTHERS || k === later);
     const parts = named.map((one) =>
       h(
         "span",
@@ -232,27 +246,22 @@ export class PromptsView {
     return [parts, rest ? h("small", {}, `+${rest}`) : null];
   }
 
+  /** @type {(row: PromptOutcome, right: boolean) => Child} */
   became({ became, first, others, position }, right) {
     const { owner } = this;
     if (became === undefined)
       return h("span", { class: "sv-faint" }, owner.model.run.complete ? "the run ended" : "not written yet");
-    const held = others.find((one) => one.token === became);
-    const words = right ? "as guessed" : held ? `guess ${held.rank + 1}` : first ? "not offered" : "";
-    const go = h(
-      "button",
-      { type: "button", class: "sv-go", onclick: () => owner.reveal(position, true) },
-      h("code", {}, label(owner, became, 16)),
-    );
-    go.addEventListener("pointerenter", () => owner.light([position]));
-    go.addEventListener("pointerleave", () => owner.light([]));
-    const look = right || held ? "sv-role-accepted" : "sv-role-rejected";
+    const later = others.find((one) => one.token === became);
+    const words = right ? "as guessed" : later ? `guess ${later.rank + 1}` : first ? "not offered" : "";
+    const go = goTo(owner, position, h("code", {}, label(owner, became, 16)));
+    const look = right || later ? "sv-role-accepted" : "sv-role-rejected";
     return [go, " ", h("small", { class: `sv-role ${look}` }, words)];
   }
 
   /** First choices of prompt tokens that were not read. */
   unread() {
     const { owner } = this;
-    const items = this.hung.get(this.shown).map(({ distance, rows }) =>
+    const items = (this.hung.get(this.shown) || []).map(({ distance, rows }) =>
       h(
         "li",
         {},

@@ -1,15 +1,24 @@
 /* Ranking regret over a run: the steps where the ranking chose badly, by how much, the worst first. */
 
-import { card, format, h, plural } from "specviz/base/dom.js";
+import { format, h, plural } from "specviz/base/dom.js";
 import { regrets } from "specviz/base/regrets.js";
+import { Panel } from "specviz/inspect/panel.js";
 
 const FIRST = 12; // rows shown before the rest is asked for
 const KEY = "ranking_regret";
 
-export class RegretView {
+export class RegretView extends Panel {
+  /** @param {Inspector} owner */
   constructor(owner) {
-    this.owner = owner;
-    Object.assign(this, card("regrets", "Ranking regret"));
+    super(owner, "regrets", "Ranking regret");
+    /** Of every ranked step. @type {Regret[]} */
+    this.regrets = [];
+    /** @type {Regret[]} */
+    this.worst = [];
+    this.sum = 0;
+    this.whole = false;
+    /** @type {HTMLElement | null} */
+    this.marked = null;
     this.element.hidden = true;
     this.rows = h("tbody", {});
     const head = ["Step", "Copied after", "The chosen place accepts", "The best would have", "Tokens lost"];
@@ -27,19 +36,20 @@ export class RegretView {
     this.none = h("p", { class: "sv-empty" }, "At no step would another place have accepted more.");
     this.body.append(this.table, this.more, this.none);
     owner.tip.add(this.note, () => this.help());
-    this.buttons = new Map(); // step → its button
+    /** Step → its button. @type {Map<number, HTMLElement>} */
+    this.buttons = new Map();
   }
 
   /** The formula, and this run's number. */
   help() {
     const { run } = this.owner.model;
     const told = (run.metric_help || []).find((one) => one.key === KEY);
-    const value = (run.metrics || {})[KEY];
+    const value = run.metrics?.[KEY];
     return told
       ? [
           h("b", {}, told.label),
           h("div", { class: "sv-formula" }, `= ${told.formula}`),
-          h("div", {}, `= ${this.sum} ÷ ${this.found.length} = ${format(value)} tokens`),
+          h("div", {}, `= ${this.sum} ÷ ${this.regrets.length} = ${format(value)} tokens`),
           h("div", {}, told.help),
         ]
       : [];
@@ -48,14 +58,14 @@ export class RegretView {
   /** A trace was loaded, or has grown. */
   describe() {
     const { model } = this.owner;
-    this.found = model.run.complete ? regrets(model) : [];
-    this.element.hidden = !this.found.length;
-    if (!this.found.length) return;
-    this.worst = this.found.filter((one) => one.tokens > 0).sort((a, b) => b.tokens - a.tokens || a.step - b.step);
+    this.regrets = model.run.complete ? regrets(model) : [];
+    this.element.hidden = !this.regrets.length;
+    if (!this.regrets.length) return;
+    this.worst = this.regrets.filter((one) => one.tokens > 0).sort((a, b) => b.tokens - a.tokens || a.step - b.step);
     this.sum = this.worst.reduce((sum, one) => sum + one.tokens, 0);
     this.whole = false;
-    const mean = `${format(this.sum / this.found.length, 2)} tokens per ranked step`;
-    const where = `${plural(this.sum, "token")} at ${this.worst.length} of ${plural(this.found.length, "step")}`;
+    const mean = `${format(this.sum / this.regrets.length, 2)} tokens per ranked step`;
+    const where = `${plural(this.sum, "token")} at ${this.worst.length} of ${plural(this.regrets.length, "step")}`;
     this.note.textContent = this.worst.length ? `${mean} · ${where}` : "0";
     this.none.hidden = !!this.worst.length;
     this.table.hidden = !this.worst.length;
@@ -77,6 +87,7 @@ export class RegretView {
         this.buttons.set(one.step, button);
         const root = model.trace.tokens.id[model.steps.context[one.step] - 1];
         const bar = h("i", { style: `width:${Math.round((100 * one.tokens) / most)}%` });
+        /** @type {(event: Event) => unknown} */
         const follow = (event) => event.target !== button && go();
         return h(
           "tr",
@@ -96,12 +107,12 @@ export class RegretView {
     this.mark(this.owner.number);
   }
 
-  /** The step shown now. */
+  /** The step shown now. @param {number} step */
   mark(step) {
     const now = this.element.hidden ? null : this.buttons.get(step) || null;
     if (now === this.marked) return;
-    if (this.marked) this.marked.removeAttribute("aria-current");
-    if (now) now.setAttribute("aria-current", "step");
+    this.marked?.removeAttribute("aria-current");
+    now?.setAttribute("aria-current", "step");
     this.marked = now;
   }
 }

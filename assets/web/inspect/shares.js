@@ -1,27 +1,49 @@
 /* What a run or a step is made of: outcomes, routes, parts of the drafting time as bars; what was compressed. */
 
-import { format, h, plural } from "specviz/base/dom.js";
+import { format, h, later, plural, write } from "specviz/base/dom.js";
 
+/** A step's outcome or route, and its count. @typedef {[name: string, count: number]} Count */
+
+/** @type {(share: number) => string} */
 const percent = (share) => (share < 0.001 && share > 0 ? "<0.1 %" : `${format(100 * share, 2)} %`);
+/** @type {(term: DeclaredTerm) => boolean} */
 const isTime = (term) => term.key.endsWith("_ms");
+/** @type {(term: DeclaredTerm) => string} */
 const named = (term) => (term.label || term.key).replace(/ ms$/, "");
 
-/** Steps by what was accepted: an origin or a chain of them, mismatch (a draft, nothing accepted), none (no draft). */
+/**
+ * Steps by what was accepted: an origin or a chain of them, mismatch (a draft, nothing accepted), none (no draft).
+ *
+ * @param {Model} model
+ */
 export function outcomes(model) {
   const { origins, drafted } = model.steps;
   return tally(origins.map((origin, k) => origin || (drafted[k] ? "mismatch" : "none")));
 }
 
+/** Names with their counts, those of no draft last. @type {(names: string[]) => Count[]} */
 function tally(names) {
   const counts = new Map();
   for (const name of names) counts.set(name, (counts.get(name) || 0) + 1);
+  /** @type {(name: string) => number} */
   const last = (name) => (name === "none" ? 2 : name === "mismatch" ? 1 : 0);
   return [...counts].sort((a, b) => last(a[0]) - last(b[0]) || b[1] - a[1]);
 }
 
-const total = (values) => values.reduce((sum, value) => sum + (value || 0), 0);
+/** @type {(values?: (number | null)[]) => number} */
+const total = (values = []) => values.reduce((/** @type {number} */ sum, value) => sum + (value || 0), 0);
 
-/** A bar of parts, each named with its share: parts are {name, value, shown, tip, look}. */
+/**
+ * A part of a bar: its name, its size, what is written for it, its tooltip, its shade.
+ *
+ * @typedef {{ name: string, value: number, shown: string, tip: Child[], look: string }} Part
+ */
+
+/**
+ * A bar of parts, each named with its share.
+ *
+ * @type {(owner: Inspector, title: string, help: Child[], parts: Part[], whole: number) => HTMLElement}
+ */
 function bar(owner, title, help, parts, whole) {
   const strip = h("div", { class: "sv-share-bar", "aria-hidden": "true" });
   const list = h("ul", { class: "sv-share-list" });
@@ -35,21 +57,27 @@ function bar(owner, title, help, parts, whole) {
   return h("section", { class: "sv-breakdown-part" }, heading, strip, list);
 }
 
+/** @type {(text: string) => HTMLElement} */
 const formula = (text) => h("div", { class: "sv-formula" }, text);
 
-function steps(owner, title, help, found) {
+/** @type {(owner: Inspector, title: string, help: string, counts: Count[]) => HTMLElement} */
+function steps(owner, title, help, counts) {
   const { stepCount } = owner.model;
-  const parts = found.map(([name, count], k) => ({
+  const parts = counts.map(([name, count], k) => ({
     name,
     value: count,
     shown: percent(count / stepCount),
     look: name === "none" ? "none" : name === "mismatch" ? "mismatch" : String(Math.min(k, 5)),
     tip: [h("b", {}, name), h("div", {}, `${plural(count, "step")} of ${stepCount.toLocaleString("en")}`)],
   }));
-  return bar(owner, title, help, parts, stepCount);
+  return bar(owner, title, [h("div", {}, help)], parts, stepCount);
 }
 
-/** Σ of each timed part of drafting ÷ Σ verify time, as a share of all drafting time in the bar. */
+/**
+ * Σ of each timed part of drafting ÷ Σ verify time, as a share of all drafting time in the bar.
+ *
+ * @param {Inspector} owner
+ */
 function times(owner) {
   const { model } = owner;
   const timed = model.stepTerms.filter(isTime);
@@ -71,46 +99,41 @@ function times(owner) {
   return bar(owner, "Drafting time ÷ verify time", help, parts, total(sums));
 }
 
-/** The run's bars; none where there is nothing to tell apart. */
+/** The run's bars; none where there is nothing to tell apart. @type {(owner: Inspector) => HTMLElement[]} */
 export function run(owner) {
   const { model } = owner;
   if (!model.stepCount) return [];
-  const found = outcomes(model);
+  const made = outcomes(model);
   const ways = tally(model.steps.route);
   const parts = [];
-  if (found.some(([name]) => !["main", "drafter", "mismatch", "none"].includes(name)))
-    parts.push(
-      steps(
-        owner,
-        "Steps by outcome",
-        [
-          h(
-            "div",
-            {},
-            "What the accepted path was made of; mismatch: nothing of the draft stood; none: there was no draft.",
-          ),
-        ],
-        found,
-      ),
-    );
+  const help = "What the accepted path was made of; mismatch: nothing of the draft stood; none: there was no draft.";
+  if (made.some(([name]) => !["main", "drafter", "mismatch", "none"].includes(name)))
+    parts.push(steps(owner, "Steps by outcome", help, made));
   if (ways.filter(([name]) => name !== "none").length > 1)
-    parts.push(steps(owner, "Steps by route", [h("div", {}, "The way the method found its draft.")], ways));
-  return [...parts, times(owner)].filter(Boolean);
+    parts.push(steps(owner, "Steps by route", "The way the method found its draft.", ways));
+  const timed = times(owner);
+  return timed ? [...parts, timed] : parts;
 }
 
-/** The outcomes in one line. */
+/** The outcomes in one line. @type {(owner: Inspector) => (Node | string)[]} */
 export function brief(owner) {
-  const found = outcomes(owner.model).slice(0, 6);
-  const shares = found.map(([name, count]) => [` ${name} `, h("b", {}, percent(count / owner.model.stepCount))]);
+  const { model } = owner;
+  const most = outcomes(model).slice(0, 6);
+  const shares = most.map(([name, count]) => [` ${name} `, h("b", {}, percent(count / model.stepCount))]);
   return [h("span", { class: "sv-faint" }, "Steps"), ...shares.flat()];
 }
 
-/** Routes that the timeline marks: [name, look], only where there is more than one. */
+/**
+ * Routes that the timeline marks, only where there is more than one.
+ *
+ * @type {(model: Model) => [name: string, look: number][]}
+ */
 export function routes(model) {
-  const found = [...new Set(model.steps.route)].filter((name) => name && name !== "none");
-  return found.length > 1 ? found.sort().map((name, k) => [name, k]) : [];
+  const names = [...new Set(model.steps.route)].filter((name) => name && name !== "none");
+  return names.length > 1 ? names.sort().map((name, k) => [name, k]) : [];
 }
 
+/** The routes in the legend. @param {Inspector} owner */
 export function routeMarks(owner) {
   return routes(owner.model).map(([name, look]) => {
     const mark = h("i", { class: `sv-route-mark sv-route-${Math.min(look, 3)}`, "aria-hidden": "true" });
@@ -120,83 +143,95 @@ export function routeMarks(owner) {
 
 /** The chips of one step: route, what was accepted, and the method's own numbers; their text changes with the step. */
 export class StepFacts {
+  /** @param {Inspector} owner */
   constructor(owner) {
     this.owner = owner;
+    /** @type {StepView} */
+    this.view = later();
+    this.route = this.chip("route", () => ["The way the method found its draft in this step."]);
+    this.origins = this.chip("accepted", () => ["Origins of the accepted tokens, in their order."]);
+    /** @type {(ReturnType<StepFacts["chip"]> & { term: DeclaredTerm })[]} */
+    this.terms = [];
     this.element = h("div", { class: "sv-step-facts" });
+  }
+
+  /** @type {(label: string, tip: Tip) => { element: HTMLElement, value: HTMLElement, share: HTMLElement }} */
+  chip(label, tip) {
+    const value = h("b", {}, "");
+    const share = h("small", {}, "");
+    const element = h("span", { class: "sv-chip", tabindex: "0" }, `${label} `, value, share);
+    return { element: this.owner.tip.add(element, tip), value, share };
   }
 
   /** One chip per number of the run. */
   build() {
     const { model } = this.owner;
-    const chip = (label, tip) => {
-      const value = h("b", {}, "");
-      const share = h("small", {}, "");
-      const element = h("span", { class: "sv-chip", tabindex: "0" }, `${label} `, value, share);
-      return { element: this.owner.tip.add(element, tip), value, share };
-    };
-    this.route = chip("route", () => ["The way the method found its draft in this step."]);
-    this.origins = chip("accepted", () => ["Origins of the accepted tokens, in their order."]);
-    this.terms = model.stepTerms.map((term) => ({ term, ...chip(named(term), () => this.explain(term)) }));
+    this.terms = model.stepTerms.map((term) => ({ term, ...this.chip(named(term), () => this.explain(term)) }));
     this.element.replaceChildren(...[this.route, this.origins, ...this.terms].map((one) => one.element));
     this.element.hidden = !model.stepTerms.length && !routes(model).length;
   }
 
+  /** @type {(term: DeclaredTerm) => Child[]} */
   explain(term) {
     const value = this.owner.model.stepTerm(this.view.number, term.key);
     const verify = this.view.verify_ms;
-    const part = isTime(term) && typeof value === "number" && verify;
     return [
       h("b", {}, named(term)),
-      part
+      isTime(term) && value !== null && verify
         ? formula(`${term.key} ÷ verify_ms = ${format(value)} ÷ ${format(verify)} ms = ${percent(value / verify)}`)
         : null,
       h("div", {}, term.help || ""),
-    ].filter(Boolean);
+    ];
   }
 
+  /** @param {StepView} view */
   draw(view) {
     this.view = view;
     if (this.element.hidden) return;
-    const put = (one, text, share) => {
-      if (one.shown === text + share) return;
-      one.shown = text + share;
-      one.element.hidden = !text;
-      one.value.textContent = text;
-      one.share.textContent = share;
+    /** @type {(one: ReturnType<StepFacts["chip"]>, text: string, share?: string) => void} */
+    const put = (one, text, share = "") => {
+      if (one.element.hidden !== !text) one.element.hidden = !text;
+      write(one.value, text);
+      write(one.share, share);
     };
-    put(this.route, view.route, "");
-    put(this.origins, view.accepted ? view.origins.replace(/\+/g, " + ") : "", "");
+    put(this.route, view.route);
+    put(this.origins, view.accepted ? view.origins.replace(/\+/g, " + ") : "");
     for (const one of this.terms) {
       const value = this.owner.model.stepTerm(view.number, one.term.key);
-      const known = typeof value === "number";
-      const timed = known && isTime(one.term);
-      const share = timed && view.verify_ms ? ` ${percent(value / view.verify_ms)}` : "";
-      put(one, known ? format(value) + (timed ? " ms" : "") : "", share);
+      if (value === null) put(one, "");
+      else if (!isTime(one.term)) put(one, format(value));
+      else put(one, `${format(value)} ms`, view.verify_ms ? ` ${percent(value / view.verify_ms)}` : "");
     }
   }
 }
 
-/** "context 1,204 → 240 tokens (5.0×, extractive)": what was left out of the prompt, each number with its formula. */
+/**
+ * "context 1,204 → 240 tokens (5.0×, extractive)": what was left out of the prompt, each number with its formula.
+ *
+ * @type {(owner: Inspector) => HTMLElement[]}
+ */
 export function compression(owner) {
   const { run } = owner.model;
-  const found = run.compression;
-  if (!found) return [];
+  const left = run.compression;
+  if (!left) return [];
+  /** @type {(n: number) => string} */
   const whole = (n) => Math.round(n).toLocaleString("en");
+  /** @type {(label: string, text: string, more: string, tip: Child[]) => HTMLElement} */
   const fact = (label, text, more, tip) =>
     owner.tip.add(h("span", { tabindex: "0" }, `${label} `, h("b", {}, text), more), () => tip);
-  const { context_tokens: full, kept_tokens: kept, prompt_tokens_full: before } = found;
+  const { context_tokens: full, kept_tokens: kept, prompt_tokens_full: before } = left;
   const parts = [];
   if (full && kept)
     parts.push(
       fact(
         "context",
         `${whole(full)} → ${whole(kept)} tokens`,
-        ` (${format(full / kept, 2)}×, ${found.compressor || "compressed"})`,
+        ` (${format(full / kept, 2)}×, ${left.compressor || "compressed"})`,
         [
           h("b", {}, "The target read a compressed context; drafts come from the full one."),
           formula(
             `${whole(full)} ÷ ${whole(kept)} = ` +
-              `${format(full / kept)}${found.ratio_asked ? `; asked: ${format(found.ratio_asked)}` : ""}`,
+              `${format(full / kept)}${left.ratio_asked ? `; asked: ${format(left.ratio_asked)}` : ""}`,
           ),
         ],
       ),
@@ -207,9 +242,10 @@ export function compression(owner) {
         "The whole prompt, before and after.",
       ]),
     );
-  const bytes = (run.memory || {}).kv_bytes_per_token;
+  const bytes = run.memory?.kv_bytes_per_token;
   if (bytes && before) {
     const written = owner.model.tokenCount - run.prompt_length;
+    /** @type {(prompt: number) => string} */
     const size = (prompt) => format((bytes * (prompt + written)) / 1e6);
     parts.push(
       fact("keys and values", `${size(before)} → ${size(run.prompt_length)} MB`, "", [
@@ -220,7 +256,7 @@ export function compression(owner) {
   }
   const { prefill_ms: prefill } = run.timings || {};
   if (prefill) parts.push(fact("prefill", `${format(prefill)} ms`, "", ["Time of the forward over the prompt."]));
-  if (found.compress_ms !== undefined)
-    parts.push(fact("compressing", `${format(found.compress_ms)} ms`, "", ["Time spent choosing what to keep."]));
+  if (left.compress_ms !== undefined)
+    parts.push(fact("compressing", `${format(left.compress_ms)} ms`, "", ["Time spent choosing what to keep."]));
   return parts;
 }

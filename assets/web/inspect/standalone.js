@@ -1,10 +1,11 @@
 /* The entry of a trace's own page: restores #step=12&pins=40,41 and keeps the address up to date. */
 
+import { must } from "specviz/base/dom.js";
 import { expose } from "specviz/base/handle.js";
 import { followSystem } from "specviz/base/system.js";
 import { Inspector } from "specviz/inspect/inspector.js";
 
-const host = document.getElementById("inspector");
+const host = must(document.getElementById("inspector"));
 const start = Number(host.dataset.step);
 
 function view() {
@@ -27,7 +28,7 @@ function keep() {
 
 followSystem();
 const inspector = new Inspector(host, { autofocus: true, actions: { link: true } });
-inspector.load(JSON.parse(document.getElementById("trace").textContent), view());
+inspector.load(JSON.parse(must(document.getElementById("trace")).textContent || ""), view());
 inspector.on("step", keep).on("pin", keep);
 addEventListener("hashchange", () => {
   const { step, pins } = view();

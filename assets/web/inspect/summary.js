@@ -1,18 +1,18 @@
 /* Words about a run and its steps: the header, the one-sentence step summary, the legend and the keyboard help. */
 
-import { button, facts, format, h, plural } from "specviz/base/dom.js";
+import { append, button, facts, format, h, plural } from "specviz/base/dom.js";
 import { OPEN, POOL } from "specviz/base/model.js";
 import * as terms from "specviz/base/terms.js";
-import { lanes, offered, stood } from "specviz/inspect/drafting.js";
+import { lanes, offered, quoted as token, stood } from "specviz/inspect/drafting.js";
 import { follows, legend as hungLegend, offer as hungOffer } from "specviz/inspect/prompt_marks.js";
 import * as shares from "specviz/inspect/shares.js";
 import { originSample } from "specviz/inspect/tree_boxes.js";
 
-function token(owner, id) {
-  return h("code", { class: "sv-token" }, id < 0 ? "stop" : owner.model.pieces.label(id, 24));
-}
-
-/** "hidden cosine 0.93": the number that ranked a candidate. */
+/**
+ * "hidden cosine 0.93": the number that ranked a candidate.
+ *
+ * @type {(owner: Inspector, candidate: Candidate) => string}
+ */
 function evidence(owner, candidate) {
   const { model } = owner;
   for (const term of model.run.terms || []) {
@@ -23,14 +23,14 @@ function evidence(owner, candidate) {
   return typeof candidate.score === "number" ? `score ${format(candidate.score, 2)}` : "";
 }
 
-/** Where the draft came from. */
+/** Where the draft came from. @type {(owner: Inspector, view: StepView) => Child[]} */
 export function offer(owner, view) {
   const count = view.candidates.length;
   const { chosen } = view;
   const draft = terms.term(owner, "step_drafted", plural(view.drafted, "token"));
   if (owner.prompts.on) return hungOffer(owner, view);
   const widened = lanes(view);
-  if (widened) return [`the draft model offered ${offered(view)}, after `, token(owner, view.root), ", "];
+  if (widened) return [`the draft model offered ${offered(view, widened)}, after `, token(owner, view.root), ", "];
   if (!count || !chosen) return ["the drafter offered ", draft, " after ", token(owner, view.root), ", "];
   const same = view.candidates.every((one) => owner.model.id(one.position) === view.root);
   const pooled = chosen.position >= POOL;
@@ -57,10 +57,10 @@ export function offer(owner, view) {
   ];
 }
 
-/** What the target made of it. */
+/** What the target made of it. @type {(owner: Inspector, view: StepView) => Child[]} */
 function result(owner, view) {
   const ended = view.bonus < 0;
-  const sampled = (owner.model.run.sampling || {}).temperature > 0;
+  const sampled = (owner.model.run.sampling?.temperature || 0) > 0;
   const own =
     owner.model.run.method.lossless === false
       ? "passed the lossy rule"
@@ -70,14 +70,17 @@ function result(owner, view) {
           ? "drawn by the target too"
           : "the target's own choice";
   const verb = own.startsWith("passed") ? ["", ""] : ["was ", "were "];
+  const widened = lanes(view);
+  /** @type {Child[]} */
   const parts = [];
   const chain = view.depth === view.drafted;
   const n = view.accepted;
+  /** @type {(words: string) => HTMLElement} */
   const accepted = (words) => terms.term(owner, "step_accepted", words);
-  if (!n && lanes(view)) parts.push(`but none of it ${verb[0]}${own}: `);
+  if (!n && widened) parts.push(`but none of it ${verb[0]}${own}: `);
   else if (!n)
     parts.push(view.drafted === 1 ? "but it was not what the target wanted: " : `but none ${verb[0]}${own}: `);
-  else if (lanes(view)) parts.push(...stood(owner, view, own));
+  else if (widened) parts.push(...stood(owner, view, own, widened));
   else if (n === view.drafted)
     parts.push("and ", accepted(n === 1 ? "it" : `all ${n}`), ` ${verb[n === 1 ? 0 : 1]}${own}`);
   else if (chain) parts.push(accepted(`the first ${n === 1 ? "one" : n}`), ` ${verb[n === 1 ? 0 : 1]}${own}`);
@@ -94,7 +97,7 @@ function result(owner, view) {
   return [...parts, "."];
 }
 
-/** What an undecided step says: what is offered, and no more. */
+/** What an undecided step says: what is offered, and no more. @type {(owner: Inspector, view: StepView) => Child[]} */
 function undecided(owner, view) {
   const root = token(owner, view.root);
   if (view.candidates.length && !view.candidates.some((one) => one.chosen))
@@ -106,8 +109,13 @@ function undecided(owner, view) {
   return [...parts, ". What will the model keep?"];
 }
 
-/** The step in one sentence, as nodes. */
+/** The step in one sentence, as nodes. @type {(owner: Inspector, view: StepView) => Node[]} */
 export function sentence(owner, view) {
+  return [...append(h("span"), sentenceParts(owner, view)).childNodes];
+}
+
+/** @type {(owner: Inspector, view: StepView) => Child[]} */
+function sentenceParts(owner, view) {
   const start = h("b", {}, terms.term(owner, "step_time", `Step ${view.number + 1}`), ": ");
   if (view.bonus === OPEN) return [start, ...undecided(owner, view)];
   const next = owner.prompts.on ? follows(owner, view) : [];
@@ -132,11 +140,13 @@ export function sentence(owner, view) {
   return parts;
 }
 
+/** What is known of a metric. @typedef {Pick<MetricHelp, "key" | "label"> & Partial<MetricHelp>} Help */
+/** @type {(owner: Inspector, help: Help, value: number) => HTMLElement} */
 function metric(owner, help, value) {
   const share = help.unit === "share";
   const shown = share ? format(100 * value) : format(value);
   // a unit that the label already names is not said twice
-  const named = (help.label || "").toLowerCase().includes((help.unit || "").split("/")[0]);
+  const named = help.label.toLowerCase().includes((help.unit || "").split("/")[0]);
   const unit = share ? "%" : named ? "" : help.unit;
   const box = h("div", { class: "sv-metric", tabindex: "0" }, h("dt", {}, help.label || help.key));
   const glue = unit === "%" || unit === "×" ? "" : " ";
@@ -152,20 +162,26 @@ const QUALITY = ["quality_f1", "quality_rouge_l", "quality_edit"];
 const FIRST = [...SPEED, "copied_share", "ranking_regret", "tokens", "steps"];
 const FIRST_LOSSY = [...SPEED, "differs", ...QUALITY, "tokens", "steps"];
 
-/** Key metrics in the order the run explains them; the rest behind a button. */
+/**
+ * Key metrics in the order the run explains them; the rest behind a button.
+ *
+ * @type {(owner: Inspector, list: HTMLElement) => void}
+ */
 export function metrics(owner, list) {
   const { run } = owner.model;
   const values = run.metrics || {};
+  /** @type {Help[]} */
   const helps = (run.metric_help || []).filter((help) => values[help.key] !== undefined && values[help.key] !== null);
   const known = new Set((run.metric_help || []).map((help) => help.key));
   for (const key of Object.keys(values)) {
     if (!known.has(key) && values[key] !== null && typeof values[key] !== "object") helps.push({ key, label: key });
   }
-  const first = [...(owner.wantedMetrics || []), ...(owner.model.lossy ? FIRST_LOSSY : FIRST)];
+  const first = [...owner.wantedMetrics, ...(owner.model.lossy ? FIRST_LOSSY : FIRST)];
+  /** @type {(help: Help) => number} */
   const place = (help) => (first.includes(help.key) ? first.indexOf(help.key) : first.length);
   helps.sort((a, b) => place(a) - place(b));
   const shown = owner.allMetrics ? helps : helps.slice(0, SHOWN);
-  list.replaceChildren(...shown.map((help) => metric(owner, help, values[help.key])));
+  list.replaceChildren(...shown.map((help) => metric(owner, help, values[help.key] ?? 0)));
   if (helps.length > SHOWN) {
     const toggle = button(owner.allMetrics ? "Fewer metrics" : "All metrics", {
       class: "sv-button sv-quiet",
@@ -180,18 +196,20 @@ export function metrics(owner, list) {
   }
 }
 
+/** @type {(v: unknown) => string} */
 const value = (v) => (v === null || v === undefined ? "not set" : v === true ? "yes" : v === false ? "no" : String(v));
 
+/** @param {Inspector} owner */
 function parameters(owner) {
   const { method } = owner.model.run;
   const controls = new Map((method.controls || []).map((control) => [control.name, control]));
   return Object.entries(method.params || {}).map(([name, setting]) => {
-    const control = controls.get(name) || {};
-    const label = control.label || name;
-    const resolved = (method.resolved || {})[name]; // what a setting left open came to
+    const control = controls.get(name);
+    const label = control?.label || name;
+    const resolved = method.resolved?.[name]; // what a setting left open came to
     const shown = resolved === undefined ? value(setting) : `${resolved} (automatic)`;
     const chip = h("span", { class: "sv-chip", tabindex: "0" }, `${label} `, h("b", {}, shown));
-    return owner.tip.add(chip, () => [h("b", {}, label), h("div", {}, control.help || name)]);
+    return owner.tip.add(chip, () => [h("b", {}, label), h("div", {}, control?.help || name)]);
   });
 }
 
@@ -202,14 +220,14 @@ export const LOSSY =
 const FORCED =
   "The model did not write this text: it was given, and a drafted token stood where it agreed with the text.";
 
-/** The hoped-for answer, opened by a click. */
+/** The hoped-for answer, opened by a click. @param {Run} run */
 function reference(run) {
   const box = h("details", { class: "sv-reference" }, h("summary", { class: "sv-chip" }, "reference"));
   box.append(h("div", { class: "sv-reference-text", tabindex: "0" }, run.reference));
   return box;
 }
 
-/** Title, method, parameters, model and badges. */
+/** Title, method, parameters, model and badges. @param {Inspector} owner */
 export function heading(owner) {
   const { run } = owner.model;
   const by = h("div", { class: "sv-by" });
@@ -229,7 +247,7 @@ export function heading(owner) {
     const badge = h("span", { class: "sv-lossy", tabindex: "0" }, "≈ lossy");
     by.append(owner.tip.add(badge, () => [LOSSY]));
   }
-  const { temperature, top_k: topK, top_p: topP, seed } = run.sampling || {};
+  const { temperature = 0, top_k: topK = 0, top_p: topP = 1, seed = 0 } = run.sampling || {};
   if (temperature > 0) {
     const more = [topK ? `top-k ${topK}` : "", topP < 1 ? `top-p ${topP}` : "", `seed ${seed}`]
       .filter(Boolean)
@@ -245,6 +263,7 @@ export function heading(owner) {
   return [h("h2", { class: "sv-title" }, run.title || run.id || "Untitled run"), by];
 }
 
+/** @type {Record<string, string>} */
 const ORIGINS = {
   main: "Copied from the chosen earlier place.",
   branch: "Not copied: one of the target's own likeliest tokens at the anchor; hover one to see the anchor.",
@@ -255,8 +274,10 @@ const ORIGINS = {
   drafter: "Written by a draft model; the main chain runs straight on.",
 };
 
+/** @param {Inspector} owner */
 export function legend(owner) {
   const { counts } = owner.model;
+  /** @type {(name: string, label: string, count: number | null, help: string) => HTMLElement} */
   const entry = (name, label, count, help) => {
     const sample = h("span", { class: `sv-sample sv-sample-${name}`, "aria-hidden": "true" }, "ab");
     const text = count === null ? label : [`${label} `, h("b", {}, count.toLocaleString("en"))];
@@ -266,6 +287,7 @@ export function legend(owner) {
   const origins = [...owner.model.origins].filter(([name]) => name !== "root");
   const telling = origins.length > 1 || (origins[0] && !["main", "drafter"].includes(origins[0][0]));
   const widened = origins.some(([name]) => name === "expansion") && origins.some(([name]) => name === "drafter");
+  /** @type {Record<string, string>} */
   const names = widened ? { drafter: "main chain", expansion: "expansions beside it" } : {};
   const marks = (telling ? origins : []).map(([name, { nodes, accepted }]) => {
     const text = h(

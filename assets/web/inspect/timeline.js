@@ -1,6 +1,6 @@
 /* The step timeline: bars of accepted, own and offered tokens, an accept strip below, and a draggable playhead. */
 
-import { clamp, format, h, plural } from "specviz/base/dom.js";
+import { clamp, format, h, must, plural } from "specviz/base/dom.js";
 import { OPEN } from "specviz/base/model.js";
 import * as shares from "specviz/inspect/shares.js";
 
@@ -10,7 +10,11 @@ const BELOW = 4 + STRIP + 16;
 const [TALL, SHORT] = [62, 40]; // the bars' height; the shorter one in a low window, where the tree should be in sight
 const LOW_WINDOW = 900;
 
+/** @type {Record<string, number>} */
+const BY_KEY = { ArrowUp: 1, ArrowDown: -1, PageUp: 10, PageDown: -10 };
+
 export class Timeline {
+  /** @param {Inspector} owner */
   constructor(owner) {
     this.owner = owner;
     this.canvas = h("canvas", { class: "sv-bars", "aria-hidden": "true" });
@@ -22,6 +26,13 @@ export class Timeline {
       this.head,
     );
     this.hovered = 0;
+    this.dragging = false;
+    this.width = 1; // of a step
+    this.bars = TALL;
+    this.height = TALL + BELOW;
+    /** Routes that are marked. @type {Map<string, number>} */
+    this.looks = new Map();
+    /** @type {(event: PointerEvent) => number} */
     const at = (event) => {
       const box = this.element.getBoundingClientRect();
       return clamp(Math.floor((event.clientX - box.left - LEFT) / this.width), 0, this.owner.model.stepCount - 1);
@@ -42,7 +53,7 @@ export class Timeline {
     for (const name of ["pointerup", "pointercancel"])
       this.element.addEventListener(name, () => (this.dragging = false));
     this.element.addEventListener("keydown", (event) => {
-      const by = { ArrowUp: 1, ArrowDown: -1, PageUp: 10, PageDown: -10 }[event.key];
+      const by = BY_KEY[event.key];
       if (!by) return;
       event.preventDefault();
       this.owner.go(by);
@@ -50,12 +61,14 @@ export class Timeline {
     this.element.addEventListener("pointerleave", () => this.owner.tip.hide());
   }
 
+  /** Where a step stands in the window. @type {(step: number) => Box} */
   box(step) {
     const all = this.element.getBoundingClientRect();
     const left = all.left + LEFT + step * this.width;
     return { left, top: all.top, bottom: all.bottom - 14, width: this.width, right: left + this.width };
   }
 
+  /** @type {(step: number) => Child[]} */
   describe(step) {
     const { steps } = this.owner.model;
     const drafted = steps.drafted[step];
@@ -64,10 +77,11 @@ export class Timeline {
       h("b", {}, `Step ${step + 1}`),
       h("div", {}, drafted ? `${steps.accepted[step]} of ${plural(drafted, "drafted token")} accepted` : "no draft"),
       h("div", {}, `${plural(steps.emitted[step], "token")} written · ${format(this.total(step))} ms`),
-      this.looks && this.looks.size ? h("div", {}, `route: ${steps.route[step]}`) : null,
+      this.looks.size ? h("div", {}, `route: ${steps.route[step]}`) : null,
     ];
   }
 
+  /** A step's time in ms. @param {number} step */
   total(step) {
     const { draft_ms: draft, verify_ms: verify, commit_ms: commit } = this.owner.model.steps;
     return (draft[step] || 0) + (verify[step] || 0) + (commit[step] || 0);
@@ -88,7 +102,7 @@ export class Timeline {
       this.canvas.width = Math.round(full * scale);
       this.canvas.height = Math.round(this.height * scale);
     }
-    const pen = this.canvas.getContext("2d");
+    const pen = must(this.canvas.getContext("2d"));
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.clearRect(0, 0, full, this.height);
     let most = 4;
@@ -98,6 +112,7 @@ export class Timeline {
     const unit = (this.bars - 4) / most;
     const gap = this.width > 5 ? 1.5 : this.width > 2.5 ? 0.6 : 0;
     const wide = Math.max(0.7, this.width - gap);
+    /** @type {(x: number, from: number, to: number, color: string) => void} */
     const bar = (x, from, to, color) => {
       pen.fillStyle = color;
       pen.fillRect(x, this.bars - to * unit, wide, Math.max(1, (to - from) * unit));
@@ -110,11 +125,16 @@ export class Timeline {
         this.own(pen, x, this.bars - emitted[k] * unit, wide, (emitted[k] - accepted[k]) * unit);
       const open = model.steps.bonus[k] === OPEN;
       this.cell(pen, x, wide, drafted[k] && !open ? accepted[k] / Math.max(1, depth[k]) : -1);
-      if (this.looks.has(route[k])) this.lane(pen, x, wide, this.looks.get(route[k]));
+      const look = this.looks.get(route[k]);
+      if (look !== undefined) this.lane(pen, x, wide, look);
     }
   }
 
-  /** The target's own token has no hue: a hollow box. */
+  /**
+   * The target's own token has no hue: a hollow box.
+   *
+   * @type {(pen: CanvasRenderingContext2D, x: number, y: number, wide: number, high: number) => void}
+   */
   own(pen, x, y, wide, high) {
     const { colors } = this.owner;
     pen.fillStyle = colors.own;
@@ -124,7 +144,11 @@ export class Timeline {
     if (high > 4) pen.fillRect(x + 1.3, y + 1.3, wide - 2.6, high - 2.6);
   }
 
-  /** A step of the accept strip: the deeper the blue, the more was accepted; red: all rejected; grey: no draft. */
+  /**
+   * A step of the accept strip: the deeper the blue, the more was accepted; red: all rejected; grey: no draft.
+   *
+   * @type {(pen: CanvasRenderingContext2D, x: number, wide: number, share: number) => void}
+   */
   cell(pen, x, wide, share) {
     const { colors } = this.owner;
     const y = this.bars + 4;
@@ -142,7 +166,11 @@ export class Timeline {
     }
   }
 
-  /** The route of a step, where there are several: a line, a dot, a line at the lane's top, or two dots. */
+  /**
+   * The route of a step, where there are several: a line, a dot, a line at the lane's top, or two dots.
+   *
+   * @type {(pen: CanvasRenderingContext2D, x: number, wide: number, look: number) => void}
+   */
   lane(pen, x, wide, look) {
     const { colors } = this.owner;
     const y = this.bars + 4 + STRIP + 1;
@@ -157,6 +185,7 @@ export class Timeline {
     }
   }
 
+  /** @type {(pen: CanvasRenderingContext2D, full: number, most: number, count: number) => void} */
   axis(pen, full, most, count) {
     const { colors } = this.owner;
     const unit = (this.bars - 4) / most;
@@ -185,6 +214,7 @@ export class Timeline {
     pen.fillText("step 1", LEFT, this.height - 3);
   }
 
+  /** @param {number} step */
   move(step) {
     const wide = Math.max(2, this.width);
     const x = LEFT + step * this.width + (this.width - wide) / 2;

@@ -1,36 +1,50 @@
 /* The draft tree of a step, as SVG: accepted path straight, the rest below it, the target's own token at the end. */
 
-import { card, h, probability, s } from "specviz/base/dom.js";
+import { h, later, must, probability, s, write } from "specviz/base/dom.js";
 import { OPEN } from "specviz/base/model.js";
 import { lanes } from "specviz/inspect/drafting.js";
 import { rail } from "specviz/inspect/prompt_marks.js";
-import { Box, fill, pick, set, statusOf, write } from "specviz/inspect/tree_boxes.js";
+import { Panel } from "specviz/inspect/panel.js";
+import { Box, boxOf, fill, pick, set, statusOf } from "specviz/inspect/tree_boxes.js";
 import { GAP, MARGIN, arrange, items, position } from "specviz/inspect/tree_layout.js";
 import { LABEL, drawChoices, explain } from "specviz/inspect/tree_words.js";
 
-export class TreeView {
+export class TreeView extends Panel {
+  /** @param {Inspector} owner */
   constructor(owner) {
-    this.owner = owner;
-    Object.assign(this, card("tree", "Draft tree"));
+    super(owner, "tree", "Draft tree");
     this.choices = h("div", { class: "sv-choices" });
     this.bar.append(this.choices);
+    /** Folds that were opened. @type {Set<string>} */
     this.opened = new Set();
+    /** @type {StepView} */
+    this.view = later();
     this.room = 800;
+    this.wanted = 0; // where it is scrolled to
     this.settled = true;
     this.moved = false; // the user or settle() scrolled it
     this.body.addEventListener("scroll", () => (this.moved = true), { passive: true });
+    /** Of texts that were measured. @type {Map<string, number>} */
     this.widths = new Map();
-    this.pen = document.createElement("canvas").getContext("2d");
+    this.pen = must(h("canvas").getContext("2d"));
+    /** @type {Box[]} */
     this.boxes = [];
+    /** The middle of every row. @type {number[]} */
+    this.axes = [];
     this.shown = 0;
+    /** The box that is hovered. @type {Box | null} */
     this.lit = null;
-    this.frame();
-  }
-
-  /** The SVG: one path per status, the accepted one last, so that it lies on top; then the boxes. */
-  frame() {
+    // one path per status, the accepted one last, so that it lies on top; then the boxes
     this.svg = s("svg", { class: "sv-tree-svg", role: "group" });
-    this.edges = {};
+    const path = (/** @type {string} */ status) => s("path", { class: `sv-edge sv-edge-${status}` });
+    this.edges = {
+      chip: path("chip"),
+      root: path("root"),
+      unreached: path("unreached"),
+      rejected: path("rejected"),
+      bonus: path("bonus"),
+      accepted: path("accepted"),
+    };
     this.lane = s(
       "g",
       { class: "sv-lane", "aria-hidden": "true" },
@@ -38,30 +52,24 @@ export class TreeView {
       s("text", { "text-anchor": "end" }, "expansions"),
     );
     this.distances = s("g", { class: "sv-distances", "aria-hidden": "true" });
-    this.svg.append(this.lane, this.distances);
-    for (const status of ["chip", "unreached", "rejected", "bonus", "accepted"]) {
-      this.edges[status] = s("path", { class: `sv-edge sv-edge-${status}` });
-      this.svg.append(this.edges[status]);
-    }
-    const boxOf = (event) => {
-      const group = event.target.closest && event.target.closest(".sv-node");
-      return group ? group.svBox : null;
-    };
+    this.svg.append(this.lane, this.distances, ...Object.values(this.edges));
     this.svg.addEventListener("pointerover", (event) => this.hover(boxOf(event)));
     this.svg.addEventListener("pointerleave", () => this.hover(null));
+    /** @type {(event: Event) => void} */
     const act = (event) => {
       const box = boxOf(event);
-      if (!box || (event.type === "keydown" && event.key !== "Enter" && event.key !== " ")) return;
+      if (!box) return;
       if (box.item.kind === "chip") return this.open(event, box.item);
       this.owner.picker.choose(this.owner.picker.choice(box.item));
       if (event.type === "click" && box.place >= 0) this.owner.reveal(box.place, true);
     };
     this.svg.addEventListener("click", act);
     this.svg.addEventListener("keydown", (event) => {
-      const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      const by = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
       const box = boxOf(event);
       const { picker } = this.owner;
-      if (!by || !box || box.item.kind === "chip" || !picker.on) return act(event);
+      if (event.key === "Enter" || event.key === " ") return act(event);
+      if (!by || !box || box.item.kind === "chip" || !picker.on) return;
       event.preventDefault();
       picker.walk(by);
       const to = this.boxes.slice(0, this.shown).find((one) => picker.isChosen(one.item));
@@ -69,12 +77,16 @@ export class TreeView {
     });
   }
 
-  /** Lights the place a node was copied from, or the anchor in whose distribution it was found. */
+  /**
+   * Lights the place a node was copied from, or the anchor in whose distribution it was drafted.
+   *
+   * @param {Box | null} box
+   */
   hover(box) {
     if (box === this.lit) return;
     this.lit = box;
     this.owner.picker.preview(box && box.item);
-    const anchored = box && box.anchored;
+    const anchored = !!box && box.anchored;
     this.owner.light(box && box.place >= 0 ? [box.place] : [], anchored ? "sv-light-anchor" : "sv-light");
   }
 
@@ -84,7 +96,8 @@ export class TreeView {
     this.choices.hidden = true;
   }
 
-  draw(view, keep) {
+  /** ``keep``: the folds stay open, the place stays in sight. @param {StepView} view */
+  draw(view, keep = false) {
     if (!keep) this.opened.clear();
     this.view = view;
     const { placed, rows } = arrange(items(view, this.opened));
@@ -98,9 +111,9 @@ export class TreeView {
     set(svg, "height", height);
     set(svg, "viewBox", `0 0 ${width} ${height}`);
     set(svg, "aria-label", `Draft tree of step ${view.number + 1}`);
-    const paths = { chip: "", unreached: "", rejected: "", bonus: "", accepted: "" };
+    const paths = { chip: "", root: "", unreached: "", rejected: "", bonus: "", accepted: "" };
     for (const item of placed) for (const child of item.children) paths[statusOf(child)] += this.edge(item, child);
-    for (const [status, d] of Object.entries(paths)) set(this.edges[status], "d", d);
+    for (const status of Object.keys(this.edges)) set(Reflect.get(this.edges, status), "d", Reflect.get(paths, status));
     this.lit = null;
     placed.forEach((item, k) => fill(this, this.boxes[k] || this.makeBox(k), item, view));
     for (let k = placed.length; k < this.shown; k++) this.boxes[k].group.remove();
@@ -129,6 +142,7 @@ export class TreeView {
     this.room = this.body.clientWidth;
   }
 
+  /** @param {string} text */
   measure(text) {
     let width = this.widths.get(text);
     if (width === undefined) {
@@ -139,39 +153,41 @@ export class TreeView {
     return width;
   }
 
-  /** Sets an item's text, second line and width. */
+  /** Sets an item's text, second line and width. @type {(item: TreeItem, view: StepView) => void} */
   caption(item, view) {
     const { pieces } = this.owner.model;
     if (item.kind === "chip") {
       item.text = `+${item.count}`;
       item.line = item.what;
     } else if (item.kind === "bonus") {
-      item.token = view.bonus;
-      const choice = (view.targets.get(view.last) || []).findIndex((one) => one.token === view.bonus);
+      const choices = view.targets.get(view.last) || [];
+      const choice = choices.findIndex((one) => one.token === view.bonus);
       item.rank = choice;
-      item.prob = choice >= 0 ? view.targets.get(view.last)[choice].prob : null;
+      item.prob = choices[choice]?.prob ?? null;
       item.text = view.bonus < 0 ? "■ stop" : pieces.label(view.bonus, LABEL);
       item.line = item.prob === null || view.bonus < 0 ? "" : `${probability(item.prob)} #${choice + 1}`;
     } else {
       const { node } = item;
       item.text = pieces.label(node.token, LABEL);
       item.prob = node.prob;
-      const draft = node.draftProb === null || node.draftProb === undefined ? "" : ` q${probability(node.draftProb)}`;
+      const draft = node.draftProb === null ? "" : ` q${probability(node.draftProb)}`;
       const verdict = view.bonus === OPEN ? "" : `${probability(node.prob)} #${node.rank + 1}`;
       item.line = node.index ? `${verdict}${draft}`.trim() : "root";
       if (item.small) return this.captionLeaf(item, draft.trim());
     }
     item.width = Math.max(46, Math.ceil(this.measure(item.text)) + 16, item.line.length * 5.6 + 12);
     if (item.depth === 0 && lanes(view)) item.width = Math.max(68, item.width); // the lane's name is below
-    if (this.owner.prompts.on) item.width = Math.max(item.kind === "node" ? this.rail(item).width : 0, 62, item.width);
+    const hangs = item.kind === "node" && this.owner.prompts.on;
+    if (this.owner.prompts.on) item.width = Math.max(hangs ? this.rail(item).width : 0, 62, item.width);
     item.middle = item.width / 2;
   }
 
+  /** What hangs on an item's node. @param {NodeItem} item */
   rail(item) {
     return rail(this.owner.prompts.count(item.node.index));
   }
 
-  /** Above each column of guesses: how far ahead they are. */
+  /** Above each column of guesses: how far ahead they are. @type {(lefts: number[], depth: number) => void} */
   drawDistances(lefts, depth) {
     while (this.distances.childElementCount < depth) this.distances.append(s("text", { y: MARGIN + 5 }));
     [...this.distances.children].forEach((text, k) => {
@@ -182,7 +198,7 @@ export class TreeView {
     });
   }
 
-  /** A leaf's one line: its token and the drafter's probability. */
+  /** A leaf's one line: its token and the drafter's probability. @type {(item: TreeItem, draft: string) => void} */
   captionLeaf(item, draft) {
     item.line = draft;
     const text = Math.ceil(this.measure(item.text));
@@ -192,7 +208,7 @@ export class TreeView {
     item.width = Math.max(46, text + side + 30);
   }
 
-  /** The lane of the expansions, behind them. */
+  /** The lane of the expansions, behind them. @type {(placed: TreeItem[], width: number) => void} */
   drawLane(placed, width) {
     const leaves = placed.filter((item) => item.small || (item.kind === "node" && item.node.origin === "expansion"));
     this.axes = [];
@@ -212,6 +228,7 @@ export class TreeView {
     set(name, "y", top + 22);
   }
 
+  /** @type {(from: TreeItem, to: TreeItem) => string} */
   edge(from, to) {
     // a trunk grows from sibling to sibling, so that dashes never lie on dashes
     const y1 = to.row > from.row && to.after > from.row ? this.axes[to.after] : from.axis;
@@ -223,6 +240,7 @@ export class TreeView {
       : `M${turn} ${y1}V${y2 - 6}Q${turn} ${y2} ${turn + 6} ${y2}H${to.x}`;
   }
 
+  /** @param {number} k */
   makeBox(k) {
     const box = new Box();
     this.boxes[k] = box;
@@ -235,7 +253,7 @@ export class TreeView {
     for (const box of this.boxes.slice(0, this.shown)) if (box.item.kind !== "chip") pick(this, box);
   }
 
-  /** Unfolds what a chip stands for. */
+  /** Unfolds what a chip stands for. @type {(event: Event, item: ChipItem) => void} */
   open(event, item) {
     event.preventDefault();
     event.stopPropagation();

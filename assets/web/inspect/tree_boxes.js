@@ -1,20 +1,27 @@
 /* The drawing of one item of a draft tree: outline by origin, text, probability, badges, its prompt tokens. */
 
-import { plural, s } from "specviz/base/dom.js";
+import { later, must, plural, s, write } from "specviz/base/dom.js";
 import { NODE } from "specviz/inspect/tree_layout.js";
 
+/** @type {Record<NodeStatus | "bonus" | "chip", string>} */
 export const STATUS = {
   root: "last written token",
   accepted: "accepted",
   rejected: "rejected",
   unreached: "never checked",
   bonus: "the target's own token",
+  chip: "folded",
 };
 
+/** @type {(w: number, h: number, r: number) => string} */
 const corner = (w, h, r) =>
   `M${r} 0H${w - r}Q${w} 0 ${w} ${r}V${h - r}Q${w} ${h} ${w - r} ${h}H${r}Q0 ${h} 0 ${h - r}V${r}Q0 0 ${r} 0Z`;
 
-// how a node's box tells where its token came from: [letter, outline]
+/**
+ * How a node's box tells where its token came from: a letter, an outline.
+ *
+ * @type {Record<string, [letter: string, outline: (w: number, h: number) => string]>}
+ */
 const ORIGINS = {
   main: ["", (w, h) => corner(w, h, h / 6)],
   // a pointed left side: it springs from the place before it
@@ -29,24 +36,40 @@ const ORIGINS = {
   prompt: ["P", (w, h) => `M0 0H${w - h / 4}L${w} ${h / 4}V${h}H0ZM${w - h / 4} 0V${h / 4}H${w}`],
   drafter: ["", (w, h) => corner(w, h, h / 2.4)],
 };
+/** @type {(origin: string) => string} */
 const letterOf = (origin) => (ORIGINS[origin] ? ORIGINS[origin][0] : origin.charAt(0).toUpperCase());
 
-/** A node's outline, by its origin. */
+/** A node's outline, by its origin. @type {(origin: string, width: number, height: number) => string} */
 const outline = (origin, width, height) => (ORIGINS[origin] || ORIGINS.main)[1](width, height);
 
-/** Sets what differs from the last time: an attribute costs a style pass, a string comparison does not. */
+/**
+ * The attributes of an element as they were set last.
+ *
+ * @type {WeakMap<Element, Record<string, string | number | null>>}
+ */
+const attributes = new WeakMap();
+
+/**
+ * Sets what differs from the last time: an attribute costs a style pass, a comparison does not.
+ *
+ * @type {(element: Element, name: string, value: string | number | null) => void}
+ */
 export function set(element, name, value) {
-  const had = element.svSet || (element.svSet = {});
+  let had = attributes.get(element);
+  if (!had) attributes.set(element, (had = {}));
   if (had[name] === value) return;
   had[name] = value;
   if (value === null) element.removeAttribute(name);
-  else element.setAttribute(name, value);
+  else element.setAttribute(name, String(value));
 }
 
-export function write(element, text) {
-  if (element.svText === text) return;
-  element.svText = text;
-  element.textContent = text;
+/** Group → its box, for events. @type {WeakMap<Element, Box>} */
+const boxes = new WeakMap();
+
+/** The box in which an event happened. @type {(event: Event) => Box | null} */
+export function boxOf(event) {
+  const group = event.target instanceof Element ? event.target.closest(".sv-node") : null;
+  return (group && boxes.get(group)) || null;
 }
 
 /** The drawing of one item; used again for another item of another step. */
@@ -56,25 +79,46 @@ export class Box {
     this.label = s("text", { class: "sv-label", y: 17 });
     this.small = s("text", { class: "sv-small", y: 30 });
     this.group = s("g", {}, this.shape, this.label, this.small);
-    this.group.svBox = this;
+    boxes.set(this.group, this);
+    /** What is drawn. @type {TreeItem} */
+    this.item = later();
+    /**
+     * The place that it was copied from, or the anchor in whose distribution it was drafted; else -1.
+     *
+     * @type {Position}
+     */
+    this.place = -1;
+    this.anchored = false;
+    /** @type {Map<string, SVGElement>} */
+    this.parts = new Map();
   }
 
-  /** A part that only some items have: made when first needed, taken out where it is not. */
+  /**
+   * A part that only some items have: made when first needed, taken out where it is not.
+   *
+   * @type {(name: string, wanted: boolean, make: () => SVGElement, before?: Element | null) => SVGElement | null}
+   */
   part(name, wanted, make, before = null) {
+    let part = this.parts.get(name);
     if (!wanted) {
-      if (this[name] && this[name].parentNode) this[name].remove();
+      if (part && part.parentNode) part.remove();
       return null;
     }
-    if (!this[name]) this[name] = make();
-    if (!this[name].parentNode) this.group.insertBefore(this[name], before);
-    return this[name];
+    if (!part) this.parts.set(name, (part = make()));
+    if (!part.parentNode) this.group.insertBefore(part, before);
+    return part;
   }
 }
 
-/** How an item is drawn: a node by what became of it. */
+/** How an item is drawn: a node by what became of it. @type {(item: TreeItem) => keyof typeof STATUS} */
 export const statusOf = (item) => (item.kind === "node" ? item.node.status : item.kind);
 
-/** Draws an item in a box of ``tree``, a TreeView. */
+/**
+ * Draws an item in a box of the tree.
+ *
+ * @typedef {import("specviz/inspect/tree.js").TreeView} TreeView
+ * @type {(tree: TreeView, box: Box, item: TreeItem, view: StepView) => void}
+ */
 export function fill(tree, box, item, view) {
   const status = statusOf(item);
   const node = item.kind === "node" ? item.node : null;
@@ -107,10 +151,10 @@ export function fill(tree, box, item, view) {
   write(box.label, item.text);
   write(box.small, item.line);
   const bar = () => s("rect", { class: "sv-level", y: 33.5, height: 2 });
-  const level = box.part("level", item.prob && node && node.index && !item.small, bar);
+  const level = box.part("level", !!item.prob && !!node?.index && !item.small, bar);
   if (level) {
     set(level, "x", 8);
-    set(level, "width", Math.max(1, (item.width - 14) * item.prob));
+    set(level, "width", Math.max(1, (item.width - 14) * (item.prob || 0)));
   }
   drawBadge(tree, box, node);
   drawTag(tree, box, item, node);
@@ -122,7 +166,7 @@ export function fill(tree, box, item, view) {
     set(group, "aria-label", `Show ${plural(item.count, "folded node")}`);
     return;
   }
-  const token = item.kind === "bonus" ? view.bonus : node.token;
+  const token = node ? node.token : view.bonus;
   const from = node && node.index && node.origin !== "main" ? `, ${node.origin}` : "";
   const count = node && tree.owner.prompts.on ? tree.owner.prompts.count(node.index) : -1;
   const leads = count < 0 ? "" : `, ${plural(count, "prompt token")}: state ${count} next`;
@@ -130,7 +174,11 @@ export function fill(tree, box, item, view) {
   set(group, "aria-label", `${token < 0 ? "stop" : model.pieces.label(token)}: ${STATUS[status]}${from}${leads}`);
 }
 
-/** The prompt tokens below a node, and the state they lead to; filled where acceptance ended. */
+/**
+ * The prompt tokens below a node, and the state they lead to; filled where acceptance ended.
+ *
+ * @type {(tree: TreeView, box: Box, item: TreeItem, view: StepView) => void}
+ */
 function hang(tree, box, item, view) {
   const wanted = item.kind === "node" && tree.owner.prompts.on;
   const hung = box.part("hung", wanted, () =>
@@ -142,7 +190,7 @@ function hang(tree, box, item, view) {
       s("text", { class: "sv-hung-state", y: 10.4 }),
     ),
   );
-  if (!hung) return;
+  if (!hung || item.kind !== "node") return;
   const { d, text, x, width } = tree.rail(item);
   const [marks, pill, state] = hung.children;
   set(hung, "class", `sv-hung${item.node.index === view.last ? " sv-hung-read" : ""}`);
@@ -154,7 +202,11 @@ function hang(tree, box, item, view) {
   write(state, text);
 }
 
-/** A node that a panel can show is a button; the shown one is reached by Tab, the others from there. */
+/**
+ * A node that a panel can show is a button; the shown one is reached by Tab, the others from there.
+ *
+ * @type {(tree: TreeView, box: Box) => void}
+ */
 export function pick(tree, { group, item }) {
   const { picker } = tree.owner;
   const open = !!picker.choice(item);
@@ -164,10 +216,14 @@ export function pick(tree, { group, item }) {
   set(group, "aria-pressed", open ? String(chosen) : null);
 }
 
-/** The number of the source span a copied token came from; only where a span begins. */
+/**
+ * The number of the source span a copied token came from; only where a span begins.
+ *
+ * @type {(tree: TreeView, box: Box, node: TreeNode | null) => void}
+ */
 function drawBadge(tree, box, node) {
   const above = node && tree.view.nodes[node.parent];
-  const wanted = node && node.span && !(above && above.span === node.span);
+  const wanted = !!node?.span && above?.span !== node.span;
   const badge = box.part("number", wanted, () =>
     s(
       "g",
@@ -176,36 +232,40 @@ function drawBadge(tree, box, node) {
       s("text", { class: "sv-badge-text", x: 3, y: 6 }),
     ),
   );
-  if (badge) write(badge.lastChild, String(node.span));
+  if (badge && node) write(must(badge.lastElementChild), String(node.span));
 }
 
-/** A letter where a part of the tree begins that is not the main copy, and its rank where one was recorded. */
+/**
+ * A letter where a part of the tree begins that is not the main copy, and its rank where one was recorded.
+ *
+ * @type {(tree: TreeView, box: Box, item: TreeItem, node: TreeNode | null) => void}
+ */
 function drawTag(tree, box, item, node) {
   const above = node && tree.view.nodes[node.parent];
   const guess = node && node.origin === "prompt"; // each is a guess of its own
   const begins = node && node.index && (guess || !(above && above.index && above.origin === node.origin));
   const letter = begins ? letterOf(node.origin) : "";
-  const tag = box.part("letter", letter, () =>
+  const tag = box.part("letter", !!letter, () =>
     s("g", {}, s("rect", { class: "sv-tag", y: -5, height: 13, rx: 3 }), s("text", { class: "sv-tag-text", y: 5 })),
   );
-  if (!tag) return;
+  if (!tag || !node) return;
   const ranked = tree.owner.model.nodeTerms.find(({ key }) => key.endsWith("_rank"));
   const rank = ranked ? tree.owner.model.nodeTerm(node, ranked.key) : null;
-  const text = Number.isInteger(rank) ? `${letter}${rank + 1}` : letter;
+  const text = rank !== null && Number.isInteger(rank) ? `${letter}${rank + 1}` : letter;
   const width = 7 + 6 * text.length;
   const shift = item.small ? `${item.width - 8} 8.5` : `${item.width - width + 4} 0`;
   set(tag, "transform", `translate(${shift})`);
-  set(tag.firstChild, "width", width);
-  set(tag.lastChild, "x", width / 2);
-  write(tag.lastChild, text);
+  const [back, name] = tag.children;
+  set(back, "width", width);
+  set(name, "x", width / 2);
+  write(name, text);
 }
 
-/** A small node as it looks in the tree, for the legend. */
+/** A small node as it looks in the tree, for the legend. @param {string} origin */
 export function originSample(origin) {
   const letter = letterOf(origin);
   const size = { class: "sv-mini", width: 24, height: 16, viewBox: "-1 -1 26 18", "aria-hidden": "true" };
-  const text = s("text", { class: "sv-mini-text", x: 13, y: 11.5 });
-  text.append(letter);
+  const text = s("text", { class: "sv-mini-text", x: 13, y: 11.5 }, letter);
   const known = ORIGINS[origin] ? origin : "other";
   return s(
     "svg",

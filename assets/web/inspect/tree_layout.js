@@ -15,28 +15,61 @@ const FOLD_OVER = 40; // nodes
 const FEW = 3; // a subtree up to this size is not worth a chip
 const SIBLINGS = 5; // rejected siblings shown before the rest is folded
 
-/** The items to draw: nodes, the target's own token, and chips that stand for folded nodes. */
+/** An item without a place yet. @type {(depth: number) => Placed} */
+const unplaced = (depth) => ({
+  depth,
+  row: 0,
+  children: [],
+  small: false,
+  after: 0,
+  x: 0,
+  y: 0,
+  width: 0,
+  high: NODE,
+  axis: 0,
+  text: "",
+  line: "",
+  middle: 0,
+  textMiddle: 0,
+  sideMiddle: 0,
+  prob: null,
+});
+
+/**
+ * The items to draw from the root on: nodes, the target's own token, and chips that stand for folded nodes; ``wide``:
+ * a main chain straight on, its expansions in a lane below it.
+ *
+ * @typedef {Pick<StepView, "nodes" | "drafted" | "last" | "bonus">} Drawn
+ * @type {(view: Drawn, opened: Set<string>) => { root: TreeItem, wide: boolean }}
+ */
 export function items(view, opened) {
+  /** @type {TreeNode[][]} */
   const children = view.nodes.map(() => []);
   for (const node of view.nodes) if (node.parent >= 0) children[node.parent].push(node);
   const fold = view.nodes.length > FOLD_OVER;
-  const wide = !!lanes(view); // a main chain straight on, its expansions in a lane below it
+  const wide = !!lanes(view);
+  /** @type {(node: TreeNode) => number} */
   const size = (node) => 1 + children[node.index].reduce((sum, child) => sum + size(child), 0);
+  /** @type {(nodes: TreeNode[], depth: number, key: string, what: string) => ChipItem} */
   const chip = (nodes, depth, key, what) => {
     const count = nodes.reduce((sum, node) => sum + size(node), 0);
-    return { kind: "chip", count, depth, key, what, children: [] };
+    return { ...unplaced(depth), kind: "chip", count, key, what };
   };
+  /** @type {(node: TreeNode) => boolean} */
   const deep = (node) => node.status === "rejected" || node.status === "unreached";
+  /** @type {(node: TreeNode) => boolean} */
   const small = (node) => wide && node.origin === "expansion" && node.status !== "accepted";
+  /** @type {(node: TreeNode) => NodeItem} */
   const build = (node) => {
-    const item = { kind: "node", node, depth: node.depth, children: [], small: small(node) };
+    /** @type {NodeItem} */
+    const item = { ...unplaced(node.depth), kind: "node", node, small: small(node) };
     const mine = children[node.index];
     const taken = mine.filter((child) => child.status === "accepted");
     const rest = mine.filter((child) => child.status !== "accepted");
     const main = wide && rest.length && rest[0].origin !== "expansion" ? rest.splice(0, 1) : [];
     if (!deep(node)) item.children.push(...main.map(build));
     if (node.index === view.last && view.bonus !== OPEN)
-      item.children.push({ kind: "bonus", depth: node.depth + 1, children: [] });
+      item.children.push({ ...unplaced(node.depth + 1), kind: "bonus", rank: -1 });
     item.children.push(...taken.map(build));
     if (deep(node)) rest.unshift(...main);
     if (!rest.length) return item;
@@ -52,22 +85,33 @@ export function items(view, opened) {
     }
     return item;
   };
-  return Object.assign(build(view.nodes[0]), { wide });
+  return { root: build(view.nodes[0]), wide };
 }
 
+/** @type {(item: TreeItem) => boolean} */
 const stands = (item) => item.kind === "bonus" || (item.kind === "node" && item.node.status === "accepted");
 
-/** Gives every item a row; subtrees share rows where they do not meet. Returns the items in drawing order. */
-export function arrange(root) {
+/**
+ * Gives every item a row; subtrees share rows where they do not meet. Returns the items in drawing order.
+ *
+ * @type {(tree: { root: TreeItem, wide: boolean }) => { placed: TreeItem[], rows: number }}
+ */
+export function arrange({ root, wide }) {
+  /** The depths that are taken in every row. @type {[from: number, to: number][][]} */
   const rows = [];
+  /** @type {TreeItem[]} */
   const placed = [];
+  /** @type {(item: TreeItem) => TreeItem[]} */
   const chain = (item) => {
     const line = [item];
     while (line[line.length - 1].children.length) line.push(line[line.length - 1].children[0]);
     return line;
   };
+  /** @type {(row: number, from: number, to: number) => boolean} */
   const free = (row, from, to) => !(rows[row] || []).some(([a, b]) => from <= b && to >= a);
+  /** @type {(row: number, depth: number) => boolean} */
   const crosses = (row, depth) => (rows[row] || []).some(([a, b]) => a < depth && b >= depth);
+  /** @type {(item: TreeItem, row: number) => void} */
   const place = (item, row) => {
     const line = chain(item);
     (rows[row] = rows[row] || []).push([item.depth, line[line.length - 1].depth]);
@@ -75,8 +119,11 @@ export function arrange(root) {
       one.row = row;
       placed.push(one);
     }
-    const below = new Map(); // item → the row its last child was given
+    /** Item → the row its last child was given. @type {Map<TreeItem, number>} */
+    const below = new Map();
+    /** @type {Set<number>} */
     const taken = new Set();
+    /** @type {(one: TreeItem, child: TreeItem) => void} */
     const drop = (one, child) => {
       child.after = below.get(one) || row;
       const last = chain(child);
@@ -91,15 +138,20 @@ export function arrange(root) {
     // what was accepted or written beside a chain lies nearest to it
     for (const told of [true, false]) {
       for (const one of line) for (const child of one.children.slice(1)) if (stands(child) === told) drop(one, child);
-      if (root.wide && told) for (const shared of taken) rows[shared].push([0, Infinity]); // for no leaves
+      if (wide && told) for (const shared of taken) rows[shared].push([0, Infinity]); // for no leaves
     }
   };
   place(root, 0);
   return { placed, rows: rows.length };
 }
 
-/** Gives every item, its width known, its place; ``hangs``: whether prompt tokens hang below the nodes. */
+/**
+ * Gives every item, its width known, its place; ``hangs``: whether prompt tokens hang below the nodes.
+ *
+ * @type {(placed: TreeItem[], rows: number, hangs: boolean) => { lefts: number[], width: number, height: number }}
+ */
 export function position(placed, rows, hangs) {
+  /** @type {number[]} */
   const columns = [];
   for (const item of placed) columns[item.depth] = Math.max(columns[item.depth] || 0, item.width);
   const lefts = [MARGIN];

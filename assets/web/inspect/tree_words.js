@@ -6,15 +6,22 @@ import { STATUS, statusOf } from "specviz/inspect/tree_boxes.js";
 
 export const LABEL = 14; // characters
 
-/** An item's tooltip. */
+/**
+ * An item's tooltip.
+ *
+ * @typedef {import("specviz/inspect/tree.js").TreeView} TreeView
+ * @type {(tree: TreeView, item: TreeItem, view: StepView) => Child[]}
+ */
 export function explain(tree, item, view) {
   const { model } = tree.owner;
   const { pieces } = model;
   if (item.kind === "chip") return [`Show ${plural(item.count, "folded node")} (${item.what})`];
   const status = statusOf(item);
   const node = item.kind === "node" ? item.node : null;
+  const { rank } = item.kind === "node" ? item.node : item;
   const token = node ? node.token : view.bonus;
   if (token < 0) return ["A stop token ended the run here."];
+  /** @type {Fact[]} */
   const rows = [
     [
       "status",
@@ -24,19 +31,18 @@ export function explain(tree, item, view) {
     ],
     [
       "target",
-      item.prob === null || item.prob === undefined
-        ? ""
-        : `${format(item.prob)}, its choice no. ${(node ? node.rank : item.rank) + 1}`,
+      item.prob !== null && `${format(item.prob)}, its choice no. ${1 + rank}`,
     ],
     [
       node && node.origin === "prompt" ? "prompt token" : "drafter",
-      node && node.draftProb !== null ? format(node.draftProb) : "",
+      node && node.draftProb !== null && format(node.draftProb),
     ],
-    ["origin", node && node.index ? node.origin : ""],
+    ["origin", node && node.index > 0 && node.origin],
     ["copied from", node && node.source >= 0 ? tree.owner.where(node.source) : ""],
     ...(node ? numbers(tree, node) : []),
     ["token", `${token} · bytes ${pieces.bytes(token)}`],
   ];
+  /** @type {Child[]} */
   const parts = [h("code", { class: "sv-token" }, pieces.label(token)), facts(rows)];
   const asked = node ? view.targets.get(node.parent) : view.targets.get(view.last);
   if (asked && asked.length)
@@ -44,13 +50,15 @@ export function explain(tree, item, view) {
   return parts;
 }
 
-/** The method's own numbers of a node: [label, value]. */
+/** The method's own numbers of a node. @type {(tree: TreeView, node: TreeNode) => Fact[]} */
 function numbers(tree, node) {
   const { model } = tree.owner;
+  /** @type {Fact[]} */
   const rows = [];
   for (const { key, label } of model.nodeTerms) {
     const value = model.nodeTerm(node, key);
-    if (typeof value !== "number") continue;
+    if (value === null) continue;
+    /** @type {Child} */
     let shown = format(value);
     if (key.endsWith("_anchor") && model.id(value) !== undefined)
       shown = [
@@ -64,6 +72,7 @@ function numbers(tree, node) {
   return rows;
 }
 
+/** @type {(tree: TreeView, choices: Choice[], token: number) => HTMLElement} */
 function bars(tree, choices, token) {
   const { pieces } = tree.owner.model;
   const list = h("div", { class: "sv-tip-bars" });
@@ -75,7 +84,11 @@ function bars(tree, choices, token) {
   return list;
 }
 
-/** What the target would have said after the last accepted token, likeliest first; drafted ones are struck. */
+/**
+ * What the target would have said after the last accepted token, likeliest first; drafted ones are struck.
+ *
+ * @type {(tree: TreeView, view: StepView) => void}
+ */
 export function drawChoices(tree, view) {
   const choices = view.targets.get(view.last) || [];
   tree.choices.hidden = !choices.length;

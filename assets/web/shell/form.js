@@ -11,7 +11,7 @@ import { place } from "specviz/shell/place.js";
 import { stop } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";
 
-/** @typedef {Record<string, unknown>} Values */
+/** @typedef {Record<string, Setting>} Values */
 /**
  * What stands beside the run button: why it is off, and that a lossy method may answer otherwise.
  *
@@ -117,7 +117,7 @@ export function mount({ element, props, trigger }) {
         tried(c) ? { ...c, help: `${c.help} Letting go of the slider runs.` } : c,
         c.name in values ? values[c.name] : c.default,
         changed,
-        tried(c) ? again : null,
+        tried(c) ? again : undefined,
       ),
     );
     const plain = method.name === "plain",

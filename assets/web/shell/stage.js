@@ -62,7 +62,7 @@ export function show(trace, at) {
   };
   const actions = { link, downloads, attribute: () => goTo("attribution") };
   if (!app.inspector) {
-    app.inspector = new Inspector(host, { live: true, actions, strip });
+    app.inspector = new Inspector(host, { actions, strip });
     app.inspector.on("step", address);
     app.inspector.on("pin", address);
     emit("inspector", app.inspector);

@@ -59,7 +59,7 @@ function lane(name, label, tree) {
     h("div", { class: "svw-tree" }, tree.element),
   );
   tree.element.classList.add("svw-card");
-  tree.heading.remove();
+  tree.bar.querySelector(".sv-heading")?.remove();
   return { title, element, tree };
 }
 
@@ -73,7 +73,7 @@ export class WhatIf {
     this.catalog = null;
     /** @type {ReturnType<typeof field>[]} */
     this.fields = [];
-    /** Method → its parameters as they were set here. @type {Record<string, Record<string, unknown>>} */
+    /** Method → its parameters as they were set here. @type {Record<string, Record<string, Setting>>} */
     this.kept = {};
     /** A place of the ranking that is tried in place of a method. @type {Candidate | null} */
     this.picked = null;
@@ -243,7 +243,7 @@ export class WhatIf {
     const { run } = this.inspector.model;
     const method = must(must(this.catalog).methods.find((m) => m.name === this.method));
     const recorded = method.name === run.method.name ? run.method.params : {};
-    /** @type {Record<string, any>} */
+    /** @type {Record<string, Setting>} */
     const values = { ...recorded, ...this.kept[method.name] };
     const changed = () => {
       this.kept[method.name] = this.params();
@@ -282,7 +282,7 @@ export class WhatIf {
     this.timer = setTimeout(() => (this.inspector.player.timer ? this.soon() : this.ask()), REST_MS);
   }
 
-  /** The parameters as they are set. @returns {Record<string, unknown>} */
+  /** The parameters as they are set. @returns {Record<string, Setting>} */
   params() {
     return Object.fromEntries(this.fields.map((f) => [f.name, f.read()]));
   }
@@ -393,7 +393,6 @@ export class WhatIf {
   drawLane({ title: heading, tree }, title, owner, step) {
     heading.textContent = title;
     tree.owner = owner;
-    tree.colors = owner.colors;
     tree.resized();
     tree.draw(owner.model.step(step));
     tree.settle();

@@ -1,0 +1,71 @@
+/* Shapes of the inspector's own folder. */
+
+interface InspectorOptions {
+  /** Takes the keyboard when a trace is loaded. */
+  autofocus?: boolean;
+  /** False: neither links nor downloads nor presenting. */
+  actions?: false | InspectorActions;
+  /** False: no presenter mode of its own; else the tab that an address with present=1 means. */
+  present?: false | string;
+  /** Stands beside the run's facts. */
+  strip?: Child;
+}
+/** An address, or a function of the state that gives one. */
+type Address = string | ((state: InspectorState) => string);
+interface InspectorActions {
+  /** True: this page's address. */
+  link?: Address | true;
+  /** By name: trace, html, csv, … */
+  downloads?: Record<string, Address>;
+  attribute?: () => unknown;
+}
+interface InspectorState { trace: string | null; step: number; pins: Position[] }
+interface InspectorEvents { step: { step: number }; pin: { pins: Position[] } }
+
+/** A mark on the token at a position: a class, and data that the style sheet writes beside it. */
+type Mark = [position: Position, name: string, data?: Record<string, string | number>];
+/** A mark in a pane's minimap. */
+interface MapMark { from: Position; to: Position; color: string; wide?: boolean; alpha?: number }
+
+/** Something in a draft tree's drawing, with its place. */
+interface Placed {
+  depth: number; row: number; children: TreeItem[];
+  /** An expansion that was not accepted: one line. */
+  small: boolean;
+  /** The row of the sibling above it, where its trunk begins. */
+  after: number;
+  x: number; y: number; width: number; high: number; axis: number;
+  text: string; line: string; middle: number; textMiddle: number; sideMiddle: number;
+  prob: number | null;
+}
+interface NodeItem extends Placed { kind: "node"; node: TreeNode }
+/** The target's own token; ``rank`` among its first choices. */
+interface BonusItem extends Placed { kind: "bonus"; rank: number }
+/** Folded nodes; ``key`` names the fold. */
+interface ChipItem extends Placed { kind: "chip"; count: number; key: string; what: string }
+type TreeItem = NodeItem | BonusItem | ChipItem;
+
+/** A token at a place of the tree; ``node`` is -1 for the target's own token. */
+interface NodeChoice { parent: number; node: number; token: number }
+/** A place that was looked at. */
+interface Look { position: Position; weight: number }
+/** The panel that tells about a chosen item of the tree. */
+interface Picker {
+  on: boolean; shading: boolean; look: Look[];
+  choice(item: TreeItem | null): NodeChoice | null;
+  isChosen(item: TreeItem): boolean;
+  preview(item: TreeItem | null): void;
+  choose(choice: NodeChoice | null): void;
+  walk(by: number): void;
+}
+/** A token with the probabilities of drafter (q) and target (p). */
+interface Guess { token: number; rank: number; q: number; p: number; residual: number | null }
+/** What prompt tokens guessed at one distance: a row per trained vector. */
+interface PromptGuess { distance: number; probe: number; rows: Choice[]; joint: Choice | null }
+/** A guess that was offered to the next step. */
+interface OfferedGuess extends Choice { rank: number }
+/** What a prompt token guessed, and what the text became there (undefined: not written). */
+interface PromptOutcome {
+  distance: number; probe: number; first: Choice | null; others: OfferedGuess[]; position: Position;
+  became: number | undefined;
+}
