@@ -19,7 +19,7 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 
 import gradio as gr
 import uvicorn
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.middleware.gzip import GZipMiddleware
 
@@ -129,11 +129,14 @@ def create_app(
     return app
 
 
-def _web(name: str) -> Response:
+def _web(name: str, request: Request) -> Response:
     file = assets.asset(name)
     if file is None:
         return problem(404, "There is no such file.")
-    return Response(file.data, media_type=file.media, headers={"cache-control": "public, max-age=31536000, immutable"})
+    headers = {"cache-control": "public, max-age=31536000, immutable", "vary": "accept-encoding"}
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(file.data, media_type=file.media, headers=headers)
+    return Response(file.zipped, media_type=file.media, headers={**headers, "content-encoding": "gzip"})
 
 
 class _Server(uvicorn.Server):

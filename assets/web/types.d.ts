@@ -248,11 +248,5 @@ interface PageEvents {
   lab: undefined;
 }
 
-/** What is used of plotly.js: a chart is drawn from the server's JSON. */
-interface PlotlyLibrary {
-  react(place: HTMLElement, data: object[], layout: object, config?: object): Promise<unknown>;
-  purge(place: HTMLElement): void;
-}
-interface Window { Plotly?: PlotlyLibrary }
 /** The one global name, for tinkering in the browser's console and for tests: base/handle.js. */
 declare var specviz: object | undefined;

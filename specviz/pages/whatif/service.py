@@ -102,8 +102,8 @@ class WhatIfs(Service):
             self._waiting.release()
         return {
             "trace": payload(again.trace), "step": again.step, "recorded": again.recorded, "accepted": again.accepted,
-            "emitted": len(again.emitted), "same": again.same, "read_ms": round(again.read_ms, 1),
-            "ms": round(again.ms, 1), "notes": list(again.notes),
+            "more": again.accepted - again.recorded, "emitted": len(again.emitted), "same": again.same,
+            "read_ms": round(again.read_ms, 1), "ms": round(again.ms, 1), "notes": list(again.notes),
         }  # fmt: skip
 
     def go_on(
