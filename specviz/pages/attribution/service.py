@@ -13,14 +13,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from decoders.study.attribution import COUNTED, Link, links
+from decoders.study.attribution import COUNTED, links
 from decoders.study.attribution_export import markdown, to_json
 from decoders.study.quotes import (
     Quote,
     QuotedAnswer,
     QuoteScore,
     demo_quotes,
-    gold_json,
     mean_score,
     parse_rows,
     scores,
@@ -28,7 +27,8 @@ from decoders.study.quotes import (
 from specviz.server.runner import Job, QueueFull, sentence
 from specviz.server.store import UnknownTrace, is_id, new_id
 from specviz.views.examples import passages
-from specviz.views.export import standalone_page
+
+from .document import document, standalone
 
 if TYPE_CHECKING:
     from decoders import Prompt, Target
@@ -46,7 +46,6 @@ SIGNALS = {  # method → what tells its sources
 }
 FORMATS = {"html": "text/html; charset=utf-8", "json": "application/json", "markdown": "text/markdown; charset=utf-8"}
 SUFFIXES = {"html": "html", "json": "json", "markdown": "md"}
-SCHEMA = "specattribution-page/1"
 MIN_RUNS = tuple(range(1, 13))
 PAPER = (  # PLD+ table 10: method, precision, recall, F1
     ("GPT-4", 0.96, 0.87, 0.90),
@@ -127,11 +126,10 @@ class Attributions:
         if job is not None:
             return {"id": key, "title": job.title, "state": job.state, "ahead": max(0, job.ahead)}
         trace = self._trace(key)
-        digest = self._digest(key, trace)
-        return {
-            "id": key, "state": "done", "error": str(trace.run.get("error") or ""), **document(trace),
-            "gold": self._gold_of(key, trace), "others": self._others(key, digest, len(trace.output_ids), owner),
-        }  # fmt: skip
+        others = self._others(key, self._digest(key, trace), len(trace.output_ids), owner)
+        gold = self._known_of([key, *(other["id"] for other in others)])
+        error = str(trace.run.get("error") or "")
+        return {"id": key, "state": "done", "error": error, **document(trace, gold), "others": others}
 
     def _trace(self, key: str) -> Trace:
         if not is_id(key):
@@ -139,10 +137,6 @@ class Attributions:
         if key not in self.desk.store:
             self.desk.bring(key)
         return self.desk.store.get(key)
-
-    def _gold_of(self, key: str, trace: Trace) -> dict[str, Any] | None:
-        gold = self._known(key)
-        return gold_json(trace, gold) if gold is not None else None
 
     def _known(self, key: str) -> QuotedAnswer | None:
         """A run's known quotes. They are kept beside the run's file, once it is there: the next server has them too."""
@@ -155,6 +149,10 @@ class Attributions:
             elif "gold" not in library.about(key):
                 library.describe(key, gold=dataclasses.asdict(gold))
         return gold
+
+    def _known_of(self, keys: Sequence[str]) -> QuotedAnswer | None:
+        """The known quotes of an answer that all these runs wrote."""
+        return next((gold for key in keys if (gold := self._known(key)) is not None), None)
 
     def _digest(self, key: str, trace: Trace) -> str:
         tokens = trace.tables["tokens"]
@@ -201,7 +199,8 @@ class Attributions:
         else:
             runs = {key: trace, **{other: self._trace(other) for other in others}}
             same = [one for one, found in runs.items() if found.output_ids == trace.output_ids]
-            parts = [{**document(runs[one]), "gold": self._gold_of(one, runs[one])} for one in same]
+            gold = self._known_of(same)
+            parts = [document(runs[one], gold) for one in same]
             text = standalone(parts, min_run, whole)
         return text.encode(), FORMATS[format], f"attribution-{key}.{SUFFIXES[format]}"
 
@@ -464,16 +463,6 @@ class Attributions:
         return scoring.gold[row]
 
 
-def document(trace: Trace) -> dict[str, Any]:
-    """What the renderer draws of one run: all its links, by whole quotations and by drafted tokens alone."""
-    run = trace.run
-    both: dict[str, list[Link]] = {"whole": links(trace, 1), "drafted": links(trace, 1, whole=False)}
-    return {
-        "schema": SCHEMA, "title": str(run.get("title") or ""), "method": run["method"]["name"],
-        "views": {name: to_json(trace, found) for name, found in both.items()},
-    }  # fmt: skip
-
-
 def _scored(target: Any, gold: QuotedAnswer, name: str) -> dict[str, list[QuoteScore]] | None:
     """An answer's scores by ``MIN_RUNS`` under both ways to count; None where it does not hold its quotes."""
     from decoders.study.forced import answer_ids, forced
@@ -498,16 +487,3 @@ def _keep(places: OrderedDict[str, Any], key: str, value: Any, most: int) -> Non
     places.move_to_end(key)
     while len(places) > most:
         places.popitem(last=False)
-
-
-def standalone(signals: Sequence[Mapping[str, Any]], min_run: int = 2, whole: bool = True) -> str:
-    """Attributions of one answer as one HTML page that works from disk: renderer, style and links in one, no request.
-    ``signals`` are ``document``s, shown side by side.
-    """
-    given = {"signals": list(signals), "minRun": int(min_run), "counted": "whole" if whole else "drafted"}
-    return standalone_page(
-        f"{signals[0].get('title') or 'answer'} · attribution",
-        '<main id="attribution"><noscript>This page draws the links with JavaScript.</noscript></main>',
-        ("attribution-data", given),
-        entry="specviz/attribution/standalone.js",
-    )

@@ -56,6 +56,10 @@ def add(app: FastAPI, desk: Desk) -> None:
     def numbers(runs: str = "") -> Response:
         return found(compare.numbers, runs)
 
+    @app.get("/api/compare/stretches")
+    def stretches(runs: str = "") -> Response:
+        return found(compare.stretches, runs)
+
     @app.get("/api/compare/lens")
     def lens(runs: str = "") -> Response:
         return found(compare.lens, runs)
