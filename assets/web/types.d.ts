@@ -1,75 +1,221 @@
-/** Shapes that modules share: what the server sends, and what a module of the page is given. */
+/* The words that all folders share: what the server sends of a run, and a run as the views see it. Global: JSDoc says
+   `@param {Trace} trace`. Shapes of one folder alone stand in its own types.d.ts. */
 
-/** A table as columns, a number per row; ``term:<key>`` are a method's own numbers. */
-export type Columns<T> = { [name in keyof T]: T[name][] } & { [term: `term:${string}`]: (number | null)[] };
+// ---- a trace as sent: decoders/trace/tables.py says what every column holds -----------------------------------------
 
-export interface TokenRow { id: number; source: number; pool: number; step: number }
-export interface StepRow {
-  context: number; drafted: number; accepted: number; emitted: number; bonus: number; depth: number;
-  route: string; reason: string; outcome: string; origins: string;
-  draft_ms: number; verify_ms: number; commit_ms: number; elapsed_ms: number;
-}
-export interface NodeRow {
-  step: number; node: number; parent: number; token: number; status: string; origin: string; reason: string;
-  source: number; pool: number; prob: number | null; rank: number;
-}
-export interface CandidateRow {
-  step: number; position: number; pool: number; length: number; rank: number; score: number | null;
-  chosen: boolean; would_accept: number; excluded: string;
-}
-export interface GuessRow {
-  step: number; node: number; rank: number; token: number;
-  draft_prob: number | null; prob: number | null; residual: number | null;
-}
-export interface PieceRow { id: number; hex: string; special: boolean }
+/** A table: a list of values per column. ``term:<key>`` are a method's own numbers, null where not measured. */
+type Columns<Row> = { [name in keyof Row]: Row[name][] } & { [term: `term:${string}`]: (number | null)[] | undefined };
 
-/** A recorded run as ``api/traces/<id>`` sends it; ``live`` while it goes on, then ``tokens`` may be missing. */
-export interface Trace {
-  run: Run;
+interface PieceRow { id: number; hex: string; special: boolean }
+interface TokenRow {
+  id: number; segment: string; passage: number; step: number; kind: "prompt" | "accepted" | "bonus" | "plain";
+  origin: string; source: number; pool: number; prob: number | null; rank: number;
+}
+interface StepRow {
+  context: number; route: string; reason: string; drafted: number; depth: number; accepted: number; emitted: number;
+  bonus: number; outcome: "full" | "partial" | "none" | "plain"; origins: string; entropy: number | null;
+  draft_ms: number | null; verify_ms: number | null; commit_ms: number | null; elapsed_ms: number | null;
+}
+interface NodeRow {
+  step: number; token: number; parent: number; depth: number; origin: string; source: number; pool: number;
+  draft_prob: number | null; prob: number | null; rank: number; status: NodeStatus; reason: string;
+}
+type NodeStatus = "root" | "accepted" | "rejected" | "unreached";
+interface TargetRow { step: number; node: number; token: number; prob: number }
+interface CandidateRow {
+  step: number; position: number; pool: number; score: number | null; length: number; rank: number; chosen: boolean;
+  excluded: string; would_accept: number;
+}
+interface GuessRow {
+  step: number; node: number; token: number; rank: number; draft_prob: number; prob: number; residual: number | null;
+}
+interface AttentionRow { step: number; node: number; layer: number; head: number; position: number; weight: number }
+interface ProbeRow { step: number; parent: number; offset: number; kind: string; token: number; prob: number }
+interface PoolRow { position: number; id: number; passage: number }
+
+/** The tables of a trace by name: each as columns. */
+interface Tables {
+  pieces: Columns<PieceRow>;
   tokens: Columns<TokenRow>;
   steps: Columns<StepRow>;
   nodes: Columns<NodeRow>;
+  targets: Columns<TargetRow>;
   candidates: Columns<CandidateRow>;
   guesses?: Columns<GuessRow>;
-  pieces: Columns<PieceRow>;
-  live?: Live;
-  [table: string]: any;
+  attention?: Columns<AttentionRow>;
+  probes: Columns<ProbeRow>;
+  pool?: Columns<PoolRow>;
+  plain?: Columns<{ id: number }>;
 }
-export interface Live { state: "queued" | "running"; seq: number; ahead?: number }
+
+/** A recorded run, or what there is of one that goes on, as ``api/traces/<id>`` sends it. */
+interface Trace extends Tables { schema: "spectrace/1"; run: Run; live?: Live }
+
+/** The same before the first token: no table yet. */
+interface WaitingTrace {
+  schema: "spectrace/1"; run: Pick<Run, "id" | "title" | "complete" | "error">; live: Live; tokens?: undefined;
+}
+
+/** Where a run that goes on stands; ``seq``: events up to it are in what was sent; ``ahead``: runs before it. */
+interface Live { state: "queued" | "running" | "done"; seq: number; ahead: number }
+
+/** Rows of one or more steps, to be appended to a trace. */
+type TraceDelta = { [table in keyof Tables]?: Partial<Tables[table]> };
+
+/** One event of ``api/live/<id>``: rows, a new state, or that the trace must be fetched again. */
+interface LiveEvent {
+  seq: number; delta?: TraceDelta; run?: Partial<Run>; state?: Live["state"]; ahead?: number; reload?: boolean;
+  done?: boolean; stop?: string; error?: string; started?: boolean;
+}
+
+// ---- a run's record -----------------------------------------------------------------------------------------------
 
 /** What is known of a run as a whole. */
-export interface Run {
-  id: string; title: string; complete: boolean; stop: string; error?: string; prompt_length: number;
-  method: { name: string; title: string; lossless: boolean; params: Record<string, any>; controls: Control[] };
-  metrics: Record<string, number | null>;
-  [more: string]: any;
+interface Run {
+  id: string; title: string; created: string; complete: boolean; stop: string; error: string; prompt_length: number;
+  max_new_tokens: number; stop_ids: number[];
+  method: RunMethod;
+  model?: { name?: string; [fact: string]: string | number | boolean | null | undefined };
+  /** Declared numbers, columns ``term:<key>`` of candidates, nodes and steps. */
+  terms?: DeclaredTerm[]; node_terms?: DeclaredTerm[]; step_terms?: DeclaredTerm[];
+  sampling?: { temperature: number; top_k: number; top_p: number; seed: number };
+  metrics?: Metrics; metric_help?: MetricHelp[];
+  timings?: { prefill_ms?: number; prepare_ms?: number; decode_ms?: number };
+  memory?: { kv_bytes_per_token?: number; kv_bytes?: number; draft_bytes?: number };
+  attention?: AttentionHeads | null;
+  pool?: { label?: string; tokens?: number; passages?: number };
+  compression?: Compression;
+  reference?: string;
+  /** The answer was given, not decoded. */
+  forced?: boolean;
+  /** Drafted again as it stood at one step (what if, a lesson's question): not a whole run. */
+  asked?: boolean;
+}
+interface RunMethod {
+  name: string; title: string; summary?: string; paper?: string; lossless: boolean; controls?: Control[];
+  params?: Record<string, Setting>;
+  /** What settings that were left open came to. */
+  resolved?: Record<string, Setting>;
+}
+/** The value of a parameter; null: left open, or off. */
+type Setting = string | number | boolean | null;
+/** A run's metrics by key, null where one is not defined. */
+type Metrics = Record<string, number | null>;
+interface MetricHelp { key: string; label: string; formula: string; unit: string; help: string }
+/** A number that a method records beside the columns; a bar is drawn where ``low < high``. */
+interface DeclaredTerm { key: string; label: string; help: string; low: number; high: number }
+/** Which of the target's layers were looked at, with how many heads; ``probes``: by prompt tokens. */
+interface AttentionHeads { label: string; layers: number[]; heads: number; probes?: boolean }
+interface Compression {
+  compressor?: string; context_tokens?: number; kept_tokens?: number; prompt_tokens_full?: number; ratio_asked?: number;
+  compress_ms?: number;
 }
 
-/** A run in the library, as ``api/runs`` lists it. */
-export interface RunRecord {
-  id: string; kind: string; title: string; method: string; method_name: string; lossless?: boolean;
-  tokens?: number; steps?: number; tokens_per_step?: number | null; tags?: string[]; keep?: boolean; mine?: boolean;
-  [more: string]: any;
+// ---- a run as the views see it: base/model.js -----------------------------------------------------------------------
+
+type Model = import("specviz/base/model.js").Model;
+type Pieces = import("specviz/base/text.js").Pieces;
+type Inspector = import("specviz/inspect/inspector.js").Inspector;
+
+/** A position of the text, or (from POOL on) a place in the pool. */
+type Position = number;
+/** A stretch of positions. */
+interface Span { start: Position; stop: Position }
+/** Consecutive accepted tokens whose sources are consecutive too. */
+interface CopiedRun extends Span { source: Position; step: number }
+/** A node of a step's draft tree: ``index`` in the step, ``row`` in the table, ``span``: the source span's number. */
+interface TreeNode {
+  row: number; index: number; token: number; parent: number; depth: number; origin: string; source: Position;
+  draftProb: number | null; prob: number | null; rank: number; status: NodeStatus; reason: string; span: number;
+}
+/** One of the target's first choices after a node. */
+interface Choice { token: number; prob: number }
+/** A place that the method ranked; ``would``: tokens of its offer that equal the output, -1 until the run is over. */
+interface Candidate {
+  row: number; position: Position; score: number | null; length: number; rank: number; chosen: boolean;
+  excluded: string; would: number;
+}
+/** Everything that is shown of one step. */
+interface StepView extends StepRow {
+  number: number;
+  /** The position behind the last token written. */
+  end: Position;
+  /** The root's token id. */
+  root: number;
+  nodes: TreeNode[];
+  /** Node → the target's first choices after it, likeliest first. */
+  targets: Map<number, Choice[]>;
+  /** The accepted nodes. */
+  path: TreeNode[];
+  /** Index of the last accepted node, 0 (the root) if there is none. */
+  last: number;
+  /** Source spans used by the tree, numbered from 1. */
+  spans: (Span & { number: number })[];
+  candidates: Candidate[];
+  chosen: Candidate | null;
+  best: Candidate | null;
+  /** Rejected nodes where the target's own token stands. */
+  refused: TreeNode[];
+}
+/** Tokens that are drawn as one: usually one each; tokens that share a grapheme share a cell. */
+interface Cell { start: number; stop: number; text: string }
+/** A token's piece of text. */
+interface Piece { bytes: Uint8Array; special: boolean; text: string }
+/** What a step lost by its ranking: accepted tokens of the chosen and of the best candidate, and their difference. */
+interface Regret { step: number; chosen: number; best: number; tokens: number }
+
+// ---- elements: base/dom.js ------------------------------------------------------------------------------------------
+
+/** What an element holds: nodes, texts, lists of them; null, undefined and false are left out. */
+type Child = Node | string | number | null | undefined | false | Child[];
+/** Attributes and listeners (``onclick``); an attribute that is null or false is left out, true is an empty one. */
+type Attributes<Target = Element> = { [name: string]: unknown } & {
+  [name in keyof HTMLElementEventMap as `on${name}`]?:
+    | ((event: HTMLElementEventMap[name] & { currentTarget: Target }) => unknown)
+    | null;
+};
+/** What a tooltip says: its nodes, made when it is shown. */
+type Tip = () => Child[];
+/** Where something is in the window. */
+type Box = Pick<DOMRect, "left" | "right" | "top" | "bottom" | "width">;
+type Tooltip = import("specviz/base/dom.js").Tooltip;
+/** The theme's colours and fonts, for a canvas. */
+type Colors = ReturnType<typeof import("specviz/base/dom.js").readColors>;
+/** A titled panel's elements: base/dom.js card. */
+type Card = ReturnType<typeof import("specviz/base/dom.js").card>;
+/** Label and value; left out where the value is empty. */
+type Fact = [label: string, value: Child];
+
+// ---- lists of the server --------------------------------------------------------------------------------------------
+
+/** A run in the library, as ``api/runs`` lists it; one that goes on has ``state`` and no numbers yet. */
+interface RunRecord {
+  id: string; kind: string; title: string; method: string; method_name?: string; created: string; mine: boolean;
+  lossless?: boolean; model?: string; stop?: string; error?: string; steps?: number; tokens?: number;
+  tokens_per_step?: number | null; prompt?: string; tags?: string[]; keep?: boolean; bytes?: number;
+  state?: Live["state"];
 }
 
 /** One parameter of a method, or one setting: what a form's field is made of. */
-export interface Control {
-  name: string; label: string; help: string; kind: "int" | "float" | "bool" | "choice" | "str"; default: any;
+interface Control {
+  name: string; label: string; help: string; kind: "int" | "float" | "bool" | "choice" | "str"; default: Setting;
   low: number | null; high: number | null; step: number | null; choices: string[]; optional: boolean;
 }
 
-/** The methods of the server, as ``api/methods`` lists them; ``reason``: why nothing can run. */
-export interface Catalog { methods: MethodCard[]; settings: Control[]; state: string; reason: string }
-export interface MethodCard {
+/** The methods and settings that can be run here, as ``api/methods`` lists them; ``reason``: why nothing can run. */
+interface Catalog { methods: MethodCard[]; settings: Control[]; state: string; reason: string }
+interface MethodCard {
   name: string; title: string; summary: string; paper: string; lossless: boolean; missing: string; pooled: boolean;
   controls: Control[];
 }
 
-/** What a number means. */
-export interface Term { label: string; formula: string; code: string; help: string }
+/** What a number means, and the code that makes it. */
+interface Term { label: string; formula: string; code: string; help: string }
+
+// ---- parts of the page ----------------------------------------------------------------------------------------------
 
 /** What ``mount`` of a part gets: see ``gr.HTML``. */
-export interface Part {
+interface Part {
   element: HTMLElement;
   props: { value: string };
   watch: (name: string, fn: () => void) => void;

@@ -2,34 +2,78 @@
 
 const NAMESPACE = "http://www.w3.org/2000/svg";
 
+/**
+ * The value, where there is one for certain; else an Error that says ``what`` is missing.
+ *
+ * @template T
+ * @param {T} value
+ * @returns {NonNullable<T>}
+ */
+export function must(value, what = "a part of the page") {
+  if (value === null || value === undefined) throw new Error(`There is no ${what}.`);
+  return value;
+}
+
+/** @type {(element: Element, attributes: { [name: string]: unknown }) => void} */
 function assign(element, attributes) {
-  for (const [name, value] of Object.entries(attributes || {})) {
+  for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
-    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-    else element.setAttribute(name, value === true ? "" : value);
+    if (typeof value === "function") element.addEventListener(name.slice(2), /** @type {EventListener} */ (value));
+    else element.setAttribute(name, value === true ? "" : String(value));
   }
 }
 
+/**
+ * Appends nodes, texts and lists of them; null, undefined and false are left out.
+ *
+ * @template {Element} Target
+ * @param {Target} element
+ * @param {Child[]} children
+ */
 export function append(element, children) {
-  for (const child of children.flat(Infinity)) {
-    if (child !== null && child !== undefined && child !== false) element.append(child);
+  for (const child of children) {
+    if (Array.isArray(child)) append(element, child);
+    else if (child !== null && child !== undefined && child !== false)
+      element.append(typeof child === "number" ? String(child) : child);
   }
   return element;
 }
 
-/** An HTML element: h("button", {class: "sv-button", onclick: fn}, "text", child). */
-export function h(tag, attributes, ...children) {
+/**
+ * An HTML element: h("button", {class: "sv-button", onclick: fn}, "text", child).
+ *
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Attributes<HTMLElementTagNameMap[Tag]>} [attributes]
+ * @param {Child[]} children
+ */
+export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   assign(element, attributes);
   return append(element, children);
 }
 
-/** An SVG element, made the same way. */
-export function s(tag, attributes, ...children) {
+/**
+ * An SVG element, made the same way.
+ *
+ * @template {keyof SVGElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {Attributes<SVGElementTagNameMap[Tag]>} [attributes]
+ * @param {Child[]} children
+ */
+export function s(tag, attributes = {}, ...children) {
   const element = document.createElementNS(NAMESPACE, tag);
   assign(element, attributes);
   return append(element, children);
 }
+
+/**
+ * The nearest element around what an event happened in that matches a selector.
+ *
+ * @type {(event: Event, selector: string) => HTMLElement | null}
+ */
+export const closest = (event, selector) =>
+  event.target instanceof Element ? event.target.closest(selector) : null;
 
 const ICONS = {
   play: "M4 2.5v11l9-5.5z",
@@ -41,6 +85,7 @@ const ICONS = {
   close: "M4 4l8 8M12 4l-8 8",
 };
 
+/** @type {(name: keyof typeof ICONS) => SVGSVGElement} */
 export function icon(name) {
   const solid = name === "play" || name === "pause";
   const path = s("path", {
@@ -54,15 +99,22 @@ export function icon(name) {
   return s("svg", { class: "sv-icon", width: 14, height: 14, viewBox: "0 0 16 16", "aria-hidden": "true" }, path);
 }
 
+/** @type {(label: string, attributes?: Attributes<HTMLButtonElement>, ...children: Child[]) => HTMLButtonElement} */
 export function button(label, attributes, ...children) {
   return h("button", { type: "button", class: "sv-button", "aria-label": label, ...attributes }, ...children);
 }
 
+/** @type {(value: number, low: number, high: number) => number} */
 export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 
+/** @type {(count: number, one: string, many?: string) => string} */
 export const plural = (count, one, many) => `${count.toLocaleString("en")} ${count === 1 ? one : many || one + "s"}`;
 
-/** A number as people read it: 1,234 · 12.3 · 0.123 · 1.2e-5; "–" for what was not measured. */
+/**
+ * A number as people read it: 1,234 · 12.3 · 0.123 · 1.2e-5; "–" for what was not measured; other values as text.
+ *
+ * @type {(value: unknown, digits?: number) => string}
+ */
 export function format(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (typeof value !== "number") return String(value);
@@ -74,7 +126,11 @@ export function format(value, digits = 3) {
   return text.includes("e") ? String(Number(text)) : text;
 }
 
-/** A probability in a narrow place: 1.0, .93, .004, <.001. */
+/**
+ * A probability in a narrow place: 1.0, .93, .004, <.001.
+ *
+ * @type {(value: number | null | undefined) => string}
+ */
 export function probability(value) {
   if (value === null || value === undefined) return "–";
   if (value >= 0.995) return "1.0";
@@ -82,16 +138,36 @@ export function probability(value) {
   return value.toFixed(value < 0.01 ? 3 : 2).replace(/^0/, "");
 }
 
-const COLORS = ["accepted", "rejected", "own", "ghost", "line", "faint", "card", "source", "heat", "pin"];
-
-/** The theme's colours and fonts, for what is drawn on a canvas. */
+/**
+ * The theme's colours and fonts, for what is drawn on a canvas.
+ *
+ * @param {Element} root
+ */
 export function readColors(root) {
   const style = getComputedStyle(root);
-  const names = [...COLORS, "sans", "mono"];
-  return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--sv-${name}`).trim()]));
+  /** @type {(name: string) => string} */
+  const of = (name) => style.getPropertyValue(`--sv-${name}`).trim();
+  return {
+    accepted: of("accepted"),
+    rejected: of("rejected"),
+    own: of("own"),
+    ghost: of("ghost"),
+    line: of("line"),
+    faint: of("faint"),
+    card: of("card"),
+    source: of("source"),
+    heat: of("heat"),
+    pin: of("pin"),
+    sans: of("sans"),
+    mono: of("mono"),
+  };
 }
 
-/** Runs fn at most once per frame. */
+/**
+ * Runs fn at most once per frame.
+ *
+ * @type {(fn: () => void) => () => void}
+ */
 export function framed(fn) {
   let waiting = 0;
   return () => {
@@ -105,16 +181,21 @@ export function framed(fn) {
 
 /** One tooltip per inspector: .add(element, fill) shows fill()'s nodes on hover and on keyboard focus. */
 export class Tooltip {
+  /** @param {HTMLElement} root */
   constructor(root) {
     this.root = root;
+    /** @type {WeakMap<Element, Tip>} */
     this.fills = new WeakMap();
+    this.timer = 0;
     this.element = h("div", { class: "sv-tip", role: "tooltip", hidden: true });
     root.append(this.element);
+    /** @type {(event: Event) => void} */
     const over = (event) => {
       // token panes and the timeline show the tooltip themselves: they have no element per thing explained
-      if (event.target.closest && event.target.closest(".sv-tokens, .sv-timeline")) return;
-      const owner = event.target.closest && event.target.closest("[data-tip]");
-      if (owner && this.fills.has(owner)) this.show(owner, this.fills.get(owner)());
+      if (closest(event, ".sv-tokens, .sv-timeline")) return;
+      const owner = closest(event, "[data-tip]");
+      const fill = owner && this.fills.get(owner);
+      if (fill) this.show(owner, fill());
       else if (event.type === "pointerover") this.hide();
     };
     root.addEventListener("pointerover", over);
@@ -124,16 +205,22 @@ export class Tooltip {
     root.addEventListener("pointerdown", () => this.hide());
   }
 
+  /**
+   * @template {Element} Target
+   * @param {Target} element
+   * @param {Tip | Child} fill
+   */
   add(element, fill) {
     element.setAttribute("data-tip", "");
     this.fills.set(element, typeof fill === "function" ? fill : () => [fill]);
     return element;
   }
 
+  /** @type {(owner: { getBoundingClientRect(): Box }, content: Child[]) => void} */
   show(owner, content) {
     if (!content || !content.length) return this.hide();
     this.element.replaceChildren();
-    append(this.element, [content]);
+    append(this.element, content);
     this.element.hidden = false;
     const frame = this.root.getBoundingClientRect();
     const box = owner.getBoundingClientRect();
@@ -145,7 +232,11 @@ export class Tooltip {
     this.element.style.transform = `translate(${Math.round(left)}px, ${Math.round(top - frame.top)}px)`;
   }
 
-  /** Shows after a moment's rest, so that the marks of what is hovered are seen first. */
+  /**
+   * Shows after a moment's rest, so that the marks of what is hovered are seen first.
+   *
+   * @type {(owner: Element, fill: Tip) => void}
+   */
   later(owner, fill) {
     this.hide();
     this.timer = setTimeout(() => this.show(owner, fill()), 250);
@@ -157,7 +248,11 @@ export class Tooltip {
   }
 }
 
-/** Label–value lines for a tooltip. */
+/**
+ * Label–value lines for a tooltip.
+ *
+ * @param {Fact[]} rows
+ */
 export function facts(rows) {
   const list = h("dl", { class: "sv-facts" });
   for (const [label, value] of rows) {
@@ -167,7 +262,13 @@ export function facts(rows) {
   return list;
 }
 
-/** A titled panel: {element, body, note, tools}. */
+/**
+ * A titled panel.
+ *
+ * @param {string} name
+ * @param {string} title
+ * @param {Child[]} tools
+ */
 export function card(name, title, ...tools) {
   const note = h("span", { class: "sv-note" });
   const heading = h("h3", { class: "sv-heading" }, title);
@@ -177,5 +278,9 @@ export function card(name, title, ...tools) {
   return { element, body, note, bar, heading };
 }
 
-/** A sentence whose commands stand between backticks, as nodes. */
+/**
+ * A sentence whose commands stand between backticks, as nodes.
+ *
+ * @type {(text: string) => Child[]}
+ */
 export const coded = (text) => text.split("`").map((piece, k) => (k % 2 ? h("code", {}, piece) : piece));
