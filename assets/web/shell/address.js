@@ -2,6 +2,18 @@
 
 import { app, params } from "specviz/shell/state.js";
 
+/** @param {URL} url @param {Record<string, string | null>} values null and "" remove a parameter */
+function put(url, values) {
+  for (const [key, value] of Object.entries(values)) {
+    if (value) url.searchParams.set(key, value);
+    else url.searchParams.delete(key);
+  }
+  return url;
+}
+
+/** Changes parameters of the address now; null removes one. @param {Record<string, string | null>} values */
+export const setAddress = (values) => history.replaceState(history.state, "", put(new URL(location.href), values));
+
 let addressTimer = 0;
 /** Writes it, a moment after the last change. */
 export function address() {
@@ -11,19 +23,10 @@ export function address() {
 
 /** The address of what is shown. */
 export function link() {
-  const url = new URL(location.href);
-  const put = (key, value) =>
-    value === null || value === "" || value === undefined
-      ? url.searchParams.delete(key)
-      : url.searchParams.set(key, value);
-  put("trace", app.current);
-  if (app.inspector && app.shown === app.current) {
-    const state = app.inspector.state();
-    put("step", String((state.step || 0) + 1));
-    put("pins", state.pins.join(","));
-  }
-  put("tab", app.tab === "inspect" ? null : app.tab);
-  return url.href;
+  const seen = app.shown === app.current ? app.inspector?.state() : null;
+  const place = seen && { step: String((seen.step || 0) + 1), pins: seen.pins.join(",") };
+  const tab = app.tab === "inspect" ? null : app.tab;
+  return put(new URL(location.href), { trace: app.current, ...place, tab }).href;
 }
 
 /** The step and the pins that the page was opened with. */

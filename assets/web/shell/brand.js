@@ -9,10 +9,18 @@ import { app } from "specviz/shell/state.js";
 import { tabsReady } from "specviz/shell/tabs.js";
 import { turn } from "specviz/shell/theme.js";
 
-/** ``value`` is {"session"} after "named" was triggered, and {"session", "tab"} where "go" asks for a tab. */
+/** @type {Record<ModelInfo["state"], string>} */
+const MARKS = { loading: "…", ready: "✓", failed: "!", none: "○", gone: "!", out: "!" };
+
+/**
+ * ``value`` is {"session"} after "named" was triggered, and {"session", "tab"} where "go" asks for a tab.
+ *
+ * @param {Part} part
+ */
 export function mount({ element, props, watch, trigger }) {
-  let session = "",
-    telling = null;
+  let session = "";
+  /** @type {Promise<string> | null} */
+  let telling = null;
   watch("value", () => {
     session = parse(props.value).session || "";
     if (session) emit("session", session);
@@ -50,22 +58,21 @@ export function mount({ element, props, watch, trigger }) {
     await fetch("logout", { method: "POST" }).catch(() => {});
     location.reload(); // it leads to the page where one signs in
   }
-  const marks = { loading: "…", ready: "✓", failed: "!", none: "○", gone: "!", out: "!" };
   function draw() {
     const model = app.model;
     pill.dataset.state = model.state;
     const words = {
       loading: `Loading ${model.name || "the model"}`,
+      ready: model.text,
       failed: "Model failed",
       none: "Viewing only",
       gone: "No answer from the server",
       out: "Signed out: load the page again",
     };
-    const text = model.state === "ready" ? model.text : words[model.state] || model.text;
-    const [short, ...rest] = text.split(" · ");
+    const [short, ...rest] = words[model.state].split(" · ");
     const more = rest.length ? h("span", { class: "svp-more" }, ` · ${rest.join(" · ")}`) : null;
     pill.replaceChildren(
-      h("b", { "aria-hidden": "true" }, marks[model.state] || "·"),
+      h("b", { "aria-hidden": "true" }, MARKS[model.state]),
       h("span", {}, short, more || ""),
     );
     pill.title = model.text || "";
@@ -74,6 +81,7 @@ export function mount({ element, props, watch, trigger }) {
   async function poll() {
     let wait = 15000;
     try {
+      /** @type {Status} */
       const { model, user: name, rules } = await getJson("api/status");
       misses = 0;
       app.rules = rules;
@@ -90,7 +98,7 @@ export function mount({ element, props, watch, trigger }) {
       if (changed) emit("model", model);
       draw();
     } catch (problem) {
-      if (problem.status === 401) {
+      if (problem instanceof Error && "status" in problem && problem.status === 401) {
         app.model = { ...app.model, state: "out", text: problem.message };
         draw();
       } else if (++misses > 1) {

@@ -5,6 +5,7 @@ import { h } from "specviz/base/dom.js";
 import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 
+/** @param {Part} part */
 export function mount({ element }) {
   const off = h("p", { class: "svf-reason", role: "status" });
   const differs = h("p", { class: "svf-may-differ" });

@@ -8,17 +8,13 @@ import { place } from "specviz/shell/place.js";
 import { KINDS } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 
-const brief = (run) =>
-  [
-    run.title,
-    run.method + (run.lossless === false ? " (lossy)" : ""),
-    run.tokens_per_step === null || run.tokens_per_step === undefined
-      ? ""
-      : `${run.tokens_per_step.toFixed(2)} tokens/step`,
-  ]
-    .filter(Boolean)
-    .join(" · ");
+/** @param {RunRecord} run */
+function brief({ title, method, lossless, tokens_per_step: perStep }) {
+  const speed = perStep === null || perStep === undefined ? "" : `${perStep.toFixed(2)} tokens/step`;
+  return [title, method + (lossless === false ? " (lossy)" : ""), speed].filter(Boolean).join(" · ");
+}
 
+/** @param {Part} part */
 export function mount({ element }) {
   const box = place(element, "chooser");
   const fold = h("button", { type: "button", class: "svp-button", "aria-controls": "sv-panel" });
@@ -43,20 +39,17 @@ export function mount({ element }) {
     stored.set("panel", folded ? "folded" : "open");
     apply();
   });
-  const select = h("select", { class: "svp-select", "aria-label": "Recorded run", onchange: () => open(select.value) });
+  const select = h("select", { class: "svp-select", "aria-label": "Recorded run" });
+  select.addEventListener("change", () => open(select.value));
   function draw() {
-    const groups = new Map();
-    for (const run of app.runs) {
-      if (!groups.has(run.kind)) groups.set(run.kind, []);
-      groups.get(run.kind).push(h("option", { value: run.id }, brief(run)));
-    }
-    const known = app.runs.some((run) => run.id === app.current);
-    const parts = [...groups].map(([kind, options]) => h("optgroup", { label: KINDS[kind] || kind }, options));
-    if (!known)
-      parts.unshift(
+    const kinds = [...new Set(app.runs.map((run) => run.kind))];
+    const options = (/** @type {string} */ kind) =>
+      app.runs.filter((run) => run.kind === kind).map((run) => h("option", { value: run.id }, brief(run)));
+    select.replaceChildren(...kinds.map((kind) => h("optgroup", { label: KINDS[kind] || kind }, options(kind))));
+    if (!app.runs.some((run) => run.id === app.current))
+      select.prepend(
         h("option", { value: app.current, disabled: true }, app.current ? "A run from a link" : "No recorded run yet"),
       );
-    select.replaceChildren(...parts);
     select.value = app.current;
   }
   on("runs", draw);

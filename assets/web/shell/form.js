@@ -1,15 +1,23 @@
 /* The method form: method, its parameters and the run's settings, made from the server's catalog. */
 
 import { emit, on } from "specviz/base/bus.js";
-import { h } from "specviz/base/dom.js";
+import { closest, h } from "specviz/base/dom.js";
 import { field } from "specviz/base/field.js";
 import { getJson } from "specviz/base/json.js";
+import { sentence } from "specviz/base/problem.js";
 import { stored } from "specviz/base/storage.js";
+import { methodOption } from "specviz/shell/methods.js";
 import { place } from "specviz/shell/place.js";
 import { stop } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";
 
-/** What stands beside the run button: why it is off, and that a lossy method may answer otherwise. */
+/** @typedef {Record<string, unknown>} Values */
+/**
+ * What stands beside the run button: why it is off, and that a lossy method may answer otherwise.
+ *
+ * @param {string} reason
+ * @param {MethodCard} [method]
+ */
 function caution(reason, method) {
   const lossy =
     method && !method.lossless
@@ -19,15 +27,24 @@ function caution(reason, method) {
   emit("caution", (app.caution = { reason, lossy }));
 }
 
-/** ``value`` is {"method", "params", "settings", "pooled"}; triggers "offered" with every catalog and "run". */
+/**
+ * ``value`` is {"method", "params", "settings", "pooled"}; triggers "offered" with every catalog and "run".
+ *
+ * @param {Part} part
+ */
 export function mount({ element, props, trigger }) {
   const box = place(element, "form");
-  const kept = {}; // method → its values, so that changing the method back and forth loses nothing
-  let catalog = { methods: [], settings: [], reason: "Looking for methods …" };
+  /** @type {Record<string, Values>} by method, so that changing the method back and forth loses nothing */
+  const kept = {};
+  /** @type {Catalog} */
+  let catalog = { methods: [], settings: [], state: "loading", reason: "Looking for methods …" };
   let chosen = stored.get("method") || "";
-  let fields = [],
-    common = [],
-    commonValues = null;
+  /** @type {ReturnType<typeof field>[]} */
+  let fields = [];
+  /** @type {ReturnType<typeof field>[]} */
+  let common = [];
+  /** @type {Values} */
+  let commonValues = {};
 
   let againTimer = 0;
   /** Runs with what the form has, in place of the run of this page that goes on. */
@@ -40,12 +57,12 @@ export function mount({ element, props, trigger }) {
     }, 350);
   }
   document.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !event.target.closest("#sv-panel")) return;
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey) || !closest(event, "#sv-panel")) return;
     if (!catalog.reason) trigger("run");
   });
 
   function changed() {
-    const collect = (list) => Object.fromEntries(list.map((f) => [f.name, f.read()]));
+    const collect = (/** @type {typeof fields} */ list) => Object.fromEntries(list.map((f) => [f.name, f.read()]));
     kept[chosen] = collect(fields);
     commonValues = { ...commonValues, ...collect(common) };
     const method = catalog.methods.find((m) => m.name === chosen);
@@ -66,35 +83,35 @@ export function mount({ element, props, trigger }) {
     caution(catalog.reason, method);
     if (!method) return box.replaceChildren();
     chosen = method.name;
-    const option = (m) =>
-      h(
-        "option",
-        { value: m.name, disabled: Boolean(m.missing) },
-        m.title + (m.lossless ? "" : " (lossy)") + (m.missing ? " — not available" : ""),
-      );
     const lossless = catalog.methods.filter((m) => m.lossless && !m.missing),
       lenient = catalog.methods.filter((m) => !m.lossless && !m.missing),
       missing = catalog.methods.filter((m) => m.missing);
+    const group = (/** @type {string} */ label, /** @type {MethodCard[]} */ methods) =>
+      h(
+        "optgroup",
+        { label },
+        methods.map((m) => methodOption(m)),
+      );
     const select = h(
       "select",
       { id: "svf-method", class: "svp-select", "aria-describedby": "svf-summary" },
       [
-        h("optgroup", { label: "Lossless: the output is plain decoding's" }, lossless.map(option)),
-        lenient.length ? h("optgroup", { label: "Lossy: the output may differ" }, lenient.map(option)) : null,
-        missing.length ? h("optgroup", { label: "Not available here" }, missing.map(option)) : null,
-      ].filter(Boolean),
+        group("Lossless: the output is plain decoding's", lossless),
+        lenient.length ? group("Lossy: the output may differ", lenient) : null,
+        missing.length ? group("Not available here", missing) : null,
+      ],
     );
     select.value = chosen;
     select.addEventListener("change", () => {
       chosen = select.value;
       stored.set("method", chosen);
       draw();
-      document.getElementById("svf-method").focus();
+      document.getElementById("svf-method")?.focus();
     });
     const values = kept[chosen] || {};
     document.body.classList.toggle("sv-pooled-method", Boolean(method.pooled));
     // a lossy threshold is there to be tried: letting go of its slider runs again
-    const tried = (c) => !method.lossless && c.name === "delta";
+    const tried = (/** @type {Control} */ c) => !method.lossless && c.name === "delta";
     fields = method.controls.map((c) =>
       field(
         tried(c) ? { ...c, help: `${c.help} Letting go of the slider runs.` } : c,
@@ -104,16 +121,17 @@ export function mount({ element, props, trigger }) {
       ),
     );
     const plain = method.name === "plain",
-      upFront = (c) => c.name === "max_new_tokens" || (c.name === "compare" && method.lossless && !plain);
+      upFront = (/** @type {Control} */ c) =>
+        c.name === "max_new_tokens" || (c.name === "compare" && method.lossless && !plain);
     const first = catalog.settings.filter(upFront),
       rest = catalog.settings.filter((c) => !upFront(c) && c.name !== "compare");
-    const had = commonValues || {};
-    const make = (c) => field(c, c.name in had ? had[c.name] : c.default, changed);
+    const make = (/** @type {Control} */ c) =>
+      field(c, c.name in commonValues ? commonValues[c.name] : c.default, changed);
     const length = first.map(make),
       sampling = rest.map(make);
     common = [...length, ...sampling];
-    const wasOpen = box.querySelector("details.svf-sampling")?.open,
-      paramsOpen = box.querySelector("details.svf-params")?.open ?? true;
+    const wasOpen = Boolean(box.querySelector(".svf-sampling[open]")),
+      paramsOpen = !box.querySelector(".svf-params:not([open])");
     box.replaceChildren(
       h("label", { for: "svf-method", class: "svf-title" }, "Method"),
       select,
@@ -169,7 +187,7 @@ export function mount({ element, props, trigger }) {
       draw();
       trigger("offered");
     } catch (problem) {
-      caution(problem.message);
+      caution(sentence(problem));
     }
   }
   on("model", load);

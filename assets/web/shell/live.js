@@ -1,26 +1,37 @@
 /* Runs that go on: their events, one feed per run, drawn once per frame. */
 
 import { emit } from "specviz/base/bus.js";
+import { plural } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
+import { sentence } from "specviz/base/problem.js";
 import { over, refreshRuns } from "specviz/shell/runs.js";
 import { say, show } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";
 
-/** Says how far it is. */
+/** @param {string} id @returns {Promise<Trace>} */
+const traceOf = (id) => getJson(`api/traces/${encodeURIComponent(id)}`);
+
+/** Says how far it is. @param {Feed} feed */
 export function busy(feed) {
-  if (!feed || app.current !== feed.id) return;
-  if (feed.state === "queued") {
-    const ahead = feed.ahead;
-    say(ahead > 0 ? `Waiting: ${ahead} ${ahead === 1 ? "run" : "runs"} before yours.` : "Waiting to start.", "busy");
-  } else {
-    say(
-      feed.tokens ? `Running: ${feed.tokens} tokens in ${feed.steps} steps.` : "Running: reading the prompt.",
-      "busy",
-    );
-  }
+  if (app.current !== feed.id) return;
+  const { state, ahead, tokens, steps } = feed;
+  const words =
+    state === "queued"
+      ? ahead > 0
+        ? `Waiting: ${plural(ahead, "run")} before yours.`
+        : "Waiting to start."
+      : tokens
+        ? `Running: ${tokens} tokens in ${steps} steps.`
+        : "Running: reading the prompt.";
+  say(words, "busy");
 }
 
-/** A feed of a run's events; `live` is {state, seq, ahead} of a snapshot, or of nothing yet (seq -1). */
+/**
+ * A feed of a run's events; ``live`` is a snapshot's, or of nothing yet (seq -1).
+ *
+ * @param {string} id
+ * @param {Live} live
+ */
 export function follow(id, live) {
   const old = app.feeds.get(id);
   if (old) {
@@ -28,12 +39,13 @@ export function follow(id, live) {
     return old;
   }
   const source = new EventSource(`api/live/${encodeURIComponent(id)}?after=${live.seq}`);
+  /** @type {Feed} */
   const feed = {
     id,
     source,
     seq: live.seq,
     state: live.state,
-    ahead: live.ahead || 0,
+    ahead: live.ahead,
     base: -1,
     tokens: 0,
     steps: 0,
@@ -50,13 +62,20 @@ export function follow(id, live) {
   return feed;
 }
 
-/** Shows a snapshot; events up to its number are in it, and only later ones are added. */
+/**
+ * Shows a snapshot; events up to its number are in it, and only later ones are added. Without a feed the run is over.
+ *
+ * @param {Feed | null} feed
+ * @param {Trace} trace
+ * @param {At} at
+ */
 export function draw(feed, trace, at) {
   const last = trace.steps.context.length - 1;
   if (!feed) return show(trace, at);
   if (app.shown === feed.id && trace.live && trace.live.seq < feed.base) return; // an older answer came later
-  const had = app.shown === feed.id ? app.inspector.state() : null;
-  const followed = !had || had.step >= app.inspector.model.stepCount - 1;
+  const { inspector } = app;
+  const had = app.shown === feed.id && inspector ? inspector.state() : null;
+  const followed = !had || had.step >= (inspector?.model.stepCount ?? 0) - 1;
   show(trace, { step: at.step ?? (followed ? last : had.step), pins: at.pins ?? had?.pins });
   feed.base = trace.live ? trace.live.seq : Infinity;
   feed.pending = feed.pending.filter((event) => event.seq > feed.base);
@@ -65,6 +84,7 @@ export function draw(feed, trace, at) {
   flush(feed);
 }
 
+/** @param {Feed} feed @param {LiveEvent} event */
 function receive(feed, event) {
   if (event.seq <= feed.seq && !event.reload && !event.done) return;
   const gap = event.seq > feed.seq + 1;
@@ -82,47 +102,55 @@ function receive(feed, event) {
   }
 }
 
-/** Everything that came since the last frame, as one append. */
+/** The rows of several events as one. @param {LiveEvent[]} events */
+function joined(events) {
+  /** @type {Record<string, Record<string, unknown[]>>} */
+  const tables = {};
+  for (const event of events) {
+    for (const [table, columns] of Object.entries(event.delta ?? {})) {
+      const mine = (tables[table] ??= {});
+      for (const [name, values = []] of Object.entries(columns)) (mine[name] ??= []).push(...values);
+    }
+  }
+  /** @type {Partial<Run>} */
+  const run = Object.assign({}, ...events.map((event) => event.run));
+  return { delta: /** @type {TraceDelta} */ (tables), run };
+}
+
+/** Everything that came since the last frame, as one append. @param {Feed} feed */
 function flush(feed) {
   feed.frame = 0;
   if (feed.over || feed.loading || app.current !== feed.id || app.shown !== feed.id || feed.base < 0) return;
   // others are in what is shown already: the run may be over
   feed.pending = feed.pending.filter((event) => event.seq > feed.base);
   if (!feed.pending.length) return;
-  const delta = {};
-  const run = {};
-  for (const event of feed.pending) {
-    Object.assign(run, event.run || {});
-    for (const [table, columns] of Object.entries(event.delta)) {
-      const mine = (delta[table] ??= {});
-      for (const [name, values] of Object.entries(columns)) (mine[name] ??= []).push(...values);
-    }
-  }
+  const { delta, run } = joined(feed.pending);
   feed.base = feed.pending[feed.pending.length - 1].seq;
   feed.pending = [];
-  app.inspector.append(delta, run);
-  feed.steps += delta.steps ? delta.steps.context.length : 0;
-  feed.tokens += delta.tokens ? delta.tokens.id.length : 0;
+  app.inspector?.append(delta, run);
+  feed.steps += delta.steps?.context?.length ?? 0;
+  feed.tokens += delta.tokens?.id?.length ?? 0;
   busy(feed);
 }
 
-/** The whole run again, where events were missed (or when it begins). */
+/** The whole run again, where events were missed (or when it begins). @param {Feed} feed */
 export async function reload(feed) {
   if (app.current !== feed.id) return;
   const ticket = ++feed.loading;
   try {
-    const trace = await getJson(`api/traces/${encodeURIComponent(feed.id)}`);
+    const trace = await traceOf(feed.id);
     if (feed.over || ticket !== feed.loading || app.current !== feed.id || !trace.tokens) return;
     feed.loading = 0;
     draw(feed, trace, {});
     busy(feed);
   } catch (problem) {
-    say(problem.message, "error");
+    say(sentence(problem), "error");
   } finally {
     if (ticket === feed.loading) feed.loading = 0;
   }
 }
 
+/** @param {Feed} feed @param {LiveEvent | null} event null: the server closed */
 async function end(feed, event) {
   if (feed.over) return;
   flush(feed); // so that a view that follows the run is at its last step
@@ -133,14 +161,15 @@ async function end(feed, event) {
   over(feed.id);
   refreshRuns();
   if (app.current !== feed.id) return;
-  if (event && event.started === false) {
-    say(event.error, event.stop === "cancelled" ? "info" : "error");
-    if (event.stop !== "cancelled") emit("refused", event.error);
+  if (event?.started === false) {
+    const { stop, error = "" } = event;
+    say(error, stop === "cancelled" ? "info" : "error");
+    if (stop !== "cancelled") emit("refused", error);
     if (app.shown) app.current = app.shown;
     return;
   }
   try {
-    const trace = await getJson(`api/traces/${encodeURIComponent(feed.id)}`);
+    const trace = await traceOf(feed.id);
     if (app.current !== feed.id) return;
     draw(feed, trace, {});
     const count = trace.tokens.id.length - trace.run.prompt_length;
@@ -149,6 +178,6 @@ async function end(feed, event) {
     else if (trace.run.stop === "context full") say(`Stopped after ${count} tokens: the model's context is full.`);
     else say("");
   } catch (problem) {
-    say(problem.message, "error");
+    say(sentence(problem), "error");
   }
 }

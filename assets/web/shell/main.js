@@ -25,6 +25,7 @@ expose({
 paint();
 document.body.dataset.svMode = "segments";
 document.body.classList.toggle("sv-folded", innerWidth < 1100 || stored.get("panel") === "folded");
+/** @param {...(Node | string)} inside */
 const frame = (...inside) => h("div", { class: "svp-frame", "aria-hidden": "true" }, inside);
 document.body.append(
   frame(h("span", { class: "svp-name" }, h("b", {}, "spec"), "viz")),

@@ -4,9 +4,10 @@ import { on } from "specviz/base/bus.js";
 import { parse } from "specviz/base/storage.js";
 import { place } from "specviz/shell/place.js";
 
-/** ``value`` is {"text", "error"}. */
+/** ``value`` is {"text", "error"}. @param {Part} part */
 export function mount({ element, props, watch }) {
   const box = place(element, "note");
+  /** @param {string} [text] @param {boolean} [error] */
   function write(text, error) {
     box.textContent = text || "";
     box.classList.toggle("svp-error", Boolean(error));

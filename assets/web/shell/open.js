@@ -2,6 +2,7 @@
 
 import { emit, on } from "specviz/base/bus.js";
 import { getJson } from "specviz/base/json.js";
+import { sentence } from "specviz/base/problem.js";
 import { address } from "specviz/shell/address.js";
 import { early, FIRST } from "specviz/shell/early.js";
 import { busy, draw, follow, reload } from "specviz/shell/live.js";
@@ -11,12 +12,19 @@ import { app } from "specviz/shell/state.js";
 
 let newest = 0; // an answer to an older question is dropped
 
-/** The run ``id`` (FIRST: the server's first) at {step, pins}; ``answer``: the server's, where it was asked before. */
-export async function open(id, at = {}, answer = null) {
+/**
+ * Opens the run ``id`` (FIRST: the server's first); ``answer``: the server's, where it was asked before.
+ *
+ * @param {string} id
+ * @param {At} [at]
+ * @param {Promise<Response>} [answer]
+ */
+export async function open(id, at = {}, answer) {
   const ticket = ++newest;
   const before = app.current;
   try {
     const url = id === FIRST ? "api/first" : `api/traces/${encodeURIComponent(id)}`;
+    /** @type {Trace} */
     const trace = await getJson(url, answer || fetch(url));
     if (ticket !== newest) return;
     if (id === FIRST && !trace.run) {
@@ -31,7 +39,7 @@ export async function open(id, at = {}, answer = null) {
       if (feed) busy(feed);
       else if (trace.run.error) say(trace.run.error, "error");
       else say("");
-    } else {
+    } else if (feed && trace.live) {
       host.hidden = !app.shown;
       busy(feed);
       if (feed.seq > trace.live.seq) reload(feed); // it began while this answer was on its way
@@ -41,14 +49,14 @@ export async function open(id, at = {}, answer = null) {
   } catch (problem) {
     over(id);
     if (ticket !== newest) return;
-    say(problem.message, "error");
+    say(sentence(problem), "error");
     if (before || id === FIRST) return;
     await open(FIRST);
-    say(app.current ? `${problem.message} Here is a run from the gallery instead.` : problem.message, "error");
+    say(app.current ? `${sentence(problem)} Here is a run from the gallery instead.` : sentence(problem), "error");
   }
 }
 
-/** The run that the address names, or the server's first. */
+/** The run that the address names, or the server's first. @param {At} at */
 export const openEarly = (at) => open(early.id, at, early.answer);
 
 on("open", (id) => open(id));

@@ -6,6 +6,7 @@ import { app } from "specviz/shell/state.js";
 
 let newest = 0;
 
+/** What the kinds of runs are called. @type {Record<string, string>} */
 export const KINDS = {
   live: "Running now",
   run: "Your runs",
@@ -15,7 +16,7 @@ export const KINDS = {
   earlier: "Earlier runs",
 };
 
-/** A run has ended, or was over before one could follow it. */
+/** A run has ended, or was over before one could follow it. @param {string} id */
 export function over(id) {
   app.mine.delete(id);
   app.ended.add(id);
@@ -27,9 +28,11 @@ export function running() {
   document.body.classList.toggle("sv-running", app.mine.size > 0);
 }
 
+/** Asks for the list anew. */
 export async function refreshRuns() {
   const ticket = ++newest;
   try {
+    /** @type {RunList} */
     const answer = await getJson("api/runs");
     if (ticket !== newest) return;
     app.runs = answer.runs;

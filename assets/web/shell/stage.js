@@ -3,6 +3,7 @@
 import { emit, on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { postJson } from "specviz/base/json.js";
+import { sentence } from "specviz/base/problem.js";
 import { Inspector } from "specviz/inspect/inspector.js";
 import { address, link } from "specviz/shell/address.js";
 import { app } from "specviz/shell/state.js";
@@ -14,7 +15,7 @@ export const host = h("div", { class: "svp-host" });
 export const stage = h("div", { class: "svp-stage" }, banner, host);
 let bannerHad = "";
 
-/** A sentence above the run; ``kind`` is info, busy or error. */
+/** A sentence above the run. @param {string} text @param {"info" | "busy" | "error"} kind */
 export function say(text, kind = "info") {
   banner.hidden = !text;
   banner.dataset.kind = kind;
@@ -43,30 +44,31 @@ export async function stop() {
   try {
     await postJson("api/runs/stop", { ids: [id] });
   } catch (problem) {
-    say(problem.message, "error");
+    say(sentence(problem), "error");
   }
 }
 on("stop", stop);
 
-/** Draws a trace; ``at`` is {step, pins}. */
+/** Draws a trace. @param {Trace} trace @param {At} at */
 export function show(trace, at) {
   const id = trace.run.id;
-  const link_ = (format) => `api/traces/${encodeURIComponent(id)}/download?format=${format}`;
+  /** @param {string} format */
+  const file = (format) => `api/traces/${encodeURIComponent(id)}/download?format=${format}`;
   const downloads = {
-    trace: link_("trace"),
-    html: (state) => `${link_("html")}&step=${state.step || 0}`,
-    "Steps (CSV)": link_("csv-steps"),
-    "Tokens (CSV)": link_("csv-tokens"),
+    trace: file("trace"),
+    html: (/** @type {At} */ state) => `${file("html")}&step=${state.step || 0}`,
+    "Steps (CSV)": file("csv-steps"),
+    "Tokens (CSV)": file("csv-tokens"),
   };
-  const attribute = () => goTo("attribution");
+  const actions = { link, downloads, attribute: () => goTo("attribution") };
   if (!app.inspector) {
-    app.inspector = new Inspector(host, { live: true, actions: { link, downloads, attribute }, strip });
+    app.inspector = new Inspector(host, { live: true, actions, strip });
     app.inspector.on("step", address);
     app.inspector.on("pin", address);
     emit("inspector", app.inspector);
   }
-  app.inspector.options.actions = { link, downloads, attribute };
-  app.inspector.load(trace, at || {});
+  app.inspector.options.actions = actions;
+  app.inspector.load(trace, at);
   app.shown = id;
   host.dataset.ready = id;
   if (!app.drawn) app.drawn = performance.now(); // ms since the navigation began: the first view

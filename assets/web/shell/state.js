@@ -3,21 +3,22 @@
 /** The address's parameters as the page was opened. */
 export const params = new URLSearchParams(location.search);
 
+/** @type {App} */
 export const app = {
   inspector: null,
-  current: "", // the run that is asked for
-  shown: "", // the run that is drawn
-  drawn: 0, // ms from the navigation to the first view
+  current: "",
+  shown: "",
+  drawn: 0,
   tab: params.get("tab") || "inspect",
-  feeds: new Map(), // run → its live events
-  promptOf: new Map(), // run → its prompt's key
-  mine: new Set(), // runs of this page that go on
+  feeds: new Map(),
+  promptOf: new Map(),
+  mine: new Set(),
   ended: new Set(),
   runs: [],
   room: null,
   rules: null,
   model: { state: "loading", text: "" },
-  caution: { reason: "", lossy: "" }, // beside the run button
-  session: async () => "", // the open page's name for the server
-  pages: {}, // by name, what a page that was opened knows
+  caution: { reason: "", lossy: "" },
+  session: async () => "",
+  pages: {},
 };

@@ -1,6 +1,7 @@
 /* Light and dark: as the address, this browser or the system wants it. */
 
 import { stored } from "specviz/base/storage.js";
+import { setAddress } from "specviz/shell/address.js";
 import { params } from "specviz/shell/state.js";
 
 function dark() {
@@ -9,6 +10,7 @@ function dark() {
   return matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
+/** Shows it. */
 export function paint() {
   document.body.classList.toggle("dark", dark());
 }
@@ -17,8 +19,6 @@ export function paint() {
 export function turn() {
   stored.set("theme", dark() ? "light" : "dark");
   params.delete("__theme");
-  const url = new URL(location.href);
-  url.searchParams.delete("__theme");
-  history.replaceState(history.state, "", url);
+  setAddress({ __theme: null });
   paint();
 }

@@ -5,94 +5,81 @@ import { h } from "specviz/base/dom.js";
 import { app } from "specviz/shell/state.js";
 
 export const strip = h("div", { class: "svp-tries", hidden: true });
+/** @type {{prompt: string, run: Run}[]} */
 const tries = [];
-const open = (id) => emit("open", id);
 
-const TRIED = [
-  ["quality_f1", "F1", 100, "%"],
-  ["quality_rouge_l", "ROUGE-L", 100, "%"],
-  ["quality_edit", "edit similarity", 100, "%"],
-  ["tokens_per_step", "tokens/step", 1, ""],
-  ["tokens_per_s", "tokens/s", 1, ""],
-  ["speedup", "speedup", 1, "×"],
+const percent = (/** @type {number} */ share) => `${(100 * share).toFixed(1)}%`;
+const two = (/** @type {number} */ value) => value.toFixed(2);
+/** @type {[metric: string, name: string, shown: (value: number) => string][]} */
+const COLUMNS = [
+  ["quality_f1", "F1", percent],
+  ["quality_rouge_l", "ROUGE-L", percent],
+  ["quality_edit", "edit similarity", percent],
+  ["tokens_per_step", "tokens/step", two],
+  ["tokens_per_s", "tokens/s", two],
+  ["speedup", "speedup", (value) => `${two(value)}×`],
 ];
 
-/** Remembers a finished run of this page, and draws the rows of its prompt. */
-export function keepTry(trace) {
-  const { run } = trace;
+/** Remembers a finished run of this page, and draws the rows of its prompt. @param {Trace} trace */
+export function keepTry({ run }) {
   const prompt = app.promptOf.get(run.id);
-  if (prompt && run.complete && !tries.some((one) => one.id === run.id)) {
-    const labels = Object.fromEntries((run.method.controls || []).map((c) => [c.name, c.label]));
-    tries.push({
-      id: run.id,
-      prompt,
-      method: run.method.title || run.method.name,
-      params: run.method.params || {},
-      labels,
-      metrics: run.metrics || {},
-    });
-  }
-  drawTries(prompt);
+  if (prompt && run.complete && !tries.some((one) => one.run.id === run.id)) tries.push({ prompt, run });
+  draw(tries.filter((one) => one.prompt === prompt).map((one) => one.run));
 }
 
-/** The method and the parameters by which runs differ (of the threshold δ always), and what came of them. */
-function drawTries(prompt) {
-  const ours = tries.filter((one) => one.prompt === prompt);
-  strip.hidden = !prompt || ours.length < 2;
+/** A parameter as it was set. @param {unknown} value */
+const setting = (value) =>
+  value === undefined ? "–" : value === null || value === false ? "off" : value === true ? "on" : String(value);
+
+/**
+ * The method and the parameters by which runs differ (of the threshold δ always), and what came of them.
+ *
+ * @param {Run[]} runs
+ */
+function draw(runs) {
+  strip.hidden = runs.length < 2;
   if (strip.hidden) return;
-  const names = [...new Set(ours.flatMap((one) => Object.keys(one.params)))];
-  const differs = (name) => new Set(ours.map((one) => JSON.stringify(one.params[name]))).size > 1;
-  const shown = names.filter((name) => name === "delta" || differs(name));
-  const methods = new Set(ours.map((one) => one.method)).size > 1;
-  const label = (name) => (name === "delta" ? "δ" : ours.find((one) => one.labels[name])?.labels[name] || name);
-  const number = (value, scale, unit) =>
-    typeof value === "number" ? `${(value * scale).toFixed(scale === 1 ? 2 : 1)}${unit}` : "–";
-  const columns = TRIED.filter(([key]) => ours.some((one) => typeof one.metrics[key] === "number"));
-  const setting = (value) =>
-    value === undefined
-      ? "–"
-      : value === null
-        ? "off"
-        : value === true
-          ? "on"
-          : value === false
-            ? "off"
-            : String(value);
-  const head = h(
-    "tr",
-    {},
-    h("th", { scope: "col" }, "run"),
-    methods ? h("th", { scope: "col" }, "method") : null,
-    shown.map((name) => h("th", { scope: "col" }, label(name))),
-    columns.map(([, name]) => h("th", { scope: "col" }, name)),
+  const paramsOf = (/** @type {Run} */ run) => run.method.params || {};
+  const titleOf = (/** @type {Run} */ run) => run.method.title || run.method.name;
+  const label = (/** @type {string} */ name) =>
+    name === "delta"
+      ? "δ"
+      : runs.flatMap((run) => run.method.controls || []).find((control) => control.name === name)?.label || name;
+  const names = new Set(runs.flatMap((run) => Object.keys(paramsOf(run))));
+  const shown = [...names].filter(
+    (name) => name === "delta" || new Set(runs.map((run) => JSON.stringify(paramsOf(run)[name]))).size > 1,
   );
-  const rows = ours.map((one, k) =>
-    h(
+  const methods = new Set(runs.map(titleOf)).size > 1;
+  const columns = COLUMNS.filter(([key]) => runs.some((run) => typeof run.metrics?.[key] === "number"));
+  const heads = ["run", methods ? "method" : null, ...shown.map(label), ...columns.map(([, name]) => name)];
+  const rows = runs.map((run, k) => {
+    const open = (/** @type {Event} */ event) => {
+      event.stopPropagation();
+      emit("open", run.id);
+    };
+    const name = `Open run ${k + 1} of this prompt`;
+    const cells = [
+      h("button", { type: "button", class: "svp-link", "aria-label": name, onclick: open }, `${k + 1}`),
+      methods ? titleOf(run) : null,
+      ...shown.map((name) => setting(paramsOf(run)[name])),
+      ...columns.map(([key, , text]) => {
+        const value = run.metrics?.[key];
+        return typeof value === "number" ? text(value) : "–";
+      }),
+    ];
+    return h(
       "tr",
-      { class: one.id === app.shown ? "svp-now" : null, onclick: () => open(one.id) },
-      h(
-        "td",
-        {},
-        h(
-          "button",
-          {
-            type: "button",
-            class: "svp-link",
-            "aria-label": `Open run ${k + 1} of this prompt`,
-            onclick: (event) => {
-              event.stopPropagation();
-              open(one.id);
-            },
-          },
-          `${k + 1}`,
-        ),
-      ),
-      methods ? h("td", {}, one.method) : null,
-      shown.map((name) => h("td", {}, setting(one.params[name]))),
-      columns.map(([key, , scale, unit]) => h("td", {}, number(one.metrics[key], scale, unit))),
-    ),
-  );
+      { class: run.id === app.shown ? "svp-now" : null, onclick: open },
+      cells.filter((cell) => cell !== null).map((cell) => h("td", {}, cell)),
+    );
+  });
+  const head = heads.filter((text) => text !== null).map((text) => h("th", { scope: "col" }, text));
   strip.replaceChildren(
-    h("table", { class: "svp-tried", "aria-label": "Runs of this prompt" }, h("thead", {}, head), h("tbody", {}, rows)),
+    h(
+      "table",
+      { class: "svp-tried", "aria-label": "Runs of this prompt" },
+      h("thead", {}, h("tr", {}, head)),
+      h("tbody", {}, rows),
+    ),
   );
 }

@@ -14,13 +14,17 @@ import { paint } from "specviz/shell/theme.js";
 function lastWord() {
   for (const old of document.querySelectorAll('link[rel="stylesheet"][href^="web/"]')) {
     const copy = old.cloneNode();
-    copy.onload = () => old.remove();
+    copy.addEventListener("load", () => old.remove());
     document.head.append(copy);
   }
 }
 
-/** ``value`` is {"trace": id, "own": started by this page, "prompt": its key, "n": differs every time}. */
-export function mount({ element, props, watch, trigger }) {
+/**
+ * ``value`` is {"trace": id, "own": started by this page, "prompt": its key, "n": differs every time}.
+ *
+ * @param {Part} part
+ */
+export function mount({ element, props, watch }) {
   place(element, "view").replaceWith(stage);
   for (const old of document.querySelectorAll("#sv-boot, .svp-frame")) old.remove();
   document.body.classList.add("sv-mounted");
@@ -33,7 +37,7 @@ export function mount({ element, props, watch, trigger }) {
       app.mine.add(value.trace);
       app.promptOf.set(value.trace, value.prompt || "");
       running();
-      follow(value.trace, { seq: -1, state: "queued" }); // at once: its end is heard of whatever is looked at by then
+      follow(value.trace, { seq: -1, state: "queued", ahead: 0 }); // at once: its end is heard of whatever is looked at by then
       emit("started", value.trace);
     }
     open(value.trace);

@@ -1,0 +1,68 @@
+/* What the shell knows, and what the server tells it of runs and of itself. Global. */
+
+/** The model's state; ``gone`` and ``out`` are said by the page itself. */
+interface ModelInfo {
+  state: "loading" | "ready" | "failed" | "none" | "gone" | "out";
+  text: string;
+  name?: string;
+}
+
+/** What users of this server may do: ``Rules.told``. */
+interface Rules { public: boolean; accounts: boolean; [number: string]: number | boolean }
+
+/** ``api/status``. */
+interface Status { model: ModelInfo; rules: Rules; user: string }
+
+/** How full the store is: ``Desk.room``. */
+interface Room { count: number; max_count: number; bytes: number; max_bytes: number; problem: string }
+
+/** ``api/runs``. */
+interface RunList { runs: RunRecord[]; first: string; room: Room }
+
+/** A run whose events are followed; ``base``: the last event that is drawn. */
+interface Feed {
+  id: string;
+  source: EventSource;
+  seq: number;
+  state: Live["state"];
+  ahead: number;
+  base: number;
+  tokens: number;
+  steps: number;
+  loading: number;
+  pending: LiveEvent[];
+  frame: number;
+  over: boolean;
+}
+
+/** Where a run is opened. */
+interface At { step?: number; pins?: number[] }
+
+interface App {
+  /** null before the first run is drawn */
+  inspector: Inspector | null;
+  /** the run that is asked for */
+  current: string;
+  /** the run that is drawn */
+  shown: string;
+  /** ms from the navigation to the first view */
+  drawn: number;
+  tab: string;
+  feeds: Map<string, Feed>;
+  /** run → its prompt's key */
+  promptOf: Map<string, string>;
+  /** runs of this page that go on */
+  mine: Set<string>;
+  ended: Set<string>;
+  runs: RunRecord[];
+  room: Room | null;
+  rules: Rules | null;
+  model: ModelInfo;
+  /** beside the run button */
+  caution: { reason: string; lossy: string };
+  /** the open page's name for the server */
+  session: () => Promise<string>;
+  /** by name, what a page that was opened knows */
+  pages: Record<string, object>;
+  whatif?: import("specviz/whatif/page.js").WhatIf;
+}
