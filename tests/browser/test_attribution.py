@@ -25,7 +25,7 @@ VECTOR = """async (numbers) => {
   const A = await import("specviz/attribution/links.js");
   return specviz.attribution.signals.map((signal) => Object.values(signal.views).map((doc) => numbers.map((n) => {
     const found = A.at(doc, n);
-    return { links: found.links, copied: found.copied_tokens, uncopied: found.uncopied, verbatim: found.verbatim,
+    return { links: found.links, copied: found.copied_tokens, uncopied: found.uncopied, verbatim: !found.not_verbatim,
         sources: found.sources, parts: A.parts(found.links, [...doc.output].length).map(([a, b, link]) =>
             [[...doc.output].slice(a, b).join(""), link ? link.number : 0]),
         score: found.score,
