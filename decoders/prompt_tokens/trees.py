@@ -189,7 +189,7 @@ class PromptTrees:
             {
                 "paths": [list(path) for path in tree.paths], "prompts": list(tree.prompts),
                 "p": tree.probabilities(self.acceptance), "stop": tree.stops(self.acceptance),
-                "rows": tree.rows(self.ensemble), "f": f, "pi": pi,
+                "prompt_tokens": sum(tree.prompts), "rows": tree.rows(self.ensemble), "f": f, "pi": pi,
             }
             for tree, f, pi in zip(self.states, self.f, self.pi, strict=True)
         ]  # fmt: skip

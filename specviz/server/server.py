@@ -126,13 +126,14 @@ def _routes(app: FastAPI, desk: Desk) -> None:
         part.add(app, desk)
 
     @app.get("/web/{name:path}")
-    def web(name: str) -> Response:
-        found = ui.asset(name)
-        if found is None:
+    def web(name: str, request: Request) -> Response:
+        asset = ui.asset(name)
+        if asset is None:
             return problem(404, "There is no such file.")
-        return Response(
-            found.data, media_type=found.media, headers={"cache-control": "public, max-age=31536000, immutable"}
-        )
+        headers = {"cache-control": "public, max-age=31536000, immutable", "vary": "accept-encoding"}
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return Response(asset.data, media_type=asset.media, headers=headers)
+        return Response(asset.zipped, media_type=asset.media, headers={**headers, "content-encoding": "gzip"})
 
 
 def exported(trace: Any, format: str, step: int = 0) -> tuple[bytes, str, str]:

@@ -8,12 +8,13 @@ from the import statements.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from types import MappingProxyType
 from urllib.parse import quote
 
@@ -30,12 +31,16 @@ AFTER = re.compile(r'^@import "specviz/([^"]+)";\n', re.M)
 PLAIN = "".join(chr(code) for code in range(32, 127) if chr(code) not in "%#")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Asset:
-    """A file as it is served."""
+    """A file as it is served. ``zipped``: compressed by gzip, once for all who ask."""
 
     data: bytes
     media: str
+
+    @cached_property
+    def zipped(self) -> bytes:
+        return gzip.compress(self.data, 6, mtime=0)
 
 
 @cache

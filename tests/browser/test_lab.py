@@ -13,7 +13,7 @@ from tests import synthetic
 from tests.stubs import StubDesk, serving
 
 Visit = Callable[..., Any]
-COMPLETE = ".svl-results[data-state=complete] .svl-card .main-svg"
+COMPLETE = ".svl-results[data-state=complete] .svp-chart .main-svg"
 
 
 @pytest.fixture(scope="module")
@@ -60,15 +60,15 @@ def test_a_sweep_from_the_first_click_to_its_runs(visit: Visit, tmp_path: Path) 
     page.wait_for_selector(".svl-estimate:has-text('4 runs, about')")
     page.click("#svl-run")
     page.wait_for_selector(COMPLETE)
-    assert "Tokens per step" in (page.text_content(".svl-card .gtitle") or "")
+    assert "Tokens per step" in (page.text_content(".svp-chart .gtitle") or "")
     assert page.locator(".svl-table tbody tr").count() == 2
     with page.expect_download() as caught:
         page.click(".svl-bar a:has-text('CSV')")
     caught.value.save_as(tmp_path / "runs.csv")
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 5
-    place = page.locator(".svl-card .scatterlayer .points path").nth(1).bounding_box()
+    place = page.locator(".svp-chart .scatterlayer .points path").nth(1).bounding_box()
     page.mouse.move(place["x"] + 2, place["y"] + 2)
-    page.wait_for_selector(".svl-card .hovertext")
+    page.wait_for_selector(".svp-chart .hovertext")
     page.mouse.click(place["x"] + 4, place["y"] + 4)
     page.wait_for_selector(".svl-dialog[open] h3:has-text('Draft length = 4')")
     trace = page.get_attribute(".svl-dialog [data-trace]", "data-trace")
@@ -119,12 +119,12 @@ def test_progress_and_cancel(visit: Visit, desk: StubDesk) -> None:
     page.wait_for_selector(".svl-estimate:has-text('130 runs')")
     page.click("#svl-run")
     page.wait_for_selector(".svl-left:has-text('of 130 runs · about')")
-    page.wait_for_selector(".svl-card .main-svg")  # drawn while it goes on
+    page.wait_for_selector(".svp-chart .main-svg")  # drawn while it goes on
     page.click(".svl-cancel")
     page.wait_for_selector(".svl-results[data-state=cancelled]")
     assert "cancelled: what was done is kept" in page.inner_text(".svl-bar") and not page.is_visible(".svl-progress")
     page.click(".svl-bar button:has-text('Delete')")
-    page.wait_for_selector(".svl-results:not(:has(.svl-card))", state="attached")
+    page.wait_for_selector(".svl-results:not(:has(.svp-chart))", state="attached")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -138,5 +138,5 @@ def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> Non
         page.set_viewport_size({"width": width, "height": 800})
         page.wait_for_timeout(200)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, width
-    ink = page.evaluate("getComputedStyle(document.querySelector('.svl-card .gtitle')).fill")
+    ink = page.evaluate("getComputedStyle(document.querySelector('.svp-chart .gtitle')).fill")
     assert (int(re.findall(r"\d+", ink)[0]) > 128) == (scheme == "dark")

@@ -1,85 +1,98 @@
 /* Page "Lab", what is asked: a recipe, a sweep of one's own, or methods × prompts. */
 
 import { emit } from "specviz/base/bus.js";
-import { h, plural } from "specviz/base/dom.js";
-import { labBatch } from "specviz/lab/batch.js";
+import { h } from "specviz/base/dom.js";
+import { sentence } from "specviz/base/problem.js";
+import * as batch from "specviz/lab/batch.js";
 import { show } from "specviz/lab/results.js";
 import {
   BATCH,
   OWN,
   SHORT,
   allowed,
-  file,
+  catalog,
+  closing,
+  dialog,
+  field,
   lab,
-  list,
   note,
   parameters,
+  parts,
   post,
   recipe,
   refresh,
   state,
   suggested,
+  typed,
 } from "specviz/lab/state.js";
 import { app } from "specviz/shell/state.js";
 
-export function body(extra = {}) {
-  const s = state();
+const OWN_PROMPTS = { prompts: "demo:code_edit,text_edit,summary", count: 6, max_new_tokens: 96 };
+
+/** What is asked of the server; ``yes``: however long it takes. @param {{yes?: boolean}} [extra] */
+function body(extra = {}) {
+  const form = state();
+  const prompts =
+    form.prompts === "file"
+      ? { file: lab.file || {} }
+      : form.prompts === "trace"
+        ? { trace: app.shown || "" }
+        : form.prompts || undefined;
   const asked = {
-    count: s.count || null,
-    max_new_tokens: s.max_new_tokens || null,
-    training_steps: s.training_steps || null,
+    count: form.count || null,
+    max_new_tokens: form.max_new_tokens || null,
+    training_steps: form.training_steps || null,
+    prompts,
     ...extra,
   };
-  if (s.prompts === "file") asked.prompts = { file: lab.file || {} };
-  else if (s.prompts === "trace") asked.prompts = { trace: app.shown || "" };
-  else if (s.prompts) asked.prompts = s.prompts;
-  if (lab.choice === BATCH) return { ...asked, batch: lab.batch.body() };
+  if (lab.choice === BATCH) return { ...asked, batch: batch.body() };
   if (lab.choice !== OWN) return { ...asked, recipe: lab.choice };
-  const fixed = Object.fromEntries(
-    Object.entries(s.fixed).filter(
-      ([name, value]) => value !== "" && name in parameters() && !s.vary.some((v) => v.param === name),
-    ),
+  const there = parameters();
+  const vary = form.vary.filter((v) => v.param in there);
+  const fixed = Object.entries(form.fixed).filter(
+    ([name, value]) => value !== "" && name in there && !vary.some((v) => v.param === name),
   );
-  const vary = s.vary.filter((v) => v.param && v.param in parameters());
   return {
     ...asked,
-    temperature: s.temperature === "" ? null : s.temperature,
-    metrics: [s.metric],
-    free: { methods: s.methods || [], fixed, vary },
+    temperature: form.temperature === "" ? null : form.temperature,
+    metrics: [form.metric],
+    free: { methods: form.methods || [], fixed: Object.fromEntries(fixed), vary },
   };
 }
 
-const field = (label, input, help) =>
-  h("label", { class: "svl-field" }, h("span", {}, label), input, help ? h("small", {}, help) : null);
-
-function input(key, attributes) {
-  const s = state();
-  const element = h("input", { class: "svp-input", id: `svl-${key}`, ...attributes });
-  element.value = s[key];
-  element.addEventListener("input", () => {
-    s[key] = element.value;
+/** A field for a number. @type {(key: NumberKey, label: string, usual: number, limits: object) => HTMLElement} */
+function numberField(key, label, usual, limits) {
+  const form = state();
+  const attributes = { type: "number", min: 1, placeholder: String(usual), ...limits };
+  const input = h("input", { class: "svp-input", id: `svl-${key}`, ...attributes });
+  input.value = form[key];
+  input.addEventListener("input", () => {
+    form[key] = input.value;
     check();
   });
-  return element;
+  return field(label, input);
+}
+/** @typedef {"count" | "max_new_tokens" | "repeats" | "training_steps" | "temperature"} NumberKey */
+
+/** Names of a set's tasks. @param {string} set */
+function tasks(set) {
+  const [, names] = set.split(":");
+  return names ? names.split(",").map((task) => catalog().tasks[task] || task).join(", ") : "all tasks";
 }
 
-function promptFields(r) {
+/**
+ * Which prompts, and how much of them.
+ *
+ * @param {{prompts: string, count: number, max_new_tokens: number, repeats?: number, training_steps?: number}} usual
+ */
+function promptFields({ prompts: set, count, max_new_tokens, repeats, training_steps }) {
   const s = state();
-  const tasks = (name) => {
-    const wanted = name.split(":")[1];
-    return wanted
-      ? wanted
-          .split(",")
-          .map((task) => lab.catalog.tasks[task] || task)
-          .join(", ")
-      : "all tasks";
-  };
-  const set = r ? r.prompts : "demo:code_edit,text_edit,summary";
+  const { sets } = catalog();
   const kind = set.split(":")[0];
-  const options = [["", kind === "demo" ? `Held-out: ${tasks(set)}` : lab.catalog.sets[kind] || set]];
+  const options = [["", kind === "demo" ? `Held-out: ${tasks(set)}` : sets[kind] || set]];
   if (set !== "demo") options.push(["demo", "Held-out: all tasks"]);
   if (kind !== "examples") options.push(["examples", "Examples of the Inspect page"]);
-  if (kind !== "turns") options.push(["turns", lab.catalog.sets.turns]);
+  if (kind !== "turns") options.push(["turns", sets.turns]);
   options.push(["trace", "The prompt of the run in Inspect"], ["file", "A prompt file …"]);
   const select = h(
     "select",
@@ -96,7 +109,7 @@ function promptFields(r) {
     "aria-label": "Prompt file",
   });
   picker.addEventListener("change", async () => {
-    const file = picker.files[0];
+    const file = picker.files?.[0];
     lab.file = file ? { name: file.name, text: await file.text() } : null;
     check();
   });
@@ -107,36 +120,27 @@ function promptFields(r) {
   });
   return [
     h("div", { class: "svl-field svl-wide" }, h("label", { for: "svl-prompts" }, "Prompts"), select, picker),
-    field("How many", input("count", { type: "number", min: 1, max: 5000, placeholder: r ? String(r.count) : "6" })),
-    field(
-      "New tokens",
-      input("max_new_tokens", { type: "number", min: 1, max: 4096, placeholder: r ? String(r.max_new_tokens) : "96" }),
-    ),
-    r?.repeats
-      ? field("Repeats", input("repeats", { type: "number", min: 1, max: 100, placeholder: String(r.repeats) }))
-      : null,
-    r?.training_steps
-      ? field(
-          "Training steps",
-          input("training_steps", { type: "number", min: 1, max: 100000, placeholder: String(r.training_steps) }),
-        )
-      : null,
+    numberField("count", "How many", count, { max: 5000 }),
+    numberField("max_new_tokens", "New tokens", max_new_tokens, { max: 4096 }),
+    repeats ? numberField("repeats", "Repeats", repeats, { max: 100 }) : null,
+    training_steps ? numberField("training_steps", "Training steps", training_steps, { max: 100000 }) : null,
   ];
 }
 
 function ownFields() {
   const s = state();
-  const usable = lab.catalog.methods.filter((m) => !m.missing);
-  s.methods ??= usable.length ? [(usable.find((m) => m.name === "pld+h") || usable[0]).name] : [];
+  const usable = catalog().methods.filter((m) => !m.missing);
+  const usual = usable.find((m) => m.name === "pld+h") ?? usable[0];
+  const chosen = (s.methods ??= usual ? [usual.name] : []);
   const methods = h(
     "fieldset",
     { class: "svl-methods svl-wide" },
     h("legend", {}, "Methods"),
     usable.map((m) => {
       const box = h("input", { type: "checkbox", value: m.name, id: `svl-method-${m.name}` });
-      box.checked = s.methods.includes(m.name);
+      box.checked = chosen.includes(m.name);
       box.addEventListener("change", () => {
-        s.methods = usable.map((u) => u.name).filter((n) => (n === m.name ? box.checked : s.methods.includes(n)));
+        s.methods = usable.map((u) => u.name).filter((n) => (n === m.name ? box.checked : chosen.includes(n)));
         drawMain();
       });
       return h("label", { class: "svl-check", title: m.summary }, box, m.name);
@@ -183,7 +187,7 @@ function ownFields() {
     );
   });
   const rest = Object.values(known).filter((c) => !s.vary.some((v) => v.param === c.name));
-  const wasOpen = lab.box.querySelector(".svl-rest")?.open;
+  const wasOpen = Boolean(parts.setup.querySelector(".svl-rest[open]"));
   const fixed = rest.length
     ? h(
         "details",
@@ -195,8 +199,7 @@ function ownFields() {
           rest.map((c) => {
             const box = h("input", {
               class: "svp-input",
-              placeholder:
-                c.default === null ? "off" : c.kind === "bool" ? (c.default ? "yes" : "no") : String(c.default),
+              placeholder: typed(c.default),
               "aria-label": c.label,
             });
             box.value = s.fixed[c.name] || "";
@@ -212,7 +215,7 @@ function ownFields() {
   const metric = h(
     "select",
     { class: "svp-select", id: "svl-metric" },
-    lab.catalog.metrics.filter((m) => !m.trained).map((m) => h("option", { value: m.key, title: m.help }, m.label)),
+    catalog().metrics.filter((m) => !m.trained).map((m) => h("option", { value: m.key, title: m.help }, m.label)),
   );
   metric.value = s.metric;
   metric.addEventListener("change", () => {
@@ -222,19 +225,19 @@ function ownFields() {
   });
   const formula = h("small", { class: "svl-formula" });
   const drawFormula = () => {
-    const m = lab.catalog.metrics.find((x) => x.key === s.metric);
-    formula.textContent = m ? m.formula : "";
+    formula.textContent = catalog().metrics.find((x) => x.key === s.metric)?.formula ?? "";
   };
   drawFormula();
   return [
     methods,
     axes,
     h("div", { class: "svl-field svl-wide" }, h("label", { for: "svl-metric" }, "Measure"), metric, formula),
-    field("Temperature", input("temperature", { type: "number", min: 0, max: 2, step: 0.1, placeholder: "0" })),
+    numberField("temperature", "Temperature", 0, { min: 0, max: 2, step: 0.1 }),
     fixed,
   ];
 }
 
+/** What is asked, in words: by the paper, or by oneself. @param {LabRecipe | null} r */
 function head(r) {
   if (!r) {
     return h(
@@ -250,19 +253,20 @@ function head(r) {
     );
   }
   const metrics = r.metrics.map(
-    (key) => lab.catalog.metrics.find((m) => m.key === key)?.label || r.own_metrics?.[key] || key,
+    (key) => [...catalog().metrics, ...r.own].find((m) => m.key === key)?.label || key,
   );
+  /** @type {(name: string, ...value: Child[]) => Child[]} */
   const fact = (name, ...value) => [h("dt", {}, name), h("dd", {}, ...value)];
-  const values = (axis) =>
+  const values = (/** @type {LabAxis} */ axis) =>
     h(
       "span",
       { class: "svl-values" },
-      axis.values.map((v) => h("span", {}, v)),
+      axis.values.map((v) => h("span", {}, typed(v))),
     );
   return h(
     "header",
     { class: "svl-head" },
-    h("p", { class: "svl-cite", title: lab.catalog.papers[r.paper] }, `${SHORT[r.paper]}, ${r.figure}`),
+    h("p", { class: "svl-cite", title: catalog().papers[r.paper] }, `${SHORT[r.paper]}, ${r.figure}`),
     h("h2", {}, r.title),
     h("p", { class: "svl-question" }, r.question),
     h(
@@ -282,6 +286,7 @@ function head(r) {
   );
 }
 
+/** Draws what is chosen and its form. */
 export function drawMain() {
   const r = recipe();
   const had = document.activeElement?.id;
@@ -289,21 +294,15 @@ export function drawMain() {
   const form = r
     ? promptFields(r).slice(r.alone ? 3 : 0)
     : many
-      ? [...lab.batch.fields(), ...promptFields(lab.catalog.batch)]
-      : [...ownFields(), ...promptFields(null)];
-  lab.box
-    .querySelector(".svl-setup")
-    .replaceChildren(
-      many ? lab.batch.head() : head(r),
-      h("div", { class: "svl-form" }, form),
-      h(
-        "div",
-        { class: "svl-go" },
-        h("button", { type: "button", class: "svl-run", id: "svl-run", onclick: () => start(false) }, "Run"),
-        h("span", { class: "svl-estimate", role: "status" }),
-      ),
-      h("p", { class: "svp-note svl-note", role: "status" }),
-    );
+      ? [batch.fields({ check, redraw: drawMain }), ...promptFields(catalog().batch)]
+      : [...ownFields(), ...promptFields(OWN_PROMPTS)];
+  parts.setup.replaceChildren(
+    many ? batch.head() : head(r),
+    h("div", { class: "svl-form" }, form),
+    h("div", { class: "svl-go" }, parts.run, parts.estimate),
+    parts.note,
+  );
+  note("");
   if (had?.startsWith("svl-")) document.getElementById(had)?.focus();
   check();
 }
@@ -312,75 +311,54 @@ export function drawMain() {
 function check() {
   clearTimeout(lab.check);
   const ticket = ++lab.ticket;
-  const place = lab.box.querySelector(".svl-estimate"),
-    run = document.getElementById("svl-run");
-  const r = recipe();
-  if (lab.catalog.reason || r?.missing.length) {
-    run.disabled = true;
-    place.textContent = lab.catalog.reason || `Not available here: ${r.missing.join(", ")}.`;
-    return;
-  }
-  run.disabled = false;
-  if (state().prompts === "file" && !lab.file) {
-    place.textContent = "Choose a prompt file.";
-    run.disabled = true;
+  const missing = recipe()?.missing ?? [];
+  const why =
+    catalog().reason ||
+    (missing.length ? `Not available here: ${missing.join(", ")}.` : "") ||
+    (state().prompts === "file" && !lab.file ? "Choose a prompt file." : "");
+  parts.run.disabled = Boolean(why);
+  if (why) {
+    parts.estimate.textContent = why;
     return note("");
   }
   lab.check = setTimeout(async () => {
     try {
-      const found = await post("estimate", body());
+      /** @type {{text: string, notes: string[]}} */
+      const { text, notes } = await post("estimate", body());
       if (ticket !== lab.ticket) return;
-      place.textContent = found.text;
-      note(found.notes.join(" "));
+      parts.estimate.textContent = text;
+      note(notes.join(" "));
     } catch (problem) {
       if (ticket !== lab.ticket) return;
-      place.textContent = "";
-      note(problem.message, true);
+      parts.estimate.textContent = "";
+      note(sentence(problem), true);
     }
   }, 250);
 }
 
-async function start(yes) {
-  const run = document.getElementById("svl-run");
-  if (run.disabled) return;
-  run.disabled = true;
+async function start(yes = false) {
+  if (parts.run.disabled) return;
+  parts.run.disabled = true;
   try {
-    const answer = await post("start", body(yes ? { yes: true } : {}));
-    if (answer.asks) return ask(answer.asks);
+    /** @type {{id: string, asks?: string}} */
+    const { id, asks } = await post("start", body(yes ? { yes } : {}));
+    if (asks) return ask(asks);
     note("");
     await refresh();
-    show(answer.id);
+    show(id);
     emit("lab");
   } catch (problem) {
-    note(problem.message, true);
+    note(sentence(problem), true);
   } finally {
-    run.disabled = false;
+    parts.run.disabled = false;
   }
 }
 
-function ask(question) {
-  const box = lab.box.querySelector(".svl-dialog");
-  box.replaceChildren(
+/** @param {string} question */
+const ask = (question) =>
+  dialog(
     h("p", {}, question),
-    h(
-      "div",
-      { class: "svl-row" },
-      h(
-        "button",
-        {
-          type: "button",
-          class: "svl-run",
-          onclick: () => {
-            box.close();
-            start(true);
-          },
-        },
-        "Start it",
-      ),
-      h("button", { type: "button", class: "svp-button", onclick: () => box.close() }, "Not now"),
-    ),
+    h("div", { class: "svl-row" }, closing("Start it", () => start(true), "svl-run"), closing("Not now")),
   );
-  box.showModal();
-}
 
-lab.batch = labBatch({ lab, state, check, redraw: drawMain, field, allowed, plural, list, link: file });
+parts.run.addEventListener("click", () => start());

@@ -3,12 +3,35 @@
 import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
+import { alertNote, sentence } from "specviz/base/problem.js";
+import * as batch from "specviz/lab/batch.js";
 import { drawMain } from "specviz/lab/form.js";
 import { drawResults, show } from "specviz/lab/results.js";
-import { BATCH, OWN, SHORT, address, lab, note, recipe, refresh, restore, when } from "specviz/lab/state.js";
+import {
+  BATCH,
+  OWN,
+  SHORT,
+  address,
+  catalog,
+  lab,
+  note,
+  parts,
+  recipe,
+  refresh,
+  restore,
+  when,
+} from "specviz/lab/state.js";
+import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 
-function side() {
+/** @type {Record<string, string>} */
+const NAMES = { [OWN]: "Your own sweep", [BATCH]: "Methods × prompts" };
+const side = h("details", { class: "svl-side" }, parts.chosen, parts.list);
+
+/** The list: experiments and results. */
+function items() {
+  const { papers, recipes, results } = catalog();
+  /** @type {(name: string, tag: string, title: string, more: string) => HTMLElement} */
   const item = (name, tag, title, more) =>
     h(
       "button",
@@ -18,18 +41,18 @@ function side() {
         "data-name": name,
         "aria-current": name === lab.choice ? "true" : null,
         onclick: () => choose(name),
-        title: more || null,
+        title: more,
       },
       tag ? h("span", { class: "svl-tag" }, tag) : null,
       h("span", { class: "svl-name" }, title),
     );
-  const groups = Object.entries(lab.catalog.papers)
+  const groups = Object.entries(papers)
     .filter(([key]) => key)
     .map(([key, title]) => [
       h("h3", { title }, SHORT[key] || title),
-      lab.catalog.recipes.filter((r) => r.paper === key).map((r) => item(r.name, r.figure, r.title, r.question)),
+      recipes.filter((r) => r.paper === key).map((r) => item(r.name, r.figure, r.title, r.question)),
     ]);
-  const results = lab.catalog.results.map((about) =>
+  const earlier = results.map((about) =>
     h(
       "button",
       {
@@ -51,52 +74,56 @@ function side() {
       ),
     ),
   );
-  const open = lab.box.querySelector(".svl-earlier")?.open ?? false;
+  const open = Boolean(parts.list.querySelector(".svl-earlier[open]"));
+  const count = `Results (${results.length})`;
   return [
-    item(OWN, "", "Your own sweep", "A method, one or two parameters, values, prompts and a metric"),
-    item(BATCH, "", "Methods × prompts", "Batch mode: a table of tasks and methods, as in the papers"),
-    results.length
-      ? h("details", { class: "svl-earlier", open }, h("summary", {}, `Results (${results.length})`), results)
-      : null,
-    groups,
+    item(OWN, "", NAMES[OWN], "A method, one or two parameters, values, prompts and a metric"),
+    item(BATCH, "", NAMES[BATCH], "Batch mode: a table of tasks and methods, as in the papers"),
+    ...(earlier.length ? [h("details", { class: "svl-earlier", open }, h("summary", {}, count), earlier)] : []),
+    ...groups.flat(2),
   ];
 }
 
 function drawSide() {
-  const list = lab.box.querySelector(".svl-list");
-  const top = list.scrollTop;
-  list.replaceChildren(...side().flat(Infinity).filter(Boolean));
-  list.scrollTop = top;
+  const top = parts.list.scrollTop;
+  parts.list.replaceChildren(...items());
+  parts.list.scrollTop = top;
   const chosen = recipe();
-  lab.box.querySelector(".svl-side > summary").textContent = chosen
-    ? `${SHORT[chosen.paper]} ${chosen.figure}: ${chosen.title}`
-    : lab.choice === BATCH
-      ? "Methods × prompts"
-      : "Your own sweep";
+  parts.chosen.textContent = chosen ? `${SHORT[chosen.paper]} ${chosen.figure}: ${chosen.title}` : NAMES[lab.choice];
 }
 
+/** On a small screen what was chosen stands below the list. */
+function fold() {
+  if (innerWidth < 900) side.open = false;
+}
+
+/** @param {string} name */
 function choose(name) {
   lab.choice = name;
-  const latest = lab.catalog.results.find((about) => about.name === name);
-  if (!recipe(name) && latest && !lab.asked[name]) return reopen(latest);
+  const latest = catalog().results.find((about) => about.name === name);
+  if (!recipe(name) && latest && !lab.forms[name]) return reopen(latest);
   show(latest ? latest.id : "");
-  if (innerWidth < 900) lab.box.querySelector(".svl-side").open = false;
+  fold();
   draw();
 }
 
-async function reopen(about) {
-  lab.choice = recipe(about.name) || about.name === BATCH ? about.name : OWN;
+/** @param {string} id @returns {Promise<LabProgress>} */
+const resultsOf = (id) => getJson(`api/lab/results/${encodeURIComponent(id)}`);
+
+/** @param {LabListed} about */
+async function reopen({ id, name }) {
+  lab.choice = recipe(name) || name === BATCH ? name : OWN;
   if (!recipe()) {
     try {
-      const found = (await getJson(`api/lab/results/${encodeURIComponent(about.id)}`)).about;
-      if (lab.choice === BATCH) lab.batch.restore(found);
-      else restore(found);
+      const { about } = await resultsOf(id);
+      if (lab.choice === BATCH) batch.restore(about);
+      else restore(about);
     } catch {
       /* told where the results are shown */
     }
   }
-  if (innerWidth < 900) lab.box.querySelector(".svl-side").open = false;
-  show(about.id);
+  fold();
+  show(id);
   draw();
 }
 
@@ -106,39 +133,36 @@ function draw() {
   address();
 }
 
+/** What the address names: an experiment or results. */
+async function begin() {
+  const asked = new URLSearchParams(location.search);
+  const name = asked.get("recipe") || asked.get("lab") || "";
+  const first = catalog().recipes[0].name;
+  if (!name) return choose(first);
+  if ([OWN, BATCH].includes(name) || recipe(name)) return choose(name);
+  try {
+    reopen((await resultsOf(name)).about);
+  } catch (problem) {
+    choose(first);
+    note(sentence(problem), true);
+  }
+}
+
+/** @param {Part} part */
 export async function mount({ element }) {
   app.pages.lab = lab;
-  lab.box = element.querySelector(".svp-lab");
-  lab.box.replaceChildren(h("p", { class: "svp-empty" }, "Looking for experiments …"));
+  const box = place(element, "lab");
+  box.replaceChildren(h("p", { class: "svp-empty" }, "Looking for experiments …"));
   try {
     await refresh();
   } catch (problem) {
-    lab.box.replaceChildren(h("p", { class: "svp-note svp-error", role: "alert" }, problem.message));
+    box.replaceChildren(alertNote(problem));
     return;
   }
-  lab.box.replaceChildren(
-    h(
-      "details",
-      { class: "svl-side", open: innerWidth >= 900 },
-      h("summary", {}),
-      h("nav", { class: "svl-list", "aria-label": "Experiments" }),
-    ),
-    h("section", { class: "svl-main" }, h("div", { class: "svl-setup" }), h("div", { class: "svl-results" })),
-    h("dialog", { class: "svl-dialog" }),
-  );
-  const address_ = new URLSearchParams(location.search);
-  const wanted = address_.get("recipe") || address_.get("lab") || "";
-  if ([OWN, BATCH].includes(wanted) || recipe(wanted)) choose(wanted);
-  else if (wanted) {
-    try {
-      const { about } = await getJson(`api/lab/results/${encodeURIComponent(wanted)}?have=-1`);
-      reopen(about);
-    } catch (problem) {
-      choose(lab.catalog.recipes[0].name);
-      note(problem.message, true);
-    }
-  } else choose(lab.catalog.recipes[0].name);
-  lab.box.querySelector(".svl-item[aria-current]")?.scrollIntoView({ block: "nearest" });
+  side.open = innerWidth >= 900;
+  box.replaceChildren(side, h("section", { class: "svl-main" }, parts.setup, parts.results), parts.dialog);
+  await begin();
+  parts.list.querySelector(".svl-item[aria-current]")?.scrollIntoView({ block: "nearest" });
   on("lab", drawSide); // what there is has changed
   on("model", async () => {
     await refresh();

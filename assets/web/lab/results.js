@@ -3,227 +3,205 @@
 import { emit } from "specviz/base/bus.js";
 import { h, plural } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
-import { plotly } from "specviz/base/plotly.js";
-import { address, file, lab, list, note, number, post, recipe, refresh, when } from "specviz/lab/state.js";
+import { clearCharts, drawCharts, plotly } from "specviz/base/plotly.js";
+import { alertNote, sentence } from "specviz/base/problem.js";
+import * as batch from "specviz/lab/batch.js";
+import {
+  address,
+  catalog,
+  file,
+  formulaList,
+  goesOn,
+  lab,
+  link,
+  list,
+  note,
+  number,
+  parts,
+  post,
+  recipe,
+  refresh,
+  when,
+} from "specviz/lab/state.js";
 
 const POLL_MS = 1200;
+/** @type {Record<string, string>} */
+const ENDED = {
+  complete: "",
+  cancelled: "cancelled: what was done is kept",
+  "cut off": "cut off: what was done is kept",
+  error: "ended on an error",
+};
 
+const bar = h("div", { class: "svl-bar" });
+const meter = h("progress", { max: 1, "aria-label": "Progress" });
+const left = h("span", { class: "svl-left", role: "status" });
+const stop = h("button", { type: "button", class: "svp-button svl-cancel", onclick: cancel }, "Cancel");
+const progress = h("div", { class: "svl-progress", hidden: true }, meter, left, stop);
+const grid = h("div", { class: "svl-charts" });
+const caption = h("p", { class: "svl-caption" });
+const under = h("div", { class: "svl-below" });
+
+/** Shows results, or none ("" for an id). @param {string} id */
 export function show(id) {
   clearTimeout(lab.timer);
   lab.id = id;
   lab.shown = null;
   lab.metrics = null;
+  stop.disabled = false;
   address();
-  const place = lab.box.querySelector(".svl-results");
-  for (const div of place.querySelectorAll(".svl-plot")) window.Plotly?.purge(div);
-  place.replaceChildren();
+  clearCharts(grid);
+  for (const part of [bar, caption, under, parts.results]) part.replaceChildren();
   if (id) poll();
 }
 
 async function poll() {
-  const id = lab.id;
+  const { id, shown: before } = lab;
   clearTimeout(lab.timer);
   try {
-    const have = lab.shown?.charts ? lab.shown.rows : -1;
-    const query = new URLSearchParams({ have, metrics: (lab.metrics || []).join(",") });
+    const have = before?.charts ? before.rows : -1;
+    const query = new URLSearchParams({ have: String(have), metrics: (lab.metrics || []).join(",") });
+    /** @type {LabProgress & Partial<LabResults>} */
     const answer = await getJson(`api/lab/results/${encodeURIComponent(id)}?${query}`);
     if (id !== lab.id) return;
-    const before = lab.shown;
-    if (before?.tables && before.state !== answer.state && !answer.tables) {
+    const last = lab.shown;
+    if (last?.tables && last.state !== answer.state && !answer.tables) {
       // what stands below the tables says the state
-      lab.shown = { ...before, charts: null };
+      lab.shown = { ...last, charts: undefined };
       return poll();
     }
-    lab.shown = answer.charts ? answer : { ...before, ...answer };
-    drawProgress();
-    if (lab.shown.charts && (answer.charts || before.state !== answer.state)) await drawResults();
-    const live = ["queued", "running"].includes(answer.state);
-    if (live) lab.timer = setTimeout(poll, POLL_MS);
-    else if (before && ["queued", "running"].includes(before.state)) {
+    lab.shown = answer.charts ? answer : { ...last, ...answer };
+    drawProgress(lab.shown);
+    if (answer.charts || last?.state !== answer.state) await drawResults();
+    if (goesOn(answer.state)) lab.timer = setTimeout(poll, POLL_MS);
+    else if (last && goesOn(last.state)) {
       await refresh();
       emit("lab");
     }
   } catch (problem) {
-    if (id === lab.id)
-      lab.box
-        .querySelector(".svl-results")
-        .replaceChildren(h("p", { class: "svp-note svp-error", role: "alert" }, problem.message));
+    if (id === lab.id) parts.results.replaceChildren(alertNote(problem));
   }
 }
 
-/** "12 of 40 runs · about 2 min left" */
-function progressed({ progress, total }, done) {
-  const what = progress?.trains ? `Training: ${progress.trains}, step ` : "";
-  const all = progress?.trains ? progress.total.toLocaleString() : plural(total, "run");
-  return `${what}${done.toLocaleString()} of ${all}${progress?.left ? ` · about ${progress.left} left` : ""}`;
+/** "12 of 40 runs · about 2 min left" @param {LabProgress} results */
+function progressed({ state, ahead, progress: now, total }) {
+  if (state === "queued") return ahead > 0 ? `Waiting: ${plural(ahead, "experiment")} before this one.` : "Starting.";
+  const what = now?.trains ? `Training: ${now.trains}, step ` : "";
+  const all = now?.trains ? now.total.toLocaleString() : plural(total, "run");
+  return `${what}${(now?.done || 0).toLocaleString()} of ${all}${now?.left ? ` · about ${now.left} left` : ""}`;
 }
 
-function drawProgress() {
-  const place = frame().querySelector(".svl-progress");
-  const s = lab.shown;
-  const live = ["queued", "running"].includes(s.state);
-  place.hidden = !live;
-  if (!live) return place.replaceChildren();
-  const done = s.progress?.done || 0;
-  const text =
-    s.state === "queued"
-      ? s.ahead > 0
-        ? `Waiting: ${plural(s.ahead, "experiment")} before this one.`
-        : "Starting."
-      : progressed(s, done);
-  if (!place.firstChild) {
-    place.replaceChildren(
-      h("progress", { max: 1, "aria-label": "Progress" }),
-      h("span", { class: "svl-left", role: "status" }),
-      h(
-        "button",
-        {
-          type: "button",
-          class: "svp-button svl-cancel",
-          onclick: (event) => {
-            event.target.disabled = true;
-            post("cancel", { id: lab.id }).then(cancelled, (problem) => note(problem.message, true));
-          },
-        },
-        "Cancel",
-      ),
-    );
+/** @param {LabProgress} results */
+function drawProgress(results) {
+  frame();
+  progress.hidden = !goesOn(results.state);
+  if (progress.hidden) {
+    stop.disabled = false;
+    return;
   }
-  place.querySelector("progress").max = s.progress?.total || s.total;
-  place.querySelector("progress").value = done;
-  place.querySelector(".svl-left").textContent = text;
+  meter.max = results.progress?.total || results.total;
+  meter.value = results.progress?.done || 0;
+  left.textContent = progressed(results);
 }
 
-async function cancelled() {
-  await refresh();
+async function cancel() {
+  stop.disabled = true;
+  try {
+    await post("cancel", { id: lab.id });
+    await refresh();
+  } catch (problem) {
+    return note(sentence(problem), true);
+  }
   emit("lab");
   if (lab.shown?.state === "queued") show("");
   else poll();
 }
 
 function frame() {
-  const place = lab.box.querySelector(".svl-results");
-  if (!place.firstChild) {
-    place.replaceChildren(
-      h("div", { class: "svl-bar" }),
-      h("div", { class: "svl-progress", hidden: true }),
-      h("div", { class: "svl-charts" }),
-      h("p", { class: "svl-caption" }),
-      h("div", { class: "svl-below" }),
-    );
-  }
-  return place;
+  if (!parts.results.contains(grid)) parts.results.replaceChildren(bar, progress, grid, caption, under);
 }
 
-function colors() {
+/** The server's figures in the page's colours. @param {LabResults["charts"]} figures @returns {Chart[]} */
+function dressed(figures) {
   const style = getComputedStyle(document.body);
-  return {
-    ink: style.getPropertyValue("--svp-ink").trim(),
-    soft: style.getPropertyValue("--svp-soft").trim(),
-    face: style.getPropertyValue("--svp-face").trim(),
-    line: style.getPropertyValue("--svp-line").trim(),
-  };
-}
-
-function dressed(figure, paper) {
-  const { ink, soft, face, line } = colors();
-  const layout = {
-    ...figure.layout,
-    font: { ...figure.layout.font, color: paper ? soft : ink },
-    hoverlabel: { ...figure.layout.hoverlabel, bgcolor: face, bordercolor: line, font: { color: ink, size: 12.5 } },
-  };
-  return { data: figure.data, layout };
-}
-
-const OPTIONS = { displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"] };
-
-export async function drawResults() {
-  const s = lab.shown,
-    id = lab.id;
-  const Plotly = s.charts.length ? await plotly(lab.catalog.plotly) : window.Plotly; // tables need none
-  if (id !== lab.id || s !== lab.shown) return;
-  const place = frame();
-  drawBar(place.querySelector(".svl-bar"));
-  const grid = place.querySelector(".svl-charts");
-  while (grid.children.length < s.charts.length) {
-    // all of them first: each is drawn as wide as it stays
-    const plot = h("div", { class: "svl-plot" });
-    grid.append(h("figure", { class: "svl-card" }, plot));
-    new ResizeObserver(() => {
-      if (plot.data && plot.offsetWidth) Plotly.Plots.resize(plot);
-    }).observe(plot);
-  }
-  while (grid.children.length > s.charts.length) {
-    Plotly.purge(grid.lastChild.firstChild);
-    grid.lastChild.remove();
-  }
-  s.charts.forEach((chart, n) => {
-    const card = grid.children[n];
-    card.classList.toggle("svl-paper", chart.paper);
-    const plot = card.firstChild;
-    plot.setAttribute("role", "img");
-    plot.setAttribute("aria-label", `${chart.title}; the same numbers are in the table below`);
-    const { data, layout } = dressed(JSON.parse(chart.figure), chart.paper);
-    Plotly.react(plot, data, layout, OPTIONS);
-    if (!plot.dataset.told) {
-      plot.dataset.told = "yes";
-      plot.on("plotly_click", (event) => {
-        const index = event.points.map((p) => p.customdata).find((c) => Number.isInteger(c));
-        if (index !== undefined) behind(lab.shown.points[index]);
-      });
-    }
+  const color = (/** @type {string} */ name) => style.getPropertyValue(`--svp-${name}`).trim();
+  const ink = color("ink");
+  const hover = { bgcolor: color("face"), bordercolor: color("line"), font: { color: ink, size: 12.5 } };
+  return figures.map(({ title, paper, figure }) => {
+    const { data, layout } = JSON.parse(figure);
+    return {
+      label: `${title}; the same numbers are in the table below`,
+      kind: paper ? "svl-paper" : "",
+      data,
+      layout: {
+        ...layout,
+        font: { ...layout.font, color: paper ? color("soft") : ink },
+        hoverlabel: { ...layout.hoverlabel, ...hover },
+      },
+      config: { displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"] },
+    };
   });
-  grid.classList.toggle("svl-empty", !s.rows || !s.charts.length);
-  place.querySelector(".svl-caption").textContent = s.rows ? s.caption : "";
-  place.querySelector(".svl-below").replaceChildren(...(s.tables ? lab.batch.below(s) : below(s)));
-  place.dataset.rows = s.rows;
-  place.dataset.state = s.state;
 }
 
-function drawBar(bar) {
-  const s = lab.shown,
-    about = s.about;
-  const states = {
-    complete: "",
-    cancelled: "cancelled: what was done is kept",
-    "cut off": "cut off: what was done is kept",
-    error: "ended on an error",
+/** Whether all that is drawn has come. @param {LabProgress & Partial<LabResults> | null} results */
+const whole = (results) => (results?.charts ? /** @type {LabResults} */ (results) : null);
+
+/** @param {LabResults} results @returns {LabBatchResults | null} */
+const asBatch = (results) => (results.tables ? /** @type {LabBatchResults} */ (results) : null);
+
+/** Draws what came: charts or tables, and what stands below them. */
+export async function drawResults() {
+  const s = whole(lab.shown);
+  if (!s) return;
+  const library = s.charts.length ? await plotly(catalog().plotly) : null; // tables need none
+  if (s !== lab.shown) return;
+  frame();
+  drawBar(s);
+  const clicked = (/** @type {PlotPoint[]} */ points) => {
+    const index = points.map((p) => p.customdata).find((c) => Number.isInteger(c));
+    const point = whole(lab.shown)?.points[Number(index)];
+    if (point) behind(point);
   };
+  if (library) drawCharts(library, grid, dressed(s.charts), clicked);
+  else clearCharts(grid);
+  grid.classList.toggle("svl-empty", !s.rows || !s.charts.length);
+  caption.textContent = s.rows ? s.caption : "";
+  const tabled = asBatch(s);
+  under.replaceChildren(...(tabled ? batch.below(tabled) : below(s)));
+  parts.results.dataset.rows = String(s.rows);
+  parts.results.dataset.state = s.state;
+}
+
+/** @param {LabResults} results */
+function drawBar({ about, state, measured, tables, rows }) {
   const words = [
     when(about.created),
     about.model.name,
     about.cases ? plural(about.cases, "prompt") : "",
-    states[s.state] ?? s.state,
+    ENDED[state] ?? state,
   ]
     .filter(Boolean)
     .join(" · ");
-  const measured = lab.catalog.metrics.filter((m) => s.measured.includes(m.key) && !(s.tables && m.parts));
+  const metrics = catalog().metrics.filter((m) => measured.includes(m.key) && !(tables && m.parts));
   const select = h(
     "select",
-    { class: "svp-select", "aria-label": s.tables ? "What the cells show" : "What is drawn" },
+    { class: "svp-select", "aria-label": tables ? "What the cells show" : "What is drawn" },
     h("option", { value: "" }, "As planned"),
-    measured.map((m) => h("option", { value: m.key, title: m.help }, m.label)),
+    metrics.map((m) => h("option", { value: m.key, title: m.help }, m.label)),
   );
-  select.value = (lab.metrics || [""])[0];
+  select.value = lab.metrics?.[0] ?? "";
   select.addEventListener("change", () => {
     lab.metrics = select.value ? [select.value] : null;
-    lab.shown = { ...lab.shown, charts: null };
+    if (lab.shown) lab.shown = { ...lab.shown, charts: undefined };
     poll();
   });
-  const live = ["queued", "running"].includes(s.state);
+  const gone = { type: "button", class: "svp-button", onclick: remove, title: "Delete these results and their runs" };
   bar.replaceChildren(
     h("div", { class: "svl-about" }, h("b", {}, recipe() ? "Results" : about.title), h("span", {}, words)),
-    measured.length ? h("label", { class: "svl-draw" }, s.tables ? "Cells show " : "Draw ", select) : "",
-    ...(s.rows && s.tables ? lab.batch.files(lab.metrics) : []),
-    s.rows ? file("csv", s.tables ? "Runs: CSV" : "CSV") : "",
-    s.rows ? file("json", "JSON") : "",
-    live
-      ? ""
-      : h(
-          "button",
-          { type: "button", class: "svp-button", onclick: remove, title: "Delete these results and their runs" },
-          "Delete",
-        ),
+    metrics.length ? h("label", { class: "svl-draw" }, tables ? "Cells show " : "Draw ", select) : "",
+    ...(rows && tables ? batch.files(lab.metrics) : []),
+    ...(rows ? [file("csv", tables ? "Runs: CSV" : "CSV"), file("json", "JSON")] : []),
+    goesOn(state) ? "" : h("button", gone, "Delete"),
   );
 }
 
@@ -234,29 +212,27 @@ async function remove() {
     show("");
     emit("lab");
   } catch (problem) {
-    note(problem.message, true);
+    note(sentence(problem), true);
   }
 }
 
-const named = (point) => {
-  const x = lab.shown.names[point.x] ?? point.x,
-    axes = lab.shown.about.axes;
-  const along = axes.find((a) => a.param === lab.shown.about.x);
-  const place = point.level ? "" : along ? `${along.label} = ${x}` : x;
-  const second = point.y ? `${axes[1].label} = ${point.y}` : "";
-  return [point.series === point.x ? "" : point.series, place, second].filter(Boolean).join(" · ");
-};
+/** What a place on an axis is called. @param {string} x */
+const placeName = (x) => lab.shown?.names?.[x] ?? x;
 
-/** The runs behind a point: the only one at once, else a list. */
-function behind(point) {
-  if (!point.runs.length)
-    return note(point.failed ? "All runs behind this point failed." : "No runs are behind this point.", true);
-  list(named(point), point.runs);
+/** The runs behind a point: the only one at once, else a list. @param {LabPoint} point */
+function behind({ series, x, y, level, runs, failed }) {
+  if (!runs.length) return note(failed ? "All runs behind this point failed." : "No runs are behind this point.", true);
+  const { axes = [], x: along = "" } = lab.shown?.about ?? {};
+  const axis = axes.find((one) => one.param === along);
+  const place = level ? "" : axis ? `${axis.label} = ${placeName(x)}` : placeName(x);
+  const second = y ? `${axes[1].label} = ${y}` : "";
+  list([series === x ? "" : series, place, second].filter(Boolean).join(" · "), runs);
 }
 
-/** A profile's places as rows; heads and shares as the server gives them. */
+/** A profile's places as rows; heads and shares as the server gives them. @param {LabProfile} table */
 function profileTable(table) {
   const named = new Set(table.rows.map((row) => row[0])).size > 1;
+  /** @type {(row: (string | number | null)[], tag: "th" | "td") => HTMLElement[]} */
   const cells = (row, tag) =>
     row.slice(named ? 0 : 1).map((cell, n) => {
       const column = n + (named ? 0 : 1),
@@ -284,98 +260,68 @@ function profileTable(table) {
   );
 }
 
-function below(s) {
-  if (!s.rows) return [];
-  const about = s.about;
-  const along = about.axes.find((a) => a.param === about.x);
+/** The columns of text of a table of points: a head, and a point's cell. @param {LabResults} results */
+function placeColumns({ about, points }) {
   const first = about.x !== "line";
-  const second = s.points.some((p) => p.y);
-  const several = new Set(s.points.map((p) => p.series)).size > 1 || !first;
-  const heads = [
-    several ? "" : null,
-    first ? (along ? along.label : "task") : null,
-    second ? about.axes[1].label : null,
-    ...s.columns.map((c) => c.label),
-    "runs",
-  ].filter((t) => t !== null);
-  const unit = (c) =>
-    c.unit && c.unit !== "share" && !c.label.toLowerCase().includes(c.unit.replace("/", " per ")) ? ` (${c.unit})` : "";
-  const rows = s.points.map((point) => {
-    const text = [
-      several ? point.series || lab.shown.names[point.x] || point.x : null,
-      first ? (point.level ? "level" : (lab.shown.names[point.x] ?? point.x)) : null,
-      second ? point.y : null,
-    ].filter((t) => t !== null);
-    const numbers = s.columns.map((c) => {
-      const v = point.values[c.key];
-      return h(
-        "td",
-        {
-          class: "svp-num",
-          title: v?.n ? `quartiles ${number(v.low, c.unit)} to ${number(v.high, c.unit)}; ${v.n} runs` : null,
-        },
-        number(v?.mean, c.unit),
-        v?.se ? h("small", {}, ` ± ${number(v.se, c.unit)}`) : null,
-      );
+  const axis = about.axes.find((one) => one.param === about.x);
+  const several = !first || new Set(points.map((p) => p.series)).size > 1;
+  /** @type {[shown: boolean, head: string, cell: (point: LabPoint) => string][]} */
+  const columns = [
+    [several, "", (p) => p.series || placeName(p.x)],
+    [first, axis ? axis.label : "task", (p) => (p.level ? "level" : placeName(p.x))],
+    [points.some((p) => p.y), about.axes[1]?.label ?? "", (p) => p.y],
+  ];
+  return columns.filter(([shown]) => shown);
+}
+
+/** @param {LabResults} results */
+function pointTable(results) {
+  const { columns, points } = results;
+  const places = placeColumns(results);
+  const heads = columns.map(({ label, unit }) => {
+    const said = !unit || unit === "share" || label.toLowerCase().includes(unit.replace("/", " per "));
+    return h("th", { scope: "col", class: "svp-num" }, label, said ? "" : ` (${unit})`);
+  });
+  const rows = points.map((point) => {
+    const numbers = columns.map(({ key, unit }) => {
+      const { n, mean, se, low, high } = point.values[key] ?? {};
+      const title = n ? `quartiles ${number(low, unit)} to ${number(high, unit)}; ${n} runs` : null;
+      const spread = se ? h("small", {}, ` ± ${number(se, unit)}`) : null;
+      return h("td", { class: "svp-num", title }, number(mean, unit), spread);
     });
-    const open = point.runs.length
-      ? h(
-          "button",
-          { type: "button", class: "svp-link", onclick: () => behind(point) },
-          plural(point.runs.length, "run"),
-        )
-      : String(point.count || "");
+    const { runs, count, failed } = point;
     return h(
       "tr",
       {},
-      text.map((t) => h("td", {}, t)),
+      places.map(([, , cell]) => h("td", {}, cell(point))),
       numbers,
       h(
         "td",
         { class: "svp-num" },
-        open,
-        point.failed ? h("small", { class: "svl-failed" }, ` ${point.failed} failed`) : null,
+        runs.length ? link(plural(runs.length, "run"), () => behind(point)) : String(count || ""),
+        failed ? h("small", { class: "svl-failed" }, ` ${failed} failed`) : null,
       ),
     );
   });
-  const fixedHeads = heads.length - 1 - s.columns.length;
+  const texts = places.map(([, head]) => h("th", { scope: "col" }, head));
+  const count = h("th", { scope: "col", class: "svp-num" }, "runs");
+  const head = h("thead", {}, h("tr", {}, texts, heads, count));
+  return h(
+    "div",
+    { class: "svl-scroll" },
+    h("table", { class: "svp-grid svl-table" }, head, h("tbody", {}, rows)),
+  );
+}
+
+/** What stands below the charts. @param {LabResults} results */
+function below(results) {
+  const { rows, about, columns, points, profiles, formulas, failed, errors } = results;
+  if (!rows) return [];
   return [
-    s.failed
-      ? h("div", { class: "svp-note svp-error" }, `${plural(s.failed, "run")} failed. `, s.errors.join(" "))
-      : "",
+    failed ? h("div", { class: "svp-note svp-error" }, `${plural(failed, "run")} failed. `, errors.join(" ")) : "",
     ...about.notes.map((text) => h("p", { class: "svp-note" }, text)),
-    s.columns.length || s.points.some((p) => p.runs.length)
-      ? h(
-          "div",
-          { class: "svl-scroll" },
-          h(
-            "table",
-            { class: "svp-grid svl-table" },
-            h(
-              "thead",
-              {},
-              h(
-                "tr",
-                {},
-                heads.map((text, n) =>
-                  h(
-                    "th",
-                    { scope: "col", class: n >= fixedHeads ? "svp-num" : null },
-                    text,
-                    n >= fixedHeads && n < heads.length - 1 ? unit(s.columns[n - fixedHeads]) : "",
-                  ),
-                ),
-              ),
-            ),
-            h("tbody", {}, rows),
-          ),
-        )
-      : "",
-    ...s.profiles.map(profileTable),
-    h(
-      "dl",
-      { class: "svl-formulas" },
-      s.formulas.map((f) => [h("dt", {}, f.label), h("dd", {}, `= ${f.formula}. `, h("span", {}, f.help))]),
-    ),
+    ...(columns.length || points.some((p) => p.runs.length) ? [pointTable(results)] : []),
+    ...profiles.map(profileTable),
+    formulaList(formulas),
   ].filter((part) => part !== "");
 }

@@ -1,7 +1,8 @@
 /* Page "Lab": what it knows, and the small things its modules share. */
 
-import { h, plural } from "specviz/base/dom.js";
+import { h, must, plural } from "specviz/base/dom.js";
 import { getJson, postJson } from "specviz/base/json.js";
+import { setAddress } from "specviz/shell/address.js";
 import { open as openRun } from "specviz/shell/open.js";
 import { app } from "specviz/shell/state.js";
 import { goTo } from "specviz/shell/tabs.js";
@@ -9,67 +10,93 @@ import { goTo } from "specviz/shell/tabs.js";
 export const OWN = "own";
 export const BATCH = "batch";
 
+/** @type {Record<string, string>} */
 export const SHORT = { pldplus: "PLD+", adapld: "AdaPLD", casd: "CASD", glide: "GLIDE", ppd: "PPD" };
 
 export const lab = {
-  box: null,
-  batch: null, // the form and the tables of methods × prompts
+  /** @type {HTMLElement} */
+  box: h("div"),
+  /** @type {LabCatalog | null} */
   catalog: null,
   choice: "",
-  asked: {},
+  /** By experiment, what its form asks for. @type {Record<string, LabForm>} */
+  forms: {},
+  /** The results shown; without ``charts`` until they are drawn. @type {LabProgress & Partial<LabResults> | null} */
   shown: null,
   id: "",
+  /** Metrics to draw, in place of the experiment's. @type {string[] | null} */
   metrics: null,
   timer: 0,
   ticket: 0,
-  estimate: null,
   check: 0,
+  /** @type {{name: string, text: string} | null} */
   file: null,
 };
 
+/** The parts that are filled as another experiment is chosen. */
+export const parts = {
+  list: h("nav", { class: "svl-list", "aria-label": "Experiments" }),
+  chosen: h("summary", {}),
+  setup: h("div", { class: "svl-setup" }),
+  run: h("button", { type: "button", class: "svl-run", id: "svl-run" }, "Run"),
+  estimate: h("span", { class: "svl-estimate", role: "status" }),
+  note: h("p", { class: "svp-note svl-note", role: "status" }),
+  results: h("div", { class: "svl-results" }),
+  dialog: h("dialog", { class: "svl-dialog" }),
+};
+
+/** @type {(what: string, body: object) => Promise<any>} */
 export const post = (what, body) => postJson(`api/lab/${what}`, body);
 
-export const recipe = (name = lab.choice) => lab.catalog.recipes.find((r) => r.name === name) || null;
+/** What there is to run, once it is known. */
+export const catalog = () => must(lab.catalog, "catalog yet");
 
+export const recipe = (name = lab.choice) => catalog().recipes.find((r) => r.name === name) || null;
+
+/** @param {string} state */
+export const goesOn = (state) => state === "queued" || state === "running";
+
+/** A measured number of a unit. @param {number | null | undefined} value @param {string} unit */
 export const number = (value, unit) => {
   if (value === null || value === undefined) return "–";
   if (unit === "share") return `${(100 * value).toFixed(value && value < 0.1 ? 1 : 0)} %`;
   return Math.abs(value) >= 100 ? Math.round(value).toLocaleString() : String(Number(value.toPrecision(3)));
 };
 
+/** A parameter as it is typed. @param {Setting} value */
+export const typed = (value) =>
+  value === null ? "off" : value === true ? "yes" : value === false ? "no" : String(value);
+
+/** @param {string} text */
 export const when = (text) => {
   const date = new Date(text);
   return Number.isNaN(+date) ? "" : date.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
 };
 
+/** Puts what is shown into the address. */
 export function address() {
-  const url = new URL(location.href);
-  const value = lab.id || lab.choice;
-  url.searchParams.delete("recipe"); // how other pages name what is to be chosen
-  if (value && app.tab === "lab") url.searchParams.set("lab", value);
-  else if (!value) url.searchParams.delete("lab");
-  history.replaceState(history.state, "", url);
+  const shown = lab.id || lab.choice;
+  // "recipe" is how other pages name what is to be chosen
+  setAddress({ recipe: null, ...(!shown || app.tab === "lab" ? { lab: shown } : null) });
 }
 
-/** The form of one's own sweep, as the results shown were asked for. */
-export function restore(about) {
-  const text = (value) => (value === null ? "off" : value === true ? "yes" : value === false ? "no" : String(value));
-  const s = state();
-  s.methods = about.lines.map((line) => line.method);
-  s.vary = [0, 1].map((n) =>
-    about.axes[n]
-      ? { param: about.axes[n].param, values: about.axes[n].values.map(text).join(", ") }
-      : { param: "", values: "" },
+/** The form of one's own sweep, as the results shown were asked for. @param {LabAbout} about */
+export function restore({ lines, axes, metrics, temperature }) {
+  const form = state();
+  form.methods = lines.map((line) => line.method);
+  form.vary = [0, 1].map((n) =>
+    axes[n] ? { param: axes[n].param, values: axes[n].values.map(typed).join(", ") } : { param: "", values: "" },
   );
-  s.fixed = Object.fromEntries(
-    about.lines.flatMap((line) => Object.entries(line.params).map(([name, value]) => [name, text(value)])),
+  form.fixed = Object.fromEntries(
+    lines.flatMap((line) => Object.entries(line.params).map(([name, value]) => [name, typed(value)])),
   );
-  s.metric = about.metrics[0];
-  s.temperature = about.temperature ? String(about.temperature) : "";
+  form.metric = metrics[0];
+  form.temperature = temperature ? String(temperature) : "";
 }
 
+/** The form of what is chosen. */
 export const state = () =>
-  (lab.asked[lab.choice] ??= {
+  (lab.forms[lab.choice] ??= {
     prompts: "",
     count: "",
     max_new_tokens: "",
@@ -88,14 +115,14 @@ export const state = () =>
 
 /** Parameters of the chosen methods by name. */
 export function parameters() {
-  const found = {};
-  for (const name of state().methods || []) {
-    for (const control of lab.catalog.methods.find((m) => m.name === name)?.controls || [])
-      found[control.name] ??= control;
-  }
-  return found;
+  const chosen = (state().methods || []).map((name) => catalog().methods.find((m) => m.name === name));
+  /** @type {Record<string, Control>} */
+  const byName = {};
+  for (const control of chosen.flatMap((method) => method?.controls || [])) byName[control.name] ??= control;
+  return byName;
 }
 
+/** Values worth trying. @param {Control} control */
 export function suggested(control) {
   if (control.kind === "bool") return "no, yes";
   if (control.kind === "choice") return control.choices.join(", ");
@@ -103,37 +130,46 @@ export function suggested(control) {
     high = control.high ?? low + 100;
   if (control.kind === "float") return `${low}..${high} step ${Number(((high - low) / 5).toPrecision(2))}`;
   const middle = typeof control.default === "number" ? control.default : Math.min(high, low + 4);
-  const tried = [Math.round(middle / 4), Math.round(middle / 2), middle, middle * 2, middle * 4];
-  return [...new Set(tried.map((v) => Math.min(high, Math.max(low, v))))].join(", ");
+  const values = [Math.round(middle / 4), Math.round(middle / 2), middle, middle * 2, middle * 4];
+  return [...new Set(values.map((v) => Math.min(high, Math.max(low, v))))].join(", ");
 }
 
-export function allowed(control) {
-  if (control.kind === "bool") return "yes or no";
-  if (control.kind === "choice") return control.choices.join(", ");
-  const range =
-    control.low !== null && control.high !== null
-      ? `${control.low} to ${control.high}`
-      : control.low !== null
-        ? `${control.low} or more`
-        : "any";
-  return `${control.kind === "int" ? "whole numbers, " : ""}${range}${control.optional ? ", or off" : ""}`;
+/** What may be typed. @param {Control} control */
+export function allowed({ kind, choices, low, high, optional }) {
+  if (kind === "bool") return "yes or no";
+  if (kind === "choice") return choices.join(", ");
+  const range = low === null ? "any" : high === null ? `${low} or more` : `${low} to ${high}`;
+  return `${kind === "int" ? "whole numbers, " : ""}${range}${optional ? ", or off" : ""}`;
 }
 
+/** @type {(label: string, input: Child, help?: string) => HTMLElement} */
+export const field = (label, input, help) =>
+  h("label", { class: "svl-field" }, h("span", {}, label), input, help ? h("small", {}, help) : null);
+
+/** A button that looks like a link. @param {string} text @param {() => void} onclick */
+export const link = (text, onclick) => h("button", { type: "button", class: "svp-link", onclick }, text);
+
+/** How the numbers are defined. @param {LabResults["formulas"]} formulas */
+export const formulaList = (formulas) =>
+  h(
+    "dl",
+    { class: "svl-formulas" },
+    formulas.map((f) => [h("dt", {}, f.label), h("dd", {}, `= ${f.formula}. `, h("span", {}, f.help))]),
+  );
+
+/** A sentence below the run button. @param {string} text @param {boolean} [error] */
 export function note(text, error) {
-  const place = lab.box.querySelector(".svl-note");
-  if (!place) return;
-  place.textContent = text;
-  place.classList.toggle("svp-error", Boolean(text && error));
-  place.setAttribute("role", error ? "alert" : "status");
+  parts.note.textContent = text;
+  parts.note.classList.toggle("svp-error", Boolean(text && error));
+  parts.note.setAttribute("role", error ? "alert" : "status");
 }
 
+/** Asks anew what there is to run and what results there are. */
 export async function refresh() {
   lab.catalog = await getJson("api/lab");
-  for (const r of lab.catalog.recipes) {
-    r.own_metrics = Object.fromEntries(r.own.map((q) => [q.key, q.label]));
-  }
 }
 
+/** A link to the results as a file. @param {string} format @param {string} text */
 export const file = (format, text) =>
   h(
     "a",
@@ -145,44 +181,47 @@ export const file = (format, text) =>
     text,
   );
 
-/** Runs to open: the only one at once, else by name; `word` says more than the task. */
-export function list(title, runs) {
-  if (runs.length === 1 && !runs[0].word) return inspect(runs[0].trace);
-  const box = lab.box.querySelector(".svl-dialog");
-  const name = (run) =>
-    run.trace
-      ? h(
-          "button",
-          {
-            type: "button",
-            class: "svp-link",
-            "data-trace": run.trace,
-            onclick: () => {
-              box.close();
-              inspect(run.trace);
-            },
-          },
-          run.prompt,
-        )
-      : h("span", {}, run.prompt);
-  box.replaceChildren(
-    h("h3", {}, `${plural(runs.length, "run")}: ${title}`),
-    h(
-      "ul",
-      { class: "svl-runs" },
-      runs.map((run) =>
-        h("li", {}, name(run), h("span", {}, run.word || (lab.shown.names[run.category] ?? run.category))),
-      ),
-    ),
-    h(
-      "div",
-      { class: "svl-row" },
-      h("button", { type: "button", class: "svp-button", onclick: () => box.close() }, "Close"),
-    ),
-  );
-  box.showModal();
+/** Asks, or shows, in front of the page. @param {Node[]} content */
+export function dialog(...content) {
+  parts.dialog.replaceChildren(...content);
+  parts.dialog.showModal();
 }
 
+/** A button of the dialog. @param {string} text @param {() => void} [then] */
+export const closing = (text, then, kind = "svp-button") =>
+  h(
+    "button",
+    {
+      type: "button",
+      class: kind,
+      onclick: () => {
+        parts.dialog.close();
+        then?.();
+      },
+    },
+    text,
+  );
+
+/** Runs to open: the only one at once, else by name. @param {string} title @param {LabRun[]} runs */
+export function list(title, runs) {
+  if (runs.length === 1 && !runs[0].word) return inspect(runs[0].trace);
+  const name = (/** @type {LabRun} */ { trace, prompt }) => {
+    if (!trace) return h("span", {}, prompt);
+    const link = closing(prompt, () => inspect(trace), "svp-link");
+    link.dataset.trace = trace;
+    return link;
+  };
+  const names = lab.shown?.names ?? {};
+  const word = (/** @type {LabRun} */ run) => run.word || (names[run.category] ?? run.category);
+  const rows = runs.map((run) => h("li", {}, name(run), h("span", {}, word(run))));
+  dialog(
+    h("h3", {}, `${plural(runs.length, "run")}: ${title}`),
+    h("ul", { class: "svl-runs" }, rows),
+    h("div", { class: "svl-row" }, closing("Close")),
+  );
+}
+
+/** @param {string} trace */
 function inspect(trace) {
   goTo("inspect");
   openRun(trace);

@@ -1,27 +1,32 @@
 /* The library of runs: searched, sorted, tagged, renamed, kept, deleted. */
 
 import { on } from "specviz/base/bus.js";
-import { h } from "specviz/base/dom.js";
+import { h, plural } from "specviz/base/dom.js";
 import { postJson } from "specviz/base/json.js";
+import { sentence } from "specviz/base/problem.js";
 import { open } from "specviz/shell/open.js";
 import { place } from "specviz/shell/place.js";
 import { KINDS, refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 import { goTo } from "specviz/shell/tabs.js";
 
+/** @typedef {{ids: string[], title?: string, add?: string[], drop?: string[], keep?: boolean}} RunChange */
+
 const PAGE = 200; // rows drawn at a time
 
-const size = (bytes) =>
+const size = (/** @type {number | undefined} */ bytes) =>
   bytes === undefined
     ? ""
     : bytes < 1 << 20
       ? `${Math.max(1, Math.round(bytes / 1024))} KiB`
       : `${(bytes / (1 << 20)).toFixed(1)} MiB`;
+/** @param {number | null | undefined} value @param {number} digits */
 const number = (value, digits) => (value === null || value === undefined ? "" : value.toFixed(digits));
-const date = (run) => (run.created && !Number.isNaN(+new Date(run.created)) ? new Date(run.created) : null);
-const ended = (run) => (run.kind === "live" ? run.state : run.stop || "");
+const date = (/** @type {RunRecord} */ { created }) =>
+  created && !Number.isNaN(+new Date(created)) ? new Date(created) : null;
+const ended = (/** @type {RunRecord} */ run) => (run.kind === "live" ? run.state : run.stop) || "";
 
-// key, heading, class, what it is sorted by
+/** @type {[key: string, heading: string, kind: string, by: (run: RunRecord) => string | number][]} what sorts them */
 const COLUMNS = [
   ["title", "Run", "svr-title", (run) => run.title.toLowerCase()],
   ["method", "Method", "svr-method", (run) => (run.method || "").toLowerCase()],
@@ -34,8 +39,14 @@ const COLUMNS = [
   ["when", "When", "svr-when", (run) => +(date(run) || 0)],
 ];
 
-/** What a search asks for: a test per word; method:, model: and tag: look in their place, "a b" is one word. */
+/**
+ * What a search asks for: a test per word; method:, model: and tag: look in their place, "a b" is one word.
+ *
+ * @param {string} text
+ * @returns {(run: RunRecord) => boolean}
+ */
 function wanted(text) {
+  /** @type {((run: RunRecord) => boolean)[]} */
   const tests = [];
   for (const [, name, quoted, plain] of text.toLowerCase().matchAll(/(?:(method|model|tag):)?(?:"([^"]*)"?|(\S+))/g)) {
     const word = quoted ?? plain;
@@ -56,6 +67,7 @@ function wanted(text) {
   return (run) => tests.every((test) => test(run));
 }
 
+/** @param {Part} part */
 export function mount({ element }) {
   const box = place(element, "table");
   const search = h("input", {
@@ -93,23 +105,27 @@ export function mount({ element }) {
       draw();
     },
   });
+  /** @type {Set<string>} */
   const chosen = new Set();
+  /** @type {RunRecord[]} */
+  let matching = [];
   let sorted = { key: "", up: false },
     most = PAGE,
     editing = false,
-    found = [],
     said = "";
 
+  /** Names from A, numbers from the highest; then the other way, and back to the order by kind. @param {string} key */
   function sortBy(key) {
-    // down, up, and back to the order by kind
-    if (sorted.key !== key) sorted = { key, up: key === "title" || key === "method" || key === "model" };
-    else if (sorted.up === (key === "title" || key === "method" || key === "model")) sorted = { key, up: !sorted.up };
-    else sorted = { key: "", up: false };
+    const first = ["title", "method", "model"].includes(key);
+    if (sorted.key !== key) sorted = { key, up: first };
+    else sorted = sorted.up === first ? { key, up: !first } : { key: "", up: false };
     draw();
   }
 
+  /** @param {"change" | "delete"} what @param {RunChange} asked */
   async function act(what, asked) {
     try {
+      /** @type {{done: string[]}} */
       const { done } = await postJson(`api/runs/${what}`, asked);
       said =
         done.length < asked.ids.length
@@ -118,7 +134,7 @@ export function mount({ element }) {
           : "";
       if (what === "delete") for (const id of done) chosen.delete(id);
     } catch (error) {
-      said = error.message;
+      said = sentence(error);
     }
     await refreshRuns();
     draw();
@@ -126,11 +142,16 @@ export function mount({ element }) {
 
   // --- one row ---
 
-  /** A field in place of what it changes; Enter and leaving it give its text to `done`, Escape does not. */
+  /**
+   * A field in place of what it changes; Enter and leaving it give its text to `done`, Escape does not.
+   *
+   * @param {HTMLInputElement} field
+   * @param {(text: string) => void} done
+   */
   function edit(field, done) {
     editing = true;
     let over = false;
-    const end = (text) => {
+    const end = (/** @type {string | null} */ text) => {
       if (over) return;
       over = true;
       editing = false;
@@ -148,6 +169,7 @@ export function mount({ element }) {
     field.select();
   }
 
+  /** @param {RunRecord} run @param {HTMLElement} cell */
   function rename(run, cell) {
     const field = h("input", { class: "svp-input", maxlength: 200, "aria-label": "Title" });
     field.value = run.title;
@@ -155,6 +177,7 @@ export function mount({ element }) {
     edit(field, (title) => (title && title !== run.title ? act("change", { ids: [run.id], title }) : draw()));
   }
 
+  /** @param {string[]} ids @param {HTMLElement} at */
   function addTag(ids, at) {
     const field = h("input", {
       class: "svp-input svr-newtag",
@@ -166,6 +189,7 @@ export function mount({ element }) {
     edit(field, (text) => (text ? act("change", { ids, add: text.split(/[\s,]+/).filter(Boolean) }) : draw()));
   }
 
+  /** @param {string} tag */
   function filterBy(tag) {
     const word = `tag:${tag}`;
     const words = search.value.split(/\s+/).filter(Boolean);
@@ -174,11 +198,12 @@ export function mount({ element }) {
     draw();
   }
 
-  const quiet = (fn) => (event) => {
+  const quiet = (/** @type {() => void} */ fn) => (/** @type {Event} */ event) => {
     event.stopPropagation();
-    fn(event);
+    fn();
   };
 
+  /** @param {RunRecord} run */
   function row(run) {
     const go = () => {
       goTo("inspect");
@@ -219,6 +244,7 @@ export function mount({ element }) {
       h("button", { type: "button", class: "svp-link", onclick: quiet(go) }, run.title),
       chips,
     );
+    /** @type {(mark: string, label: string, fn: () => void, more?: object) => HTMLElement} */
     const button = (mark, label, fn, more) =>
       h(
         "button",
@@ -265,7 +291,7 @@ export function mount({ element }) {
     return h(
       "tr",
       { class: run.id === app.current ? "svp-now" : null, "data-id": run.id, onclick: go },
-      h("td", { class: "svr-check", onclick: (event) => event.stopPropagation() }, check),
+      h("td", { class: "svr-check", onclick: quiet(() => {}) }, check),
       cells,
       h("td", { class: "svr-acts" }, acts),
     );
@@ -273,33 +299,18 @@ export function mount({ element }) {
 
   // --- what is done with several ---
 
+  const barButton = (/** @type {string} */ text, /** @type {() => void} */ fn, kind = "") =>
+    h("button", { type: "button", class: `svp-button ${kind}`, onclick: () => fn() }, text);
+
   function askDelete() {
     const ids = [...chosen];
     const first = app.runs.find((run) => run.id === ids[0]);
-    const no = h(
-      "button",
-      {
-        type: "button",
-        class: "svp-button",
-        onclick: () => {
-          drawBar();
-        },
-      },
-      "Cancel",
-    );
+    const no = barButton("Cancel", drawBar);
+    const what = ids.length === 1 && first ? `“${first.title}”` : `${ids.length} runs`;
+    const yes = ids.length === 1 ? "Delete" : `Delete ${ids.length}`;
     bar.replaceChildren(
-      h(
-        "span",
-        {},
-        ids.length === 1 && first
-          ? `Delete “${first.title}”? This cannot be undone.`
-          : `Delete ${ids.length} runs? This cannot be undone.`,
-      ),
-      h(
-        "button",
-        { type: "button", class: "svp-button svr-danger", onclick: () => act("delete", { ids }) },
-        ids.length === 1 ? "Delete" : `Delete ${ids.length}`,
-      ),
+      h("span", {}, `Delete ${what}? This cannot be undone.`),
+      barButton(yes, () => act("delete", { ids }), "svr-danger"),
       no,
     );
     no.focus();
@@ -309,18 +320,16 @@ export function mount({ element }) {
     const ids = [...chosen],
       runs = app.runs.filter((run) => chosen.has(run.id));
     bar.hidden = !ids.length;
-    all.checked = ids.length > 0 && found.every((run) => !run.mine || chosen.has(run.id));
+    all.checked = ids.length > 0 && matching.every((run) => !run.mine || chosen.has(run.id));
     problem.textContent = said || app.room?.problem || "";
     if (!ids.length) return;
     const kept = runs.length > 0 && runs.every((run) => run.keep);
-    const button = (text, fn, kind = "") =>
-      h("button", { type: "button", class: `svp-button ${kind}`, onclick: fn }, text);
     bar.replaceChildren(
-      h("span", {}, ids.length === 1 ? "1 run selected" : `${ids.length} runs selected`),
-      button("Add tag", () => addTag(ids, bar)),
-      button(kept ? "Do not keep" : "Keep", () => act("change", { ids, keep: !kept })),
-      button("Delete", askDelete, "svr-danger"),
-      button("Clear selection", () => {
+      h("span", {}, `${plural(ids.length, "run")} selected`),
+      barButton("Add tag", () => addTag(ids, bar)),
+      barButton(kept ? "Do not keep" : "Keep", () => act("change", { ids, keep: !kept })),
+      barButton("Delete", askDelete, "svr-danger"),
+      barButton("Clear selection", () => {
         chosen.clear();
         draw();
       }),
@@ -328,13 +337,13 @@ export function mount({ element }) {
   }
 
   all.addEventListener("change", () => {
-    for (const run of found) if (run.mine) chosen[all.checked ? "add" : "delete"](run.id);
+    for (const run of matching) if (run.mine) chosen[all.checked ? "add" : "delete"](run.id);
     draw();
   });
 
   function drawRoom() {
-    const { count, max_count, bytes, max_bytes } = app.room || {};
-    if (max_count === undefined) return;
+    if (!app.room) return;
+    const { count, max_count, bytes, max_bytes } = app.room;
     const text = `${count} of ${max_count} runs, ${Math.ceil(bytes / (1 << 20))} of ${max_bytes >> 20} MiB`;
     room.replaceChildren(
       text,
@@ -351,12 +360,12 @@ export function mount({ element }) {
     if (editing) return; // drawn when the field is left
     const mine = new Set(app.runs.filter((run) => run.mine).map((run) => run.id));
     for (const id of chosen) if (!mine.has(id)) chosen.delete(id);
-    found = app.runs.filter(wanted(search.value));
+    matching = app.runs.filter(wanted(search.value));
     const by = COLUMNS.find(([key]) => key === sorted.key);
     if (by) {
-      const value = by[3],
-        way = sorted.up ? 1 : -1;
-      found = [...found].sort((a, b) => (value(a) < value(b) ? -way : value(a) > value(b) ? way : 0));
+      const [, , , value] = by;
+      const way = sorted.up ? 1 : -1;
+      matching = [...matching].sort((a, b) => (value(a) < value(b) ? -way : value(a) > value(b) ? way : 0));
     }
     heads.forEach((head, k) =>
       COLUMNS[k][0] === sorted.key
@@ -365,7 +374,7 @@ export function mount({ element }) {
     );
     const rows = [];
     let kind = "";
-    for (const run of found.slice(0, most)) {
+    for (const run of matching.slice(0, most)) {
       if (!by && run.kind !== kind) {
         kind = run.kind;
         rows.push(
@@ -396,14 +405,14 @@ export function mount({ element }) {
           ),
         ),
     );
-    more.hidden = found.length <= most;
-    more.textContent = `Show ${Math.min(PAGE, found.length - most)} more of ${found.length}`;
-    empty.textContent = found.length
+    more.hidden = matching.length <= most;
+    more.textContent = `Show ${Math.min(PAGE, matching.length - most)} more of ${matching.length}`;
+    empty.textContent = matching.length
       ? ""
       : app.runs.length
         ? "No run matches."
         : "There is no recorded run yet: run a method on the Inspect page.";
-    grid.hidden = !found.length;
+    grid.hidden = !matching.length;
     drawBar();
     drawRoom();
   }

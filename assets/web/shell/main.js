@@ -1,7 +1,7 @@
 /* The app's entry: what is drawn before Gradio is there, and what is fetched when there is time. */
 
 import { on } from "specviz/base/bus.js";
-import { h } from "specviz/base/dom.js";
+import { h, must } from "specviz/base/dom.js";
 import { expose } from "specviz/base/handle.js";
 import { stored } from "specviz/base/storage.js";
 import { fromAddress, link } from "specviz/shell/address.js";
@@ -36,4 +36,13 @@ on("inspector", async (inspector) => {
   const { WhatIf } = await import("specviz/whatif/page.js");
   app.whatif = new WhatIf(inspector);
 });
-openEarly(fromAddress());
+
+/** Fetches the other pages' modules one after another while nothing else is to be done, so that a tab opens at once. */
+async function fetchPages() {
+  const { imports } = JSON.parse(must(document.querySelector("script[type=importmap]")).textContent || "{}");
+  for (const name of Object.keys(imports).filter((name) => /^specviz\/\w+\/page\.js$/.test(name))) {
+    await new Promise((idle) => (window.requestIdleCallback ?? setTimeout)(idle));
+    await import(name).catch(() => {}); // told where the tab is opened
+  }
+}
+openEarly(fromAddress()).then(fetchPages);

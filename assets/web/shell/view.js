@@ -37,7 +37,8 @@ export function mount({ element, props, watch }) {
       app.mine.add(value.trace);
       app.promptOf.set(value.trace, value.prompt || "");
       running();
-      follow(value.trace, { seq: -1, state: "queued", ahead: 0 }); // at once: its end is heard of whatever is looked at by then
+      // at once: its end is heard of whatever is looked at by then
+      follow(value.trace, { seq: -1, state: "queued", ahead: 0 });
       emit("started", value.trace);
     }
     open(value.trace);

@@ -1,65 +1,66 @@
 /* Page "Trees": a size is picked, and its numbers and charts. */
 
 import { h, plural } from "specviz/base/dom.js";
-import { plotly } from "specviz/base/plotly.js";
-import { address, budget, fixed, number, page, part, point } from "specviz/trees/state.js";
+import { drawCharts as draw, plotly } from "specviz/base/plotly.js";
+import { alertNote } from "specviz/base/problem.js";
+import { address, budget, data, number, page, parts, point, times } from "specviz/trees/state.js";
 import { drawStates } from "specviz/trees/states.js";
 
 function drawNumbers() {
-  const p = point(),
-    b = budget();
-  const fact = (name, value, title) => h("div", { title }, h("dt", {}, name), h("dd", {}, value));
-  part("numbers").replaceChildren(
-    fact("tokens per step τ", number(p.tokens_per_step), "1 + R: accepted candidates and the target's own token"),
-    fact("accepted R", number(p.R), "Σ π·f over the states"),
-    fact("candidates", String(p.candidates), `of the tree of state ${page.m}`),
-    fact("prompt tokens", String(p.prompts), `of the tree of state ${page.m}`),
-    fact(
-      "step L",
-      p.ms === null ? "not measured" : `${number(p.ms)} ms`,
-      "time of one decode step of so many rows on this machine: drafting, the verify forward, the decision",
-    ),
-    fact(
-      "predicted speedup",
-      p.speedup === null ? "–" : `${fixed(p.speedup, 2)}×`,
-      "τ(n) · L(1) ÷ L(n), against plain decoding",
-    ),
+  const { R, tokens_per_step, candidates, prompts, ms, speedup } = point();
+  const { best, points } = budget();
+  const fact = (/** @type {[name: string, value: string, title: string]} */ [name, value, title]) =>
+    h("div", { title }, h("dt", {}, name), h("dd", {}, value));
+  const rows = "time of one decode step of so many rows on this machine: drafting, the verify forward, the decision";
+  parts.numbers.replaceChildren(
+    fact(["tokens per step τ", number(tokens_per_step), "1 + R: accepted candidates and the target's own token"]),
+    fact(["accepted R", number(R), "Σ π·f over the states"]),
+    fact(["candidates", String(candidates), `of the tree of state ${page.m}`]),
+    fact(["prompt tokens", String(prompts), `of the tree of state ${page.m}`]),
+    fact(["step L", ms === null ? "not measured" : `${number(ms)} ms`, rows]),
+    fact(["predicted speedup", times(speedup), "τ(n) · L(1) ÷ L(n), against plain decoding"]),
   );
-  const best = part("best");
-  const use = page.data.in_use;
-  best.disabled = b.best === null || b.best === page.size;
-  best.textContent =
-    b.best === null
+  parts.best.disabled = best === null || best === page.size;
+  parts.best.textContent =
+    best === null
       ? "Best size: measure this machine first"
-      : b.best === page.size
-        ? `${b.best} rows: the best size for this machine`
-        : `Go to the best size for this machine: ${b.best} rows`;
-  const worth =
-    b.best === null
-      ? ""
-      : b.points.find((one) => one.size === b.best).speedup > 1
-        ? ""
-        : "With this acceptance, on this machine, no size is faster than plain decoding. ";
-  part("use").textContent =
-    worth + (use ? `Runs of PPD use trees of ${use.rows} rows (${number(use.tokens_per_step)} tokens per step).` : "");
+      : best === page.size
+        ? `${best} rows: the best size for this machine`
+        : `Go to the best size for this machine: ${best} rows`;
+  const used = data().in_use;
+  const gains = best === null || (points.find(({ size }) => size === best)?.speedup ?? 0) > 1;
+  parts.use.textContent =
+    (gains ? "" : "With this acceptance, on this machine, no size is faster than plain decoding. ") +
+    (used ? `Runs of PPD use trees of ${used.rows} rows (${number(used.tokens_per_step)} tokens per step).` : "");
+}
+
+/**
+ * @param {(typeof parts)["m"]} slider
+ * @param {number} most
+ * @param {number} value
+ * @param {string} words
+ */
+function setSlider({ input, output }, most, value, words) {
+  input.max = String(most);
+  input.value = String(value);
+  input.setAttribute("aria-valuetext", words);
+  output.textContent = words;
 }
 
 function drawSliders() {
   const { points } = budget();
-  const size = part("size"),
-    m = part("m");
-  size.max = points.length - 1;
-  size.value = points.findIndex((p) => p.size === page.size);
-  size.setAttribute("aria-valuetext", `${page.size} rows`);
-  part("size-now").textContent = plural(page.size, "row");
-  m.max = page.data.m;
-  m.value = page.m;
-  m.disabled = page.data.m < 2;
-  m.setAttribute("aria-valuetext", plural(page.m, "prompt token"));
-  part("m-now").textContent = plural(page.m, "prompt token");
+  const place = points.findIndex(({ size }) => size === page.size);
+  setSlider(parts.size, points.length - 1, place, plural(page.size, "row"));
+  setSlider(parts.m, data().m, page.m, plural(page.m, "prompt token"));
+  parts.m.input.disabled = data().m < 2;
 }
 
-/** Another size or budget: trees and numbers at once, the charts' mark a moment later. */
+/**
+ * Another size or budget: trees and numbers at once, the charts' mark a moment later.
+ *
+ * @param {number} m
+ * @param {number} size
+ */
 export function pick(m, size) {
   page.m = m;
   const sizes = budget().points.map((p) => p.size);
@@ -67,8 +68,8 @@ export function pick(m, size) {
   drawSliders();
   drawNumbers();
   drawStates();
-  for (const row of part("sizes").querySelectorAll("tbody tr"))
-    row.classList.toggle("svp-now", Number(row.dataset.size) === page.size);
+  for (const row of parts.sizes.querySelectorAll("tbody tr"))
+    row.classList.toggle("svp-now", row.getAttribute("data-size") === String(page.size));
   clearTimeout(page.charts);
   page.charts = setTimeout(() => {
     address();
@@ -81,11 +82,13 @@ const BLUE = "#0072B2",
   GREEN = "#009E73",
   GREY = "#8A8A8A";
 
+/** What is drawn: titles, units, plotly's traces. */
 function charts() {
   const { points, best } = budget(),
-    { latency } = page.data,
+    { latency } = data(),
     now = point();
   const x = points.map((p) => p.size);
+  /** @type {(name: string, key: TreeCurve, color: string, dash: string, symbol: string) => object} */
   const line = (name, key, color, dash, symbol) => ({
     name,
     x,
@@ -95,7 +98,7 @@ function charts() {
     marker: { size: 6, symbol },
     hovertemplate: `%{x} rows: %{y:.3f}<extra>${name}</extra>`,
   });
-  const mark = (key) => ({
+  const mark = (/** @type {TreeCurve} */ key) => ({
     name: "shown",
     x: [now.size],
     y: [now[key]],
@@ -104,7 +107,7 @@ function charts() {
     hoverinfo: "skip",
     showlegend: now[key] !== null,
   });
-  const star = (key) => {
+  const star = (/** @type {TreeCurve} */ key) => {
     const p = points.find((one) => one.size === best);
     return p
       ? [
@@ -119,7 +122,7 @@ function charts() {
         ]
       : [];
   };
-  const found = [
+  const always = [
     {
       key: "tau",
       title: "Tokens per step τ(n)",
@@ -133,7 +136,7 @@ function charts() {
       ],
     },
   ];
-  if (!latency) return found;
+  if (!latency) return always;
   const band = {
     x: [...latency.rows, ...[...latency.rows].reverse()],
     y: [...latency.high, ...[...latency.low].reverse()],
@@ -153,7 +156,7 @@ function charts() {
     hovertemplate: "%{x} rows: %{y:.3f} ms<extra></extra>",
   };
   return [
-    ...found,
+    ...always,
     {
       key: "latency",
       title: "One decode step L(n)",
@@ -181,49 +184,36 @@ function charts() {
   ];
 }
 
+/** Draws the charts, or says why it cannot. */
 export async function drawCharts() {
   const wanted = charts();
-  const grid = part("charts");
-  let Plotly;
+  let library;
   try {
-    Plotly = await plotly(page.data.plotly);
+    library = await plotly(data().plotly);
   } catch (problem) {
-    grid.replaceChildren(h("p", { class: "svp-note svp-error", role: "alert" }, problem.message));
+    parts.charts.replaceChildren(alertNote(problem));
     return;
   }
-  const style = getComputedStyle(document.body),
-    color = (name) => style.getPropertyValue(`--svp-${name}`).trim();
-  while (grid.children.length < wanted.length) {
-    const plot = h("div", { class: "svl-plot", role: "img" });
-    grid.append(h("figure", { class: "svl-card" }, plot));
-    new ResizeObserver(() => {
-      if (plot.data && plot.offsetWidth) Plotly.Plots.resize(plot);
-    }).observe(plot);
-  }
-  while (grid.children.length > wanted.length) {
-    Plotly.purge(grid.lastChild.firstChild);
-    grid.lastChild.remove();
-  }
-  wanted.forEach((chart, n) => {
-    const plot = grid.children[n].firstChild;
-    plot.setAttribute("aria-label", `${chart.title}; the same numbers are in the tables of this page`);
-    plot.dataset.chart = chart.key;
-    const axis = { gridcolor: "rgba(128,128,128,.25)", zeroline: false };
-    const layout = {
-      title: { text: chart.title, font: { size: 14 }, x: 0.02, xanchor: "left" },
+  const style = getComputedStyle(document.body);
+  const color = (/** @type {string} */ name) => style.getPropertyValue(`--svp-${name}`).trim();
+  const axis = { gridcolor: "rgba(128,128,128,.25)", zeroline: false };
+  const drawn = wanted.map(({ key, title, unit, data }) => ({
+    key,
+    label: `${title}; the same numbers are in the tables of this page`,
+    data,
+    layout: {
+      title: { text: title, font: { size: 14 }, x: 0.02, xanchor: "left" },
       height: 300,
       margin: { l: 56, r: 14, t: 44, b: 74 },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: "system-ui, sans-serif", size: 12, color: color("ink") },
       xaxis: { ...axis, title: { text: "rows n of the tree", standoff: 6 } },
-      yaxis: { ...axis, title: { text: chart.unit }, rangemode: chart.key === "latency" ? "tozero" : "normal" },
+      yaxis: { ...axis, title: { text: unit }, rangemode: key === "latency" ? "tozero" : "normal" },
       legend: { orientation: "h", y: -0.28, x: 0 },
       hoverlabel: { bgcolor: color("face"), bordercolor: color("line"), font: { color: color("ink"), size: 12.5 } },
-    };
-    Plotly.react(plot, chart.data, layout, { displaylogo: false, displayModeBar: false, responsive: false });
-    if (plot.dataset.told) return;
-    plot.dataset.told = "yes";
-    plot.on("plotly_click", (event) => pick(page.m, event.points[0].x));
-  });
+    },
+    config: { displaylogo: false, displayModeBar: false, responsive: false },
+  }));
+  draw(library, parts.charts, drawn, ([first]) => pick(page.m, first.x));
 }

@@ -2,31 +2,44 @@
 
 import { on } from "specviz/base/bus.js";
 import { coded, h, plural, s } from "specviz/base/dom.js";
-import { getJson } from "specviz/base/json.js";
+import { getJson, postJson } from "specviz/base/json.js";
+import { alertNote, sentence } from "specviz/base/problem.js";
+import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 import { drawCharts, pick } from "specviz/trees/charts.js";
-import { budget, fixed, page, part, say, share } from "specviz/trees/state.js";
-import { diamonds } from "specviz/trees/states.js";
+import { budget, data, fixed, page, parts, share, times } from "specviz/trees/state.js";
+import { diamonds, tell } from "specviz/trees/states.js";
 
 const POLL_MS = 700;
+const SIZES = [
+  "size",
+  "candidates",
+  "prompt tokens",
+  "R",
+  "τ designed",
+  "τ naive",
+  "τ random",
+  "L ms",
+  "τ ÷ L",
+  "speedup",
+];
+
+/** A table's head; all but the first are of numbers. @param {string[]} names */
+const heads = (names) =>
+  h(
+    "thead",
+    {},
+    h(
+      "tr",
+      {},
+      names.map((text, k) => h("th", { scope: "col", class: k ? "svp-num" : null }, text)),
+    ),
+  );
 
 function drawSizes() {
-  const b = budget();
-  const heads = [
-    "size",
-    "candidates",
-    "prompt tokens",
-    "R",
-    "τ designed",
-    "τ naive",
-    "τ random",
-    "L ms",
-    "τ ÷ L",
-    "speedup",
-  ];
-  const digits = Math.max(...b.points.map((p) => p.ms || 0)) < 10 ? 2 : 1;
-  const rows = b.points.map((p) => {
-    const perMs = p.tokens_per_ms === null ? "–" : p.tokens_per_ms.toPrecision(3);
+  const { points, best } = budget();
+  const digits = Math.max(...points.map(({ ms }) => ms || 0)) < 10 ? 2 : 1;
+  const rows = points.map((p) => {
     const cells = [
       String(p.candidates),
       String(p.prompts),
@@ -35,53 +48,41 @@ function drawSizes() {
       fixed(p.naive, 3),
       fixed(p.random, 3),
       fixed(p.ms, digits),
-      perMs,
-      p.speedup === null ? "–" : `${fixed(p.speedup, 2)}×`,
+      p.tokens_per_ms === null ? "–" : p.tokens_per_ms.toPrecision(3),
+      times(p.speedup),
     ];
-    const go = h(
-      "button",
-      {
-        type: "button",
-        class: "svp-link",
-        "aria-label": `Show the trees of ${p.size} rows`,
-        onclick: () => pick(page.m, p.size),
-      },
-      String(p.size),
-    );
+    const name = `Show the trees of ${p.size} rows`;
+    const go = () => pick(page.m, p.size);
     return h(
       "tr",
       { "data-size": p.size, class: p.size === page.size ? "svp-now" : null },
-      h("td", {}, go, p.size === b.best ? h("small", {}, " best") : null),
+      h(
+        "td",
+        {},
+        h("button", { type: "button", class: "svp-link", "aria-label": name, onclick: go }, String(p.size)),
+        p.size === best ? h("small", {}, " best") : null,
+      ),
       cells.map((text) => h("td", { class: "svp-num" }, text)),
     );
   });
-  part("sizes").replaceChildren(
-    h(
-      "table",
-      { class: "svp-grid svt-grid" },
-      h("caption", {}, `Sizes for ${plural(page.m, "prompt token")}`),
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          heads.map((text, k) => h("th", { scope: "col", class: k ? "svp-num" : null }, text)),
-        ),
-      ),
-      h("tbody", {}, rows),
-    ),
-  );
+  const caption = h("caption", {}, `Sizes for ${plural(page.m, "prompt token")}`);
+  parts.sizes.replaceChildren(h("table", { class: "svp-grid svt-grid" }, caption, heads(SIZES), h("tbody", {}, rows)));
 }
 
 function drawAcceptance() {
-  const { acceptance, source, measured } = page.data;
-  const ranks = acceptance[0].length;
-  const sum = (row, count) => row.slice(0, count).reduce((a, b) => a + b, 0);
+  const { acceptance, within, source, measured } = data();
   const most = Math.max(...acceptance.flat());
-  const heads = ["distance", ...Array.from({ length: ranks }, (_, k) => `#${k + 1}`), "top 5", `top ${ranks}`];
-  const cell = (value) => h("td", { class: "svp-num", style: `--svt-heat:${(value / most).toFixed(3)}` }, share(value));
-  part("acceptance").replaceChildren(
+  const names = ["distance", ...acceptance[0].map((_, k) => `#${k + 1}`), ...within.map((top) => `top ${top.guesses}`)];
+  const rows = acceptance.map((row, d) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, String(d + 1)),
+      row.map((p) => h("td", { class: "svp-num", style: `--svt-heat:${(p / most).toFixed(3)}` }, share(p))),
+      within.map((top) => h("td", { class: "svp-num" }, share(top.shares[d]))),
+    ),
+  );
+  parts.acceptance.replaceChildren(
     h("h3", {}, "How often a guess holds"),
     h(
       "p",
@@ -92,39 +93,13 @@ function drawAcceptance() {
     h(
       "div",
       { class: "svl-scroll" },
-      h(
-        "table",
-        { class: "svp-grid svt-grid svt-heats" },
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            heads.map((text, k) => h("th", { scope: "col", class: k ? "svp-num" : null }, text)),
-          ),
-        ),
-        h(
-          "tbody",
-          {},
-          acceptance.map((row, d) =>
-            h(
-              "tr",
-              {},
-              h("th", { scope: "row" }, String(d + 1)),
-              row.map(cell),
-              h("td", { class: "svp-num" }, share(sum(row, 5))),
-              h("td", { class: "svp-num" }, share(sum(row, ranks))),
-            ),
-          ),
-        ),
-      ),
+      h("table", { class: "svp-grid svt-grid svt-heats" }, heads(names), h("tbody", {}, rows)),
     ),
   );
 }
 
 function drawMachine() {
-  const { latency, measuring, failed, reason } = page.data;
+  const { latency, measuring, failed, reason } = data();
   const told = [];
   if (latency) {
     const { setup } = latency;
@@ -143,7 +118,7 @@ function drawMachine() {
       told.push(h("p", { class: "svt-disturbed", role: "status" }, h("b", {}, "Disturbed: "), latency.note, "."));
   } else if (!reason)
     told.push(h("p", {}, "Decode steps were not measured on this machine yet, so no size can be chosen for it."));
-  if (failed) told.push(h("p", { class: "svp-note svp-error", role: "alert" }, failed));
+  if (failed) told.push(alertNote(failed));
   const go = h(
     "button",
     { type: "button", class: "svp-button svt-measure", disabled: Boolean(measuring || reason), onclick: measure },
@@ -165,7 +140,7 @@ function drawMachine() {
       )
     : null;
   const had = document.activeElement?.classList.contains("svt-measure");
-  part("machine").replaceChildren(
+  parts.machine.replaceChildren(
     h("h3", {}, "This machine: L(n)"),
     ...told,
     h("div", { class: "svt-row" }, go, progress || ""),
@@ -179,49 +154,30 @@ function drawMachine() {
 
 async function measure() {
   try {
-    const answer = await getJson(
-      "",
-      fetch("api/trees/measure", { method: "POST", headers: { "content-type": "application/json" }, body: "{}" }),
-    );
-    Object.assign(page.data, answer);
+    Object.assign(data(), await postJson("api/trees/measure", {}));
   } catch (problem) {
-    page.data.failed = problem.message;
+    data().failed = sentence(problem);
   }
   drawMachine();
 }
 
 async function watch() {
   try {
-    const answer = await getJson("api/trees/latency");
-    Object.assign(page.data, answer);
-    if (answer.measuring) drawMachine();
-    else await load();
+    /** @type {TreeMachine} */
+    const machine = await getJson("api/trees/latency");
+    Object.assign(data(), machine);
+    if (!machine.measuring) return load();
   } catch (problem) {
-    Object.assign(page.data, { measuring: null, failed: problem.message });
-    drawMachine();
+    Object.assign(data(), { measuring: null, failed: sentence(problem) });
   }
+  drawMachine();
 }
 
-function frame() {
-  const slider = (name, label, help) =>
-    h(
-      "div",
-      { class: "svt-slider" },
-      h("label", { for: `svt-${name}` }, label),
-      h("output", { class: `svt-${name}-now`, for: `svt-${name}` }),
-      h("input", {
-        type: "range",
-        class: `svt-${name}`,
-        id: `svt-${name}`,
-        min: name === "m" ? 1 : 0,
-        step: 1,
-        "aria-describedby": `svt-${name}-help`,
-      }),
-      h("small", { id: `svt-${name}-help` }, help),
-    );
-  const mini = (...inside) =>
+/** @param {HTMLElement} box */
+function frame(box) {
+  const mini = (/** @type {Child[]} */ ...inside) =>
     s("svg", { class: "svt-mini", width: 30, height: 14, viewBox: "0 0 30 14", "aria-hidden": "true" }, ...inside);
-  page.box.replaceChildren(
+  box.replaceChildren(
     h(
       "section",
       { class: "svt-setup" },
@@ -233,20 +189,10 @@ function frame() {
         "Each row of a verify forward is a guess to check, or a prompt token that makes " +
           "guesses for the next step. Which split of how many rows pays on this machine?",
       ),
-      h("div", { class: "svt-notes" }),
-      h(
-        "div",
-        { class: "svt-sliders" },
-        slider("size", "Size", "Rows of a verify forward at most: root, candidates and prompt tokens."),
-        slider("m", "Prompt tokens m", "On a node at most: how far ahead its guesses reach."),
-      ),
-      h("dl", { class: "svt-numbers" }),
-      h(
-        "div",
-        { class: "svt-row" },
-        h("button", { type: "button", class: "svp-button svt-best", onclick: () => pick(page.m, budget().best) }),
-        h("span", { class: "svt-use" }),
-      ),
+      parts.notes,
+      h("div", { class: "svt-sliders" }, parts.size.element, parts.m.element),
+      parts.numbers,
+      h("div", { class: "svt-row" }, parts.best, parts.use),
     ),
     h(
       "section",
@@ -266,98 +212,86 @@ function frame() {
         h("span", {}, "→3: the state that follows"),
         h("span", {}, "Hover a node, or walk with the arrow keys, to read it in words."),
       ),
-      h("div", { class: "svt-states" }),
-      h("p", { class: "svt-told" }),
-      h("p", { class: "svt-sum" }),
+      parts.states,
+      parts.told,
+      parts.sum,
     ),
-    h("div", { class: "svt-charts" }),
-    h(
-      "div",
-      { class: "svt-pair" },
-      h("section", { class: "svt-card svt-acceptance" }),
-      h("section", { class: "svt-card svt-machine" }),
-    ),
-    h("div", { class: "svl-scroll svt-sizes" }),
+    parts.charts,
+    h("div", { class: "svt-pair" }, parts.acceptance, parts.machine),
+    parts.sizes,
   );
-  part("size").addEventListener("input", (event) => pick(page.m, budget().points[Number(event.target.value)].size));
-  part("m").addEventListener("input", (event) => {
-    pick(Number(event.target.value), page.size);
+}
+
+function listen() {
+  const { size, m, best, states } = parts;
+  size.input.addEventListener("input", () => pick(page.m, budget().points[Number(size.input.value)].size));
+  m.input.addEventListener("input", () => {
+    pick(Number(m.input.value), page.size);
     drawSizes();
   });
-  const states = part("states");
-  const tell = (event) => {
-    const group = event.target.closest(".svt-node");
-    say(group ? group.svtLabel : "");
-  };
-  states.addEventListener("pointerover", tell);
-  states.addEventListener("focusin", tell);
-  for (const name of ["pointerleave", "focusout"]) states.addEventListener(name, () => say(""));
+  best.addEventListener("click", () => pick(page.m, budget().best ?? page.size));
+  for (const name of ["pointerover", "focusin"]) states.addEventListener(name, tell);
+  for (const name of ["pointerleave", "focusout"]) states.addEventListener(name, () => tell());
 }
 
 function drawNotes() {
-  const { reason, missing, problem, trained, measured } = page.data;
-  const notes = [];
-  if (problem) notes.push(h("p", { class: "svp-note svp-error", role: "alert" }, coded(problem)));
-  if (reason)
-    notes.push(h("p", { class: "svt-note" }, coded(reason), " The trees below are for an assumed acceptance."));
-  if (missing)
-    notes.push(h("p", { class: "svt-note" }, coded(missing), " The trees below are for an assumed acceptance."));
-  if (trained && !measured && !problem)
-    notes.push(
-      h(
-        "p",
-        { class: "svt-note" },
-        coded(
-          "The acceptance of these prompt tokens was not measured: `specviz " +
-            "tree design` does. The trees below are for an assumed one.",
-        ),
-      ),
-    );
-  part("notes").replaceChildren(...notes);
+  const { reason, missing, problem, trained, measured } = data();
+  const unmeasured = "The acceptance of these prompt tokens was not measured: `specviz tree design` does.";
+  const why = [reason, missing, trained && !measured && !problem ? unmeasured : ""].filter(Boolean);
+  parts.notes.replaceChildren(
+    ...(problem ? [h("p", { class: "svp-note svp-error", role: "alert" }, coded(problem))] : []),
+    ...why.map((text) => h("p", { class: "svt-note" }, coded(text), " The trees below are for an assumed acceptance.")),
+  );
+}
+
+/** What the address asks for: ``trees=3x32``. */
+function wanted() {
+  const [, m, size] = /^(\d+)x(\d+)$/.exec(new URLSearchParams(location.search).get("trees") || "") || [];
+  return { m: Number(m), size: Number(size) };
 }
 
 async function load() {
+  const { box } = page;
   try {
     page.data = await getJson("api/trees");
   } catch (problem) {
-    page.box.replaceChildren(h("p", { class: "svp-note svp-error", role: "alert" }, problem.message));
+    box.replaceChildren(alertNote(problem));
     return;
   }
-  if (!part("states")) frame();
+  if (!box.contains(parts.states)) frame(box);
   drawNotes();
   drawAcceptance();
   drawMachine();
-  const drawable = Object.keys(page.data.budgets).length > 0;
-  page.box.classList.toggle("svt-undrawn", !drawable);
+  const { budgets, m } = data();
+  const drawable = Object.keys(budgets).length > 0;
+  box.classList.toggle("svt-undrawn", !drawable);
   if (!drawable) return;
-  const [, m, size] = /^(\d+)x(\d+)$/.exec(new URLSearchParams(location.search).get("trees") || "") || [];
-  const budgets = page.data.budgets;
-  page.m = page.m in budgets ? page.m : Number(m) in budgets ? Number(m) : page.data.m;
-  page.size ||= Number(size) || budget().chosen;
+  const asked = wanted();
+  page.m = page.m in budgets ? page.m : asked.m in budgets ? asked.m : m;
+  page.size ||= asked.size || budget().chosen;
   pick(page.m, page.size);
   drawSizes();
-  page.box.dataset.ready = `${page.m}x${page.size}`;
+  box.dataset.ready = `${page.m}x${page.size}`;
 }
 
+/** @param {Part} part */
 export function mount({ element }) {
   app.pages.trees = page;
-  page.box = element.querySelector(".svp-trees");
+  page.box = place(element, "trees");
   page.box.replaceChildren(h("p", { class: "svp-empty" }, "Designing trees …"));
+  listen();
   // nothing is designed before the page is looked at
-  const seen = new ResizeObserver(() => {
+  new ResizeObserver(() => {
     if (!page.box.offsetWidth || page.asked) return;
     page.asked = true;
     load();
-  });
-  seen.observe(page.box);
+  }).observe(page.box);
   on("model", () => {
-    if (page.asked) {
-      page.size = 0;
-      page.m = 0;
-      load();
-    }
+    if (!page.asked) return;
+    Object.assign(page, { size: 0, m: 0 });
+    load();
   });
   new MutationObserver(() => {
-    if (page.data && part("charts")?.children.length) drawCharts();
+    if (page.data && parts.charts.childElementCount) drawCharts();
   }).observe(document.body, { attributeFilter: ["class"] });
 }

@@ -1,31 +1,77 @@
 /* Page "Trees": what it knows, and the small things its modules share. */
 
+import { h, must } from "specviz/base/dom.js";
+import { setAddress } from "specviz/shell/address.js";
 import { app } from "specviz/shell/state.js";
 
-export const page = { box: null, data: null, m: 0, size: 0, timer: 0, charts: 0, asked: false };
+export const page = {
+  /** @type {HTMLElement} */
+  box: h("div"),
+  /** @type {TreesAnswer | null} */
+  data: null,
+  m: 0,
+  size: 0,
+  timer: 0,
+  charts: 0,
+  asked: false,
+};
 
-export const number = (value, digits = 3) =>
-  value === null || value === undefined ? "–" : String(Number(value.toPrecision(digits)));
+/** The parts that are filled as the page's numbers change. */
+export const parts = {
+  notes: h("div", { class: "svt-notes" }),
+  numbers: h("dl", { class: "svt-numbers" }),
+  best: h("button", { type: "button", class: "svp-button svt-best" }),
+  use: h("span", { class: "svt-use" }),
+  size: slider("size", 0, "Size", "Rows of a verify forward at most: root, candidates and prompt tokens."),
+  m: slider("m", 1, "Prompt tokens m", "On a node at most: how far ahead its guesses reach."),
+  states: h("div", { class: "svt-states" }),
+  told: h("p", { class: "svt-told" }),
+  sum: h("p", { class: "svt-sum" }),
+  charts: h("div", { class: "svt-charts" }),
+  acceptance: h("section", { class: "svt-card svt-acceptance" }),
+  machine: h("section", { class: "svt-card svt-machine" }),
+  sizes: h("div", { class: "svl-scroll svt-sizes" }),
+};
 
-export const fixed = (value, digits) => (value === null || value === undefined ? "–" : value.toFixed(digits));
+/** @param {string} name @param {number} min @param {string} label @param {string} help */
+function slider(name, min, label, help) {
+  const id = `svt-${name}`;
+  const input = h("input", { type: "range", class: id, id, min, step: 1, "aria-describedby": `${id}-help` });
+  const output = h("output", { class: `${id}-now`, for: id });
+  const element = h(
+    "div",
+    { class: "svt-slider" },
+    h("label", { for: id }, label),
+    output,
+    input,
+    h("small", { id: `${id}-help` }, help),
+  );
+  return { element, input, output };
+}
 
+/** A number with three digits; "–" for what was not measured. @param {number | null} value */
+export const number = (value) => (value === null ? "–" : String(Number(value.toPrecision(3))));
+
+/** @param {number | null} value @param {number} digits */
+export const fixed = (value, digits) => (value === null ? "–" : value.toFixed(digits));
+
+/** @param {number | null} value */
+export const times = (value) => (value === null ? "–" : `${value.toFixed(2)}×`);
+
+/** A probability: 1.0, .350, <.001. @param {number} value */
 export const share = (value) =>
   value >= 0.9995 ? "1.0" : value > 0 && value < 0.0005 ? "<.001" : value.toFixed(3).replace(/^0/, "");
 
-export const nth = (n) => `${n}${n % 100 > 10 && n % 100 < 14 ? "th" : ["th", "st", "nd", "rd"][n % 10] || "th"}`;
+/** The server's answer, once it is there. */
+export const data = () => must(page.data, "answer yet");
 
-export const budget = () => page.data.budgets[page.m];
+/** The sizes for the prompt budget shown. */
+export const budget = () => data().budgets[page.m];
 
-export const point = () => budget().points.find((p) => p.size === page.size);
+/** The size shown. */
+export const point = () => must(budget().points.find(({ size }) => size === page.size));
 
-export const part = (name) => page.box.querySelector(`.svt-${name}`);
-
+/** Puts what is shown into the address. */
 export function address() {
-  const url = new URL(location.href);
-  if (page.size && app.tab === "trees") url.searchParams.set("trees", `${page.m}x${page.size}`);
-  history.replaceState(history.state, "", url);
-}
-
-export function say(text) {
-  part("told").textContent = text;
+  if (page.size && app.tab === "trees") setAddress({ trees: `${page.m}x${page.size}` });
 }

@@ -1,26 +1,48 @@
 /* Page "Trees": the trees of every state, drawn. */
 
-import { h, plural, s } from "specviz/base/dom.js";
-import { nth, number, part, point, say, share } from "specviz/trees/state.js";
+import { closest, h, must, plural, s } from "specviz/base/dom.js";
+import { number, parts, point, share } from "specviz/trees/state.js";
 
 const BOX = { width: 112, height: 34, gap: 30, row: 42, margin: 8 };
 
-/** Nodes with their places, the root first, parents before children; a first child goes on in its parent's row. */
+/** @type {WeakMap<Element, PlacedNode>} */
+const nodeOf = new WeakMap();
+
+/**
+ * Nodes with their places, the root first, parents before children; a first child goes on in its parent's row.
+ *
+ * @param {TreeState} state
+ */
 function arranged(state) {
-  const nodes = [{ path: [], p: 1 }, ...state.paths.map((path, k) => ({ path, p: state.p[k] }))];
+  /** @type {Map<string, PlacedNode>} */
   const byPath = new Map();
-  nodes.forEach((node, k) => {
-    Object.assign(node, { stop: state.stop[k], prompts: state.prompts[k], depth: node.path.length, children: [] });
-    byPath.set(node.path.join(), node);
+  [[], ...state.paths].forEach((path, k) => {
+    const parent = k ? must(byPath.get(path.slice(0, -1).join())) : null;
+    /** @type {PlacedNode} */
+    const node = {
+      path,
+      p: k ? state.p[k - 1] : 1,
+      stop: state.stop[k],
+      prompts: state.prompts[k],
+      depth: path.length,
+      parent,
+      children: [],
+      row: 0,
+      x: 0,
+      y: 0,
+      group: null,
+      words: "",
+    };
+    byPath.set(path.join(), node);
+    parent?.children.push(node);
   });
-  for (const node of nodes.slice(1)) {
-    node.parent = byPath.get(node.path.slice(0, -1).join());
-    node.parent.children.push(node);
-  }
+  const nodes = [...byPath.values()];
   let rows = 0;
-  const place = (node) => {
+  const place = (/** @type {PlacedNode} */ node) => {
     node.children.sort((a, b) => b.p - a.p);
     node.row = rows;
+    node.x = BOX.margin + node.depth * (BOX.width + BOX.gap);
+    node.y = BOX.margin + rows * BOX.row;
     node.children.forEach((child, k) => {
       if (k) rows++;
       place(child);
@@ -30,8 +52,11 @@ function arranged(state) {
   return { nodes, rows: rows + 1, depth: Math.max(...nodes.map((node) => node.depth)) };
 }
 
-/** What a node is and what its numbers mean, in a sentence or two. */
-export function told(node, state) {
+/** @param {number} n */
+const nth = (n) => `${n}${n % 100 > 10 && n % 100 < 14 ? "th" : ["th", "st", "nd", "rd"][n % 10] || "th"}`;
+
+/** What a node is and what its numbers mean, in a sentence or two. @param {PlacedNode} node */
+function told(node) {
   const hangs = `${plural(node.prompts, "prompt token")} on it: state ${node.prompts} follows.`;
   if (!node.depth) return `The root: nothing of the tree is accepted with probability ${share(node.stop)}; ${hangs}`;
   const names = node.path.map((rank) => nth(rank + 1)).join(", then ");
@@ -41,6 +66,7 @@ export function told(node, state) {
   );
 }
 
+/** A path of as many diamonds. @param {number} count @param {number} x @param {number} y */
 export function diamonds(count, x, y) {
   const shown = count > 4 ? 1 : count;
   let d = "";
@@ -48,10 +74,20 @@ export function diamonds(count, x, y) {
   return d;
 }
 
-/** Sets what differs from the last time: what stays as it is costs nothing. */
+/** @type {WeakMap<Element, Record<string, string>>} */
+const before = new WeakMap();
+
+/**
+ * Sets what differs from the last time: what stays as it is costs nothing.
+ *
+ * @param {Element} element
+ * @param {Record<string, string | number>} values
+ */
 function set(element, values) {
-  const had = (element.svtHad ??= {});
-  for (const [name, value] of Object.entries(values)) {
+  const had = before.get(element) ?? {};
+  before.set(element, had);
+  for (const [name, number] of Object.entries(values)) {
+    const value = String(number);
     if (had[name] === value) continue;
     had[name] = value;
     if (name === "text") element.textContent = value;
@@ -59,9 +95,15 @@ function set(element, values) {
   }
 }
 
-/** As many children as are needed; those that are there are used again. */
+/**
+ * As many children as are needed; those that are there are used again.
+ *
+ * @param {Element} parent
+ * @param {number} count
+ * @param {() => Element} make
+ */
 function fit(parent, count, make) {
-  while (parent.childElementCount > count) parent.lastChild.remove();
+  while (parent.childElementCount > count) parent.lastElementChild?.remove();
   while (parent.childElementCount < count) parent.append(make());
   return parent.children;
 }
@@ -82,42 +124,44 @@ function box() {
   );
 }
 
-function drawNode(group, node, k) {
-  const label = told(node, k);
-  const wide = (value) => Math.max(value > 0 ? 1 : 0, (BOX.width - 2) * value).toFixed(1);
-  const [, p, stop, rank, number_, small, hung, next] = group.children;
+/** @param {Element} group @param {PlacedNode} node */
+function drawNode(group, node) {
+  const wide = (/** @type {number} */ value) => Math.max(value > 0 ? 1 : 0, (BOX.width - 2) * value).toFixed(1);
+  const [, p, stop, rank, probability, ends, hung, next] = group.children;
+  node.group = group;
+  node.words = told(node);
+  nodeOf.set(group, node);
   set(group, {
     class: `svt-node${node.depth ? "" : " svt-root"}`,
     transform: `translate(${node.x} ${node.y})`,
     tabindex: node.depth ? -1 : 0,
-    "aria-label": label,
+    "aria-label": node.words,
   });
   set(p, { width: wide(node.p) });
   set(stop, { width: wide(node.stop) });
   set(rank, { text: node.depth ? `#${node.path[node.depth - 1] + 1}` : "root" });
-  set(number_, { text: node.depth ? share(node.p) : "" });
-  set(small, { text: `ends ${share(node.stop)}` });
+  set(probability, { text: node.depth ? share(node.p) : "" });
+  set(ends, { text: `ends ${share(node.stop)}` });
   set(hung, { d: diamonds(node.prompts, BOX.width - 45, 6) });
   set(next, { text: `${node.prompts > 4 ? `×${node.prompts} ` : ""}→${node.prompts}` });
-  Object.assign(group, { svtNode: node, svtLabel: label });
-  node.group = group;
 }
 
+/** @param {Element} svg @param {TreeState} state @param {number} k */
 function drawTree(svg, state, k) {
   const { nodes, rows, depth } = arranged(state);
   const { width, height, gap, row, margin } = BOX;
-  for (const node of nodes) Object.assign(node, { x: margin + node.depth * (width + gap), y: margin + node.row * row });
   const size = { width: 2 * margin + (depth + 1) * width + depth * gap, height: margin + rows * row };
   set(svg, {
     ...size,
     viewBox: `0 0 ${size.width} ${size.height}`,
     "aria-label": `Tree of state ${k}: ${plural(nodes.length - 1, "candidate")}`,
   });
-  const edges = fit(svg.firstChild, nodes.length - 1, () => s("path", { class: "svt-edge" }));
-  const groups = fit(svg.lastChild, nodes.length, box);
+  const [lines, boxes] = svg.children;
+  const edges = fit(lines, nodes.length - 1, () => s("path", { class: "svt-edge" }));
+  const groups = fit(boxes, nodes.length, box);
   nodes.forEach((node, n) => {
-    drawNode(groups[n], node, k);
-    if (!n) return;
+    drawNode(groups[n], node);
+    if (!node.parent) return;
     const from = node.parent,
       x = from.x + width,
       y = from.y + height / 2,
@@ -131,29 +175,43 @@ function drawTree(svg, state, k) {
   });
 }
 
-/** Arrows walk the tree: right and left along a path, up and down among all nodes. */
+/** Says what a node is, or nothing. @param {Event} [event] */
+export function tell(event) {
+  const group = event && closest(event, ".svt-node");
+  parts.told.textContent = (group && nodeOf.get(group)?.words) ?? "";
+}
+
+/**
+ * Arrows walk the tree: right and left along a path, up and down among all nodes.
+ *
+ * @param {KeyboardEvent & {currentTarget: Element}} event
+ */
 function walk(event) {
-  const node = event.target.svtNode;
+  const group = closest(event, ".svt-node");
+  const node = group && nodeOf.get(group);
   if (!node) return;
-  const all = [...event.currentTarget.querySelectorAll(".svt-node")].map((group) => group.svtNode);
-  const at = all.indexOf(node);
-  const to = {
-    ArrowRight: node.children[0],
-    ArrowLeft: node.parent,
+  const all = [...event.currentTarget.querySelectorAll(".svt-node")];
+  const at = all.indexOf(group);
+  /** @type {Record<string, Element | null | undefined>} */
+  const next = {
+    ArrowRight: node.children[0]?.group,
+    ArrowLeft: node.parent?.group,
     ArrowDown: all[at + 1],
     ArrowUp: all[at - 1],
     Home: all[0],
     End: all[all.length - 1],
-  }[event.key];
-  if (!to) return;
+  };
+  const to = next[event.key];
+  if (!(to instanceof SVGElement)) return;
   event.preventDefault();
-  for (const one of all) set(one.group, { tabindex: one === to ? 0 : -1 });
-  to.group.focus();
+  for (const one of all) set(one, { tabindex: one === to ? 0 : -1 });
+  to.focus();
 }
 
+/** The trees of every state at the size shown. */
 export function drawStates() {
   const p = point();
-  const cards = fit(part("states"), p.states.length, () =>
+  const cards = fit(parts.states, p.states.length, () =>
     h(
       "section",
       { class: "svt-state" },
@@ -187,17 +245,18 @@ export function drawStates() {
       h(
         "span",
         {},
-        `${plural(candidates, "candidate")}, ${plural(
-          state.prompts.reduce((a, b) => a + b, 0),
-          "prompt token",
-        )}, ${plural(state.rows, "row")}`,
+        [
+          plural(candidates, "candidate"),
+          plural(state.prompt_tokens, "prompt token"),
+          plural(state.rows, "row"),
+        ].join(", "),
       ),
     );
-    drawTree(body.firstChild, state, k);
+    drawTree(body.children[0], state, k);
   });
-  say("");
+  tell();
   const sum = p.states.map((state) => `${share(state.pi)}·${number(state.f)}`).join(" + ");
-  part("sum").replaceChildren(
+  parts.sum.replaceChildren(
     "R = Σ π·f = ",
     sum,
     " = ",

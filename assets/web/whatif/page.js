@@ -1,11 +1,13 @@
 /* What if: the step shown, drafted again by the server with another method, other parameters or another candidate. */
 
 import { on } from "specviz/base/bus.js";
-import { button, card, format, h, icon, plural } from "specviz/base/dom.js";
+import { button, card, format, h, icon, must, plural } from "specviz/base/dom.js";
 import { field } from "specviz/base/field.js";
 import { getJson, postJson } from "specviz/base/json.js";
 import { Model } from "specviz/base/model.js";
+import { sentence } from "specviz/base/problem.js";
 import { TreeView } from "specviz/inspect/tree.js";
+import { methodOption } from "specviz/shell/methods.js";
 import { open } from "specviz/shell/open.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
@@ -13,49 +15,125 @@ import { app } from "specviz/shell/state.js";
 const REST_MS = 250; // after the last change, before the server is asked
 const NO_PICKER = { on: false, choose() {}, choice: () => null, isChosen: () => false, preview() {}, walk() {} };
 
-/** Prompt tokens per node of a redraft's only step. */
-function hung({ probes }) {
-  const found = new Map();
-  probes.parent.forEach((parent, row) => {
+/** Prompt tokens per node of a redraft's only step: how far ahead each looks. @param {Trace} trace */
+function promptsOf({ probes }) {
+  /** @type {Map<number, Set<number>>} */
+  const offsets = new Map();
+  probes.parent.forEach((node, row) => {
     if (probes.kind[row] !== "prompt") return;
-    if (!found.has(parent)) found.set(parent, new Set());
-    found.get(parent).add(probes.offset[row]);
+    offsets.set(node, (offsets.get(node) ?? new Set()).add(probes.offset[row]));
   });
-  return found;
+  return { on: offsets.size > 0, count: (/** @type {number} */ node) => offsets.get(node)?.size ?? 0 };
 }
 
-/** What a tree needs of an inspector, for the trace of one step: its places are those of the run itself. */
-function ownerOf(inspector, trace) {
-  const owner = Object.create(inspector);
-  const probes = hung(trace);
-  owner.model = new Model(trace);
-  owner.prompts = { on: probes.size > 0, count: (node) => (probes.get(node) || new Set()).size };
-  Object.defineProperty(owner, "picker", { value: NO_PICKER });
-  owner.paneOf = (position) => inspector.paneOf(position);
-  owner.where = (...given) => inspector.where(...given);
-  owner.reveal = (...given) => inspector.reveal(...given);
-  owner.light = (...given) => inspector.light(...given);
-  return owner;
-}
-
-/** The inspector itself, but that its trees in this panel choose nothing. */
+/** The inspector itself, but that its trees in this panel choose nothing. @param {Inspector} inspector */
 function quiet(inspector) {
+  /** @type {Inspector} */
   const owner = Object.create(inspector);
   Object.defineProperty(owner, "picker", { value: NO_PICKER });
   return owner;
 }
 
+/**
+ * What a tree needs of an inspector, for the trace of one step: its places are those of the run itself.
+ *
+ * @param {Inspector} inspector
+ * @param {Trace} trace
+ */
+function ownerOf(inspector, trace) {
+  const owner = quiet(inspector);
+  owner.paneOf = inspector.paneOf.bind(inspector);
+  owner.where = inspector.where.bind(inspector);
+  owner.reveal = inspector.reveal.bind(inspector);
+  owner.light = inspector.light.bind(inspector);
+  return Object.assign(owner, { model: new Model(trace), prompts: promptsOf(trace) });
+}
+
+/** A titled place for a tree. @param {string} name @param {string} label @param {TreeView} tree */
+function lane(name, label, tree) {
+  const title = h("h4", {});
+  const element = h(
+    "section",
+    { class: `svw-lane svw-${name}`, "aria-label": label },
+    title,
+    h("div", { class: "svw-tree" }, tree.element),
+  );
+  tree.element.classList.add("svw-card");
+  tree.heading.remove();
+  return { title, element, tree };
+}
+
+/** The panel: another draft of the step shown, beside the recorded one. */
 export class WhatIf {
+  /** @param {Inspector} inspector */
   constructor(inspector) {
     this.inspector = inspector;
     this.reason = "Looking whether this run can be drafted again …";
+    /** @type {Catalog | null} */
     this.catalog = null;
+    /** @type {ReturnType<typeof field>[]} */
     this.fields = [];
-    this.kept = {}; // method → its parameters as they were set here
+    /** Method → its parameters as they were set here. @type {Record<string, Record<string, unknown>>} */
+    this.kept = {};
+    /** A place of the ranking that is tried in place of a method. @type {Candidate | null} */
+    this.picked = null;
+    /** @type {Redraft | null} */
+    this.result = null;
+    this.method = "";
+    this.id = "";
+    this.looked = ""; // the run and the state of the model that ``reason`` is about
     this.shown = false;
+    this.asking = false;
+    this.dirty = false;
     this.ticket = 0;
-    this.build();
-    inspector.addPanel(this.element);
+    this.timer = 0;
+
+    // ---- the panel ----------------------------------------------------------------------------------------------
+
+    const { tip } = inspector;
+    this.button = button(
+      "Draft this step again",
+      { class: "sv-button sv-quiet svw-open", "aria-expanded": "false", onclick: () => this.toggle() },
+      "What if …",
+    );
+    tip.add(this.button, () => [
+      this.reason || "Draft this step again with another method, other parameters or another place.",
+    ]);
+    const { element, body, note, bar } = card("whatif", "What if");
+    this.element = element;
+    this.note = note;
+    element.classList.add("svw");
+    element.hidden = true;
+    note.setAttribute("role", "status");
+    /** @type {(text: string, kind: string, onclick: () => void) => HTMLButtonElement} */
+    const act = (text, kind, onclick) =>
+      h("button", { type: "button", class: `sv-button sv-quiet ${kind}`, onclick }, text);
+    const again = act("Draft again", "svw-again", () => this.ask());
+    this.goOn = act("Continue from here", "", () => this.continue());
+    tip.add(this.goOn, () => ["A new run with this method: it starts with what was written before this step."]);
+    const close = { class: "sv-button sv-square sv-quiet", onclick: () => this.toggle(false) };
+    bar.append(again, this.goOn, button("Close", close, icon("close")));
+    this.select = h("select", {
+      class: "svp-select",
+      "aria-label": "Method to draft this step with",
+      onchange: () => this.chosen(),
+    });
+    this.byHand = h("option", { value: "" });
+    this.controls = h("div", { class: "svw-fields" });
+    this.parameters = h("details", { class: "svw-params" }, h("summary", {}, "Parameters"), this.controls);
+    this.words = h("p", { class: "svw-words" });
+    this.notes = h("ul", { class: "svw-notes" });
+    this.was = lane("was", "Recorded", new TreeView(quiet(inspector)));
+    this.would = lane("would", "What if", new TreeView(quiet(inspector)));
+    this.lanes = h("div", { class: "svw-lanes" }, this.was.element, this.would.element);
+    body.append(
+      h("div", { class: "svw-choose" }, h("label", {}, "Method ", this.select), this.parameters),
+      this.words,
+      this.notes,
+      this.lanes,
+    );
+
+    inspector.addPanel(element);
     inspector.tree.bar.insertBefore(this.button, inspector.tree.choices);
     inspector.on("step", () => this.stepped());
     on("current", () => this.look());
@@ -64,109 +142,38 @@ export class WhatIf {
     this.look();
   }
 
-  // ---- the panel ------------------------------------------------------------------------------------------------
-
-  build() {
-    this.button = button(
-      "Draft this step again",
-      { class: "sv-button sv-quiet svw-open", "aria-expanded": "false", onclick: () => this.toggle() },
-      "What if …",
-    );
-    this.inspector.tip.add(this.button, () => [
-      this.reason || "Draft this step again with another method, other parameters or another place.",
-    ]);
-    Object.assign(this, card("whatif", "What if"));
-    this.element.classList.add("svw");
-    this.element.hidden = true;
-    this.note.setAttribute("role", "status");
-    const shut = button(
-      "Close",
-      { class: "sv-button sv-square sv-quiet", onclick: () => this.toggle(false) },
-      icon("close"),
-    );
-    this.again = h(
-      "button",
-      { type: "button", class: "sv-button sv-quiet svw-again", onclick: () => this.ask() },
-      "Draft again",
-    );
-    this.goOn = h(
-      "button",
-      { type: "button", class: "sv-button sv-quiet", onclick: () => this.continue() },
-      "Continue from here",
-    );
-    this.inspector.tip.add(this.goOn, () => [
-      "A new run with this method: it starts with what was written before this step.",
-    ]);
-    this.bar.append(this.again, this.goOn, shut);
-    this.select = h("select", {
-      class: "svp-select",
-      "aria-label": "Method to draft this step with",
-      onchange: () => this.chosen(),
-    });
-    this.byHand = h("option", { value: "" });
-    this.parameters = h(
-      "details",
-      { class: "svw-params" },
-      h("summary", {}, "Parameters"),
-      h("div", { class: "svw-fields" }),
-    );
-    this.words = h("p", { class: "svw-words" });
-    this.notes = h("ul", { class: "svw-notes" });
-    const lane = (name) => {
-      const title = h("h4", {});
-      const place = h("div", { class: "svw-tree" });
-      return {
-        name,
-        title,
-        place,
-        element: h(
-          "section",
-          { class: `svw-lane svw-${name}`, "aria-label": name === "was" ? "Recorded" : "What if" },
-          title,
-          place,
-        ),
-      };
-    };
-    this.was = lane("was");
-    this.would = lane("would");
-    this.lanes = h("div", { class: "svw-lanes" }, this.was.element, this.would.element);
-    this.body.append(
-      h("div", { class: "svw-choose" }, h("label", {}, "Method ", this.select), this.parameters),
-      this.words,
-      this.notes,
-      this.lanes,
-    );
-    this.recorded = new TreeView(quiet(this.inspector));
-    this.redrawn = new TreeView(quiet(this.inspector));
-    for (const [place, tree] of [
-      [this.was, this.recorded],
-      [this.would, this.redrawn],
-    ]) {
-      tree.element.classList.add("svw-card");
-      tree.heading.remove();
-      place.place.append(tree.element);
-    }
-  }
-
+  /** Opens or closes the panel. */
   toggle(open = !this.shown) {
     if (open && this.reason) return this.inspector.say(this.reason);
+    if (!open) {
+      this.expand(false);
+      return this.button.focus({ preventScroll: true });
+    }
+    if (!this.picked) this.fill();
+    this.begin();
+  }
+
+  /** @param {boolean} open */
+  expand(open) {
     this.shown = open;
     this.element.hidden = !open;
     this.button.setAttribute("aria-expanded", String(open));
-    if (!open) return this.button.focus({ preventScroll: true });
-    if (!this.picked) this.fill();
+  }
+
+  begin() {
+    this.expand(true);
     this.ask();
     this.element.scrollIntoView({ block: "nearest", behavior: "smooth" });
   }
 
   /** Whether the run shown can be drafted again; asked for once per run and state of the model. */
-  async look(anew) {
+  async look(anew = false) {
     const { model } = this.inspector;
     const id = app.shown;
-    const known = `${id} ${model && model.run.complete} ${app.model.state}`;
-    if (!id || (!anew && known === this.known)) return;
+    const looked = `${id} ${model && model.run.complete} ${app.model.state}`;
+    if (!id || (!anew && looked === this.looked)) return;
     const other = id !== this.id;
-    this.known = known;
+    this.looked = looked;
     this.id = id;
     if (other) this.reset();
     let reason = "";
@@ -174,12 +181,14 @@ export class WhatIf {
       ({ reason } = await getJson(`api/whatif/${encodeURIComponent(id)}`));
       if (!reason) this.catalog = await getJson("api/methods");
     } catch (problem) {
-      reason = problem.message;
+      reason = sentence(problem);
     }
     if (id !== this.id) return;
     this.reason = reason;
     this.button.setAttribute("aria-disabled", String(!!reason));
-    this.inspector.candidates.offer(reason ? null : (candidate) => this.pick(candidate));
+    this.inspector.candidates.offer(
+      reason ? null : (/** @type {Candidate} */ candidate) => this.pick(candidate),
+    );
     if (reason) this.toggle(false);
     else if (this.shown) this.fill();
   }
@@ -191,9 +200,7 @@ export class WhatIf {
     this.kept = {};
     this.method = "";
     this.result = null;
-    this.shown = false;
-    this.element.hidden = true;
-    this.button.setAttribute("aria-expanded", "false");
+    this.expand(false);
   }
 
   // ---- what is asked --------------------------------------------------------------------------------------------
@@ -201,28 +208,19 @@ export class WhatIf {
   /** The methods to choose from, the run's own first. */
   fill() {
     const own = this.inspector.model.run.method.name;
-    const methods = [...this.catalog.methods].sort((a, b) => (b.name === own) - (a.name === own));
-    const option = (m) =>
-      h(
-        "option",
-        { value: m.name, disabled: Boolean(m.missing) },
-        m.title +
-          (m.name === own ? " (this run's own)" : "") +
-          (m.lossless ? "" : " (lossy)") +
-          (m.missing ? " — not available" : ""),
-      );
-    this.select.replaceChildren(...methods.map(option));
+    const all = must(this.catalog).methods;
+    const methods = [...all.filter((m) => m.name === own), ...all.filter((m) => m.name !== own)];
+    this.select.replaceChildren(...methods.map((m) => methodOption(m, m.name === own ? " (this run's own)" : "")));
     const able = methods.filter((m) => !m.missing && m.name !== "plain");
     this.method = able.some((m) => m.name === this.method)
       ? this.method
-      : (able.find((m) => m.name !== own) || methods[0]).name;
-    this.select.value = this.method;
-    this.controls();
-    this.handed();
+      : (able.find((m) => m.name !== own) ?? methods[0]).name;
+    this.drawControls();
+    this.drawChoice();
   }
 
   /** Whether a place was picked by hand: the choice of a method then rests. */
-  handed() {
+  drawChoice() {
     const { picked } = this;
     this.byHand.textContent = picked ? `Place ${picked.rank + 1} of the ranking, picked by hand` : "";
     if (picked && !this.byHand.parentNode) this.select.prepend(this.byHand);
@@ -232,71 +230,64 @@ export class WhatIf {
     this.parameters.hidden = !!picked || !this.fields.length;
   }
 
+  /** Another method was chosen. */
   chosen() {
     this.picked = null;
     this.method = this.select.value;
-    this.handed();
-    this.controls();
+    this.drawControls();
+    this.drawChoice();
     this.soon();
   }
 
-  controls() {
+  drawControls() {
     const { run } = this.inspector.model;
-    const method = this.catalog.methods.find((m) => m.name === this.method);
+    const method = must(must(this.catalog).methods.find((m) => m.name === this.method));
     const recorded = method.name === run.method.name ? run.method.params : {};
+    /** @type {Record<string, any>} */
     const values = { ...recorded, ...this.kept[method.name] };
     const changed = () => {
-      this.kept[method.name] = Object.fromEntries(this.fields.map((f) => [f.name, f.read()]));
+      this.kept[method.name] = this.params();
       this.soon();
     };
     this.fields = method.controls.map((c) => field(c, c.name in values ? values[c.name] : c.default, changed));
     for (const { row } of this.fields) {
       // the form of the panel has fields of the same names
       for (const one of row.querySelectorAll("[id]")) one.id = `svw-${one.id}`;
-      for (const one of row.querySelectorAll("[for]")) one.htmlFor = `svw-${one.htmlFor}`;
-      for (const one of row.querySelectorAll("[aria-describedby]"))
-        one.setAttribute("aria-describedby", `svw-${one.getAttribute("aria-describedby")}`);
+      for (const name of ["for", "aria-describedby"])
+        for (const one of row.querySelectorAll(`[${name}]`)) one.setAttribute(name, `svw-${one.getAttribute(name)}`);
     }
-    this.parameters.hidden = !this.fields.length;
-    this.parameters.lastElementChild.replaceChildren(...this.fields.map((f) => f.row));
+    this.controls.replaceChildren(...this.fields.map((f) => f.row));
   }
 
-  /** A place of the ranking that was not chosen. */
+  /** A place of the ranking that was not chosen. @param {Candidate} candidate */
   pick(candidate) {
-    if (!this.shown) {
-      this.picked = candidate;
-      this.fill();
-    }
     this.picked = candidate;
-    this.handed();
-    this.shown = true;
-    this.element.hidden = false;
-    this.button.setAttribute("aria-expanded", "true");
-    this.ask();
-    this.element.scrollIntoView({ block: "nearest", behavior: "smooth" });
+    if (this.shown) this.drawChoice();
+    else this.fill();
+    this.begin();
   }
 
+  /** Another step is shown. */
   stepped() {
     this.picked = null;
     if (!this.shown) return;
-    this.handed();
+    this.drawChoice();
     this.soon();
   }
 
+  /** Asks once nothing has changed for a moment. */
   soon() {
-    this.stale(true);
+    this.lanes.classList.add("svw-stale");
     clearTimeout(this.timer);
     this.timer = setTimeout(() => (this.inspector.player.timer ? this.soon() : this.ask()), REST_MS);
   }
 
-  stale(stale) {
-    this.lanes.classList.toggle("svw-stale", stale);
-  }
-
+  /** The parameters as they are set. @returns {Record<string, unknown>} */
   params() {
     return Object.fromEntries(this.fields.map((f) => [f.name, f.read()]));
   }
 
+  /** Asks for the draft; one question at a time. @returns {Promise<void>} */
   async ask() {
     clearTimeout(this.timer);
     if (!this.shown) return;
@@ -304,19 +295,21 @@ export class WhatIf {
     const ticket = ++this.ticket;
     const { inspector, picked } = this;
     const step = inspector.number;
-    const asked = { step };
-    if (picked) asked.candidate = picked.row - inspector.model.rows("candidates", step)[0];
-    else Object.assign(asked, { method: this.method, params: this.params() });
-    this.stale(true);
+    /** @type {RedraftQuestion} */
+    const question = picked
+      ? { step, candidate: picked.row - inspector.model.rows("candidates", step)[0] }
+      : { step, method: this.method, params: this.params() };
+    this.lanes.classList.add("svw-stale");
     this.asking = true;
     this.element.setAttribute("aria-busy", "true");
     const slow = setTimeout(() => (this.note.textContent = "drafting again … (a run that goes on comes first)"), 400);
+    /** @type {Redraft | null} */
     let result = null;
-    let problem = null;
+    let problem = "";
     try {
-      result = await postJson(`api/whatif/${encodeURIComponent(this.id)}/draft`, asked);
+      result = await postJson(`api/whatif/${encodeURIComponent(this.id)}/draft`, question);
     } catch (error) {
-      problem = error;
+      problem = sentence(error);
     }
     clearTimeout(slow);
     this.asking = false;
@@ -326,10 +319,11 @@ export class WhatIf {
       return this.ask();
     }
     if (ticket !== this.ticket || !this.shown) return;
-    if (problem) this.failed(problem.message);
-    else this.draw(result, picked);
+    if (result) this.draw(result, picked);
+    else this.failed(problem);
   }
 
+  /** A new run with this method, from the step shown. */
   async continue() {
     this.goOn.disabled = true;
     const run = this.id;
@@ -346,7 +340,7 @@ export class WhatIf {
       refreshRuns();
       scrollTo({ top: 0, behavior: "smooth" });
     } catch (problem) {
-      this.failed(problem.message);
+      this.failed(sentence(problem));
     } finally {
       this.goOn.disabled = false;
     }
@@ -354,6 +348,7 @@ export class WhatIf {
 
   // ---- what came of it ------------------------------------------------------------------------------------------
 
+  /** @param {string} text */
   failed(text) {
     this.note.textContent = "";
     this.words.replaceChildren(h("span", { class: "svp-error" }, text));
@@ -362,18 +357,17 @@ export class WhatIf {
     this.lanes.hidden = true;
   }
 
+  /** @param {Redraft} result @param {Candidate | null} picked */
   draw(result, picked) {
     const { inspector } = this;
-    const view = inspector.model.step(result.step);
-    const owner = ownerOf(inspector, result.trace);
+    const { recorded, accepted, more, same, step, trace } = result;
+    const owner = ownerOf(inspector, trace);
     this.result = result;
     this.lanes.hidden = false;
-    this.stale(false);
-    this.note.textContent = `step ${result.step + 1}`;
-    const tokens = (n) => plural(n, "token");
-    const what = picked ? `the copy from ${inspector.where(picked.position)}` : result.trace.run.method.title;
-    const more = result.accepted - result.recorded;
-    const verdict = result.same
+    this.lanes.classList.remove("svw-stale");
+    this.note.textContent = `step ${step + 1}`;
+    const tokens = (/** @type {number} */ n) => plural(n, "token");
+    const verdict = same
       ? "The same tree, and the same tokens accepted."
       : more > 0
         ? `${tokens(more)} more.`
@@ -383,27 +377,29 @@ export class WhatIf {
     this.words.hidden = false;
     this.words.replaceChildren(
       "Recorded ",
-      h("b", {}, String(result.recorded)),
+      h("b", {}, String(recorded)),
       " accepted → what if ",
-      h("b", {}, tokens(result.accepted)),
+      h("b", {}, tokens(accepted)),
       `. ${verdict} `,
       h("span", { class: "svw-time" }, this.time(result)),
     );
     this.notes.replaceChildren(...result.notes.map((text) => h("li", {}, text)));
-    this.was.title.textContent = `Recorded: ${inspector.model.run.method.title}`;
-    this.would.title.textContent = `What if: ${what}`;
-    this.draws(this.recorded, quiet(inspector), view);
-    this.draws(this.redrawn, owner, owner.model.step(0));
+    const what = picked ? `the copy from ${inspector.where(picked.position)}` : trace.run.method.title;
+    this.drawLane(this.was, `Recorded: ${inspector.model.run.method.title}`, quiet(inspector), step);
+    this.drawLane(this.would, `What if: ${what}`, owner, 0);
   }
 
-  draws(tree, owner, view) {
+  /** @param {ReturnType<typeof lane>} lane @param {string} title @param {Inspector} owner @param {number} step */
+  drawLane({ title: heading, tree }, title, owner, step) {
+    heading.textContent = title;
     tree.owner = owner;
     tree.colors = owner.colors;
     tree.resized();
-    tree.draw(view);
+    tree.draw(owner.model.step(step));
     tree.settle();
   }
 
+  /** @param {Redraft} result */
   time({ ms, read_ms: read, trace }) {
     const count = trace.run.prompt_length.toLocaleString("en");
     const again = `Drafted again in ${format(ms)} ms, without running the ${count} tokens before it.`;

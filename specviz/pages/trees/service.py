@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 ASSUMED_TOKENS = 3  # prompt tokens per node where none are trained
 MEASURED_UP_TO, SHOWN_UP_TO = 64, 128  # rows
+FEW_GUESSES = 5  # how often one of so many holds is told, beside how often any does
 IDLE_S = 30  # without a run, before latency is measured unasked
 
 Table = tuple[tuple[float, ...], ...]
@@ -75,7 +76,7 @@ class Trees:
             "model": target.name if target is not None else "",
             "reason": "" if target is not None else self.desk.catalog()["reason"] or "There is no model.",
             "trained": found.place is not None, "missing": found.missing, "problem": found.problem,
-            "acceptance": found.table, "measured": found.measured, "source": found.text,
+            "acceptance": found.table, "within": _within(found.table), "measured": found.measured, "source": found.text,
             "m": len(found.table), "ensemble": found.ensemble, "budgets": {}, "in_use": None,
             **self._told(latency),
         }  # fmt: skip
@@ -231,3 +232,13 @@ def _compared(table: Table, ensemble: int, kept: int, latency: Latency | None) -
 
 def _states(trees: dict[str, Any]) -> dict[str, Any]:
     return {"states": trees["states"], "transitions": trees["transitions"]}
+
+
+def _within(table: Table) -> list[dict[str, Any]]:
+    """How often one of the first guesses holds, per distance: {"guesses": how many, "shares": [...]}.
+
+    >>> _within(((0.5, 0.25),))
+    [{'guesses': 2, 'shares': [0.75]}]
+    """
+    counts = sorted({min(FEW_GUESSES, len(table[0])), len(table[0])})
+    return [{"guesses": count, "shares": [sum(row[:count]) for row in table]} for count in counts]

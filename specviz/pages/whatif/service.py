@@ -96,8 +96,8 @@ class WhatIfs:
             self._waiting.release()
         return {
             "trace": found.trace.to_json(), "step": found.step, "recorded": found.recorded, "accepted": found.accepted,
-            "emitted": len(found.emitted), "same": found.same, "read_ms": round(found.read_ms, 1),
-            "ms": round(found.ms, 1), "notes": list(found.notes),
+            "more": found.accepted - found.recorded, "emitted": len(found.emitted), "same": found.same,
+            "read_ms": round(found.read_ms, 1), "ms": round(found.ms, 1), "notes": list(found.notes),
         }  # fmt: skip
 
     def go_on(self, key: str, given: Mapping[str, Any], *, owner: str = "", session: str = "") -> Job:

@@ -1,0 +1,81 @@
+/* What ``api/lab`` answers (specviz/pages/lab/service.py, specviz/experiments), and what its form holds. Global. */
+
+interface LabMetric {
+  key: string; label: string; formula: string; unit: string; help: string; parts: boolean; trained: boolean;
+}
+interface LabAxis { param: string; label: string; values: Setting[] }
+interface LabLine { label: string; method: string; params: Record<string, Setting> }
+
+/** An experiment's description: ``Experiment.described``. */
+interface LabExperiment {
+  name: string; title: string; paper: string; figure: string; question: string; finding: string; note: string;
+  prompts: string; count: number; max_new_tokens: number; temperature: number; metrics: string[]; x: string;
+  axes: LabAxis[]; training_steps: number; parts: string; alone: boolean; repeats: number; lines: LabLine[];
+  own: { key: string; label: string }[];
+}
+/** A recipe; the values of its axes are texts; ``papers``: where printed numbers are from. */
+interface LabRecipe extends LabExperiment { papers: string[]; missing: string[] }
+
+/** What is known of results: the experiment, the model, what came of it. */
+interface LabAbout extends LabExperiment {
+  id: string; state: LabState; created: string; model: { name: string }; notes: string[]; runs: number; cases: number;
+}
+type LabState = "queued" | "running" | "complete" | "cancelled" | "cut off" | "error";
+/** Results in the list of results. */
+type LabListed = Pick<LabAbout, "id" | "name" | "title" | "figure" | "paper" | "created" | "state">;
+
+interface LabCatalog {
+  papers: Record<string, string>; recipes: LabRecipe[]; methods: MethodCard[]; reason: string; metrics: LabMetric[];
+  batch: { name: string; prompts: string; count: number; max_new_tokens: number; repeats: number };
+  sets: Record<string, string>; tasks: Record<string, string>; results: LabListed[]; plotly: string;
+}
+
+/** A run to open; ``word`` says more than its task. */
+interface LabRun { trace: string; prompt: string; category: string; word?: string }
+interface LabSpread { mean: number | null; se: number | null; low: number | null; high: number | null; n: number }
+interface LabPoint {
+  series: string; x: string; y: string; level: boolean; values: Record<string, LabSpread>; runs: LabRun[];
+  count: number; failed: number;
+}
+interface LabProfile {
+  label: string; unit: string; heads: string[]; measured: number; rows: (string | number | null)[][];
+}
+
+/** A batch's tables: ``specviz/experiments/tables.py``. */
+interface LabCell {
+  text: string; spread: string; count: number; prompts: number; failed: number; best: boolean; partly: string;
+  runs: LabRun[];
+}
+interface LabTableLine { task: string; name: string; prompts: number; cells: LabCell[] }
+interface LabTable {
+  metric: string; label: string; formula: string; title: string; columns: string[]; lines: LabTableLine[];
+}
+interface LabCheck {
+  name: string; lossy: boolean; checked: number; same: number; bugs: number; text: string;
+  runs: (LabRun & { at: number | null; verdict: string; repeat: number })[];
+}
+
+/** How far an experiment is. */
+interface LabProgress {
+  id: string; state: LabState; rows: number; about: LabAbout; ahead: number; total: number;
+  progress: { done: number; total: number; trains: string; left: string } | null;
+}
+/** Results as they are drawn: charts and points of a sweep, tables and checks of a batch. */
+interface LabResults extends LabProgress {
+  measured: string[]; charts: { title: string; paper: boolean; figure: string }[]; points: LabPoint[];
+  columns: { key: string; label: string; unit: string }[]; profiles: LabProfile[]; caption: string;
+  formulas: { label: string; formula: string; help: string }[]; names: Record<string, string>; errors: string[];
+  failed: number; tables?: LabTable[]; checks?: LabCheck[]; warnings?: string[]; remarks?: string[];
+}
+interface LabBatchResults extends LabResults {
+  tables: LabTable[]; checks: LabCheck[]; warnings: string[]; remarks: string[];
+}
+
+/** What the form asks for, as it is typed. */
+interface LabForm {
+  prompts: string; count: string; max_new_tokens: string; training_steps: string; methods: string[] | null;
+  vary: { param: string; values: string }[]; fixed: Record<string, string>; metric: string; temperature: string;
+  lines: LabFormLine[] | null; repeats: string;
+}
+/** A method with its parameters, one line of a batch. */
+interface LabFormLine { method: string; params: Record<string, string>; open?: boolean }
