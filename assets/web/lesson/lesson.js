@@ -327,11 +327,12 @@ export class Lesson {
     metrics(inspector, inspector.metrics);
     this.mark();
     if (!fresh) return;
-    const view = inspector.model.step(inspector.number);
     for (const one of this.places) {
-      if (one.kind === "node" && inspector.picker.on && view.nodes[one.node])
-        inspector.picker.choose(inspector.picker.choice({ kind: "node", node: view.nodes[one.node] }));
-      if (one.kind === "node") this.reach(one.node);
+      if (one.kind === "node") {
+        const box = this.box(one.node);
+        if (box && inspector.picker.on) inspector.picker.choose(inspector.picker.choice(box.item));
+        this.reach(one.node);
+      }
       if (one.kind === "tokens" && one.at.length) inspector.reveal(one.at[0]);
       if (one.kind === "panel" && one.name === "diff") {
         const { body } = inspector.diff;
@@ -353,9 +354,7 @@ export class Lesson {
   /** A node of the tree as it is drawn. @param {number} index */
   box(index) {
     const { boxes, shown } = this.inspector.tree;
-    /** @type {{ item: { kind: string, node: TreeNode }, group: SVGElement }[]} */
-    const drawn = boxes.slice(0, shown);
-    return drawn.find(({ item }) => item.kind === "node" && item.node.index === index);
+    return boxes.slice(0, shown).find(({ item }) => item.kind === "node" && item.node.index === index);
   }
 
   /** On a projector all words of a stop are in sight: smaller where there are many. */
