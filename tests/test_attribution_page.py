@@ -113,7 +113,18 @@ def test_recorded_runs_are_attributed_without_a_model() -> None:
     found = desk.services["attribution"].shown("one")
     trace = desk.store.get("one")
     for view, whole in (("whole", True), ("drafted", False)):
-        assert found["views"][view] == json.loads(json.dumps(to_json(trace, links(trace, 1, whole=whole))))
+        told = json.loads(json.dumps(found["views"][view]))
+        rows = told.pop("thresholds")
+        assert told == json.loads(json.dumps(to_json(trace, links(trace, 1, whole=whole))))
+        for row in rows:
+            left = to_json(trace, links(trace, row["min_run"], whole=whole))
+            assert row["copied_tokens"] == left["copied_tokens"] and row["links"] == len(left["links"])
+            assert row["uncopied"] == [list(span["output_tokens"]) for span in left["uncopied"]]
+            assert row["own_tokens"] == len(trace.output_ids) - left["copied_tokens"] and row["score"] is None
+        assert [row["min_run"] for row in rows[:-1]] == sorted(
+            {link["output_tokens"][1] - link["output_tokens"][0] for link in told["links"]}
+        )
+        assert rows[-1]["links"] == 0
     assert found["views"]["drafted"]["links"] and found["others"] == [{"method": "adapld", "id": "two"}]
     catalog = desk.services["attribution"].catalog()
     assert catalog["reason"] == "Opened for viewing only." and [s["name"] for s in catalog["signals"]] == SIGNALS

@@ -286,9 +286,11 @@ class Coverage:
     longest: int
 
 
-def coverage(trace: Trace, found: Sequence[Link]) -> list[Coverage]:
-    """Every passage of the context, used or not, and every other source that was used, in that order."""
-    return [_covered(passage, found) for passage in _passages(trace, found)]
+def coverage(trace: Trace, found: Sequence[Link], among: Sequence[Link] | None = None) -> list[Coverage]:
+    """Every passage of the context, used or not, and every other source that was used (by ``among``, where given), in
+    that order.
+    """
+    return [_covered(passage, found) for passage in _passages(trace, found if among is None else among)]
 
 
 def _covered(passage: _Passage, found: Sequence[Link]) -> Coverage:

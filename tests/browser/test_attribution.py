@@ -15,7 +15,7 @@ from decoders.study.attribution_export import marked, to_json
 from decoders.study.forced import answer_ids, forced
 from decoders.study.quotes import gold_json, parse_quotesum, score_links
 from decoders.trace.trace import Trace
-from specviz.pages.attribution.service import document, standalone
+from specviz.pages.attribution.document import document, standalone
 from tests import synthetic
 from tests.stubs import serving
 from tests.test_attribution_page import ANSWER, CONTEXT, ROW, attribution_desk, tiny
@@ -25,10 +25,10 @@ VECTOR = """async (numbers) => {
   const A = await import("specviz/attribution/links.js");
   return specviz.attribution.signals.map((signal) => Object.values(signal.views).map((doc) => numbers.map((n) => {
     const found = A.at(doc, n);
-    return { links: found.links, copied: found.copied_tokens, uncopied: found.uncopied, verbatim: found.verbatim,
+    return { links: found.links, copied: found.copied_tokens, uncopied: found.uncopied, verbatim: !found.not_verbatim,
         sources: found.sources, parts: A.parts(found.links, [...doc.output].length).map(([a, b, link]) =>
             [[...doc.output].slice(a, b).join(""), link ? link.number : 0]),
-        score: signal.gold && A.score(found.links, signal.gold.tokens),
+        score: found.score,
         cut: (() => { const at = A.places(doc.output); return found.links.map(({ output: [a, b] }) =>
             doc.output.slice(at(a), at(b))); })() };
 }))); }"""
@@ -43,7 +43,7 @@ def test_the_exported_page_counts_as_python_does(page: Any, tmp_path: Path) -> N
     trace, gold = quoted()
     traces = [trace, synthetic.nasty(), synthetic.adapld(), synthetic.drafted()]
     known = [gold_json(trace, gold), None, None, None]
-    docs = [{**document(one), "gold": quotes} for one, quotes in zip(traces, known, strict=True)]
+    docs = [document(one, gold if quotes else None) for one, quotes in zip(traces, known, strict=True)]
     file = tmp_path / "attribution.html"
     file.write_text(standalone(docs, 3), encoding="utf-8")
     page.goto(file.as_uri())

@@ -203,7 +203,7 @@ def test_scrubbing_four_lanes_of_2000_tokens(visit: Visit) -> None:
     page = visit("&lanes=gallery-6,gallery-7,gallery-8,gallery-9", 1280)
     over(page)
     assert min(page.evaluate(f"{STATE}.lanes.map((one) => one.lane.length)")) >= 2000
-    assert page.evaluate(f"{STATE}.stretches.length") > 0
+    page.wait_for_function(f"() => {STATE}.stretches.length > 0")
     page.wait_for_selector("[data-chart=steps] .main-svg")
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})

@@ -1,17 +1,19 @@
 /* What was copied from where, in numbers: shares, the threshold, every signal's runs along the answer. */
 
-import { SOURCES, at, look, passages, percent, score, size, tag } from "specviz/attribution/links.js";
+import { SOURCES, at, look, passages, percent, score3, size, tag } from "specviz/attribution/links.js";
 import { button, clamp, h, plural, s } from "specviz/base/dom.js";
 
+/** @type {Record<Counted, string>} */
 export const COUNTED = { whole: "Whole quotations", drafted: "Drafted tokens" };
+/** @type {Record<Counted, string>} */
 const WHY = {
   whole: "A drafted run with the words beside it that its source has too, whoever wrote them.",
   drafted: "Only tokens that were drafted from a source and stood: PLD+'s own signal.",
 };
-const score3 = (value) => (value === null ? "–" : value.toFixed(3).replace(/^0/, ""));
 
 /** The card above an answer and its sources; ``view`` is the Attribution it belongs to. */
 export class Board {
+  /** @param {import("specviz/attribution/view.js").Attribution} view */
   constructor(view) {
     this.view = view;
     this.summary = h("div", { class: "sv-a-summary" });
@@ -22,27 +24,22 @@ export class Board {
       step: 1,
       class: "sv-a-range",
       "aria-label": "Shortest run shown, in tokens",
-      oninput: () => this.view.set({ minRun: Number(this.slider.value) }),
+      oninput: ({ currentTarget }) => this.view.set({ minRun: Number(currentTarget.value) }),
     });
     this.sliderText = h("output", { class: "sv-a-now" });
     this.lengths = s("svg", { class: "sv-a-lengths", "aria-hidden": "true", preserveAspectRatio: "none" });
-    this.countedBox = h("div", { class: "sv-a-seg", role: "radiogroup", "aria-label": "What counts as copied" });
-    for (const [name, label] of Object.entries(COUNTED)) {
-      const one = button(label, {
-        class: "sv-button sv-quiet",
-        role: "radio",
-        "data-counted": name,
-        onclick: () => this.view.set({ counted: name }),
-      });
-      one.append(label);
-      this.countedBox.append(this.view.tip.add(one, () => [WHY[name]]));
-    }
-    this.restButton = button("Mark what nobody copied", {
-      class: "sv-button sv-toggle",
-      onclick: () => this.view.set({ rest: !this.view.rest }),
+    this.countedButtons = /** @type {Counted[]} */ (Object.keys(COUNTED)).map((counted) => {
+      const attributes = { class: "sv-button sv-quiet", role: "radio", "data-counted": counted };
+      const choose = () => this.view.set({ counted });
+      const one = button(COUNTED[counted], { ...attributes, onclick: choose }, COUNTED[counted]);
+      return this.view.tip.add(one, WHY[counted]);
     });
-    this.restButton.append("Mark what nobody copied");
-    this.view.tip.add(this.restButton, () => ["Mark what was copied from nowhere: the answer's own words."]);
+    this.restButton = button(
+      "Mark what nobody copied",
+      { class: "sv-button sv-toggle", onclick: () => this.view.set({ rest: !this.view.rest }) },
+      "Mark what nobody copied",
+    );
+    this.view.tip.add(this.restButton, "Mark what was copied from nowhere: the answer's own words.");
     const controls = h(
       "div",
       { class: "sv-a-controls" },
@@ -52,7 +49,7 @@ export class Board {
         h("span", {}, "min_run ", this.sliderText),
         h("span", { class: "sv-a-slide" }, this.lengths, this.slider),
       ),
-      this.countedBox,
+      h("div", { class: "sv-a-seg", role: "radiogroup", "aria-label": "What counts as copied" }, this.countedButtons),
       this.restButton,
     );
     this.lanes = h("div", { class: "sv-a-lanes" });
@@ -74,10 +71,10 @@ export class Board {
   drawSummary() {
     const { doc, found } = this.view;
     const all = doc.output_tokens;
-    const rest = all - found.copied_tokens;
-    const wrong = found.links.filter((link) => !link.verbatim).length;
+    const wrong = found.not_verbatim;
     const bar = h("div", { class: "sv-a-bar", role: "img" });
     const list = h("ul", { class: "sv-a-shares" });
+    /** @type {(name: string, text: string, count: number, number: string) => void} */
     const row = (name, text, count, number) => {
       if (!count) return;
       bar.append(h("i", { class: name, style: `flex:${count}` }));
@@ -94,7 +91,7 @@ export class Board {
       const source = doc.sources[k];
       row(look(source, k), SOURCES.includes(source.kind) ? "" : source.name, mine.copied_tokens, tag(source));
     });
-    row("sv-a-none", "copied from nowhere", rest, "–");
+    row("sv-a-none", "copied from nowhere", found.own_tokens, "–");
     bar.setAttribute("aria-label", [...list.children].map((line) => line.textContent).join(", "));
     const used = found.sources.filter((mine, k) => mine.links && SOURCES.includes(doc.sources[k].kind)).length;
     const given = doc.sources.filter((source) => SOURCES.includes(source.kind)).length;
@@ -104,46 +101,40 @@ export class Board {
       runs,
       given ? `${used} of ${plural(given, "passage")} used` : "no passages",
     ];
-    const check = !found.links.length ? null : wrong ? `≠ ${wrong} of ${runs} not verbatim` : "✓ every run verbatim";
-    const verdict = check && h("span", { class: wrong ? "sv-a-wrong" : "sv-a-right", tabindex: "0" }, check);
-    if (verdict) this.view.tip.add(verdict, () => ["Verbatim: the source's tokens, or their text, are the run's."]);
+    const check = wrong ? `≠ ${wrong} of ${runs} not verbatim` : "✓ every run verbatim";
+    const verdict =
+      found.links.length > 0 && h("span", { class: wrong ? "sv-a-wrong" : "sv-a-right", tabindex: "0" }, check);
+    if (verdict) this.view.tip.add(verdict, "Verbatim: the source's tokens, or their text, are the run's.");
     this.summary.replaceChildren(
       h("div", { class: "sv-a-big" }, h("b", {}, percent(found.copied_tokens, all)), h("span", {}, "copied")),
       h("div", { class: "sv-a-how" }, h("p", {}, facts.join(" · "), verdict ? " · " : "", verdict), bar, list),
-      this.view.gold ? this.goldBox() : "",
+      found.score ? this.goldBox(found.score) : "",
     );
   }
 
-  /** Precision, recall and F1 where the quotes are known. */
-  goldBox() {
-    const { found, gold } = this.view;
-    const numbers = score(found.links, gold.tokens);
-    const cells = [
-      ["precision", "found and quoted ÷ found"],
-      ["recall", "found and quoted ÷ quoted"],
-      ["f1", "their harmonic mean"],
-    ];
-    const box = h("dl", { class: "sv-a-gold-box", "aria-label": "Against the known quotes" });
-    for (const [name, formula] of cells) {
-      const cell = h(
-        "div",
-        { tabindex: "0" },
-        h("dt", {}, name === "f1" ? "F1" : name),
-        h("dd", {}, score3(numbers[name])),
+  /** Precision, recall and F1 where the quotes are known. @param {QuoteScore} score */
+  goldBox(score) {
+    /** @type {(name: string, formula: string, value: number) => HTMLElement} */
+    const cell = (name, formula, value) =>
+      this.view.tip.add(
+        h("div", { tabindex: "0" }, h("dt", {}, name), h("dd", {}, score3(value))),
+        `Tokens ${formula}. Quoted: the known quotes, drawn with a line above.`,
       );
-      box.append(
-        this.view.tip.add(cell, () => [`Tokens ${formula}. Quoted: the known quotes, drawn with a line above.`]),
-      );
-    }
-    return box;
+    return h(
+      "dl",
+      { class: "sv-a-gold-box", "aria-label": "Against the known quotes" },
+      cell("precision", "found and quoted ÷ found", score.precision),
+      cell("recall", "found and quoted ÷ quoted", score.recall),
+      cell("F1", "their harmonic mean", score.f1),
+    );
   }
 
   drawControls() {
     const { doc, minRun } = this.view;
     const longest = Math.max(0, ...doc.links.map(size));
     const most = clamp(longest + 1, 8, 24);
-    this.slider.max = Math.max(most, minRun);
-    this.slider.value = minRun;
+    this.slider.max = String(Math.max(most, minRun));
+    this.slider.value = String(minRun);
     this.slider.setAttribute("aria-valuetext", plural(minRun, "token"));
     this.sliderText.textContent = String(minRun);
     const counts = new Array(Number(this.slider.max)).fill(0);
@@ -157,10 +148,8 @@ export class Board {
         return count ? [s("rect", { x: k - 0.4, width: 0.8, y: 20 - height, height, class: kept })] : [];
       }),
     );
-    for (const one of this.countedBox.children) {
-      const on = one.dataset.counted === this.view.counted;
-      one.setAttribute("aria-checked", String(on));
-    }
+    for (const one of this.countedButtons)
+      one.setAttribute("aria-checked", String(one.dataset.counted === this.view.counted));
     this.restButton.setAttribute("aria-pressed", String(this.view.rest));
     this.view.root.classList.toggle("sv-a-rest", this.view.rest);
   }
@@ -175,7 +164,7 @@ export class Board {
     this.lanes.hidden = !several;
     if (!several) return;
     const rows = signals.map((signal, k) => this.lane(signal, k, ours));
-    if (gold) rows.unshift(this.goldLane(length));
+    if (gold) rows.unshift(this.goldLane(gold, length));
     const head = h(
       "div",
       { class: "sv-a-lane sv-a-lane-head", "aria-hidden": "true" },
@@ -187,6 +176,7 @@ export class Board {
     this.lanes.replaceChildren(head, ...rows);
   }
 
+  /** @type {(length: number, spans: [from: number, to: number, look: string, run: number | null][]) => SVGElement} */
   strip(length, spans) {
     const svg = s("svg", {
       class: "sv-a-strip",
@@ -199,20 +189,21 @@ export class Board {
     return svg;
   }
 
+  /** A signal's copied runs along the answer; ``ours``: the passages of the one shown. */
+  /** @type {(signal: SignalDocument, k: number, ours: number[]) => HTMLElement} */
   lane(signal, k, ours) {
-    const { gold } = this.view;
     const doc = signal.views[this.view.counted];
     const chosen = k === this.view.active;
-    const { links, copied_tokens: copied } = chosen ? this.view.found : at(doc, this.view.minRun);
+    const { links, score, copied_tokens: copied } = chosen ? this.view.found : at(doc, this.view.minRun);
     const length = doc.output_tokens;
-    const spans = links.map((link) => [
-      ...link.output_tokens,
-      look(doc.sources[link.source_index], link.source_index),
-      chosen ? link.number : null,
-    ]);
+    /** @type {Parameters<typeof this.strip>[1]} */
+    const spans = links.map((link) => {
+      const name = look(doc.sources[link.source_index], link.source_index);
+      return [...link.output_tokens, name, chosen ? link.number : null];
+    });
     const theirs = passages(links, length);
     const same = theirs.filter((passage, i) => passage === ours[i]).length;
-    const last = gold ? score3(score(links, gold.tokens).f1) : chosen ? "" : percent(same, length);
+    const last = this.view.gold ? score3(score?.f1) : chosen ? "" : percent(same, length);
     const name = doc.run.method_title.split(":")[0];
     const none = doc.run.signal ? "" : "no source recorded";
     const what = none || `${percent(copied, length)} copied in ${plural(links.length, "run")}`;
@@ -235,17 +226,17 @@ export class Board {
     return this.view.tip.add(row, () => [text]);
   }
 
-  goldLane(length) {
-    const { gold } = this.view;
+  /** @type {(gold: KnownQuotes, length: number) => HTMLElement} */
+  goldLane(gold, length) {
+    /** @type {Parameters<typeof this.strip>[1]} */
     const spans = [];
     gold.tokens.forEach((passage, i) => {
-      const last = spans[spans.length - 1];
       if (passage < -1) return;
-      if (last && last[1] === i && last[3] === passage) last[1] = i + 1;
-      else spans.push([i, i + 1, passage < 0 ? "sv-a-c sv-a-other" : look({ kind: "context" }, passage), passage]);
+      const last = spans[spans.length - 1];
+      if (last?.[1] === i && gold.tokens[i - 1] === passage) last[1] = i + 1;
+      else spans.push([i, i + 1, look({ kind: passage < 0 ? "prompt" : "context" }, passage), null]);
     });
-    for (const span of spans) span[3] = null;
-    const quoted = gold.tokens.filter((passage) => passage >= -1).length;
+    const quoted = gold.quoted_tokens;
     return h(
       "div",
       {

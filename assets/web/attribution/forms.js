@@ -1,21 +1,24 @@
 /* Page "Attribution": what its two forms share. */
 
-import { page, part } from "specviz/attribution/state.js";
-import { h } from "specviz/base/dom.js";
+import { page, part, short } from "specviz/attribution/state.js";
+import { h, must } from "specviz/base/dom.js";
+import { sentence } from "specviz/base/problem.js";
 import { stored } from "specviz/base/storage.js";
 
-export function chosenSignals(box) {
-  return [...box.querySelectorAll(".sva-checks input:checked")].map((input) => input.value);
+/** The names of the signals that are ticked. @type {(form: HTMLFormElement) => string[]} */
+export function chosenSignals(form) {
+  const ticked = form.querySelectorAll(".sva-checks input:checked");
+  return [...ticked].flatMap((input) => (input instanceof HTMLInputElement ? [input.value] : []));
 }
 
+/** A tick per signal. @param {string} group the form's name */
 export function checks(group) {
-  const { catalog } = page;
   const usual = (stored.get("signals") || "pld+h").split(",");
   return h(
     "fieldset",
     { class: "sva-checks" },
     h("legend", {}, "Signals"),
-    catalog.signals.map((signal) => {
+    must(page.catalog).signals.map((signal) => {
       const input = h("input", {
         type: "checkbox",
         name: `sva-${group}`,
@@ -27,24 +30,32 @@ export function checks(group) {
         "label",
         { class: "sva-check", title: signal.missing || signal.tells },
         input,
-        ` ${signal.title.split(":")[0]}`,
+        ` ${short(signal.title)}`,
         signal.missing ? h("small", {}, " not available") : null,
       );
     }),
   );
 }
 
-/** The signals of a form as they were last chosen. */
-export const choices = (name) => part(name).querySelector(".sva-checks").replaceWith(checks(name));
+/** The signals of a form as they were last chosen. @param {string} name */
+export const choices = (name) => part(name).querySelector(".sva-checks")?.replaceWith(checks(name));
 
-export const area = (name, label, rows, value, hint) =>
-  h(
-    "label",
-    { class: "sva-field" },
-    h("span", {}, label),
-    h("textarea", { name, rows, placeholder: hint || null, spellcheck: "false" }, value || ""),
-  );
+/**
+ * A field of several lines under its label, and the label that holds it.
+ *
+ * @type {(name: string, label: string, rows: number, value?: string, hint?: string) =>
+ *   { field: HTMLTextAreaElement, label: HTMLElement }}
+ */
+export function area(name, label, rows, value = "", hint) {
+  const field = h("textarea", { name, rows, placeholder: hint, spellcheck: "false" }, value);
+  return { field, label: h("label", { class: "sva-field" }, h("span", {}, label), field) };
+}
 
+/**
+ * Does ``work`` while the button rests; says in ``bad`` what went wrong.
+ *
+ * @type {(button: HTMLButtonElement, bad: HTMLElement, work: () => Promise<void>) => Promise<void>}
+ */
 export async function starting(button, bad, work) {
   button.disabled = true;
   bad.textContent = "";
@@ -52,7 +63,7 @@ export async function starting(button, bad, work) {
   try {
     await work();
   } catch (problem) {
-    bad.textContent = problem.message;
+    bad.textContent = sentence(problem);
     bad.className = "svp-note svp-error";
     bad.setAttribute("role", "alert");
   }

@@ -6,6 +6,8 @@ import { page } from "specviz/attribution/state.js";
 import { h } from "specviz/base/dom.js";
 import { stored } from "specviz/base/storage.js";
 
+const INSTRUCTION = "Answer the question with quotes from the passages.";
+const CONTEXT_HINT = "The passages. Put --- on a line of its own between two.";
 const SAMPLE = {
   context:
     "The harbour museum opened in 1931 and holds two hundred model ships. Its oldest piece, a " +
@@ -18,12 +20,14 @@ const SAMPLE = {
     "oldest piece, a brass compass, was given by the widow of a pilot.",
 };
 
+/** A text to attribute, typed. */
 export function answerForm() {
   const write = h("input", { type: "checkbox", name: "write" });
   const answer = area("answer", "Answer", 5, SAMPLE.answer, "The text to attribute, as it stands.");
-  const text = answer.querySelector("textarea");
+  const context = area("context", "Sources", 9, SAMPLE.context, CONTEXT_HINT);
+  const question = area("question", "Question", 1, SAMPLE.question);
   write.addEventListener("change", () => {
-    text.disabled = write.checked;
+    answer.field.disabled = write.checked;
   });
   const go = h("button", { type: "submit", class: "svp-button sva-go" }, "Attribute");
   const bad = h("p", { class: "svp-note", role: "status" });
@@ -33,12 +37,12 @@ export function answerForm() {
     h(
       "div",
       { class: "sva-two" },
-      area("context", "Sources", 9, SAMPLE.context, "The passages. Put --- on a line of its own between two."),
+      context.label,
       h(
         "div",
         { class: "sva-stack" },
-        area("question", "Question", 1, SAMPLE.question),
-        answer,
+        question.label,
+        answer.label,
         h("label", { class: "sva-check" }, write, " The model writes the answer instead"),
       ),
     ),
@@ -47,23 +51,17 @@ export function answerForm() {
   );
   box.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const value = (name) => box.elements[name].value;
     const signals = chosenSignals(box);
     const asked = {
       signals,
-      form: {
-        instruction: "Answer the question with quotes from the passages.",
-        context: value("context"),
-        question: value("question"),
-      },
+      form: { instruction: INSTRUCTION, context: context.field.value, question: question.field.value },
+      ...(write.checked ? { max_new_tokens: 256 } : { answer: answer.field.value }),
     };
-    if (write.checked) asked.max_new_tokens = 256;
-    else asked.answer = value("answer");
     await starting(go, bad, async () => {
       stored.set("signals", signals.join(","));
-      const found = await start(asked);
-      if (write.checked && signals.length > 1) page.then = { id: found.runs[0].id, signals: signals.slice(1) };
-      show(found);
+      const started = await start(asked);
+      if (write.checked && signals.length > 1) page.then = { id: started.runs[0].id, signals: signals.slice(1) };
+      show(started);
     });
   });
   return box;

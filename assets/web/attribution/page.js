@@ -4,15 +4,18 @@ import { choices } from "specviz/attribution/forms.js";
 import { answerForm } from "specviz/attribution/own.js";
 import { drawScores, scoreForm } from "specviz/attribution/quotes.js";
 import { address, drawChooser, drawExports, drawSignals, load, ordered, toggle } from "specviz/attribution/runs.js";
-import { MODES, page, part, visible } from "specviz/attribution/state.js";
+import { page, part, visible } from "specviz/attribution/state.js";
 import { Attribution } from "specviz/attribution/view.js";
 import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
+import { alertNote } from "specviz/base/problem.js";
 import { open } from "specviz/shell/open.js";
+import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 
 function frame() {
+  /** @type {(name: string, text: string) => HTMLElement} */
   const opens = (name, text) =>
     h(
       "button",
@@ -33,9 +36,9 @@ function frame() {
       h("select", {
         class: "svp-select sva-runs",
         "aria-label": "Run to attribute",
-        onchange: (event) => {
+        onchange: ({ currentTarget }) => {
           page.chosen = "";
-          open(event.target.value);
+          open(currentTarget.value);
         },
       }),
       opens("own", "Attribute a text"),
@@ -51,22 +54,23 @@ function frame() {
   part("own").append(answerForm());
   part("quotes").append(scoreForm(), h("div", { class: "sva-scores" }));
   page.view = new Attribution(host);
-  page.view.on("change", ({ minRun, counted, active }) => {
+  page.view.changed = ({ minRun, counted, active }) => {
     Object.assign(page, { minRun, counted, chosen: ordered()[active]?.id });
     drawExports();
     address();
-  });
+  };
 }
 
 async function begin() {
   const asked = new URLSearchParams(location.search);
   const n = Number.parseInt(asked.get("min_run") || "", 10);
   if (n >= 1 && n <= 10000) page.minRun = n;
-  if (asked.get("counted") in MODES) page.counted = asked.get("counted");
+  const counted = asked.get("counted");
+  if (counted === "whole" || counted === "drafted") page.counted = counted;
   try {
     page.catalog = await getJson("api/attribution");
   } catch (problem) {
-    page.box.replaceChildren(h("p", { class: "svp-note svp-error", role: "alert" }, problem.message));
+    page.box.replaceChildren(alertNote(problem));
     return;
   }
   frame();
@@ -89,9 +93,10 @@ async function again() {
   drawSignals();
 }
 
+/** @param {Part} part */
 export function mount({ element }) {
   app.pages.attribution = page;
-  page.box = element.querySelector(".svp-attribution");
+  page.box = place(element, "attribution");
   page.box.replaceChildren(h("p", { class: "svp-empty" }, "Looking for links …"));
   let was = false;
   new ResizeObserver(() => {

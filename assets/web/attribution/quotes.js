@@ -2,10 +2,12 @@
 
 import { area, checks, chosenSignals, starting } from "specviz/attribution/forms.js";
 import { show, start } from "specviz/attribution/runs.js";
-import { MODES, page, part, say, score3, titleOf } from "specviz/attribution/state.js";
-import { coded, h, plural } from "specviz/base/dom.js";
+import { score3 } from "specviz/attribution/links.js";
+import { MODES, page, part, say, short, titleOf } from "specviz/attribution/state.js";
+import { coded, h, must, plural } from "specviz/base/dom.js";
 import { getJson, postJson } from "specviz/base/json.js";
 import { plotly } from "specviz/base/plotly.js";
+import { alertNote, sentence } from "specviz/base/problem.js";
 import { stored } from "specviz/base/storage.js";
 
 const SHOWN = [2, 5, 8]; // of PLD+'s table 10
@@ -16,6 +18,15 @@ const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "solid"];
 
 const MARKS = ["circle", "square", "diamond", "triangle-up", "cross", "x"];
 
+const catalog = () => must(page.catalog, "catalog");
+
+/** The threshold in the name of a row of the paper, null where it has none. @param {string} name */
+function minRunOf(name) {
+  const match = /min_run (\d+)/.exec(name);
+  return match && Number(match[1]);
+}
+
+/** Which quotes to score, and by which signals. */
 export function scoreForm() {
   const text = area(
     "text",
@@ -27,15 +38,16 @@ export function scoreForm() {
   const file = h("input", { type: "file", accept: ".jsonl,.json,.ndjson,.txt", "aria-label": "A QuoteSum file" });
   let name = "";
   file.addEventListener("change", async () => {
-    if (!file.files.length) return;
-    name = file.files[0].name;
-    text.querySelector("textarea").value = await file.files[0].text();
+    const chosen = file.files?.[0];
+    if (!chosen) return;
+    name = chosen.name;
+    text.field.value = await chosen.text();
   });
   const limit = h("input", {
     type: "number",
     class: "svp-input",
     min: 1,
-    max: page.catalog.max_rows,
+    max: catalog().max_rows,
     value: 40,
     "aria-label": "Answers at most",
   });
@@ -60,18 +72,18 @@ export function scoreForm() {
       "Every answer is given to each signal, and the tokens it links to a passage are compared with " +
         "the quoted ones: precision, recall and F1 per answer, then averaged (PLD+ table 10).",
     ),
-    text,
+    text.label,
     h("div", { class: "sva-row" }, file, h("label", { class: "sva-check" }, "at most ", limit, " answers")),
     h("div", { class: "sva-row" }, checks("quotes"), go, demo),
     bad,
   );
   box.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const asked = { signals: chosenSignals(box), limit: Number(limit.value) };
-    if (event.submitter?.value !== "demo")
-      Object.assign(asked, { text: text.querySelector("textarea").value, name: name || "pasted rows" });
-    await starting(event.submitter || go, bad, async () => {
-      stored.set("signals", asked.signals.join(","));
+    const signals = chosenSignals(box);
+    const rows = event.submitter === demo ? {} : { text: text.field.value, name: name || "pasted rows" };
+    const asked = { signals, limit: Number(limit.value), ...rows };
+    await starting(event.submitter === demo ? demo : go, bad, async () => {
+      stored.set("signals", signals.join(","));
       page.scoring = { id: (await postJson("api/attribution/score", asked)).id, counted: "whole" };
       poll();
     });
@@ -81,20 +93,25 @@ export function scoreForm() {
 
 async function poll() {
   const { scoring } = page;
+  if (!scoring) return;
   clearTimeout(page.timer);
   try {
+    /** @type {Scores} */
     const told = await getJson(`api/attribution/scores/${scoring.id}?answers=true`);
     if (scoring !== page.scoring) return;
     scoring.told = told;
     drawScores();
     if (["queued", "running"].includes(told.state)) page.timer = setTimeout(poll, 700);
   } catch (problem) {
-    part("scores").replaceChildren(h("p", { class: "svp-note svp-error", role: "alert" }, problem.message));
+    part("scores").replaceChildren(alertNote(problem));
   }
 }
 
+/** How far the scoring is, and its scores so far. */
 export function drawScores() {
-  const { told, counted } = page.scoring;
+  const { scoring } = page;
+  if (!scoring?.told) return;
+  const { told, counted } = scoring;
   const going = ["queued", "running"].includes(told.state);
   const stop = () => postJson("api/attribution/stop", { id: told.id });
   const progress = going
@@ -107,13 +124,13 @@ export function drawScores() {
       )
     : null;
   const errors = [
-    told.error && h("p", { class: "svp-note svp-error", role: "alert" }, told.error),
+    told.error && alertNote(told.error),
     ...told.notes.map((text) => h("p", { class: "sva-bad" }, coded(text))),
   ];
   const tabs = h(
     "div",
     { class: "sva-tabs", role: "radiogroup", "aria-label": "What counts as found" },
-    Object.entries(MODES).map(([mode, label]) =>
+    /** @type {Counted[]} */ (Object.keys(MODES)).map((mode) =>
       h(
         "button",
         {
@@ -122,17 +139,18 @@ export function drawScores() {
           role: "radio",
           "aria-checked": String(mode === counted),
           onclick: () => {
-            page.scoring.counted = mode;
+            scoring.counted = mode;
             drawScores();
           },
         },
-        label,
+        MODES[mode],
       ),
     ),
   );
-  const state = { done: "", stopped: " (stopped)", failed: " (failed)" }[told.state] ?? " so far";
+  const state = going ? " so far" : told.state === "done" ? "" : ` (${told.state})`;
   const box = part("scores");
   box.dataset.state = told.state;
+  /** @type {HTMLElement} */
   const chart =
     box.querySelector(".sva-chart") ||
     h("div", { class: "sva-chart", role: "img", "aria-label": "F1 by min_run; the same numbers are in the table" });
@@ -147,31 +165,33 @@ export function drawScores() {
   drawChart(chart, told, counted);
 }
 
+/** A cell or a head of precision, recall or F1; the last stands out. @param {number} k */
+const numberClass = (k) => `svp-num${k % 3 === 2 ? " sva-f1" : ""}`;
+
+/** @param {(QuoteScore | undefined)[]} scores at the thresholds shown; those that are not known stay empty */
+const scoreCells = (scores) =>
+  scores
+    .flatMap((score) => (score ? [score.precision, score.recall, score.f1].map(score3) : ["", "", ""]))
+    .map((text, k) => h("td", { class: numberClass(k) }, text));
+
+/** Precision, recall and F1 by threshold, the paper's below. @type {(told: Scores, counted: Counted) => HTMLElement} */
 function sweepTable(told, counted) {
-  const { catalog } = page;
-  const places = SHOWN.map((n) => catalog.min_runs.indexOf(n));
-  const cells = (scores) =>
-    places.flatMap((k) =>
-      ["precision", "recall", "f1"].map((key) =>
-        h("td", { class: `svp-num${key === "f1" ? " sva-f1" : ""}` }, score3(scores[k][key])),
-      ),
-    );
+  const { min_runs, paper } = catalog();
   const rows = told.rows
     .filter((row) => row.counted === counted)
     .map((row) =>
       h(
         "tr",
         {},
-        h("th", { scope: "row" }, row.title.split(":")[0]),
-        cells(row.scores),
+        h("th", { scope: "row" }, short(row.title)),
+        scoreCells(SHOWN.map((n) => row.scores[min_runs.indexOf(n)])),
         h("td", { class: "svp-num" }, String(row.examples)),
       ),
     );
-  const paper = catalog.paper.rows.map(([name, p, r, f]) => {
-    const n = /min_run (\d+)/.exec(name);
-    const at = n ? SHOWN.indexOf(Number(n[1])) : 0;
-    const own = SHOWN.flatMap((_, k) => (k === at ? [p, r, f] : [null, null, null])).map((value, k) =>
-      h("td", { class: `svp-num${k % 3 === 2 ? " sva-f1" : ""}` }, value === null ? "" : score3(value)),
+  const published = paper.rows.map(([name, precision, recall, f1]) => {
+    const at = minRunOf(name) ?? SHOWN[0];
+    const own = scoreCells(
+      SHOWN.map((n) => (n === at ? { precision, recall, f1, right_passage: null } : undefined)),
     );
     return h(
       "tr",
@@ -183,7 +203,7 @@ function sweepTable(told, counted) {
   });
   const heads = SHOWN.map((n) => h("th", { scope: "colgroup", colspan: 3, class: "sva-group" }, `min_run ${n}`));
   const sub = SHOWN.flatMap(() =>
-    ["P", "R", "F1"].map((text) => h("th", { scope: "col", class: `svp-num${text === "F1" ? " sva-f1" : ""}` }, text)),
+    ["P", "R", "F1"].map((text, k) => h("th", { scope: "col", class: numberClass(k) }, text)),
   );
   return h(
     "table",
@@ -210,22 +230,26 @@ function sweepTable(told, counted) {
         h(
           "th",
           { colspan: 2 + 3 * SHOWN.length, scope: "colgroup" },
-          `${catalog.paper.where} (GPT-4 and Yi-6b have no min_run)`,
+          `${paper.where} (GPT-4 and Yi-6b have no min_run)`,
         ),
       ),
-      paper,
+      published,
     ),
   );
 }
 
+/** F1 of every answer by every signal. @type {(told: Scores, counted: Counted) => HTMLElement} */
 function answersTable(told, counted) {
-  const k = page.catalog.min_runs.indexOf(2);
+  const k = catalog().min_runs.indexOf(2);
   const methods = [...new Set(told.rows.map((row) => row.method))];
+  /** @type {(answer: ScoredAnswer, method: string) => number | undefined} */
   const value = (answer, method) => answer.f1[method]?.[counted][k];
+  /** @param {ScoredAnswer} answer */
   const worst = (answer) => Math.min(...methods.map((method) => value(answer, method) ?? -1));
   const rows = told.answers
     .map((answer, number) => ({ answer, number }))
     .sort((a, b) => worst(a.answer) - worst(b.answer));
+  /** @param {number} number */
   const go = (number) => opening(told.id, number, methods);
   return h(
     "details",
@@ -281,45 +305,45 @@ function answersTable(told, counted) {
   );
 }
 
+/** Attributes an answer of a scoring by all its signals. */
+/** @type {(scoring: string, row: number, signals: string[]) => Promise<void>} */
 async function opening(scoring, row, signals) {
   try {
     show(await start({ scoring, row, signals }));
   } catch (problem) {
-    say(problem.message, "error");
+    say(sentence(problem), "error");
   }
 }
 
+/** F1 by threshold. @type {(box: HTMLElement, told: Scores, counted: Counted) => Promise<void>} */
 async function drawChart(box, told, counted) {
   if (!told.rows.length || !box.offsetWidth) return;
   let Plotly;
   try {
-    Plotly = await plotly(page.catalog.plotly);
+    Plotly = await plotly(catalog().plotly);
   } catch (problem) {
-    box.textContent = problem.message;
+    box.textContent = sentence(problem);
     return;
   }
   if (!box.isConnected) return;
-  const style = getComputedStyle(document.body),
-    color = (name) => style.getPropertyValue(`--svp-${name}`).trim();
+  const ink = getComputedStyle(document.body).getPropertyValue("--svp-ink").trim();
+  /** @type {object[]} */
   const lines = told.rows
     .filter((row) => row.counted === counted)
     .map((row, k) => ({
-      name: row.title.split(":")[0],
-      x: page.catalog.min_runs,
+      name: short(row.title),
+      x: catalog().min_runs,
       y: row.scores.map((score) => score.f1),
       mode: "lines+markers",
       line: { color: COLORS[k % 6], dash: DASHES[k % 6], width: 2 },
       marker: { size: 6, symbol: MARKS[k % 6] },
       hovertemplate: "min_run %{x}: F1 %{y:.3f}<extra>%{fullData.name}</extra>",
     }));
-  const paper = page.catalog.paper.rows.flatMap(([name, , , f]) => {
-    const n = /min_run (\d+)/.exec(name);
-    return n ? [[Number(n[1]), f]] : [];
-  });
+  const published = catalog().paper.rows.filter(([name]) => minRunOf(name));
   lines.push({
     name: "PLD+ (h), paper",
-    x: paper.map(([n]) => n),
-    y: paper.map(([, f]) => f),
+    x: published.map(([name]) => minRunOf(name)),
+    y: published.map(([, , , f1]) => f1),
     mode: "lines+markers",
     line: { color: "#8A8A8A", dash: "dash", width: 1.5 },
     marker: { size: 9, symbol: "circle-open" },
@@ -333,7 +357,7 @@ async function drawChart(box, told, counted) {
       margin: { l: 50, r: 10, t: 14, b: 100 },
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: "system-ui, sans-serif", size: 12, color: color("ink") },
+      font: { family: "system-ui, sans-serif", size: 12, color: ink },
       xaxis: { ...axis, title: { text: "min_run, tokens" }, dtick: 1 },
       yaxis: { ...axis, title: { text: "token F1" }, range: [0, 1.03] },
       legend: { orientation: "h", y: -0.3, x: 0 },

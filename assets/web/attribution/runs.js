@@ -1,13 +1,24 @@
 /* Page "Attribution", the run that is shown: its links, the signals that found them, the exports. */
 
 import { choices } from "specviz/attribution/forms.js";
-import { page, part, say, titleOf, visible } from "specviz/attribution/state.js";
-import { coded, h, plural } from "specviz/base/dom.js";
+import { page, part, say, short, titleOf, visible } from "specviz/attribution/state.js";
+import { coded, h, must, plural } from "specviz/base/dom.js";
 import { getJson, postJson } from "specviz/base/json.js";
+import { sentence } from "specviz/base/problem.js";
+import { setAddress } from "specviz/shell/address.js";
 import { open } from "specviz/shell/open.js";
 import { KINDS, refreshRuns } from "specviz/shell/runs.js";
+import { find } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 
+/** @type {(id: string) => Promise<AttributedRun | WaitingRun>} */
+const getRun = (id) => getJson(`api/attribution/runs/${encodeURIComponent(id)}`);
+
+/** The catalog and the view: both are there once the page has its frame. */
+const catalog = () => must(page.catalog, "catalog");
+const view = () => must(page.view, "view");
+
+/** Shows a run's attribution, beside those of other runs that wrote the same. @param {string} id */
 export async function load(id) {
   if (!id || !visible()) return;
   const ticket = ++page.ticket;
@@ -20,7 +31,7 @@ export async function load(id) {
   }
   drawChooser();
   try {
-    const doc = await getJson(`api/attribution/runs/${encodeURIComponent(id)}`);
+    const doc = await getRun(id);
     if (ticket !== page.ticket) return;
     if (doc.state !== "done") {
       say(
@@ -29,34 +40,33 @@ export async function load(id) {
           : "The answer is being written; its links are drawn when it is over.",
       );
       follow(id, () => load(id));
-      page.view.host.hidden = true;
+      view().host.hidden = true;
       return drawSignals();
     }
     say(doc.error, doc.error ? "error" : "");
     keep(doc);
     draw();
-    const signals = new Set([...page.catalog.signals.map((one) => one.name), "pld"]);
+    const signals = new Set([...catalog().signals.map((one) => one.name), "pld"]);
     const more = doc.others.filter(
       (one) => signals.has(one.method) && !has(one.method) && !page.waiting.has(one.method),
     );
-    const found = await Promise.all(
-      more.map((one) => getJson(`api/attribution/runs/${encodeURIComponent(one.id)}`).catch(() => null)),
-    );
+    const others = await Promise.all(more.map((one) => getRun(one.id).catch(() => null)));
     if (ticket !== page.ticket) return;
-    for (const other of found) if (other?.views) keep(other);
+    for (const other of others) if (other?.views) keep(other);
     draw();
     page.box.dataset.ready = id;
   } catch (problem) {
     if (ticket !== page.ticket) return;
-    say(problem.message, "error");
-    page.view.host.hidden = true;
+    say(sentence(problem), "error");
+    view().host.hidden = true;
     page.box.dataset.ready = id;
   }
 }
 
+/** @param {string} method */
 const has = (method) => [...page.docs.values()].some((doc) => doc.method === method);
 
-/** One run per method; the one that was opened stays. */
+/** One run per method; the one that was opened stays. @param {AttributedRun} doc */
 function keep(doc) {
   for (const [id, had] of page.docs) if (had.method === doc.method && id !== page.id) page.docs.delete(id);
   if (doc.id === page.id || !has(doc.method)) page.docs.set(doc.id, doc);
@@ -64,7 +74,8 @@ function keep(doc) {
 
 /** The run that was opened first, then the signals in their order. */
 export function ordered() {
-  const order = page.catalog.signals.map((one) => one.name);
+  const order = catalog().signals.map((one) => one.name);
+  /** @type {(doc: AttributedRun) => number} */
   const rank = (doc) => (doc.id === page.id ? -1 : order.includes(doc.method) ? order.indexOf(doc.method) : 99);
   return [...page.docs.values()].sort((a, b) => rank(a) - rank(b));
 }
@@ -72,14 +83,18 @@ export function ordered() {
 function draw() {
   if (!page.docs.size) return;
   const docs = ordered();
-  page.view.host.hidden = false;
-  const had = page.chosen && docs.findIndex((doc) => doc.id === page.chosen);
-  page.view.load(docs, { minRun: page.minRun, counted: page.counted, active: Math.max(0, had || 0) });
+  view().host.hidden = false;
+  const active = Math.max(
+    0,
+    docs.findIndex((doc) => doc.id === page.chosen),
+  );
+  view().load(docs, { minRun: page.minRun, counted: page.counted, active });
   drawSignals();
   drawExports();
 }
 
 /** Calls done(event) when a run is over. One connection after another, as the runs are done: a browser has six. */
+/** @type {(id: string, done: (event: Partial<LiveEvent>) => void) => void} */
 function follow(id, done) {
   if (page.feeds.has(id)) return;
   page.feeds.set(id, done);
@@ -87,9 +102,11 @@ function follow(id, done) {
 }
 
 function listen() {
-  const [id, done] = page.feeds.entries().next().value || [];
-  if (!id) return;
+  const [first] = page.feeds;
+  if (!first) return;
+  const [id, done] = first;
   const source = (page.source = new EventSource(`api/live/${encodeURIComponent(id)}?after=-1`));
+  /** @param {Partial<LiveEvent>} event */
   const end = (event) => {
     source.close();
     if (source !== page.source) return;
@@ -113,19 +130,20 @@ function stopFeeds() {
   page.waiting.clear();
 }
 
-/** Runs that end with this page. */
+/** Runs that end with this page. @type {(asked: object) => Promise<StartedSignals>} */
 export const start = async (asked) => postJson("api/attribution/start", { ...asked, session: await app.session() });
 
-/** Runs of other signals over the answer that is shown. */
+/** Runs of other signals over the answer that is shown. @param {string[]} names */
 async function add(names) {
   try {
     await begun(await start({ trace: page.id, signals: names }));
   } catch (problem) {
-    page.notes = [problem.message];
+    page.notes = [sentence(problem)];
     drawSignals();
   }
 }
 
+/** @param {StartedSignals} started */
 function begun({ runs, notes }) {
   page.notes = notes;
   const shown = page.id;
@@ -135,11 +153,12 @@ function begun({ runs, notes }) {
       if (page.id !== shown) return;
       page.waiting.delete(method);
       try {
-        const doc = event.started === false ? null : await getJson(`api/attribution/runs/${encodeURIComponent(id)}`);
+        const doc = event.started === false ? null : await getRun(id);
         if (doc?.views && page.id === shown) keep(doc);
-        if (event.error || doc?.error) page.notes.push(`${titleOf(method)}: ${event.error || doc.error}`);
+        const error = event.error || (doc?.views && doc.error);
+        if (error) page.notes.push(`${titleOf(method)}: ${error}`);
       } catch (problem) {
-        page.notes.push(problem.message);
+        page.notes.push(sentence(problem));
       }
       draw();
       refreshRuns();
@@ -150,10 +169,10 @@ function begun({ runs, notes }) {
 
 /** A button per signal that is not there yet; those that cannot run say what makes their parts. */
 export function drawSignals() {
-  const { catalog } = page;
-  const left = catalog.signals.filter((one) => !has(one.name));
+  const { reason, signals } = catalog();
+  const left = signals.filter((one) => !has(one.name));
   const can = left.filter((one) => !one.missing && !page.waiting.has(one.name));
-  const none = catalog.reason || !page.docs.size;
+  const none = reason || !page.docs.size;
   const box = part("signals");
   const busy = [...page.waiting.keys()].map((name) =>
     h(
@@ -163,60 +182,58 @@ export function drawSignals() {
       titleOf(name),
     ),
   );
-  const one = (signal) =>
+  /** @type {(text: string, added: SignalCard[], attributes: Attributes<HTMLButtonElement>) => HTMLElement} */
+  const adding = (text, added, attributes) =>
     h(
       "button",
       {
         type: "button",
         class: "svp-button",
-        title: signal.missing || signal.tells,
-        disabled: Boolean(none || signal.missing),
-        onclick: () => add([signal.name]),
+        disabled: Boolean(none),
+        onclick: () => add(added.map((signal) => signal.name)),
+        ...attributes,
       },
-      `+ ${signal.title.split(":")[0]}`,
+      text,
     );
-  const all =
-    can.length > 1
-      ? h(
-          "button",
-          {
-            type: "button",
-            class: "svp-button svp-call",
-            disabled: Boolean(none),
-            onclick: () => add(can.map((signal) => signal.name)),
-          },
-          `+ all ${can.length}`,
-        )
-      : null;
+  /** @param {SignalCard} signal */
+  const one = (signal) =>
+    adding(`+ ${short(signal.title)}`, [signal], {
+      title: signal.missing || signal.tells,
+      disabled: Boolean(none || signal.missing),
+    });
+  const all = can.length > 1 ? adding(`+ all ${can.length}`, can, { class: "svp-button svp-call" }) : "";
   const missing = left.filter((signal) => signal.missing);
   const notes = [
-    ...missing.map((signal) => h("p", {}, h("b", {}, `${signal.title.split(":")[0]}: `), coded(signal.missing))),
+    ...missing.map((signal) => h("p", {}, h("b", {}, `${short(signal.title)}: `), coded(signal.missing))),
     ...page.notes.map((text) => h("p", { class: "sva-bad" }, coded(text))),
   ];
   const waits = left.filter((signal) => !page.waiting.has(signal.name));
   box.replaceChildren(
     ...(waits.length || busy.length ? [h("span", { class: "sva-label" }, "Other signals on this answer")] : []),
     ...waits.map(one),
-    all || "",
+    all,
     ...busy,
-    catalog.reason && waits.length ? h("span", { class: "sva-soft" }, coded(catalog.reason)) : "",
+    reason && waits.length ? h("span", { class: "sva-soft" }, coded(reason)) : "",
     ...notes,
   );
   box.hidden = !box.childElementCount;
 }
 
+/** Links to what is shown as files. */
 export function drawExports() {
   const others = ordered()
     .slice(1)
     .map((doc) => doc.id)
     .join(",");
   const chosen = page.chosen || page.id;
+  /** @param {string} format */
   const address = (format) => {
     const key = format === "html" ? page.id : chosen;
-    const asked = new URLSearchParams({ format, min_run: page.minRun, counted: page.counted });
+    const asked = new URLSearchParams({ format, min_run: String(page.minRun), counted: page.counted });
     if (format === "html" && others) asked.set("others", others);
     return `api/attribution/runs/${encodeURIComponent(key)}/download?${asked}`;
   };
+  /** @type {(format: string, text: string, title: string) => HTMLElement} */
   const link = (format, text, title) =>
     h("a", { class: "svp-button", href: address(format), download: "", title, "data-format": format }, text);
   part("exports").replaceChildren(
@@ -226,23 +243,26 @@ export function drawExports() {
   );
 }
 
+/** The recorded runs, by kind. */
 export function drawChooser() {
-  const select = part("runs");
-  const groups = new Map();
-  for (const run of app.runs) {
-    if (!groups.has(run.kind)) groups.set(run.kind, []);
-    groups.get(run.kind).push(h("option", { value: run.id }, [run.title, run.method].filter(Boolean).join(" · ")));
-  }
-  const parts = [...groups].map(([kind, options]) => h("optgroup", { label: KINDS[kind] || kind }, options));
-  if (!app.runs.some((run) => run.id === page.id))
-    parts.unshift(
-      h("option", { value: page.id, disabled: true }, page.id ? "A run from a link" : "No recorded run yet"),
+  const select = find(page.box, ".sva-runs", HTMLSelectElement);
+  const kinds = [...new Set(app.runs.map((run) => run.kind))];
+  const parts = kinds.map((kind) => {
+    const runs = app.runs.filter((run) => run.kind === kind);
+    const options = runs.map(({ id, title, method }) =>
+      h("option", { value: id }, [title, method].filter(Boolean).join(" · ")),
     );
-  select.replaceChildren(...parts);
+    return h("optgroup", { label: KINDS[kind] || kind }, options);
+  });
+  const other = page.id ? "A run from a link" : "No recorded run yet";
+  select.replaceChildren(
+    app.runs.some((run) => run.id === page.id) ? "" : h("option", { value: page.id, disabled: true }, other),
+    ...parts,
+  );
   select.value = page.id;
 }
 
-/** Opens the first of the runs that were started; the others are its further signals. */
+/** Opens the first of the runs that began; the others are its further signals. @param {StartedSignals} started */
 export function show({ runs, notes }) {
   const [first, ...rest] = runs;
   page.chosen = "";
@@ -265,24 +285,22 @@ export function show({ runs, notes }) {
   part("head").scrollIntoView({ block: "start" });
 }
 
+/** Unfolds a form ("own", "quotes"), or folds it away. @param {string} name */
 export function toggle(name) {
   page.panel = page.panel === name ? "" : name;
   if (page.panel) choices(page.panel);
   for (const one of ["own", "quotes"]) {
     part(one).hidden = page.panel !== one;
-    page.box.querySelector(`[data-opens="${one}"]`).setAttribute("aria-expanded", String(page.panel === one));
+    find(page.box, `[data-opens="${one}"]`).setAttribute("aria-expanded", String(page.panel === one));
   }
 }
 
 let later = 0;
 
+/** Keeps the threshold in the address, a moment after the last change. */
 export function address() {
   clearTimeout(later);
   later = setTimeout(() => {
-    if (app.tab !== "attribution") return;
-    const url = new URL(location.href);
-    url.searchParams.set("min_run", String(page.minRun));
-    url.searchParams.set("counted", page.counted);
-    history.replaceState(history.state, "", url);
+    if (app.tab === "attribution") setAddress({ min_run: String(page.minRun), counted: page.counted });
   }, 150);
 }

@@ -4,16 +4,19 @@ import { SOURCES, look, parts, percent, pieces, places, size, tag } from "specvi
 import { card as card_, facts, h, plural, s } from "specviz/base/dom.js";
 import { safe } from "specviz/base/text.js";
 
-/** Text as it is shown: line ends and blanks as they are, what is never drawn raw named. */
-const shown = (text) => safe(text);
+/** Where each source's text is unfolded. @param {AttributedSource} source */
+/** Names a source in the page. @param {AttributedSource} source */
+const keyOf = (source) => `${source.kind} ${source.passage}`;
 
 /** Both cards; ``view`` is the Attribution they belong to. */
 export class Sides {
+  /** @param {import("specviz/attribution/view.js").Attribution} view */
   constructor(view) {
     this.view = view;
     this.answer = card_("a-answer", "Answer");
     this.sources = card_("a-sources", "Sources");
-    this.opened = new Map(); // source → whether its text is shown, where somebody chose
+    /** Source → whether its text is shown, where somebody chose. @type {Map<string, boolean>} */
+    this.opened = new Map();
   }
 
   draw() {
@@ -24,14 +27,12 @@ export class Sides {
   drawAnswer() {
     const { doc, found, gold } = this.view;
     const place = places(doc.output);
-    const slice = (a, b) => shown(doc.output.slice(place(a), place(b)));
-    const quotes = gold ? gold.quotes : [];
+    /** @type {(a: number, b: number) => Child} */
     const inside = (a, b) =>
-      quotes.length
-        ? pieces(quotes, a, b).map(([x, y, of]) =>
-            of.length ? h("span", { class: "sv-a-gold" }, slice(x, y)) : slice(x, y),
-          )
-        : slice(a, b);
+      pieces(gold?.quotes ?? [], a, b).map(([x, y, quotes]) => {
+        const text = safe(doc.output.slice(place(x), place(y)));
+        return quotes.length ? h("span", { class: "sv-a-gold" }, text) : text;
+      });
     const length = [...doc.output].length;
     const body = h("div", { class: "sv-a-text" });
     this.view.root.classList.toggle("sv-a-code", /```|\n {2,}\S|\n\t/.test(doc.output));
@@ -52,11 +53,11 @@ export class Sides {
     const top = this.answer.body.scrollTop;
     this.answer.body.replaceChildren(body);
     this.answer.body.scrollTop = top;
-    this.answer.note.textContent =
-      `${plural(doc.output_tokens, "token")}, ` + `${doc.output_tokens - found.copied_tokens} copied from nowhere`;
+    this.answer.note.textContent = `${plural(doc.output_tokens, "token")}, ${found.own_tokens} copied from nowhere`;
   }
 
   /** A run in the answer: its number, its passage, its text. */
+  /** @type {(link: SourceLink, inside: Child) => HTMLElement} */
   mark(link, inside) {
     const source = this.view.doc.sources[link.source_index];
     const name = `${look(source, link.source_index)} sv-a-run`;
@@ -64,7 +65,7 @@ export class Sides {
     const label =
       `Run ${link.number}, ${plural(size(link), "token")}, from ` +
       `${source.name}${link.verbatim ? "" : ", not verbatim"}: ${link.text}`;
-    const element = h(
+    return h(
       "span",
       {
         class: name,
@@ -82,37 +83,34 @@ export class Sides {
       ),
       inside,
     );
-    return element;
   }
 
+  /** @param {SourceLink} link */
   facts(link) {
     const source = this.view.doc.sources[link.source_index];
-    const text = (of) => (of.length > 160 ? `${of.slice(0, 157)}…` : of);
+    const text = link.source_text.trim();
     return [
       facts([
         [`Run ${link.number}`, plural(size(link), "token")],
         ["from", `${source.name}, characters ${link.source[0]}–${link.source[1]}`],
         ["verbatim", link.verbatim ? "yes" : "no: the source says"],
       ]),
-      h("div", { class: "sv-a-quote" }, shown(text(link.source_text.trim()))),
+      h("div", { class: "sv-a-quote" }, safe(text.length > 160 ? `${text.slice(0, 157)}…` : text)),
     ];
   }
 
   drawSources() {
     const { doc, found } = this.view;
-    const tops = new Map(
-      [...this.sources.body.querySelectorAll(".sv-a-passage")].map((card) => [
-        card.dataset.source,
-        card.lastChild.scrollTop,
-      ]),
-    );
+    const texts = () => [...this.sources.body.querySelectorAll(".sv-a-passage-text")];
+    /** @type {(text: Element) => string | null | undefined} */
+    const sourceOf = (text) => text.parentElement?.getAttribute("data-source");
+    const tops = new Map(texts().map((text) => [sourceOf(text), text.scrollTop]));
     const top = this.sources.body.scrollTop;
-    const listed = doc.sources
-      .map((source, k) => [source, k])
-      .filter(([source, k]) => SOURCES.includes(source.kind) || found.sources[k].links);
-    this.sources.body.replaceChildren(...listed.map(([source, k]) => this.passage(source, k)));
-    for (const card of this.sources.body.querySelectorAll(".sv-a-passage"))
-      card.lastChild.scrollTop = tops.get(card.dataset.source) || 0;
+    const listed = doc.sources.flatMap((source, k) =>
+      SOURCES.includes(source.kind) || found.sources[k].links ? [this.passage(source, k)] : [],
+    );
+    this.sources.body.replaceChildren(...listed);
+    for (const text of texts()) text.scrollTop = tops.get(sourceOf(text)) || 0;
     this.sources.body.scrollTop = top;
     const used = found.sources.filter((mine) => mine.links).length;
     this.sources.note.textContent = listed.length ? `${used} of ${listed.length} used` : "";
@@ -123,6 +121,7 @@ export class Sides {
   }
 
   /** A source: its share, where it was used, its text with the runs marked. */
+  /** @type {(source: AttributedSource, index: number) => HTMLElement} */
   passage(source, index) {
     const mine = this.view.found.sources[index];
     const links = this.view.found.links.filter((link) => link.source_index === index);
@@ -131,23 +130,11 @@ export class Sides {
     const place = places(source.text);
     const count = [...source.text].length;
     const body = h("div", { class: "sv-a-text sv-a-passage-text", tabindex: open && count > 600 ? 0 : null });
-    for (const [a, b, of] of pieces(
-      links.map((link) => link.source),
-      0,
-      count,
-    )) {
-      const text = shown(source.text.slice(place(a), place(b)));
-      if (!of.length) body.append(text);
-      else
-        body.append(
-          this.origin(
-            source,
-            index,
-            of.map((k) => links[k]),
-            a,
-            text,
-          ),
-        );
+    const spans = links.map((link) => link.source);
+    for (const [a, b, over] of pieces(spans, 0, count)) {
+      const text = safe(source.text.slice(place(a), place(b)));
+      const runs = over.map((k) => links[k]);
+      body.append(runs.length ? origin(runs, a, text) : text);
     }
     const used = percent(mine.used_tokens, source.tokens);
     const note = mine.links
@@ -167,7 +154,7 @@ export class Sides {
       this.opened.set(key, !open);
       this.drawSources();
       this.view.drawLinks();
-      this.sources.body.querySelector(`[data-source="${key}"] button`).focus();
+      /** @type {HTMLElement | null} */ (this.sources.body.querySelector(`[data-source="${key}"] button`))?.focus();
     };
     const head = h(
       "button",
@@ -178,10 +165,11 @@ export class Sides {
       h("b", { class: "sv-a-used" }, used),
       map,
     );
-    this.view.tip.add(head, () => [
+    this.view.tip.add(
+      head,
       `${mine.used_tokens} of its ${plural(source.tokens, "token")} were ` +
         `copied (${used}). ${open ? "Click to fold it." : "Click to read it."}`,
-    ]);
+    );
     return h(
       "article",
       {
@@ -194,35 +182,14 @@ export class Sides {
     );
   }
 
-  /** A part of a source that runs were copied from. */
-  origin(source, index, runs, start, text) {
-    const numbers = runs.filter((link) => link.source[0] === start).map((link) => link.number);
-    const label =
-      `Source of ${runs.length > 1 ? "runs" : "run"} ` + `${runs.map((link) => link.number).join(", ")}: ${text}`;
-    const element = h(
-      "span",
-      {
-        class: `sv-a-run ${runs.length > 1 ? "sv-a-twice" : ""}`,
-        role: "button",
-        tabindex: -1,
-        "data-run": runs.map((link) => link.number).join(" "),
-        "data-side": "source",
-        "aria-label": label,
-      },
-      numbers.length ? h("sup", { class: "sv-a-num", "aria-hidden": "true" }, numbers.join(",")) : null,
-      text,
-    );
-    return element;
-  }
-
+  /** @type {(number: number, side: string) => HTMLElement[]} */
   elements(number, side) {
-    const wanted = String(number);
-    return [...this.view.root.querySelectorAll(`[data-side="${side}"]`)].filter((one) =>
-      one.dataset.run.split(" ").includes(wanted),
+    return [...this.view.root.querySelectorAll(`[data-side="${side}"][data-run~="${number}"]`)].filter(
+      (one) => one instanceof HTMLElement,
     );
   }
 
-  /** Shows the text of a source that was folded away. */
+  /** Shows the text of a source that was folded away. @param {AttributedSource} source */
   unfold(source) {
     const key = keyOf(source);
     if (this.opened.get(key) !== false) return;
@@ -231,4 +198,25 @@ export class Sides {
   }
 }
 
-const keyOf = (source) => `${source.kind} ${source.passage}`;
+/**
+ * A part of a source that runs were copied from; the numbers of those that begin there stand before it.
+ *
+ * @type {(runs: SourceLink[], start: number, text: string) => HTMLElement}
+ */
+function origin(runs, start, text) {
+  const numbers = runs.map((link) => link.number);
+  const begun = runs.filter((link) => link.source[0] === start).map((link) => link.number);
+  return h(
+    "span",
+    {
+      class: `sv-a-run ${runs.length > 1 ? "sv-a-twice" : ""}`,
+      role: "button",
+      tabindex: -1,
+      "data-run": numbers.join(" "),
+      "data-side": "source",
+      "aria-label": `Source of ${runs.length > 1 ? "runs" : "run"} ${numbers.join(", ")}: ${text}`,
+    },
+    begun.length ? h("sup", { class: "sv-a-num", "aria-hidden": "true" }, begun.join(",")) : null,
+    text,
+  );
+}

@@ -1,33 +1,62 @@
 /* Page "Attribution": what it knows, and the small things its modules share. */
 
+import { find } from "specviz/shell/place.js";
+
+/** @type {Record<Counted, string>} */
 export const MODES = { whole: "whole quotations", drafted: "drafted tokens" };
 
-export const page = {
-  box: null,
-  view: null,
-  catalog: null,
-  id: "",
-  docs: new Map(),
-  waiting: new Map(),
-  feeds: new Map(),
-  notes: [],
-  ticket: 0,
-  scoring: null,
-  kept: {},
-  minRun: 2,
-  counted: "whole",
-  seen: false,
-};
+export class AttributionPage {
+  /** @type {HTMLElement} */
+  box = document.body; // until the page is there
+  /** @type {import("specviz/attribution/view.js").Attribution | null} */
+  view = null;
+  /** @type {SignalCatalog | null} */
+  catalog = null;
+  /** The run that was opened. */
+  id = "";
+  /** The run that is on its way to being opened. */
+  opening = "";
+  /** The run whose signal is chosen in the view. */
+  chosen = "";
+  /** Which form is unfolded. */
+  panel = "";
+  /** The runs of this answer that are shown, one per method. @type {Map<string, AttributedRun>} */
+  docs = new Map();
+  /** Method → its run that goes on. @type {Map<string, string>} */
+  waiting = new Map();
+  /** Run → what happens when it is over. @type {Map<string, (event: Partial<LiveEvent>) => void>} */
+  feeds = new Map();
+  /** @type {EventSource | null} */
+  source = null;
+  /** @type {string[]} */
+  notes = [];
+  /** Of the run that is asked for: an answer to an older one is dropped. */
+  ticket = 0;
+  /** The signals to begin when the model has written the answer. @type {{ id: string, signals: string[] } | null} */
+  then = null;
+  /** @type {{ id: string, counted: Counted, told?: Scores } | null} */
+  scoring = null;
+  timer = 0;
+  minRun = 2;
+  /** @type {Counted} */
+  counted = "whole";
+  seen = false;
+}
 
-export const part = (name) => page.box.querySelector(`.sva-${name}`);
+export const page = new AttributionPage();
 
-export const score3 = (value) => (value === null || value === undefined ? "–" : value.toFixed(3).replace(/^0/, ""));
+/** @param {string} name */
+export const part = (name) => find(page.box, `.sva-${name}`, HTMLElement);
 
-export const titleOf = (method) =>
-  page.catalog?.signals.find((one) => one.name === method)?.title.split(":")[0] || method;
+/** A title without what it says behind a colon. @param {string} title */
+export const short = (title) => title.split(":")[0];
 
-export const visible = () => Boolean(page.box?.offsetWidth);
+/** @param {string} method */
+export const titleOf = (method) => short(page.catalog?.signals.find((one) => one.name === method)?.title || method);
 
+export const visible = () => Boolean(page.box.offsetWidth);
+
+/** @param {string} text */
 export function say(text, kind = "") {
   const box = part("say");
   box.textContent = text;

@@ -1,36 +1,46 @@
 /* An answer beside its sources, every copied run linked. Reads documents of specattribution/1. */
 
 import { Board, COUNTED } from "specviz/attribution/board.js";
-import { at } from "specviz/attribution/links.js";
+import { NOTHING, at } from "specviz/attribution/links.js";
 import { Sides } from "specviz/attribution/sides.js";
-import { Tooltip, clamp, framed, h, s } from "specviz/base/dom.js";
+import { Tooltip, clamp, closest, framed, h, must, s } from "specviz/base/dom.js";
+
+/** The number of the first run that an element is a part of, 0 for none. @param {Element | null} element */
+const runOf = (element) => Number(element?.getAttribute("data-run")?.split(" ")[0] || 0);
 
 export class Attribution {
-  /** ``options.tools``: elements beside the title. */
-  constructor(host, options) {
-    this.host = host;
-    this.options = options || {};
-    this.listeners = {};
-    this.signals = [];
-    this.active = 0;
-    this.minRun = 2;
-    this.counted = "whole";
-    this.rest = true;
-    this.hovered = 0;
-    this.pinned = 0;
-    this.build();
-  }
+  /** Told when something else is chosen. @type {((choice: AttributionChoice) => void) | null} */
+  changed = null;
+  /** @type {SignalDocument[]} */
+  signals = [];
+  /** Which of them is chosen. */
+  active = 0;
+  minRun = 2;
+  /** @type {Counted} */
+  counted = "whole";
+  /** Whether what nobody copied is marked. */
+  rest = true;
+  /** Numbers of runs, 0 for none. */
+  hovered = 0;
+  pinned = 0;
+  /** @type {string | undefined} */
+  lastSide;
+  /** @type {KnownQuotes | null} */
+  gold = null;
+  /** What the chosen signal's links come to. @type {Attributed} */
+  found = { ...NOTHING, links: [] };
 
-  build() {
+  /** @param {HTMLElement} host */
+  constructor(host) {
+    this.host = host;
     this.root = h("div", { class: "sv sv-attr", tabindex: "-1", role: "group", "aria-label": "Attribution" });
     this.tip = new Tooltip(this.root);
     this.heading = h("div", { class: "sv-a-title" });
     this.board = new Board(this);
     this.sides = new Sides(this);
     this.layer = s("svg", { class: "sv-a-links", "aria-hidden": "true" });
-    const tools = h("div", { class: "sv-a-tools" }, this.options.tools);
     this.root.append(
-      h("header", { class: "sv-a-head" }, this.heading, tools),
+      h("header", { class: "sv-a-head" }, this.heading),
       this.board.element,
       h("div", { class: "sv-a-grid" }, this.sides.answer.element, this.sides.sources.element),
       h("p", { class: "sv-a-keys" }, ...keys()),
@@ -42,20 +52,19 @@ export class Attribution {
 
   watch() {
     const { root } = this;
-    const runOf = (event) => Number(event.target.closest?.("[data-run]")?.dataset.run.split(" ")[0] || 0);
     root.addEventListener("pointerover", (event) => {
-      const number = runOf(event);
+      const number = runOf(closest(event, "[data-run]"));
       this.hover(number);
-      const element = event.target.closest?.("[data-side]");
+      const element = closest(event, "[data-side]");
       if (element) this.tip.later(element, () => this.sides.facts(this.found.links[number - 1]));
     });
     root.addEventListener("pointerleave", () => this.hover(0));
     root.addEventListener("click", (event) => {
-      const element = event.target.closest?.("[data-run]");
-      if (element) this.pick(runOf(event), element);
+      const element = closest(event, "[data-run]");
+      if (element) this.pick(runOf(element), element);
     });
-    root.addEventListener("focusin", (event) => {
-      if (event.target.dataset?.run && event.target.matches(":focus-visible")) this.hover(runOf(event));
+    root.addEventListener("focusin", ({ target }) => {
+      if (target instanceof Element && target.matches("[data-run]:focus-visible")) this.hover(runOf(target));
     });
     root.addEventListener("keydown", (event) => this.key(event));
     const redraw = framed(() => this.drawLinks());
@@ -63,17 +72,13 @@ export class Attribution {
     new ResizeObserver(redraw).observe(this.host);
   }
 
-  on(name, fn) {
-    this.listeners[name] = fn;
-    return this;
-  }
-
-  /** Shows signals of one answer: [{title, method, views: {whole, drafted}, gold}], the first or ``active`` chosen. */
+  /** Shows signals of one answer, the first or ``active`` chosen. */
+  /** @type {(signals: SignalDocument[], choice?: Partial<AttributionChoice>) => this} */
   load(signals, { minRun, counted, active } = {}) {
     this.signals = signals;
     this.active = clamp(active || 0, 0, Math.max(0, signals.length - 1));
     if (minRun) this.minRun = Math.max(1, Math.round(minRun));
-    if (counted in COUNTED) this.counted = counted;
+    if (counted && counted in COUNTED) this.counted = counted;
     this.pinned = this.hovered = 0;
     this.draw();
     return this;
@@ -87,6 +92,7 @@ export class Attribution {
     return this.signal.views[this.counted];
   }
 
+  /** @param {Partial<AttributionChoice & { rest: boolean }>} changes */
   set(changes) {
     const run = this.pinned ? this.found.links[this.pinned - 1] : null;
     Object.assign(this, changes);
@@ -94,7 +100,7 @@ export class Attribution {
     this.draw();
     const same = run && this.found.links.find((link) => link.output_tokens.join() === run.output_tokens.join());
     if (same) this.pin(same.number);
-    this.listeners.change?.({ minRun: this.minRun, counted: this.counted, active: this.active });
+    this.changed?.({ minRun: this.minRun, counted: this.counted, active: this.active });
   }
 
   draw() {
@@ -115,9 +121,10 @@ export class Attribution {
     if (run.forced) {
       const chip = h("span", { class: "sv-chip", tabindex: "0" }, "answer given");
       by.append(
-        this.tip.add(chip, () => [
+        this.tip.add(
+          chip,
           "The model did not write this answer: it was given, and each draft was kept where it agreed.",
-        ]),
+        ),
       );
     }
     if (run.signal === "attention") by.append(h("span", { class: "sv-chip" }, "by where the draft model looked"));
@@ -126,6 +133,7 @@ export class Attribution {
 
   // ---- one run ---------------------------------------------------------------------------------------------------
 
+  /** @param {number} number */
   hover(number) {
     if (number === this.hovered) return;
     this.hovered = number;
@@ -142,12 +150,14 @@ export class Attribution {
     this.drawLinks();
   }
 
+  /** @param {number} number */
   pin(number) {
     this.pinned = number;
     this.light();
   }
 
   /** A click: pins the run and brings its other end into sight; a second click lets go. */
+  /** @type {(number: number, element: HTMLElement) => void} */
   pick(number, element) {
     if (this.pinned === number && this.lastSide === element.dataset.side) return this.pin(0);
     this.lastSide = element.dataset.side;
@@ -157,6 +167,7 @@ export class Attribution {
     );
   }
 
+  /** @type {(number: number, sides: string[]) => void} */
   reveal(number, sides) {
     const link = this.found.links[number - 1];
     this.sides.unfold(this.doc.sources[link.source_index]);
@@ -164,33 +175,37 @@ export class Attribution {
     for (const side of sides) {
       const [element] = this.sides.elements(number, side);
       for (const box of [element?.closest(".sv-a-passage-text"), element?.closest(".sv-body")])
-        if (box) into(element, box);
+        if (box && element) into(element, box);
     }
     this.drawLinks();
   }
 
-  /** Left and right walk the runs, Enter goes to the other end, Escape lets go. */
+  /** Left and right walk the runs, Enter goes to the other end, Escape lets go. @param {KeyboardEvent} event */
   key(event) {
-    const element = event.target.closest?.("[data-side]");
+    const element = closest(event, "[data-side]");
     if (event.key === "Escape" && this.pinned) return this.pin(0);
     if (!element || event.ctrlKey || event.metaKey || event.altKey) return;
-    const number = Number(element.dataset.run.split(" ")[0]);
-    const { side } = element.dataset;
+    const number = runOf(element);
+    const { side = "" } = element.dataset;
     const last = this.found.links.length;
-    const next = { ArrowRight: number + 1, ArrowLeft: number - 1, Home: 1, End: last }[event.key];
+    /** @type {Record<string, number | undefined>} */
+    const runs = { ArrowRight: number + 1, ArrowLeft: number - 1, Home: 1, End: last };
+    const next = runs[event.key];
     const turned = side === "answer" ? "source" : "answer";
     if (event.key === "Enter" || event.key === " ") this.focusRun(number, turned);
-    else if (next >= 1 && next <= last) this.focusRun(next, side);
     else if (next === undefined) return;
+    else if (next >= 1 && next <= last) this.focusRun(next, side);
     event.preventDefault();
   }
 
+  /** @type {(number: number, side: string) => void} */
   focusRun(number, side) {
     this.hovered = 0;
     this.reveal(number, ["answer", "source"]);
     const [element] = this.sides.elements(number, side);
     for (const one of this.sides.elements(number, "answer").slice(0, 1)) {
-      for (const other of this.sides.answer.body.querySelectorAll('[tabindex="0"]')) other.tabIndex = -1;
+      const reachable = this.sides.answer.body.querySelectorAll('[tabindex="0"]');
+      for (const other of reachable) other.setAttribute("tabindex", "-1");
       one.tabIndex = 0;
     }
     element?.focus({ preventScroll: true });
@@ -206,19 +221,21 @@ export class Attribution {
   /** The line of the run that is hovered or pinned; none where the two sides stand one above the other. */
   drawLinks() {
     const number = this.hovered || this.pinned;
-    if (!number || this.stacked) return this.layer.firstChild && this.layer.replaceChildren();
+    if (!number || this.stacked) return this.layer.replaceChildren();
     const [from] = this.sides.elements(number, "answer");
     const tos = this.sides.elements(number, "source");
     if (!from || !tos.length) return this.layer.replaceChildren();
     const frame = this.root.getBoundingClientRect();
+    const to = tos[0];
+    const source = must(to.closest(".sv-a-passage"), "source");
     const a = end(from, [this.sides.answer.body], "right", frame);
-    const b = end(tos[0], [tos[0].closest(".sv-a-passage-text"), this.sides.sources.body], "left", frame);
+    const b = end(to, [must(to.parentElement), this.sides.sources.body], "left", frame);
     const middle = (a.edge + b.edge) / 2;
     const d = `M${a.edge} ${a.y} C${middle} ${a.y} ${middle} ${b.y} ${b.edge} ${b.y}`;
     const ends = `M${a.x} ${a.y} H${a.edge} M${b.edge} ${b.y} H${b.x}`; // thin: they pass over text
     this.layer.setAttribute(
       "class",
-      `sv-a-links ${tos[0].closest(".sv-a-passage").className.replace(/sv-a-(passage|folded)\b/g, "")}`,
+      `sv-a-links ${source.className.replace(/sv-a-(passage|folded)\b/g, "")}`,
     );
     const dots = [a, b].map(({ x, y, hidden }) =>
       hidden
@@ -237,7 +254,12 @@ export class Attribution {
   }
 }
 
-/** Where a run begins or ends on the page, kept inside the boxes that scroll. */
+/**
+ * Where a run begins or ends on the page, kept inside the boxes that scroll.
+ *
+ * @type {(element: Element, boxes: Element[], side: "left" | "right", frame: DOMRect) =>
+ *   { x: number, y: number, edge: number, hidden: number }}
+ */
 function end(element, boxes, side, frame) {
   const rects = [...element.getClientRects()];
   const box = rects.find((one) => one.width > 1) || element.getBoundingClientRect();
@@ -257,6 +279,7 @@ function end(element, boxes, side, frame) {
 }
 
 /** Scrolls a box, and nothing around it, so that an element is in its middle third. */
+/** @type {(element: Element, box: Element) => void} */
 function into(element, box) {
   const [one] = element.getClientRects();
   const view = box.getBoundingClientRect();
@@ -266,6 +289,7 @@ function into(element, box) {
 }
 
 function keys() {
+  /** @param {string} name */
   const key = (name) => h("kbd", {}, name);
   return [
     key("Tab"),

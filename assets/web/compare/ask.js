@@ -1,13 +1,16 @@
 /* Page "Compare", what is asked: the prompt, the methods and their parameters, the buttons that start and stop. */
 
-import { h, plural } from "specviz/base/dom.js";
+import { h, must, plural } from "specviz/base/dom.js";
 import { field } from "specviz/base/field.js";
 import { getJson } from "specviz/base/json.js";
+import { sentence } from "specviz/base/problem.js";
 import { MARKS, colored, going, page, part, post } from "specviz/compare/state.js";
+import { methodOption } from "specviz/shell/methods.js";
 import { app } from "specviz/shell/state.js";
 
 const DEFAULTS = ["pld", "pld+h", "adapld"];
 const MODES = { segments: "Segments", chat: "Chat", text: "Plain text" };
+/** @type {Record<PromptMode, [name: string, label: string, rows: number][]>} */
 const FIELDS = {
   segments: [
     ["instruction", "Instruction", 2],
@@ -18,10 +21,12 @@ const FIELDS = {
   text: [["text", "Text", 9]],
 };
 
+/** The prompt as the server takes it. */
 function prompt() {
   if (page.form.choice === "trace") return { trace: app.shown };
   const { mode, values } = page.form;
   const example = page.data.examples.find((one) => one.id === page.form.choice);
+  /** @type {Record<string, string>} */
   const asked = { mode, reference: values.reference || "" };
   for (const [name] of FIELDS[mode]) asked[name] = values[name] || "";
   const same =
@@ -32,7 +37,8 @@ function prompt() {
   return asked;
 }
 
-function choosePrompt(choice) {
+/** @param {string} choice an example's id, "own" or "trace" */
+export function choosePrompt(choice) {
   const example = page.data.examples.find((one) => one.id === choice);
   page.form.choice = choice;
   if (example) Object.assign(page.form, { mode: example.prompt.mode, values: { ...example.prompt } });
@@ -40,6 +46,7 @@ function choosePrompt(choice) {
   drawGo();
 }
 
+/** The prompt's form. */
 export function drawPrompt() {
   const { form, data } = page;
   const select = h(
@@ -55,6 +62,7 @@ export function drawPrompt() {
   );
   select.value = form.choice;
   select.addEventListener("change", () => choosePrompt(select.value));
+  /** @type {HTMLElement[]} */
   const parts = [h("label", { for: "svc-prompt", class: "svf-title" }, "Prompt"), select];
   if (form.choice === "trace") {
     const run = app.inspector?.model?.run;
@@ -66,14 +74,14 @@ export function drawPrompt() {
       ),
     );
   } else {
-    const modes = Object.entries(MODES).map(([mode, label]) => {
+    const modes = /** @type {PromptMode[]} */ (Object.keys(MODES)).map((mode) => {
       const radio = h("input", { type: "radio", name: "svc-mode", value: mode });
       radio.checked = mode === form.mode;
       radio.addEventListener("change", () => {
         form.mode = mode;
         drawPrompt();
       });
-      return h("label", {}, radio, label);
+      return h("label", {}, radio, MODES[mode]);
     });
     parts.push(h("fieldset", { class: "svc-modes" }, h("legend", { class: "svc-unseen" }, "The prompt's form"), modes));
     for (const [name, label, rows] of FIELDS[form.mode]) {
@@ -97,25 +105,21 @@ export function drawPrompt() {
   part("prompt-form").replaceChildren(...parts);
 }
 
-export function choicesReady() {
-  const first = page.data.examples[0];
-  if (first) Object.assign(page.form, { choice: first.id, mode: first.prompt.mode, values: { ...first.prompt } });
-  drawPrompt();
-}
+const methods = () => must(page.catalog, "catalog").methods;
+const usable = () => methods().filter((m) => !m.missing && m.name !== "plain");
 
-function usable() {
-  return page.catalog.methods.filter((m) => !m.missing && m.name !== "plain");
-}
-
+/** @param {string} [name] the method's, else one that is not there yet */
 function addLane(name) {
   const taken = page.wanted.map((one) => one.method);
-  const found = usable().find((m) => m.name === name) || usable().find((m) => !taken.includes(m.name)) || usable()[0];
-  if (found) page.wanted.push({ method: found.name, read: () => ({}), open: false });
+  const method = usable().find((m) => m.name === name) || usable().find((m) => !taken.includes(m.name)) || usable()[0];
+  if (method) page.wanted.push({ method: method.name, read: () => ({}), wrong: () => false, open: false });
 }
 
+/** A lane's letter. @param {number} n 0: plain decoding */
+const letter = (n) => colored(h("b", { class: "sv-lane-mark", "aria-hidden": "true" }, MARKS[n]), n);
+
 function drawLanes() {
-  const { methods } = page.catalog;
-  const baseline = methods.find((m) => m.name === "plain");
+  const baseline = methods().find((m) => m.name === "plain");
   const cards = page.wanted.map((one, n) => laneCard(one, n));
   const add =
     page.wanted.length < page.data.most && usable().length
@@ -137,52 +141,48 @@ function drawLanes() {
     h(
       "div",
       { class: "svc-form-card svc-base" },
-      colored(h("b", { class: "sv-lane-mark", "aria-hidden": "true" }, MARKS[0]), 0),
+      letter(0),
       h("b", {}, baseline ? baseline.title : "Plain decoding"),
       h("span", { class: "svc-help" }, "always runs: the baseline"),
     ),
     ...cards,
-    ...(add ? [add] : []),
+    add ?? "",
   );
 }
 
+/** A lane's method and parameters. @type {(one: WantedLane, n: number) => HTMLElement} */
 function laneCard(one, n) {
-  const { methods } = page.catalog;
-  const method = methods.find((m) => m.name === one.method);
+  const method = must(
+    methods().find((m) => m.name === one.method),
+    one.method,
+  );
   const kept = (page.kept[`${n} ${one.method}`] ??= {});
-  const option = (m) =>
-    h(
-      "option",
-      { value: m.name, disabled: Boolean(m.missing) },
-      m.title + (m.lossless ? "" : " (lossy)") + (m.missing ? " — not available" : ""),
-    );
-  const can = methods.filter((m) => m.name !== "plain"),
-    there = can.filter((m) => !m.missing),
-    missing = can.filter((m) => m.missing);
-  const lossy = there.filter((m) => !m.lossless);
+  /** @type {(label: string, some: MethodCard[]) => Child} */
+  const group = (label, some) => some.length > 0 && h("optgroup", { label }, some.map((m) => methodOption(m)));
   const select = h(
     "select",
     { class: "svp-select", id: `svc-method-${n}`, "aria-label": `Method of lane ${MARKS[n + 1]}` },
-    h("optgroup", { label: "Lossless" }, there.filter((m) => m.lossless).map(option)),
-    lossy.length ? h("optgroup", { label: "Lossy" }, lossy.map(option)) : null,
-    missing.length ? h("optgroup", { label: "Not available here" }, missing.map(option)) : null,
+    group(
+      "Lossless",
+      usable().filter((m) => m.lossless),
+    ),
+    group(
+      "Lossy",
+      usable().filter((m) => !m.lossless),
+    ),
+    group(
+      "Not available here",
+      methods().filter((m) => m.missing && m.name !== "plain"),
+    ),
   );
   select.value = one.method;
   select.addEventListener("change", () => {
     one.method = select.value;
     drawLanes();
-    document.getElementById(`svc-method-${n}`).focus();
+    document.getElementById(`svc-method-${n}`)?.focus();
   });
-  const rows = method.controls.map((control) =>
-    field(
-      { ...control, name: `lane${n}-${control.name}` },
-      control.name in kept ? kept[control.name] : control.default,
-      () => {
-        kept[control.name] = rows.find((row) => row.name === `lane${n}-${control.name}`)?.read();
-      },
-    ),
-  );
-  one.read = () => Object.fromEntries(method.controls.map((control, k) => [control.name, rows[k].read()]));
+  const { rows, read } = fields(method.controls, `lane${n}-`, kept);
+  one.read = read;
   one.wrong = () => rows.some((row) => row.row.querySelector('[aria-invalid="true"]'));
   const details = rows.length
     ? h(
@@ -201,7 +201,7 @@ function laneCard(one, n) {
     h(
       "div",
       { class: "svc-form-head" },
-      colored(h("b", { class: "sv-lane-mark", "aria-hidden": "true" }, MARKS[n + 1]), n + 1),
+      letter(n + 1),
       select,
       h(
         "span",
@@ -231,17 +231,34 @@ function laneCard(one, n) {
   );
 }
 
+/**
+ * A row per control, its name after ``prefix``; what is typed stays in ``kept``.
+ *
+ * @param {Control[]} controls
+ * @param {string} prefix
+ * @param {Record<string, Setting>} kept
+ */
+function fields(controls, prefix, kept) {
+  const rows = controls.map((control, k) => {
+    const { name } = control;
+    /** @returns {void} */
+    const keep = () => {
+      kept[name] = rows[k].read();
+    };
+    return field({ ...control, name: prefix + name }, name in kept ? kept[name] : control.default, keep);
+  });
+  /** @returns {Record<string, Setting>} */
+  const read = () => Object.fromEntries(controls.map((control, k) => [control.name, rows[k].read()]));
+  return { rows, read };
+}
+
 function drawSettings() {
-  const shown = page.catalog.settings.filter((c) => c.name !== "compare");
-  const make = (c) =>
-    field({ ...c, name: `lanes-${c.name}` }, c.name in page.common ? page.common[c.name] : c.default, () => {
-      page.common[c.name] = rows.find((row) => row.name === `lanes-${c.name}`)?.read();
-    });
-  const rows = shown.map(make);
-  page.readSettings = () => Object.fromEntries(shown.map((c, k) => [c.name, rows[k].read()]));
+  const settings = must(page.catalog, "catalog").settings.filter((c) => c.name !== "compare");
+  const { rows, read } = fields(settings, "lanes-", page.common);
+  page.readSettings = read;
   const length = rows.filter((row) => row.name === "lanes-max_new_tokens"),
     rest = rows.filter((row) => row.name !== "lanes-max_new_tokens");
-  const missing = page.catalog.methods.filter((m) => m.missing);
+  const missing = methods().filter((m) => m.missing);
   part("settings").replaceChildren(
     ...length.map((row) => row.row),
     rest.length
@@ -263,9 +280,10 @@ function drawSettings() {
   );
 }
 
+/** What can run, asked for again; the first lanes where none is chosen. */
 export async function catalog() {
   page.catalog = await getJson("api/methods");
-  page.wanted = page.wanted.filter((one) => page.catalog.methods.some((m) => m.name === one.method));
+  page.wanted = page.wanted.filter((one) => methods().some((m) => m.name === one.method));
   if (!page.wanted.length) for (const method of DEFAULTS) if (usable().some((m) => m.name === method)) addLane(method);
   if (!page.wanted.length) addLane();
   drawLanes();
@@ -273,30 +291,32 @@ export async function catalog() {
   drawGo();
 }
 
+/** The buttons that start and stop. */
 export function drawGo() {
   const live = going() && page.lanes.some((lane) => lane.mine);
-  const reason = page.catalog.reason;
-  const run = part("run"),
-    stop = part("stop");
+  const reason = page.catalog?.reason;
+  const run = part("run", HTMLButtonElement);
   run.disabled = Boolean(reason) || live || !page.wanted.length;
   run.textContent = `Run ${plural(page.wanted.length + 1, "lane")}`;
-  if (stop) stop.hidden = !live;
+  if (page.framed) part("stop").hidden = !live;
   part("reason").textContent = reason ? `${reason} Recorded runs can be compared all the same.` : "";
   part("reason").hidden = !reason;
 }
 
-export function note(text, error) {
+/** A sentence beside the button. @param {string} text */
+export function note(text, error = false) {
   const place = part("note");
-  place.textContent = text || "";
+  place.textContent = text;
   place.classList.toggle("svp-error", Boolean(text && error));
   place.setAttribute("role", error ? "alert" : "status");
 }
 
-/** Starts what is asked; ``begin`` follows the lanes that come of it. */
+/** Starts what is asked; ``begin`` follows the lanes. @param {(lanes: Partial<CompareLane>[]) => void} begin */
 export async function run(begin) {
-  if (part("run").disabled) return;
-  if (page.wanted.some((one) => one.wrong?.())) return note("A parameter is out of its range: it is marked red.", true);
-  part("run").disabled = true;
+  const button = part("run", HTMLButtonElement);
+  if (button.disabled) return;
+  if (page.wanted.some((one) => one.wrong())) return note("A parameter is out of its range: it is marked red.", true);
+  button.disabled = true;
   note("");
   try {
     const asked = {
@@ -305,18 +325,20 @@ export async function run(begin) {
       settings: page.readSettings(),
       session: await app.session(),
     };
-    const answer = await post("start", asked);
-    begin(answer.lanes.map((lane) => ({ ...lane, mine: true })));
-    page.box.querySelector(".svc-setup").open = false;
+    /** @type {StartedLanes} */
+    const { lanes } = await post("start", asked);
+    begin(lanes.map((lane) => ({ ...lane, mine: true })));
+    part("setup", HTMLDetailsElement).open = false;
   } catch (problem) {
-    note(problem.message, true);
+    note(sentence(problem), true);
   }
   drawGo();
 }
 
+/** Stops all lanes of this page. */
 export function stop() {
   page.stopping = true;
   post("stop", { ids: page.lanes.filter((lane) => lane.id).map((lane) => lane.id) }).catch((problem) =>
-    note(problem.message, true),
+    note(sentence(problem), true),
   );
 }

@@ -1,89 +1,92 @@
 /* Page "Compare", the charts, drawn with Plotly once they are needed. */
 
-import { h } from "specviz/base/dom.js";
+import { h, must } from "specviz/base/dom.js";
 import { plotly } from "specviz/base/plotly.js";
+import { alertNote } from "specviz/base/problem.js";
 import { drawn, name, page, part } from "specviz/compare/state.js";
 
 const DASHES = ["dot", "solid", "dash", "dashdot", "longdash", "longdashdot"];
 const SHAPES = ["", "", "/", "x", ".", "-"];
 
-function charts() {
+/**
+ * What is drawn: a title, what the axes say, the traces.
+ *
+ * @typedef {{ key: string, title: string, x: string, y: string, data: object[] }} Axes
+ * @typedef {Axes & { stack?: boolean, percent?: boolean }} Drawing
+ * @type {(colors: LaneColors) => Drawing[]}
+ */
+function charts(colors) {
   const lanes = drawn().filter((lane) => page.numbers[lane.id]);
-  const label = (lane) => `${lane.mark} ${name(lane)}`;
-  const escape = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;");
+  /** @param {CompareLane} lane */
+  const label = (lane) => `${lane.mark} ${name(lane)}`.replace(/&/g, "&amp;").replace(/</g, "&lt;");
+  /** @param {string} shape */
+  const pattern = (shape) => ({ shape, fillmode: "overlay", fgcolor: colors.card, size: 5, solidity: 0.3 });
   const methods = lanes.filter((lane) => lane.method !== "plain");
   const cumulative = lanes.map((lane) => ({
     x: [0, ...lane.lane.times.map((t) => t / 1000)],
     y: [0, ...lane.lane.ends],
     type: "scatter",
     mode: "lines",
-    name: escape(label(lane)),
+    name: label(lane),
     line: { color: lane.color, dash: DASHES[lane.n], shape: "hv", width: 2 },
     hovertemplate: "%{y} tokens after %{x:.3f} s",
   }));
-  const lengths = methods.map((lane) => {
-    const all = page.numbers[lane.id].lengths,
-      counts = [];
-    for (const n of all) counts[n] = (counts[n] || 0) + 1;
-    return {
-      x: [...counts.keys()],
-      y: Array.from(counts, (c) => (c || 0) / all.length),
-      type: "bar",
-      name: escape(label(lane)),
-      marker: {
-        color: lane.color,
-        pattern: { shape: SHAPES[lane.n], fillmode: "overlay", fgcolor: page.colors.card, size: 5, solidity: 0.3 },
-      },
-      hovertemplate: "%{x} accepted: %{y:.0%} of the steps with a draft",
-    };
-  });
+  const lengths = methods.map((lane) => ({
+    x: page.numbers[lane.id].lengths.map(([accepted]) => accepted),
+    y: page.numbers[lane.id].lengths.map(([, , share]) => share),
+    type: "bar",
+    name: label(lane),
+    marker: { color: lane.color, pattern: pattern(SHAPES[lane.n]) },
+    hovertemplate: "%{x} accepted: %{y:.0%} of the steps with a draft",
+  }));
   const steps = methods.map((lane) => ({
     x: lane.lane.ends.map((_, k) => k + 1),
-    y: [...lane.lane.trace.steps.accepted],
+    y: [...lane.lane.accepted],
     type: "scatter",
     mode: "lines+markers",
-    name: escape(label(lane)),
+    name: label(lane),
     marker: { color: lane.color, size: 4, symbol: lane.n },
     line: { color: lane.color, width: 1, dash: DASHES[lane.n], shape: "hvh" },
     hovertemplate: "forward %{x}: %{y} accepted",
   }));
-  const parts = [
-    ["prefill", "reading the prompt", page.colors.line],
-    ["draft", "drafting", page.colors.heat],
-    ["verify", "verify forwards", page.colors.accepted],
-    ["commit", "keeping", page.colors.faint],
-  ];
-  const times = parts.map(([key, text, color], n) => ({
-    y: lanes.map((lane) => escape(label(lane))),
+  /** @type {(key: keyof LaneNumbers["times"], text: string, color: string, shape?: string) => object} */
+  const time = (key, text, color, shape = "") => ({
+    y: lanes.map(label),
     x: lanes.map((lane) => page.numbers[lane.id].times[key]),
     type: "bar",
     orientation: "h",
     name: text,
-    marker: {
-      color,
-      pattern: { shape: ["", "/", "", "x"][n], fillmode: "overlay", fgcolor: page.colors.card, size: 5, solidity: 0.3 },
-    },
+    marker: { color, pattern: pattern(shape) },
     hovertemplate: "%{x:.1f} ms",
-  }));
-  return [
+  });
+  const times = [
+    time("prefill", "reading the prompt", colors.line),
+    time("draft", "drafting", colors.heat, "/"),
+    time("verify", "verify forwards", colors.accepted),
+    time("commit", "keeping", colors.faint, "x"),
+  ];
+  /** @type {Drawing[]} */
+  const all = [
     { key: "cumulative", title: "Tokens written over time", x: "seconds of decoding", y: "tokens", data: cumulative },
     { key: "times", title: "Where the time went", x: "ms", y: "", data: times, stack: true },
-    methods.length
-      ? {
-          key: "lengths",
-          title: "Accepted per step with a draft",
-          x: "accepted draft tokens",
-          y: "share of the steps",
-          data: lengths,
-          percent: true,
-        }
-      : null,
-    methods.length
-      ? { key: "steps", title: "Accepted, step by step", x: "forward", y: "accepted draft tokens", data: steps }
-      : null,
-  ].filter(Boolean);
+  ];
+  if (!methods.length) return all;
+  const accepted = "accepted draft tokens";
+  return [
+    ...all,
+    {
+      key: "lengths",
+      title: "Accepted per step with a draft",
+      x: accepted,
+      y: "share of the steps",
+      data: lengths,
+      percent: true,
+    },
+    { key: "steps", title: "Accepted, step by step", x: "forward", y: accepted, data: steps },
+  ];
 }
 
+/** Draws them, those that are there anew. */
 export async function drawCharts() {
   if (!Object.keys(page.numbers).length || !page.box.offsetWidth) return;
   const ticket = page.ticket,
@@ -92,24 +95,28 @@ export async function drawCharts() {
   try {
     Plotly = await plotly(page.data.plotly);
   } catch (problem) {
-    return grid.replaceChildren(h("p", { class: "svp-note svp-error", role: "alert" }, problem.message));
+    return grid.replaceChildren(alertNote(problem));
   }
   if (ticket !== page.ticket) return;
-  const wanted = charts();
+  const colors = must(page.colors);
+  const wanted = charts(colors);
   while (grid.children.length < wanted.length) {
+    /** @type {Plot} */
     const plot = h("div", { class: "svc-plot", role: "img" });
     grid.append(h("figure", { class: "svc-card" }, plot));
     new ResizeObserver(() => {
       if (plot.data && plot.offsetWidth) Plotly.Plots.resize(plot);
     }).observe(plot);
   }
-  while (grid.children.length > wanted.length) {
-    Plotly.purge(grid.lastChild.firstChild);
-    grid.lastChild.remove();
+  /** @type {NodeListOf<Plot>} */
+  const plots = grid.querySelectorAll(".svc-plot");
+  for (const plot of [...plots].slice(wanted.length)) {
+    Plotly.purge(plot);
+    plot.parentElement?.remove();
   }
-  const { ink, card: face, line } = page.colors;
+  const { ink, card: face, line } = colors;
   wanted.forEach((chart, n) => {
-    const plot = grid.children[n].firstChild;
+    const plot = plots[n];
     plot.dataset.chart = chart.key;
     plot.setAttribute("aria-label", `${chart.title}; its numbers are in the table and the race`);
     const axis = { gridcolor: "rgba(128,128,128,.25)", zeroline: false, automargin: true };

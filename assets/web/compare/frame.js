@@ -1,13 +1,27 @@
 /* Page "Compare", the results' frame: their cards, colours and letters, how the lanes are aligned. */
 
-import { Tooltip, format, h, readColors as inspectorColors } from "specviz/base/dom.js";
+import { Tooltip, format, h, must, readColors as inspectorColors } from "specviz/base/dom.js";
 import { drawGo, stop } from "specviz/compare/ask.js";
-import { Ruler, firstDifference } from "specviz/compare/lanes.js";
-import { drawLasts, drawRows, key, limit, paint, pause, seek, setClock, toggle } from "specviz/compare/race.js";
+import { firstDifference } from "specviz/compare/lane.js";
+import {
+  drawLasts,
+  drawRows,
+  key,
+  limit,
+  paint,
+  pause,
+  seek,
+  setClock,
+  setLimit,
+  toggle,
+} from "specviz/compare/race.js";
+import { Ruler } from "specviz/compare/ruler.js";
 import { MARKS, drawn, name, page, part } from "specviz/compare/state.js";
 
+/** @type {Record<Clock, string>} */
 const CLOCKS = { time: "Time", step: "Forwards", position: "Output position" };
 
+/** @type {(name: string, title: string, help: string | null, ...inside: Child[]) => HTMLElement} */
 function card(name, title, help, ...inside) {
   return h(
     "section",
@@ -17,12 +31,13 @@ function card(name, title, help, ...inside) {
   );
 }
 
+/** The results' cards, empty. */
 export function frame() {
-  const clocks = Object.entries(CLOCKS).map(([clock, label]) => {
+  const clocks = /** @type {Clock[]} */ (Object.keys(CLOCKS)).map((clock) => {
     const radio = h("input", { type: "radio", name: "svc-clock", value: clock });
     radio.checked = clock === page.clock;
     radio.addEventListener("change", () => setClock(clock));
-    return h("label", {}, radio, h("span", {}, label));
+    return h("label", {}, radio, h("span", {}, CLOCKS[clock]));
   });
   const lasts = h("select", { class: "svp-select svc-lasts", "aria-label": "How long the race lasts" });
   lasts.addEventListener("change", () => {
@@ -41,84 +56,82 @@ export function frame() {
     pause();
     seek(Number(slider.value));
   });
-  page.ruler = new Ruler((position) => {
+  const ruler = (page.ruler = new Ruler((position) => {
     pause();
     if (page.clock !== "position") setClock("position", position);
     seek(position);
-  });
+  }));
   const play = h(
     "button",
     { type: "button", class: "svp-button svc-play", onclick: toggle, "aria-label": "Play the race", title: "Space" },
     "▶ Race",
   );
-  part("results").replaceChildren(
+  const root = h(
+    "div",
+    { class: "sv svc", role: "group", tabindex: "-1", "aria-label": "Comparison" },
     h(
-      "div",
-      { class: "sv svc", role: "group", tabindex: "-1", "aria-label": "Comparison" },
-      h(
-        "header",
-        { class: "svc-head" },
-        h("h2", {}),
-        h("span", { class: "svc-about" }),
-        h("button", { type: "button", class: "svp-button svc-stop", hidden: true, onclick: stop }, "■ Stop all lanes"),
-        h("button", { type: "button", class: "svp-button svc-link", onclick: copyLink }, "Copy link"),
-      ),
-      card(
-        "race",
-        "Race",
-        "Every lane as it was recorded, on one clock.",
-        h(
-          "div",
-          { class: "svc-controls" },
-          play,
-          h("fieldset", { class: "svc-clocks" }, h("legend", { class: "svc-unseen" }, "Clock"), clocks),
-          slider,
-          h("output", { class: "svc-at" }),
-          lasts,
-        ),
-        h("ol", { class: "svc-lanes" }),
-      ),
-      card(
-        "ruler",
-        "By output position",
-        null,
-        h(
-          "ul",
-          { class: "svc-key", "aria-label": "Legend" },
-          h("li", {}, h("i", { class: "svc-k-acc" }), "accepted draft, in one forward"),
-          h("li", {}, h("i", { class: "svc-k-own" }), "the target's own token"),
-          h("li", {}, h("b", {}, "12"), "the 12th forward"),
-          h("li", {}, h("i", { class: "svc-k-off" }), "writes something else"),
-        ),
-        page.ruler.element,
-        h("p", { class: "svc-reached", "aria-live": "off" }),
-      ),
+      "header",
+      { class: "svc-head" },
+      h("h2", { class: "svc-title" }),
+      h("span", { class: "svc-about" }),
+      h("button", { type: "button", class: "svp-button svc-stop", hidden: true, onclick: stop }, "■ Stop all lanes"),
+      h("button", { type: "button", class: "svp-button svc-link", onclick: copyLink }, "Copy link"),
+    ),
+    card(
+      "race",
+      "Race",
+      "Every lane as it was recorded, on one clock.",
       h(
         "div",
-        { class: "svc-pair" },
-        card(
-          "stretches",
-          "Where do they differ most?",
-          "Stretches in which one method needs fewer forwards than all others.",
-          h("div", { class: "svc-stretches" }, h("p", { class: "svc-help" }, "Known when all lanes are over.")),
-        ),
-        card(
-          "lens",
-          "Against plain decoding",
-          "Is every output what the target writes by itself?",
-          h("div", { class: "svc-lens-rows" }, h("p", { class: "svc-help" }, "Checked when all lanes are over.")),
-        ),
+        { class: "svc-controls" },
+        play,
+        h("fieldset", { class: "svc-clocks" }, h("legend", { class: "svc-unseen" }, "Clock"), clocks),
+        slider,
+        h("output", { class: "svc-at" }),
+        lasts,
+      ),
+      h("ol", { class: "svc-lanes" }),
+    ),
+    card(
+      "ruler",
+      "By output position",
+      null,
+      h(
+        "ul",
+        { class: "svc-key", "aria-label": "Legend" },
+        h("li", {}, h("i", { class: "svc-k-acc" }), "accepted draft, in one forward"),
+        h("li", {}, h("i", { class: "svc-k-own" }), "the target's own token"),
+        h("li", {}, h("b", {}, "12"), "the 12th forward"),
+        h("li", {}, h("i", { class: "svc-k-off" }), "writes something else"),
+      ),
+      ruler.element,
+      h("p", { class: "svc-reached", "aria-live": "off" }),
+    ),
+    h(
+      "div",
+      { class: "svc-pair" },
+      card(
+        "stretches",
+        "Where do they differ most?",
+        "Stretches in which one method needs fewer forwards than all others.",
+        h("div", { class: "svc-stretches" }, h("p", { class: "svc-help" }, "Known when all lanes are over.")),
       ),
       card(
-        "numbers",
-        "Numbers",
-        "Hover or focus a name for its formula.",
-        h("div", { class: "svc-table svl-scroll" }, h("p", { class: "svc-help" }, "Known when all lanes are over.")),
+        "lens",
+        "Against plain decoding",
+        "Is every output what the target writes by itself?",
+        h("div", { class: "svc-lens-rows" }, h("p", { class: "svc-help" }, "Checked when all lanes are over.")),
       ),
-      h("div", { class: "svc-charts" }),
     ),
+    card(
+      "numbers",
+      "Numbers",
+      "Hover or focus a name for its formula.",
+      h("div", { class: "svc-table svl-scroll" }, h("p", { class: "svc-help" }, "Known when all lanes are over.")),
+    ),
+    h("div", { class: "svc-charts" }),
   );
-  const root = part("results").firstChild;
+  part("results").replaceChildren(root);
   page.tip = new Tooltip(root);
   root.addEventListener("keydown", key);
   page.framed = true;
@@ -139,12 +152,14 @@ async function copyLink() {
   }, 1500);
 }
 
+/** The theme's colours, and each lane's. */
 function readColors() {
-  const root = page.box.querySelector(".sv.svc");
+  const root = must(part("results").firstElementChild, "comparison");
   const style = getComputedStyle(root);
+  /** @param {string} name */
   const read = (name) => style.getPropertyValue(name).trim();
-  page.colors = { ...inspectorColors(root), ink: read("--sv-ink"), raised: read("--sv-raised"), on: read("--svc-on") };
   for (const lane of page.lanes) lane.color = read(`--svc-lane-${lane.n}`);
+  return { ...inspectorColors(root), ink: read("--sv-ink"), raised: read("--sv-raised"), on: read("--svc-on") };
 }
 
 /** Plain decoding is P; the others are A, B, … in their order. Whether anything changed. */
@@ -164,15 +179,10 @@ function reference() {
   const lanes = drawn();
   const lossless = lanes.filter((lane) => lane.lane.run.method.lossless !== false);
   const plain = lanes.find((lane) => lane.method === "plain");
-  const longest = (found) => found.reduce((a, b) => (b.lane.length > a.lane.length ? b : a));
+  /** @param {DrawnLane[]} some */
+  const longest = (some) => some.reduce((a, b) => (b.lane.length > a.lane.length ? b : a));
   if (plain && lossless.every((lane) => lane.lane.length <= plain.lane.length)) return plain;
   return lanes.length ? longest(lossless.length ? lossless : lanes) : null;
-}
-
-function align() {
-  const first = reference();
-  for (const lane of drawn())
-    lane.aligned = lane === first ? lane.lane.length : firstDifference(first.lane.output, lane.lane.output);
 }
 
 /** The lanes grew: what is drawn of all of them, once per frame. */
@@ -182,27 +192,29 @@ export function changed() {
     part("lanes").replaceChildren();
     page.colors = null;
   }
-  if (!page.colors) readColors();
-  align();
-  const known = drawn();
-  part("head").querySelector("h2").textContent = page.title || "Comparison";
-  const model = known[0]?.lane.run.model;
+  const colors = (page.colors ??= readColors());
+  const lanes = drawn();
+  const first = reference();
+  if (first)
+    for (const lane of lanes)
+      lane.aligned = lane === first ? lane.lane.length : firstDifference(first.lane.output, lane.lane.output);
+  part("title").textContent = page.title || "Comparison";
+  const model = lanes[0]?.lane.run.model;
   part("about").textContent = model
     ? [
         model.name,
-        `${format(model.parameters ? model.parameters / 1e6 : null)}M parameters`,
+        `${format(model.parameters ? Number(model.parameters) / 1e6 : null)}M parameters`,
         model.dtype,
         model.device,
-        known[0].lane.run.created?.slice(0, 10),
+        lanes[0].lane.run.created?.slice(0, 10),
       ]
         .filter((t) => t && !String(t).startsWith("–"))
         .join(" · ")
     : "";
   drawRows();
-  const first = reference();
   if (first)
-    page.ruler.set(
-      known.map((lane) => ({
+    page.ruler?.set(
+      lanes.map((lane) => ({
         lane: lane.lane,
         color: lane.color,
         name: name(lane),
@@ -210,11 +222,9 @@ export function changed() {
         aligned: lane.aligned,
       })),
       first.lane,
-      page.colors,
+      colors,
     );
-  const slider = part("slider");
-  slider.max = limit();
-  slider.step = page.clock === "time" ? Math.max(0.1, limit() / 2000) : 1;
+  setLimit();
   if (page.live) page.at = limit();
   paint();
   drawGo();

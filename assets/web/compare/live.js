@@ -2,29 +2,31 @@
 
 import { framed, h } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
+import { alertNote, sentence } from "specviz/base/problem.js";
 import { drawGo } from "specviz/compare/ask.js";
 import { drawCharts } from "specviz/compare/charts.js";
 import { changed, frame } from "specviz/compare/frame.js";
-import { Lane, stretches } from "specviz/compare/lanes.js";
+import { Lane } from "specviz/compare/lane.js";
 import { limit, pause } from "specviz/compare/race.js";
 import { drawLens, drawStretches, drawTable } from "specviz/compare/results.js";
 import { drawn, going, page, part, post } from "specviz/compare/state.js";
+import { setAddress } from "specviz/shell/address.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 
-function address() {
-  const url = new URL(location.href);
-  const ids = page.lanes.filter((lane) => lane.id).map((lane) => lane.id);
-  if (ids.length) url.searchParams.set("lanes", ids.join(","));
-  else url.searchParams.delete("lanes");
-  history.replaceState(history.state, "", url);
-}
+/** @param {CompareLane[]} lanes */
+const idsOf = (lanes) => lanes.filter((lane) => lane.id).map((lane) => lane.id);
+/** @param {CompareLane} lane */
+const unfinished = (lane) => ["waiting", "running"].includes(lane.state);
+/** @type {(id: string) => Promise<Trace | WaitingTrace>} */
+const getTrace = (id) => getJson(`api/traces/${encodeURIComponent(id)}`);
 
-export function begin(given) {
+/** Another comparison: of runs that are there, or of new lanes. @param {Partial<CompareLane>[]} lanes */
+export function begin(lanes) {
   pause();
   const ticket = ++page.ticket;
   for (const lane of page.lanes) lane.source?.close();
-  page.lanes = given.map((one) => ({
+  page.lanes = lanes.map((one) => ({
     id: one.id || "",
     method: one.method || "",
     mark: "",
@@ -35,6 +37,11 @@ export function begin(given) {
     mine: Boolean(one.mine),
     lane: null,
     ahead: 0,
+    aligned: 0,
+    seq: -1,
+    source: null,
+    parts: null,
+    shown: "",
   }));
   Object.assign(page, {
     numbers: {},
@@ -49,21 +56,21 @@ export function begin(given) {
   page.framed = false;
   part("results").replaceChildren();
   part("empty").hidden = page.lanes.length > 0;
-  address();
+  setAddress({ lanes: idsOf(page.lanes).join(",") });
   frame();
   follow(ticket);
 }
 
-/** Lane after lane, as the worker takes them. */
+/** Lane after lane, as the worker takes them. @param {number} ticket */
 async function follow(ticket) {
-  const mine = page.lanes.filter((lane) => lane.mine && lane.id).map((lane) => lane.id);
+  const mine = idsOf(page.lanes.filter((lane) => lane.mine));
   const settled = page.lanes
     .filter((lane) => lane.id)
     .map(async (lane) => {
       try {
-        take(lane, await getJson(`api/traces/${encodeURIComponent(lane.id)}`), ticket);
+        take(lane, await getTrace(lane.id), ticket);
       } catch (problem) {
-        if (ticket === page.ticket) Object.assign(lane, { state: "failed", error: problem.message });
+        if (ticket === page.ticket) Object.assign(lane, { state: "failed", error: sentence(problem) });
       }
     });
   await Promise.all(settled);
@@ -72,7 +79,7 @@ async function follow(ticket) {
   changed();
   for (const lane of page.lanes) {
     if (ticket !== page.ticket) return;
-    if (["waiting", "running"].includes(lane.state)) await watch(lane, ticket);
+    if (unfinished(lane)) await watch(lane, ticket);
   }
   if (ticket !== page.ticket) return;
   over(ticket);
@@ -80,7 +87,7 @@ async function follow(ticket) {
 
 /** After a reload the runs end with this page, not with the one before. */
 async function adopt() {
-  const ids = page.lanes.filter((lane) => ["waiting", "running"].includes(lane.state)).map((lane) => lane.id);
+  const ids = page.lanes.filter(unfinished).map((lane) => lane.id);
   try {
     const { done } = await post("adopt", { ids, session: await app.session() });
     if (!done) return;
@@ -91,53 +98,52 @@ async function adopt() {
   }
 }
 
+/** Takes a lane's run as it stands. @type {(lane: CompareLane, trace: Trace | WaitingTrace, ticket: number) => void} */
 function take(lane, trace, ticket) {
   const seq = trace.live ? trace.live.seq : Infinity;
   if (ticket !== page.ticket || seq < lane.seq) return; // an older answer came later
   if (trace.tokens) {
-    if (lane.lane) lane.lane.load(trace);
-    else lane.lane = new Lane(trace);
+    lane.lane = new Lane(trace);
     lane.method = trace.run.method.name;
     page.title ||= trace.run.title;
   }
   lane.seq = seq;
   lane.ahead = trace.live ? trace.live.ahead : 0;
   lane.state = trace.live ? (trace.live.state === "queued" ? "waiting" : "running") : "done";
-  if (!trace.live) finish(lane, trace.run);
+  if (trace.live || !trace.tokens) return;
+  const { stop, error } = trace.run;
+  lane.state = stop === "error" ? "failed" : stop === "cancelled" ? "stopped" : "done";
+  lane.error = error || "";
 }
 
-function finish(lane, run) {
-  lane.state = run.stop === "error" ? "failed" : run.stop === "cancelled" ? "stopped" : "done";
-  lane.error = run.error || "";
-}
-
-/** Resolves when a run is over. */
+/** Resolves when a run is over. @type {(lane: CompareLane, ticket: number) => Promise<void>} */
 function watch(lane, ticket) {
   return new Promise((resolve) => {
-    let delta = [];
+    /** @type {LiveEvent[]} */
+    let events = [];
     const again = async () => {
       try {
-        take(lane, await getJson(`api/traces/${encodeURIComponent(lane.id)}`), ticket);
+        take(lane, await getTrace(lane.id), ticket);
       } catch (problem) {
         Object.assign(lane, {
           state: page.stopping ? "stopped" : "failed",
-          error: page.stopping ? "Stopped before it began." : lane.error || problem.message,
+          error: page.stopping ? "Stopped before it began." : lane.error || sentence(problem),
         });
       }
       if (ticket === page.ticket) changed();
     };
     const flush = framed(() => {
       if (ticket !== page.ticket || !lane.lane) return;
-      for (const event of delta) {
-        if (event.seq <= lane.seq) continue;
-        lane.lane.append(event.delta, event.run);
-        lane.seq = event.seq;
+      for (const { seq, delta, run } of events) {
+        if (seq <= lane.seq) continue;
+        lane.lane.append(delta ?? {}, run);
+        lane.seq = seq;
       }
-      delta = [];
+      events = [];
       changed();
     });
-    const source = new EventSource(`api/live/${encodeURIComponent(lane.id)}?after=${lane.seq ?? -1}`);
-    let seen = lane.seq ?? -1;
+    const source = new EventSource(`api/live/${encodeURIComponent(lane.id)}?after=${lane.seq}`);
+    let seen = lane.seq;
     lane.source = source;
     const end = async () => {
       source.close();
@@ -149,6 +155,7 @@ function watch(lane, ticket) {
         source.close();
         return resolve();
       }
+      /** @type {LiveEvent} */
       const event = JSON.parse(message.data);
       if (event.done) {
         lane.error = event.error || lane.error;
@@ -160,7 +167,7 @@ function watch(lane, ticket) {
       }
       if (event.reload || event.state === "running" || event.seq > seen + 1) again();
       else if (event.delta) {
-        delta.push(event);
+        events.push(event);
         flush();
       }
       seen = Math.max(seen, event.seq);
@@ -171,67 +178,52 @@ function watch(lane, ticket) {
   });
 }
 
-function findStretches() {
-  let lanes = drawn().filter((lane) => lane.aligned > 1);
-  const methods = lanes.filter((lane) => lane.method !== "plain");
-  if (methods.length > 1) lanes = methods;
-  if (lanes.length < 2) return [];
-  const upto = Math.min(...lanes.map((lane) => lane.aligned));
-  return stretches(
-    lanes.map((lane) => lane.lane),
-    upto,
-  ).map((one) => ({ ...one, lanes }));
-}
-
-const keys = () =>
-  drawn()
-    .filter((lane) => lane.id)
-    .map((lane) => lane.id);
-
-async function numbers(ticket) {
-  const ids = keys();
-  if (!ids.length) {
-    for (const name of ["table", "lens-rows"])
-      part(name).replaceChildren(h("p", { class: "svc-help" }, "No lane wrote anything."));
-    return;
-  }
+/**
+ * What the server makes of the runs that are over; says in ``place`` what went wrong.
+ *
+ * @type {(what: string, ticket: number, place: string, draw: (answer: any) => void) => Promise<void>}
+ */
+async function asked(what, ticket, place, draw) {
   try {
-    const answer = await getJson(`api/compare/numbers?runs=${ids.map(encodeURIComponent).join(",")}`);
-    if (ticket !== page.ticket) return;
-    page.numbers = answer;
-    drawTable();
-    drawCharts();
+    const answer = await getJson(`api/compare/${what}?runs=${idsOf(drawn()).map(encodeURIComponent).join(",")}`);
+    if (ticket === page.ticket) draw(answer);
   } catch (problem) {
-    if (ticket === page.ticket)
-      part("table").replaceChildren(h("p", { class: "svp-note svp-error", role: "alert" }, problem.message));
+    if (ticket === page.ticket) part(place).replaceChildren(alertNote(problem));
   }
 }
 
+/** The check of every run against plain decoding, asked for until it is done. @param {number} ticket */
 export async function lens(ticket) {
-  const ids = keys();
-  if (!ids.length) return;
-  try {
-    const answer = await getJson(`api/compare/lens?runs=${ids.map(encodeURIComponent).join(",")}`);
-    if (ticket !== page.ticket) return;
+  if (!idsOf(drawn()).length) return;
+  await asked("lens", ticket, "lens-rows", (answer) => {
     page.lens = answer;
     drawLens();
-    if (Object.values(answer).some((one) => one.state === "checking"))
+    if (Object.values(page.lens).some((one) => one.state === "checking"))
       setTimeout(() => ticket === page.ticket && lens(ticket), 700);
-  } catch (problem) {
-    if (ticket === page.ticket)
-      part("lens-rows").replaceChildren(h("p", { class: "svp-note svp-error", role: "alert" }, problem.message));
-  }
+  });
 }
 
-/** Everybody is done: numbers, the check against plain decoding, where they differ. */
+/** Everybody is done: numbers, the check against plain decoding, where they differ. @param {number} ticket */
 function over(ticket) {
   page.live = false;
   page.at = limit();
   drawGo();
   refreshRuns();
   changed();
-  page.stretches = findStretches();
-  drawStretches();
-  numbers(ticket);
+  if (!idsOf(drawn()).length) {
+    drawStretches();
+    for (const name of ["table", "lens-rows"])
+      part(name).replaceChildren(h("p", { class: "svc-help" }, "No lane wrote anything."));
+    return;
+  }
+  asked("stretches", ticket, "stretches", ({ stretches }) => {
+    page.stretches = stretches;
+    drawStretches();
+  });
+  asked("numbers", ticket, "table", (answer) => {
+    page.numbers = answer;
+    drawTable();
+    drawCharts();
+  });
   lens(ticket);
 }

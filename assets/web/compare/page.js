@@ -3,13 +3,15 @@
 import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
-import { catalog, choicesReady, drawPrompt, note, run } from "specviz/compare/ask.js";
+import { alertNote, sentence } from "specviz/base/problem.js";
+import { catalog, choosePrompt, drawPrompt, note, run } from "specviz/compare/ask.js";
 import { drawCharts } from "specviz/compare/charts.js";
 import { changed } from "specviz/compare/frame.js";
 import { begin, lens } from "specviz/compare/live.js";
 import { pause } from "specviz/compare/race.js";
 import { drawExample, drawRecorded, example, openRuns } from "specviz/compare/recorded.js";
 import { going, page, part } from "specviz/compare/state.js";
+import { place } from "specviz/shell/place.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 
@@ -29,7 +31,7 @@ function layout() {
           type: "button",
           class: "svl-run svc-example",
           hidden: true,
-          onclick: () => openRuns(example().map((one) => one.id)),
+          onclick: () => openRuns(example()?.map((one) => one.id) ?? []),
         },
         "",
       ),
@@ -83,11 +85,10 @@ async function load() {
   try {
     page.data = await getJson("api/compare");
     layout();
-    page.form = { choice: "own", mode: "segments", values: {} };
-    choicesReady();
+    choosePrompt(page.data.examples[0]?.id ?? "own");
     await catalog();
   } catch (problem) {
-    page.box.replaceChildren(h("p", { class: "svp-note svp-error", role: "alert" }, problem.message));
+    page.box.replaceChildren(alertNote(problem));
     return;
   }
   if (!app.runs.length) await refreshRuns();
@@ -99,7 +100,7 @@ async function load() {
   });
   on("model", () =>
     catalog()
-      .catch((problem) => note(problem.message, true))
+      .catch((problem) => note(sentence(problem), true))
       .then(() => {
         if (page.lanes.length && !going()) lens(page.ticket);
       }),
@@ -115,9 +116,10 @@ async function load() {
   page.box.dataset.ready = "yes";
 }
 
+/** @param {Part} part */
 export function mount({ element }) {
   app.pages.compare = page;
-  page.box = element.querySelector(".svp-compare");
+  page.box = place(element, "compare");
   let asked = false,
     wide = 0;
   const seen = new ResizeObserver(() => {

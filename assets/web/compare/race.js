@@ -1,6 +1,6 @@
 /* Page "Compare", the race: a row per lane, the clock, and everything that moves with it. */
 
-import { clamp, h, plural } from "specviz/base/dom.js";
+import { clamp, closest, h, must, plural } from "specviz/base/dom.js";
 import { safe } from "specviz/base/text.js";
 import { colored, drawn, mark, name, page, part, seconds, settings } from "specviz/compare/state.js";
 import { open as openRun } from "specviz/shell/open.js";
@@ -8,28 +8,29 @@ import { goTo } from "specviz/shell/tabs.js";
 
 const LASTS = [5, 10, 20, 40]; // seconds a race lasts
 const SHOWN_TEXT = 260; // characters of a lane's text
+/** @type {Record<string, string>} */
 const STATES = { waiting: "waiting", running: "running", failed: "failed", stopped: "stopped" };
 
+/** What a lane's row is made of. @param {DrawnLane | CompareLane} lane */
+export const laneParts = (lane) => ({
+  name: h("b", { class: "svc-name" }),
+  settings: h("span", { class: "svc-params" }),
+  verdict: h("span", { class: "svc-verdict" }),
+  fill: h("i", { class: "svc-fill" }),
+  own: h("span", { class: "svc-numbers" }),
+  text: h("code", { class: "svc-text" }),
+  state: h("span", { class: "svc-state", role: "status" }),
+  error: h("p", { class: "svc-error", role: "alert" }),
+  inspect: h("button", { type: "button", class: "svp-link svc-inspect", onclick: () => inspect(lane) }, "Inspect ↗"),
+});
+
+/** A row per lane: who it is, how it fares. */
 export function drawRows() {
   const list = part("lanes");
   if (list.children.length !== page.lanes.length) {
     list.replaceChildren(
       ...page.lanes.map((lane) => {
-        lane.parts = {
-          name: h("b", { class: "svc-name" }),
-          settings: h("span", { class: "svc-params" }),
-          verdict: h("span", { class: "svc-verdict" }),
-          fill: h("i", { class: "svc-fill" }),
-          own: h("span", { class: "svc-numbers" }),
-          text: h("code", { class: "svc-text" }),
-          state: h("span", { class: "svc-state", role: "status" }),
-          inspect: h(
-            "button",
-            { type: "button", class: "svp-link svc-inspect", onclick: () => inspect(lane) },
-            "Inspect ↗",
-          ),
-        };
-        const p = lane.parts;
+        const p = (lane.parts = laneParts(lane));
         return colored(
           h(
             "li",
@@ -45,7 +46,7 @@ export function drawRows() {
     );
   }
   for (const lane of page.lanes) {
-    const p = lane.parts;
+    const p = must(lane.parts);
     p.name.textContent = name(lane);
     p.settings.textContent = settings(lane);
     p.state.textContent =
@@ -56,20 +57,21 @@ export function drawRows() {
     p.inspect.hidden = !lane.lane;
     p.inspect.setAttribute("aria-label", `Open ${name(lane)} on Inspect at this step`);
     if (lane.error && ["failed", "stopped"].includes(lane.state)) {
-      p.error ??= h("p", { class: "svc-error", role: "alert" });
       p.error.textContent = lane.error;
       if (!p.error.isConnected) p.text.after(p.error);
     }
   }
 }
 
+/** Opens a lane on Inspect, at a step or where it stands now. @param {CompareLane} lane @param {number} [step] */
 export function inspect(lane, step) {
-  const now = lane.lane.done(page.clock, page.at);
+  const now = lane.lane?.done(page.clock, page.at) ?? 0;
   goTo("inspect");
   openRun(lane.id, { step: step ?? Math.max(0, now - 1) });
   scrollTo({ top: 0 });
 }
 
+/** Where the clock ends. */
 export function limit(clock = page.clock) {
   const lanes = drawn().map((lane) => lane.lane);
   return Math.max(
@@ -78,36 +80,43 @@ export function limit(clock = page.clock) {
   );
 }
 
+/** The slider ends where the clock does. */
+export function setLimit() {
+  const slider = part("slider", HTMLInputElement);
+  slider.max = String(limit());
+  slider.step = page.clock === "time" ? String(Math.max(0.1, limit() / 2000)) : "1";
+}
+
 /** Another clock: at a position, or where the lane that is furthest stands now. */
+/** @type {(clock: Clock, position?: number) => void} */
 export function setClock(clock, position) {
   const before = page.clock,
     lanes = drawn().map((lane) => lane.lane);
   const end = page.at >= limit(before);
-  const lead = lanes.reduce(
-    (a, b) => (!a || b.done(before, page.at) / b.steps > a.done(before, page.at) / a.steps ? b : a),
-    null,
-  );
+  /** @param {import("specviz/compare/lane.js").Lane} lane */
+  const share = (lane) => lane.done(before, page.at) / lane.steps;
+  const lead = [...lanes].sort((a, b) => share(b) - share(a))[0];
   const k = lead ? lead.done(before, page.at) : 0;
   page.clock = clock;
   page.at =
     position ??
     (end || !lead ? limit() : clock === "time" ? (k ? lead.times[k - 1] : 0) : clock === "step" ? k : lead.start(k));
-  for (const radio of page.box.querySelectorAll('input[name="svc-clock"]')) radio.checked = radio.value === clock;
-  const slider = part("slider");
-  slider.max = limit();
-  slider.step = clock === "time" ? Math.max(0.1, limit() / 2000) : 1;
+  for (const radio of part("clocks").querySelectorAll("input")) radio.checked = radio.value === clock;
+  setLimit();
   drawLasts();
   paint();
 }
 
+/** @param {number} value */
 export function seek(value) {
   page.at = clamp(value, 0, limit());
   page.live = false;
   paint();
 }
 
+/** How long the race may last. */
 export function drawLasts() {
-  const select = part("lasts");
+  const select = part("lasts", HTMLSelectElement);
   select.replaceChildren(
     ...LASTS.map((n) => h("option", { value: n }, `in ${n} s`)),
     ...(page.clock === "time" ? [h("option", { value: "real" }, "in real time")] : []),
@@ -116,11 +125,13 @@ export function drawLasts() {
   select.value = String(page.lasts);
 }
 
+/** Plays or pauses. */
 export function toggle() {
   if (page.playing) return pause();
   if (page.at >= limit()) page.at = 0;
   page.live = false;
   let before = 0;
+  /** @param {number} now */
   const tick = (now) => {
     if (!page.playing) return;
     const rate = page.lasts === "real" ? 1 : limit() / (page.lasts * 1000);
@@ -135,6 +146,7 @@ export function toggle() {
   part("play").setAttribute("aria-label", "Pause the race");
 }
 
+/** Stops the clock. */
 export function pause() {
   if (!page.playing) return;
   cancelAnimationFrame(page.playing);
@@ -143,7 +155,7 @@ export function pause() {
   part("play").setAttribute("aria-label", "Play the race");
 }
 
-/** One step of the clock: the next (or the last) moment at which something happens. */
+/** One step of the clock: the next (or the last) moment at which something happens. @param {number} by */
 function nudge(by) {
   pause();
   if (page.clock !== "time") return seek(Math.floor(page.at) + by);
@@ -156,17 +168,14 @@ function nudge(by) {
   seek(by > 0 ? Math.min(...times) : Math.max(...times));
 }
 
+/** The keys of the race. @param {KeyboardEvent} event */
 export function key(event) {
-  if (
-    event.altKey ||
-    event.ctrlKey ||
-    event.metaKey ||
-    event.target.closest("select, textarea, summary, .js-plotly-plot")
-  )
-    return;
-  if (event.key === " " && event.target.closest("button, a, input[type=radio], input[type=checkbox]")) return;
-  if (event.target.matches("input[type=radio]") && event.key.startsWith("Arrow")) return;
+  if (event.altKey || event.ctrlKey || event.metaKey) return;
+  if (closest(event, "select, textarea, summary, .js-plotly-plot")) return;
+  if (event.key === " " && closest(event, "button, a, input[type=radio], input[type=checkbox]")) return;
+  if (closest(event, "input[type=radio]") && event.key.startsWith("Arrow")) return;
   const far = event.shiftKey ? 10 : 1;
+  /** @type {Record<string, () => void>} */
   const acts = {
     ArrowRight: () => nudge(far),
     ArrowUp: () => nudge(far),
@@ -189,6 +198,7 @@ export function key(event) {
   acts[event.key]();
 }
 
+/** Draws what the clock shows. */
 export function paint() {
   const lanes = drawn();
   const done = lanes.map(({ lane }) => (page.live ? lane.steps : lane.done(page.clock, page.at)));
@@ -200,10 +210,12 @@ export function paint() {
     ...(lanes.some((one) => one.state === "done") ? [] : open),
   );
   const order = lanes.map((_, n) => n).filter((n) => done[n] === lanes[n].lane.steps && lanes[n].state === "done");
+  /** @param {number} n */
   const cost = (n) => (page.clock === "step" ? lanes[n].lane.steps : lanes[n].lane.ms);
   order.sort((a, b) => cost(a) - cost(b));
   lanes.forEach((one, n) => {
-    const { lane, parts } = one;
+    const { lane } = one;
+    const parts = must(one.parts);
     const ended = one.state === "done" && done[n] === lane.steps && !page.live;
     parts.fill.style.transform = `scaleX(${written[n] / most})`;
     const place =
@@ -212,18 +224,16 @@ export function paint() {
       `${plural(written[n], "token")} · ${plural(done[n], "forward")} · ` +
       `${seconds(done[n] ? lane.times[done[n] - 1] : 0)}${ended ? " ✓" : ""}${place}`;
     if (parts.own.textContent !== numbers) parts.own.textContent = numbers;
-    if (one.shown !== done[n] || one.shownLane !== lane.steps) {
-      parts.text.replaceChildren(...latest(lane, done[n]));
-      one.shown = done[n];
-      one.shownLane = lane.steps;
-    }
+    const shown = `${done[n]} of ${lane.steps}`;
+    if (one.shown !== shown) parts.text.replaceChildren(...latest(lane, done[n]));
+    one.shown = shown;
   });
   const position = page.clock === "position" ? Math.floor(page.at) : Math.max(0, ...written);
   const said = told(lanes, position);
-  if (lanes.length) page.ruler.draw(position, done, page.mark, said);
+  if (lanes.length) page.ruler?.draw(position, done, page.mark, said);
   part("reached").textContent = said;
-  const slider = part("slider");
-  slider.value = page.at;
+  const slider = part("slider", HTMLInputElement);
+  slider.value = String(page.at);
   const at =
     page.clock === "time"
       ? seconds(page.at)
@@ -235,15 +245,16 @@ export function paint() {
 }
 
 /** At the position that is furthest: how many forwards each method needed, and who has it inside one draft. */
+/** @type {(lanes: DrawnLane[], position: number) => string} */
 function told(lanes, position) {
   if (!position || !lanes.length) return "Nothing is written yet.";
   const parts = lanes
     .filter((one) => position <= one.aligned)
     .map(({ mark: letter, lane }) => {
-      const k = lane.stepOf[position - 1],
-        inside = lane.trace.steps.accepted[k] > position - 1 - lane.start(k);
+      const k = lane.stepOf[position - 1];
+      const inside = lane.accepted[k] > position - 1 - lane.start(k);
       const from = lane.start(k) + 1;
-      const to = lane.start(k) + lane.trace.steps.accepted[k];
+      const to = lane.start(k) + lane.accepted[k];
       const where = inside ? ` (in a draft of tokens ${from}–${to})` : "";
       return `${letter} ${(k + 1).toLocaleString("en")}${where}`;
     });
@@ -253,9 +264,9 @@ function told(lanes, position) {
 }
 
 /** The end of what a lane has written: accepted tokens and the target's own apart. */
+/** @type {(lane: import("specviz/compare/lane.js").Lane, done: number) => (HTMLElement | string)[]} */
 function latest(lane, done) {
-  const stop = lane.start(done),
-    { accepted } = lane.trace.steps;
+  const stop = lane.start(done);
   let from = stop,
     size = 0;
   for (let k = done - 1; k >= 0 && size < SHOWN_TEXT; k--) {
@@ -264,24 +275,19 @@ function latest(lane, done) {
     for (let p = from; p < stop && size < SHOWN_TEXT; p++) size += lane.pieces.get(lane.output[p]).text.length;
     if (stop - from > 80) break;
   }
+  /** @type {(HTMLElement | string)[]} */
   const spans = [];
   let text = "",
     kind = -1,
     step = -1;
   const flush = () => {
-    if (text)
-      spans.push(
-        kind === 1
-          ? h("span", { class: `svc-acc${step === done - 1 ? " svc-new" : ""}` }, text)
-          : kind === 0
-            ? h("span", { class: `svc-own${step === done - 1 ? " svc-new" : ""}` }, text)
-            : text,
-      );
+    const fresh = step === done - 1 ? " svc-new" : "";
+    if (text) spans.push(h("span", { class: (kind ? "svc-acc" : "svc-own") + fresh }, text));
     text = "";
   };
   for (const cell of lane.pieces.cells(lane.output, from, stop)) {
-    const k = lane.stepOf[cell.start],
-      drafted = cell.start - lane.start(k) < accepted[k] ? 1 : 0;
+    const k = lane.stepOf[cell.start];
+    const drafted = cell.start - lane.start(k) < lane.accepted[k] ? 1 : 0;
     if (drafted !== kind || k !== step) flush();
     kind = drafted;
     step = k;

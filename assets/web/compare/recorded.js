@@ -7,21 +7,26 @@ import { app } from "specviz/shell/state.js";
 
 const PREFERRED = ["plain", "pld", "pld+h", "adapld", "glide"]; // of the recorded runs of one prompt
 
+/** Recorded runs by prompt, where it has several: one's own first, then the largest groups. */
 function groups() {
-  const found = new Map();
+  /** @type {Map<string, RunRecord[]>} */
+  const byPrompt = new Map();
   for (const one of app.runs) {
     if (!one.prompt || one.kind === "live" || !one.tokens) continue;
-    if (!found.has(one.prompt)) found.set(one.prompt, []);
-    found.get(one.prompt).push(one);
+    byPrompt.set(one.prompt, [...(byPrompt.get(one.prompt) ?? []), one]);
   }
+  /** @param {RunRecord[]} runs */
   const rank = (runs) => (runs.some((r) => r.kind !== "gallery") ? 0 : 1);
-  return [...found.values()].filter((runs) => runs.length > 1).sort((a, b) => rank(a) - rank(b) || b.length - a.length);
+  return [...byPrompt.values()]
+    .filter((runs) => runs.length > 1)
+    .sort((a, b) => rank(a) - rank(b) || b.length - a.length);
 }
 
-/** The usual methods first, five at most, plain decoding at the front. */
+/** The usual methods first, five at most, plain decoding at the front. @param {RunRecord[]} runs */
 function picked(runs) {
+  /** @param {RunRecord} r */
   const order = (r) => {
-    const at = PREFERRED.indexOf(r.method_name);
+    const at = PREFERRED.indexOf(r.method_name ?? "");
     return at < 0 ? PREFERRED.length : at;
   };
   const first = new Map();
@@ -31,6 +36,7 @@ function picked(runs) {
   return chosen.length > 1 ? chosen : runs.slice(0, page.data.most + 1);
 }
 
+/** The usual methods of the largest group in the gallery; null where there is none. */
 export function example() {
   const gallery = groups()
     .map((runs) => runs.filter((r) => r.kind === "gallery"))
@@ -38,29 +44,32 @@ export function example() {
   return gallery.length && gallery[0].length > 1 ? picked(gallery[0]) : null;
 }
 
+/** @param {string} text a date */
 const when = (text) => {
   const date = new Date(text);
   return Number.isNaN(+date) ? "" : date.toLocaleString([], { dateStyle: "short", timeStyle: "short" });
 };
 
+/** Compares runs. @param {string[]} ids */
 export function openRuns(ids) {
   begin(ids.map((id) => ({ id })));
-  page.box.querySelector(".svc-setup").open = false;
+  part("setup", HTMLDetailsElement).open = false;
 }
 
+/** Prompts with recorded runs, and the runs of one of them to choose from. */
 export function drawRecorded() {
-  const place = part("recorded"),
-    found = groups();
-  if (!found.length)
+  const place = part("recorded");
+  const prompts = groups();
+  if (!prompts.length)
     return place.replaceChildren(
       h("p", { class: "svc-help" }, "Runs of one prompt by several methods appear here when there are any."),
     );
-  page.group = found.some((runs) => runs[0].prompt === page.group) ? page.group : found[0][0].prompt;
-  const runs = found.find((one) => one[0].prompt === page.group);
+  const runs = prompts.find(([first]) => first.prompt === page.group) ?? prompts[0];
+  page.group = runs[0].prompt ?? "";
   const select = h(
     "select",
     { class: "svp-select", id: "svc-group", "aria-label": "Prompt with recorded runs" },
-    found.map((one) =>
+    prompts.map((one) =>
       h(
         "option",
         { value: one[0].prompt },
@@ -78,7 +87,7 @@ export function drawRecorded() {
     const box = h("input", { type: "checkbox", value: one.id });
     box.checked = first.includes(one);
     box.addEventListener("change", able);
-    return h(
+    const label = h(
       "label",
       {},
       box,
@@ -87,7 +96,7 @@ export function drawRecorded() {
         "small",
         {},
         [
-          one.tokens_per_step === null ? "" : `${one.tokens_per_step.toFixed(2)} tokens/step`,
+          one.tokens_per_step ? `${one.tokens_per_step.toFixed(2)} tokens/step` : "",
           one.lossless ? "" : "lossy",
           one.kind === "gallery" ? "" : when(one.created),
         ]
@@ -95,6 +104,7 @@ export function drawRecorded() {
           .join(" · "),
       ),
     );
+    return { box, label };
   });
   const go = h(
     "button",
@@ -102,22 +112,20 @@ export function drawRecorded() {
     "Compare these runs",
   );
   const chosen = () =>
-    boxes
-      .map((label) => label.firstChild)
-      .filter((box) => box.checked)
-      .map((box) => box.value);
+    boxes.flatMap(({ box }) => (box.checked ? [box.value] : []));
   function able() {
     const count = chosen().length;
     go.disabled = count < 2 || count > page.data.most + 1;
     go.title = go.disabled ? `Choose 2 to ${page.data.most + 1} runs` : "";
   }
   able();
-  place.replaceChildren(select, h("div", { class: "svc-boxes" }, boxes), go);
+  place.replaceChildren(select, h("div", { class: "svc-boxes" }, boxes.map(({ label }) => label)), go);
 }
 
+/** The button that opens the example. */
 export function drawExample() {
-  const button = part("example"),
-    found = example();
-  button.hidden = !found;
-  if (found) button.textContent = `Show an example: ${found.map((one) => short(one.method)).join(", ")}`;
+  const button = part("example");
+  const runs = example();
+  button.hidden = !runs;
+  if (runs) button.textContent = `Show an example: ${runs.map((one) => short(one.method)).join(", ")}`;
 }

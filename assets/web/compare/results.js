@@ -1,11 +1,13 @@
 /* Page "Compare", where lanes differ: stretches, the check against plain decoding, the table of numbers. */
 
-import { facts, format, h, plural, probability } from "specviz/base/dom.js";
+import { facts, format, h, must, plural, probability } from "specviz/base/dom.js";
 import { inspect, pause, seek, setClock } from "specviz/compare/race.js";
 import { colored, drawn, mark, name, page, part, settings } from "specviz/compare/state.js";
 import { DiffView } from "specviz/inspect/diff.js";
 
+/** 1: more is better, -1: less is. @type {Record<string, number>} */
 const BETTER = { tokens_per_step: 1, speedup: 1, tokens_per_s: 1, draft_efficiency: 1, steps: -1 };
+/** @type {Record<string, [sign: string, words: string]>} */
 const VERDICTS = {
   identical: ["✓", "identical to plain decoding"],
   "near tie": ["≈", "near tie"],
@@ -17,6 +19,7 @@ const VERDICTS = {
   waiting: ["…", "not over yet"],
 };
 
+/** Where one needs fewer forwards than all others. */
 export function drawStretches() {
   const place = part("stretches");
   if (!page.stretches.length) {
@@ -31,13 +34,14 @@ export function drawStretches() {
     );
   }
   place.replaceChildren(
-    ...page.stretches.map((one) => {
-      const winner = one.lanes[one.lane];
+    ...page.stretches.flatMap((one) => {
+      const winner = drawn().find((lane) => lane.id === one.run);
+      if (!winner) return [];
+      const forwards = one.forwards[one.run];
       const text = winner.lane.pieces.phrase(winner.lane.output.slice(one.from, one.to), 90);
-      const others = one.lanes
-        .map((lane, n) => [lane, one.forwards[n]])
-        .filter(([lane]) => lane !== winner)
-        .map(([lane, n]) => `${lane.mark} ${n}`)
+      const others = drawn()
+        .filter((lane) => lane !== winner && lane.id in one.forwards)
+        .map((lane) => `${lane.mark} ${one.forwards[lane.id]}`)
         .join(", ");
       return colored(
         h(
@@ -51,15 +55,15 @@ export function drawStretches() {
               onclick: () => show(one),
               "aria-label":
                 `Tokens ${one.from + 1} to ${one.to}: ${name(winner)} needs ` +
-                `${one.forwards[one.lane]} forwards, ${one.gain} fewer than the next`,
+                `${forwards} forwards, ${one.gain} fewer than the next`,
             },
             mark(winner),
-            h("span", { class: "svc-gain" }, h("b", {}, `−${one.gain}`), ` ${one.gain === 1 ? "forward" : "forwards"}`),
+            h("span", { class: "svc-gain" }, h("b", {}, `−${one.gain}`), one.gain === 1 ? " forward" : " forwards"),
             h(
               "span",
               { class: "svc-where" },
               `tokens ${(one.from + 1).toLocaleString("en")}–${one.to.toLocaleString("en")}: ` +
-                `${name(winner)} ${one.forwards[one.lane]}, ${others}`,
+                `${name(winner)} ${forwards}, ${others}`,
             ),
             h("code", {}, text),
           ),
@@ -80,68 +84,41 @@ export function drawStretches() {
   );
 }
 
-function show(one) {
+/** Marks a stretch in the ruler. @param {TokenRange} range */
+function show({ from, to }) {
   pause();
-  page.mark = { from: one.from, to: one.to };
-  if (page.clock !== "position") setClock("position", one.to);
-  seek(one.to);
-  page.ruler.element.scrollIntoView({ block: "nearest" });
+  page.mark = { from, to };
+  if (page.clock !== "position") setClock("position", to);
+  seek(to);
+  page.ruler?.element.scrollIntoView({ block: "nearest" });
 }
 
-function verdict(lane) {
-  const found = page.lens[lane.id];
-  if (!found) return "waiting";
-  return found.state === "differs" ? found.verdict : found.state;
+/** A token by the pieces of this lane, else of another one. @type {(lane: DrawnLane, id: number | null) => string} */
+function token(lane, id) {
+  if (id === null) return "the end";
+  const { lane: from } = [lane, ...drawn()].find((one) => one.lane.pieces.known.has(id)) ?? {};
+  return from ? `“${from.pieces.label(id, 30)}”` : `token ${id}`;
 }
+/** @param {number | null} p */
+const share = (p) => (p === null ? "" : ` (p ${probability(p)})`);
 
-const token = (lane, id) =>
-  id === null || id === undefined
-    ? "the end"
-    : lane.lane.pieces.known.has(id)
-      ? `“${lane.lane.pieces.label(id, 30)}”`
-      : labelElsewhere(id);
-const labelElsewhere = (id) => {
-  const other = drawn().find((one) => one.lane.pieces.known.has(id));
-  return other ? `“${other.lane.pieces.label(id, 30)}”` : `token ${id}`;
-};
-const share = (p) => (p === null || p === undefined ? "" : ` (p ${probability(p)})`);
-
+/** Whether every output is what the target writes by itself. */
 export function drawLens() {
   const rows = drawn().map((lane) => {
-    const state = verdict(lane),
-      found = page.lens[lane.id] || {};
+    /** @type {LaneCheck | undefined} */
+    const check = page.lens[lane.id];
+    const state = !check ? "waiting" : check.state === "differs" ? check.verdict : check.state;
     const [sign, words] = VERDICTS[state] || VERDICTS.unknown;
-    lane.parts.verdict.textContent = lane.method === "plain" && state === "identical" ? "" : `${sign} ${words}`;
-    lane.parts.verdict.dataset.verdict = state;
     const baseline = lane.method === "plain" && state === "identical";
-    const more = [];
-    if (baseline) more.push("the reference");
-    else if (state === "identical") more.push(`all ${plural(found.tokens, "token")}`);
-    else if (found.text) more.push(found.text);
-    else if (found.state === "differs") {
-      const at = found.position;
-      more.push(
-        h(
-          "button",
-          { type: "button", class: "svp-link", onclick: () => show({ from: at, to: at + 1 }) },
-          `token ${(at + 1).toLocaleString("en")}`,
-        ),
-        `: wrote ${token(lane, found.got)}${share(found.got_prob)}, plain ` +
-          `decoding ${token(lane, found.expected)}${share(found.expected_prob)}.`,
-        found.gap === null
-          ? ""
-          : h("span", { title: "Difference of the target's two best logits there" }, ` Top-2 gap ${format(found.gap)}`),
-        found.gap === null || !["near tie", "bug"].includes(state)
-          ? ""
-          : h(
-              "span",
-              { title: "What rounding may do in this dtype: within it, both tokens are right" },
-              `; rounding allows ${format(found.tolerance)} in ${lane.lane.run.model.dtype}`,
-            ),
-        found.gap === null ? "" : ".",
-        found.source === "recorded" ? " By what the run recorded; load its model for a second opinion." : "",
-      );
-    }
+    const { verdict } = must(lane.parts);
+    verdict.textContent = baseline ? "" : `${sign} ${words}`;
+    verdict.dataset.verdict = state;
+    /** @type {Child} */
+    let more = null;
+    if (baseline) more = "the reference";
+    else if (check?.state === "identical") more = `all ${plural(check.tokens, "token")}`;
+    else if (check?.state === "unknown") more = check.text;
+    else if (check?.state === "differs") more = divergence(lane, check);
     const row = colored(
       h(
         "div",
@@ -153,10 +130,10 @@ export function drawLens() {
       ),
       lane.n,
     );
-    return [row, found.state === "differs" ? diff(lane, found) : null];
+    return check?.state === "differs" ? [row, diff(lane, check)] : [row];
   });
   part("lens-rows").replaceChildren(
-    ...rows.flat().filter(Boolean),
+    ...rows.flat(),
     h(
       "p",
       { class: "svc-help" },
@@ -166,8 +143,34 @@ export function drawLens() {
   );
 }
 
+/** What both wrote where they part, and how close the target's choice was. */
+/** @type {(lane: DrawnLane, check: LaneDivergence) => Child} */
+function divergence(lane, { position, got, got_prob, expected, expected_prob, gap, tolerance, verdict, source }) {
+  const close = [
+    h("span", { title: "Difference of the target's two best logits there" }, ` Top-2 gap ${format(gap)}`),
+    ["near tie", "bug"].includes(verdict) &&
+      h(
+        "span",
+        { title: "What rounding may do in this dtype: within it, both tokens are right" },
+        `; rounding allows ${format(tolerance)} in ${lane.lane.run.model?.dtype}`,
+      ),
+    ".",
+  ];
+  return [
+    h(
+      "button",
+      { type: "button", class: "svp-link", onclick: () => show({ from: position, to: position + 1 }) },
+      `token ${(position + 1).toLocaleString("en")}`,
+    ),
+    `: wrote ${token(lane, got)}${share(got_prob)}, plain decoding ${token(lane, expected)}${share(expected_prob)}.`,
+    gap !== null && close,
+    source === "recorded" && " By what the run recorded; load its model for a second opinion.",
+  ];
+}
+
 /** The lane's output against plain decoding's, folded until asked for. */
-function diff(lane, found) {
+/** @type {(lane: DrawnLane, check: LaneDivergence) => HTMLElement} */
+function diff(lane, check) {
   const holder = h(
     "details",
     { class: "svc-diff sv-compared" },
@@ -179,17 +182,19 @@ function diff(lane, found) {
       known: { value: new Map([...drawn().flatMap((one) => [...one.lane.pieces.known]), ...lane.lane.pieces.known]) },
     });
     const model = {
-      trace: { tokens: lane.lane.trace.tokens, plain: { id: found.plain } },
+      trace: { tokens: { id: lane.lane.ids }, plain: { id: check.plain } },
       promptLength: lane.lane.promptLength,
       pieces,
     };
-    const view = new DiffView({ root: holder, model });
+    const owner = /** @type {unknown} */ ({ root: holder, model }); // all that a DiffView asks of an inspector
+    const view = new DiffView(/** @type {Inspector} */ (owner));
     holder.append(view.element);
     view.draw();
   });
   return holder;
 }
 
+/** @type {(metric: MetricHelp, value: number | null | undefined) => string} */
 function cell(metric, value) {
   if (value === null || value === undefined) return "–";
   if (metric.unit === "share") return `${(100 * value).toFixed(value && value < 0.1 ? 1 : 0)} %`;
@@ -197,22 +202,27 @@ function cell(metric, value) {
   return metric.unit === "×" ? `${value.toFixed(2)}×` : format(value);
 }
 
+/** Every metric of every lane; the best of the methods has a star. */
 export function drawTable() {
   const lanes = drawn().filter((lane) => page.numbers[lane.id]);
+  /** @type {(lane: CompareLane, metric: MetricHelp) => number | null | undefined} */
   const value = (lane, metric) => page.numbers[lane.id].metrics[metric.key];
   const rows = page.data.metrics
     .filter((metric) => lanes.some((lane) => value(lane, metric) !== null && value(lane, metric) !== undefined))
     .map((metric) => {
       const sign = BETTER[metric.key] || 0;
-      const known = lanes.filter((lane) => lane.method !== "plain" && typeof value(lane, metric) === "number");
-      const best = sign && known.length > 1 ? Math.max(...known.map((lane) => sign * value(lane, metric))) : null;
+      const known = lanes
+        .filter((lane) => lane.method !== "plain")
+        .map((lane) => sign * (value(lane, metric) ?? NaN))
+        .filter((n) => !Number.isNaN(n));
+      const best = sign && known.length > 1 ? Math.max(...known) : null;
       const head = h(
         "th",
         { scope: "row", tabindex: "0" },
         metric.label,
         metric.unit && metric.unit !== "share" && metric.unit !== "×" ? h("small", {}, ` ${metric.unit}`) : null,
       );
-      page.tip.add(head, () => [
+      page.tip?.add(head, () => [
         h("b", {}, metric.label),
         h("div", {}, `= ${metric.formula}`),
         h("div", { class: "svc-help" }, metric.help),
@@ -222,7 +232,7 @@ export function drawTable() {
         {},
         head,
         lanes.map((lane) => {
-          const wins = best !== null && lane.method !== "plain" && sign * value(lane, metric) === best;
+          const wins = best !== null && lane.method !== "plain" && sign * (value(lane, metric) ?? NaN) === best;
           return h(
             "td",
             { class: `svp-num${wins ? " svc-best" : ""}` },
@@ -239,7 +249,7 @@ export function drawTable() {
       );
     });
   const depth = h("th", { scope: "row", tabindex: "0" }, "Acceptance by depth");
-  page.tip.add(depth, () => [
+  page.tip?.add(depth, () => [
     h("b", {}, "Acceptance by depth"),
     h("div", {}, "= accepted ÷ reached"),
     h(
@@ -290,32 +300,29 @@ export function drawTable() {
   );
 }
 
-/** A bar per depth, the first ten, and the numbers for those who listen. */
+/** A bar per depth, the first ten, and the numbers for those who listen. @param {CompareLane} lane */
 function depths(lane) {
-  const found = page.numbers[lane.id].depths;
-  if (!found.length) return h("span", { class: "svc-help" }, "–");
-  const said = found
-    .slice(0, 10)
-    .map(([d, reached, accepted]) => `${d}: ${Math.round((100 * accepted) / reached)} %`)
-    .join(", ");
+  const rows = page.numbers[lane.id].depths;
+  if (!rows.length) return h("span", { class: "svc-help" }, "–");
+  const first = rows.slice(0, 10);
+  /** @type {(accepted: number, reached: number) => string} */
+  const percent = (accepted, reached) => `${Math.round((100 * accepted) / reached)} %`;
+  const said = first.map(([d, reached, accepted]) => `${d}: ${percent(accepted, reached)}`).join(", ");
   const bars = h(
     "span",
     { class: "svc-bars", role: "img", tabindex: "0", "aria-label": `Acceptance by depth ${said}` },
-    found.slice(0, 10).map(([, reached, accepted]) => {
-      const bar = h("i", {}, h("i", {}));
-      bar.firstChild.style.height = `${(100 * accepted) / reached}%`;
-      return bar;
+    first.map(([, reached, accepted]) => {
+      const share = h("i", {});
+      share.style.height = `${(100 * accepted) / reached}%`;
+      return h("i", {}, share);
     }),
   );
-  page.tip.add(bars, () => [
+  page.tip?.add(bars, () => [
     h("b", {}, name(lane)),
     facts(
-      found
+      rows
         .slice(0, 12)
-        .map(([d, reached, accepted]) => [
-          `depth ${d}`,
-          `${Math.round((100 * accepted) / reached)} % (${accepted} of ${reached})`,
-        ]),
+        .map(([d, reached, accepted]) => [`depth ${d}`, `${percent(accepted, reached)} (${accepted} of ${reached})`]),
     ),
   ]);
   return colored(bars, lane.n);

@@ -2,51 +2,103 @@
 
 import { h } from "specviz/base/dom.js";
 import { postJson } from "specviz/base/json.js";
+import { find } from "specviz/shell/place.js";
 
 export const MARKS = ["P", "A", "B", "C", "D", "E"]; // P is plain decoding
-export const page = {
-  box: null,
-  data: null,
-  catalog: null, // what the server offers
-  form: null,
-  wanted: [], // the methods asked for
-  common: {},
-  lanes: [],
-  clock: "time",
-  at: 0, // of the clock
-  live: false, // the newest is shown, whatever the clock says
-  lasts: 10, // seconds of a race
-  playing: 0,
-  mark: null, // the stretch marked in the ruler
-  parts: new Map(), // by class, see part()
-  numbers: {},
-  lens: {},
-  stretches: [],
-  ticket: 0, // of the comparison shown: an answer to an older one is dropped
-  title: "",
-  kept: {}, // parameters by place and method
-};
 
-/** A part of the page by its class; those of the results are looked up once per comparison. */
-export function part(name) {
-  const known = page.parts.get(name);
-  if (known?.isConnected) return known;
-  const found = page.box.querySelector(`.svc-${name}`);
-  if (found) page.parts.set(name, found);
-  return found;
+export class ComparePage {
+  /** @type {HTMLElement} */
+  box = document.body; // until the page is there
+  /** What the page offers. @type {CompareOffer} */
+  data = { examples: [], most: 0, metrics: [], plotly: "" };
+  /** The methods that can run. @type {Catalog | null} */
+  catalog = null;
+  /** The prompt: an example's id, "own" or "trace"; its form and texts. */
+  form = { choice: "own", mode: /** @type {PromptMode} */ ("segments"), values: /** @type {PromptValues} */ ({}) };
+  /** The methods asked for. @type {WantedLane[]} */
+  wanted = [];
+  /** What was typed: settings of all lanes, parameters by place and method. @type {Record<string, Setting>} */
+  common = {};
+  /** @type {Record<string, Record<string, Setting>>} */
+  kept = {};
+  /** @type {() => Record<string, Setting>} */
+  readSettings = () => ({});
+  /** The prompt whose recorded runs are listed. */
+  group = "";
+  /** @type {CompareLane[]} */
+  lanes = [];
+  title = "";
+  /** Of the comparison shown: an answer to an older one is dropped. */
+  ticket = 0;
+  stopping = false;
+  framed = false;
+  /** @type {Clock} */
+  clock = "time";
+  /** Where the clock stands. */
+  at = 0;
+  /** Whether the newest is shown, whatever the clock says. */
+  live = false;
+  /** Seconds of a race. @type {number | "real"} */
+  lasts = 10;
+  playing = 0;
+  /** The stretch marked in the ruler. @type {TokenRange | null} */
+  mark = null;
+  /** @type {import("specviz/compare/ruler.js").Ruler | null} */
+  ruler = null;
+  /** @type {Tooltip | null} */
+  tip = null;
+  /** @type {LaneColors | null} */
+  colors = null;
+  /** Places of the page by class, see part(). @type {Map<string, HTMLElement>} */
+  parts = new Map();
+  /** By run. @type {Record<string, LaneNumbers>} */
+  numbers = {};
+  /** @type {Record<string, LaneCheck>} */
+  lens = {};
+  /** @type {Advantage[]} */
+  stretches = [];
+}
+/** @typedef {Record<string, string | undefined>} PromptValues the texts of the prompt's fields */
+
+export const page = new ComparePage();
+/**
+ * A part of the page by its class; those of the results are looked up once per comparison. Its ``kind`` is asked for
+ * where more than an HTMLElement's properties are needed.
+ *
+ * @template {HTMLElement} [T=HTMLElement]
+ * @param {string} name
+ * @param {new () => T} [kind]
+ * @returns {T}
+ */
+export function part(name, kind) {
+  const seen = page.parts.get(name);
+  if (seen?.isConnected && seen instanceof (kind ?? HTMLElement)) return /** @type {T} */ (seen);
+  const element = find(page.box, `.svc-${name}`, kind);
+  page.parts.set(name, element);
+  return element;
 }
 
+/** Asks the server for an action. @param {string} what @param {object} body */
 export const post = (what, body) => postJson(`api/compare/${what}`, body);
+/** A title without what it says behind a colon. @param {string} title */
 export const short = (title) => title.split(":")[0];
+/** @param {number} ms */
 export const seconds = (ms) =>
   ms >= 9950 ? `${(ms / 1000).toFixed(1)} s` : ms >= 100 ? `${(ms / 1000).toFixed(2)} s` : `${ms.toFixed(0)} ms`;
+/** @param {CompareLane} lane */
 export const mark = (lane) => h("b", { class: "sv-lane-mark", "aria-hidden": "true" }, lane.mark);
+/** Gives an element a lane's colour. @type {<T extends HTMLElement>(element: T, n: number) => T} */
 export const colored = (element, n) => {
   element.style.setProperty("--sv-lane", `var(--svc-lane-${n})`);
   return element;
 };
+/** Whether a lane goes on. */
 export const going = () => page.lanes.some((lane) => ["waiting", "running"].includes(lane.state));
-export const drawn = () => page.lanes.filter((lane) => lane.lane && lane.lane.steps);
+/** @type {(lane: CompareLane) => lane is DrawnLane} */
+const hasWritten = (lane) => Boolean(lane.lane?.steps);
+/** The lanes that have written something. */
+export const drawn = () => page.lanes.filter(hasWritten);
+/** @param {CompareLane} lane */
 export const name = (lane) =>
   short(
     lane.lane?.run.method.title ||
@@ -55,12 +107,13 @@ export const name = (lane) =>
       "A run",
   );
 
-/** Parameters in which lanes of one method differ from one another, or else those that are set. */
+/** Parameters in which lanes of one method differ, or else those that are set. @param {CompareLane} lane */
 export function settings(lane) {
   const method = lane.lane?.run.method;
   if (!method) return "";
-  const labels = Object.fromEntries((method.controls || []).map((c) => [c.name, c.label]));
-  const text = (v) => (v === true ? "on" : v === false ? "off" : v === null ? "off" : String(v));
+  const labels = new Map(method.controls?.map((control) => [control.name, control.label]));
+  /** @param {Setting} value */
+  const text = (value) => (value === true ? "on" : value === false || value === null ? "off" : String(value));
   const twins = drawn().filter((other) => other !== lane && other.method === lane.method);
   const entries = Object.entries(method.params || {}).filter(([key, value]) =>
     twins.length
@@ -69,6 +122,6 @@ export function settings(lane) {
   );
   return entries
     .slice(0, 3)
-    .map(([key, value]) => `${labels[key] || key} ${text(value)}`)
+    .map(([key, value]) => `${labels.get(key) || key} ${text(value)}`)
     .join(" · ");
 }

@@ -3,53 +3,76 @@
 import { OPEN } from "specviz/base/model.js";
 
 // what a step's row tells before the forward: the rest of its numbers come with the verdict
+/** @type {string[]} */
 const BEFORE = ["route", "reason", "drafted", "depth", "context", "draft_ms"];
+/** @type {Record<string, number | string>} */
 const EMPTY = { accepted: 0, emitted: 0, bonus: OPEN, outcome: "", origins: "" };
 const SAID = ["confidence", "bin", "draft_rank", "branch_rank", "branch_anchor", "branch_logprob", "guess_rank"];
 
-/** The first rows of a table, as columns. */
-const first = (table, count) => Object.fromEntries(Object.entries(table).map(([k, v]) => [k, v.slice(0, count)]));
+/** The columns of a table by name, to be written to. @typedef {Record<string, any[]>} Writable */
 
-/** Rows whose step is at most ``step``. */
-function upTo(table, step) {
-  if (!table || !table.step) return table;
-  let count = 0;
-  while (count < table.step.length && table.step[count] <= step) count++;
-  return first(table, count);
-}
+/**
+ * The first rows of a table.
+ *
+ * @template {object} Table
+ * @param {Table} table
+ * @param {number} count
+ * @returns {Table & Writable}
+ */
+const first = (table, count) =>
+  /** @type {Table & Writable} */ (Object.fromEntries(Object.entries(table).map(([k, v]) => [k, v.slice(0, count)])));
 
-/** Writes values into one row. */
+/** How many rows of a table stand before ``step``. @type {(table: { step: number[] }, step: number) => number} */
+const rowsBefore = (table, step) => table.step.filter((number) => number < step).length;
+
+/**
+ * Rows whose step is at most ``step``.
+ *
+ * @template {{ step: number[] }} Table
+ * @param {Table} table
+ * @param {number} step
+ */
+const upTo = (table, step) => first(table, rowsBefore(table, step + 1));
+
+/** A table's columns by name. @type {(table: Writable) => [name: string, values: any[]][]} */
+const columns = (table) => Object.entries(table);
+
+/** Writes values into one row. @type {(table: Writable, row: number, values: object) => void} */
 function set(table, row, values) {
   for (const [name, value] of Object.entries(values)) table[name][row] = value;
 }
 
 /** Puts the rows of the last step into the order of the text, so that it tells nothing of their ranks. */
+/** @type {(table: Columns<CandidateRow> & Writable, step: number) => void} */
 function inTextOrder(table, step) {
   const from = table.step.indexOf(step);
   if (from < 0) return;
   const rows = table.step.slice(from).map((_, k) => from + k);
   rows.sort((a, b) => table.pool[a] - table.pool[b] || table.position[a] - table.position[b]);
-  for (const values of Object.values(table)) values.splice(from, rows.length, ...rows.map((row) => values[row]));
+  for (const [, values] of columns(table)) values.splice(from, rows.length, ...rows.map((row) => values[row]));
 }
 
+/** @type {(key: string, names: string[]) => boolean} */
 const kept = (key, names) => names.includes(key.replace("term:", ""));
 
 /**
  * ``trace`` before step ``step`` (from 0) was decided. ``kind`` is the question's: of "candidate" the draft and the
  * ranking are withheld too, its scores unless ``scores``; of "value" and "yes" the run's metrics.
+ *
+ * @type {(trace: Trace, step: number, kind: QuestionKind, scores: boolean) => Trace}
  */
 export function before(trace, step, kind, scores) {
   const ranking = kind === "candidate";
   const context = trace.steps.context[step];
   const steps = first(trace.steps, step + 1);
-  for (const [name, values] of Object.entries(steps)) {
+  for (const [name, values] of columns(steps)) {
     if (name in EMPTY) values[step] = EMPTY[name];
     else if (!BEFORE.includes(name) && !kept(name, ["state", "gamma"])) values[step] = null;
   }
   if (ranking) steps.drafted[step] = steps.depth[step] = 0;
   const nodes = upTo(trace.nodes, step);
   const roots = nodes.step.indexOf(step);
-  if (ranking && roots >= 0) for (const values of Object.values(nodes)) values.length = roots + 1;
+  if (ranking && roots >= 0) for (const [, values] of columns(nodes)) values.length = roots + 1;
   nodes.step.forEach((number, row) => {
     if (number !== step || nodes.status[row] === "root") return;
     set(nodes, row, { status: "unreached", reason: "", prob: null, rank: -1 });
@@ -67,12 +90,10 @@ export function before(trace, step, kind, scores) {
       if (!scores && (name === "score" || name.startsWith("term:"))) candidates[name][row] = null;
   });
   if (ranking) inTextOrder(candidates, step);
-  const guesses = upTo(trace.guesses, step);
-  if (guesses && guesses.step)
-    guesses.step.forEach((number, row) => {
-      if (number === step) set(guesses, row, { prob: null, residual: null });
-    });
-  const count = (table) => (table && table.step ? table.step.filter((number) => number < step).length : 0);
+  const guesses = trace.guesses?.step && upTo(trace.guesses, step);
+  guesses?.step.forEach((number, row) => {
+    if (number === step) set(guesses, row, { prob: null, residual: null });
+  });
   const run = { ...trace.run, complete: false, stop: "", asked: true, error: "" };
   if (kind === "value" || kind === "yes") run.metrics = {};
   return {
@@ -81,9 +102,9 @@ export function before(trace, step, kind, scores) {
     steps,
     nodes,
     candidates,
-    guesses,
+    guesses: guesses ?? trace.guesses,
     tokens: first(trace.tokens, context),
-    targets: first(trace.targets, count(trace.targets)),
+    targets: first(trace.targets, rowsBefore(trace.targets, step)),
     probes: trace.probes && upTo(trace.probes, step),
     attention: trace.attention && upTo(trace.attention, step),
     plain: { id: [] },

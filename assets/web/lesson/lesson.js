@@ -1,7 +1,8 @@
 /* A guided tour beside an inspector of its own; questions are asked before the trace tells. */
 
-import { button, clamp, framed, h, icon } from "specviz/base/dom.js";
+import { button, clamp, closest, framed, h, icon } from "specviz/base/dom.js";
 import { Presenter } from "specviz/base/present.js";
+import { sentence } from "specviz/base/problem.js";
 import { Inspector } from "specviz/inspect/inspector.js";
 import { metrics } from "specviz/inspect/summary.js";
 import { before } from "specviz/lesson/asked.js";
@@ -10,36 +11,24 @@ import { drawEnd, paragraphs, question } from "specviz/lesson/words.js";
 const SIZES = [1, 0.94, 0.88, 0.82, 0.76, 0.7, 0.64];
 
 export class Lesson {
-  /**
-   * ``lesson`` as the server fills it. options: load(run) → the trace, at (the stop, from 0), answers (stop → option),
-   * moved({at, answers}), link(at) → an address, leave() and open(run, step) for the buttons, next {title, go}.
-   */
+  /** What is drawn: a run, and whether as it stood before a stop. */
+  shown = "";
+  /** Of the stop that is shown: a run that comes later is drawn no more. */
+  ticket = 0;
+  /** The button back to the stop's step. @type {HTMLElement | null} */
+  away = null;
+  /** @param {KeyboardEvent} event */
+  onKey = (event) => this.key(event);
+
+  /** @param {HTMLElement} host @param {LessonText} lesson @param {LessonOptions} options */
   constructor(host, lesson, options) {
-    Object.assign(this, { host, lesson, options });
-    this.answers = { ...(options.answers || {}) };
+    this.host = host;
+    this.lesson = lesson;
+    this.options = options;
+    /** The chosen option by stop. @type {Record<string, number>} */
+    this.answers = { ...options.answers };
+    /** The stop, from 0; behind the last one: the end. */
     this.at = clamp(Number(options.at) || 0, 0, lesson.stops.length);
-    this.shown = "";
-    this.ticket = 0;
-    this.build();
-    this.onKey = (event) => this.key(event);
-    document.addEventListener("keydown", this.onKey, true);
-    if (options.present) this.presenter.set(true);
-    this.ready = this.show();
-  }
-
-  destroy() {
-    this.ticket++; // a run that comes now is drawn no more
-    document.removeEventListener("keydown", this.onKey, true);
-    if (this.presenter.on) this.presenter.set(false);
-    this.presenter.destroy();
-    this.inspector.destroy();
-    this.host.replaceChildren();
-  }
-
-  // ---- the page -------------------------------------------------------------------------------------------------
-
-  build() {
-    const { lesson, options } = this;
     this.root = h("div", { class: "sv sv-lesson", tabindex: "-1" });
     this.presenter = new Presenter(this.root, {
       changed: () =>
@@ -49,10 +38,11 @@ export class Lesson {
           this.fit();
         }),
     });
+    /** @type {(label: string, act: () => void, ...inside: Child[]) => HTMLElement} */
     const tool = (label, act, ...inside) => button(label, { onclick: act }, ...inside);
     this.linkLabel = h("span", {}, "Copy link");
     this.dots = h("div", { class: "sv-dots", role: "group", "aria-label": "Stops of this lesson" });
-    const back = options.leave ? tool("All lessons", () => options.leave(), icon("previous"), "Lessons") : null;
+    const back = options.leave ? tool("All lessons", options.leave, icon("previous"), "Lessons") : null;
     const share = options.link
       ? tool("Copy a link to this stop", () => this.copy(), icon("link"), this.linkLabel)
       : null;
@@ -77,25 +67,36 @@ export class Lesson {
     this.host.replaceChildren(this.root);
     this.inspector = new Inspector(this.stage, { actions: false, present: false });
     const again = framed(() => this.mark());
-    this.inspector.on("step", ({ step }) => (this.strayed(step), again()));
+    this.inspector.on("step", (/** @type {{ step: number }} */ { step }) => (this.strayed(step), again()));
     this.inspector.candidates.body.addEventListener("scroll", again, { passive: true });
+    document.addEventListener("keydown", this.onKey, true);
+    if (options.present) this.presenter.set(true);
+    this.ready = this.show();
   }
+
+  destroy() {
+    this.ticket++;
+    document.removeEventListener("keydown", this.onKey, true);
+    if (this.presenter.on) this.presenter.set(false);
+    this.presenter.destroy();
+    this.inspector.destroy();
+    this.host.replaceChildren();
+  }
+
+  // ---- the page -------------------------------------------------------------------------------------------------
 
   get stop() {
     return this.lesson.stops[this.at] || null;
   }
 
-  get asked() {
-    return this.lesson.stops.flatMap((stop, k) => (stop.ask ? [k] : []));
-  }
-
-  /** Whether the stop's question waits for an answer. */
-  get waits() {
-    return !!this.stop && !!this.stop.ask && !(this.at in this.answers);
+  /** The stop's question, while it waits for an answer. */
+  get waiting() {
+    return this.at in this.answers ? null : (this.stop?.ask ?? null);
   }
 
   // ---- moving ---------------------------------------------------------------------------------------------------
 
+  /** @param {number} at */
   go(at) {
     const to = clamp(at, 0, this.lesson.stops.length);
     if (to === this.at) return this.ready;
@@ -106,22 +107,24 @@ export class Lesson {
   }
 
   next() {
-    if (this.waits) return this.nudge();
-    if (!this.stop) return this.options.next ? this.options.next.go() : null;
+    if (this.waiting) return this.nudge();
+    if (!this.stop) return this.options.next?.go();
     return this.go(this.at + 1);
   }
 
   nudge() {
+    /** @type {HTMLElement | null} */
     const box = this.words.querySelector(".sv-ask");
     if (!box) return;
     box.classList.remove("sv-nudge");
     void box.offsetWidth;
     box.classList.add("sv-nudge");
-    box.querySelector(".sv-ask-hint").hidden = false;
+    box.querySelector(".sv-ask-hint")?.removeAttribute("hidden");
   }
 
+  /** @param {number} option */
   choose(option) {
-    if (!this.waits || !this.stop.ask.options[option]) return;
+    if (!this.waiting?.options[option]) return;
     this.answers[this.at] = option;
     this.ready = this.show(true);
     this.tell();
@@ -136,24 +139,26 @@ export class Lesson {
   }
 
   tell() {
-    if (this.options.moved) this.options.moved({ at: this.at, answers: this.answers });
+    this.options.moved?.({ at: this.at, answers: this.answers });
   }
 
+  /** @param {KeyboardEvent} event */
   key(event) {
     if (!this.root.isConnected || !this.root.getClientRects().length) return;
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     const { target } = event;
-    const inside = target.closest ? this.root.contains(target) : false;
-    if (!inside && target !== document.body && target !== document.documentElement) return;
-    if (target.closest && target.closest("input, textarea, select, [contenteditable]")) return;
-    const onButton = target.closest && target.closest("button, a, summary, [role=button]");
+    const nowhere = target === document.body || target === document.documentElement;
+    if (!nowhere && !(target instanceof Element && this.root.contains(target))) return;
+    if (closest(event, "input, textarea, select, [contenteditable]")) return;
+    const onButton = closest(event, "button, a, summary, [role=button]");
     const digit = /^[1-9]$/.test(event.key) ? Number(event.key) - 1 : -1;
+    /** @type {(() => void) | null} */
     let act = null;
     if (event.key === "ArrowRight" || (event.key === "Enter" && !onButton)) act = () => this.next();
     else if (event.key === "ArrowLeft") act = () => this.go(this.at - 1);
     else if (event.key === "f" || event.key === "F") act = () => this.presenter.toggle();
     else if (event.key === "Escape" && this.presenter.on) act = () => this.presenter.set(false);
-    else if (digit >= 0 && this.waits) act = () => this.choose(digit);
+    else if (digit >= 0 && this.waiting) act = () => this.choose(digit);
     if (!act) return;
     event.preventDefault();
     event.stopPropagation();
@@ -165,11 +170,12 @@ export class Lesson {
   async show(revealed = false) {
     const ticket = ++this.ticket;
     this.drawDots();
-    if (!this.stop) drawEnd(this);
-    else this.drawStop(revealed);
+    if (this.stop) this.drawStop(this.stop, revealed);
+    else drawEnd(this);
     this.drawNav();
     this.text.scrollTop = 0;
-    const reveal = revealed && this.words.querySelector(".sv-reveal");
+    /** @type {HTMLElement | null} */
+    const reveal = revealed ? this.words.querySelector(".sv-reveal") : null;
     this.fit();
     if (reveal) this.text.scrollTop = Math.max(0, reveal.offsetTop + reveal.offsetHeight + 90 - this.text.clientHeight);
     const count = this.lesson.stops.length;
@@ -186,20 +192,21 @@ export class Lesson {
       this.problem.hidden = true;
     } catch (problem) {
       if (ticket !== this.ticket) return;
-      this.problem.textContent = problem.message;
+      this.problem.textContent = sentence(problem);
       this.problem.hidden = false;
     }
-    this.root.dataset.ready = `${this.lesson.id || ""} ${this.at}${this.waits ? " asked" : ""}`;
+    this.root.dataset.ready = `${this.lesson.id || ""} ${this.at}${this.waiting ? " asked" : ""}`;
   }
 
+  /** @type {(trace: Trace, stop: LessonStop) => void} */
   draw(trace, stop) {
-    const { inspector } = this;
-    const open = this.waits;
+    const { inspector, waiting } = this;
+    const open = Boolean(waiting);
     const key = open ? `${stop.run} before ${this.at}` : stop.run;
     inspector.root.classList.toggle("sv-open", open);
-    inspector.root.classList.toggle("sv-open-ranking", open && stop.ask.kind === "candidate");
+    inspector.root.classList.toggle("sv-open-ranking", waiting?.kind === "candidate");
     const view = { step: stop.step, pins: [] };
-    if (open) inspector.load(before(trace, stop.step, stop.ask.kind, stop.ask.scores), view);
+    if (waiting) inspector.load(before(trace, stop.step, waiting.kind, waiting.scores), view);
     else if (key !== this.shown) inspector.load(trace, view);
     else inspector.setStep(stop.step);
     if (open) inspector.reveal(trace.steps.context[stop.step] - 1);
@@ -217,7 +224,7 @@ export class Lesson {
     this.dots.replaceChildren(
       ...this.lesson.stops.map((stop, k) => {
         const answered = k in this.answers;
-        const right = answered && this.answers[k] === stop.ask.answer;
+        const right = answered && this.answers[k] === stop.ask?.answer;
         const state = !stop.ask ? "" : !answered ? " sv-dot-ask" : right ? " sv-dot-right" : " sv-dot-wrong";
         const told = !stop.ask ? "" : !answered ? ", a question" : right ? ", predicted" : ", missed";
         return button(`Stop ${k + 1}: ${stop.title}${told}`, {
@@ -230,18 +237,19 @@ export class Lesson {
     );
   }
 
-  drawStop(revealed) {
-    const { stop } = this;
+  /** @type {(stop: LessonStop, revealed: boolean) => void} */
+  drawStop(stop, revealed) {
     const count = this.lesson.stops.length;
     this.away = button(
       "Back to this stop's step",
       { class: "sv-button sv-quiet sv-away", hidden: true, onclick: () => this.inspector.setStep(stop.step) },
       `back to step ${stop.step + 1}`,
     );
-    const open = this.options.open
+    const { open: go } = this.options;
+    const open = go
       ? button(
           "Open this run in Inspect",
-          { class: "sv-button sv-quiet", onclick: () => this.options.open(stop.run, stop.step) },
+          { class: "sv-button sv-quiet", onclick: () => go(stop.run, stop.step) },
           "Open in Inspect",
         )
       : null;
@@ -277,8 +285,8 @@ export class Lesson {
     const on = button(
       last ? "Finish" : "Next",
       {
-        class: `sv-button ${this.waits ? "" : "sv-primary"}`,
-        "aria-disabled": this.waits ? "true" : null,
+        class: `sv-button ${this.waiting ? "" : "sv-primary"}`,
+        "aria-disabled": this.waiting ? "true" : null,
         onclick: () => this.next(),
       },
       last ? "Finish " : "Next ",
@@ -289,42 +297,44 @@ export class Lesson {
 
   // ---- the inspector's places -----------------------------------------------------------------------------------
 
-  /** Another step than the stop's is shown: a way back. */
+  /** Another step than the stop's is shown: a way back. @param {number} step */
   strayed(step) {
     if (this.away && this.stop) this.away.hidden = step === this.stop.step;
   }
 
+  /** The card of one of the inspector's panels. @type {(name: string) => Element | undefined} */
   panel(name) {
-    const { inspector } = this;
-    const found = inspector[name];
-    return found && (found.element || found);
+    /** @type {Record<string, any>} */
+    const views = this.inspector;
+    return views[name]?.element || views[name];
   }
 
   /** What may be shown while the answer is open: panels, and the last token. */
   get places() {
     const { stop } = this;
     if (!stop) return [];
-    if (!this.waits) return stop.show;
-    return stop.show.filter(({ kind, name }) => kind === "panel" && name !== "diff" && name !== "metrics");
+    if (!this.waiting) return stop.show;
+    return stop.show.filter((one) => one.kind === "panel" && one.name !== "diff" && one.name !== "metrics");
   }
 
   /** Brings the stop's places into view, and marks them. */
-  spot(fresh) {
+  spot(fresh = false) {
     const { inspector, stop } = this;
     if (!stop || !inspector.model || !inspector.model.stepCount) return;
-    for (const small of this.words.querySelectorAll("[data-position]"))
-      small.textContent = inspector.short(Number(small.dataset.position));
-    inspector.wantedMetrics = this.places.filter(({ kind }) => kind === "metric").map(({ key }) => key);
+    for (const small of this.words.querySelectorAll("small"))
+      if (small.dataset.position) small.textContent = inspector.short(Number(small.dataset.position));
+    inspector.wantedMetrics = this.places.flatMap((one) => (one.kind === "metric" ? [one.key] : []));
     metrics(inspector, inspector.metrics);
     this.mark();
     if (!fresh) return;
-    const view = inspector.model.step(inspector.number);
     for (const one of this.places) {
-      if (one.kind === "node" && inspector.picker.on && view.nodes[one.node])
-        inspector.picker.choose(inspector.picker.choice({ kind: "node", node: view.nodes[one.node] }));
-      if (one.kind === "node") this.reach(one.node);
+      if (one.kind === "node") {
+        const box = this.box(one.node);
+        if (box && inspector.picker.on) inspector.picker.choose(inspector.picker.choice(box.item));
+        this.reach(one.node);
+      }
       if (one.kind === "tokens" && one.at.length) inspector.reveal(one.at[0]);
-      if (one.name === "diff") {
+      if (one.kind === "panel" && one.name === "diff") {
         const { body } = inspector.diff;
         const changed = body.querySelector(".sv-diff-changed");
         const pane = body.getBoundingClientRect();
@@ -341,6 +351,12 @@ export class Lesson {
     requestAnimationFrame(() => this.bring());
   }
 
+  /** A node of the tree as it is drawn. @param {number} index */
+  box(index) {
+    const { boxes, shown } = this.inspector.tree;
+    return boxes.slice(0, shown).find(({ item }) => item.kind === "node" && item.node.index === index);
+  }
+
   /** On a projector all words of a stop are in sight: smaller where there are many. */
   fit() {
     const { style } = this.words;
@@ -350,10 +366,10 @@ export class Lesson {
     }
   }
 
-  /** Scrolls the tree so that a node is seen. */
+  /** Scrolls the tree so that a node is seen. @param {number} index */
   reach(index) {
     const { tree } = this.inspector;
-    const box = tree.boxes.slice(0, tree.shown).find(({ item }) => item.kind === "node" && item.node.index === index);
+    const box = this.box(index);
     if (!box) return;
     const pane = tree.body.getBoundingClientRect();
     const at = box.group.getBoundingClientRect();
@@ -379,29 +395,25 @@ export class Lesson {
     for (const old of inspector.root.querySelectorAll(".sv-spot")) old.classList.remove("sv-spot");
     for (const old of inspector.root.querySelectorAll("[data-spot]")) old.removeAttribute("data-spot");
     const here = stop && inspector.number === stop.step;
+    /** @type {number[]} */
     const positions = [];
+    /** @type {Set<Element | null | undefined>} */
     const cards = new Set();
     for (const one of here ? this.places : []) {
       if (one.kind === "panel") cards.add(this.panel(one.name));
       else if (one.kind === "tokens") positions.push(...one.at);
       else if (one.kind === "metric") cards.add(inspector.metrics.querySelector(`[data-key="${one.key}"]`));
-      else if (one.kind === "node") {
-        const { boxes, shown } = inspector.tree;
-        const box = boxes.slice(0, shown).find(({ item }) => item.kind === "node" && item.node.index === one.node);
-        if (box) box.group.setAttribute("data-spot", "");
-      } else if (one.kind === "candidate") {
-        const row = inspector.candidates.rows.querySelector(`[data-k="${one.row}"]`);
-        if (row) row.setAttribute("data-spot", "");
-      }
+      else if (one.kind === "node") this.box(one.node)?.group.setAttribute("data-spot", "");
+      else inspector.candidates.rows.querySelector(`[data-k="${one.row}"]`)?.setAttribute("data-spot", "");
     }
-    for (const card of cards) if (card) card.classList.add("sv-spot");
+    for (const card of cards) card?.classList.add("sv-spot");
     for (const pane of inspector.panes)
       pane.paint(
         "spot",
         positions.map((position) => [position, "sv-spot-token"]),
       );
     const home = { node: "tree", candidate: "candidates", tokens: "texts", metric: "metrics" };
-    const told = new Set(this.places.map(({ kind, name }) => home[kind] || name));
+    const told = new Set(this.places.map((one) => (one.kind === "panel" ? one.name : home[one.kind])));
     for (const name of ["tree", "candidates", "drafter", "prompts", "diff", "metrics", "texts"]) {
       const texts = name === "texts" && (told.has("prompt") || told.has("output") || told.has("pool"));
       inspector.root.classList.toggle(`sv-tells-${name}`, told.has(name) || texts);
@@ -409,7 +421,7 @@ export class Lesson {
   }
 
   async copy() {
-    const url = new URL(this.options.link(this.at), location.href).href;
+    const url = new URL(this.options.link?.(this.at) ?? "", location.href).href;
     try {
       await navigator.clipboard.writeText(url);
       this.linkLabel.textContent = "Copied";

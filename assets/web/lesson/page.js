@@ -2,51 +2,61 @@
 
 import { h } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
+import { alertNote, sentence } from "specviz/base/problem.js";
 import { parse, stored } from "specviz/base/storage.js";
 import { Lesson } from "specviz/lesson/lesson.js";
+import { setAddress } from "specviz/shell/address.js";
 import { open } from "specviz/shell/open.js";
+import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 import { goTo } from "specviz/shell/tabs.js";
 
-const page = { box: null, list: null, player: null, runs: new Map(), asked: false, place: null };
+class LessonPage {
+  /** @type {HTMLElement} */
+  box = document.body; // until the page is there
+  place = h("div", { class: "svn-page" }, h("p", { class: "svp-empty" }, "Opening the lessons …"));
+  /** @type {(LessonCard | FaultyLesson)[]} */
+  lessons = [];
+  /** @type {Lesson | null} */
+  player = null;
+  /** Run → its trace, fetched once. @type {Map<string, Promise<Trace>>} */
+  runs = new Map();
+  asked = false;
+  /** Of the lesson that is asked for: an answer to an older one is dropped. */
+  ticket = 0;
+}
+const page = new LessonPage();
 
+/** @param {string} id */
 const key = (id) => `lesson-${id}`;
-const params = () => new URLSearchParams(location.search);
-const kept = (id) => parse(stored.get(key(id)));
+/** Where a learner stands, as this browser keeps it. @type {(id: string) => Partial<LessonProgress>} */
+const kept = (id) => parse(stored.get(key(id)) ?? "");
+/** @param {number} n */
 const minutes = (n) => `${n} ${n === 1 ? "minute" : "minutes"}`;
 
-/** The address of a stop; ``at`` counts from 0. */
-function link(id, at, present = false) {
+/** The address of a stop; ``at`` counts from 0. @type {(id: string, at: number, present: boolean) => string} */
+function link(id, at, present) {
   const url = new URL(location.href);
   url.hash = "";
   url.search = "";
   url.searchParams.set("tab", "lessons");
-  if (id) url.searchParams.set("lesson", id);
-  if (id) url.searchParams.set("at", String(at + 1));
+  url.searchParams.set("lesson", id);
+  url.searchParams.set("at", String(at + 1));
   if (present) url.searchParams.set("present", "1");
   return url.href;
 }
 
-function address(id, at) {
-  const url = new URL(location.href);
-  const put = (name, value) => (value === null ? url.searchParams.delete(name) : url.searchParams.set(name, value));
-  put("lesson", id);
-  put("at", id ? String(at + 1) : null);
-  history.replaceState(history.state, "", url.href);
-}
-
-/** A run, fetched once. */
+/** A run, fetched once. @param {string} name */
 function run(name) {
-  if (!page.runs.has(name)) {
-    const found = getJson(`api/lessons/runs/${encodeURIComponent(name)}`);
-    found.catch(() => page.runs.delete(name));
-    page.runs.set(name, found);
-  }
-  return page.runs.get(name);
+  const trace = page.runs.get(name) ?? getJson(`api/lessons/runs/${encodeURIComponent(name)}`);
+  page.runs.set(name, trace);
+  trace.catch(() => page.runs.delete(name));
+  return trace;
 }
 
 // --- cards ---
 
+/** How far a learner is, and what the button says. @param {LessonCard} card */
 function state(card) {
   const { at } = kept(card.id);
   if (at === undefined) return { words: "Start", at: 0, done: 0 };
@@ -54,6 +64,7 @@ function state(card) {
   return { words: at > 0 ? "Go on" : "Start", at, done: at / card.stops };
 }
 
+/** @type {(one: LessonCard | FaultyLesson, number: number) => HTMLElement} */
 function card(one, number) {
   if (one.faults)
     return h(
@@ -110,9 +121,8 @@ function card(one, number) {
 
 function drawCards() {
   leave();
-  const { lessons } = page.list;
-  const own = lessons.filter((one) => one.own),
-    ours = lessons.filter((one) => !one.own);
+  const own = page.lessons.filter((one) => one.own);
+  const ours = page.lessons.filter((one) => !one.own);
   const total = ours.reduce((sum, one) => sum + (one.minutes || 0), 0);
   page.place.replaceChildren(
     h(
@@ -161,8 +171,10 @@ function leave() {
   page.player = null;
 }
 
+/** Opens a lesson at a stop. @param {string} id */
 async function play(id, at = 0, present = false) {
-  const ticket = (page.ticket = (page.ticket || 0) + 1);
+  const ticket = ++page.ticket;
+  /** @type {LessonText} */
   let lesson;
   try {
     lesson = await getJson(`api/lessons/${encodeURIComponent(id)}`);
@@ -170,41 +182,43 @@ async function play(id, at = 0, present = false) {
   } catch (problem) {
     if (ticket !== page.ticket) return;
     drawCards();
-    page.place.prepend(h("p", { class: "svp-note svp-error svn-problem", role: "alert" }, problem.message));
+    page.place.prepend(h("p", { class: "svp-note svp-error svn-problem", role: "alert" }, sentence(problem)));
     return;
   }
   leave();
-  const order = page.list.lessons.filter((one) => !one.faults);
+  const order = page.lessons.flatMap((one) => (one.faults ? [] : [one]));
   const after = order[order.findIndex((one) => one.id === id) + 1];
   const before = kept(id);
-  const place = h("div", { class: "svn-player" });
-  page.place.replaceChildren(place);
+  const host = h("div", { class: "svn-player" });
+  page.place.replaceChildren(host);
   const start = Math.min(Math.max(0, at), lesson.stops.length);
+  /** @param {LessonProgress} progress */
   const keep = ({ at: now, answers }) => {
     stored.set(key(id), JSON.stringify({ at: now, answers }));
-    address(id, now);
+    setAddress({ lesson: id, at: String(now + 1) });
   };
+  const presenting = () => Boolean(page.player?.presenter.on);
   const answers = Object.fromEntries(
-    Object.entries(before.answers || {}).filter(([k, option]) => lesson.stops[k]?.ask?.options[option]),
+    Object.entries(before.answers || {}).filter(([k, option]) => lesson.stops[Number(k)]?.ask?.options[option]),
   );
-  page.player = new Lesson(place, lesson, {
+  page.player = new Lesson(host, lesson, {
     load: run,
     at: start,
-    answers: before.at >= lesson.stops.length && start === 0 ? {} : answers,
+    answers: (before.at ?? 0) >= lesson.stops.length && start === 0 ? {} : answers,
     present,
     moved: keep,
-    link: (now) => link(id, now, page.player.presenter.on),
+    link: (now) => link(id, now, presenting()),
     leave: () => {
-      address(null, 0);
+      setAddress({ lesson: null, at: null });
       drawCards();
     },
     open: (name, step) => {
-      page.player.presenter.set(false);
+      page.player?.presenter.set(false);
       open(name, { step });
       goTo("inspect");
       scrollTo({ top: 0 });
     },
-    next: after && !lesson.own ? { title: after.title, go: () => play(after.id, 0, page.player.presenter.on) } : null,
+    next: after && !lesson.own ? { title: after.title, go: () => play(after.id, 0, presenting()) } : null,
   });
   keep({ at: start, answers: page.player.answers });
   page.box.dataset.ready = id;
@@ -214,23 +228,25 @@ async function play(id, at = 0, present = false) {
 
 async function load() {
   try {
-    page.list = await getJson("api/lessons");
+    /** @type {LessonList} */
+    const { lessons } = await getJson("api/lessons");
+    page.lessons = lessons;
   } catch (problem) {
     page.asked = false;
-    page.place.replaceChildren(h("p", { class: "svp-note svp-error", role: "alert" }, problem.message));
+    page.place.replaceChildren(alertNote(problem));
     return;
   }
-  const asked = params();
+  const asked = new URLSearchParams(location.search);
   const id = asked.get("lesson");
   if (!id) return drawCards();
   const at = Number.parseInt(asked.get("at") || "", 10);
   await play(id, Number.isFinite(at) ? at - 1 : kept(id).at || 0, asked.get("present") === "1");
 }
 
+/** @param {Part} part */
 export function mount({ element }) {
   app.pages.lesson = page;
-  page.box = element.querySelector(".svp-lessons");
-  page.place = h("div", { class: "svn-page" }, h("p", { class: "svp-empty" }, "Opening the lessons …"));
+  page.box = place(element, "lessons");
   page.box.replaceChildren(page.place);
   // nothing is asked for before the page is looked at
   const seen = new ResizeObserver(() => {

@@ -2,23 +2,28 @@
 
 import { button, h } from "specviz/base/dom.js";
 
-/** Runs of text as nodes: words, emphasis, code. */
+/** Runs of text as nodes: words, emphasis, code. @param {Paragraph} runs */
 const inline = (runs) =>
   runs.map(([kind, words]) => {
     if (kind === "em") return h("em", {}, words);
     return kind === "code" ? h("code", { class: "sv-token" }, words) : words;
   });
+
+/** @param {Paragraph[]} list */
 export const paragraphs = (list) => list.map((runs) => h("p", {}, inline(runs)));
 
-/** What is asked before a step, and the answer once it was given. */
-export function question(player, ask, revealed) {
+/** What is asked before a step, and the answer once it was given; ``fresh``: just now. */
+/** @type {(player: import("specviz/lesson/lesson.js").Lesson, ask: LessonQuestion, fresh: boolean) => HTMLElement} */
+export function question(player, ask, fresh) {
   const chosen = player.answers[player.at];
   const answered = chosen !== undefined;
+  /** @type {(option: LessonOption, k: number) => HTMLElement} */
   const one = (option, k) => {
     const right = k === ask.answer;
     const mark = !answered ? "" : right ? " sv-option-right" : k === chosen ? " sv-option-wrong" : " sv-option-other";
     const said = !answered ? "" : right ? "✓" : k === chosen ? "✗" : "";
-    const place = option.position >= 0 ? h("small", { "data-position": option.position }) : null;
+    const { position = -1 } = option;
+    const place = position >= 0 ? h("small", { "data-position": position }) : null;
     return h(
       "li",
       {},
@@ -49,19 +54,19 @@ export function question(player, ask, revealed) {
   if (answered) parts.push(h("div", { class: "sv-reveal", role: "status" }, paragraphs(ask.reveal)));
   else parts.push(h("p", { class: "sv-ask-hint", hidden: true }, "Choose an answer first: press its number."));
   const state = !answered ? "" : chosen === ask.answer ? " sv-ask-right" : " sv-ask-wrong";
-  return h("section", { class: `sv-ask${state}${revealed ? " sv-fresh" : ""}`, "aria-label": "Question" }, parts);
+  return h("section", { class: `sv-ask${state}${fresh ? " sv-fresh" : ""}`, "aria-label": "Question" }, parts);
 }
 
-/** The score, and what was missed. */
+/** The score, and what was missed. @param {import("specviz/lesson/lesson.js").Lesson} player */
 export function drawEnd(player) {
-  const { asked, lesson } = player;
-  const right = asked.filter((k) => player.answers[k] === lesson.stops[k].ask.answer);
-  const missed = asked.filter((k) => !right.includes(k));
+  const { lesson } = player;
+  const asked = lesson.stops.flatMap(({ ask, title }, k) => (ask ? [{ ask, title, k }] : []));
+  const right = asked.filter(({ ask, k }) => player.answers[k] === ask.answer);
+  const missed = asked.filter((one) => !right.includes(one));
   const score = asked.length
     ? h("p", { class: "sv-score" }, h("b", {}, `${right.length} of ${asked.length}`), " predicted")
     : h("p", { class: "sv-score" }, "Done");
-  const rows = missed.map((k) => {
-    const { ask, title } = lesson.stops[k];
+  const rows = missed.map(({ ask, title, k }) => {
     const given =
       k in player.answers
         ? ["you said ", inline(ask.options[player.answers[k]].runs), ", it was "]

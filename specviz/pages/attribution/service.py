@@ -6,16 +6,16 @@ import dataclasses
 import hashlib
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cachetools import LRUCache
 from pydantic import Field
 
 from decoders.errors import UserError
-from decoders.study.attribution import COUNTED, Link, links
+from decoders.study.attribution import COUNTED, links
 from decoders.study.attribution_export import markdown, to_json
-from decoders.study.quotes import Quote, QuotedAnswer, gold_json
+from decoders.study.quotes import Quote, QuotedAnswer
 from specviz.experiments.prompts import check_tokens, of_trace
 from specviz.places import is_id
 from specviz.server.bodies import Body, PageSession, needs
@@ -23,8 +23,8 @@ from specviz.server.desk import Desk, Service
 from specviz.server.forms import PromptForm, Rejected
 from specviz.server.store import UnknownTrace
 from specviz.views.examples import passages
-from specviz.views.export import standalone_page
 
+from .document import document, standalone
 from .scoring import MAX_ROWS, MIN_RUNS, Scorings
 from .signals import SIGNALS, chosen_signals, unfit
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 FORMATS = {"html": "text/html; charset=utf-8", "json": "application/json", "markdown": "text/markdown; charset=utf-8"}
 SUFFIXES = {"html": "html", "json": "json", "markdown": "md"}
-SCHEMA = "specattribution-page/1"
 PAPER = (  # PLD+ table 10: method, precision, recall, F1
     ("GPT-4", 0.96, 0.87, 0.90),
     ("Yi-6b (Phukan et al. 2024)", 0.94, 0.99, 0.96),
@@ -114,15 +113,10 @@ class Attribution(Service):
         if job is not None:
             return {"id": key, "title": job.title, "state": job.state, "ahead": max(0, job.ahead)}
         trace = self.desk.trace(key)
-        digest = self._digest(key, trace)
-        return {
-            "id": key, "state": "done", "error": str(trace.run.get("error") or ""), **document(trace),
-            "gold": self._gold_of(key, trace), "others": self._others(key, digest, len(trace.output_ids), owner),
-        }  # fmt: skip
-
-    def _gold_of(self, key: str, trace: Trace) -> dict[str, Any] | None:
-        gold = self._known(key)
-        return gold_json(trace, gold) if gold is not None else None
+        others = self._others(key, self._digest(key, trace), len(trace.output_ids), owner)
+        gold = self._known_of([key, *(other["id"] for other in others)])
+        error = str(trace.run.get("error") or "")
+        return {"id": key, "state": "done", "error": error, **document(trace, gold), "others": others}
 
     def _known(self, key: str) -> QuotedAnswer | None:
         """A run's known quotes. They are kept beside the run's file, once it is there: the next server has them too."""
@@ -135,6 +129,10 @@ class Attribution(Service):
             elif "gold" not in library.about(key):
                 library.describe(key, gold=dataclasses.asdict(gold))
         return gold
+
+    def _known_of(self, keys: Sequence[str]) -> QuotedAnswer | None:
+        """The known quotes of an answer that all these runs wrote."""
+        return next((gold for key in keys if (gold := self._known(key)) is not None), None)
 
     def _digest(self, key: str, trace: Trace) -> str:
         tokens = trace.tables["tokens"]
@@ -181,7 +179,8 @@ class Attribution(Service):
         else:
             runs = {key: trace, **{other: self.desk.trace(other) for other in others}}
             same = [one for one, other in runs.items() if other.output_ids == trace.output_ids]
-            parts = [{**document(runs[one]), "gold": self._gold_of(one, runs[one])} for one in same]
+            gold = self._known_of(same)
+            parts = [document(runs[one], gold) for one in same]
             text = standalone(parts, min_run, whole)
         return text.encode(), FORMATS[format], f"attribution-{key}.{SUFFIXES[format]}"
 
@@ -267,16 +266,6 @@ class Attribution(Service):
         return of_trace(trace.run, trace.tables["tokens"]).prompt, trace.output_ids, str(trace.run.get("title") or "")
 
 
-def document(trace: Trace) -> dict[str, Any]:
-    """What the renderer draws of one run: all its links, by whole quotations and by drafted tokens alone."""
-    run = trace.run
-    both: dict[str, list[Link]] = {"whole": links(trace, 1), "drafted": links(trace, 1, whole=False)}
-    return {
-        "schema": SCHEMA, "title": str(run.get("title") or ""), "method": run["method"]["name"],
-        "views": {name: to_json(trace, of) for name, of in both.items()},
-    }  # fmt: skip
-
-
 def _quoted(kept: Any) -> QuotedAnswer | None:
     """Known quotes as they stand in a file beside a run; None where there are none."""
     try:
@@ -286,14 +275,3 @@ def _quoted(kept: Any) -> QuotedAnswer | None:
         return None
 
 
-def standalone(signals: Sequence[Mapping[str, Any]], min_run: int = 2, whole: bool = True) -> str:
-    """Attributions of one answer as one HTML page that works from disk: renderer, style and links in one, no request.
-    ``signals`` are ``document``s, shown side by side.
-    """
-    given = {"signals": list(signals), "minRun": int(min_run), "counted": "whole" if whole else "drafted"}
-    return standalone_page(
-        f"{signals[0].get('title') or 'answer'} · attribution",
-        '<main id="attribution"><noscript>This page draws the links with JavaScript.</noscript></main>',
-        ("attribution-data", given),
-        entry="specviz/attribution/standalone.js",
-    )

@@ -53,6 +53,10 @@ def add(app: FastAPI, compare: Compare) -> None:
     def numbers(runs: str = "") -> Response:
         return of_runs(compare.numbers, runs)
 
+    @app.get("/api/compare/stretches")
+    def stretches(runs: str = "") -> Response:
+        return of_runs(compare.stretches, runs)
+
     @app.get("/api/compare/lens")
     def lens(runs: str = "") -> Response:
         return of_runs(compare.lens, runs)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
@@ -26,6 +27,8 @@ from specviz.server.runner import Job, QueueFull
 from specviz.server.store import UnknownTrace
 from specviz.views.examples import examples
 from specviz.words import sentence
+
+from .stretches import stretches
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +167,8 @@ class Compare(Service):
     # --- what came of them ---
 
     def numbers(self, keys: Sequence[str]) -> dict[str, Any]:
-        """Per run that is over: every metric, acceptance by depth, accepted lengths and where the time went.
+        """Per run that is over: every metric, acceptance by depth, accepted lengths (length, steps with a draft that
+        accepted so many, their share of those steps) and where the time went.
 
         The baseline of the speedup is the plain run among ``keys``; without one, what a run recorded of plain decoding.
         """
@@ -176,13 +180,18 @@ class Compare(Service):
     @staticmethod
     def _numbers(trace: Trace, base: Trace | None, speed: float | None) -> dict[str, Any]:
         timings = trace.run.get("timings", {})
+        lengths = Counter(metrics.accepted_lengths(trace))
         alike = base is not None and base.run["model"].get("name") == trace.run["model"].get("name")
         return {
             "metrics": metrics.compute(trace, speed if alike else timings.get("plain_tokens_per_s")),
             "depths": metrics.acceptance_by_depth(trace),
-            "lengths": metrics.accepted_lengths(trace),
+            "lengths": [(n, steps, steps / lengths.total()) for n, steps in sorted(lengths.items())],
             "times": metrics.time_parts(trace),
         }
+
+    def stretches(self, keys: Sequence[str]) -> dict[str, Any]:
+        """``{"stretches"}``: where one of the runs that are over needs fewer forwards than all others."""
+        return {"stretches": stretches(self._traces(keys), BASELINE)}
 
     def lens(self, keys: Sequence[str]) -> dict[str, Any]:
         """Per run that is over, whether it equals plain decoding: {"state": identical, differs, checking or unknown}.

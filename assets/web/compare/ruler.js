@@ -1,180 +1,7 @@
-/* Runs of one prompt side by side: lanes on a common clock, the ruler by output position, where lanes differ most. */
+/* The ruler by output position: what every forward of every lane brought. */
 
-import { clamp, h } from "specviz/base/dom.js";
-import { Pieces } from "specviz/base/text.js";
-
-const TABLES = { steps: true, tokens: true, pieces: true };
-
-/** The first index at which two id lists differ, or the end of the shorter one. */
-export function firstDifference(a, b) {
-  const most = Math.min(a.length, b.length);
-  for (let i = 0; i < most; i++) if (a[i] !== b[i]) return i;
-  return most;
-}
-
-/** How many of the rising ``values`` are at most ``limit``. */
-function upTo(values, limit) {
-  let low = 0;
-  let high = values.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (values[middle] <= limit) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
-/** A run as a lane: its output, and after how many forwards and milliseconds each position was reached. */
-export class Lane {
-  constructor(trace) {
-    this.load(trace);
-  }
-
-  load(trace) {
-    this.trace = {
-      run: trace.run,
-      pieces: trace.pieces,
-      tokens: { id: trace.tokens.id },
-      steps: trace.steps,
-      plain: trace.plain,
-    };
-    this.run = trace.run;
-    this.pieces = new Pieces(trace.pieces);
-    this.promptLength = trace.run.prompt_length;
-    this.output = [];
-    this.stepOf = []; // output position → the step that wrote it
-    this.ends = []; // step → output tokens written by its end
-    this.times = []; // step → milliseconds of decoding by its end
-    this.index();
-  }
-
-  /** Rows of more steps. */
-  append(delta, run) {
-    if (delta.pieces) this.pieces.add(delta.pieces);
-    for (const [name, columns] of Object.entries(delta)) {
-      if (!TABLES[name]) continue;
-      const mine = this.trace[name];
-      for (const [column, values] of Object.entries(columns)) {
-        if (!mine[column]) continue;
-        for (const value of values) mine[column].push(value);
-      }
-    }
-    Object.assign(this.run, run || {});
-    this.index();
-  }
-
-  index() {
-    const { id } = this.trace.tokens;
-    const { emitted, elapsed_ms: elapsed } = this.trace.steps;
-    for (let k = this.ends.length; k < emitted.length; k++) {
-      for (let i = 0; i < emitted[k]; i++) {
-        this.output.push(id[this.promptLength + this.output.length]);
-        this.stepOf.push(k);
-      }
-      this.ends.push(this.output.length);
-      const before = k ? this.times[k - 1] : 0;
-      this.times.push(Math.max(before, elapsed[k] ?? before));
-    }
-  }
-
-  get length() {
-    return this.output.length;
-  }
-
-  get steps() {
-    return this.ends.length;
-  }
-
-  get ms() {
-    return this.steps ? this.times[this.steps - 1] : 0;
-  }
-
-  start(step) {
-    return step ? this.ends[step - 1] : 0;
-  }
-
-  /** Steps done when the clock ("time" in ms, "step" or "position") shows ``value``. */
-  done(clock, value) {
-    if (clock === "time") return upTo(this.times, value);
-    if (clock === "step") return clamp(Math.floor(value), 0, this.steps);
-    const position = Math.floor(value);
-    if (position <= 0) return 0;
-    return position > this.length ? this.steps : this.stepOf[position - 1] + 1;
-  }
-
-  /** Forwards that ended by output position ``position`` (tokens before it). */
-  forwards(position) {
-    if (position <= 0) return 0;
-    if (position >= this.length) return this.steps;
-    const step = this.stepOf[position - 1];
-    return this.ends[step] <= position ? step + 1 : step;
-  }
-}
-
-/**
- * Where one lane needs fewer forwards than all others: [{lane, from, to, forwards, gain}], the largest gain first.
- * ``lanes`` agree up to ``upto``. It looks at pairs, for stretches in which a lane does better than on the whole.
- */
-export function stretches(lanes, upto, most = 6) {
-  if (lanes.length < 2 || upto < 2) return [];
-  const ended = lanes.map((lane) => {
-    const marks = new Uint8Array(upto);
-    for (const end of lane.ends) if (end <= upto) marks[end - 1] = 1;
-    return marks;
-  });
-  const found = [];
-  lanes.forEach((_, w) =>
-    lanes.forEach((_, o) => {
-      if (w !== o) found.push(...excursions(ended[w], ended[o], upto).map(([from, to]) => [w, from, to]));
-    }),
-  );
-  const judged = [];
-  for (const [w, first, last] of found) {
-    const from = lanes[w].start(lanes[w].stepOf[first]); // whole forwards of the winner
-    const to = Math.min(upto, lanes[w].ends[lanes[w].stepOf[last - 1]]);
-    const forwards = lanes.map((lane) => lane.forwards(to) - lane.forwards(from));
-    const gain = Math.min(...forwards.filter((_, n) => n !== w)) - forwards[w];
-    if (gain >= 1) judged.push({ lane: w, from, to, forwards, gain });
-  }
-  judged.sort((a, b) => b.gain - a.gain || a.to - a.from - (b.to - b.from));
-  const chosen = [];
-  for (const one of judged) {
-    if (chosen.length >= most) break;
-    const covered = chosen.some((other) => {
-      const shared = Math.min(one.to, other.to) - Math.max(one.from, other.from);
-      return shared > 0.4 * Math.min(one.to - one.from, other.to - other.from);
-    });
-    if (!covered) chosen.push(one);
-  }
-  return chosen;
-}
-
-/** Stretches in which ``others`` has more ends than ``mine``, beyond the mean difference. */
-function excursions(mine, others, upto) {
-  let total = 0;
-  for (let p = 0; p < upto; p++) total += others[p] - mine[p];
-  const toll = Math.max(0, total / upto) + 0.01;
-  const found = [];
-  let sum = 0;
-  let from = 0;
-  let best = 0;
-  let to = 0;
-  for (let p = 0; p <= upto; p++) {
-    const next = p < upto ? sum + others[p] - mine[p] - toll : -1;
-    if (next < 0 || p === upto) {
-      if (best > 1) found.push([from, to]);
-      sum = best = 0;
-      from = p + 1;
-      continue;
-    }
-    sum = next;
-    if (sum > best) {
-      best = sum;
-      to = p + 1;
-    }
-  }
-  return found;
-}
+import { clamp, h, must } from "specviz/base/dom.js";
+import { upTo } from "specviz/compare/lane.js";
 
 const ROW = 30; // a lane's height in the ruler
 const TEXT = 24; // the output's text above the lanes
@@ -185,7 +12,25 @@ const LABEL = 24; // characters of a token at most
 
 /** The ruler: all of the output above, a window of it below in which every forward of every lane is a block. */
 export class Ruler {
-  /** ``scrub(position)`` is called when somebody points at a position. */
+  /** @type {RulerLane[]} */
+  lanes = [];
+  /** The longest output's tokens. */
+  length = 0;
+  /** Their texts. @type {string[]} */
+  labels = [];
+  /** Where each begins in the window's strip, and the end of the last. */
+  places = new Float64Array(1);
+  /** The place at the window's left edge. */
+  left = 0;
+  /** Whether the window stays where it is: a pointer is down in it. */
+  held = false;
+  /** Widths, read once: asked for while scrubbing, they would cost a layout. */
+  overall = 0;
+  wide = 0;
+  /** @type {LaneColors | null} */
+  theme = null;
+
+  /** @param {(position: number) => void} scrub called when somebody points at a position */
   constructor(scrub) {
     this.scrub = scrub;
     this.whole = h("canvas", { class: "sv-ruler-whole", "aria-hidden": "true" });
@@ -200,14 +45,15 @@ export class Ruler {
       this.names,
       this.window,
     );
-    this.lanes = [];
     this.drag(this.over, (x) => (x / this.over.clientWidth) * this.length);
     this.drag(this.window, (x) => upTo(this.places, this.left + x) - 1, true);
   }
 
   /** Pointing scrubs; in the window the text stays where it is while the pointer is down. */
-  drag(element, place, hold) {
+  /** @type {(element: HTMLElement, place: (x: number) => number, hold?: boolean) => void} */
+  drag(element, place, hold = false) {
     let down = false;
+    /** @param {PointerEvent} event */
     const at = (event) => {
       const box = element.getBoundingClientRect();
       this.scrub(clamp(Math.floor(place(clamp(event.clientX - box.left, 0, box.width))) + 1, 0, this.length));
@@ -226,10 +72,11 @@ export class Ruler {
       });
   }
 
-  /** ``lanes``: [{lane, color, name, mark, aligned (positions that agree with the first lane)}], text by ``text``. */
+  /** What is compared, and the lane whose text is shown. */
+  /** @type {(lanes: RulerLane[], text: import("specviz/compare/lane.js").Lane, colors: LaneColors) => void} */
   set(lanes, text, colors) {
     this.lanes = lanes;
-    this.colors = colors;
+    this.theme = colors;
     this.length = Math.max(0, ...lanes.map(({ lane }) => lane.length));
     this.labels = [];
     this.places = new Float64Array(this.length + 1);
@@ -249,11 +96,17 @@ export class Ruler {
     this.element.setAttribute("aria-valuemax", String(this.length));
     this.element.style.setProperty("--sv-ruler-rows", String(lanes.length));
     this.left = 0;
-    this.overall = this.over.clientWidth; // read here alone: asked for while scrubbing, they would cost a layout
+    this.overall = this.over.clientWidth;
     this.wide = this.window.clientWidth;
     this.drawWhole();
   }
 
+  get colors() {
+    return must(this.theme);
+  }
+
+  /** A pen on an empty canvas of this size. */
+  /** @type {(canvas: HTMLCanvasElement, high: number, wide: number) => Pen} */
   size(canvas, high, wide) {
     const scale = window.devicePixelRatio || 1;
     if (canvas.width !== Math.round(wide * scale) || canvas.height !== Math.round(high * scale)) {
@@ -261,7 +114,7 @@ export class Ruler {
       canvas.height = Math.round(high * scale);
       canvas.style.height = `${high}px`;
     }
-    const pen = canvas.getContext("2d");
+    const pen = must(canvas.getContext("2d"), "canvas");
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.clearRect(0, 0, wide, high);
     pen.textRendering = "optimizeSpeed";
@@ -279,7 +132,7 @@ export class Ruler {
       pen.fillStyle = this.colors.raised;
       pen.fillRect(0, y, lane.length * unit, STRIP);
       pen.fillStyle = color;
-      const { accepted } = lane.trace.steps;
+      const { accepted } = lane;
       for (let k = 0; k < lane.steps; k++) {
         if (!accepted[k]) continue;
         const x = lane.start(k) * unit;
@@ -291,6 +144,7 @@ export class Ruler {
   }
 
   /** Oblique lines: from here on a lane writes something else. */
+  /** @type {(pen: Pen, x: number, y: number, wide: number, high: number, color: string) => void} */
   hatch(pen, x, y, wide, high, color) {
     pen.save();
     pen.beginPath();
@@ -307,7 +161,8 @@ export class Ruler {
     pen.restore();
   }
 
-  /** ``position``: tokens written; ``done``: steps done by each lane; ``mark``: {from, to} to be emphasised. */
+  /** ``position``: tokens written; ``done``: steps done by each lane; ``mark``: what is to be emphasised. */
+  /** @type {(position: number, done: number[], mark: TokenRange | null, said: string) => void} */
   draw(position, done, mark, said) {
     const high = TEXT + this.lanes.length * ROW + TICKS;
     const wide = this.wide;
@@ -335,6 +190,7 @@ export class Ruler {
     this.element.setAttribute("aria-valuetext", said);
   }
 
+  /** @type {(pen: Pen, mark: TokenRange, high: number) => void} */
   emphasise(pen, { from, to }, high) {
     pen.fillStyle = this.colors.source;
     pen.globalAlpha = 0.22;
@@ -343,6 +199,7 @@ export class Ruler {
     pen.globalAlpha = 1;
   }
 
+  /** @type {(pen: Pen, first: number, last: number, position: number) => void} */
   text(pen, first, last, position) {
     pen.font = `12px ${this.colors.mono}`;
     pen.textBaseline = "middle";
@@ -359,8 +216,9 @@ export class Ruler {
   }
 
   /** A lane: one block per forward; what it accepted is solid, the target's own token hollow. */
+  /** @type {(pen: Pen, one: RulerLane, y: number, first: number, last: number, done: number) => void} */
   row(pen, { lane, color }, y, first, last, done) {
-    const { accepted } = lane.trace.steps;
+    const { accepted } = lane;
     const top = y + 4;
     const high = ROW - 8;
     if (first >= lane.length) return;
@@ -396,6 +254,7 @@ export class Ruler {
   }
 
   /** Where a lane stops agreeing with the others: oblique lines, and the words at their start. */
+  /** @type {(pen: Pen, one: RulerLane, y: number, first: number, last: number) => void} */
   parting(pen, { lane, aligned }, y, first, last) {
     const stop = Math.min(last, lane.length);
     if (aligned >= stop) return;

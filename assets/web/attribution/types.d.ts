@@ -1,0 +1,81 @@
+/* What the attribution of an answer is made of: specviz/pages/attribution/. Global. */
+
+/** Which tokens count as copied: a run with the words beside it that its source has too, or drafted tokens alone. */
+type Counted = "whole" | "drafted";
+/** [from, to) in code points of a text, or in tokens. */
+type Stretch = [from: number, to: number];
+type SourceKind = "context" | "pool" | "prompt" | "output";
+
+/** Consecutive output tokens whose sources are consecutive too; ``output`` and ``source`` count code points. */
+interface SourceLink {
+  number: number; kind: SourceKind; passage: number; source_index: number;
+  output: Stretch; source: Stretch; output_tokens: Stretch; source_tokens: Stretch;
+  text: string; source_text: string; verbatim: boolean;
+}
+
+/** What went from a source into the answer. */
+interface SourceShare { used_tokens: number; copied_tokens: number; links: number; longest: number }
+/** What copies are taken from: a passage, or another part of the text; its share at min_run 1. */
+interface AttributedSource extends SourceShare {
+  kind: SourceKind; passage: number; name: string; text: string; tokens: number;
+}
+
+/** Token precision, recall and F1 against known quotes (decoders/study/quotes.py). */
+interface QuoteScore { precision: number; recall: number; f1: number; right_passage: number | null }
+
+/** What links come to at thresholds above the entry before and up to ``min_run``. */
+interface Threshold {
+  min_run: number; links: number; not_verbatim: number; copied_tokens: number; own_tokens: number;
+  uncopied: Stretch[]; sources: SourceShare[]; score: QuoteScore | null;
+}
+
+/** All links of a run by one way to count (specattribution/1). */
+interface AttributedView {
+  run: {
+    id: string; title: string; method: string; method_title: string; signal: "copy" | "attention" | "";
+    model: string; forced: boolean;
+  };
+  output: string; output_tokens: number; sources: AttributedSource[]; links: SourceLink[]; thresholds: Threshold[];
+}
+
+/** What a threshold leaves of an answer's links, and what that comes to. */
+interface Attributed extends Omit<Threshold, "links"> { links: SourceLink[] }
+
+/** Known quotes: the quoted passage of every output token (-2: none, -1: unknown), and characters of the answer. */
+interface KnownQuotes { tokens: number[]; quotes: [from: number, to: number, passage: number][]; quoted_tokens: number }
+
+/** A run's attribution as its page draws it. */
+interface SignalDocument {
+  id?: string; title: string; method: string; views: Record<Counted, AttributedView>; gold: KnownQuotes | null;
+}
+
+/** ``api/attribution/runs/<id>`` of a run that is over, and of one that is not. */
+interface AttributedRun extends SignalDocument {
+  id: string; state: "done"; error: string; others: { method: string; id: string }[];
+}
+interface WaitingRun { id: string; title: string; state: "queued" | "running"; ahead: number; views?: undefined }
+
+/** What is chosen in the view. */
+interface AttributionChoice { minRun: number; counted: Counted; active: number }
+
+/** ``api/attribution``: the signals, and why nothing can run. ``missing``: why this one cannot. */
+interface SignalCard { name: string; title: string; tells: string; missing: string }
+interface SignalCatalog {
+  reason: string; signals: SignalCard[]; min_runs: number[]; counted: Record<string, string>; max_rows: number;
+  plotly: string;
+  paper: { where: string; rows: [name: string, precision: number, recall: number, f1: number][] };
+}
+
+/** ``api/attribution/start``: the runs that began, and what was left out. */
+interface StartedSignals { runs: { method: string; id: string }[]; notes: string[] }
+
+/** ``api/attribution/scores/<id>``: a scoring of known quotes; ``scores`` by the catalog's min_runs. */
+interface Scores {
+  id: string; name: string; state: "queued" | "running" | "done" | "stopped" | "failed"; error: string;
+  done: number; total: number; notes: string[];
+  rows: { method: string; title: string; counted: Counted; examples: number; scores: QuoteScore[] }[];
+  answers: ScoredAnswer[];
+}
+interface ScoredAnswer {
+  id: string; question: string; quotes: number; f1: { [method: string]: Record<Counted, number[]> | undefined };
+}

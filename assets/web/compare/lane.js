@@ -1,0 +1,93 @@
+/* A run as a lane beside others of its prompt: what it had written by when. No DOM. */
+
+import { clamp } from "specviz/base/dom.js";
+import { Pieces } from "specviz/base/text.js";
+
+/** The first index at which two id lists differ, or the end of the shorter one. */
+/** @type {(a: number[], b: number[]) => number} */
+export function firstDifference(a, b) {
+  const most = Math.min(a.length, b.length);
+  for (let i = 0; i < most; i++) if (a[i] !== b[i]) return i;
+  return most;
+}
+
+/** How many of the rising ``values`` are at most ``limit``. */
+/** @type {(values: ArrayLike<number>, limit: number) => number} */
+export function upTo(values, limit) {
+  let low = 0;
+  let high = values.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] <= limit) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** A run as a lane: its output, and after how many forwards and milliseconds each position was reached. */
+export class Lane {
+  /** The output's token ids. @type {number[]} */
+  output = [];
+  /** Output position → the step that wrote it. @type {number[]} */
+  stepOf = [];
+  /** Step → output tokens written by its end. @type {number[]} */
+  ends = [];
+  /** Step → milliseconds of decoding by its end. @type {number[]} */
+  times = [];
+  /** Step → draft tokens that it accepted. @type {number[]} */
+  accepted = [];
+
+  /** @param {Trace} trace */
+  constructor({ run, pieces, tokens, steps }) {
+    this.run = run;
+    this.promptLength = run.prompt_length;
+    /** The ids of prompt and output. @type {number[]} */
+    this.ids = [];
+    this.pieces = new Pieces(pieces);
+    this.append({ tokens, steps });
+  }
+
+  /** Rows of more steps. @param {TraceDelta} delta @param {Partial<Run>} [run] */
+  append({ pieces, tokens, steps }, run) {
+    if (pieces) this.pieces.add(pieces);
+    for (const id of tokens?.id ?? []) this.ids.push(id);
+    Object.assign(this.run, run);
+    steps?.emitted?.forEach((emitted, k) => {
+      const step = this.steps;
+      for (let i = 0; i < emitted; i++) {
+        this.output.push(this.ids[this.promptLength + this.output.length]);
+        this.stepOf.push(step);
+      }
+      this.ends.push(this.output.length);
+      this.accepted.push(steps.accepted?.[k] ?? 0);
+      this.times.push(Math.max(this.ms, steps.elapsed_ms?.[k] ?? 0));
+    });
+  }
+
+  get length() {
+    return this.output.length;
+  }
+
+  get steps() {
+    return this.ends.length;
+  }
+
+  get ms() {
+    return this.times[this.times.length - 1] ?? 0;
+  }
+
+  /** Output tokens written before a step. @param {number} step */
+  start(step) {
+    return step ? this.ends[step - 1] : 0;
+  }
+
+  /** Steps done when the clock ("time" in ms, "step" or "position") shows ``value``. */
+  /** @type {(clock: Clock, value: number) => number} */
+  done(clock, value) {
+    if (clock === "time") return upTo(this.times, value);
+    if (clock === "step") return clamp(Math.floor(value), 0, this.steps);
+    const position = Math.floor(value);
+    if (position <= 0) return 0;
+    return position > this.length ? this.steps : this.stepOf[position - 1] + 1;
+  }
+}

@@ -1,0 +1,76 @@
+/* A comparison: what the server tells of it (specviz/pages/compare/), and what the page knows of its lanes. Global. */
+
+type Pen = CanvasRenderingContext2D;
+type Clock = "time" | "step" | "position";
+/** Output tokens [from, to). */
+interface TokenRange { from: number; to: number }
+
+/** ``api/compare``: prompts to choose from, methods at most beside plain decoding, rows of the table of numbers. */
+interface CompareOffer {
+  examples: { id: string; label: string; note: string; prompt: PromptFields }[];
+  most: number; metrics: MetricHelp[]; plotly: string;
+}
+/** A prompt's form, and the texts of its fields. */
+type PromptFields = { mode: PromptMode } & { [field: string]: string | undefined };
+type PromptMode = "segments" | "chat" | "text";
+
+/** ``api/compare/start``: a lane per method; one that cannot run says why. */
+interface StartedLanes { lanes: { method: string; id?: string; error?: string; place?: string }[] }
+
+/** ``api/compare/numbers``, of one run. */
+interface LaneNumbers {
+  metrics: Metrics;
+  depths: [depth: number, reached: number, accepted: number][];
+  /** Of the steps with a draft. */
+  lengths: [accepted: number, steps: number, share: number][];
+  /** ms. */
+  times: { prefill: number; draft: number; verify: number; commit: number };
+}
+
+/** ``api/compare/stretches``: where ``run`` needs fewer forwards than every other run; ``forwards`` by run. */
+interface Advantage extends TokenRange { run: string; forwards: Record<string, number>; gain: number }
+
+/** ``api/compare/lens``, of one run: whether it equals plain decoding. */
+type LaneCheck =
+  | { state: "identical"; tokens: number }
+  | { state: "checking" }
+  | { state: "unknown"; text: string }
+  | LaneDivergence;
+interface LaneDivergence {
+  state: "differs"; verdict: string; position: number; source: string; plain: number[];
+  got: number | null; expected: number | null; got_prob: number | null; expected_prob: number | null;
+  gap: number | null; tolerance: number | null;
+}
+
+/** A run in the comparison. */
+interface CompareLane {
+  id: string; method: string; state: "waiting" | "running" | "done" | "failed" | "stopped"; error: string;
+  /** Runs before it. */
+  ahead: number;
+  /** Whether it ends with this page. */
+  mine: boolean;
+  /** Its letter, its number (0: plain decoding) and its colour. */
+  mark: string; n: number; color: string;
+  /** What it wrote; null before its first answer. */
+  lane: import("specviz/compare/lane.js").Lane | null;
+  /** Output tokens that agree with the reference. */
+  aligned: number;
+  /** The last event that is drawn. */
+  seq: number;
+  source: EventSource | null;
+  parts: ReturnType<typeof import("specviz/compare/race.js").laneParts> | null;
+  /** Steps done and steps there, as its text is drawn. */
+  shown: string;
+}
+/** One that has written something. */
+type DrawnLane = CompareLane & { lane: import("specviz/compare/lane.js").Lane };
+
+/** What the ruler draws of a lane. */
+interface RulerLane {
+  lane: import("specviz/compare/lane.js").Lane; color: string; name: string; mark: string; aligned: number;
+}
+/** The theme's colours; ``on``: text on a lane's colour. */
+type LaneColors = Colors & { ink: string; raised: string; on: string };
+
+/** A method asked for: its parameters as they are typed, and whether one of them is out of range. */
+interface WantedLane { method: string; open: boolean; read: () => Record<string, Setting>; wrong: () => boolean }

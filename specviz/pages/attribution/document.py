@@ -1,0 +1,82 @@
+"""What the renderer draws of an attributed run: its links, and what they come to at every threshold."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from decoders.study.attribution import Link, coverage, links, uncopied
+from decoders.study.attribution_export import to_json
+from decoders.study.quotes import QuotedAnswer, gold_json, score_links
+from decoders.trace.trace import Trace
+from specviz.views.export import standalone_page
+
+SCHEMA = "specattribution-page/1"
+
+
+def document(trace: Trace, gold: QuotedAnswer | None = None) -> dict[str, Any]:
+    """All links of a run: "views" holds ``to_json`` at min_run 1 with its ``thresholds``, by whole quotations and by
+    drafted tokens alone; "gold" the known quotes and how many tokens are quoted (None where there are none).
+    """
+    run = trace.run
+    quotes = gold_json(trace, gold) if gold is not None else None
+    if quotes is not None:
+        quotes["quoted_tokens"] = sum(passage >= -1 for passage in quotes["tokens"])
+    views: dict[str, list[Link]] = {"whole": links(trace, 1), "drafted": links(trace, 1, whole=False)}
+    return {
+        "schema": SCHEMA, "title": str(run.get("title") or ""), "method": run["method"]["name"], "gold": quotes,
+        "views": {
+            name: {**(told := to_json(trace, every)), "thresholds": thresholds(trace, every, told["links"], gold)}
+            for name, every in views.items()
+        },
+    }  # fmt: skip
+
+
+def thresholds(
+    trace: Trace, every: Sequence[Link], rows: Sequence[Mapping[str, Any]], gold: QuotedAnswer | None = None
+) -> list[dict[str, Any]]:
+    """What links come to at each ``min_run`` that changes something, in rising order: the outcome of any threshold is
+    that of the first entry with a ``min_run`` at least as large, or of the last entry, which has no link left.
+
+    ``rows``: the same links as ``to_json`` has them. "sources" follow those of ``to_json``; "score" is None where no
+    quotes are known, or the answer does not hold them.
+    """
+    lengths = sorted({len(link) for link in every})
+    found = []
+    for min_run in (*lengths, lengths[-1] + 1 if lengths else 1):
+        kept = [link for link in every if len(link) >= min_run]
+        score = score_links(trace, gold, kept) if gold is not None else None
+        copied = sum(map(len, kept))
+        found.append({
+            "min_run": min_run,
+            "links": len(kept),
+            "not_verbatim": sum(
+                len(link) >= min_run and not row["verbatim"] for link, row in zip(every, rows, strict=True)
+            ),
+            "copied_tokens": copied,
+            "own_tokens": len(trace.output_ids) - copied,
+            "uncopied": uncopied(kept, len(trace.output_ids)),
+            "sources": [
+                {
+                    "used_tokens": share.used, "copied_tokens": share.copied, "links": share.links,
+                    "longest": share.longest,
+                }
+                for share in coverage(trace, kept, among=every)
+            ],
+            "score": dataclasses.asdict(score) if score is not None else None,
+        })  # fmt: skip
+    return found
+
+
+def standalone(signals: Sequence[Mapping[str, Any]], min_run: int = 2, whole: bool = True) -> str:
+    """Attributions of one answer as one HTML page that works from disk: renderer, style and links in one, no request.
+    ``signals`` are ``document``s, shown side by side.
+    """
+    given = {"signals": list(signals), "minRun": int(min_run), "counted": "whole" if whole else "drafted"}
+    return standalone_page(
+        f"{signals[0].get('title') or 'answer'} · attribution",
+        '<main id="attribution"><noscript>This page draws the links with JavaScript.</noscript></main>',
+        ("attribution-data", given),
+        entry="specviz/attribution/standalone.js",
+    )

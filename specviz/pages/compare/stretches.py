@@ -1,0 +1,91 @@
+"""Where runs of one prompt differ most: stretches of their shared output in which one needs fewer forwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from decoders.trace.trace import Trace
+
+MOST = 6  # stretches shown
+OVERLAP = 0.4  # of the shorter of two stretches: sharing more, they are one place
+
+
+def stretches(traces: Mapping[str, Trace], baseline: str) -> list[dict[str, Any]]:
+    """Stretches in which one run needs fewer forwards than every other one, the largest gain first.
+
+    ``traces``: id → run, all of one prompt. Each stretch is ``{"run", "from", "to", "forwards", "gain"}``: the run that
+    wins, output tokens [from, to), id → forwards of the compared runs there, and how many fewer than the next best.
+    Compared are runs whose outputs begin alike, without the method ``baseline`` where two others are left, as far as
+    all of them agree.
+    """
+    agreed = {key: length for key, length in _agreement(traces, baseline).items() if length > 1}
+    methods = {key: n for key, n in agreed.items() if traces[key].run["method"]["name"] != baseline}
+    compared = methods if len(methods) > 1 else agreed
+    if len(compared) < 2:
+        return []
+    upto = min(compared.values())
+    ends = {key: np.cumsum(traces[key].tables["steps"]["emitted"]) for key in compared}  # step → tokens by its end
+    judged = []
+    for winner, other in permutations(compared, 2):
+        mine = ends[winner]
+        for first, last in _excursions(mine, ends[other], upto):
+            begin = int(np.searchsorted(mine, first, "right"))  # whole forwards of the winner
+            start = int(mine[begin - 1]) if begin else 0
+            stop = min(upto, int(mine[np.searchsorted(mine, last - 1, "right")]))
+            forwards = {
+                key: int(np.subtract(*np.searchsorted(one, (stop, start), "right"))) for key, one in ends.items()
+            }
+            gain = min(n for key, n in forwards.items() if key != winner) - forwards[winner]
+            if gain >= 1:
+                judged.append({"run": winner, "from": start, "to": stop, "forwards": forwards, "gain": gain})
+    judged.sort(key=lambda one: (-one["gain"], one["to"] - one["from"]))
+    chosen: list[dict[str, Any]] = []
+    for one in judged:
+        if len(chosen) < MOST and not any(_overlap(one, other) for other in chosen):
+            chosen.append(one)
+    return chosen
+
+
+def _agreement(traces: Mapping[str, Trace], baseline: str) -> dict[str, int]:
+    """How many output tokens of each run agree with the reference: plain decoding, else the longest lossless run."""
+    outputs = {key: trace.output_ids for key, trace in traces.items() if trace.output_ids}
+    if not outputs:
+        return {}
+    lossless = [key for key in outputs if traces[key].run["method"].get("lossless") is not False]
+    longest = max(lossless or outputs, key=lambda key: len(outputs[key]))
+    plain = next((key for key in outputs if traces[key].run["method"]["name"] == baseline), None)
+    if plain and all(len(outputs[key]) <= len(outputs[plain]) for key in lossless):
+        longest = plain
+    reference = outputs[longest]
+    pairs = {key: list(zip(reference, output, strict=False)) for key, output in outputs.items()}
+    return {key: next((at for at, (a, b) in enumerate(both) if a != b), len(both)) for key, both in pairs.items()}
+
+
+def _excursions(mine: np.ndarray, others: np.ndarray, upto: int) -> Iterator[tuple[int, int]]:
+    """Stretches of [0, upto) in which ``others`` has more ends of forwards than ``mine``, beyond the mean difference:
+    it looks for where a run does better than on the whole.
+    """
+    surplus = np.zeros(upto)
+    np.add.at(surplus, others[others <= upto] - 1, 1)
+    np.subtract.at(surplus, mine[mine <= upto] - 1, 1)
+    toll = max(0.0, surplus.mean()) + 0.01
+    total = best = 0.0
+    start = stop = 0
+    for at, value in enumerate([*(surplus - toll), -np.inf]):
+        total += value
+        if total < 0:
+            if best > 1:
+                yield start, stop
+            total = best = 0.0
+            start = at + 1
+        elif total > best:
+            best, stop = total, at + 1
+
+
+def _overlap(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    shared = min(one["to"], other["to"]) - max(one["from"], other["from"])
+    return shared > OVERLAP * min(one["to"] - one["from"], other["to"] - other["from"])
