@@ -17,9 +17,8 @@ OUTCOMES_LAST = ("mismatch", "none")
 
 
 def payload(trace: Trace) -> dict[str, Any]:
-    """A trace as a browser gets it: its record names its origins, whenever it was made."""
-    run = {**trace.run, "origins": recorded_origins(trace.run)}
-    return {**trace.to_json(), "run": run, "report": report(trace)}
+    """A trace as a browser gets it."""
+    return {**trace.to_json(), "report": report(trace)}
 
 
 def report(trace: Trace) -> dict[str, Any]:
@@ -29,8 +28,8 @@ def report(trace: Trace) -> dict[str, Any]:
     [name, steps], most first, mismatch and none last. ``drafting``: [part, Σ ms], to be set against ``verify_ms``.
     ``times``: ms by part of the run. ``lengths``: [accepted tokens, steps with a draft]. ``depths``: [depth, reached,
     accepted]. ``regrets``: the steps where the ranking lost tokens, the worst first. ``statuses``: nodes by status,
-    ``own`` (tokens the target added) and ``sources`` (accepted copies). ``origins``: [origin, nodes, accepted].
-    ``columns``: per table, those that no view draws in its own way.
+    ``own`` (tokens the target added) and ``sources`` (accepted copies). ``origins``: [origin, nodes, accepted];
+    ``legend``: how views tell origins apart. ``columns``: per table, those that no view draws in its own way.
 
     >>> trace = Trace.new({"prompt_length": 1})
     >>> trace.extend({"steps": {"origins": ["main", "", ""], "drafted": [4, 2, 0], "accepted": [2, 0, 0]}})
@@ -53,6 +52,7 @@ def report(trace: Trace) -> dict[str, Any]:
         "regrets": [{"step": r.step, "chosen": r.chosen, "best": r.best, "tokens": r.tokens} for r in lost],
         "statuses": _statuses(trace),
         "origins": _origins(trace),
+        "legend": recorded_origins(trace.run),
         "columns": plain_columns(trace),
     }
 

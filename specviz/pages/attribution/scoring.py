@@ -191,7 +191,10 @@ class Scorings:
 
     def row(self, key: str, row: int | None) -> QuotedAnswer:
         """An answer of a scoring, with its known quotes. Raises UserError where there is none."""
-        gold = self.scoring(key).gold
+        try:
+            gold = self.scoring(key).gold
+        except Missing as problem:  # a part of what is asked, not what its address names
+            raise UserError(str(problem)) from None
         if row is None or not 0 <= row < len(gold):
             raise UserError(f"there is no answer number {row}: the scoring has {len(gold)}")
         return gold[row]
