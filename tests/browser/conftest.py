@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import WAIT_S
+
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -31,13 +33,14 @@ def _missing(why: str) -> Any:
 def chromium() -> Iterator[Any]:
     """A running Chromium (``playwright.sync_api.Browser``); it and its event loop end with this folder's tests."""
     try:
-        from playwright.sync_api import sync_playwright
+        from playwright.sync_api import expect, sync_playwright
     except ImportError:
         _missing("the package playwright is not installed")
     places = [os.environ.get("CHROMIUM", ""), "/usr/bin/chromium", "/usr/bin/chromium-browser"]
     path = next((place for place in places if place and Path(place).exists()), None)
     if path is None:
         _missing("no Chromium at $CHROMIUM, /usr/bin/chromium or /usr/bin/chromium-browser")
+    expect.set_options(timeout=1000 * WAIT_S)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield browser
@@ -54,7 +57,7 @@ FORGET = """try {
 def shared(chromium: Any) -> Iterator[Any]:
     """One browser context for all tests: Gradio's scripts are fetched and compiled once per server, not per test."""
     context = chromium.new_context(viewport={"width": 1280, "height": 820}, accept_downloads=True)
-    context.set_default_timeout(40000)
+    context.set_default_timeout(1000 * WAIT_S)
     context.add_init_script(FORGET)
     yield context
     context.close()
@@ -68,6 +71,15 @@ def context(shared: Any) -> Iterator[Any]:
     yield shared
     for page in shared.pages:
         page.close()
+
+
+@pytest.fixture
+def another(chromium: Any) -> Iterator[Any]:
+    """A second user's browser context: nothing is shared with ``context``."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 820})
+    context.set_default_timeout(1000 * WAIT_S)
+    yield context
+    context.close()
 
 
 @pytest.fixture

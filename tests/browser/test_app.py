@@ -21,6 +21,7 @@ from specviz.server.store import TraceStore
 from specviz.views.examples import examples
 from tests import synthetic
 from tests.stubs import StubDesk, serving
+from tests.waiting import WAIT_S, becomes, expect, fits, until
 
 Visit = Callable[..., Any]
 MOUNTED = "#sv-view .svp-host[data-ready]"
@@ -41,7 +42,7 @@ def port(desk: StubDesk) -> Iterator[int]:
 
 
 @pytest.fixture
-def visit(page: Any, port: int) -> Iterator[Visit]:
+def visit(page: Any, port: int, desk: StubDesk) -> Iterator[Visit]:
     """Opens the app at an address and waits until it is there; nothing may fail or be asked of other sites."""
 
     def go(query: str = "", ready: str = MOUNTED) -> Any:
@@ -51,6 +52,7 @@ def visit(page: Any, port: int) -> Iterator[Visit]:
         return page
 
     yield go
+    desk.gate.set()
     foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
     assert foreign == [] and page.problems == []
 
@@ -63,30 +65,32 @@ def shown(page: Any) -> str:
     return page.evaluate("specviz.app.shown")
 
 
-def banner(page: Any) -> str:
-    return page.inner_text(".svp-banner") if page.is_visible(".svp-banner") else ""
+def no_banner(page: Any) -> None:
+    expect(page.locator(".svp-banner")).to_be_hidden()
 
 
 def wait(page: Any, code: str) -> None:
     page.wait_for_function(f"() => {code}")
 
 
-def wait_for(page: Any, found: Callable[[], bool]) -> None:
-    for _ in range(400):
-        if found():
-            return
-        page.wait_for_timeout(25)
-    raise AssertionError("never so")
+def asked(page: Any, desk: StubDesk, count: int) -> None:
+    """The desk has got so many prompts."""
+    until(lambda: len(desk.asked) >= count, f"{count} prompts", rest=lambda s: page.wait_for_timeout(1000 * s))
+    assert len(desk.asked) == count
 
 
-def run(page: Any) -> None:
-    page.click("#sv-run")
-    page.wait_for_selector("body.sv-running", state="attached")
+def run(page: Any, press: Callable[[], None] | None = None) -> None:
+    """Starts a run and waits until the page has turned to it (a short one may be over by then)."""
+    before = page.evaluate("specviz.app.current")
+    press() if press else page.click("#sv-run")
+    wait(page, f"specviz.app.current !== '{before}'")
 
 
 def ended(page: Any) -> None:
-    page.wait_for_selector("body:not(.sv-running)", state="attached")
-    wait(page, "specviz.app.inspector.model.run.complete")
+    """No run of this page goes on; the last one is shown to its end and listed."""
+    listed = "app.runs.some(({ id, kind }) => id === app.shown && kind !== 'live')"
+    shown_whole = "app.shown === app.current && app.inspector.model.run.complete"
+    wait(page, f"{{ const {{ app }} = specviz; return !app.mine.size && {shown_whole} && {listed}; }}")
 
 
 def test_it_opens_on_a_recorded_run_at_once(visit: Visit) -> None:
@@ -94,7 +98,7 @@ def test_it_opens_on_a_recorded_run_at_once(visit: Visit) -> None:
     assert shown(page) == "gallery-0" and page.inner_text(".sv-headline").startswith("Refactor ratelimit.py")
     first = page.evaluate("specviz.app.drawn")
     assert first < 6000, f"first view after {first:.0f} ms"  # 0.5 s on a quiet machine; the budget is 1.5 s
-    assert "stub · 5.3M parameters" in page.inner_text(".svp-pill")
+    expect(page.locator(".svp-pill")).to_contain_text("stub · 5.3M parameters")
 
 
 def test_a_method_runs_and_streams(visit: Visit, desk: StubDesk) -> None:
@@ -103,14 +107,16 @@ def test_a_method_runs_and_streams(visit: Visit, desk: StubDesk) -> None:
     desk.gate.clear()
     run(page)
     wait(page, "specviz.app.inspector.model.stepCount === 4")  # drawn while the run goes on
-    assert not page.evaluate("specviz.app.inspector.model.run.complete") and step(page) == 3
+    becomes(page, lambda: step(page), 3)
+    assert not page.evaluate("specviz.app.inspector.model.run.complete")
     desk.gate.set()
     ended(page)
     whole = desk.store.get(shown(page))
-    assert page.evaluate("specviz.app.inspector.model.stepCount") == whole.rows("steps")
-    assert step(page) == whole.rows("steps") - 1  # it followed to the end
-    assert whole.run["title"] == "Edit code: rename a variable" and banner(page) == ""
-    assert page.input_value(".svp-chooser select") == whole.run["id"]
+    becomes(page, lambda: page.evaluate("specviz.app.inspector.model.stepCount"), whole.rows("steps"))
+    becomes(page, lambda: step(page), whole.rows("steps") - 1)  # it followed to the end
+    assert whole.run["title"] == "Edit code: rename a variable"
+    no_banner(page)
+    expect(page.locator(".svp-chooser select")).to_have_value(whole.run["id"])
 
 
 def test_stop_in_the_middle(visit: Visit, desk: StubDesk) -> None:
@@ -123,13 +129,12 @@ def test_stop_in_the_middle(visit: Visit, desk: StubDesk) -> None:
     desk.gate.set()
     kept = desk.store.get(shown(page))
     assert kept.run["stop"] == "cancelled" and kept.rows("steps") == 4
-    assert page.is_visible("#sv-run")
+    expect(page.locator("#sv-run")).to_be_visible()
 
 
-def test_two_users_at_once(visit: Visit, chromium: Any, port: int, desk: StubDesk) -> None:
+def test_two_users_at_once(visit: Visit, another: Any, port: int, desk: StubDesk) -> None:
     page = visit()
-    other_context = chromium.new_context(viewport={"width": 1280, "height": 820})
-    other = other_context.new_page()
+    other = another.new_page()
     other.goto(f"http://127.0.0.1:{port}/")
     other.wait_for_selector(MOUNTED)
     other.wait_for_selector("#sv-run:not([disabled])")
@@ -144,12 +149,10 @@ def test_two_users_at_once(visit: Visit, chromium: Any, port: int, desk: StubDes
     assert shown(page) != shown(other)
     listed = other.evaluate("specviz.app.runs.map(r => r.id)")
     assert shown(other) in listed and shown(page) not in listed
-    other_context.close()
 
 
-def test_closing_the_tab_ends_its_run(chromium: Any, port: int, desk: StubDesk) -> None:
-    context = chromium.new_context()
-    page = context.new_page()
+def test_closing_the_tab_ends_its_run(another: Any, port: int, desk: StubDesk) -> None:
+    page = another.new_page()
     page.goto(f"http://127.0.0.1:{port}/")
     page.wait_for_selector(MOUNTED)
     page.wait_for_selector("#sv-run:not([disabled])", state="attached")
@@ -159,8 +162,8 @@ def test_closing_the_tab_ends_its_run(chromium: Any, port: int, desk: StubDesk) 
     key = page.evaluate("[...specviz.app.mine][0]")
     job = desk.runner.job(key)
     assert job is not None
-    context.close()
-    assert job.finished.wait(15) and job.cancel.is_set()
+    another.close()
+    assert job.finished.wait(WAIT_S) and job.cancel.is_set()
     desk.gate.set()
 
 
@@ -187,6 +190,7 @@ def test_a_copied_link_restores_the_view(visit: Visit, page: Any, context: Any) 
     visit("?trace=gallery-1")
     page.evaluate("specviz.app.inspector.setStep(12); specviz.app.inspector.setPins([230, 231])")
     page.click("button:has-text('Copy link')")
+    becomes(page, lambda: "step=13&pins=230" in page.evaluate("navigator.clipboard.readText()"), True)
     link = page.evaluate("navigator.clipboard.readText()")
     again = context.new_page()
     again.goto(link)
@@ -199,7 +203,7 @@ def test_a_link_to_the_runs_page(visit: Visit) -> None:
     page = visit("?tab=runs&trace=gallery-2", ready=".svp-grid")
     page.wait_for_selector(".svp-grid button:has-text('Quoted answer')")
     page.fill(".svp-search", "quoted")
-    assert page.locator(".svp-grid .svp-link").all_inner_texts() == ["Quoted answer"]
+    expect(page.locator(".svp-grid .svp-link")).to_have_text(["Quoted answer"])
     page.click(".svp-link")
     page.wait_for_selector(MOUNTED)
     wait(page, "specviz.app.shown === 'gallery-2' && !location.search.includes('tab')")
@@ -209,7 +213,7 @@ def test_an_unknown_link_is_a_sentence_and_the_gallery(page: Any, port: int) -> 
     page.goto(f"http://127.0.0.1:{port}/?trace=gone")
     page.wait_for_selector(".svp-banner:has-text(\"There is no run called 'gone' here\")")
     wait(page, "specviz.app.shown === 'gallery-0'")
-    assert page.get_attribute(".svp-banner", "role") == "alert"
+    expect(page.locator(".svp-banner[role=alert]")).to_contain_text("Here is a run from the gallery instead.")
     assert [p for p in page.problems if "404" not in p] == []
 
 
@@ -260,16 +264,15 @@ def test_errors_stand_next_to_their_cause_and_the_input_stays(visit: Visit) -> N
     page.fill("#sv-context textarea", "short enough")
     page.wait_for_selector("#sv-prompt-note :text('12 of 2,000 tokens')")
     page.fill("#svf-k", "500")
-    assert (
-        page.inner_text("#svf-k >> xpath=ancestor::div[contains(@class, 'svf-row')]//span")
-        == "Needs a whole number from 1 to 128."
-    )
+    told = page.locator("#svf-k >> xpath=ancestor::div[contains(@class, 'svf-row')]//span").first
+    expect(told).to_have_text("Needs a whole number from 1 to 128.")
     page.click("#sv-run")
     page.wait_for_selector("#sv-run-note :text('Draft length needs a whole number from 1 to 128')")
     page.fill("#svf-k", "5")
     run(page)
     ended(page)
-    assert not page.is_visible("#sv-run-note .svp-error") and page.input_value("#sv-context textarea") == "short enough"
+    expect(page.locator("#sv-run-note .svp-error:visible")).to_have_count(0)
+    expect(page.locator("#sv-context textarea")).to_have_value("short enough")
 
 
 def test_examples_modes_and_the_method_form(visit: Visit) -> None:
@@ -278,19 +281,20 @@ def test_examples_modes_and_the_method_form(visit: Visit) -> None:
     assert "CASD (lossy)" in options and "PPD — not available" in options
     assert page.locator("#svf-method option[value=ppd]").is_disabled()
     page.click("summary:has-text('not available here')")
-    assert "specviz train ppd" in page.inner_text(".svf-missing")
+    expect(page.locator(".svf-missing")).to_contain_text("specviz train ppd")
     page.select_option("#svf-method", "casd")
-    assert "≈ lossy" in page.inner_text("#svf-summary")
-    assert page.is_disabled("#svf-theta")  # optional, and off
+    expect(page.locator("#svf-summary")).to_contain_text("≈ lossy")
+    expect(page.locator("#svf-theta")).to_be_disabled()  # optional, and off
     page.check("input[aria-label='Use Threshold']")
     page.fill("#svf-theta", "0.5")
     page.select_option("#svf-method", "pld")
     page.select_option("#svf-method", "casd")
-    assert page.input_value("#svf-theta") == "0.5"  # kept
+    expect(page.locator("#svf-theta")).to_have_value("0.5")  # kept
     page.click("#sv-example input")
     page.click("[role=option]:has-text('rename in an earlier answer')")
     wait(page, "document.body.dataset.svMode === 'chat'")
-    assert page.input_value("#sv-text textarea").startswith("User: ") and not page.is_visible("#sv-instruction")
+    expect(page.locator("#sv-text textarea")).to_have_value(re.compile("^User: "))
+    expect(page.locator("#sv-instruction")).to_be_hidden()
     page.check("#sv-mode input[value=segments]")
     page.wait_for_selector("#sv-instruction", state="visible")
 
@@ -302,10 +306,12 @@ def test_a_pool_and_a_reference_reach_the_run(visit: Visit, desk: StubDesk, tmp_
     page.select_option("#svf-method", "pld")
     page.click("#sv-more > button")
     reference = page.locator("#sv-reference textarea")
-    assert reference.input_value() == examples()[0].record.reference
-    assert not page.is_visible("#sv-pool") and not page.is_visible(".svf-may-differ")
+    expect(reference).to_have_value(examples()[0].record.reference or "")
+    expect(page.locator("#sv-pool")).to_be_hidden()
+    expect(page.locator(".svf-may-differ")).to_be_hidden()
     page.select_option("#svf-method", "casd")
-    assert page.is_visible("#sv-pool") and "may answer otherwise" in page.inner_text(".svf-may-differ")
+    expect(page.locator("#sv-pool")).to_be_visible()
+    expect(page.locator(".svf-may-differ")).to_contain_text("may answer otherwise")
     chooser = "#sv-pool-row input[type=file]"
     page.set_input_files(chooser, tmp_path / "latin.txt")
     page.wait_for_selector("#sv-pool-note .svp-error:has-text('latin.txt is not text in UTF-8')")
@@ -313,15 +319,15 @@ def test_a_pool_and_a_reference_reach_the_run(visit: Visit, desk: StubDesk, tmp_
     page.wait_for_selector("#sv-pool-note :text('notes.txt: 19 characters')")
     reference.fill("the answer")
     before = len(desk.asked)
-    page.click("#sv-run")
-    wait_for(page, lambda: len(desk.asked) > before)
-    asked = desk.asked[-1]
-    assert asked.reference == "the answer" and (asked.pool.label, asked.pool.starts) == ("notes.txt", (0, 9))
+    run(page)
+    asked(page, desk, before + 1)
+    prompt = desk.asked[-1]
+    assert prompt.reference == "the answer" and (prompt.pool.label, prompt.pool.starts) == ("notes.txt", (0, 9))
     ended(page)
     page.click("#sv-pool-clear")
     page.wait_for_selector("#sv-pool-clear", state="hidden")
-    page.click("#sv-run")
-    wait_for(page, lambda: len(desk.asked) > before + 1)
+    run(page)
+    asked(page, desk, before + 2)
     assert desk.asked[-1].pool is None
     ended(page)
 
@@ -336,18 +342,18 @@ def test_letting_go_of_the_threshold_runs_again_and_the_runs_are_listed(visit: V
         slider.evaluate("(e, v) => { e.value = v; e.dispatchEvent(new Event('input', {bubbles: true})); "
                         "e.dispatchEvent(new Event('change', {bubbles: true})) }", value)  # fmt: skip
     page.wait_for_selector("body.sv-running", state="attached")
-    wait_for(page, lambda: len(desk.asked) == before + 1)
+    asked(page, desk, before + 1)
     wait(page, "specviz.app.inspector.model.stepCount === 4")
     first = page.evaluate("[...specviz.app.mine][0]")
     slider.evaluate("e => { e.value = 0.7; e.dispatchEvent(new Event('input', {bubbles: true})); "
                     "e.dispatchEvent(new Event('change', {bubbles: true})) }")  # fmt: skip
-    wait_for(page, lambda: len(desk.asked) == before + 2)  # the one that went on was stopped
+    asked(page, desk, before + 2)  # the one that went on was stopped
+    wait(page, f"specviz.app.current !== '{first}'")
     desk.gate.set()
     ended(page)
     second = shown(page)
     assert desk.store.get(first).run["stop"] == "cancelled" and page.input_value("#svf-delta") == "0.7"
-    page.click("#sv-run")
-    wait(page, f"specviz.app.shown !== '{second}'")
+    run(page)
     ended(page)
     page.wait_for_selector(".svp-tries .svp-now")
     rows = page.locator(".svp-tries tbody tr")
@@ -367,7 +373,7 @@ def test_a_failing_run_is_told_and_the_app_goes_on(visit: Visit, desk: StubDesk)
     assert desk.store.get(shown(page)).rows("steps") == 4
     run(page)
     ended(page)
-    assert banner(page) == ""
+    no_banner(page)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -375,18 +381,17 @@ def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> Non
     page.emulate_media(color_scheme=scheme)
     visit()
     for width in (400, 760, 1280, 1900):
-        page.set_viewport_size({"width": width, "height": 800})
-        page.wait_for_timeout(150)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, width
+        fits(page, width)
     page.set_viewport_size({"width": 400, "height": 800})
     page.reload()
     page.wait_for_selector(MOUNTED)
-    assert not page.is_visible("#sv-panel")  # the views come first
+    expect(page.locator("#sv-panel")).to_be_hidden()  # the views come first
     page.click("button:has-text('New run')")
-    assert page.is_visible("#sv-run") and page.evaluate("document.documentElement.scrollWidth") <= 400
+    expect(page.locator("#sv-run")).to_be_visible()
+    fits(page, 400)
+    page.wait_for_selector("#sv-run:not([disabled])")
     page.focus("#sv-instruction textarea")
-    page.keyboard.press("Control+Enter")
-    page.wait_for_selector("body.sv-running", state="attached")
+    run(page, lambda: page.keyboard.press("Control+Enter"))
     page.wait_for_selector("#sv-panel", state="hidden")  # makes room for the views
     ended(page)
     assert page.evaluate("document.body.classList.contains('dark')") == (scheme == "dark")
@@ -396,11 +401,11 @@ def test_folding_gives_the_views_the_page(visit: Visit) -> None:
     page = visit()
     before = page.evaluate("document.querySelector('.svp-host').clientWidth")
     page.click("button:has-text('Hide')")
-    assert page.evaluate("document.querySelector('.svp-host').clientWidth") > before + 300
-    assert page.get_attribute("button:has-text('New run')", "aria-expanded") == "false"
+    wait(page, f"document.querySelector('.svp-host').clientWidth > {before} + 300")
+    expect(page.locator("button:has-text('New run')")).to_have_attribute("aria-expanded", "false")
     page.reload()
     page.wait_for_selector(MOUNTED)
-    assert not page.is_visible("#sv-panel")
+    expect(page.locator("#sv-panel")).to_be_hidden()
 
 
 def test_everything_can_be_named_by_a_screen_reader(visit: Visit) -> None:
@@ -413,12 +418,12 @@ def test_everything_can_be_named_by_a_screen_reader(visit: Visit) -> None:
     assert nameless == []
 
 
-def test_a_page_without_a_model_says_so(chromium: Any) -> None:
+def test_a_page_without_a_model_says_so(another: Any) -> None:
     def refuse() -> Any:
         raise ValueError("the model folder /nowhere does not exist")
 
     with serving(StubDesk(load=refuse, gallery=(synthetic.quote(),))) as port:
-        page = chromium.new_page()
+        page = another.new_page()
         page.goto(f"http://127.0.0.1:{port}/")
         page.wait_for_selector(".svp-pill[data-state=failed]")
         page.wait_for_selector(".svf-reason:has-text('The model folder /nowhere does not exist.')")
@@ -441,8 +446,8 @@ def test_the_bundled_model_runs(page: Any) -> None:
     with serving(desk) as port:
         page.goto(f"http://127.0.0.1:{port}/")
         page.wait_for_selector(".svp-banner:has-text('There is no recorded run yet')")
-        page.wait_for_selector("#svf-method", timeout=90000)
-        page.wait_for_selector("#sv-run:not([disabled])", timeout=90000)
+        page.wait_for_selector("#svf-method")
+        page.wait_for_selector("#sv-run:not([disabled])")
         page.fill("#sv-instruction textarea", "Make Voogi bold.")
         page.fill("#sv-context textarea", "The company Flavil will move its park to Voogi in 1960.")
         page.select_option("#svf-method", "pld")

@@ -19,6 +19,7 @@ from specviz.pages.attribution.document import document, standalone
 from tests import synthetic
 from tests.stubs import serving
 from tests.test_attribution_page import ANSWER, CONTEXT, ROW, attribution_desk, tiny
+from tests.waiting import WAIT_S, becomes, expect, fits
 
 # the same vector for both: documents at min_run 1, and what they come to at each threshold
 VECTOR = """async (numbers) => {
@@ -107,8 +108,14 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
         desk = attribution_desk(tiny)
         with serving(desk) as found:
-            assert desk.loader.wait(30)
+            assert desk.loader.wait(WAIT_S)
             yield found
+
+
+def attribution_requests(page: Any) -> list[str]:
+    """What this page asked of the server; the shell asks for the model's state and the runs in its own time."""
+    shell = ("/api/status", "/api/runs", "/gradio_api/")
+    return [url for url in page.requests if not any(part in url for part in shell)]
 
 
 def test_from_a_run_to_a_score(page: Any, port: int) -> None:
@@ -117,19 +124,21 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     page.click("[aria-label='Attribute this run']")
     page.wait_for_selector(".svp-attribution[data-ready='one']")
     # a recorded run: two signals that wrote the same, the threshold without the server, both ends of a link
-    assert page.locator("button.sv-a-lane").count() == 2
-    asked = len(page.requests)
+    expect(page.locator("button.sv-a-lane")).to_have_count(2)
+    asked = attribution_requests(page)
     before = page.locator('[data-side="answer"]').count()
     page.evaluate("""() => { const s = document.querySelector(".sv-a-range"); s.value = 12;
         s.dispatchEvent(new Event("input", { bubbles: true })); }""")
-    assert page.inner_text(".sv-a-now") == "12" and page.locator('[data-side="answer"]').count() < before
+    expect(page.locator(".sv-a-now")).to_have_text("12")
+    becomes(page, lambda: page.locator('[data-side="answer"]').count() < before, True)
     page.hover('[data-side="answer"] >> nth=0')
-    assert page.locator('[data-side="source"].sv-a-lit').count() >= 1 and page.locator(".sv-a-line").count() >= 1
+    for linked in ('[data-side="source"].sv-a-lit', ".sv-a-line"):
+        expect(page.locator(linked)).not_to_have_count(0)
     page.click("button.sv-a-lane >> nth=1")
-    assert page.get_attribute("button.sv-a-lane >> nth=1", "aria-pressed") == "true"
-    assert len(page.requests) == asked
+    expect(page.locator("button.sv-a-lane").nth(1)).to_have_attribute("aria-pressed", "true")
+    assert attribution_requests(page) == asked
     page.wait_for_function("new URL(location.href).searchParams.get('min_run') === '12'")
-    assert page.locator(".sva-signals button:disabled[title*='specviz train glide']").count() == 1
+    expect(page.locator(".sva-signals button:disabled[title*='specviz train glide']")).to_have_count(1)
     # an answer of one's own, by two signals; an empty one first
     page.click("[data-opens=own]")
     page.fill(".sva-own [name=context]", CONTEXT)
@@ -141,7 +150,8 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     page.click(".sva-own .sva-go")
     page.wait_for_selector(".svp-attribution:not([data-ready='one'])")
     page.wait_for_function("document.querySelectorAll('button.sv-a-lane').length === 2")
-    assert page.inner_text(".sv-a-title .sv-chip") == "answer given" and "<b>now</b>" in page.inner_text(".sv-a-answer")
+    expect(page.locator(".sv-a-title .sv-chip")).to_have_text("answer given")
+    expect(page.locator(".sv-a-answer")).to_contain_text("<b>now</b>")
     with page.expect_download() as saved:
         page.click(".sva-exports [data-format=json]")
     told = json.loads(Path(saved.value.path()).read_text("utf-8"))
@@ -153,13 +163,12 @@ def test_from_a_run_to_a_score(page: Any, port: int) -> None:
     page.fill(".sva-quotes textarea", "{bad\n" + json.dumps(ROW))
     page.click("text=Score these rows")
     page.wait_for_selector(".sva-scores[data-state=done]")
-    assert "line 1 was left out" in page.inner_text(".sva-scores")
-    assert page.locator(".sva-sweep tbody tr:not(.sva-paper, .svp-kind)").count() == 2
+    expect(page.locator(".sva-scores")).to_contain_text("line 1 was left out")
+    expect(page.locator(".sva-sweep tbody tr:not(.sva-paper, .svp-kind)")).to_have_count(2)
     page.click(".sva-answers .svp-link")
     page.wait_for_selector(".sv-a-lane-gold")
-    assert re.fullmatch(r"\.\d{3}|1\.000", page.locator(".sv-a-gold-box dd").last.inner_text())
-    page.set_viewport_size({"width": 420, "height": 860})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 420
+    expect(page.locator(".sv-a-gold-box dd").last).to_have_text(re.compile(r"^(\.\d{3}|1\.000)$"))
+    fits(page, 420, 860)
     page.evaluate("specviz.goTo('inspect')")
     page.wait_for_selector(".sv-headline .sv-chip:has-text('answer given')")
     foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]

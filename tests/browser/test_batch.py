@@ -17,6 +17,7 @@ from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 from tests.models import tiny_target, tiny_tokenizer
 from tests.stubs import serving
+from tests.waiting import WAIT_S, expect, fits
 
 PROMPTS = "\n".join(
     json.dumps({"question_id": task, "category": task, "turns": ["the old lamp at the station the old lamp"]})
@@ -33,7 +34,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         store = TraceStore()
         desk = Desk(store, Runner(store), Loader(lambda: target, name="tiny"), pages=pages())
         desk.begin()
-        desk.loader.wait(60)
+        assert desk.loader.wait(WAIT_S)
         with serving(desk) as found:
             yield found
         desk.end()
@@ -43,8 +44,10 @@ def test_a_batch_from_the_first_click_to_its_files(page: Any, port: int, tmp_pat
     page.goto(f"http://127.0.0.1:{port}/?tab=lab&recipe=batch")
     page.wait_for_selector("#svl-run:not([disabled])")
     page.wait_for_function("new URL(location.href).searchParams.get('lab') === 'batch'")
-    assert page.is_disabled("#svl-batch-plain") and "lossy" in page.inner_text("[data-method='casd']")
-    assert "specviz train glide" in page.inner_text("[data-method='glide']") and page.is_disabled("#svl-batch-glide")
+    expect(page.locator("[data-method='casd']")).to_contain_text("lossy")
+    expect(page.locator("[data-method='glide']")).to_contain_text("specviz train glide")
+    for name in ("plain", "glide"):
+        expect(page.locator(f"#svl-batch-{name}")).to_be_disabled()
     page.uncheck("#svl-batch-pld\\+h")
     if page.is_checked("#svl-batch-adapld"):
         page.uncheck("#svl-batch-adapld")
@@ -69,10 +72,11 @@ def test_a_batch_from_the_first_click_to_its_files(page: Any, port: int, tmp_pat
     assert tables.nth(1).locator("tbody th").all_inner_texts() == ["qa", "<b>rag</b>", "overall"]
     assert "±" in tables.nth(1).locator("tbody tr").last.inner_text()
     assert tables.nth(1).locator("tfoot td").all_inner_texts() == ["", "✓ 4/4", "✓ 4/4", "✓ 4/4"]
-    assert "tiny" in page.inner_text(".svb-remarks") and "(mine.jsonl)" in page.inner_text(".svb-remarks")
+    for words in ("tiny", "(mine.jsonl)"):
+        expect(page.locator(".svb-remarks")).to_contain_text(words)
     page.select_option(".svl-draw select", "kv_mb")
     page.wait_for_selector(".svb-table[data-metric=kv_mb]")
-    assert tables.count() == 1
+    expect(tables).to_have_count(1)
     for text, suffix, words in (
         ("Table: CSV", ".table.csv", "kv_mb,MB"), ("LaTeX", ".tex", r"\toprule"), ("Markdown", ".md", "| overall |"),
     ):  # fmt: skip
@@ -81,17 +85,15 @@ def test_a_batch_from_the_first_click_to_its_files(page: Any, port: int, tmp_pat
         caught.value.save_as(tmp_path / "file")
         assert caught.value.suggested_filename.endswith(suffix) and words in (tmp_path / "file").read_text()
     page.click(".svb-table tbody tr:last-child td:nth-of-type(3) .svb-open")
-    assert page.locator(".svl-dialog[open] li").count() == 2
+    expect(page.locator(".svl-dialog[open] li")).to_have_count(2)
     trace = page.get_attribute(".svl-dialog [data-trace]", "data-trace")
     page.click(".svl-dialog [data-trace]")
     page.wait_for_function("id => specviz.app.shown === id", arg=trace)
     page.reload()  # on the same address: the results are found again, with what was asked
     page.click("[role=tab]:has-text('Lab')")
     page.wait_for_selector(".svl-results[data-state=complete] .svb-table")
-    assert page.locator("[data-method='pld'] .svb-params").count() == 2
+    expect(page.locator("[data-method='pld'] .svb-params")).to_have_count(2)
     for width in (420, 1280):
-        page.set_viewport_size({"width": width, "height": 800})
-        page.wait_for_timeout(150)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, width
+        fits(page, width)
     foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
     assert foreign == [] and [p for p in page.problems if "422" not in p and "404" not in p] == []

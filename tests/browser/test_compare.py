@@ -15,6 +15,7 @@ import pytest
 from decoders.trace.trace import Trace
 from tests import synthetic
 from tests.stubs import StubDesk, StubRun, serving, visiting
+from tests.waiting import becomes, expect, fits
 from tests.synthetic import CODE, EDITED, Synthetic
 
 Visit = Callable[..., Any]
@@ -73,8 +74,9 @@ def port(desk: Lanes) -> Iterator[int]:
 
 
 @pytest.fixture
-def visit(page: Any, port: int) -> Iterator[Visit]:
+def visit(page: Any, port: int, desk: Lanes) -> Iterator[Visit]:
     yield from visiting(page, port, "compare")
+    desk.gate.set()
 
 
 def over(page: Any) -> None:
@@ -96,17 +98,18 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     runs = {name: desk.store.get(f"gallery-{n}") for n, name in enumerate("PABCD")}
     total = len(runs["P"].output_ids)
     assert "lanes=gallery-0%2Cgallery-1%2Cgallery-2%2Cgallery-3%2Cgallery-4" in page.url
-    assert page.locator(".svc-lane .sv-lane-mark").all_inner_texts() == list("PABCD")
+    expect(page.locator(".svc-lane .sv-lane-mark")).to_have_text(list("PABCD"))
     assert written(page)[:4] == [total] * 4 and "1st" in " ".join(page.locator(".svc-numbers").all_inner_texts())
 
     page.check(".svc-clocks input[value=step]", force=True)  # the same number of forwards for all
     page.focus(".svc-slider")
     page.keyboard.press("Home")
-    assert written(page) == [0] * 5
+    becomes(page, lambda: written(page), [0] * 5)
     for _ in range(3):
         page.keyboard.press("ArrowRight")
     emitted = [sum(trace.tables["steps"]["emitted"][:3]) for trace in runs.values()]
-    assert written(page) == emitted and page.inner_text(".svc-at") == "3 forwards"
+    becomes(page, lambda: written(page), emitted)
+    expect(page.locator(".svc-at")).to_have_text("3 forwards")
     page.check(".svc-clocks input[value=time]", force=True)
     page.keyboard.press("End")
     clock = page.evaluate(f"{STATE}.at")
@@ -117,7 +120,8 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     page.keyboard.press(" ")
     at = page.evaluate(f"{STATE}.at")
     done = [sum(t <= at for t in trace.tables["steps"]["elapsed_ms"]) for trace in runs.values()]
-    assert written(page) == [sum(t.tables["steps"]["emitted"][:n]) for t, n in zip(runs.values(), done, strict=True)]
+    emitted = [sum(t.tables["steps"]["emitted"][:n]) for t, n in zip(runs.values(), done, strict=True)]
+    becomes(page, lambda: written(page), emitted)
 
     page.locator(".sv-ruler-over").click(position={"x": 300, "y": 10})  # scrubs by output position
     position = page.evaluate(f"{STATE}.at")
@@ -135,7 +139,7 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     steps = winner.tables["tokens"]["step"][start : winner.run["prompt_length"] + int(last)]
     assert len(set(steps)) == int(forwards)
     stretch.locator(".svc-go").click()
-    assert page.evaluate(f"{STATE}.at") == int(last)
+    becomes(page, lambda: page.evaluate(f"{STATE}.at"), int(last))
 
     lens = page.locator(".svc-lens-row").all_inner_texts()
     assert "the reference" in lens[0] and all("identical to plain decoding" in text for text in lens[1:4])
@@ -145,17 +149,18 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     assert sides[0].endswith("int") and sides[1].endswith("bool")
     steps = page.locator(".svc-table tr:has(th:has-text('Verify steps')) td").all_inner_texts()
     assert [text.removesuffix(" ★") for text in steps] == [str(trace.rows("steps")) for trace in runs.values()]
-    assert sum("★" in text for text in steps) >= 1 and page.locator(".svc-bars").count() == 4
+    assert sum("★" in text for text in steps) >= 1
+    expect(page.locator(".svc-bars")).to_have_count(4)
     page.focus(".svc-table tbody th >> nth=0")
-    assert "mean over steps of (accepted + 1)" in page.inner_text(".svc .sv-tip")
-    page.wait_for_selector("[data-chart=steps] .main-svg")
+    expect(page.locator(".svc .sv-tip")).to_contain_text("mean over steps of (accepted + 1)")
+    page.wait_for_selector("[data-chart=cumulative] .main-svg")
     ends = "document.querySelector('[data-chart=cumulative]').data.map((one) => one.y.at(-1))"
-    assert page.evaluate(ends)[:4] == [total] * 4
+    becomes(page, lambda: page.evaluate(ends)[:4], [total] * 4)
 
     page.reload()  # the link opens the same comparison
     page.wait_for_selector(".svp-compare[data-ready]")
     over(page)
-    assert written(page)[:4] == [total] * 4
+    becomes(page, lambda: written(page)[:4], [total] * 4)
     page.check(".svc-clocks input[value=step]", force=True)
     page.focus(".svc-slider")
     page.keyboard.press("Home")
@@ -163,7 +168,7 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
         page.keyboard.press("ArrowRight")
     page.locator(".svc-inspect").nth(2).click()
     page.wait_for_function("() => specviz.app.shown === 'gallery-2'")
-    assert page.evaluate("specviz.app.inspector.state().step") == 4
+    becomes(page, lambda: page.evaluate("specviz.app.inspector.state().step"), 4)
 
 
 def test_lanes_run_live_and_one_that_fails_leaves_the_others(visit: Visit, desk: Lanes) -> None:
@@ -171,29 +176,33 @@ def test_lanes_run_live_and_one_that_fails_leaves_the_others(visit: Visit, desk:
     page.wait_for_selector(".svc-run:not([disabled])")
     page.select_option("#svc-method-0", "pld")
     page.select_option("#svc-method-1", "pld+h")
-    while page.locator(".svc-remove").count() > 2:
+    for _ in range(page.locator(".svc-remove").count() - 2):
         page.locator(".svc-remove").last.click()
+    expect(page.locator(".svc-remove")).to_have_count(2)
     page.fill("#svc-instruction", "Edit the code.")
     desk.gate.clear()
     page.click(".svc-run")
     page.wait_for_function(f"() => {STATE}.lanes[0]?.lane?.steps === 4")  # drawn while it goes on
-    assert page.locator(".svc-state").all_inner_texts()[:2] == ["running", "waiting: 1 run before it"]
-    assert written(page)[0] == 4 and page.is_disabled(".svc-run")
+    # the numbers are there before they are drawn: that waits for the first answer about every lane
+    for lane, text in enumerate(["running", "waiting: 1 run before it"]):
+        expect(page.locator(".svc-state").nth(lane)).to_have_text(text)
+    becomes(page, lambda: written(page)[:1], [4])
+    expect(page.locator(".svc-run")).to_be_disabled()
     jobs = [desk.runner.job(key) for key in page.evaluate(f"{STATE}.lanes.map((one) => one.id)")]
     assert all(job is not None and job.session for job in jobs)  # closing the tab stops them
     desk.gate.set()
     over(page)
     states = page.evaluate(f"{STATE}.lanes.map((one) => one.state)")
     assert states == ["done", "done", "failed"]
-    assert "the stub broke" in page.inner_text(".svc-lane:nth-child(3) .svc-error")
-    assert "identical" in page.locator(".svc-lens-row").nth(1).inner_text()
+    expect(page.locator(".svc-lane:nth-child(3) .svc-error")).to_contain_text("the stub broke")
+    expect(page.locator(".svc-lens-row").nth(1)).to_contain_text("identical")
     desk.gate.clear()
     page.click(".svc-setup > summary")
     page.click(".svc-run")
     page.wait_for_function(f"() => {STATE}.lanes[0]?.lane?.steps === 4")
     page.click(".svc-stop")
     page.wait_for_function(f"() => {STATE}.lanes.every((one) => one.state === 'stopped')")
-    assert "Stopped before it began." in page.inner_text(".svc-lane:nth-child(3)")
+    expect(page.locator(".svc-lane:nth-child(3)")).to_contain_text("Stopped before it began.")
     page.wait_for_selector(".svc-run:not([disabled])", state="attached")
     desk.gate.set()
     page.problems[:] = [text for text in page.problems if "404" not in text]  # runs that never began are nowhere
@@ -230,6 +239,4 @@ def test_scrubbing_four_lanes_of_2000_tokens(visit: Visit) -> None:
         spent[clock] = min(1000 * (b - a) / len(shares) for a, b in pairwise(ticks))
     print("main-thread milliseconds per scrub:", {clock: round(ms, 1) for clock, ms in spent.items()})
     assert max(spent.values()) < 33  # the budget is 16 ms on a quiet machine
-    page.set_viewport_size({"width": 420, "height": 820})
-    page.wait_for_timeout(300)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 420
+    fits(page, 420, 820)

@@ -11,6 +11,7 @@ import pytest
 
 from tests import synthetic
 from tests.stubs import StubDesk, serving
+from tests.waiting import becomes, expect, fits
 
 Visit = Callable[..., Any]
 COMPLETE = ".svl-results[data-state=complete] .svp-chart .main-svg"
@@ -60,8 +61,8 @@ def test_a_sweep_from_the_first_click_to_its_runs(visit: Visit, tmp_path: Path) 
     page.wait_for_selector(".svl-estimate:has-text('4 runs, about')")
     page.click("#svl-run")
     page.wait_for_selector(COMPLETE)
-    assert "Tokens per step" in (page.text_content(".svp-chart .gtitle") or "")
-    assert page.locator(".svl-table tbody tr").count() == 2
+    expect(page.locator(".svp-chart .gtitle").first).to_contain_text("Tokens per step")
+    expect(page.locator(".svl-table tbody tr")).to_have_count(2)
     with page.expect_download() as caught:
         page.click(".svl-bar a:has-text('CSV')")
     caught.value.save_as(tmp_path / "runs.csv")
@@ -74,23 +75,25 @@ def test_a_sweep_from_the_first_click_to_its_runs(visit: Visit, tmp_path: Path) 
     trace = page.get_attribute(".svl-dialog [data-trace]", "data-trace")
     page.click(".svl-dialog [data-trace]")
     page.wait_for_function("id => specviz.app.shown === id", arg=trace)
-    assert page.is_visible("#sv-view") and f"trace={trace}" in page.evaluate("specviz.link()")
+    expect(page.locator("#sv-view")).to_be_visible()
+    becomes(page, lambda: f"trace={trace}" in page.evaluate("specviz.link()"), True)
     page.click("[role=tab]:has-text('Lab')")
     page.wait_for_selector(COMPLETE)  # still there
     page.reload()
     page.click("[role=tab]:has-text('Lab')")
     page.wait_for_selector(COMPLETE)  # and found again
-    assert page.input_value("#svl-values-0") == "2, 4"
+    expect(page.locator("#svl-values-0")).to_have_value("2, 4")
 
 
 def test_a_recipe_is_explained_and_drawn_beside_the_paper(visit: Visit) -> None:
     page = visit("?tab=lab&lab=own")
     page.click("[data-name='adapld-table4']")
-    assert "AdaPLD, table 4" in page.inner_text(".svl-cite")
-    assert page.is_disabled("#svl-run") and "adapld" in page.inner_text(".svl-estimate")  # the stub has no such method
+    expect(page.locator(".svl-cite")).to_contain_text("AdaPLD, table 4")
+    expect(page.locator(".svl-estimate")).to_contain_text("adapld")  # the stub has no such method
+    expect(page.locator("#svl-run")).to_be_disabled()
     page.click("[data-name='pldplus-table8']")
-    facts = page.inner_text(".svl-facts")
-    assert "states averaged, m" in facts and "table 8 (Vicuna-7B)" in facts
+    for fact in ("states averaged, m", "table 8 (Vicuna-7B)"):
+        expect(page.locator(".svl-facts")).to_contain_text(fact)
     page.wait_for_function("new URL(location.href).searchParams.get('lab') === 'pldplus-table8'")
 
 
@@ -104,17 +107,17 @@ def test_bad_values_are_told_and_nothing_is_lost(visit: Visit) -> None:
     page.click("#svl-run")
     page.wait_for_selector(".svl-dialog[open]:has-text('This is 1,300 runs')")
     page.click(".svl-dialog button:has-text('Not now')")
-    assert page.input_value("#svl-values-0") == "1..100"
+    expect(page.locator("#svl-values-0")).to_have_value("1..100")
     page.select_option("#svl-metric", "quality_f1")
     page.select_option("#svl-prompts", "file")
     page.set_input_files("#svl-file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"hello"})
     page.wait_for_selector(".svl-note.svp-error:has-text('none')")
-    assert page.input_value("#svl-metric") == "quality_f1"
+    expect(page.locator("#svl-metric")).to_have_value("quality_f1")
 
 
 def test_progress_and_cancel(visit: Visit, desk: StubDesk) -> None:
     page = visit()
-    desk.pause_s = 0.004
+    desk.pause_s = 0.02  # all of it would take most of a minute: it cannot be over before it is stopped
     sweep(page, values="1..10", count="13")
     page.wait_for_selector(".svl-estimate:has-text('130 runs')")
     page.click("#svl-run")
@@ -122,7 +125,8 @@ def test_progress_and_cancel(visit: Visit, desk: StubDesk) -> None:
     page.wait_for_selector(".svp-chart .main-svg")  # drawn while it goes on
     page.click(".svl-cancel")
     page.wait_for_selector(".svl-results[data-state=cancelled]")
-    assert "cancelled: what was done is kept" in page.inner_text(".svl-bar") and not page.is_visible(".svl-progress")
+    expect(page.locator(".svl-bar")).to_contain_text("cancelled: what was done is kept")
+    expect(page.locator(".svl-progress")).to_be_hidden()
     page.click(".svl-bar button:has-text('Delete')")
     page.wait_for_selector(".svl-results:not(:has(.svp-chart))", state="attached")
 
@@ -135,8 +139,6 @@ def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> Non
     page.click("#svl-run")
     page.wait_for_selector(COMPLETE)
     for width in (390, 760, 1280, 1900):
-        page.set_viewport_size({"width": width, "height": 800})
-        page.wait_for_timeout(200)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, width
+        fits(page, width)
     ink = page.evaluate("getComputedStyle(document.querySelector('.svp-chart .gtitle')).fill")
     assert (int(re.findall(r"\d+", ink)[0]) > 128) == (scheme == "dark")

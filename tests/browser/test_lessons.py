@@ -16,6 +16,7 @@ from specviz.server.store import load_folder
 from specviz.views.export import standalone_html
 from specviz.views.gallery import RECORDED
 from tests.stubs import StubDesk, serving
+from tests.waiting import becomes, expect
 
 Visit = Callable[..., Any]
 PLAYER = "specviz.app.pages.lesson.player"
@@ -78,7 +79,7 @@ def test_every_lesson_to_its_last_stop(visit: Visit, page: Any) -> None:
     visit("?tab=lessons")
     cards = page.locator(".svn-card")
     assert cards.count() == len(FILES) + 1
-    assert "mine.txt, line 1: the field minutes: is missing" in page.inner_text(".svn-faulty")
+    expect(page.locator(".svn-faulty")).to_contain_text("mine.txt, line 1: the field minutes: is missing")
     page.focus(".svn-card >> nth=0 >> button")
     page.keyboard.press("Enter")
     for path in FILES:
@@ -100,11 +101,12 @@ def test_every_lesson_to_its_last_stop(visit: Visit, page: Any) -> None:
                 assert held["said"].endswith("?") or ask["kind"] in ("value", "yes"), where
                 assert page.locator(".sv-reveal").count() == 0
                 page.keyboard.press("ArrowRight")  # not before an answer
-                assert page.is_visible(".sv-ask-hint")
+                expect(page.locator(".sv-ask-hint")).to_be_visible()
                 wrong = ask["answer"] == 0
                 page.keyboard.press(str((1 if wrong else 0) + 1 if asked == 1 else ask["answer"] + 1))
                 at(page, f"{name} {number}")
-                assert page.is_visible(".sv-reveal") and page.locator(".sv-option-right").count() == 1
+                expect(page.locator(".sv-reveal")).to_be_visible()
+                expect(page.locator(".sv-option-right")).to_have_count(1)
                 assert page.evaluate(f"{PLAYER}.inspector.model.stepCount") == whole.rows("steps")
             else:
                 at(page, f"{name} {number}")
@@ -113,8 +115,8 @@ def test_every_lesson_to_its_last_stop(visit: Visit, page: Any) -> None:
             assert marked or not stop["show"], f"{name}, stop {number + 1} highlights nothing"
             page.keyboard.press("ArrowRight" if number % 2 else "Enter")
         at(page, f"{name} end")
-        assert page.inner_text(".sv-score") == f"{asked - 1} of {asked} predicted"
-        assert page.locator(".sv-missed").count() == 1
+        expect(page.locator(".sv-score")).to_have_text(f"{asked - 1} of {asked} predicted")
+        expect(page.locator(".sv-missed")).to_have_count(1)
         page.keyboard.press("ArrowRight")  # the next lesson
     assert page.locator(".svp-lessons b:has-text('x')").count() == 0  # text is data
 
@@ -122,23 +124,25 @@ def test_every_lesson_to_its_last_stop(visit: Visit, page: Any) -> None:
 def test_links_presenter_mode_and_resuming(visit: Visit, page: Any) -> None:
     visit("?tab=lessons&lesson=1-drafting&at=4&present=1")
     at(page, "1-drafting 3 asked")
-    box = page.locator(".sv-lesson.sv-presenting").bounding_box()
-    assert (box["x"], box["y"], box["width"], box["height"]) == (0, 0, 1280, 820)
+    whole = {"x": 0, "y": 0, "width": 1280, "height": 820}
+    becomes(page, page.locator(".sv-lesson.sv-presenting").bounding_box, whole)
     for hidden in (".sv-lesson-nav", ".sv-lesson-tools", ".sv-lesson-view .sv-controls", ".sv-lesson-view .sv-actions"):
-        assert not page.is_visible(hidden), hidden
+        expect(page.locator(f"{hidden}:visible")).to_have_count(0)
     size = float(page.evaluate("getComputedStyle(document.querySelector('.sv-lesson-words')).fontSize").strip("px"))
-    assert size >= 15 and re.fullmatch(r"0:0\d", page.inner_text(".sv-lesson > .sv-present-bar .sv-present-time"))
+    assert size >= 15 and re.fullmatch(r"0:[0-5]\d", page.inner_text(".sv-lesson > .sv-present-bar .sv-present-time"))
     fits = "(({ scrollHeight, clientHeight }) => scrollHeight <= clientHeight + 2)"
     fits += "(document.querySelector('.sv-lesson-text'))"
     page.set_viewport_size({"width": 1920, "height": 1080})
     page.keyboard.press("3")
     at(page, "1-drafting 3")
-    assert page.evaluate(fits) and page.inner_text(".sv-ask-head") == "You predicted it"
-    assert "present=1" in page.url and "at=4" in page.url
+    becomes(page, lambda: page.evaluate(fits), True)
+    expect(page.locator(".sv-ask-head")).to_have_text("You predicted it")
+    page.wait_for_url(lambda url: "present=1" in url and "at=4" in url)
     page.keyboard.press("ArrowLeft")
     at(page, "1-drafting 2 asked")
     page.keyboard.press("Escape")
-    assert page.locator(".sv-presenting").count() == 0 and "present" not in page.url and "at=3" in page.url
+    expect(page.locator(".sv-presenting")).to_have_count(0)
+    page.wait_for_url(lambda url: "present" not in url and "at=3" in url)
     page.set_viewport_size({"width": 1280, "height": 820})
     # the place and the answers are kept in this browser
     visit("?tab=lessons&lesson=1-drafting")
@@ -146,7 +150,7 @@ def test_links_presenter_mode_and_resuming(visit: Visit, page: Any) -> None:
     page.keyboard.press("1")
     page.keyboard.press("ArrowRight")
     at(page, "1-drafting 3")
-    assert page.is_visible(".sv-reveal")
+    expect(page.locator(".sv-reveal")).to_be_visible()
     page.keyboard.press("f")
     page.wait_for_selector(".sv-lesson.sv-presenting")
     page.keyboard.press("f")
@@ -155,25 +159,26 @@ def test_links_presenter_mode_and_resuming(visit: Visit, page: Any) -> None:
     page.wait_for_selector(".sv-spot", state="detached")
     page.click(".sv-away")
     page.wait_for_selector(".sv-spot")
-    assert page.evaluate(f"{PLAYER}.inspector.number") == 2
+    becomes(page, lambda: page.evaluate(f"{PLAYER}.inspector.number"), 2)
     page.click("text=Open in Inspect")
     page.wait_for_selector('#sv-view .svp-host[data-ready="2-docstring-pld"]')
-    assert page.evaluate("specviz.app.inspector.number") == 2
+    becomes(page, lambda: page.evaluate("specviz.app.inspector.number"), 2)
 
 
 def test_presenter_mode_in_inspect_and_in_a_file(visit: Visit, page: Any, tmp_path: Path) -> None:
     visit("?trace=3-docstring-adapld&step=4&present=1", "#sv-view .sv.sv-presenting")
     assert not page.is_visible(".sv-presenting .sv-controls") and page.is_visible(".sv-presenting .sv-sentence")
     page.keyboard.press("ArrowRight")
-    assert page.evaluate("specviz.app.inspector.number") == 4
-    assert page.inner_text(".sv-presenting .sv-present-place") == "Step 5 of 12"
+    becomes(page, lambda: page.evaluate("specviz.app.inspector.number"), 4)
+    expect(page.locator(".sv-presenting .sv-present-place")).to_have_text("Step 5 of 12")
     page.wait_for_function("location.search.includes('step=5') && location.search.includes('present=1')")
     page.keyboard.press("Escape")
-    assert page.locator(".sv-presenting").count() == 0 and "present" not in page.url
+    expect(page.locator(".sv-presenting")).to_have_count(0)
+    page.wait_for_url(lambda url: "present" not in url)
     page.click("button:has-text('Present')")
-    assert "present=1" in page.url
+    page.wait_for_url(lambda url: "present=1" in url)
     page.keyboard.press("F")
-    assert page.locator(".sv-presenting").count() == 0
+    expect(page.locator(".sv-presenting")).to_have_count(0)
     # the numbers of every run, as they are explained, are those of its record
     wrong = page.evaluate(
         """async (names) => {
@@ -197,12 +202,13 @@ def test_presenter_mode_in_inspect_and_in_a_file(visit: Visit, page: Any, tmp_pa
     )
     assert wrong["wrong"] == [] and wrong["checked"] > 10 * len(RECORDED)
     page.hover("#sv-view .sv-metric >> nth=0")
+    expect(page.locator("#sv-view .sv-tip")).to_contain_text("= mean over steps of (accepted + 1)")
     tip = page.inner_text("#sv-view .sv-tip")
     accepted = tracefile.load(GALLERY / "3-docstring-adapld.spectrace").tables["steps"]["accepted"]
     assert "= mean over steps of (accepted + 1)" in tip and f"({sum(accepted)} + 12) ÷ 12 = 13.8" in tip
     assert f"{accepted[4]} + 1 = {accepted[4] + 1}" in tip and "decoders/trace/metrics.py · measure" in tip
     page.focus("#sv-view .sv-sentence .sv-term >> nth=0")
-    assert "draft_ms + verify_ms + commit_ms" in page.inner_text("#sv-view .sv-tip")
+    expect(page.locator("#sv-view .sv-tip")).to_contain_text("draft_ms + verify_ms + commit_ms")
     path = tmp_path / "run.html"
     path.write_text(standalone_html(tracefile.load(GALLERY / "2-docstring-pld.spectrace")), encoding="utf-8")
     page.goto(f"{path.as_uri()}#step=2&present=1")

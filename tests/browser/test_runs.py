@@ -15,6 +15,7 @@ from specviz.server.limits import rules_for
 from specviz.server.users import Users, hashed, write_users
 from tests import synthetic
 from tests.stubs import StubDesk, serving
+from tests.waiting import WAIT_S, becomes, expect, fits
 
 FORM = PromptForm(instruction="Do it.", context="abc")
 TITLES = ("Rename a variable", "Quote the passage", "Sum of two", "<b>bold</b> & brave")
@@ -40,6 +41,11 @@ def titles(page: Any) -> list[str]:
     return page.locator(".svp-grid .svp-link").all_inner_texts()
 
 
+def listed(page: Any, *expected: str) -> None:
+    """These runs are shown, in any order."""
+    becomes(page, lambda: sorted(titles(page)), sorted(expected))
+
+
 def row(title: str) -> str:
     return f".svp-grid tr[data-id]:has(.svp-link:text-is('{title}'))"
 
@@ -50,11 +56,11 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
     mine = next(c["value"] for c in context.cookies() if c["name"] == "specviz_browser")
     jobs = [desk.submit(FORM, "pld", {}, {}, title=title, owner=mine) for title in TITLES]
     stranger = desk.submit(FORM, "pld", {}, {}, title="A stranger's", owner="somebody")
-    assert all(job.finished.wait(20) for job in (*jobs, stranger))
+    assert all(job.finished.wait(WAIT_S) for job in (*jobs, stranger))
     page.evaluate("specviz.refreshRuns()")
     page.wait_for_selector(row("Sum of two"))
-    assert set(titles(page)) == {*TITLES, "Refactor ratelimit.py", "Quoted answer"}  # text is data, and one's own
-    assert re.match(r"5 of 200 runs, 1 of 256 MiB", page.inner_text(".svr-room"))
+    listed(page, *TITLES, "Refactor ratelimit.py", "Quoted answer")  # text is data, and one's own
+    expect(page.locator(".svr-room")).to_have_text(re.compile("^5 of 200 runs, 1 of 256 MiB"))
 
     # tags: in the row, on disk, in the search
     for title, tags in (("Rename a variable", "Good class-4"), ("Sum of two", "good")):
@@ -62,10 +68,10 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
         page.fill(".svr-newtag", tags)
         page.keyboard.press("Enter")
         page.wait_for_selector(f"{row(title)} .svr-tag:has-text('good')")
-    assert Library(folder).about(jobs[0].id)["tags"] == ["good", "class-4"]
+    becomes(page, lambda: Library(folder).about(jobs[0].id)["tags"], ["good", "class-4"])
     page.click(".svr-tags button:has-text('good')")
-    assert page.input_value(".svp-search") == "tag:good"
-    assert set(titles(page)) == {"Rename a variable", "Sum of two"}
+    expect(page.locator(".svp-search")).to_have_value("tag:good")
+    listed(page, "Rename a variable", "Sum of two")
     page.click(f"{row('Rename a variable')} [aria-label='Remove the tag class-4']")
     page.wait_for_selector(".svr-tags:not(:has-text('class-4'))")
     page.click(f"{row('Sum of two')} [aria-label^='Add a tag']")
@@ -77,37 +83,40 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
     page.click(f"{row('Sum of two')} [aria-label^='Keep']")
     page.wait_for_selector(f"{row('Sum of two')} [aria-pressed=true]")
     page.fill(".svp-search", "kept lossless model:synth")
-    assert titles(page) == ["Sum of two"]
+    listed(page, "Sum of two")
     page.click(f"{row('Sum of two')} [aria-label^='Rename']")
     page.fill(".svr-title input", "Another title")
     page.keyboard.press("Enter")
     page.wait_for_selector(row("Another title"))
-    assert desk.store.get(jobs[2].id).run["title"] == "Another title"
+    becomes(page, lambda: desk.store.get(jobs[2].id).run["title"], "Another title")
     page.fill(".svp-search", 'method:pld+h "quote the"')
-    assert titles(page) == ["Quote the passage"]
+    listed(page, "Quote the passage")
     page.fill(".svp-search", "lossy")
-    assert titles(page) == [] and page.inner_text(".svp-empty") == "No run matches."
+    listed(page)
+    expect(page.locator(".svp-empty")).to_have_text("No run matches.")
     page.fill(".svp-search", "")
     page.click(".svr-sort:has-text('Run')")
-    assert titles(page) == sorted(titles(page), key=str.lower) and not page.locator(".svp-kind").count()
-    assert page.get_attribute("th.svr-title", "aria-sort") == "ascending"
+    expect(page.locator("th.svr-title")).to_have_attribute("aria-sort", "ascending")
+    rows = sorted(("Another title", *TITLES[:2], TITLES[3], "Refactor ratelimit.py", "Quoted answer"), key=str.lower)
+    becomes(page, lambda: titles(page), rows)
+    expect(page.locator(".svp-kind")).to_have_count(0)
     page.click(".svr-sort:has-text('Run')")
-    assert titles(page) == sorted(titles(page), key=str.lower, reverse=True)
+    becomes(page, lambda: titles(page), rows[::-1])
 
     # several at once; the gallery cannot be chosen
     assert page.locator(f"{row('Quoted answer')} .svr-act").count() == 0
     page.check("[aria-label='Select all runs that are shown']")
-    assert page.inner_text(".svr-bar > span") == "4 runs selected"
+    expect(page.locator(".svr-bar > span")).to_have_text("4 runs selected")
     page.uncheck(f"{row('Another title')} .svr-check input")
     page.click(".svr-bar button:has-text('Delete')")
-    assert page.inner_text(".svr-bar > span") == "Delete 3 runs? This cannot be undone."
+    expect(page.locator(".svr-bar > span")).to_have_text("Delete 3 runs? This cannot be undone.")
     page.click(".svr-bar button:has-text('Cancel')")
-    assert len(titles(page)) == 6
+    becomes(page, lambda: len(titles(page)), 6)
     page.click(".svr-bar button:has-text('Delete')")
     page.click(".svr-bar button:has-text('Delete 3')")
     page.wait_for_selector(".svr-bar", state="hidden")
-    assert set(titles(page)) == {"Another title", "Refactor ratelimit.py", "Quoted answer"}
-    assert {path.stem for path in folder.glob("*.spectrace")} == {jobs[2].id, stranger.id}
+    listed(page, "Another title", "Refactor ratelimit.py", "Quoted answer")
+    becomes(page, lambda: {path.stem for path in folder.glob("*.spectrace")}, {jobs[2].id, stranger.id})
 
     # more rows than fit: page by page; a disk that refuses is told once
     page.evaluate(
@@ -116,14 +125,13 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
         a.room = {...a.room, problem: 'Runs are not saved on disk.'};
         document.dispatchEvent(new CustomEvent('specviz:runs')); }"""
     )
-    assert page.locator(".svp-grid tr[data-id]").count() == 200
+    expect(page.locator(".svp-grid tr[data-id]")).to_have_count(200)
     page.click("button:has-text('Show 200 more of 450')")
-    assert page.locator(".svp-grid tr[data-id]").count() == 400
-    assert page.inner_text(".svr-problem") == "Runs are not saved on disk."
+    expect(page.locator(".svp-grid tr[data-id]")).to_have_count(400)
+    expect(page.locator(".svr-problem")).to_have_text("Runs are not saved on disk.")
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        page.set_viewport_size({"width": 420, "height": 800})
-        assert page.evaluate("document.documentElement.scrollWidth") <= 420
+        fits(page, 420)
     assert [p for p in page.problems if "422" not in p] == []
 
 
@@ -140,10 +148,9 @@ def test_signing_in_and_out(page: Any, context: Any, tmp_path: Path) -> None:
         page.wait_for_selector("[role=alert]:has-text('do not belong together')")
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
-            page.set_viewport_size({"width": 320, "height": 700})
-            assert page.evaluate("document.documentElement.scrollWidth") <= 320
+            fits(page, 320, 700)
         page.set_viewport_size({"width": 1280, "height": 820})
-        assert page.input_value("[name=name]") == "ann"
+        expect(page.locator("[name=name]")).to_have_value("ann")
         page.fill("[name=password]", "open sesame")
         page.keyboard.press("Enter")
         page.wait_for_selector(".svp-grid")
@@ -152,7 +159,8 @@ def test_signing_in_and_out(page: Any, context: Any, tmp_path: Path) -> None:
         page.click("[role=tab]:has-text('Inspect')")
         page.click("#sv-run")
         page.wait_for_function("() => specviz.app.runs.some(run => run.kind === 'run')")  # Gradio knows her too
-        assert [run["kind"] for run in desk.services["runs"].listing("user:ann")] == ["run", "gallery"]
+        kinds = lambda: [run["kind"] for run in desk.services["runs"].listing("user:ann")]  # noqa: E731
+        becomes(page, kinds, ["run", "gallery"])
         page.click("button:has-text('Log out')")
         page.wait_for_selector("form[action=login]")
         assert not [c for c in context.cookies() if c["name"] in ("specviz_session", "specviz_browser")]

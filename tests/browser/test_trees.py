@@ -15,6 +15,7 @@ from decoders.prompt_tokens.latency import save_latency
 from tests import synthetic
 from tests.stubs import StubDesk, serving, visiting
 from tests.test_trees_page import Kept, latency_of
+from tests.waiting import WAIT_S, expect, fits
 
 Visit = Callable[..., Any]
 
@@ -62,7 +63,7 @@ def slide(page: Any, name: str, value: int) -> dict[str, Any]:
 def test_the_trees_follow_the_sliders_at_once(visit: Visit) -> None:
     page = visit()
     budgets = page.evaluate("specviz.app.pages.trees.data.budgets")
-    assert page.text_content(".svt-size-now") == f"{budgets['3']['chosen']} rows"
+    expect(page.locator(".svt-size-now")).to_have_text(f"{budgets['3']['chosen']} rows")
     for name, value in (("size", 9), ("size", 0), ("m", 1), ("size", 8), ("m", 3)):
         drawn = slide(page, name, value)
         states = drawn["point"]["states"]
@@ -78,7 +79,7 @@ def test_the_trees_follow_the_sliders_at_once(visit: Visit) -> None:
     page.wait_for_function("asked => new URL(location.href).searchParams.get('trees') === asked", arg=asked)
     page.reload()
     page.wait_for_selector(".svp-trees[data-ready]")
-    assert page.text_content(".svt-size-now") == f"{drawn['point']['size']} rows"
+    expect(page.locator(".svt-size-now")).to_have_text(f"{drawn['point']['size']} rows")
 
 
 def test_nodes_are_read_with_the_keys_and_the_mouse(visit: Visit) -> None:
@@ -95,14 +96,15 @@ def test_nodes_are_read_with_the_keys_and_the_mouse(visit: Visit) -> None:
     assert "The root: nothing of the tree is accepted with probability" in page.inner_text(".svt-told")
     assert page.locator(".svt-state:nth-child(4) .svt-node[tabindex='0']").count() == 1
     page.locator(".svt-state:nth-child(2) .svt-node").nth(2).hover()
-    assert page.inner_text(".svt-told").startswith("2nd guess: ")
+    expect(page.locator(".svt-told")).to_have_text(re.compile("^2nd guess: "))
 
 
 def test_curves_table_and_best_size_tell_the_same(visit: Visit) -> None:
     page = visit("&trees=3x64")
     budget = page.evaluate("specviz.app.pages.trees.data.budgets[3]")
-    page.wait_for_selector("[data-chart=speedup] .main-svg")
-    assert page.locator(".svt-charts [data-chart]").count() == 3
+    expect(page.locator(".svt-charts [data-chart]")).to_have_count(3)
+    for name in ("speedup", "tau"):
+        page.wait_for_selector(f"[data-chart={name}] .main-svg")
     curve = page.evaluate("document.querySelector('[data-chart=speedup]').data[0].y")
     assert curve == [point["speedup"] for point in budget["points"]]
     names = page.evaluate("document.querySelector('[data-chart=tau]').data.map((one) => one.name)")
@@ -112,11 +114,12 @@ def test_curves_table_and_best_size_tell_the_same(visit: Visit) -> None:
     assert page.locator(".svt-sizes tbody tr").count() == len(budget["points"])
     assert page.inner_text(".svt-sizes tr:has(small)").startswith(f"{budget['best']} best")
     page.click(".svt-best")
-    assert page.is_disabled(".svt-best") and page.text_content(".svt-size-now") == f"{budget['best']} rows"
+    expect(page.locator(".svt-best")).to_be_disabled()
+    expect(page.locator(".svt-size-now")).to_have_text(f"{budget['best']} rows")
     page.wait_for_function(f"{shown} === {budget['best']}")
     page.click("button[aria-label='Show the trees of 12 rows']")
-    assert page.get_attribute("tr.svp-now", "data-size") == "12"
-    assert "Runs of PPD use trees of" in page.inner_text(".svt-use")
+    expect(page.locator(".svt-sizes tr.svp-now")).to_have_attribute("data-size", "12")
+    expect(page.locator(".svt-use")).to_contain_text("Runs of PPD use trees of")
     assert page.inner_text(".svt-source").startswith("Measured with these prompt tokens")
     assert page.inner_text(".svt-heats tbody tr >> nth=0").split()[:2] == ["1", ".600"]
 
@@ -126,7 +129,7 @@ def test_latency_is_measured_on_demand_and_a_disturbance_is_told(
 ) -> None:
     def measured(target: Any, most: int, *, again: bool, progress: Callable[[int, int], None]) -> None:
         progress(7, 51)
-        page.gate.wait(10)
+        page.gate.wait(WAIT_S)
         save_latency(latency_of(target, (5.0, 20.0, 40.0, 80.0), 0.4))
 
     page = visit()
@@ -137,11 +140,12 @@ def test_latency_is_measured_on_demand_and_a_disturbance_is_told(
     page.focus(".svt-measure")
     page.keyboard.press("Enter")
     page.wait_for_selector(".svt-progress:has-text('7 of 51')")
-    assert page.is_disabled(".svt-measure")
+    expect(page.locator(".svt-measure")).to_be_disabled()
     page.gate.set()
     page.wait_for_selector(".svt-disturbed:has-text('something else was running')")
-    assert page.evaluate("specviz.app.pages.trees.data.budgets[3].best") != before
-    assert page.is_enabled(".svt-measure") and "no size is faster" in page.inner_text(".svt-use")
+    page.wait_for_function("before => specviz.app.pages.trees.data.budgets[3].best !== before", arg=before)
+    expect(page.locator(".svt-measure")).to_be_enabled()
+    expect(page.locator(".svt-use")).to_contain_text("no size is faster")
     save_latency(kept.latency)
 
 
@@ -156,10 +160,11 @@ def test_without_a_model_or_prompt_tokens_it_says_what_is_assumed(page: Any) -> 
             page.wait_for_selector(f".svt-notes:has-text('{said}')")
             assert "assumed acceptance" in page.inner_text(".svt-notes")
             assert page.inner_text(".svt-source").startswith("Assumed: .35 for the first guess")
-            assert page.locator(".svt-state").count() == 4 and page.is_disabled(".svt-best")
+            expect(page.locator(".svt-state")).to_have_count(4)
+            expect(page.locator(".svt-best")).to_be_disabled()
             assert page.is_disabled(".svt-measure") == (desk.loader.target is None)
             page.wait_for_selector("[data-chart=tau] .main-svg")
-            assert page.locator("[data-chart]").count() == 1
+            expect(page.locator("[data-chart]")).to_have_count(1)
             page.goto("about:blank")
     assert page.problems == []
 
@@ -168,7 +173,7 @@ def test_without_a_model_or_prompt_tokens_it_says_what_is_assumed(page: Any) -> 
 def test_the_page_is_never_wider_than_the_window(visit: Visit, width: int) -> None:
     page = visit("&trees=3x64", width)
     page.wait_for_selector("[data-chart=speedup] .main-svg")
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    fits(page, width, 820)
     ticks: list[float] = []
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})

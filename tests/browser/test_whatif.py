@@ -22,6 +22,7 @@ from specviz.server.store import TraceStore
 from specviz.views.export import standalone_html
 from tests.models import prompt_ids, tiny_target
 from tests.stubs import serving
+from tests.waiting import becomes, expect
 
 PANEL = "section.svw"
 
@@ -86,7 +87,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     page.wait_for_function("specviz.app.whatif.result?.trace.run.method.params.k === 2")
     expected = ReadRun(target, run).redraft(worst.step, "adapld", {"k": 2})
     drafted = expected.trace.tables["steps"]["drafted"][0]
-    assert f"{drafted} drafted" in page.inner_text(".svw-would")
+    expect(page.locator(".svw-would")).to_contain_text(f"{drafted} drafted")
     assert f"what if {expected.accepted} token" in settled(page)
     assert page.evaluate("document.querySelectorAll('#svf-k').length") <= 1, "ids are there once"
 
@@ -95,8 +96,8 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     page.click(".sv-crow:has(.sv-best) .sv-try >> nth=0")
     assert f"what if {worst.best} token" in settled(page) and "fewer" not in settled(page)
     accepted = page.locator(".svw-would .sv-node-accepted")
-    assert accepted.count() == worst.best
-    assert not page.is_visible("text=Continue from here")
+    expect(accepted).to_have_count(worst.best)
+    expect(page.locator("text=Continue from here").locator("visible=true")).to_have_count(0)
 
     # regret: as the trace's metric has it; a row goes to its step, and the panel follows
     listed = page.evaluate("async () => (await import('specviz/base/regrets.js')).regrets(specviz.app.inspector.model)")
@@ -111,9 +112,9 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     page.click(".sv-regret-table tbody tr >> nth=1")
     second = sorted((r for r in regrets(run) if r.tokens), key=lambda r: (-r.tokens, r.step))[1]
     settled(page)
-    assert page.evaluate("specviz.app.inspector.number") == second.step
-    assert page.evaluate("specviz.app.whatif.result.step") == second.step
-    assert page.locator(".sv-regret-table [aria-current]").inner_text() == f"Step {second.step + 1}"
+    becomes(page, lambda: page.evaluate("specviz.app.inspector.number"), second.step)
+    becomes(page, lambda: page.evaluate("specviz.app.whatif.result?.step"), second.step)
+    expect(page.locator(".sv-regret-table [aria-current]")).to_have_text(f"Step {second.step + 1}")
 
     # a run that goes on from here, among the runs
     asked_again(page)
@@ -122,15 +123,18 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     page.click("text=Continue from here")
     page.wait_for_function("specviz.app.inspector.model.run.complete && specviz.app.shown !== 'mine'")
     title = page.evaluate("specviz.app.inspector.model.run.title")
-    assert title.endswith(f"from step {second.step + 1} with AdaPLD") and not page.is_visible(PANEL)
+    assert title.endswith(f"from step {second.step + 1} with AdaPLD")
+    expect(page.locator(PANEL)).to_be_hidden()
     page.wait_for_function("title => specviz.app.runs.some((run) => run.title === title)", arg=title)
 
     # a run of another model says why it cannot
     page.evaluate("specviz.open('theirs')")
     page.wait_for_function("specviz.app.whatif.reason.includes('somebody')")
-    assert page.get_attribute(".svw-open", "aria-disabled") == "true" and not page.query_selector(".sv-try")
+    expect(page.locator(".svw-open")).to_have_attribute("aria-disabled", "true")
+    expect(page.locator(".sv-try")).to_have_count(0)
     page.click(".svw-open", force=True)
-    assert "was made with somebody's" in page.inner_text(".sv-message") and not page.is_visible(PANEL)
+    expect(page.locator(".sv-message")).to_contain_text("was made with somebody's")
+    expect(page.locator(PANEL)).to_be_hidden()
     top = """() => { scrollTo(0, 500); return document.getElementById("sv-panel").getBoundingClientRect().top; }"""
     assert page.evaluate(top) > 0, "the form stays in sight"
     foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
@@ -139,5 +143,5 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     (tmp_path / "run.html").write_text(standalone_html(run), encoding="utf-8")
     page.goto((tmp_path / "run.html").as_uri())
     page.click(".sv-regret-table tbody tr >> nth=0")
-    assert f"Step {worst.step + 1} of" in page.inner_text(".sv-counter")
+    expect(page.locator(".sv-counter")).to_contain_text(f"Step {worst.step + 1} of")
     assert not page.query_selector(".sv-try, .svw-open") and page.problems == []

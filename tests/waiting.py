@@ -1,0 +1,52 @@
+"""Waiting for what other threads, processes and pages do: until it is so, and never for ever."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+WAIT_S = 90.0  # for a machine several times slower than a quiet one; only a failing test waits this long
+
+T = TypeVar("T")
+
+
+def until(read: Callable[[], T], what: str, *, rest: Callable[[float], object] = time.sleep) -> T:
+    """The first true value of ``read()``.
+
+    Args:
+        read: Asked every 10 ms.
+        what: What is waited for, as the failure's sentence tells it.
+        rest: Sleeps for some seconds.
+
+    Raises:
+        AssertionError: ``WAIT_S`` seconds have gone by.
+    """
+    end = time.monotonic() + WAIT_S
+    while not (value := read()):
+        assert time.monotonic() < end, f"waited {WAIT_S:.0f} s in vain: {what}"
+        rest(0.01)
+    return value
+
+
+def expect(locator: Any) -> Any:
+    """Playwright's ``expect`` (imported here: without Playwright the browser tests are skipped)."""
+    from playwright.sync_api import expect as assertions
+
+    return assertions(locator)
+
+
+def becomes(page: Any, read: Callable[[], Any], expected: Any) -> None:
+    """Asserts that ``read()`` comes to be ``expected`` while a browser's page lives on (``expect`` for any value)."""
+    end = time.monotonic() + WAIT_S
+    while (value := read()) != expected and time.monotonic() < end:
+        page.wait_for_timeout(25)
+    assert value == expected
+
+
+def fits(page: Any, width: int, height: int = 800) -> None:
+    """Asserts that the page, at rest in a window of this size, is not wider than it."""
+    page.set_viewport_size({"width": width, "height": height})
+    page.wait_for_timeout(150)  # charts follow the window's size a moment later
+    becomes(page, lambda: page.evaluate("[innerWidth, Math.max(innerWidth, document.documentElement.scrollWidth)]"),
+            [width, width])  # fmt: skip
