@@ -49,7 +49,23 @@ interface Tables {
 }
 
 /** A recorded run, or what there is of one that goes on, as ``api/traces/<id>`` sends it. */
-interface Trace extends Tables { schema: "spectrace/1"; run: Run; live?: Live }
+interface Trace extends Tables { schema: "spectrace/1"; run: Run; report?: Report; live?: Live }
+
+/** What Python counted of a run, so that a page counts nothing: decoders/trace/report.py says what each part is. */
+interface Report {
+  /** Per key the value and the parts of ``Term.worked``. */
+  metrics: Record<string, { value: number | null; [part: string]: number | null }>;
+  outcomes: Count[]; routes: Count[];
+  drafting: [key: string, ms: number | null][]; verify_ms: number;
+  regrets: Regret[];
+  statuses: Record<"accepted" | "rejected" | "unreached" | "own" | "sources", number>;
+  origins: [origin: string, nodes: number, accepted: number][];
+  columns: Record<string, PlainColumn[]>;
+}
+/** A step's outcome or route, and the number of such steps. */
+type Count = [name: string, steps: number];
+/** A column that no view draws in its own way: its values are shown as they are. */
+interface PlainColumn { name: string; label: string; help: string; type: "int" | "float" | "bool" | "str" | "any" }
 
 /** The same before the first token: no table yet. */
 interface WaitingTrace {

@@ -617,6 +617,22 @@ def test_a_step_tells_its_route_and_its_times(open_trace: Open) -> None:
     assert "accepted" not in page.inner_text(".sv-step-facts")
 
 
+def test_columns_that_no_view_knows_are_plain_values(open_trace: Open) -> None:
+    trace = synthetic.adapld()
+    step = trace.tables["steps"]["route"].index("semantic")
+    trace.tables["candidates"]["hit_count"] = [1234] * trace.rows("candidates")
+    trace.tables["nodes"]["warm"] = [True] * trace.rows("nodes")
+    trace.tables["steps"]["mood"] = ["<i>calm</i>"] * trace.rows("steps")
+    page = open_trace(trace, step=step)
+    assert "mood <i>calm</i>" in page.inner_text(".sv-step-facts")
+    page.locator(".sv-of-branch.sv-node").first.hover()
+    assert re.search(r"warm\s+yes", tip(page))
+    page.evaluate("k => specviz.inspector.setStep(k)", trace.tables["candidates"]["step"][0])
+    assert "Hit count" in page.inner_text(".sv-chead")
+    assert page.locator(".sv-plain").first.text_content() == "1,234"
+    assert page.problems == []
+
+
 def test_the_run_is_broken_down_by_outcome_route_and_time(open_trace: Open) -> None:
     from decoders.trace.metrics import outcomes, step_term_shares
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Model, POOL, groups } from "specviz/base/model.js";
-import { format, plural, probability, thousandths } from "specviz/base/numbers.js";
+import { format, plain, plural, probability, thousandths } from "specviz/base/numbers.js";
 import { regrets } from "specviz/base/regrets.js";
 import { numbers } from "specviz/base/terms.js";
 import { Pieces, characters, glyphs, safe } from "specviz/base/text.js";
@@ -64,6 +64,21 @@ test("a step as the views see it", () => {
   assert.deepEqual([view.chosen.position, view.best.position], [0, 2]);
   assert.deepEqual(view.candidates.map((one) => one.rank), [0, 1]);
   assert.deepEqual(view.targets.get(2), [{ token: 3, prob: 0.7 }, { token: 0, prob: 0.1 }]);
+});
+
+test("a column that no view knows is a plain value, and can take no other's place", () => {
+  const trace = small();
+  trace.candidates.hit_count = [3, 4];
+  trace.steps.number = [7, 8];
+  const column = (name) => ({ name, label: name.replace("_", " "), help: "", type: "int" });
+  trace.report = { columns: { candidates: [column("hit_count")], nodes: [column("gone")], steps: [column("number")] } };
+  const model = new Model(trace);
+  const view = model.step(1);
+  assert.equal(view.number, 1);
+  assert.deepEqual(model.plainValues("candidates", 1).map(({ label, value }) => [label, value]), [["hit count", 4]]);
+  assert.deepEqual([model.plainValues("nodes", 0)[0].value, model.plainValues("steps", 1)[0].value], [null, 8]);
+  assert.deepEqual([true, 1234, "x", null].map(plain), ["yes", "1,234", "x", "–"]);
+  assert.deepEqual(new Model(small()).plainValues("candidates", 1), []);
 });
 
 test("how a token was decided", () => {

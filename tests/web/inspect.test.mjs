@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { at, parts, passages, percent, pieces, places, score } from "specviz/attribution/links.js";
 import { Model } from "specviz/base/model.js";
-import { firstDifference } from "specviz/compare/lanes.js";
+import { firstDifference } from "specviz/compare/lane.js";
 import { difference } from "specviz/inspect/diff.js";
 import { lanes } from "specviz/inspect/drafting.js";
 import { across, beside, marked } from "specviz/inspect/links.js";

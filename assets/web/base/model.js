@@ -44,6 +44,8 @@ export class Model {
     this.trace = trace;
     this.run = trace.run;
     this.pieces = new Pieces(trace.pieces);
+    /** The columns of each table that no view draws in its own way. @type {Record<string, PlainColumn[]>} */
+    this.columns = trace.report?.columns ?? {};
     this.promptLength = this.run.prompt_length;
     /** The first row of every step. @type {Record<PerStep, number[]>} */
     this.first = { nodes: [], targets: [], candidates: [], guesses: [], attention: [], probes: [] };
@@ -258,6 +260,22 @@ export class Model {
   /** @type {(step: number, key: string) => number | null} */
   stepTerm(step, key) {
     return this.trace.steps[`term:${key}`]?.[step] ?? null;
+  }
+
+  /**
+   * Labels, values and help of a row's plain columns, in the table's order.
+   *
+   * @param {keyof Tables} table
+   * @param {number} row
+   */
+  plainValues(table, row) {
+    return (this.columns[table] ?? []).map((column) => ({ ...column, value: this.plainValue(table, column, row) }));
+  }
+
+  /** A row's value in a plain column, null where it has none. */
+  /** @type {(table: keyof Tables, column: PlainColumn, row: number) => unknown} */
+  plainValue(table, { name }, row) {
+    return Reflect.get(this.trace[table] ?? {}, name)?.[row] ?? null;
   }
 
   /** Everything the views show of one step. @type {(number: number) => StepView} */

@@ -1,6 +1,6 @@
 /* What a run or a step is made of: outcomes, routes, parts of the drafting time as bars; what was compressed. */
 
-import { format, h, later, plural, write } from "specviz/base/dom.js";
+import { format, h, later, plain, plural, write } from "specviz/base/dom.js";
 
 /** A step's outcome or route, and its count. @typedef {[name: string, count: number]} Count */
 
@@ -152,6 +152,8 @@ export class StepFacts {
     this.origins = this.chip("accepted", () => ["Origins of the accepted tokens, in their order."]);
     /** @type {(ReturnType<StepFacts["chip"]> & { term: DeclaredTerm })[]} */
     this.terms = [];
+    /** @type {(ReturnType<StepFacts["chip"]> & { column: PlainColumn })[]} */
+    this.plains = [];
     this.element = h("div", { class: "sv-step-facts" });
   }
 
@@ -163,12 +165,17 @@ export class StepFacts {
     return { element: this.owner.tip.add(element, tip), value, share };
   }
 
-  /** One chip per number of the run. */
+  /** One chip per number of the run, and per column that no view knows. */
   build() {
     const { model } = this.owner;
     this.terms = model.stepTerms.map((term) => ({ term, ...this.chip(named(term), () => this.explain(term)) }));
-    this.element.replaceChildren(...[this.route, this.origins, ...this.terms].map((one) => one.element));
-    this.element.hidden = !model.stepTerms.length && !routes(model).length;
+    this.plains = (model.columns.steps ?? []).map((column) => ({
+      column,
+      ...this.chip(column.label, () => [h("b", {}, column.label), h("div", {}, column.help)]),
+    }));
+    const chips = [this.route, this.origins, ...this.terms, ...this.plains];
+    this.element.replaceChildren(...chips.map((one) => one.element));
+    this.element.hidden = !model.stepTerms.length && !this.plains.length && !routes(model).length;
   }
 
   /** @type {(term: DeclaredTerm) => Child[]} */
@@ -201,6 +208,10 @@ export class StepFacts {
       if (value === null) put(one, "");
       else if (!isTime(one.term)) put(one, format(value));
       else put(one, `${format(value)} ms`, view.verify_ms ? ` ${percent(value / view.verify_ms)}` : "");
+    }
+    for (const one of this.plains) {
+      const value = this.owner.model.plainValue("steps", one.column, view.number);
+      put(one, value === null ? "" : plain(value));
     }
   }
 }
