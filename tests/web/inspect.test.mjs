@@ -1,14 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { at, parts, passages, percent, pieces, places, score } from "specviz/attribution/links.js";
+import { at, parts, passages, percent, pieces, places } from "specviz/attribution/links.js";
 import { Model } from "specviz/base/model.js";
 import { firstDifference } from "specviz/compare/lane.js";
 import { difference } from "specviz/inspect/diff.js";
 import { lanes } from "specviz/inspect/drafting.js";
 import { across, beside, marked } from "specviz/inspect/links.js";
-import { outcomes, routes } from "specviz/inspect/shares.js";
+import { routes } from "specviz/inspect/shares.js";
 import { arrange, items, position } from "specviz/inspect/tree_layout.js";
+import { before } from "specviz/lesson/asked.js";
 
 import { frozen, small } from "./traces.mjs";
 
@@ -93,12 +94,11 @@ test("a copied run is marked at both ends, and joined by a line", () => {
   assert.equal(beside(from, { ...from, y: 80 }), "M10 20 H8 Q3 20 3 26 V74 Q3 80 8 80 H10");
 });
 
-test("steps by outcome and route, those of no draft last", () => {
-  const model = new Model(small());
-  assert.deepEqual(outcomes(model), [["main", 1], ["none", 1]]);
-  assert.deepEqual(routes(model), []);
-  const sums = outcomes(new Model(frozen())).reduce((sum, [, count]) => sum + count, 0);
-  assert.equal(sums, 20);
+test("the timeline marks routes only where there is more than one", () => {
+  const trace = small();
+  assert.deepEqual(routes(new Model(trace)), []);
+  trace.steps.route = ["semantic", "lexical"];
+  assert.deepEqual(routes(new Model(trace)), [["lexical", 0], ["semantic", 1]]);
 });
 
 const link = (from, to, more = {}) => ({
@@ -112,21 +112,17 @@ const link = (from, to, more = {}) => ({
   ...more,
 });
 
-test("a threshold leaves the longer links, and counts them anew", () => {
-  const doc = { links: [link(0, 4), link(5, 6), link(6, 9)], sources: [{}], output_tokens: 10 };
+test("a threshold leaves the longer links, numbered anew, and what the server counted of them", () => {
+  const thresholds = [1, 3, 4].map((run) => ({ min_run: run, links: 4 - run }));
+  const doc = { links: [link(0, 4), link(5, 6), link(6, 9)], thresholds };
   const left = at(doc, 2);
-  assert.deepEqual(left.links.map((one) => one.number), [1, 2]);
-  assert.deepEqual(
-    [left.copied_tokens, left.uncopied, left.sources[0].longest, left.sources[0].used_tokens],
-    [7, [[4, 6], [9, 10]], 4, 7],
-  );
+  assert.deepEqual(left.links.map((one) => [one.number, one.output_tokens]), [[1, [0, 4]], [2, [6, 9]]]);
+  assert.deepEqual([left.min_run, at(doc, 9).min_run], [3, 4]);
 });
 
-test("attribution against known quotes", () => {
+test("passages of an answer's tokens, and shares", () => {
   const links = [link(0, 4), link(4, 6, { passage: 1 })];
   assert.deepEqual(passages(links, 8), [0, 0, 0, 0, 1, 1, -2, -2]);
-  const { precision, recall, f1, right_passage: right } = score(links, [0, 0, 0, 0, 0, -2, 0, -2]);
-  assert.deepEqual([precision, recall, f1, right], [5 / 6, 5 / 6, 10 / 12, 4 / 5]);
   assert.deepEqual([percent(1, 3), percent(0, 0)], ["33 %", "–"]);
 });
 
@@ -141,4 +137,10 @@ test("where two outputs part", () => {
     [firstDifference([1, 2, 3], [1, 2, 4]), firstDifference([1, 2], [1, 2, 3]), firstDifference([], [1])],
     [2, 2, 0],
   );
+});
+
+test("a question's run tells nothing that was counted with the answer", () => {
+  const report = { metrics: { accepted: { value: 2 } }, columns: { steps: [{ name: "would", label: "would" }] } };
+  const model = new Model(before({ ...small(), report }, 0, "value", false));
+  assert.deepEqual([model.report, model.columns, model.step(0).accepted], [null, {}, 0]);
 });

@@ -98,6 +98,7 @@ export function before(trace, step, kind, scores) {
   if (kind === "value" || kind === "yes") run.metrics = {};
   return {
     ...trace,
+    report: undefined, // it counts the answer too
     run,
     steps,
     nodes,
