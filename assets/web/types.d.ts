@@ -60,6 +60,8 @@ interface Report {
   regrets: Regret[];
   statuses: Record<"accepted" | "rejected" | "unreached" | "own" | "sources", number>;
   origins: [origin: string, nodes: number, accepted: number][];
+  /** How drafted tokens are told apart by their origin. */
+  legend?: Origin[];
   columns: Record<string, PlainColumn[]>;
 }
 /** A step's outcome or route, and the number of such steps. */

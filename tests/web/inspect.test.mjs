@@ -112,15 +112,19 @@ const link = (from, to, more = {}) => ({
   ...more,
 });
 
-test("a threshold leaves the longer links, numbered anew, and what the server counted of them", () => {
-  const thresholds = [1, 3, 4].map((run) => ({ min_run: run, links: 4 - run }));
-  const doc = { links: [link(0, 4), link(5, 6), link(6, 9)], thresholds };
+test("a threshold leaves the longer links, numbered anew, with what the server says they come to", () => {
+  const outcome = (min_run, copied_tokens) => ({ min_run, copied_tokens });
+  const doc = {
+    links: [link(0, 4), link(5, 6), link(6, 9)],
+    thresholds: [outcome(1, 8), outcome(3, 7), outcome(4, 4), outcome(5, 0)],
+  };
   const left = at(doc, 2);
-  assert.deepEqual(left.links.map((one) => [one.number, one.output_tokens]), [[1, [0, 4]], [2, [6, 9]]]);
-  assert.deepEqual([left.min_run, at(doc, 9).min_run], [3, 4]);
+  assert.deepEqual(left.links.map((one) => [one.number, ...one.output_tokens]), [[1, 0, 4], [2, 6, 9]]);
+  assert.deepEqual([1, 2, 3, 4, 5, 9].map((run) => at(doc, run).copied_tokens), [8, 7, 7, 4, 0, 0]);
+  assert.deepEqual(at(doc, 9).links, []);
 });
 
-test("passages of an answer's tokens, and shares", () => {
+test("the passage of every token, and shares as text", () => {
   const links = [link(0, 4), link(4, 6, { passage: 1 })];
   assert.deepEqual(passages(links, 8), [0, 0, 0, 0, 1, 1, -2, -2]);
   assert.deepEqual([percent(1, 3), percent(0, 0)], ["33 %", "–"]);
@@ -139,8 +143,11 @@ test("where two outputs part", () => {
   );
 });
 
-test("a question's run tells nothing that was counted with the answer", () => {
-  const report = { metrics: { accepted: { value: 2 } }, columns: { steps: [{ name: "would", label: "would" }] } };
+test("a question's run tells nothing that was counted with the answer, but keeps its origins", () => {
+  const legend = [{ name: "main", letter: "", label: "main", sentence: "Copied.", outline: "box", hue: 0 }];
+  const columns = { steps: [{ name: "would", label: "would" }] };
+  const report = { metrics: { accepted: { value: 2 } }, columns, legend };
   const model = new Model(before({ ...small(), report }, 0, "value", false));
   assert.deepEqual([model.report, model.columns, model.step(0).accepted], [null, {}, 0]);
+  assert.equal(model.origin("main").sentence, "Copied.");
 });

@@ -48,6 +48,8 @@ export class Model {
     this.pieces = new Pieces(trace.pieces);
     /** What Python counted of the run; null where rows came since, or none did. @type {Report | null} */
     this.report = trace.report ?? null;
+    /** How drafted tokens are told apart by where they come from. @type {Origin[]} */
+    this.origins = trace.report?.legend ?? trace.run.origins ?? [];
     /** The columns of each table that no view draws in its own way. @type {Record<string, PlainColumn[]>} */
     this.columns = trace.report?.columns ?? {};
     this.promptLength = this.run.prompt_length;
@@ -116,7 +118,11 @@ export class Model {
     return this.trace.tokens.id.length;
   }
 
-  /** Adds the rows of one or more steps; what was counted without them is no longer told. @type {(delta: TraceDelta | null, run?: Partial<Run>) => void} */
+  /**
+   * Adds the rows of one or more steps; what was counted without them is no longer told.
+   *
+   * @type {(delta: TraceDelta | null, run?: Partial<Run>) => void}
+   */
   append(delta, run) {
     for (const [table, columns] of Object.entries(delta || {})) {
       const mine = Reflect.get(this.trace, table);
@@ -247,7 +253,7 @@ export class Model {
   /** An origin as the run declares it; one that it does not: a plain box and its first letter. */
   /** @type {(name: string) => Origin & { declared: boolean }} */
   origin(name) {
-    const origin = (this.run.origins ?? []).find((one) => one.name === name);
+    const origin = this.origins.find((one) => one.name === name);
     if (origin) return { ...origin, declared: true };
     const letter = name.charAt(0).toUpperCase();
     const sentence = `Nodes whose origin is "${name}".`;

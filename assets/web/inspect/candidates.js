@@ -149,7 +149,8 @@ export class CandidateTable extends Panel {
     this.headedFor = this.owner.model;
     this.table.style.setProperty("--sv-columns", widths.join(" "));
     const optional = (this.showScore ? 58 : 0) + (this.offered ? 66 : 0);
-    this.table.style.minWidth = `${38 + 150 + 104 * this.terms.length + 88 * this.plains.length + 170 + 40 + optional}px`;
+    const own = 104 * this.terms.length + 88 * this.plains.length;
+    this.table.style.minWidth = `${38 + 150 + own + 170 + 40 + optional}px`;
     /** @type {(label: Child, help?: string) => HTMLElement} */
     const cell = (label, help) => {
       const one = h("span", { role: "columnheader" }, label);

@@ -292,14 +292,14 @@ function originMarks(owner, where) {
 /** @param {Inspector} owner */
 export function legend(owner) {
   const { model } = owner;
-  const { report } = model;
+  const counts = model.report?.statuses;
   /** @type {(name: string, label: string, count: number | null | undefined, help: string) => HTMLElement} */
   const entry = (name, label, count, help) => {
     const sample = h("span", { class: `sv-sample sv-sample-${name}`, "aria-hidden": "true" }, "ab");
     const text = typeof count === "number" ? [`${label} `, h("b", {}, count.toLocaleString("en"))] : label;
     return owner.tip.add(h("li", {}, sample, h("span", {}, text)), () => [help]);
   };
-  const where = report ? "Counts are for the whole run." : "Counted when the run is over.";
+  const where = counts ? "Counts are for the whole run." : "Counted when the run is over.";
   const marks = originMarks(owner, where);
   const routes = shares.routeMarks(owner);
   const differs = model.metric("differs").value;
@@ -314,14 +314,14 @@ export function legend(owner) {
       ]
     : [];
   return [
-    entry("accepted", "accepted", report?.statuses.accepted, `Drafted tokens that the target confirmed. ${where}`),
-    entry("own", "target's own", report?.statuses.own, `One token per step that the target wrote itself. ${where}`),
-    entry("rejected", "rejected", report?.statuses.rejected, `Checked and refused: the target wanted something else. ${where}`),
-    entry("unreached", "never checked", report?.statuses.unreached, `Drafted below a refused token, so never compared. ${where}`),
+    entry("accepted", "accepted", counts?.accepted, `Drafted tokens that the target confirmed. ${where}`),
+    entry("own", "target's own", counts?.own, `One token per step that the target wrote itself. ${where}`),
+    entry("rejected", "rejected", counts?.rejected, `Checked and refused: the target wanted something else. ${where}`),
+    entry("unreached", "never checked", counts?.unreached, `Drafted below a refused token, so never compared. ${where}`),
     entry(
       "source",
       "copied from here",
-      report?.statuses.sources,
+      counts?.sources,
       `Accepted tokens with a recorded source; the number links them. ${where}`,
     ),
     ...differing,

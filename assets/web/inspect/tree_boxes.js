@@ -37,7 +37,7 @@ const OUTLINES = {
 /** @type {(origin: Origin | null, width: number, height: number) => string} */
 const outline = (origin, width, height) => (OUTLINES[origin?.outline ?? ""] ?? OUTLINES.box)(width, height);
 
-/** The classes that name a box's origin and choose its colour. @type {(origin: ReturnType<Model["origin"]>) => string} */
+/** Classes for a box's origin and its colour. @type {(origin: ReturnType<Model["origin"]>) => string} */
 const classOf = (origin) => `sv-of-${origin.declared ? origin.name : "other"} sv-hue-${origin.hue}`;
 
 /**
