@@ -317,7 +317,7 @@ export function legend(owner) {
     entry("accepted", "accepted", counts?.accepted, `Drafted tokens that the target confirmed. ${where}`),
     entry("own", "target's own", counts?.own, `One token per step that the target wrote itself. ${where}`),
     entry("rejected", "rejected", counts?.rejected, `Checked and refused: the target wanted something else. ${where}`),
-    entry("unreached", "never checked", counts?.unreached, `Drafted below a refused token, so never compared. ${where}`),
+    entry("unreached", "never checked", counts?.unreached, `Drafted below a refused token, never compared. ${where}`),
     entry(
       "source",
       "copied from here",
