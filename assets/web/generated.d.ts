@@ -2,8 +2,6 @@
 declare module "specviz/generated/terms.js" {
   /** Key of a number → what it means. */
   export const terms: Record<string, Term>;
-  /** Method → the code that drafts. */
-  export const drafted: Record<string, string>;
-  /** Method → the code that verifies. */
+  /** Route → the code that verifies, where the run's record does not say. */
   export const verified: Record<string, string>;
 }

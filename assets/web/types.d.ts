@@ -49,7 +49,25 @@ interface Tables {
 }
 
 /** A recorded run, or what there is of one that goes on, as ``api/traces/<id>`` sends it. */
-interface Trace extends Tables { schema: "spectrace/1"; run: Run; live?: Live }
+interface Trace extends Tables { schema: "spectrace/1"; run: Run; report?: Report; live?: Live }
+
+/** What Python counted of a run, so that a page counts nothing: decoders/trace/report.py says what each part is. */
+interface Report {
+  /** Per key the value and the parts of ``Term.worked``. */
+  metrics: Record<string, Record<string, number | null>>;
+  outcomes: Count[]; routes: Count[];
+  drafting: [key: string, ms: number | null][]; verify_ms: number;
+  regrets: Regret[];
+  statuses: Record<"accepted" | "rejected" | "unreached" | "own" | "sources", number>;
+  origins: [origin: string, nodes: number, accepted: number][];
+  /** How drafted tokens are told apart by their origin. */
+  legend?: Origin[];
+  columns: Record<string, PlainColumn[]>;
+}
+/** A step's outcome or route, and the number of such steps. */
+type Count = [name: string, steps: number];
+/** A column that no view draws in its own way: its values are shown as they are. */
+interface PlainColumn { name: string; label: string; help: string; type: "int" | "float" | "bool" | "str" | "any" }
 
 /** The same before the first token: no table yet. */
 interface WaitingTrace {
@@ -78,6 +96,7 @@ interface Run {
   model?: { name?: string; [fact: string]: string | number | boolean | null | undefined };
   /** Declared numbers, columns ``term:<key>`` of candidates, nodes and steps. */
   terms?: DeclaredTerm[]; node_terms?: DeclaredTerm[]; step_terms?: DeclaredTerm[];
+  origins?: Origin[];
   sampling?: { temperature: number; top_k: number; top_p: number; seed: number };
   metrics?: Metrics; metric_help?: MetricHelp[];
   timings?: { prefill_ms?: number; prepare_ms?: number; decode_ms?: number };
@@ -91,11 +110,15 @@ interface Run {
   /** Drafted again as it stood at one step (what if, a lesson's question): not a whole run. */
   asked?: boolean;
 }
+/** Where drafted tokens come from: decoders/trace/origins.py. ``hue``: 0, or a colour of the theme. */
+interface Origin { name: string; letter: string; label: string; sentence: string; outline: string; hue: number }
 interface RunMethod {
   name: string; title: string; summary?: string; paper?: string; lossless: boolean; controls?: Control[];
   params?: Record<string, Setting>;
   /** What settings that were left open came to. */
   resolved?: Record<string, Setting>;
+  /** The code of the run's drafter and verifier: file and name. */
+  code?: { drafts: string; verifies: string };
 }
 /** The value of a parameter; null: left open, or off. */
 type Setting = string | number | boolean | null;
@@ -209,8 +232,8 @@ interface MethodCard {
   controls: Control[];
 }
 
-/** What a number means, and the code that makes it. */
-interface Term { label: string; formula: string; code: string; help: string }
+/** What a number means, and the code that makes it; ``worked``: the formula with a run's {parts}, of a metric. */
+interface Term { label: string; formula: string; code: string; help: string; worked?: string }
 
 // ---- parts of the page ----------------------------------------------------------------------------------------------
 

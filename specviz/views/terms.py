@@ -1,7 +1,7 @@
 """What the page explains: for every number it shows, one sentence, its formula, and the code that made it.
 
 A run's metrics have theirs in ``decoders.trace.metrics``; here are those of one step, and where each is computed. The
-browser adds the numbers (``assets/web/terms.js``).
+browser adds the numbers (``assets/web/base/terms.js``).
 """
 
 from __future__ import annotations
@@ -71,4 +71,4 @@ def table() -> dict[str, Any]:
         }
         for metric in METRICS
     }
-    return {"terms": {**terms, **step_terms()}, "drafted": {}, "verified": {"drawn": DRAWN}}
+    return {"terms": {**terms, **step_terms()}, "verified": {"drawn": DRAWN}}

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from decoders.trace.report import payload
 from decoders.trace.trace import Trace
 from specviz.views import notebook
 from specviz.views.export import standalone_html
@@ -387,7 +388,7 @@ def test_choosing_a_prompt_token_shows_where_it_looked(open_trace: Open, page: A
     page.locator(".sv-prompts .sv-toggle", has_text="Attention heat").click()
     assert page.locator("[class*='sv-heat-']").count() == 0
     assert "where the prompt token looked" in page.inner_text(".sv-legend")
-    page.evaluate("t => specviz.inspector.load(t, {})", synthetic.prompted().to_json())
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(synthetic.prompted()))
     assert page.locator(".sv-pick").count() == 0 and not page.locator(".sv-prompts .sv-look-select").first.is_visible()
     assert page.problems == []
 
@@ -404,7 +405,7 @@ def test_another_node_tells_where_it_would_have_led(open_trace: Open, page: Any)
     page.set_viewport_size({"width": 400, "height": 800})
     page.evaluate("specviz.inspector.setStep(4)")
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
-    page.evaluate("t => specviz.inspector.load(t, {step: 1})", synthetic.chain().to_json())
+    page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(synthetic.chain()))
     assert not page.locator(".sv-prompts").is_visible() and page.locator(".sv-hung").count() == 0
     assert page.problems == []
 
@@ -415,13 +416,13 @@ def test_prompt_tokens_of_a_live_run_are_those_of_a_full_load(open_trace: Open, 
     page.evaluate("all => all.forEach((delta) => specviz.inspector.append(delta, {}))", parts)
     page.evaluate("specviz.inspector.model.run.complete = true; specviz.inspector.describe()")
     live = value(page, "v.prompts.tally")
-    page.evaluate("t => specviz.inspector.load(t, {})", synthetic.prompted().to_json())
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(synthetic.prompted()))
     assert value(page, "v.prompts.tally") == live and live[0]["seen"] > 20
     assert page.problems == []
 
 
 def test_without_a_draft_model_there_is_no_panel(open_trace: Open, page: Any) -> None:
-    trace = synthetic.chain().to_json()
+    trace = payload(synthetic.chain())
     open_trace(synthetic.drafted())
     assert page.locator(".sv-drafter").is_visible()
     for table in ("guesses", "attention"):
@@ -430,7 +431,7 @@ def test_without_a_draft_model_there_is_no_panel(open_trace: Open, page: Any) ->
     assert not page.locator(".sv-drafter").is_visible() and page.locator(".sv-candidates").is_visible()
     assert page.locator(".sv-lane").is_hidden()
     opening, parts = synthetic.deltas(synthetic.drafted())  # a run that has just begun
-    page.evaluate("t => specviz.inspector.load(t, {})", opening.to_json())
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(opening))
     assert page.locator(".sv-drafter").is_visible() and page.locator(".sv-place-of").count() == 0
     page.get_by_role("button", name="Attention heat").click()
     page.evaluate("all => all.forEach((delta) => specviz.inspector.append(delta, {}))", parts[:2])
@@ -463,16 +464,16 @@ def test_hostile_text_stays_text(open_trace: Open, page: Any) -> None:
     page.evaluate(
         """t => { const v = specviz.inspector; v.load(t, {});
         for (let k = 0; k < v.model.stepCount; k++) { v.setStep(k); v.drafter.walk(1); } }""",
-        drafted.to_json(),
+        payload(drafted),
     )
     prompted = synthetic.Prompted(synthetic.CODE_SEGMENTS, synthetic.NASTY * 2).run()
     page.evaluate(
         """t => { const v = specviz.inspector; v.load(t, {});
         for (let k = 0; k < v.model.stepCount; k++) { v.setStep(k); v.prompts.walk(1); } }""",
-        prompted.to_json(),
+        payload(prompted),
     )
     tags = set(page.eval_on_selector_all(".sv *", "all => all.map(e => e.tagName.toLowerCase())"))
-    page.evaluate("t => specviz.inspector.load(t, {step: 1})", trace.to_json())
+    page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(trace))
     assert page.evaluate("window.__pwned") is None and tags <= OURS
     tags = set(page.eval_on_selector_all(".sv *", "all => all.map(e => e.tagName.toLowerCase())"))
     assert tags <= OURS, tags - OURS
@@ -522,7 +523,7 @@ def test_large_trees_fold_and_open(open_trace: Open) -> None:
             page.keyboard.press("Enter")
     expect(page.locator(nodes)).to_have_count(size)
     # where the tree is smaller, nothing is folded
-    page.evaluate("t => specviz.inspector.load(t, {step: 5})", synthetic.tree(20).to_json())
+    page.evaluate("t => specviz.inspector.load(t, {step: 5})", payload(synthetic.tree(20)))
     assert page.locator(chip).count() == 0
 
 
@@ -615,19 +616,35 @@ def test_a_step_tells_its_route_and_its_times(open_trace: Open) -> None:
     assert "accepted" not in page.inner_text(".sv-step-facts")
 
 
+def test_columns_that_no_view_knows_are_plain_values(open_trace: Open) -> None:
+    trace = synthetic.adapld()
+    step = trace.tables["steps"]["route"].index("semantic")
+    trace.tables["candidates"]["hit_count"] = [1234] * trace.rows("candidates")
+    trace.tables["nodes"]["warm"] = [True] * trace.rows("nodes")
+    trace.tables["steps"]["mood"] = ["<i>calm</i>"] * trace.rows("steps")
+    page = open_trace(trace, step=step)
+    assert "mood <i>calm</i>" in page.inner_text(".sv-step-facts")
+    page.locator(".sv-of-branch.sv-node").first.hover()
+    assert re.search(r"warm\s+yes", tip(page))
+    page.evaluate("k => specviz.inspector.setStep(k)", trace.tables["candidates"]["step"][0])
+    assert "Hit count" in page.inner_text(".sv-chead")
+    assert page.locator(".sv-plain").first.text_content() == "1,234"
+    assert page.problems == []
+
+
 def test_the_run_is_broken_down_by_outcome_route_and_time(open_trace: Open) -> None:
     from decoders.trace.metrics import outcomes, step_term_shares
 
     trace = synthetic.adapld()
     page = open_trace(trace)
-    found = value(page, "Object.fromEntries((await import('specviz/inspect/shares.js')).outcomes(v.model))")
+    found = dict(value(page, "v.model.report.outcomes"))
     assert found == outcomes(trace) and "branch+successor" in found
     assert "branch+successor" in page.inner_text(".sv-breakdown summary")  # folded in a low window
     page.click(".sv-breakdown summary")
     text = page.inner_text(".sv-breakdown").replace("\n", " ")
     share = step_term_shares(trace)["retrieval_ms"]
     assert f"retrieval {100 * share:.2g}" in text and "Steps by route" in text
-    page.evaluate("t => specviz.inspector.load(t, {})", synthetic.chain().to_json())
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(synthetic.chain()))
     assert not page.is_visible(".sv-breakdown") and not page.is_visible(".sv-step-facts")
 
 
@@ -658,9 +675,9 @@ def test_the_output_is_compared_with_plain_decoding(open_trace: Open) -> None:
     assert page.locator(".sv-diff-changed code").count() == 2
     page.click(".sv-diff .sv-button")
     assert not page.is_visible(".sv-ins")
-    page.evaluate("t => specviz.inspector.load(t, {})", synthetic.casd({}).to_json())
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(synthetic.casd({})))
     assert "identical to plain decoding" in page.inner_text(".sv-diff .sv-note")
-    page.evaluate("t => specviz.inspector.load(t, {})", synthetic.chain().to_json())
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(synthetic.chain()))
     assert not page.is_visible(".sv-diff")
 
 
@@ -763,17 +780,18 @@ def test_live_append_equals_a_full_load(open_trace: Open, page: Any) -> None:
     open_trace(opening)
     page.evaluate("all => all.forEach((delta) => specviz.inspector.append(delta, {}))", parts)
     assert step_of(page) == len(parts) - 1  # it followed the run
+    legend = page.inner_text(".sv-legend")  # counts come when the run is over: none is shown that is too low
+    assert "accepted" in legend and not re.search(r"\d", legend)
     shot = """() => { const v = specviz.inspector; v.setStep(7); v.setStep(9); return {
         output: v.output.code.textContent, rows: v.output.rows.length, runs: v.model.runs.length,
-        counts: v.model.counts,
         classes: [...v.output.code.querySelectorAll('.sv-t')].map(e => e.className.split(' ').sort().join(' ')),
         tree: v.tree.body.textContent, sentence: v.sentence.textContent } }"""
     live = page.evaluate(shot)
     full = Trace(trace.run, {**trace.tables, "candidates": {**trace.tables["candidates"]}})
     full.tables["candidates"]["would_accept"] = [-1] * full.rows("candidates")
-    page.evaluate("t => specviz.inspector.load(t, {step: 0})", full.to_json())
+    page.evaluate("t => specviz.inspector.load(t, {step: 0})", payload(full))
     assert page.evaluate(shot) == live
-    page.evaluate("t => specviz.inspector.load(t, {})", opening.to_json())
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(opening))
     assert page.locator(".sv-node, .sv-crow[data-k]:visible").count() == 0  # nothing of the other trace stays
     page.evaluate("all => all.forEach((delta) => specviz.inspector.append(delta, {}))", parts[:9])
     page.evaluate("specviz.inspector.setStep(3)")
@@ -818,7 +836,7 @@ def test_the_page_is_never_wider_than_the_window(open_trace: Open, page: Any, wi
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     boxes = [page.locator(name).bounding_box() for name in (".sv-prompt", ".sv-output")]
     assert (boxes[0]["y"] < boxes[1]["y"]) == (width == 400)
-    page.evaluate("t => specviz.inspector.load(t, {step: 1})", synthetic.drafted().to_json())
+    page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(synthetic.drafted()))
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     inside = "e => { const b = e.closest('.sv-body'); return b.scrollWidth <= b.clientWidth }"
     assert page.eval_on_selector(".sv-drafter-parts", inside)
@@ -859,7 +877,7 @@ def test_a_step_change_is_quick(open_trace: Open) -> None:
     assert value(page, "v.model.stepCount") >= 300
     assert step_ms(page) < 33
     for trace in (synthetic.drafted(), synthetic.prompted()):
-        page.evaluate("t => specviz.inspector.load(t, {})", trace.to_json())
+        page.evaluate("t => specviz.inspector.load(t, {})", payload(trace))
         assert step_ms(page) < 33
 
 
@@ -924,7 +942,7 @@ def test_text_has_enough_contrast(open_trace: Open, page: Any, scheme: str) -> N
     page.evaluate("specviz.inspector.offerButton.click()")
     assert page.evaluate(CONTRAST) == {}
     for trace in (synthetic.drafted(), synthetic.drafted(True), synthetic.prompted()):
-        page.evaluate("t => specviz.inspector.load(t, {step: 1})", trace.to_json())
+        page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(trace))
         assert page.evaluate(CONTRAST) == {}
     page.evaluate("specviz.inspector.setStep(4)")  # guessed, and became
     assert page.evaluate(CONTRAST) == {}

@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Model, POOL, groups } from "specviz/base/model.js";
-import { format, plural, probability, thousandths } from "specviz/base/numbers.js";
-import { regrets } from "specviz/base/regrets.js";
+import { format, plain, plural, probability, thousandths } from "specviz/base/numbers.js";
 import { numbers } from "specviz/base/terms.js";
 import { Pieces, characters, glyphs, safe } from "specviz/base/text.js";
 
@@ -48,8 +47,6 @@ test("a trace is indexed by step", () => {
     [model.rows("nodes", 0), model.rows("nodes", 1), model.rows("candidates", 1), model.rows("guesses", 0)],
     [[0, 4], [4, 5], [2, 2], [0, 0]],
   );
-  assert.deepEqual(model.counts, { accepted: 2, own: 2, rejected: 1, unreached: 0, sources: 2 });
-  assert.equal(model.differs, 1);
   assert.deepEqual(model.runs, [{ start: 4, stop: 6, source: 1, step: 0 }]);
   assert.deepEqual([model.links(5), model.links(2), model.links(0)], [model.runs, model.runs, []]);
   assert.deepEqual([model.sourceOf(4), model.sourceOf(6), model.stepOf(6), model.stepOf(0)], [1, -1, 0, -1]);
@@ -64,6 +61,21 @@ test("a step as the views see it", () => {
   assert.deepEqual([view.chosen.position, view.best.position], [0, 2]);
   assert.deepEqual(view.candidates.map((one) => one.rank), [0, 1]);
   assert.deepEqual(view.targets.get(2), [{ token: 3, prob: 0.7 }, { token: 0, prob: 0.1 }]);
+});
+
+test("a column that no view knows is a plain value, and can take no other's place", () => {
+  const trace = small();
+  trace.candidates.hit_count = [3, 4];
+  trace.steps.number = [7, 8];
+  const column = (name) => ({ name, label: name.replace("_", " "), help: "", type: "int" });
+  trace.report = { columns: { candidates: [column("hit_count")], nodes: [column("gone")], steps: [column("number")] } };
+  const model = new Model(trace);
+  const view = model.step(1);
+  assert.equal(view.number, 1);
+  assert.deepEqual(model.plainValues("candidates", 1).map(({ label, value }) => [label, value]), [["hit count", 4]]);
+  assert.deepEqual([model.plainValues("nodes", 0)[0].value, model.plainValues("steps", 1)[0].value], [null, 8]);
+  assert.deepEqual([true, 1234, "x", null].map(plain), ["yes", "1,234", "x", "–"]);
+  assert.deepEqual(new Model(small()).plainValues("candidates", 1), []);
 });
 
 test("how a token was decided", () => {
@@ -94,8 +106,8 @@ test("a run grows by its steps", () => {
   const all = new Model(whole);
   assert.equal(model.run.title, "Grown");
   assert.deepEqual(
-    [model.runs, model.counts, model.differs, model.first],
-    [all.runs, all.counts, all.differs, all.first],
+    [model.runs, model.first],
+    [all.runs, all.first],
   );
   assert.deepEqual(model.step(17), all.step(17));
 });
@@ -112,19 +124,31 @@ test("rows are grouped in order", () => {
   assert.deepEqual([...groups([1, 4], [0, 7, 2, 7], (row) => row)], [[7, [1, 3]], [2, [2]]]);
 });
 
-test("regret: what a better ranking would have had", () => {
-  assert.deepEqual(regrets(new Model(small())), [{ step: 0, chosen: 2, best: 3, tokens: 1 }]);
+test("a metric's formula is filled with its parts", () => {
+  const report = { metrics: { tokens_per_step: { value: 1.5, accepted: 0.5, steps: 1 } } };
+  const model = new Model({ ...small(), report });
+  assert.deepEqual(numbers("tokens_per_step", model), ["(0.500 + 1) ÷ 1 step", 1.5]);
+  assert.equal(numbers("none", model), null);
+  assert.equal(numbers("tokens_per_step", new Model(small())), null);
 });
 
-test("the browser's worked formulas come to the numbers of the run's record", () => {
-  const model = new Model(frozen());
-  const { metrics } = model.run;
-  const keys =
-    "tokens steps drafted accepted tokens_per_step draft_efficiency copied_share no_draft_steps ranking_regret differs";
-  for (const key of keys.split(" "))
-    assert.ok(Math.abs(numbers(key, model)[1] - metrics[key]) < 1e-9, key);
-  assert.equal(numbers("speedup", model), null);
-  assert.equal(numbers("none", model), null);
+test("what was counted is not told once the run has grown", () => {
+  const report = { metrics: { differs: { value: 1 } }, columns: { nodes: [{ name: "warm" }] } };
+  const model = new Model({ ...small(), report });
+  model.append({}, { title: "Renamed" });
+  assert.equal(model.metric("differs").value, 1);
+  model.append({ targets: { step: [1], node: [0], token: [0], prob: [1] } });
+  assert.deepEqual([model.report, model.metric("differs").value, model.columns], [null, undefined, report.columns]);
+});
+
+test("an origin is drawn as the run declares it, else plainly", () => {
+  const trace = small();
+  const main = { name: "main", letter: "", label: "main", sentence: "Copied.", outline: "round", hue: 2 };
+  trace.run.origins = [main];
+  const model = new Model(trace);
+  assert.deepEqual(model.origin("main"), { ...main, declared: true });
+  const { letter, outline, hue, declared } = model.origin("cache");
+  assert.deepEqual([letter, outline, hue, declared], ["C", "box", 0, false]);
 });
 
 test("another file is refused", () => {

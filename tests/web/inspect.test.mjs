@@ -7,8 +7,9 @@ import { firstDifference } from "specviz/compare/lane.js";
 import { difference } from "specviz/inspect/diff.js";
 import { lanes } from "specviz/inspect/drafting.js";
 import { across, beside, marked } from "specviz/inspect/links.js";
-import { outcomes, routes } from "specviz/inspect/shares.js";
+import { routes } from "specviz/inspect/shares.js";
 import { arrange, items, position } from "specviz/inspect/tree_layout.js";
+import { before } from "specviz/lesson/asked.js";
 
 import { frozen, small } from "./traces.mjs";
 
@@ -93,12 +94,11 @@ test("a copied run is marked at both ends, and joined by a line", () => {
   assert.equal(beside(from, { ...from, y: 80 }), "M10 20 H8 Q3 20 3 26 V74 Q3 80 8 80 H10");
 });
 
-test("steps by outcome and route, those of no draft last", () => {
-  const model = new Model(small());
-  assert.deepEqual(outcomes(model), [["main", 1], ["none", 1]]);
-  assert.deepEqual(routes(model), []);
-  const sums = outcomes(new Model(frozen())).reduce((sum, [, count]) => sum + count, 0);
-  assert.equal(sums, 20);
+test("the timeline marks routes only where there is more than one", () => {
+  const trace = small();
+  assert.deepEqual(routes(new Model(trace)), []);
+  trace.steps.route = ["semantic", "lexical"];
+  assert.deepEqual(routes(new Model(trace)), [["lexical", 0], ["semantic", 1]]);
 });
 
 const link = (from, to, more = {}) => ({
@@ -141,4 +141,13 @@ test("where two outputs part", () => {
     [firstDifference([1, 2, 3], [1, 2, 4]), firstDifference([1, 2], [1, 2, 3]), firstDifference([], [1])],
     [2, 2, 0],
   );
+});
+
+test("a question's run tells nothing that was counted with the answer, but keeps its origins", () => {
+  const legend = [{ name: "main", letter: "", label: "main", sentence: "Copied.", outline: "box", hue: 0 }];
+  const columns = { steps: [{ name: "would", label: "would" }] };
+  const report = { metrics: { accepted: { value: 2 } }, columns, legend };
+  const model = new Model(before({ ...small(), report }, 0, "value", false));
+  assert.deepEqual([model.report, model.columns, model.step(0).accepted], [null, {}, 0]);
+  assert.equal(model.origin("main").sentence, "Copied.");
 });

@@ -3,8 +3,10 @@
 import { register } from "node:module";
 
 const WEB = new URL("../../assets/web/", import.meta.url).href;
-// Python makes this module; what numbers mean is not needed here
-const TERMS = "data:text/javascript,export const terms = {}; export const drafted = {}; export const verified = {};";
+// Python makes this module; one metric and one step's number stand for all
+const WORKED = { tokens_per_step: { worked: "({accepted} + {steps}) ÷ {steps} steps" } };
+const SAID = `export const terms = ${JSON.stringify(WORKED)}; export const verified = {};`;
+const TERMS = `data:text/javascript,${encodeURIComponent(SAID)}`;
 const hooks = `export function resolve(name, context, next) {
   if (!name.startsWith("specviz/")) return next(name, context);
   const url = name === "specviz/generated/terms.js" ? ${JSON.stringify(TERMS)} : ${JSON.stringify(WEB)} + name.slice(8);

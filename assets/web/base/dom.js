@@ -2,7 +2,7 @@
 
 import { clamp } from "specviz/base/numbers.js";
 
-export { clamp, format, plural, probability } from "specviz/base/numbers.js";
+export { clamp, format, plain, plural, probability } from "specviz/base/numbers.js";
 
 const NAMESPACE = "http://www.w3.org/2000/svg";
 

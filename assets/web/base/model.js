@@ -13,6 +13,8 @@ const PER_STEP = ["nodes", "targets", "candidates", "guesses", "attention", "pro
 export const POOL = 2 ** 31;
 export const OPEN = -2; // the own token of a step that is not decided yet
 
+/** @typedef {number | null | undefined} Maybe */
+
 /** @type {(source: number, pool: number) => Position} */
 const place = (source, pool) => (source >= 0 || !(pool >= 0) ? source : POOL + pool);
 
@@ -44,6 +46,12 @@ export class Model {
     this.trace = trace;
     this.run = trace.run;
     this.pieces = new Pieces(trace.pieces);
+    /** What Python counted of the run; null where rows came since, or none did. @type {Report | null} */
+    this.report = trace.report ?? null;
+    /** How drafted tokens are told apart by where they come from. @type {Origin[]} */
+    this.origins = trace.report?.legend ?? trace.run.origins ?? [];
+    /** The columns of each table that no view draws in its own way. @type {Record<string, PlainColumn[]>} */
+    this.columns = trace.report?.columns ?? {};
     this.promptLength = this.run.prompt_length;
     /** The first row of every step. @type {Record<PerStep, number[]>} */
     this.first = { nodes: [], targets: [], candidates: [], guesses: [], attention: [], probes: [] };
@@ -56,10 +64,6 @@ export class Model {
     this.copies = new Map();
     this.read = this.promptLength;
     this.passages = 1 + Math.max(0, ...new Set(trace.tokens.passage));
-    this.counts = { accepted: 0, own: 0, rejected: 0, unreached: 0, sources: 0 };
-    /** @type {Map<string, { nodes: number, accepted: number }>} */
-    this.origins = new Map();
-    this.differs = 0;
     this.isTree = false;
     /** @type {(number | undefined)[]} */
     this.poolIds = [];
@@ -68,7 +72,6 @@ export class Model {
     this.pooled = 0;
     this.nodeTerms = this.declared("node_terms", trace.nodes);
     this.stepTerms = this.declared("step_terms", trace.steps);
-    this.counted = 0;
     /** @type {StepView | null} */
     this.cache = null;
     this.index();
@@ -115,7 +118,11 @@ export class Model {
     return this.trace.tokens.id.length;
   }
 
-  /** Adds the rows of one or more steps. @type {(delta: TraceDelta | null, run?: Partial<Run>) => void} */
+  /**
+   * Adds the rows of one or more steps; what was counted without them is no longer told.
+   *
+   * @type {(delta: TraceDelta | null, run?: Partial<Run>) => void}
+   */
   append(delta, run) {
     for (const [table, columns] of Object.entries(delta || {})) {
       const mine = Reflect.get(this.trace, table);
@@ -127,6 +134,7 @@ export class Model {
       }
     }
     if (run) Object.assign(this.run, run);
+    if (delta && Object.keys(delta).length) this.report = null;
     this.cache = null;
     this.index();
   }
@@ -142,20 +150,8 @@ export class Model {
     }
     this.indexPool();
     this.indexRuns();
-    const { status, source, pool, origin } = this.trace.nodes;
-    for (; this.counted < status.length; this.counted++) {
-      const name = status[this.counted];
-      const count = this.origins.get(origin[this.counted]) || { nodes: 0, accepted: 0 };
-      this.origins.set(origin[this.counted], count);
-      count.nodes++;
-      if (name !== "root") this.counts[name]++;
-      if (name !== "accepted") continue;
-      count.accepted++;
-      if (place(source[this.counted], pool[this.counted]) >= 0) this.counts.sources++;
-    }
-    const { accepted, emitted, drafted, depth } = this.trace.steps;
+    const { drafted, depth } = this.trace.steps;
     this.isTree = drafted.some((count, step) => count > depth[step]);
-    this.counts.own = emitted.reduce((sum, n, step) => sum + (n > accepted[step] ? 1 : 0), 0);
   }
 
   indexPool() {
@@ -169,9 +165,8 @@ export class Model {
 
   /** A copied run: consecutive accepted tokens whose sources are consecutive too. */
   indexRuns() {
-    const { kind, source, pool, step, rank } = this.trace.tokens;
+    const { kind, source, pool, step } = this.trace.tokens;
     for (let position = this.read; position < kind.length; position++) {
-      if (rank[position] > 0) this.differs++;
       const from = place(source[position], pool[position]);
       if (kind[position] !== "accepted" || from < 0) continue;
       let run = this.runOf.get(position - 1);
@@ -250,6 +245,21 @@ export class Model {
     return -1;
   }
 
+  /** A metric's ``value`` and parts by name, as Python gave them. @type {(key: string) => Record<string, Maybe>} */
+  metric(key) {
+    return this.report?.metrics[key] ?? {};
+  }
+
+  /** An origin as the run declares it; one that it does not: a plain box and its first letter. */
+  /** @type {(name: string) => Origin & { declared: boolean }} */
+  origin(name) {
+    const origin = this.origins.find((one) => one.name === name);
+    if (origin) return { ...origin, declared: true };
+    const letter = name.charAt(0).toUpperCase();
+    const sentence = `Nodes whose origin is "${name}".`;
+    return { name, letter, label: name, sentence, outline: "box", hue: 0, declared: false };
+  }
+
   /** A node's own number, null where it has none. @type {(node: TreeNode, key: string) => number | null} */
   nodeTerm(node, key) {
     return this.trace.nodes[`term:${key}`]?.[node.row] ?? null;
@@ -258,6 +268,22 @@ export class Model {
   /** @type {(step: number, key: string) => number | null} */
   stepTerm(step, key) {
     return this.trace.steps[`term:${key}`]?.[step] ?? null;
+  }
+
+  /**
+   * Labels, values and help of a row's plain columns, in the table's order.
+   *
+   * @param {keyof Tables} table
+   * @param {number} row
+   */
+  plainValues(table, row) {
+    return (this.columns[table] ?? []).map((column) => ({ ...column, value: this.plainValue(table, column, row) }));
+  }
+
+  /** A row's value in a plain column, null where it has none. */
+  /** @type {(table: keyof Tables, column: PlainColumn, row: number) => unknown} */
+  plainValue(table, { name }, row) {
+    return Reflect.get(this.trace[table] ?? {}, name)?.[row] ?? null;
   }
 
   /** Everything the views show of one step. @type {(number: number) => StepView} */

@@ -22,6 +22,9 @@ export function format(value, digits = 3) {
   return text.includes("e") ? String(Number(text)) : text;
 }
 
+/** A value of any type: a number as people read it, yes or no, text as it is. @type {(value: unknown) => string} */
+export const plain = (value) => (typeof value === "boolean" ? (value ? "yes" : "no") : format(value));
+
 /**
  * A probability in a narrow place: 1.0, .93, .004, <.001.
  *

@@ -1,6 +1,6 @@
 /* The ranking behind a draft: every candidate with its score terms, what it offered and what it would have accepted. */
 
-import { clamp, closest, format, framed, h, plural, write } from "specviz/base/dom.js";
+import { clamp, closest, format, framed, h, plain, plural, write } from "specviz/base/dom.js";
 import { POOL } from "specviz/base/model.js";
 import { Panel } from "specviz/inspect/panel.js";
 
@@ -16,8 +16,8 @@ const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** A row in sight, used again from step to step; ``k``: its candidate, the other values: what is drawn. */
 class Row {
-  /** @param {number} terms @param {boolean} showScore @param {boolean} offered */
-  constructor(terms, showScore, offered) {
+  /** @param {number} terms @param {number} plains @param {boolean} showScore @param {boolean} offered */
+  constructor(terms, plains, showScore, offered) {
     /** @type {(name: string) => HTMLElement} */
     const cell = (name) => h("span", { class: name, role: "cell" }, "");
     this.k = -1;
@@ -29,6 +29,7 @@ class Row {
     this.rest = h("code", {}, "");
     /** @type {{ cell: HTMLElement, share: string }[]} */
     this.terms = Array.from({ length: terms }, () => ({ cell: cell("sv-term"), share: "" }));
+    this.plains = Array.from({ length: plains }, () => cell("sv-plain"));
     this.score = cell("sv-number");
     this.length = cell("sv-number");
     this.pips = cell("sv-pips");
@@ -39,6 +40,7 @@ class Row {
       this.rank,
       h("span", { class: "sv-snippet", role: "cell" }, this.place, this.anchor, this.taken, this.rest),
       this.terms.map((one) => one.cell),
+      this.plains,
       showScore && this.score,
       this.length,
       this.pips,
@@ -76,6 +78,8 @@ export class CandidateTable extends Panel {
     this.headedFor = null;
     /** The run's numbers of candidates that this step has. @type {DeclaredTerm[]} */
     this.terms = [];
+    /** Columns that no view knows, shown as they are. @type {PlainColumn[]} */
+    this.plains = [];
     this.showScore = this.sameAnchor = false;
     /** @type {((candidate: Candidate) => void) | null} */
     this.offered = null;
@@ -120,6 +124,7 @@ export class CandidateTable extends Panel {
     /** @type {(term: DeclaredTerm) => boolean} */
     const same = (term) => view.candidates.every((one) => model.term(one, term.key) === one.score);
     this.terms = terms.filter((term) => view.candidates.some((one) => typeof model.term(one, term.key) === "number"));
+    this.plains = model.columns.candidates ?? [];
     this.showScore = !this.terms.some(same);
     this.sameAnchor = view.candidates.every((one) => model.id(one.position) === view.root);
     const after = h("code", { class: "sv-token" }, model.pieces.label(view.root, 12));
@@ -127,11 +132,12 @@ export class CandidateTable extends Panel {
       "38px",
       "minmax(150px, 1fr)",
       ...this.terms.map((term) => (term.high > term.low ? "104px" : "58px")),
+      ...this.plains.map(() => "80px"),
     ];
     if (this.showScore) widths.push("58px");
     widths.push("46px", "132px");
     if (this.offered) widths.push("58px");
-    const layout = [...widths, ...this.terms.map((term) => term.key)].join(" ");
+    const layout = [...widths, ...this.terms.map((term) => term.key), ...this.plains.map((one) => one.name)].join(" ");
     if (layout !== this.layout || this.owner.model !== this.headedFor) {
       this.layout = layout;
       this.pool = [];
@@ -143,7 +149,8 @@ export class CandidateTable extends Panel {
     this.headedFor = this.owner.model;
     this.table.style.setProperty("--sv-columns", widths.join(" "));
     const optional = (this.showScore ? 58 : 0) + (this.offered ? 66 : 0);
-    this.table.style.minWidth = `${38 + 150 + 104 * this.terms.length + 170 + 40 + optional}px`;
+    const own = 104 * this.terms.length + 88 * this.plains.length;
+    this.table.style.minWidth = `${38 + 150 + own + 170 + 40 + optional}px`;
     /** @type {(label: Child, help?: string) => HTMLElement} */
     const cell = (label, help) => {
       const one = h("span", { role: "columnheader" }, label);
@@ -156,6 +163,7 @@ export class CandidateTable extends Panel {
         "The earlier place and the tokens after it: what it offers. Underlined: those the output then had.",
       ),
       ...this.terms.map((term) => cell(capital(term.label || term.key), term.help)),
+      ...this.plains.map((column) => cell(capital(column.label), column.help)),
       ...(this.showScore ? [cell("Score", "What the method ranks by.")] : []),
       cell("Offers", "Tokens offered."),
       cell("Would accept", "Offered tokens that equal the output that followed. Known when the run is over."),
@@ -210,7 +218,7 @@ export class CandidateTable extends Panel {
   }
 
   makeRow() {
-    const row = new Row(this.terms.length, this.showScore, !!this.offered);
+    const row = new Row(this.terms.length, this.plains.length, this.showScore, !!this.offered);
     this.owner.tip.add(row.element, () => {
       const one = this.view?.candidates[row.k];
       return one && one.excluded ? [`Could not win: ${one.excluded}`] : [];
@@ -248,6 +256,7 @@ export class CandidateTable extends Panel {
     write(row.taken, phrase(start, start + taken));
     write(row.rest, phrase(start + taken, start + most) + (one.length > most ? "…" : ""));
     this.terms.forEach((term, n) => this.level(row.terms[n], model.term(one, term.key), term));
+    this.plains.forEach((column, n) => write(row.plains[n], plain(model.plainValue("candidates", column, one.row))));
     if (this.showScore) write(row.score, format(one.score));
     write(row.length, String(one.length));
     if (row.pick && row.pickKey !== `${k} ${one.chosen}`) {

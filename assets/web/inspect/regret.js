@@ -1,7 +1,7 @@
 /* Ranking regret over a run: the steps where the ranking chose badly, by how much, the worst first. */
 
 import { format, h, plural } from "specviz/base/dom.js";
-import { regrets } from "specviz/base/regrets.js";
+import { explain } from "specviz/base/terms.js";
 import { Panel } from "specviz/inspect/panel.js";
 
 const FIRST = 12; // rows shown before the rest is asked for
@@ -11,11 +11,8 @@ export class RegretView extends Panel {
   /** @param {Inspector} owner */
   constructor(owner) {
     super(owner, "regrets", "Ranking regret");
-    /** Of every ranked step. @type {Regret[]} */
-    this.regrets = [];
-    /** @type {Regret[]} */
+    /** The steps that lost tokens, the worst first. @type {Regret[]} */
     this.worst = [];
-    this.sum = 0;
     this.whole = false;
     /** @type {HTMLElement | null} */
     this.marked = null;
@@ -35,37 +32,21 @@ export class RegretView extends Panel {
     this.more = h("button", { type: "button", class: "sv-button sv-quiet", onclick: all });
     this.none = h("p", { class: "sv-empty" }, "At no step would another place have accepted more.");
     this.body.append(this.table, this.more, this.none);
-    owner.tip.add(this.note, () => this.help());
+    owner.tip.add(this.note, () => explain(owner, KEY));
     /** Step → its button. @type {Map<number, HTMLElement>} */
     this.buttons = new Map();
-  }
-
-  /** The formula, and this run's number. */
-  help() {
-    const { run } = this.owner.model;
-    const told = (run.metric_help || []).find((one) => one.key === KEY);
-    const value = run.metrics?.[KEY];
-    return told
-      ? [
-          h("b", {}, told.label),
-          h("div", { class: "sv-formula" }, `= ${told.formula}`),
-          h("div", {}, `= ${this.sum} ÷ ${this.regrets.length} = ${format(value)} tokens`),
-          h("div", {}, told.help),
-        ]
-      : [];
   }
 
   /** A trace was loaded, or has grown. */
   describe() {
     const { model } = this.owner;
-    this.regrets = model.run.complete ? regrets(model) : [];
-    this.element.hidden = !this.regrets.length;
-    if (!this.regrets.length) return;
-    this.worst = this.regrets.filter((one) => one.tokens > 0).sort((a, b) => b.tokens - a.tokens || a.step - b.step);
-    this.sum = this.worst.reduce((sum, one) => sum + one.tokens, 0);
+    const { value, regret, ranked } = model.metric(KEY);
+    this.element.hidden = !model.run.complete || !ranked;
+    if (this.element.hidden) return;
+    this.worst = model.report?.regrets ?? [];
     this.whole = false;
-    const mean = `${format(this.sum / this.regrets.length, 2)} tokens per ranked step`;
-    const where = `${plural(this.sum, "token")} at ${this.worst.length} of ${plural(this.regrets.length, "step")}`;
+    const mean = `${format(value, 2)} tokens per ranked step`;
+    const where = `${plural(regret ?? 0, "token")} at ${this.worst.length} of ${plural(ranked ?? 0, "step")}`;
     this.note.textContent = this.worst.length ? `${mean} · ${where}` : "0";
     this.none.hidden = !!this.worst.length;
     this.table.hidden = !this.worst.length;

@@ -1,8 +1,6 @@
 /* What a run or a step is made of: outcomes, routes, parts of the drafting time as bars; what was compressed. */
 
-import { format, h, later, plural, write } from "specviz/base/dom.js";
-
-/** A step's outcome or route, and its count. @typedef {[name: string, count: number]} Count */
+import { format, h, later, plain, plural, write } from "specviz/base/dom.js";
 
 /** @type {(share: number) => string} */
 const percent = (share) => (share < 0.001 && share > 0 ? "<0.1 %" : `${format(100 * share, 2)} %`);
@@ -10,28 +8,6 @@ const percent = (share) => (share < 0.001 && share > 0 ? "<0.1 %" : `${format(10
 const isTime = (term) => term.key.endsWith("_ms");
 /** @type {(term: DeclaredTerm) => string} */
 const named = (term) => (term.label || term.key).replace(/ ms$/, "");
-
-/**
- * Steps by what was accepted: an origin or a chain of them, mismatch (a draft, nothing accepted), none (no draft).
- *
- * @param {Model} model
- */
-export function outcomes(model) {
-  const { origins, drafted } = model.steps;
-  return tally(origins.map((origin, k) => origin || (drafted[k] ? "mismatch" : "none")));
-}
-
-/** Names with their counts, those of no draft last. @type {(names: string[]) => Count[]} */
-function tally(names) {
-  const counts = new Map();
-  for (const name of names) counts.set(name, (counts.get(name) || 0) + 1);
-  /** @type {(name: string) => number} */
-  const last = (name) => (name === "none" ? 2 : name === "mismatch" ? 1 : 0);
-  return [...counts].sort((a, b) => last(a[0]) - last(b[0]) || b[1] - a[1]);
-}
-
-/** @type {(values?: (number | null)[]) => number} */
-const total = (values = []) => values.reduce((/** @type {number} */ sum, value) => sum + (value || 0), 0);
 
 /**
  * A part of a bar: its name, its size, what is written for it, its tooltip, its shade.
@@ -42,9 +18,10 @@ const total = (values = []) => values.reduce((/** @type {number} */ sum, value) 
 /**
  * A bar of parts, each named with its share.
  *
- * @type {(owner: Inspector, title: string, help: Child[], parts: Part[], whole: number) => HTMLElement}
+ * @type {(owner: Inspector, title: string, help: Child[], parts: Part[]) => HTMLElement}
  */
-function bar(owner, title, help, parts, whole) {
+function bar(owner, title, help, parts) {
+  const whole = parts.reduce((sum, { value }) => sum + value, 0);
   const strip = h("div", { class: "sv-share-bar", "aria-hidden": "true" });
   const list = h("ul", { class: "sv-share-list" });
   for (const { name, value, shown, tip, look } of parts) {
@@ -70,56 +47,60 @@ function steps(owner, title, help, counts) {
     look: name === "none" ? "none" : name === "mismatch" ? "mismatch" : String(Math.min(k, 5)),
     tip: [h("b", {}, name), h("div", {}, `${plural(count, "step")} of ${stepCount.toLocaleString("en")}`)],
   }));
-  return bar(owner, title, [h("div", {}, help)], parts, stepCount);
+  return bar(owner, title, [h("div", {}, help)], parts);
 }
 
 /**
  * Σ of each timed part of drafting ÷ Σ verify time, as a share of all drafting time in the bar.
  *
- * @param {Inspector} owner
+ * @type {(owner: Inspector, report: Report) => HTMLElement | null}
  */
-function times(owner) {
-  const { model } = owner;
-  const timed = model.stepTerms.filter(isTime);
-  const verify = total(model.steps.verify_ms);
-  const sums = timed.map((term) => total(model.steps[`term:${term.key}`]));
-  if (!timed.length || !verify) return null;
-  const parts = timed.map((term, k) => ({
-    name: named(term),
-    value: sums[k],
-    shown: percent(sums[k] / verify),
-    look: String(Math.min(k, 5)),
-    tip: [
-      h("b", {}, named(term)),
-      formula(`= Σ ${term.key} ÷ Σ verify_ms = ${format(sums[k])} ÷ ${format(verify)} ms`),
-      h("div", {}, term.help || ""),
-    ],
-  }));
+function times(owner, { drafting, verify_ms: verify }) {
+  if (!drafting.length || !verify) return null;
+  const parts = drafting.map(([key, ms], k) => {
+    const term = owner.model.stepTerms.find((one) => one.key === key) ?? { key, label: key, help: "", low: 0, high: 0 };
+    const spent = ms ?? 0;
+    return {
+      name: named(term),
+      value: spent,
+      shown: percent(spent / verify),
+      look: String(Math.min(k, 5)),
+      tip: [
+        h("b", {}, named(term)),
+        formula(`= Σ ${key} ÷ Σ verify_ms = ${format(spent)} ÷ ${format(verify)} ms`),
+        h("div", {}, term.help || ""),
+      ],
+    };
+  });
   const help = [h("div", {}, "Each part of drafting, against the time of the target's forwards.")];
-  return bar(owner, "Drafting time ÷ verify time", help, parts, total(sums));
+  return bar(owner, "Drafting time ÷ verify time", help, parts);
 }
 
-/** The run's bars; none where there is nothing to tell apart. @type {(owner: Inspector) => HTMLElement[]} */
+/**
+ * The run's bars; none where there is nothing to tell apart, or while the run goes on.
+ *
+ * @type {(owner: Inspector) => HTMLElement[]}
+ */
 export function run(owner) {
   const { model } = owner;
-  if (!model.stepCount) return [];
-  const made = outcomes(model);
-  const ways = tally(model.steps.route);
+  const { report } = model;
+  if (!report || !model.stepCount) return [];
   const parts = [];
   const help = "What the accepted path was made of; mismatch: nothing of the draft stood; none: there was no draft.";
-  if (made.some(([name]) => !["main", "drafter", "mismatch", "none"].includes(name)))
-    parts.push(steps(owner, "Steps by outcome", help, made));
-  if (ways.filter(([name]) => name !== "none").length > 1)
-    parts.push(steps(owner, "Steps by route", "The way the method found its draft.", ways));
-  const timed = times(owner);
+  const stood = report.outcomes.filter(([name]) => !["mismatch", "none"].includes(name));
+  if (stood.some(([name]) => model.origin(name).letter))
+    parts.push(steps(owner, "Steps by outcome", help, report.outcomes));
+  if (report.routes.filter(([name]) => name !== "none").length > 1)
+    parts.push(steps(owner, "Steps by route", "The way the method found its draft.", report.routes));
+  const timed = times(owner, report);
   return timed ? [...parts, timed] : parts;
 }
 
 /** The outcomes in one line. @type {(owner: Inspector) => (Node | string)[]} */
 export function brief(owner) {
-  const { model } = owner;
-  const most = outcomes(model).slice(0, 6);
-  const shares = most.map(([name, count]) => [` ${name} `, h("b", {}, percent(count / model.stepCount))]);
+  const { report, stepCount } = owner.model;
+  const most = report?.outcomes.slice(0, 6) ?? [];
+  const shares = most.map(([name, count]) => [` ${name} `, h("b", {}, percent(count / stepCount))]);
   return [h("span", { class: "sv-faint" }, "Steps"), ...shares.flat()];
 }
 
@@ -152,6 +133,8 @@ export class StepFacts {
     this.origins = this.chip("accepted", () => ["Origins of the accepted tokens, in their order."]);
     /** @type {(ReturnType<StepFacts["chip"]> & { term: DeclaredTerm })[]} */
     this.terms = [];
+    /** @type {(ReturnType<StepFacts["chip"]> & { column: PlainColumn })[]} */
+    this.plains = [];
     this.element = h("div", { class: "sv-step-facts" });
   }
 
@@ -163,12 +146,17 @@ export class StepFacts {
     return { element: this.owner.tip.add(element, tip), value, share };
   }
 
-  /** One chip per number of the run. */
+  /** One chip per number of the run, and per column that no view knows. */
   build() {
     const { model } = this.owner;
     this.terms = model.stepTerms.map((term) => ({ term, ...this.chip(named(term), () => this.explain(term)) }));
-    this.element.replaceChildren(...[this.route, this.origins, ...this.terms].map((one) => one.element));
-    this.element.hidden = !model.stepTerms.length && !routes(model).length;
+    this.plains = (model.columns.steps ?? []).map((column) => ({
+      column,
+      ...this.chip(column.label, () => [h("b", {}, column.label), h("div", {}, column.help)]),
+    }));
+    const chips = [this.route, this.origins, ...this.terms, ...this.plains];
+    this.element.replaceChildren(...chips.map((one) => one.element));
+    this.element.hidden = !model.stepTerms.length && !this.plains.length && !routes(model).length;
   }
 
   /** @type {(term: DeclaredTerm) => Child[]} */
@@ -201,6 +189,10 @@ export class StepFacts {
       if (value === null) put(one, "");
       else if (!isTime(one.term)) put(one, format(value));
       else put(one, `${format(value)} ms`, view.verify_ms ? ` ${percent(value / view.verify_ms)}` : "");
+    }
+    for (const one of this.plains) {
+      const value = this.owner.model.plainValue("steps", one.column, view.number);
+      put(one, value === null ? "" : plain(value));
     }
   }
 }

@@ -263,69 +263,69 @@ export function heading(owner) {
   return [h("h2", { class: "sv-title" }, run.title || run.id || "Untitled run"), by];
 }
 
-/** @type {Record<string, string>} */
-const ORIGINS = {
-  main: "Copied from the chosen earlier place.",
-  branch: "Not copied: one of the target's own likeliest tokens at the anchor; hover one to see the anchor.",
-  successor: "Copied: what followed the branch's token at another earlier place.",
-  datastore: "Copied from a pool of text, where the last tokens stand too.",
-  expansion: "A further guess of the draft model, smaller, in a lane below the main chain; E3: its third choice.",
-  prompt: "Guessed by a trained prompt token of the step before; P2: its second guess at that distance.",
-  drafter: "Written by a draft model; the main chain runs straight on.",
-};
+/**
+ * The origins of the run's nodes, with how many of them were accepted; none where there is nothing to tell apart.
+ *
+ * @type {(owner: Inspector, where: string) => HTMLElement[]}
+ */
+function originMarks(owner, where) {
+  const { model } = owner;
+  /** @type {[name: string, nodes?: number, accepted?: number][]} */
+  const drafted = model.report
+    ? model.report.origins
+    : [...new Set(model.trace.nodes.origin)].filter((name) => name !== "root").map((name) => [name]);
+  const names = drafted.map(([name]) => name);
+  if (names.length < 2 && !names.some((name) => model.origin(name).letter)) return [];
+  const widened = names.includes("expansion") && names.includes("drafter");
+  /** @type {Record<string, string>} */
+  const beside = widened ? { drafter: "main chain", expansion: "expansions beside it" } : {};
+  return drafted.map(([name, nodes, accepted]) => {
+    const origin = model.origin(name);
+    const counts = [h("b", {}, accepted?.toLocaleString("en")), ` of ${nodes?.toLocaleString("en")}`];
+    const text = h("span", {}, `${beside[name] ?? origin.label} `, model.report && counts);
+    return owner.tip.add(h("li", { class: "sv-of" }, originSample(origin), text), () => [
+      `${origin.sentence} Accepted of drafted; told by the node's outline and letter. ${where}`,
+    ]);
+  });
+}
 
 /** @param {Inspector} owner */
 export function legend(owner) {
-  const { counts } = owner.model;
-  /** @type {(name: string, label: string, count: number | null, help: string) => HTMLElement} */
+  const { model } = owner;
+  const counts = model.report?.statuses;
+  /** @type {(name: string, label: string, count: number | null | undefined, help: string) => HTMLElement} */
   const entry = (name, label, count, help) => {
     const sample = h("span", { class: `sv-sample sv-sample-${name}`, "aria-hidden": "true" }, "ab");
-    const text = count === null ? label : [`${label} `, h("b", {}, count.toLocaleString("en"))];
+    const text = typeof count === "number" ? [`${label} `, h("b", {}, count.toLocaleString("en"))] : label;
     return owner.tip.add(h("li", {}, sample, h("span", {}, text)), () => [help]);
   };
-  const where = "Counts are for the whole run.";
-  const origins = [...owner.model.origins].filter(([name]) => name !== "root");
-  const telling = origins.length > 1 || (origins[0] && !["main", "drafter"].includes(origins[0][0]));
-  const widened = origins.some(([name]) => name === "expansion") && origins.some(([name]) => name === "drafter");
-  /** @type {Record<string, string>} */
-  const names = widened ? { drafter: "main chain", expansion: "expansions beside it" } : {};
-  const marks = (telling ? origins : []).map(([name, { nodes, accepted }]) => {
-    const text = h(
-      "span",
-      {},
-      `${names[name] || name} `,
-      h("b", {}, accepted.toLocaleString("en")),
-      ` of ${nodes.toLocaleString("en")}`,
-    );
-    return owner.tip.add(h("li", { class: "sv-of" }, originSample(name), text), () => [
-      `${ORIGINS[name] || `Nodes whose origin is "${name}".`} Accepted ` +
-        `of drafted; told by the node's outline and letter. ${where}`,
-    ]);
-  });
+  const where = counts ? "Counts are for the whole run." : "Counted when the run is over.";
+  const marks = originMarks(owner, where);
   const routes = shares.routeMarks(owner);
-  const differing = owner.model.differs
+  const differs = model.metric("differs").value;
+  const differing = differs
     ? [
         entry(
           "differs",
           "not its first choice",
-          owner.model.differs,
+          differs,
           `Output tokens that the model ranked below another one; hover them to see which. ${where}`,
         ),
       ]
     : [];
   return [
-    entry("accepted", "accepted", counts.accepted, `Drafted tokens that the target confirmed. ${where}`),
-    entry("own", "target's own", counts.own, `One token per step that the target wrote itself. ${where}`),
-    entry("rejected", "rejected", counts.rejected, `Checked and refused: the target wanted something else. ${where}`),
-    entry("unreached", "never checked", counts.unreached, `Drafted below a refused token, so never compared. ${where}`),
+    entry("accepted", "accepted", counts?.accepted, `Drafted tokens that the target confirmed. ${where}`),
+    entry("own", "target's own", counts?.own, `One token per step that the target wrote itself. ${where}`),
+    entry("rejected", "rejected", counts?.rejected, `Checked and refused: the target wanted something else. ${where}`),
+    entry("unreached", "never checked", counts?.unreached, `Drafted below a refused token, never compared. ${where}`),
     entry(
       "source",
       "copied from here",
-      counts.sources,
+      counts?.sources,
       `Accepted tokens with a recorded source; the number links them. ${where}`,
     ),
     ...differing,
-    ...(owner.model.run.attention
+    ...(model.run.attention
       ? [
           entry(
             "heat",

@@ -18,29 +18,27 @@ const corner = (w, h, r) =>
   `M${r} 0H${w - r}Q${w} 0 ${w} ${r}V${h - r}Q${w} ${h} ${w - r} ${h}H${r}Q0 ${h} 0 ${h - r}V${r}Q0 0 ${r} 0Z`;
 
 /**
- * How a node's box tells where its token came from: a letter, an outline.
+ * The outlines of boxes, by the names that origins give them.
  *
- * @type {Record<string, [letter: string, outline: (w: number, h: number) => string]>}
+ * @type {Record<string, (w: number, h: number) => string>}
  */
-const ORIGINS = {
-  main: ["", (w, h) => corner(w, h, h / 6)],
-  // a pointed left side: it springs from the place before it
-  branch: ["B", (w, h) => `M${h / 5} 0H${w - 5}Q${w} 0 ${w} 5V${h - 5}Q${w} ${h} ${w - 5} ${h}H${h / 5}L0 ${h / 2}Z`],
-  // a notched one: it goes on from a branch
-  successor: ["S", (w, h) => `M0 0H${w - 5}Q${w} 0 ${w} 5V${h - 5}Q${w} ${h} ${w - 5} ${h}H0L${h / 5} ${h / 2}Z`],
-  // a book's spine
-  datastore: ["D", (w, h) => `M0 0H${w}V${h}H0ZM${h / 9} 0V${h}`],
-  // cut corners
-  expansion: ["E", (w, h) => `M7 0H${w - 7}L${w} 7V${h - 7}L${w - 7} ${h}H7L0 ${h - 7}V7Z`],
+const OUTLINES = {
+  box: (w, h) => corner(w, h, h / 6),
+  // of what springs from the place before it
+  pointed: (w, h) => `M${h / 5} 0H${w - 5}Q${w} 0 ${w} 5V${h - 5}Q${w} ${h} ${w - 5} ${h}H${h / 5}L0 ${h / 2}Z`,
+  // of what goes on from there
+  notched: (w, h) => `M0 0H${w - 5}Q${w} 0 ${w} 5V${h - 5}Q${w} ${h} ${w - 5} ${h}H0L${h / 5} ${h / 2}Z`,
+  spine: (w, h) => `M0 0H${w}V${h}H0ZM${h / 9} 0V${h}`,
+  cut: (w, h) => `M7 0H${w - 7}L${w} 7V${h - 7}L${w - 7} ${h}H7L0 ${h - 7}V7Z`,
   // a dog's ear
-  prompt: ["P", (w, h) => `M0 0H${w - h / 4}L${w} ${h / 4}V${h}H0ZM${w - h / 4} 0V${h / 4}H${w}`],
-  drafter: ["", (w, h) => corner(w, h, h / 2.4)],
+  ear: (w, h) => `M0 0H${w - h / 4}L${w} ${h / 4}V${h}H0ZM${w - h / 4} 0V${h / 4}H${w}`,
+  round: (w, h) => corner(w, h, h / 2.4),
 };
-/** @type {(origin: string) => string} */
-const letterOf = (origin) => (ORIGINS[origin] ? ORIGINS[origin][0] : origin.charAt(0).toUpperCase());
+/** @type {(origin: Origin | null, width: number, height: number) => string} */
+const outline = (origin, width, height) => (OUTLINES[origin?.outline ?? ""] ?? OUTLINES.box)(width, height);
 
-/** A node's outline, by its origin. @type {(origin: string, width: number, height: number) => string} */
-const outline = (origin, width, height) => (ORIGINS[origin] || ORIGINS.main)[1](width, height);
+/** Classes for a box's origin and its colour. @type {(origin: ReturnType<Model["origin"]>) => string} */
+const classOf = (origin) => `sv-of-${origin.declared ? origin.name : "other"} sv-hue-${origin.hue}`;
 
 /**
  * The attributes of an element as they were set last.
@@ -124,7 +122,7 @@ export function fill(tree, box, item, view) {
   const node = item.kind === "node" ? item.node : null;
   const { group } = box;
   const { model } = tree.owner;
-  const origin = node && node.index ? node.origin : "main";
+  const origin = node && node.index ? model.origin(node.origin) : null; // the root has none
   const anchor = node && node.source < 0 ? model.anchorOf(node) : -1;
   box.item = item;
   box.anchored = anchor >= 0;
@@ -133,7 +131,7 @@ export function fill(tree, box, item, view) {
   set(
     group,
     "class",
-    `sv-node sv-node-${status} sv-of-${ORIGINS[origin] ? origin : "other"}${copied}${item.small ? " sv-leaf" : ""}`,
+    `sv-node sv-node-${status}${origin ? ` ${classOf(origin)}` : ""}${copied}${item.small ? " sv-leaf" : ""}`,
   );
   set(group, "transform", `translate(${item.x} ${item.y})`);
   set(
@@ -244,7 +242,7 @@ function drawTag(tree, box, item, node) {
   const above = node && tree.view.nodes[node.parent];
   const guess = node && node.origin === "prompt"; // each is a guess of its own
   const begins = node && node.index && (guess || !(above && above.index && above.origin === node.origin));
-  const letter = begins ? letterOf(node.origin) : "";
+  const letter = begins ? tree.owner.model.origin(node.origin).letter : "";
   const tag = box.part("letter", !!letter, () =>
     s("g", {}, s("rect", { class: "sv-tag", y: -5, height: 13, rx: 3 }), s("text", { class: "sv-tag-text", y: 5 })),
   );
@@ -261,15 +259,13 @@ function drawTag(tree, box, item, node) {
   write(name, text);
 }
 
-/** A small node as it looks in the tree, for the legend. @param {string} origin */
+/** A small node as it looks in the tree, for the legend. @param {ReturnType<Model["origin"]>} origin */
 export function originSample(origin) {
-  const letter = letterOf(origin);
   const size = { class: "sv-mini", width: 24, height: 16, viewBox: "-1 -1 26 18", "aria-hidden": "true" };
-  const text = s("text", { class: "sv-mini-text", x: 13, y: 11.5 }, letter);
-  const known = ORIGINS[origin] ? origin : "other";
+  const text = s("text", { class: "sv-mini-text", x: 13, y: 11.5 }, origin.letter);
   return s(
     "svg",
     size,
-    s("g", { class: `sv-of-${known}` }, s("path", { class: "sv-mini-box", d: outline(origin, 24, 16) }), text),
+    s("g", { class: classOf(origin) }, s("path", { class: "sv-mini-box", d: outline(origin, 24, 16) }), text),
   );
 }

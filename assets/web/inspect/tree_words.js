@@ -1,6 +1,6 @@
 /* What a draft tree says of an item: its tooltip, and what the target would have written after the accepted path. */
 
-import { facts, format, h, plural, probability } from "specviz/base/dom.js";
+import { facts, format, h, plain, plural, probability } from "specviz/base/dom.js";
 import { OPEN } from "specviz/base/model.js";
 import { STATUS, statusOf } from "specviz/inspect/tree_boxes.js";
 
@@ -50,7 +50,7 @@ export function explain(tree, item, view) {
   return parts;
 }
 
-/** The method's own numbers of a node. @type {(tree: TreeView, node: TreeNode) => Fact[]} */
+/** The method's own numbers of a node, then what no view knows. @type {(tree: TreeView, node: TreeNode) => Fact[]} */
 function numbers(tree, node) {
   const { model } = tree.owner;
   /** @type {Fact[]} */
@@ -69,6 +69,8 @@ function numbers(tree, node) {
     else if (key.endsWith("_logprob")) shown = `${format(value)} (p = ${probability(Math.exp(value))})`;
     rows.push([label || key, shown]);
   }
+  for (const { label, value } of model.plainValues("nodes", node.row))
+    if (value !== null) rows.push([label, plain(value)]);
   return rows;
 }
 

@@ -94,10 +94,12 @@ export function before(trace, step, kind, scores) {
   guesses?.step.forEach((number, row) => {
     if (number === step) set(guesses, row, { prob: null, residual: null });
   });
-  const run = { ...trace.run, complete: false, stop: "", asked: true, error: "" };
+  const origins = trace.report?.legend ?? trace.run.origins;
+  const run = { ...trace.run, origins, complete: false, stop: "", asked: true, error: "" };
   if (kind === "value" || kind === "yes") run.metrics = {};
   return {
     ...trace,
+    report: undefined, // it counts the answer too
     run,
     steps,
     nodes,
