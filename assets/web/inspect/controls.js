@@ -6,6 +6,13 @@ import * as marks from "specviz/inspect/marks.js";
 
 const SPEEDS = [1, 2, 4, 8, 16, 32];
 
+/** The switches of the panes. @param {Inspector} inspector */
+export const toggles = (inspector) => ({
+  heat: toggle(inspector, "Score heat", "heat", "Shade the places compared this step by their score"),
+  offers: toggle(inspector, "Losing offers", "offers", "Show what the candidates that lost would have offered (O)"),
+  whitespace: toggle(inspector, "Whitespace", "whitespace", "Show spaces, tabs and line ends as glyphs (W)"),
+});
+
 /**
  * A button that turns ``inspector[name]`` on and off.
  *

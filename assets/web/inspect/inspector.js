@@ -1,6 +1,7 @@
 /* The views around one trace. load, append, setStep, state, on("step" | "pin"). */
 
 import { Tooltip, clamp, format, framed, h, later, plural, readColors } from "specviz/base/dom.js";
+import { Listeners } from "specviz/base/listeners.js";
 import { Model, POOL } from "specviz/base/model.js";
 import { Presenter, zoom as presenterZoom } from "specviz/base/present.js";
 import { CandidateTable } from "specviz/inspect/candidates.js";
@@ -12,7 +13,8 @@ import { arrange } from "specviz/inspect/layout.js";
 import { Links } from "specviz/inspect/links.js";
 import { heaviest } from "specviz/inspect/looks.js";
 import * as marks from "specviz/inspect/marks.js";
-import { PoolPane, TokenPane } from "specviz/inspect/pane.js";
+import { TokenPane } from "specviz/inspect/pane.js";
+import { PoolPane } from "specviz/inspect/pool.js";
 import { PromptsView } from "specviz/inspect/prompts.js";
 import { RegretView } from "specviz/inspect/regret.js";
 import * as shares from "specviz/inspect/shares.js";
@@ -20,13 +22,13 @@ import * as words from "specviz/inspect/summary.js";
 import { Timeline } from "specviz/inspect/timeline.js";
 import { TreeView } from "specviz/inspect/tree.js";
 
-export class Inspector {
+/** @extends {Listeners<InspectorEvents>} */
+export class Inspector extends Listeners {
   /** @param {HTMLElement} host @param {InspectorOptions} [options] */
   constructor(host, options = {}) {
+    super();
     this.host = host;
     this.options = options;
-    /** @type {{ [event in keyof InspectorEvents]: ((detail: any) => unknown)[] }} */
-    this.listeners = { step: [], pin: [] };
     this.number = 0;
     /** @type {Position[]} */
     this.pins = [];
@@ -56,19 +58,10 @@ export class Inspector {
     this.legend = h("ul", { class: "sv-legend", "aria-label": "Legend" });
     this.message = h("p", { class: "sv-message", role: "status", hidden: true });
     this.pinNote = h("span", { class: "sv-pin-note", hidden: true });
-    this.heatButton = controls.toggle(this, "Score heat", "heat", "Shade the places compared this step by their score");
-    this.offerButton = controls.toggle(
-      this,
-      "Losing offers",
-      "offers",
-      "Show what the candidates that lost would have offered (O)",
-    );
-    this.spaceButton = controls.toggle(
-      this,
-      "Whitespace",
-      "whitespace",
-      "Show spaces, tabs and line ends as glyphs (W)",
-    );
+    const { heat, offers, whitespace } = controls.toggles(this);
+    this.heatButton = heat;
+    this.offerButton = offers;
+    this.spaceButton = whitespace;
     this.playButton = controls.playButton(this);
     this.linkLabel = h("span", {}, "Copy link");
     this.timeline = new Timeline(this);
@@ -89,10 +82,7 @@ export class Inspector {
     this.help = help;
     const hashed = !!options.actions && options.actions.link === true;
     this.presenter =
-      options.present === false
-        ? null
-        : new Presenter(this.root, { hashed, changed: (on) => this.zoomed(on) });
-
+      options.present === false ? null : new Presenter(this.root, { hashed, changed: (on) => this.zoomed(on) });
     this.root.addEventListener("keydown", (event) => keys(this, event, true));
     /** @type {(event: KeyboardEvent) => void} */
     this.onKey = (event) => {
@@ -117,8 +107,6 @@ export class Inspector {
     document.removeEventListener("keydown", this.onKey);
     this.host.replaceChildren();
   }
-
-  // ---- the trace ------------------------------------------------------------------------------------------------
 
   /**
    * Shows a trace; ``view`` is {step, pins} as state() gives it. Throws where the trace is not one.
@@ -250,8 +238,6 @@ export class Inspector {
     this.regret.element.before(element);
   }
 
-  // ---- the step -------------------------------------------------------------------------------------------------
-
   /** @param {number | string} number */
   setStep(number) {
     if (!this.model || !this.model.stepCount) return;
@@ -314,8 +300,6 @@ export class Inspector {
   get picker() {
     return this.prompts.on ? this.prompts : this.drafter;
   }
-
-  // ---- tokens ---------------------------------------------------------------------------------------------------
 
   /** @param {Position} position */
   paneOf(position) {
@@ -396,8 +380,6 @@ export class Inspector {
     if (this.links.pinned.length || this.links.hovered.length) this.onScroll();
   }
 
-  // ---- the rest -------------------------------------------------------------------------------------------------
-
   measure() {
     for (const pane of this.panes) {
       pane.resized();
@@ -456,24 +438,5 @@ export class Inspector {
   /** @returns {InspectorState} */
   state() {
     return { trace: this.model ? this.model.run.id : null, step: this.number, pins: [...this.pins] };
-  }
-
-  /**
-   * @template {keyof InspectorEvents} Event
-   * @param {Event} event
-   * @param {(detail: InspectorEvents[Event]) => unknown} listener
-   */
-  on(event, listener) {
-    this.listeners[event].push(listener);
-    return this;
-  }
-
-  /**
-   * @template {keyof InspectorEvents} Event
-   * @param {Event} event
-   * @param {InspectorEvents[Event]} detail
-   */
-  emit(event, detail) {
-    for (const listener of this.listeners[event]) listener(detail);
   }
 }

@@ -1,7 +1,6 @@
 /* A token pane: rows of token spans in chunks (off-screen chunks are not laid out), layers of marks, and a minimap. */
 
 import { clamp, closest, h, later, must } from "specviz/base/dom.js";
-import { POOL } from "specviz/base/model.js";
 import { glyphs, safe } from "specviz/base/text.js";
 import { Panel } from "specviz/inspect/panel.js";
 
@@ -415,46 +414,5 @@ export class TokenPane extends Panel {
     const top = clamp((scrollTop / scrollHeight) * this.height, 0, this.height - height);
     this.viewport.style.transform = `translateY(${top}px)`;
     this.viewport.style.height = `${height}px`;
-  }
-}
-
-/** The text a method drafts from, where it is not in the prompt: all of it, or the stretches that were recorded. */
-export class PoolPane extends TokenPane {
-  /** @param {Inspector} owner */
-  constructor(owner) {
-    super(owner, "pool", "Context pool");
-    this.offset = POOL;
-    this.shownCount = 0;
-  }
-
-  refill() {
-    const { model } = this.owner;
-    const { poolIds: id, poolPassages: passage } = model;
-    this.clear(POOL);
-    this.stop = POOL + id.length;
-    /** @type {number[]} */
-    const from = [];
-    id.forEach((_, at) => {
-      if (!from.length || id[at - 1] === undefined || passage[at - 1] !== passage[at]) from.push(at);
-    });
-    const many = new Set(passage.filter((number) => number !== undefined)).size > 1;
-    for (const start of from) {
-      let stop = start + 1;
-      while (id[stop] !== undefined && passage[stop] === passage[start]) stop++;
-      this.open = false;
-      this.segment = "context";
-      const named = many && (start === 0 || passage[start - 1] !== passage[start]);
-      const left = start > 0 && id[start - 1] === undefined;
-      this.newRow(POOL + start, true);
-      if (named || left) {
-        const gap = left ? "…" : "";
-        const name = named ? `Passage ${(passage[start] ?? 0) + 1}` : "";
-        this.row.label = h("span", { class: "sv-segment" }, [gap, name].filter(Boolean).join(" "));
-        this.row.element.before(this.row.label);
-      }
-      for (const cell of model.pieces.cells(id, start, stop)) this.addCell(cell, id);
-    }
-    this.code.classList.toggle("sv-big", this.rows.length > 200);
-    this.shownCount = model.pooled;
   }
 }
