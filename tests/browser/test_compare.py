@@ -15,8 +15,8 @@ import pytest
 from decoders.trace.trace import Trace
 from tests import synthetic
 from tests.stubs import StubDesk, StubRun, serving, visiting
-from tests.waiting import becomes, expect, fits
 from tests.synthetic import CODE, EDITED, Synthetic
+from tests.waiting import becomes, expect, fits
 
 Visit = Callable[..., Any]
 PROMPT = (("instruction", -1, "Edit the code: bool, not int.\n"), ("context", 0, CODE))
