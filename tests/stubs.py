@@ -29,6 +29,7 @@ from specviz.server.store import TraceStore
 from specviz.server.users import Users
 
 from . import synthetic
+from .waiting import WAIT_S, until
 
 
 class StubRun:
@@ -167,8 +168,8 @@ class serving:
 
     def __enter__(self) -> int:
         self.thread.start()
-        while not self.server.started:
-            time.sleep(0.01)
+        until(lambda: self.server.started or not self.thread.is_alive(), "the server has started")
+        assert self.server.started, "the server ended before it had started"
         return self.server.servers[0].sockets[0].getsockname()[1]
 
     def __exit__(self, *_: object) -> None:
@@ -204,7 +205,7 @@ class StubDesk(Desk):
     def submit_text(self, text: str = "abc", owner: str = "", title: str = "") -> Job:
         """A run that is over."""
         job = self.submit(PromptForm("text", text=text), "pld", {}, {}, owner=owner, title=title)
-        assert job.finished.wait(20)
+        assert job.finished.wait(WAIT_S)
         return job
 
     def run_of(self, target: Any, prompt: Any, method: str, title: str, cancel: threading.Event, **_: Any) -> Any:

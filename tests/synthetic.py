@@ -85,8 +85,15 @@ class Vocabulary:
 
 
 def _run(title: str, method: str, terms: list[dict[str, Any]], prompt_length: int, lossless: bool) -> dict[str, Any]:
-    titles = {"plain": "Plain decoding", "pld+h": "PLD+ (hidden states)", "adapld": "AdaPLD", "casd": "CASD",
-              "glide": "GLIDE", "glide+cape": "GLIDE with CAPE", "ppd": "PPD: prompt tokens"}
+    titles = {
+        "plain": "Plain decoding",
+        "pld+h": "PLD+ (hidden states)",
+        "adapld": "AdaPLD",
+        "casd": "CASD",
+        "glide": "GLIDE",
+        "glide+cape": "GLIDE with CAPE",
+        "ppd": "PPD: prompt tokens",
+    }
     return {
         "id": f"synthetic-{method}",
         "title": title,

@@ -302,9 +302,7 @@ def test_markdown_shows_the_text_and_nothing_but_the_text(text: str):
     page = parser.render(attribution_export.markdown(trace, found))
     assert set(re.findall(r"</?(\w+)", page)) <= ({"p", "br"} if text.strip() else {"p", "br", "em"})
     body = html.unescape(re.sub(r"<[^>]*>", "", page.split("</p>")[0]))
-    shown = "".join(
-        f"[{part.strip()}][^1]" if link and part.strip() else part for part, link in marked(trace, found)
-    )
+    shown = "".join(f"[{part.strip()}][^1]" if link and part.strip() else part for part, link in marked(trace, found))
     plain = re.sub(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", "\ufffd", shown)
     if text.strip():
         assert "".join(body.split()) == "".join(plain.split())

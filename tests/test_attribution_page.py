@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,7 @@ from . import synthetic
 from .drafts import save_tiny_part
 from .models import tiny_target
 from .stubs import app_of
+from .waiting import WAIT_S, until
 
 CONTEXT = "the old lamp at the station 👩‍👩‍👧 glows\n---\nwas sold to the city 博物館 museum <b>now</b>"
 ANSWER = "the old lamp at the station 👩‍👩‍👧 glows. It was sold to the city 博物館 museum <b>now</b>"
@@ -72,7 +72,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 @pytest.fixture(scope="module")
 def client(desk: Desk) -> Iterator[TestClient]:
     with TestClient(app_of(desk)) as made:
-        assert desk.loader.wait(20)
+        assert desk.loader.wait(WAIT_S)
         made.get("/")  # the browser's cookie
         yield made
 
@@ -82,21 +82,19 @@ def ask(client: TestClient, what: str, **asked: Any) -> Any:
 
 
 def waited(client: TestClient, key: str) -> dict[str, Any]:
-    end = time.monotonic() + 30
-    while (found := client.get(f"/api/attribution/runs/{key}").json()).get("state") in ("queued", "running"):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return found
+    def over() -> dict[str, Any]:
+        answer = client.get(f"/api/attribution/runs/{key}").json()
+        return {} if answer.get("state") in ("queued", "running") else answer
+
+    return until(over, f"the attribution of {key} is over")
 
 
 def scored(client: TestClient, key: str) -> dict[str, Any]:
-    end = time.monotonic() + 30
-    while True:
-        found = client.get(f"/api/attribution/scores/{key}", params={"answers": True}).json()
-        if found["state"] not in ("queued", "running"):
-            return found
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    def over() -> dict[str, Any]:
+        answer = client.get(f"/api/attribution/scores/{key}", params={"answers": True}).json()
+        return {} if answer["state"] in ("queued", "running") else answer
+
+    return until(over, f"the scoring {key} is over")
 
 
 def refused(client: TestClient, what: str, status: int = 422, **asked: Any) -> str:
@@ -260,15 +258,13 @@ def test_quotes_are_scored_and_a_wrong_line_is_named(client: TestClient, desk: D
 
 
 def test_a_scoring_stops_for_its_owner_alone(desk: Desk) -> None:
-    assert desk.loader.wait(20) or desk.loader.start() is None
+    assert desk.loader.wait(WAIT_S) or desk.loader.start() is None
     text = "\n".join(json.dumps({**ROW, "unique_id": f"q{n}"}) for n in range(200))
     scorings = desk.services["attribution"].scorings
     started = scorings.score(Rows(text=text, signals=["pld+h"]), "me")["id"]
     assert not scorings.stop(started, "you") and scorings.stop(started, "me")
-    end = time.monotonic() + 20
-    while (told := scorings.state(started))["state"] in ("queued", "running"):
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: scorings.state(started)["state"] not in ("queued", "running"), "the scoring is over")
+    told = scorings.state(started)
     assert told["state"] == "stopped" and told["done"] < 200
 
 

@@ -7,7 +7,6 @@ import gc
 import io
 import json
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +38,7 @@ from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 
 from .models import prompt_ids, tiny_target, tiny_tokenizer
+from .waiting import WAIT_S, until
 
 SMALL = replace(batch([("pld", {"k": 2}), ("pld", {})], 2), max_new_tokens=8)
 
@@ -139,9 +139,7 @@ def test_a_failing_method_is_left_out_of_what_is_best(target: Any) -> None:
     assert any("pld+h failed on 2 of 2 prompts" in text for text in notes(results))
 
 
-def test_a_lossless_method_that_changes_the_output_is_told_loudly(
-    target: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lossless_method_that_changes_the_output_is_told_loudly(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from decoders.engine import recording
     from decoders.study import bench
 
@@ -280,18 +278,17 @@ def desk(target: Any) -> Iterator[Desk]:
     store = TraceStore()
     made = Desk(store, Runner(store), Loader(lambda: target, name="tiny"), pages=pages())
     made.loader.start()
-    assert made.loader.wait(30)
+    assert made.loader.wait(WAIT_S)
     yield made
     made.end()
 
 
 def wait(desk: Desk, key: str) -> dict[str, Any]:
-    for _ in range(3000):
+    def over() -> dict[str, Any]:
         shown = desk.services["lab"].shown(key)
-        if shown["state"] not in ("queued", "running"):
-            return shown
-        time.sleep(0.01)
-    raise AssertionError("still running")
+        return {} if shown["state"] in ("queued", "running") else shown
+
+    return until(over, f"the batch {key} is over")
 
 
 def test_a_batch_in_the_app(desk: Desk) -> None:

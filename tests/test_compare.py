@@ -27,6 +27,7 @@ from . import synthetic
 from .drafters_for_tests import WildTrees, credulous
 from .models import prompt_ids, tiny_target
 from .stubs import StubDesk, app_of
+from .waiting import WAIT_S
 
 PROMPT = {"mode": "text", "text": "the old lamp at the station was sold to the city museum and the old lamp at the"}
 SETTINGS = {"max_new_tokens": 12}
@@ -39,7 +40,7 @@ class Tiny(Desk):
         store = TraceStore()
         super().__init__(store, Runner(store), Loader(lambda: target), pages=pages())
         self.loader.start()
-        assert self.loader.wait(10)
+        assert self.loader.wait(WAIT_S)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def over(desk: Desk, answer: dict[str, Any]) -> list[str]:
     ids = [lane["id"] for lane in answer["lanes"] if "id" in lane]
     for key in ids:
         if job := desk.runner.job(key):
-            assert job.finished.wait(30)
+            assert job.finished.wait(WAIT_S)
     return ids
 
 
@@ -187,7 +188,7 @@ def slow() -> Iterator[tuple[TestClient, StubDesk]]:
     desk = StubDesk(gallery=(synthetic.chain(),))
     desk.gate.clear()
     with TestClient(app_of(desk)) as client:
-        assert desk.loader.wait(10)
+        assert desk.loader.wait(WAIT_S)
         client.get("/")  # a cookie
         yield client, desk
         desk.gate.set()
@@ -213,11 +214,11 @@ def test_routes_start_stop_adopt_and_leave(slow: tuple[TestClient, StubDesk]) ->
     jobs = [desk.runner.job(key) for key in ids]
     assert all(job is not None and not job.cancel.is_set() for job in jobs)
     desk.runner.leave("two", after_s=0)  # closing the tab stops the work
-    assert all(job is not None and job.finished.wait(5) for job in jobs)
+    assert all(job is not None and job.finished.wait(WAIT_S) for job in jobs)
     again = [lane["id"] for lane in client.post("/api/compare/start", json=asked).json()["lanes"][:2]]
     jobs = [desk.runner.job(key) for key in again]
     assert client.post("/api/compare/stop", json={"ids": again}).json() == {"done": 2}
-    assert all(job is not None and job.finished.wait(5) for job in jobs)
+    assert all(job is not None and job.finished.wait(WAIT_S) for job in jobs)
 
 
 @pytest.mark.parametrize(

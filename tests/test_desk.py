@@ -12,6 +12,7 @@ from specviz.server import desk as desks
 from specviz.server.forms import PromptForm, Rejected
 
 from .stubs import METHODS, StubDesk, StubTarget
+from .waiting import WAIT_S
 
 FORM = PromptForm(instruction="Do it.", context="abc")
 
@@ -20,7 +21,7 @@ FORM = PromptForm(instruction="Do it.", context="abc")
 def desk() -> Any:
     made = StubDesk()
     made.begin()
-    assert made.loader.wait(10)
+    assert made.loader.wait(WAIT_S)
     yield made
     made.end()
 
@@ -68,7 +69,7 @@ def test_a_pooled_method_without_a_context_is_refused_at_the_prompt(desk: StubDe
     assert caught.value.place == "prompt"
     pooled = dataclasses.replace(form, pool_text="some text", pool_name="notes.txt")
     for given, method in ((form, "pld"), (pooled, "casd"), (FORM, "casd")):
-        assert desk.submit(given, method, {}, {}).finished.wait(20)
+        assert desk.submit(given, method, {}, {}).finished.wait(WAIT_S)
 
 
 def test_a_reference_may_not_be_endless(desk: StubDesk) -> None:

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import threading
-import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -57,6 +56,7 @@ from . import synthetic
 from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target, tiny_tokenizer
 from .stubs import StubDesk, app_of
+from .waiting import WAIT_S, until
 
 INFO = {"layers": 6, "heads": 8}
 SWEEP = Experiment(
@@ -98,7 +98,9 @@ def test_every_recipe_fits_the_registered_methods() -> None:
         *(f"adapld-table{n}" for n in (4, 7, 9, 10, 11, 12)),
         *(f"casd-{n}" for n in ("fig2", "fig3", "fig4", "table1", "table4", "table6", "table8")),
         *(f"glide-{n}" for n in ("fig1b", "fig4", "fig7", "fig8", "fig9", "table1", "table2", "table3")),
-        "glide-cape-fixed", "glide-ranks", "ppd-typical",
+        "glide-cape-fixed",
+        "glide-ranks",
+        "ppd-typical",
         *(f"ppd-fig{n}" for n in ("6", "7a", "7b", "8a", "8b", "8c", "9", "10", "10d")),
         *(f"ppd-table{n}" for n in (1, *range(3, 10))),
     }
@@ -809,9 +811,7 @@ def test_a_recipe_from_the_shell(capsys: pytest.CaptureFixture[str], tiny: str, 
     assert "Plotly.newPlot" in page and "default-src 'none'" in page
 
 
-def test_a_profile_from_the_shell(
-    capsys: pytest.CaptureFixture[str], target: Any, tiny: str, tmp_path: Path
-) -> None:
+def test_a_profile_from_the_shell(capsys: pytest.CaptureFixture[str], target: Any, tiny: str, tmp_path: Path) -> None:
     folder = save_tiny_part(target, "glide", tmp_path / "mine")
     assert lab("glide-ranks", "--set", f"part={folder}", "--prompts", tiny, "--max-new-tokens", 6) == 0
     out = capsys.readouterr().out
@@ -863,7 +863,7 @@ def test_a_missing_reference_and_a_long_sweep(capsys: pytest.CaptureFixture[str]
 def desk(tmp_path: Path) -> Iterator[StubDesk]:
     made = StubDesk()
     made.loader.start()
-    assert made.loader.wait(10)
+    assert made.loader.wait(WAIT_S)
     yield made
     made.end()
 
@@ -875,12 +875,13 @@ ASKED = {
 
 
 def wait(desk: StubDesk, key: str, *states: str) -> dict[str, Any]:
-    for _ in range(1000):
+    awaited = states or ("complete", "cancelled", "error")
+
+    def reached() -> dict[str, Any]:
         shown = desk.services["lab"].shown(key)
-        if shown["state"] in (states or ("complete", "cancelled", "error")):
-            return shown
-        time.sleep(0.01)
-    raise AssertionError(f"still {shown['state']}")
+        return shown if shown["state"] in awaited else {}
+
+    return until(reached, f"the experiment {key} is {' or '.join(awaited)}")
 
 
 def test_the_lab_runs_keeps_and_opens_runs(desk: StubDesk) -> None:
@@ -906,14 +907,13 @@ def test_the_lab_runs_keeps_and_opens_runs(desk: StubDesk) -> None:
 
 
 def test_cancel_keeps_what_is_done_and_a_user_run_goes_first(desk: StubDesk) -> None:
-    desk.pause_s = 0.003
+    desk.pause_s = 0.01
     key = desk.services["lab"].start(Asked(**{**ASKED, "count": 13}), "ada")["id"]
-    while desk.services["lab"].shown(key)["rows"] < 1:
-        time.sleep(0.01)
+    until(lambda: desk.services["lab"].shown(key)["rows"], "the first run is in the results")
     from specviz.server.forms import PromptForm
 
     job = desk.submit(PromptForm("text", text="abc"), "pld", {}, {}, owner="ada")
-    assert job.finished.wait(20) and desk.services["lab"].shown(key)["state"] == "running"
+    assert job.finished.wait(WAIT_S) and desk.services["lab"].shown(key)["state"] == "running"
     assert not desk.services["lab"].cancel(key, "bo") and desk.services["lab"].cancel(key, "ada")
     shown = wait(desk, key)
     assert shown["state"] == "cancelled" and 1 <= shown["rows"] < 26 and shown["points"]
@@ -978,14 +978,13 @@ def test_other_work_wait_for_runs_and_give_back_what_happens() -> None:
 
     def errand(name: str) -> str:
         if name == "first":
-            gate.wait(10)
+            gate.wait(WAIT_S)
         order.append(name)
         return name
 
     threads = [threading.Thread(target=runner.on_worker, args=(lambda: errand("first"),))]
     threads[0].start()
-    while "cpu" not in runner._workers or runner._other_work["cpu"]:
-        time.sleep(0.001)
+    until(lambda: "cpu" in runner._workers and not runner._other_work["cpu"], "the first errand has begun")
     threads.append(threading.Thread(target=runner.on_worker, args=(lambda: errand("second"),)))
     threads[1].start()
 
@@ -993,12 +992,11 @@ def test_other_work_wait_for_runs_and_give_back_what_happens() -> None:
         order.append("run")
         raise ValueError("no run")
 
-    while not runner._other_work["cpu"]:
-        time.sleep(0.001)
+    until(lambda: runner._other_work["cpu"], "the second errand waits")
     job = runner.submit(build)
     gate.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(WAIT_S)
     assert job.finished.is_set() and order == ["first", "run", "second"]
     with pytest.raises(ZeroDivisionError):
         runner.on_worker(lambda: 1 / 0)

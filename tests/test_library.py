@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from specviz.server.limits import rules_for
 from specviz.server.store import TraceStore, surplus
 
 from .stubs import StubDesk, app_of
+from .waiting import WAIT_S, until
 
 ROOT = Path(__file__).parent.parent
 
@@ -34,7 +34,7 @@ ROOT = Path(__file__).parent.parent
 def desk(tmp_path: Path) -> Iterator[StubDesk]:
     made = StubDesk(gallery=(synthetic.chain(),), library=Library(tmp_path / "runs"))
     made.begin()
-    assert made.loader.wait(10)
+    assert made.loader.wait(WAIT_S)
     yield made
     made.end()
 
@@ -239,7 +239,7 @@ from tests import synthetic
 from tests.stubs import StubDesk, app_of
 desk = StubDesk(library=Library(Path({folder!r})), pause_s=0.1)
 desk.gate.clear()  # it waits after four steps
-desk.begin(); desk.loader.wait(10)
+desk.begin(); desk.loader.wait(90)
 from specviz.server.forms import PromptForm
 job = desk.submit(PromptForm("text", text="abc"), "pld", {{}}, {{}}, owner="ann", title="cut off")
 print(job.id, flush=True)
@@ -255,8 +255,7 @@ def test_a_killed_server_leaves_its_run_readable_and_a_living_one_is_left_alone(
             assert server.stdout is not None
             key = server.stdout.readline().strip()
             journal = folder / f"{key}.journal"
-            while not steps_in(journal):
-                time.sleep(0.05)
+            until(lambda: steps_in(journal), "the journal has a step")
             os.utime(journal, (1, 1))  # a slow step: it has rested for long
             second, store = Library(folder), TraceStore()
             second.restore(store)
@@ -268,8 +267,7 @@ def test_a_killed_server_leaves_its_run_readable_and_a_living_one_is_left_alone(
     desk = StubDesk(library=Library(folder))
     desk.keep_to(rules_for(public=True, accounts=False))
     with TestClient(app_of(desk), cookies={COOKIE: "ann"}) as client:
-        while key not in desk.store:
-            time.sleep(0.01)
+        until(lambda: key in desk.store, "the run is recovered")
         listed = client.get("/api/runs").json()["runs"]
         assert [(run["kind"], run["title"], run["mine"]) for run in listed] == [("recovered", "cut off", True)]
         run = client.get(f"/api/traces/{key}").json()
@@ -284,7 +282,7 @@ def test_a_second_server_on_the_same_folder_loses_nothing(tmp_path: Path) -> Non
     desks = [StubDesk(library=Library(tmp_path)) for _ in range(2)]
     for one in desks:
         one.begin()
-        assert one.loader.wait(10)
+        assert one.loader.wait(WAIT_S)
     keys = {desks[k % 2].submit_text(owner="ann").id for k in range(6)}
     for one in desks:
         one.end()
@@ -296,7 +294,7 @@ def test_a_second_server_on_the_same_folder_loses_nothing(tmp_path: Path) -> Non
 def test_a_run_is_stopped_by_its_owner_only(desk: StubDesk) -> None:
     desk.gate.clear()
     with TestClient(app_of(desk), cookies={COOKIE: "ann"}) as client:
-        assert desk.loader.wait(10)
+        assert desk.loader.wait(WAIT_S)
         going, waiting, bobs = (
             desk.submit(PromptForm("text", text="abc"), "pld", {}, {}, owner=owner) for owner in ("ann", "ann", "bob")
         )
@@ -304,10 +302,10 @@ def test_a_run_is_stopped_by_its_owner_only(desk: StubDesk) -> None:
         other = TestClient(client.app)
         assert other.post("/api/runs/stop", json={"ids": ids}).json() == {"done": []}
         assert client.post("/api/runs/stop", json={"ids": ids}).json() == {"done": [going.id, waiting.id]}
-        assert going.finished.wait(10) and waiting.finished.wait(10) and not bobs.cancel.is_set()
+        assert going.finished.wait(WAIT_S) and waiting.finished.wait(WAIT_S) and not bobs.cancel.is_set()
         assert client.post("/api/runs/stop", json={"ids": ids}).json() == {"done": []}
         desk.gate.set()
-        assert bobs.finished.wait(10)
+        assert bobs.finished.wait(WAIT_S)
     assert desk.store.get(going.id).run["stop"] == "cancelled" and waiting.id not in desk.store
 
 
@@ -317,8 +315,8 @@ def test_closing_one_page_stops_its_runs_only(desk: StubDesk) -> None:
     jobs = [desk.submit(form, "pld", {}, {}, owner="ann", session=tab) for tab in ("one", "two", "one", "")]
     desk.runner.leave("one", after_s=0.01)
     desk.runner.leave("", after_s=0.01)  # what no page started, no page stops
-    assert jobs[0].finished.wait(10) and jobs[2].finished.wait(10) and not jobs[1].cancel.is_set()
+    assert jobs[0].finished.wait(WAIT_S) and jobs[2].finished.wait(WAIT_S) and not jobs[1].cancel.is_set()
     desk.gate.set()
-    assert jobs[1].finished.wait(10) and jobs[3].finished.wait(10)
+    assert jobs[1].finished.wait(WAIT_S) and jobs[3].finished.wait(WAIT_S)
     stops = [desk.store.get(job.id).run["stop"] if job.id in desk.store else None for job in jobs]
     assert stops == ["cancelled", "eos", None, "eos"]

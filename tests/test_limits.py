@@ -16,6 +16,7 @@ from specviz.server.http import refused
 from specviz.server.limits import NUMBERS, Rules, Window, caller, rules_for
 
 from .stubs import StubDesk, app_of
+from .waiting import WAIT_S
 
 FORM = PromptForm("text", text="abc")
 
@@ -26,7 +27,7 @@ def public() -> Iterator[tuple[TestClient, StubDesk]]:
     changed = {"upload": "1", "asks": "30", "runs": "3", "waiting": "2"}
     desk.keep_to(rules_for(public=True, accounts=False, changed=changed))
     with TestClient(app_of(desk)) as client:
-        assert desk.loader.wait(10)
+        assert desk.loader.wait(WAIT_S)
         client.get("/")
         yield client, desk
 
@@ -75,9 +76,9 @@ def test_runs_per_minute_and_waiting_runs_per_user(public: tuple[TestClient, Stu
         jobs.append(desk.submit(FORM, "pld", {}, {}))  # somebody else
     finally:
         desk.gate.set()
-    assert all(job.finished.wait(20) for job in jobs)
+    assert all(job.finished.wait(WAIT_S) for job in jobs)
     caller.set("1.2.3.4")
-    assert desk.submit(FORM, "pld", {}, {}).finished.wait(20)
+    assert desk.submit(FORM, "pld", {}, {}).finished.wait(WAIT_S)
     with pytest.raises(Rejected, match="You started 3 runs within a minute, which is the most: wait") as caught:
         desk.submit(FORM, "pld", {}, {})
     answer = refused(caught.value)
@@ -141,6 +142,6 @@ def test_a_public_server_trains_and_measures_nothing(public: tuple[TestClient, S
 def test_a_server_of_ones_own_has_no_limits_but_its_queue() -> None:
     desk = StubDesk()
     desk.begin()
-    assert desk.loader.wait(10)
-    assert all(desk.submit(FORM, "pld", {}, {}).finished.wait(20) for _ in range(30))
+    assert desk.loader.wait(WAIT_S)
+    assert all(desk.submit(FORM, "pld", {}, {}).finished.wait(WAIT_S) for _ in range(30))
     desk.end()

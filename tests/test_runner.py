@@ -4,7 +4,6 @@ import asyncio
 import gzip
 import json
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from specviz.server.store import TraceStore
 from specviz.words import sentence
 
 from .stubs import StubRun, StubTarget, in_thread
+from .waiting import WAIT_S, until
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +53,18 @@ def events(job: Job) -> list[dict[str, Any]]:
     return [json.loads(text) for text in texts]
 
 
+def four_steps(job: Job) -> None:
+    """A gated run has told all it does before its gate: queued, running and four steps."""
+    until(lambda: job.feed.seq == 5, "four steps are told")
+
+
 def body(job: Job) -> dict[str, Any]:
     return json.loads(gzip.decompress(job.snapshot()))
 
 
 def test_a_run_ends_up_in_the_store_and_its_events_add_up_to_it(runner: Runner, chain: Trace) -> None:
     job = runner.submit(lambda cancel: StubRun(chain, cancel), title="mine", owner="ann")
-    assert job.finished.wait(10)
+    assert job.finished.wait(WAIT_S)
     kept = runner.store.get(job.id)
     assert kept.run["id"] == job.id and kept.run["title"] == "mine" and kept.output_ids == chain.output_ids
     found = events(job)
@@ -73,11 +78,12 @@ def test_a_run_ends_up_in_the_store_and_its_events_add_up_to_it(runner: Runner, 
 
 
 def test_a_snapshot_and_the_events_after_it_give_the_whole_run(runner: Runner, chain: Trace) -> None:
-    job = runner.submit(lambda cancel: StubRun(chain, cancel, pause_s=0.002))
-    while job.feed.seq < 12:
-        time.sleep(0.001)
+    gate = threading.Event()
+    job = runner.submit(lambda cancel: StubRun(chain, cancel, gate=gate))
+    four_steps(job)
     snap = body(job)
-    assert job.finished.wait(10)
+    gate.set()
+    assert job.finished.wait(WAIT_S)
     followed = Trace(snap["run"], {name: snap[name] for name in chain.tables})
     for event in events(job):
         if event["seq"] > snap["live"]["seq"]:
@@ -88,7 +94,7 @@ def test_a_snapshot_and_the_events_after_it_give_the_whole_run(runner: Runner, c
 def test_runs_wait_for_each_other_and_hear_their_place(runner: Runner, chain: Trace) -> None:
     gate = Gate(chain)
     first = runner.submit(gate)
-    assert gate.begun.wait(5)
+    assert gate.begun.wait(WAIT_S)
     second, third = (runner.submit(lambda cancel: StubRun(chain, cancel)) for _ in range(2))
     assert [e["ahead"] for e in events(second)] == [1] and events(third)[-1] == {
         "seq": 0,
@@ -100,7 +106,7 @@ def test_runs_wait_for_each_other_and_hear_their_place(runner: Runner, chain: Tr
     assert events(second)[-1]["done"] and not events(second)[-1]["started"]
     assert events(third)[-1]["ahead"] == 1
     gate.open.set()
-    assert first.finished.wait(10) and third.finished.wait(10)
+    assert first.finished.wait(WAIT_S) and third.finished.wait(WAIT_S)
     assert first.id in runner.store and third.id in runner.store and second.id not in runner.store
 
 
@@ -108,16 +114,15 @@ def test_two_devices_run_side_by_side(runner: Runner, chain: Trace) -> None:
     gate = Gate(chain)
     runner.submit(gate, device="cpu")
     other = runner.submit(lambda cancel: StubRun(chain, cancel), device="cuda:0")
-    assert other.finished.wait(10)
+    assert other.finished.wait(WAIT_S)
     gate.open.set()
 
 
 def test_stopping_keeps_what_was_decoded(runner: Runner, chain: Trace) -> None:
-    job = runner.submit(lambda cancel: StubRun(chain, cancel, pause_s=0.01))
-    while job.feed.seq < 4:
-        time.sleep(0.002)
+    job = runner.submit(lambda cancel: StubRun(chain, cancel, gate=threading.Event()))
+    four_steps(job)
     runner.cancel(job)
-    assert job.finished.wait(5)
+    assert job.finished.wait(WAIT_S)
     kept = runner.store.get(job.id)
     assert kept.run["stop"] == "cancelled" and 0 < kept.rows("steps") < chain.rows("steps")
 
@@ -133,7 +138,7 @@ def test_a_run_that_breaks_ends_with_a_sentence_and_the_next_one_runs(
 
     job = runner.submit(build)
     after = runner.submit(lambda cancel: StubRun(chain, cancel))
-    assert job.finished.wait(10) and after.finished.wait(10)
+    assert job.finished.wait(WAIT_S) and after.finished.wait(WAIT_S)
     last = events(job)[-1]
     assert last["done"] and last["stop"] == "error"
     if broken == "build":
@@ -151,7 +156,7 @@ def test_a_delta_that_hides_rows_makes_watchers_fetch_again(runner: Runner, chai
                 yield {"steps": part["steps"]} if number == 2 else part
 
     job = runner.submit(lambda cancel: Sly(chain, cancel))
-    assert job.finished.wait(10)
+    assert job.finished.wait(WAIT_S)
     assert [e["seq"] for e in events(job) if "reload" in e] == [4]  # queued, running, two deltas, then this
     assert runner.store.get(job.id).output_ids == chain.output_ids
 
@@ -160,7 +165,7 @@ def test_the_queue_is_bounded(chain: Trace) -> None:
     runner = Runner(TraceStore(), max_waiting=1)
     gate = Gate(chain)
     runner.submit(gate)
-    assert gate.begun.wait(5)
+    assert gate.begun.wait(WAIT_S)
     runner.submit(gate)
     with pytest.raises(QueueFull, match="1 runs are waiting"):
         runner.submit(gate)
@@ -180,26 +185,26 @@ def test_a_closed_page_ends_its_runs_unless_somebody_watches(runner: Runner, cha
             if not runner.job(lone.id):
                 return
 
-    watcher = threading.Thread(target=lambda: asyncio.run(asyncio.wait_for(watching(), 5)))
+    watcher = threading.Thread(target=lambda: asyncio.run(asyncio.wait_for(watching(), WAIT_S)))
     watcher.start()
-    while not watched.feed.watchers:
-        time.sleep(0.002)
+    until(lambda: watched.feed.watchers, "the run is watched")
     runner.leave("tab", after_s=0.05)
-    assert lone.finished.wait(5)
-    watcher.join(5)
+    assert lone.finished.wait(WAIT_S)
+    watcher.join(WAIT_S)
     assert lone.cancel.is_set() and not watched.cancel.is_set()
     watched_gate.open.set()
 
 
 def test_a_crash_of_the_server_leaves_a_journal(tmp_path: Path, chain: Trace) -> None:
     runner = Runner(TraceStore(), Library(tmp_path))
-    job = runner.submit(lambda cancel: StubRun(chain, cancel, pause_s=0.01))
-    while job.feed.seq < 5:
-        time.sleep(0.002)
+    gate = threading.Event()
+    job = runner.submit(lambda cancel: StubRun(chain, cancel, gate=gate))
+    four_steps(job)
     assert (tmp_path / f"{job.id}.journal").stat().st_size > 1000
-    assert job.finished.wait(20)
-    while list(tmp_path.glob("*.journal")):  # replaced by the file when the run is over
-        time.sleep(0.002)
+    gate.set()
+    assert job.finished.wait(WAIT_S)
+    # replaced by the file when the run is over
+    until(lambda: not list(tmp_path.glob("*.journal")), "the journal is gone")
     assert (tmp_path / f"{job.id}.spectrace").exists()
     runner.close()
 
@@ -237,14 +242,14 @@ def test_loader_tells_how_it_goes() -> None:
     ready = Loader(StubTarget, name="stub")
     assert ready.info()["state"] == "loading"
     ready.start()
-    assert ready.wait(5) and ready.info()["text"] == "stub · 5.3M parameters · float32 · cpu"
+    assert ready.wait(WAIT_S) and ready.info()["text"] == "stub · 5.3M parameters · float32 · cpu"
 
     def refuse() -> Any:
         raise ValueError("the folder x has no config.json")
 
     failed = Loader(refuse)
     failed.start()
-    assert failed.wait(5) and failed.state == "failed"
+    assert failed.wait(WAIT_S) and failed.state == "failed"
     assert failed.text.startswith("The folder x has no config.json. Recorded runs still open; restart with --model")
 
     def missing() -> Any:
@@ -252,7 +257,7 @@ def test_loader_tells_how_it_goes() -> None:
 
     bare = Loader(missing)
     bare.start()
-    assert bare.wait(5) and bare.state == "none" and "torch is not installed" in bare.text
+    assert bare.wait(WAIT_S) and bare.state == "none" and "torch is not installed" in bare.text
     assert Loader(None, reason="viewing").info() == {"state": "none", "text": "viewing", "name": "", "info": {}}
 
 

@@ -23,6 +23,7 @@ from specviz.server.forms import PromptForm, Rejected
 from specviz.shell import assets as ui
 
 from .stubs import StubDesk, app_of, serving
+from .waiting import WAIT_S
 
 FORM = PromptForm(instruction="Do it.", context="abc")
 
@@ -35,7 +36,7 @@ def desk() -> StubDesk:
 @pytest.fixture(scope="module")
 def client(desk: StubDesk) -> Iterator[TestClient]:
     with TestClient(app_of(desk)) as made:
-        assert desk.loader.wait(10)
+        assert desk.loader.wait(WAIT_S)
         yield made
 
 
@@ -123,7 +124,7 @@ def test_status_and_methods(client: TestClient) -> None:
 def test_live_events_add_up_to_the_run() -> None:
     desk = StubDesk(pause_s=0.002)
     with serving(desk) as port:
-        assert desk.loader.wait(5)
+        assert desk.loader.wait(WAIT_S)
         job = desk.submit(FORM, "pld", {}, {})
         followed, _ = synthetic.deltas(desk.whole())
         numbers = []
@@ -140,7 +141,7 @@ def test_runs_belong_to_the_browser_that_made_them(client: TestClient, desk: Stu
     client.get("/")
     mine = client.cookies[routes.COOKIE]
     job = desk.submit(FORM, "pld", {}, {}, owner=mine)
-    assert job.finished.wait(20)
+    assert job.finished.wait(WAIT_S)
     assert job.id in [run["id"] for run in client.get("/api/runs").json()["runs"]]
     stranger = TestClient(client.app)
     assert job.id not in [run["id"] for run in stranger.get("/api/runs").json()["runs"]]
@@ -269,7 +270,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_gallery() -> None:
 
     desk = StubDesk(load=refuse, gallery=(synthetic.quote(),))
     with TestClient(app_of(desk)) as client:
-        assert desk.loader.wait(5)
+        assert desk.loader.wait(WAIT_S)
         model = client.get("/api/status").json()["model"]
         assert model["state"] == "failed" and model["text"].startswith("The model folder /nowhere does not exist")
         assert client.get("/api/traces/gallery-0").status_code == 200
@@ -280,7 +281,7 @@ def test_a_model_that_cannot_be_loaded_leaves_the_gallery() -> None:
 
 def call(port: int, name: str, *data: Any) -> Any:
     """A named endpoint, as the Gradio client calls it."""
-    link = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
     link.request("POST", f"/gradio_api/call/{name}", json.dumps({"data": data}), {"content-type": "application/json"})
     answer = link.getresponse()
     payload = json.loads(answer.read())
@@ -295,8 +296,8 @@ def call(port: int, name: str, *data: Any) -> Any:
 def test_the_named_endpoints_and_no_others() -> None:
     desk = StubDesk()
     with serving(desk) as port:
-        assert desk.loader.wait(5)
-        link = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        assert desk.loader.wait(WAIT_S)
+        link = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
         link.request("GET", "/gradio_api/info")
         named = json.loads(link.getresponse().read())["named_endpoints"]
         link.close()
@@ -311,7 +312,7 @@ def test_the_named_endpoints_and_no_others() -> None:
 
 
 def sse(port: int, path: str) -> Iterator[dict[str, Any]]:
-    link = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
     link.request("GET", path)
     answer = link.getresponse()
     assert answer.status == 200, answer.read()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from specviz.pages.trees import service as trees_module
 from .drafts import save_tiny_part
 from .models import tiny_target
 from .stubs import StubDesk, app_of
+from .waiting import WAIT_S, until
 
 TABLE = ((0.6, 0.15, 0.05), (0.4, 0.1, 0.05), (0.2, 0.1, 0.05))
 ROWS = (1, 8, 32, 64)
@@ -57,7 +57,7 @@ def kept(home: Path) -> Kept:
 def desk_of(load: Callable[[], Any] | None) -> StubDesk:
     desk = StubDesk(load=load)
     desk.loader.start()
-    assert desk.loader.wait(10)
+    assert desk.loader.wait(WAIT_S)
     return desk
 
 
@@ -149,23 +149,19 @@ def test_the_routes_answer_without_a_model() -> None:
 
 
 def finished(desk: StubDesk) -> dict[str, Any]:
-    for _ in range(500):
-        told = desk.services["trees"].latency()
-        if told["measuring"] is None:
-            return told
-        time.sleep(0.01)
-    raise AssertionError("the measurement does not end")
+    until(lambda: desk.services["trees"].latency()["measuring"] is None, "the measurement is over")
+    return desk.services["trees"].latency()
 
 
 def test_a_measurement_gives_way_to_a_run_and_begins_again(stub: StubDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     stub.loader.start()
-    assert stub.loader.wait(10)
+    assert stub.loader.wait(WAIT_S)
     began, order, go = threading.Event(), [], threading.Event()
 
     def measured(target: Any, most: int, *, again: bool, progress: Callable[[int, int], None]) -> Latency:
         order.append("measure")
         began.set()
-        assert go.wait(10) and again and most == 64
+        assert go.wait(WAIT_S) and again and most == 64
         progress(1, 51)
         order.append("measured")
         save_latency(latency_of(target))
@@ -178,16 +174,16 @@ def test_a_measurement_gives_way_to_a_run_and_begins_again(stub: StubDesk, monke
     monkeypatch.setattr("decoders.study.latency.latency_for", measured)
     assert stub.services["trees"].measure()["measuring"] == {"done": 0, "total": 1}
     assert stub.services["trees"].measure()["measuring"] is not None  # one at a time
-    assert began.wait(10)
+    assert began.wait(WAIT_S)
     job = stub.runner.submit(built)
     go.set()
-    assert finished(stub)["latency"]["rows"] == ROWS and job.finished.wait(10)
+    assert finished(stub)["latency"]["rows"] == ROWS and job.finished.wait(WAIT_S)
     assert order == ["measure", "run", "measure", "measured"]
 
 
 def test_a_failed_measurement_is_told_and_can_be_repeated(stub: StubDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     stub.loader.start()
-    assert stub.loader.wait(10)
+    assert stub.loader.wait(WAIT_S)
 
     def broken(*_: Any, **__: Any) -> Latency:
         raise MemoryError
@@ -213,6 +209,6 @@ def test_latency_is_measured_unasked_when_it_is_needed(kept: Kept, monkeypatch: 
     desk = StubDesk(load=lambda: kept.target)
     desk.begin()
     try:
-        assert asked.wait(5 if case == "measured once" else 0.5) is (case == "measured once")
+        assert asked.wait(WAIT_S if case == "measured once" else 0.5) is (case == "measured once")
     finally:
         desk.end()

@@ -21,6 +21,7 @@ from specviz.server.users import Tries, Users, hashed, matches, read_users, writ
 from specviz.shell.login import login_page
 
 from .stubs import StubDesk, app_of
+from .waiting import WAIT_S
 
 CHEAP = (2, 1, 1)
 
@@ -141,7 +142,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClie
     users = Users(path)
     users._nobody = hashed("nobody", cost=CHEAP)
     with TestClient(app_of(desk, users), follow_redirects=False) as client:
-        assert desk.loader.wait(10)
+        assert desk.loader.wait(WAIT_S)
         yield client, users, desk
 
 

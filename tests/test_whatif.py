@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import threading
-import time
 
 import pytest
 from fastapi.testclient import TestClient
@@ -30,6 +29,7 @@ from specviz.server.store import TraceStore
 from .drafts import save_tiny_part
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .stubs import app_of
+from .waiting import WAIT_S, until
 
 NEW = 14
 NAMES = [name for name in methods() if name != "sps+ppd"]  # it needs a drafter of its own: see below
@@ -263,7 +263,7 @@ def desk(target, ranked):
 @pytest.fixture(scope="module")
 def client(desk):
     with TestClient(app_of(desk)) as made:
-        assert desk.loader.wait(60)
+        assert desk.loader.wait(WAIT_S)
         yield made
 
 
@@ -286,10 +286,7 @@ def test_the_server_drafts_again_and_keeps_what_it_read(client, ranked):
 def test_a_run_goes_on_from_a_step_with_another_method(client, desk, ranked):
     told = ask(client, what="continue", step=4, method="pld", params={"k": 3}).json()
     assert "from step 5 with PLD" in told["title"]
-    for _ in range(600):
-        if told["id"] in desk.store:
-            break
-        time.sleep(0.05)
+    until(lambda: told["id"] in desk.store, "the run that goes on is stored")
     made = desk.store.get(told["id"])
     assert made.run["title"] == told["title"] and made.run["method"]["params"]["k"] == 3
     length = ranked.trace.tables["steps"]["context"][4]

@@ -357,7 +357,8 @@ def test_letting_go_of_the_threshold_runs_again_and_the_runs_are_listed(visit: V
     ended(page)
     page.wait_for_selector(".svp-tries .svp-now")
     rows = page.locator(".svp-tries tbody tr")
-    assert rows.count() >= 2 and "tokens/step" in page.inner_text(".svp-tries thead")
+    becomes(page, lambda: rows.count() >= 2, True)
+    expect(page.locator(".svp-tries thead")).to_contain_text("tokens/step")
     page.click(f".svp-tries tbody tr:nth-child({rows.count() - 1}) button")
     wait(page, f"specviz.app.shown === '{second}'")
 

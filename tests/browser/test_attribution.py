@@ -85,12 +85,13 @@ def test_the_exported_page_counts_as_python_does(page: Any, tmp_path: Path) -> N
     assert page.evaluate("document.activeElement.dataset.run") == "2"
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.dataset.side") == "source"
-    assert page.locator('[data-side="answer"].sv-a-lit').count() == 1 and page.locator(".sv-a-line").count() >= 1
+    expect(page.locator('[data-side="answer"].sv-a-lit')).to_have_count(1)
+    expect(page.locator(".sv-a-line")).not_to_have_count(0)
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.dataset.side") == "answer"
     page.keyboard.press("Escape")
     page.mouse.move(0, 0)
-    assert page.locator(".sv-a-lit").count() == 0 and page.locator(".sv-a-line").count() == 0
+    expect(page.locator(".sv-a-lit, .sv-a-line")).to_have_count(0)
     took = page.evaluate(
         """() => { const view = specviz.attribution, times = [];
             for (let n = 1; n < 25; n++) { const start = performance.now(); view.set({ minRun: n });

@@ -15,8 +15,8 @@ import pytest
 from decoders.trace.trace import Trace
 from tests import synthetic
 from tests.stubs import StubDesk, StubRun, serving, visiting
-from tests.waiting import becomes, expect, fits
 from tests.synthetic import CODE, EDITED, Synthetic
+from tests.waiting import becomes, expect, fits
 
 Visit = Callable[..., Any]
 PROMPT = (("instruction", -1, "Edit the code: bool, not int.\n"), ("context", 0, CODE))
@@ -90,7 +90,7 @@ def written(page: Any) -> list[int]:
 
 def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     page = visit()
-    assert "aligned by output position" in page.inner_text(".svc-empty")
+    expect(page.locator(".svc-empty")).to_contain_text("aligned by output position")
     assert page.locator(".svc-form-card option[disabled]").count() >= 1  # ppd lacks its prompt tokens
     assert "specviz train ppd" in page.text_content(".svc-settings")
     page.click(".svc-example")
@@ -99,7 +99,8 @@ def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
     total = len(runs["P"].output_ids)
     assert "lanes=gallery-0%2Cgallery-1%2Cgallery-2%2Cgallery-3%2Cgallery-4" in page.url
     expect(page.locator(".svc-lane .sv-lane-mark")).to_have_text(list("PABCD"))
-    assert written(page)[:4] == [total] * 4 and "1st" in " ".join(page.locator(".svc-numbers").all_inner_texts())
+    becomes(page, lambda: written(page)[:4], [total] * 4)
+    expect(page.locator(".svc-numbers:has-text('1st')")).not_to_have_count(0)
 
     page.check(".svc-clocks input[value=step]", force=True)  # the same number of forwards for all
     page.focus(".svc-slider")
