@@ -27,6 +27,7 @@ from specviz.experiments import run_experiment as run
 from specviz.experiments.batch import batch, of_lines
 from specviz.experiments.experiment import Line
 from specviz.experiments.prompts import Case
+from specviz.experiments.results import ABOUT
 from specviz.experiments.tables import checks, described, notes, tables, warnings, written
 from specviz.pages import pages
 from specviz.pages.lab.asked import Asked
@@ -315,7 +316,9 @@ def test_a_batch_in_the_app(desk: Desk) -> None:
             answer = client.get(f"/api/lab/results/{key}/download?format={form}&metrics=kv_mb")
             assert answer.status_code == 200 and words in answer.text, form
         assert client.get(f"/api/lab/results/{key}/download?format=tex&metrics=ranks").status_code == 422
-        # another server, on the same folder
+        # another server, on the same folder, where the results are written after the last run
+        about = desk.services["lab"].folder / key / ABOUT
+        until(lambda: json.loads(about.read_text("utf-8"))["state"] == "complete", "the results are on disk")
         again = Desk(TraceStore(), Runner(TraceStore()), desk.loader, pages=pages())
         lab = again.services["lab"]
         assert lab.shown(key)["tables"] == shown["tables"] and lab.listing("bo")[0]["name"] == "batch"
