@@ -1,7 +1,8 @@
 /* What was copied from where, in numbers: shares, the threshold, every signal's runs along the answer. */
 
-import { SOURCES, at, look, passages, percent, score3, size, tag } from "specviz/attribution/links.js";
+import { SOURCES, at, look, passages, percent, size, tag } from "specviz/attribution/links.js";
 import { button, clamp, h, plural, s } from "specviz/base/dom.js";
+import { thousandths } from "specviz/base/numbers.js";
 
 /** @type {Record<Counted, string>} */
 export const COUNTED = { whole: "Whole quotations", drafted: "Drafted tokens" };
@@ -117,7 +118,7 @@ export class Board {
     /** @type {(name: string, formula: string, value: number) => HTMLElement} */
     const cell = (name, formula, value) =>
       this.view.tip.add(
-        h("div", { tabindex: "0" }, h("dt", {}, name), h("dd", {}, score3(value))),
+        h("div", { tabindex: "0" }, h("dt", {}, name), h("dd", {}, thousandths(value))),
         `Tokens ${formula}. Quoted: the known quotes, drawn with a line above.`,
       );
     return h(
@@ -203,7 +204,7 @@ export class Board {
     });
     const theirs = passages(links, length);
     const same = theirs.filter((passage, i) => passage === ours[i]).length;
-    const last = this.view.gold ? score3(score?.f1) : chosen ? "" : percent(same, length);
+    const last = this.view.gold ? thousandths(score?.f1) : chosen ? "" : percent(same, length);
     const name = doc.run.method_title.split(":")[0];
     const none = doc.run.signal ? "" : "no source recorded";
     const what = none || `${percent(copied, length)} copied in ${plural(links.length, "run")}`;

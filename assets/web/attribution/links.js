@@ -109,6 +109,3 @@ export function look(source, index) {
 
 /** @type {(part: number, whole: number) => string} */
 export const percent = (part, whole) => (whole ? `${Math.round((100 * part) / whole)} %` : "–");
-
-/** A score with three places, .875. @type {(value: number | null | undefined) => string} */
-export const score3 = (value) => (value === null || value === undefined ? "–" : value.toFixed(3).replace(/^0/, ""));

@@ -2,9 +2,9 @@
 
 import { area, checks, chosenSignals, starting } from "specviz/attribution/forms.js";
 import { show, start } from "specviz/attribution/runs.js";
-import { score3 } from "specviz/attribution/links.js";
 import { MODES, page, part, say, short, titleOf } from "specviz/attribution/state.js";
 import { coded, h, must, plural } from "specviz/base/dom.js";
+import { thousandths } from "specviz/base/numbers.js";
 import { getJson, postJson } from "specviz/base/json.js";
 import { plotly } from "specviz/base/plotly.js";
 import { alertNote, sentence } from "specviz/base/problem.js";
@@ -171,7 +171,7 @@ const numberClass = (k) => `svp-num${k % 3 === 2 ? " sva-f1" : ""}`;
 /** @param {(QuoteScore | undefined)[]} scores at the thresholds shown; those that are not known stay empty */
 const scoreCells = (scores) =>
   scores
-    .flatMap((score) => (score ? [score.precision, score.recall, score.f1].map(score3) : ["", "", ""]))
+    .flatMap((score) => (score ? [score.precision, score.recall, score.f1].map(thousandths) : ["", "", ""]))
     .map((text, k) => h("td", { class: numberClass(k) }, text));
 
 /** Precision, recall and F1 by threshold, the paper's below. @type {(told: Scores, counted: Counted) => HTMLElement} */
@@ -296,7 +296,7 @@ function answersTable(told, counted) {
                 ),
               ),
               h("td", { class: "svp-num" }, String(answer.quotes)),
-              methods.map((method) => h("td", { class: "svp-num" }, score3(value(answer, method)))),
+              methods.map((method) => h("td", { class: "svp-num" }, thousandths(value(answer, method)))),
             ),
           ),
         ),

@@ -5,7 +5,7 @@ import { field } from "specviz/base/field.js";
 import { getJson } from "specviz/base/json.js";
 import { sentence } from "specviz/base/problem.js";
 import { MARKS, colored, going, page, part, post } from "specviz/compare/state.js";
-import { methodOption } from "specviz/shell/methods.js";
+import { methodOption, missingMethods } from "specviz/shell/methods.js";
 import { app } from "specviz/shell/state.js";
 
 const DEFAULTS = ["pld", "pld+h", "adapld"];
@@ -269,14 +269,7 @@ function drawSettings() {
           rest.map((row) => row.row),
         )
       : "",
-    missing.length
-      ? h(
-          "details",
-          { class: "svf-missing" },
-          h("summary", {}, `${missing.length} not available here`),
-          missing.map((m) => h("p", {}, h("b", {}, m.title), `: ${m.missing}`)),
-        )
-      : "",
+    missingMethods(missing),
   );
 }
 

@@ -6,7 +6,7 @@ import { field } from "specviz/base/field.js";
 import { getJson } from "specviz/base/json.js";
 import { sentence } from "specviz/base/problem.js";
 import { stored } from "specviz/base/storage.js";
-import { methodOption } from "specviz/shell/methods.js";
+import { methodOption, missingMethods } from "specviz/shell/methods.js";
 import { place } from "specviz/shell/place.js";
 import { stop } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";
@@ -152,14 +152,7 @@ export function mount({ element, props, trigger }) {
         method.summary,
         method.paper ? h("span", { class: "svf-paper" }, ` ${method.paper}`) : null,
       ),
-      missing.length
-        ? h(
-            "details",
-            { class: "svf-missing" },
-            h("summary", {}, `${missing.length} not available here`),
-            missing.map((m) => h("p", {}, h("b", {}, m.title), `: ${m.missing}`)),
-          )
-        : "",
+      missingMethods(missing),
       fields.length
         ? h(
             "details",

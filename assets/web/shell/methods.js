@@ -1,4 +1,4 @@
-/* A method to choose. */
+/* Methods to choose from. */
 
 import { h } from "specviz/base/dom.js";
 
@@ -9,3 +9,14 @@ export const methodOption = ({ name, title, lossless, missing }, more = "") =>
     { value: name, disabled: Boolean(missing) },
     title + more + (lossless ? "" : " (lossy)") + (missing ? " — not available" : ""),
   );
+
+/** Those that cannot be chosen, and why. @param {MethodCard[]} missing */
+export const missingMethods = (missing) =>
+  missing.length
+    ? h(
+        "details",
+        { class: "svf-missing" },
+        h("summary", {}, `${missing.length} not available here`),
+        missing.map((method) => h("p", {}, h("b", {}, method.title), `: ${method.missing}`)),
+      )
+    : "";
