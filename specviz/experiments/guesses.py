@@ -22,6 +22,7 @@ ACCURACY = Quantity(
     "accuracy", "Guesses that hold", "positions whose token is among the first k guesses ÷ positions", "share",
     "After every position of the target's own greedy answers. Distance 1 (@1) is the token after the next.",
 )  # fmt: skip
+QUANTITIES = (ACCURACY,)
 
 
 def look(target: Target, params: Mapping[str, Any], prompt: Prompt, max_new_tokens: int) -> Iterator[Row]:

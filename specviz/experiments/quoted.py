@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from decoders.trace.trace import Trace
 
 MIN_RUNS = (1, 2, 3, 5, 8, 12)
+COUNTS = tuple(COUNTED.values())
 QUANTITIES = (
     Quantity(
         "f1", "Token F1", "2 · found and quoted ÷ (found + quoted)", "share",
