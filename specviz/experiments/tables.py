@@ -50,6 +50,11 @@ class Cell:
     partly: str
     runs: tuple[Mapping[str, str], ...]
 
+    def written(self, text: str, plus_minus: str = " ± {}") -> str:
+        """``text`` with what stands behind it: the spread, and of how many prompts it is."""
+        spread = plus_minus.format(self.spread) if self.spread else ""
+        return text + spread + (f" ({self.partly})" if self.partly else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -371,8 +376,7 @@ def _row(cells: Sequence[str]) -> str:
 
 def _tex_cell(cell: Cell) -> str:
     text = f"\\textbf{{{cell.text}}}" if cell.best else cell.text.replace("–", "--")
-    spread = f" {{\\scriptsize $\\pm$ {cell.spread}}}" if cell.spread else ""
-    return text + spread + (f" ({cell.partly})" if cell.partly else "")
+    return cell.written(text, r" {{\scriptsize $\pm$ {}}}")
 
 
 def _tex_check(check: Check) -> str:
@@ -414,8 +418,7 @@ def _markdown(results: Results, found: Sequence[Table]) -> str:
 
 
 def _md_cell(cell: Cell) -> str:
-    text = f"**{cell.text}**" if cell.best else cell.text
-    return text + (f" ± {cell.spread}" if cell.spread else "") + (f" ({cell.partly})" if cell.partly else "")
+    return cell.written(f"**{cell.text}**" if cell.best else cell.text)
 
 
 def _md(text: str) -> str:
