@@ -389,12 +389,12 @@ def test_a_cancelled_training_goes_on_where_it_stopped(target: Any, learnt: Expe
     cancel = threading.Event()
     turns: list[str] = []
 
-    def between(work: Any) -> Any:
+    def on_device(work: Any) -> Any:
         turns.append("turn")
         return work()
 
     results = run(
-        target, plan(target, one, made_cases()), progress=lambda _: cancel.set(), cancel=cancel, between=between
+        target, plan(target, one, made_cases()), progress=lambda _: cancel.set(), cancel=cancel, on_device=on_device
     )
     assert results.about["state"] == "cancelled" and results.rows == [] and len(turns) == 2  # the network, one step
     assert (variant.folder(target.key) / "checkpoint.pt").exists() and variant.log(target.key) is None

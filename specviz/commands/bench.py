@@ -207,15 +207,9 @@ def _show(report: Report) -> None:
 
 
 def _show_tables(results: Results) -> None:
-    from specviz.experiments.tables import checks, notes, tables, warnings
+    from specviz.experiments.tables import grid, notes, tables, warnings
 
-    checked = {check.name: check for check in checks(results)}
     for table in tables(results):
-        heads = ["task", "prompts", *(name + (" †" if checked[name].lossy else "") for name in table.columns)]
-        rows = [
-            (line.name, line.prompts, *(cell.written(f"{cell.text}{'*' if cell.best else ''}") for cell in line.cells))
-            for line in table.lines
-        ]
-        checks_row = ("same as plain", "", *(checked[name].text for name in table.columns))
-        common.show_table(heads, [*rows, checks_row], table.title, right=2, last_apart=True)
+        heads, *rows = grid(results, table)
+        common.show_table(heads, rows, table.title, right=2, last_apart=True)
     common.say(*warnings(results), "* is the best of its row.", *notes(results))

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from decoders.errors import UserError
+from specviz.words import counted
 
 from .experiment import Row
 from .prompts import ALL, NAMES
@@ -49,11 +50,6 @@ class Cell:
     best: bool
     partly: str
     runs: tuple[Mapping[str, str], ...]
-
-    def written(self, text: str, plus_minus: str = " ± {}") -> str:
-        """``text`` with what stands behind it: the spread, and of how many prompts it is."""
-        spread = plus_minus.format(self.spread) if self.spread else ""
-        return text + spread + (f" ({self.partly})" if self.partly else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +168,9 @@ def notes(results: Results) -> list[str]:
         place = f"{machine.get('processor', 'CPU')}, {machine.get('cores', '?')} cores, {threads} of them used"
     versions = ", ".join(f"{name} {machine[name]}" for name in VERSIONS if machine.get(name))
     prompts = len({row.get("place") for row in results.rows})
-    done = f"{_count(prompts, 'prompt')}{_source(about)}, at most {about['max_new_tokens']} new tokens, greedy"
+    done = f"{counted(prompts, 'prompt')}{_source(about)}, at most {about['max_new_tokens']} new tokens, greedy"
     spread = (
-        f"{_count(repeats, 'repeat')}, the methods in turn; ± is the standard deviation between the repeats"
+        f"{counted(repeats, 'repeat')}, the methods in turn; ± is the standard deviation between the repeats"
         if repeats > 1
         else "1 repeat: nothing is known of the spread (more repeats show it as ±)"
     )
@@ -192,7 +188,7 @@ def notes(results: Results) -> list[str]:
         if errors:
             places = len({row.get("place") for row in errors})
             said.append(
-                f"{name} failed on {places} of {_count(prompts, 'prompt')} and its numbers are of the others: "
+                f"{name} failed on {places} of {counted(prompts, 'prompt')} and its numbers are of the others: "
                 f"{errors[0]['error']}"
             )
     if any(run["verdict"] == "near tie" for check in checks(results) for run in check.runs):
@@ -204,12 +200,8 @@ def notes(results: Results) -> list[str]:
 
 def _source(about: Mapping[str, Any]) -> str:
     names = {"examples": "the examples", "demo": "held-out tasks", "turns": "chats"}
-    given = str(about.get("prompts") or "")
-    return f" ({names.get(given.partition(':')[0], given)})" if given else ""
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    prompts = str(about.get("prompts") or "")
+    return f" ({names.get(prompts.partition(':')[0], prompts)})" if prompts else ""
 
 
 # --- cells ---
@@ -217,13 +209,9 @@ def _count(number: int, noun: str) -> str:
 
 def _columns(results: Results) -> list[str]:
     """The lines in order, as far as they have rows, and what else was run beside them."""
-    there = dict.fromkeys(row["series"] for row in results.rows)
-    return [*(line["label"] for line in results.about["lines"] if line["label"] in there), *_others(results, there)]
-
-
-def _others(results: Results, there: Mapping[str, Any]) -> list[str]:
-    lines = {line["label"] for line in results.about["lines"]}
-    return [name for name in there if name not in lines]
+    series = dict.fromkeys(row["series"] for row in results.rows)
+    lines = [line["label"] for line in results.about["lines"] if line["label"] in series]
+    return list(dict.fromkeys([*lines, *series]))
 
 
 def _table(results: Results, key: str, broken: set[str]) -> Table:
@@ -347,41 +335,58 @@ def _inert(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a kind of file writes names, the best of a row, a check that failed, the spread, and the mark of a method
+    that is not lossless.
+    """
+
+    name: Callable[[str], str]
+    best: str
+    failed: str
+    spread: str
+    lossy: str
+
+    def cell(self, cell: Cell) -> str:
+        text = self.best.format(cell.text) if cell.best else self.name(cell.text)
+        return text + (self.spread.format(cell.spread) if cell.spread else "") + (cell.partly and f" ({cell.partly})")
+
+    def check(self, check: Check) -> str:
+        return self.failed.format(self.name(check.text)) if check.bugs else self.name(check.text)
+
+
+TERMINAL = Style(str, "{}*", "{}", " ± {}", " †")
+
+
+def grid(results: Results, table: Table, style: Style = TERMINAL) -> list[list[str]]:
+    """A table as rows of text: the heads, a row per task, and the outputs' check against plain decoding."""
+    checked = {check.name: check for check in checks(results)}
+    heads = [style.name(name) + (style.lossy if checked[name].lossy else "") for name in table.columns]
+    lines = [[style.name(one.name), f"{one.prompts:,}", *map(style.cell, one.cells)] for one in table.lines]
+    return [
+        ["task", "prompts", *heads], *lines,
+        ["same as plain", "", *(style.check(checked[name]) for name in table.columns)],
+    ]  # fmt: skip
+
+
 def _latex(results: Results, found: Sequence[Table]) -> str:
     """A ``table`` with booktabs' rules per metric; the best of a row is bold."""
-    said = [*warnings(results), *notes(results)]
-    checked = {check.name: check for check in checks(results)}
+    bold = r"\textbf{{{}}}"
+    style = Style(_tex, bold, bold, r" {{\scriptsize $\pm$ {}}}", r"\textsuperscript{\dag}")
+    said = _tex(" ".join([*warnings(results), *notes(results)]))
     parts = ["% needs \\usepackage{booktabs}"]
     for table in found:
-        heads = [_tex(name) + (r"\textsuperscript{\dag}" if checked[name].lossy else "") for name in table.columns]
-        rows = [_row(["task", "prompts", *heads]), r"\midrule"]
-        for line in table.lines:
-            if len(table.lines) > 1 and line is table.lines[-1]:
-                rows.append(r"\midrule")
-            rows.append(_row([_tex(line.name), f"{line.prompts:,}", *map(_tex_cell, line.cells)]))
-        rows += [r"\midrule", _row(["same as plain", "", *(_tex_check(checked[name]) for name in table.columns)])]
-        body = "\n".join(rows)
+        heads, *lines, same = (" & ".join(row) + r" \\" for row in grid(results, table, style))
+        if len(lines) > 1:
+            lines.insert(-1, r"\midrule")
+        body = "\n".join([heads, r"\midrule", *lines, r"\midrule", same])
         parts.append(
             "\\begin{table}\n\\centering\n"
-            f"\\caption{{{_tex(table.title)} = {_tex(table.formula)}. {_tex(' '.join(said))}}}\n"
+            f"\\caption{{{_tex(table.title)} = {_tex(table.formula)}. {said}}}\n"
             f"\\begin{{tabular}}{{l{'r' * (len(table.columns) + 1)}}}\n\\toprule\n{body}\n\\bottomrule\n"
             "\\end{tabular}\n\\end{table}"
         )
     return "\n\n".join(parts) + "\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
-
-
-def _tex_cell(cell: Cell) -> str:
-    text = f"\\textbf{{{cell.text}}}" if cell.best else cell.text.replace("–", "--")
-    return cell.written(text, r" {{\scriptsize $\pm$ {}}}")
-
-
-def _tex_check(check: Check) -> str:
-    text = _tex(check.text)
-    return f"\\textbf{{{text}}}" if check.bugs else text
 
 
 TEX = {
@@ -403,22 +408,15 @@ def _tex(text: str) -> str:
 
 def _markdown(results: Results, found: Sequence[Table]) -> str:
     """A table per metric, the best of a row bold, and the notes below."""
-    checked = {check.name: check for check in checks(results)}
+    style = Style(_md, "**{}**", "**{}**", " ± {}", " †")
     parts = []
     for table in found:
-        heads = [_md(name) + (" †" if checked[name].lossy else "") for name in table.columns]
-        rows = [["task", "prompts", *heads], ["---", *["---:"] * (len(heads) + 1)]]
-        rows += [[_md(line.name), f"{line.prompts:,}", *map(_md_cell, line.cells)] for line in table.lines]
-        bold = [f"**{_md(c.text)}**" if c.bugs else c.text for c in (checked[name] for name in table.columns)]
-        rows.append(["same as plain", "", *bold])
+        heads, *rows = grid(results, table, style)
+        rows = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
         body = "\n".join(f"| {' | '.join(row)} |" for row in rows)
         parts.append(f"**{_md(table.title)}** = {_md(table.formula)}\n\n{body}")
     said = "\n".join(f"- {_md(text)}" for text in (*warnings(results), *notes(results)))
     return "\n\n".join([*parts, said]) + "\n"
-
-
-def _md_cell(cell: Cell) -> str:
-    return cell.written(f"**{cell.text}**" if cell.best else cell.text)
 
 
 def _md(text: str) -> str:

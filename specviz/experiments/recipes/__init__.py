@@ -13,7 +13,7 @@ A recipe's fields are those of ``Experiment``; what it leaves out stands in its 
     rows.speedup."no branches" = [1.53, 2.25, nan]       # metric, series; nan: none is printed
     per = 100                                            # they are percentages (model: if not the file's)
 
-Functions and tables of Python are named by module and name, as in ``measure = "recipes.casd:lookups"``.
+Functions and values of Python are named by module and name, as in ``measure = "recipes.casd:lookups"``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from specviz.experiments.experiment import PAPERS, Axis, Experiment, Line, Paper
 from specviz.experiments.quantities import Quantity
 
 DRAWN = "The figure's values are drawn in the paper, not printed."
-NAMED = ("arrange", "look", "measure", "own")  # fields that may name something of Python
 
 
 @cache
@@ -69,8 +68,8 @@ def _read(file: Path) -> Iterator[Experiment]:
         fields["axes"] = tuple(_axis(param, axis) for param, axis in fields.get("axes", {}).items())
         printed = fields.pop("printed", ())
         fields["papers"] = tuple(one for table in printed for one in _series(**{"model": common["model"], **table}))
-        fields |= {key: _python(fields[key]) for key in NAMED if isinstance(fields.get(key), str)}
-        fields["own"] = tuple(q if isinstance(q, Quantity) else Quantity(**q) for q in fields.get("own", ()))
+        fields["own"] = tuple(Quantity(**quantity) for quantity in fields.get("own", ()))
+        fields |= {key: _python(fields[key]) for key in ("arrange", "look", "measure") if key in fields}
         yield Experiment(f"{file.stem}-{name}", paper=file.stem, **fields)
 
 
