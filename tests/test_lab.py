@@ -439,7 +439,7 @@ APART = {"prefix": 1, "exits": 2, "head": "two-stage"}
 PARTS = Experiment(
     "vectors", "Vectors", (Line("PPD", "ppd", trains=APART),), (Axis("vectors", (1, 2), "vectors"),),
     metrics=("accuracy",), max_new_tokens=8, training_steps=2, look=guesses.look, arrange=guesses.side_by_side,
-    own=(guesses.ACCURACY,),
+    own=find_recipe("ppd-fig6").own,
 )  # fmt: skip
 
 

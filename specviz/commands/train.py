@@ -136,10 +136,10 @@ def _train_ppd(args: argparse.Namespace) -> int:
 
 
 def _train_for(
-    kind: str, args: argparse.Namespace, run_of: Callable[..., Any], recipe: Any, said: Callable[[Any], str],
+    kind: str, args: argparse.Namespace, run_of: Callable[..., Any], recipe: Any, sentence: Callable[[Any], str],
     charts: str,
 ) -> int:  # fmt: skip
-    """Train a part of ``kind`` for the target asked for; ``said`` puts a log line into words, ``charts`` draws them."""
+    """Train a part of ``kind`` for a target; ``sentence`` puts a log line into words, ``charts`` draws them."""
     common.settle(args.threads)
 
     from decoders.model.load import load_network
@@ -159,7 +159,7 @@ def _train_for(
             if now.warning:
                 common.say(now.warning, error=True)
             if now.logged:
-                common.say(said(now), error=True)
+                common.say(sentence(now), error=True)
                 _draw(out, title, charts)
 
         begun = run_of(kind, out, model, name, source, recipe, args.seed)

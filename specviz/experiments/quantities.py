@@ -195,8 +195,8 @@ BEYOND = "beyond 8"
 
 def _confidence(trace: Trace) -> dict[str, dict[str, float]]:
     return {
-        f"{(tenth + 0.5) / 10:g}": {TOTAL: accepted, COUNT: tried}
-        for tenth, tried, accepted in metrics.confidence_bins(trace)
+        f"{(tenth + 0.5) / 10:g}": {TOTAL: accepted, COUNT: drafted}
+        for tenth, drafted, accepted in metrics.confidence_bins(trace)
     }
 
 

@@ -21,7 +21,7 @@ from specviz.words import counted
 from .experiment import Row
 from .prompts import ALL, NAMES
 from .quantities import Quantity
-from .results import FORMULA, SCHEMA, Results, points
+from .results import FORMULA, SCHEMA, Results, opened, points
 
 OVERALL = "overall"
 BETTER = {  # 1: the highest is the best, -1: the lowest; in other tables none is marked
@@ -97,8 +97,8 @@ class Table:
     @property
     def title(self) -> str:
         """The metric with its unit, where the name does not say it."""
-        said = self.unit.replace("/", " per ") in self.label.lower()
-        return self.label if not self.unit or said else f"{self.label} ({'%' if self.unit == 'share' else self.unit})"
+        unit = "" if self.unit.replace("/", " per ") in self.label.lower() else self.unit
+        return self.label + (f" ({'%' if unit == 'share' else unit})" if unit else "")
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "title": self.title}
@@ -124,7 +124,7 @@ def checks(results: Results) -> list[Check]:
     """Every column's outputs against plain decoding's."""
     about = results.about
     opens = {(row["series"], row.get("place")): row["trace"] for row in results.rows if row.get("trace")}
-    found = []
+    every = []
     for name in _columns(results):
         rows = [row for row in results.rows if row["series"] == name and row.get("same") is not None]
         differing = [row for row in rows if not row["same"]]
@@ -137,24 +137,24 @@ def checks(results: Results) -> list[Check]:
             for row in differing
         )  # fmt: skip
         bugs = sum(run["verdict"] == BUG for run in runs)
-        found.append(Check(name, name in about.get("lossy", ()), len(rows), len(rows) - len(runs), bugs, runs))
-    return found
+        every.append(Check(name, name in about.get("lossy", ()), len(rows), len(rows) - len(runs), bugs, runs))
+    return every
 
 
 def warnings(results: Results) -> list[str]:
     """What has to be said loudly: methods that are lossless and wrote something else than plain decoding."""
-    said = []
+    sentences = []
     for check in checks(results):
         if check.bugs:
             wrong = [run for run in check.runs if run["verdict"] == BUG]
             places = list(dict.fromkeys(f"{run['prompt']} (token {run['at']})" for run in wrong))
             more = f" and {len(places) - 3} more prompts" if len(places) > 3 else ""
-            said.append(
+            sentences.append(
                 f"{check.name} must not change the output, and {check.bugs} of {check.checked} outputs are not plain "
                 f"decoding's: {', '.join(places[:3])}{more}. This is a fault, so its numbers are never marked as best; "
                 "specviz verify says more."
             )
-    return said
+    return sentences
 
 
 def notes(results: Results) -> list[str]:
@@ -175,27 +175,27 @@ def notes(results: Results) -> list[str]:
         else "1 repeat: nothing is known of the spread (more repeats show it as ±)"
     )
     lossy = [check.name for check in checks(results) if check.lossy]
-    said = [
+    sentences = [
         f"{model.get('name') or 'model'}{size}, {model.get('dtype')} on {place}; {versions}; {about['created'][:10]}.",
         f"{done}; {spread}.",
         "Speed and speedup are of runs that were not recorded; a speedup is formed between runs of the same prompt in "
         "the same repeat. What else is counted is the same in every repeat.",
     ]
     if lossy:
-        said.append(f"† {', '.join(lossy)}: not lossless, the output may differ from plain decoding's.")
+        sentences.append(f"† {', '.join(lossy)}: not lossless, the output may differ from plain decoding's.")
     for name in _columns(results):
         errors = [row for row in results.rows if row["series"] == name and row.get("error")]
         if errors:
             places = len({row.get("place") for row in errors})
-            said.append(
+            sentences.append(
                 f"{name} failed on {places} of {counted(prompts, 'prompt')} and its numbers are of the others: "
                 f"{errors[0]['error']}"
             )
     if any(run["verdict"] == "near tie" for check in checks(results) for run in check.runs):
-        said.append("Some outputs differ at a near tie alone: rounding decided between equally likely tokens.")
+        sentences.append("Some outputs differ at a near tie alone: rounding decided between equally likely tokens.")
     if about["state"] != "complete":
-        said.append(f"The batch is not complete ({about['state']}): every line is of the prompts done so far.")
-    return said
+        sentences.append(f"The batch is not complete ({about['state']}): every line is of the prompts done so far.")
+    return sentences
 
 
 def _source(about: Mapping[str, Any]) -> str:
@@ -240,16 +240,16 @@ def _table(results: Results, key: str, broken: set[str]) -> Table:
 
 def _mean(rows: Sequence[Row], key: str) -> tuple[float | None, float | None, int]:
     """Mean, standard deviation between whole repeats (None below two), number of values."""
-    known = [row for row in rows if row.get(key) is not None]
-    if not known:
+    valued = [row for row in rows if row.get(key) is not None]
+    if not valued:
         return None, None, 0
     by: dict[Any, list[Row]] = {}
-    for row in known:
+    for row in valued:
         by.setdefault(row.get("repeat"), []).append(row)
     most = max(len(part) for part in by.values())
     each = [statistics.fmean(row[key] for row in part) for part in by.values() if len(part) == most]
     deviation = (statistics.stdev(each) or None) if len(each) > 1 else None  # what cannot differ has no spread
-    return statistics.fmean(row[key] for row in known), deviation, len(known)
+    return statistics.fmean(row[key] for row in valued), deviation, len(valued)
 
 
 def _done(rows: Sequence[Row]) -> int:
@@ -261,24 +261,21 @@ def _cell(
     rows: Sequence[Row], prompts: int, mean: float | None, deviation: float | None, count: int,
     form: Callable[[float], str], best: bool,
 ) -> Cell:  # fmt: skip
-    runs = tuple(
-        {name: row.get(name) or "" for name in ("trace", "prompt", "category")} for row in rows if row.get("trace")
-    )
     text = "–" if mean is None else form(mean)
     spread = "" if deviation is None else form(deviation)
     failed = sum(bool(row.get("error")) for row in rows)
     partly = f"{_done(rows)} of {prompts}" if failed else ""
-    return Cell(text, spread, mean, deviation, count, _done(rows), failed, best, partly, runs)
+    return Cell(text, spread, mean, deviation, count, _done(rows), failed, best, partly, tuple(opened(rows)))
 
 
 def _best(key: str, means: Mapping[str, float | None], form: Callable[[float], str]) -> set[str]:
     """The columns whose number, as it is shown, is the best; none where there is nothing to choose from."""
-    known = {name: mean for name, mean in means.items() if mean is not None}
-    if key not in BETTER or len(known) < 2:
+    shown = {name: form(mean) for name, mean in means.items() if mean is not None}
+    if key not in BETTER or len(shown) < 2:
         return set()
-    best = max(known.values()) if BETTER[key] > 0 else min(known.values())
-    found = {name for name, mean in known.items() if form(mean) == form(best)}
-    return found if len(found) < len(known) else set()
+    best = (max if BETTER[key] > 0 else min)(mean for mean in means.values() if mean is not None)
+    first = {name for name, text in shown.items() if text == form(best)}
+    return first if len(first) < len(shown) else set()
 
 
 def _form(unit: str, means: Sequence[float]) -> Callable[[float], str]:
@@ -305,7 +302,7 @@ def written(results: Results, form: str, metrics: Sequence[str] | None = None) -
     return makers[form](results, tables(results, metrics))
 
 
-def _csv(results: Results, found: Sequence[Table]) -> str:
+def _csv(results: Results, every: Sequence[Table]) -> str:
     """A line per metric and task, whole numbers of digits, two columns per method; the checks are lines of their own.
 
     Shares are from 0 to 1 here.
@@ -315,7 +312,7 @@ def _csv(results: Results, found: Sequence[Table]) -> str:
     columns = _columns(results)
     heads = [part for name in columns for part in (name, f"{name} ±")]
     writer.writerow(["metric", "unit", "task", "prompts", *(_inert(head) for head in heads)])
-    for table in found:
+    for table in every:
         for line in table.lines:
             numbers = [part for cell in line.cells for part in (_exact(cell.mean), _exact(cell.deviation))]
             writer.writerow([table.metric, table.unit, _inert(line.name), line.prompts, *numbers])
@@ -369,20 +366,20 @@ def grid(results: Results, table: Table, style: Style = TERMINAL) -> list[list[s
     ]  # fmt: skip
 
 
-def _latex(results: Results, found: Sequence[Table]) -> str:
+def _latex(results: Results, every: Sequence[Table]) -> str:
     """A ``table`` with booktabs' rules per metric; the best of a row is bold."""
     bold = r"\textbf{{{}}}"
     style = Style(_tex, bold, bold, r" {{\scriptsize $\pm$ {}}}", r"\textsuperscript{\dag}")
-    said = _tex(" ".join([*warnings(results), *notes(results)]))
+    sentences = _tex(" ".join([*warnings(results), *notes(results)]))
     parts = ["% needs \\usepackage{booktabs}"]
-    for table in found:
+    for table in every:
         heads, *lines, same = (" & ".join(row) + r" \\" for row in grid(results, table, style))
         if len(lines) > 1:
             lines.insert(-1, r"\midrule")
         body = "\n".join([heads, r"\midrule", *lines, r"\midrule", same])
         parts.append(
             "\\begin{table}\n\\centering\n"
-            f"\\caption{{{_tex(table.title)} = {_tex(table.formula)}. {said}}}\n"
+            f"\\caption{{{_tex(table.title)} = {_tex(table.formula)}. {sentences}}}\n"
             f"\\begin{{tabular}}{{l{'r' * (len(table.columns) + 1)}}}\n\\toprule\n{body}\n\\bottomrule\n"
             "\\end{tabular}\n\\end{table}"
         )
@@ -406,17 +403,17 @@ def _tex(text: str) -> str:
     return "".join(TEX.get(c, c) for c in _line(text))
 
 
-def _markdown(results: Results, found: Sequence[Table]) -> str:
+def _markdown(results: Results, every: Sequence[Table]) -> str:
     """A table per metric, the best of a row bold, and the notes below."""
     style = Style(_md, "**{}**", "**{}**", " ± {}", " †")
     parts = []
-    for table in found:
+    for table in every:
         heads, *rows = grid(results, table, style)
         rows = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
         body = "\n".join(f"| {' | '.join(row)} |" for row in rows)
         parts.append(f"**{_md(table.title)}** = {_md(table.formula)}\n\n{body}")
-    said = "\n".join(f"- {_md(text)}" for text in (*warnings(results), *notes(results)))
-    return "\n\n".join([*parts, said]) + "\n"
+    sentences = "\n".join(f"- {_md(text)}" for text in (*warnings(results), *notes(results)))
+    return "\n\n".join([*parts, sentences]) + "\n"
 
 
 def _md(text: str) -> str:
