@@ -22,16 +22,21 @@ def settings_folder() -> Path:
     return Path(platformdirs.user_config_dir("specviz", appauthor=False))
 
 
-def write_json(path: Path, data: Any) -> Path:
-    """Write a JSON file, whole or not at all; its folder is made where there is none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def write_text(path: Path, text: str) -> Path:
+    """Write a text file, whole or not at all; its line ends stay as they are."""
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        partial.write_text(json.dumps(data, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        partial.write_text(text, encoding="utf-8", newline="")
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
     return path
+
+
+def write_json(path: Path, data: Any) -> Path:
+    """Write a JSON file, whole or not at all; its folder is made where there is none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_text(path, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 @contextmanager

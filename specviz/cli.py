@@ -1,4 +1,4 @@
-"""The ``specviz`` command. One file per command in ``specviz.commands``; each adds its own arguments and runs.
+"""The ``specviz`` command. One file per command in ``specviz.commands``: its help, its arguments, and what it runs.
 
 Mistakes a user can mend end with one sentence and exit code 2, a check that failed with 1.
 """
@@ -29,7 +29,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         message = re.sub(
             r"argument (COMMAND|PART): invalid choice: (.*) \(choose from (.*)\)",
-            lambda found: f"there is no {found[1].lower()} {found[2]}: choose one of {found[3].replace(chr(39), '')}",
+            lambda parts: f"there is no {parts[1].lower()} {parts[2]}: choose one of {parts[3].replace(chr(39), '')}",
             message,
         )
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
@@ -41,7 +41,10 @@ def parser() -> Parser:
     main.add_argument("--version", action="version", version=f"specviz {__version__}")
     commands = main.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
     for module in COMMANDS:
-        module.add(commands)
+        name = module.__name__.rpartition(".")[2]
+        command = commands.add_parser(name, help=module.HELP, description=module.DESCRIPTION)
+        command.set_defaults(run=module.run)
+        module.add(command)
     return main
 
 

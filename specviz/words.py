@@ -1,4 +1,4 @@
-"""What went wrong, in one line fit to be shown."""
+"""Words for users: what went wrong in one line, numbers with their nouns."""
 
 from __future__ import annotations
 
@@ -18,3 +18,12 @@ def sentence(problem: BaseException) -> str:
         text = text[0].upper() + text[1:] if first.isalpha() else text  # a file name stays as it is
         return text + ("" if text[-1] in ".!?" else ".")
     return f"The run stopped on an internal error ({name}{': ' + text if text else ''})."
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "prompt"), counted(2_000, "prompt")
+    ('1 prompt', '2,000 prompts')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

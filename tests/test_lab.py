@@ -389,12 +389,12 @@ def test_a_cancelled_training_goes_on_where_it_stopped(target: Any, learnt: Expe
     cancel = threading.Event()
     turns: list[str] = []
 
-    def between(work: Any) -> Any:
+    def on_device(work: Any) -> Any:
         turns.append("turn")
         return work()
 
     results = run(
-        target, plan(target, one, made_cases()), progress=lambda _: cancel.set(), cancel=cancel, between=between
+        target, plan(target, one, made_cases()), progress=lambda _: cancel.set(), cancel=cancel, on_device=on_device
     )
     assert results.about["state"] == "cancelled" and results.rows == [] and len(turns) == 2  # the network, one step
     assert (variant.folder(target.key) / "checkpoint.pt").exists() and variant.log(target.key) is None
@@ -439,7 +439,7 @@ APART = {"prefix": 1, "exits": 2, "head": "two-stage"}
 PARTS = Experiment(
     "vectors", "Vectors", (Line("PPD", "ppd", trains=APART),), (Axis("vectors", (1, 2), "vectors"),),
     metrics=("accuracy",), max_new_tokens=8, training_steps=2, look=guesses.look, arrange=guesses.side_by_side,
-    own=(guesses.ACCURACY,),
+    own=find_recipe("ppd-fig6").own,
 )  # fmt: skip
 
 

@@ -10,18 +10,18 @@ from . import common
 LIMITS = ("runs", "waiting", "prompt", "new_tokens", "upload", "asks")
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser("app", help="open the web app", description="Serve the web app.")
-    parser.add_argument("--model", metavar="PATH_OR_ID", help="model folder or hub id (default: the bundled target)")
-    parser.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
-    parser.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
+HELP = "open the web app"
+DESCRIPTION = "Serve the web app."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--drafter", metavar="PATH_OR_ID",
         help="a model with the same tokenizer, for SpS (default: the one trained for it)",
     )  # fmt: skip
     common.file(parser, "--trace", "open on this recorded run", "TRACE")
     add_address(parser)
-    parser.set_defaults(run=run)
+    common.add_model(parser, threads=False)
 
 
 def add_address(parser: argparse.ArgumentParser) -> None:

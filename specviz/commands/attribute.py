@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from specviz.words import counted
 
 from . import common
 
 if TYPE_CHECKING:
-    from decoders import Target, Trace
+    from decoders import Prompt, Target, Trace
     from decoders.study.attribution import Link
     from decoders.study.quotes import QuotedAnswer, SweepRow
 
@@ -22,12 +24,11 @@ SCHEMA = "specattribution-score/1"
 DEMOS = {"demo": False, "demo+brief": True}
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "attribute",
-        help="link an answer to the passages it was copied from",
-        description="Link the copied spans of an answer to their sources; or (--score) measure that on known quotes.",
-    )
+HELP = "link an answer to the passages it was copied from"
+DESCRIPTION = "Link the copied spans of an answer to their sources; or (--score) measure that on known quotes."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
     what = common.add_prompt(parser)
     common.file(what, "--trace", "a recorded run (.spectrace); no model is loaded", "FILE")
     what.add_argument(
@@ -56,7 +57,6 @@ def add(commands: Any) -> None:
     common.flag(parser, "--json", "print links with character offsets, or scores, as JSON")
     common.file(parser, "--markdown", "write the answer with footnotes, or the table")
     common.add_model(parser)
-    parser.set_defaults(run=run)
 
 
 def _lengths(text: str) -> tuple[int, ...]:
@@ -68,13 +68,13 @@ def run(args: argparse.Namespace) -> int:
     common.check_writable(args.out)
     common.check_writable(args.markdown)
     if args.score is not None:
-        _refuse_given(args, "--score", ("answer", "out", "drafted", "chat"))
+        _refuse(args, "--score", ("answer", "out", "drafted", "chat"))
         return _score(args)
-    _refuse_given(args, "this", ("limit", "generated"), "belongs to --score")
+    _refuse(args, "this", ("limit", "generated"), "belongs to --score")
     if len(args.min_run or (2,)) > 1:
         raise UserError("--min-run takes one length here; several belong to --score")
     if args.trace is not None:
-        _refuse_given(args, "--trace", ("method", "set", "answer", "out", "chat", "model"))
+        _refuse(args, "--trace", ("method", "set", "answer", "out", "chat", "model"))
         from decoders import load
 
         trace = load(args.trace)
@@ -83,7 +83,8 @@ def run(args: argparse.Namespace) -> int:
     return _show(args, trace)
 
 
-def _refuse_given(args: argparse.Namespace, by: str, names: Sequence[str], why: str = "") -> None:
+def _refuse(args: argparse.Namespace, by: str, names: Sequence[str], why: str = "") -> None:
+    """Raise UserError for the first of these options that is set."""
     for name in names:
         if getattr(args, name):
             raise UserError(f"--{name} {why or f'is of no use with {by}'}")
@@ -114,23 +115,22 @@ def _traced(args: argparse.Namespace) -> Trace:
     return trace
 
 
-def _methods(args: argparse.Namespace, target: Target, names: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
+def _methods(
+    args: argparse.Namespace, target: Target, names: Sequence[str], prompts: Sequence[Prompt] = ()
+) -> tuple[dict[str, Any], dict[str, str]]:
     """``common.chosen_methods``; of one method, parameters need not name it."""
     sets = list(args.set)
     if len(names) == 1:
-        sets = [given if "." in given.partition("=")[0] else f"{names[0]}.{given}" for given in sets]
-    return common.chosen_methods(target, names, sets)
+        sets = [pair if "." in pair.partition("=")[0] else f"{names[0]}.{pair}" for pair in sets]
+    return common.chosen_methods(target, names, sets, prompts)
 
 
-def _answer(given: str) -> str:
+def _answer(file_or_text: str) -> str:
     """The text of a file, or the text itself."""
-    path = Path(given)
-    try:
-        text = path.read_bytes().decode("utf-8-sig") if path.is_file() else given
-    except UnicodeDecodeError:
-        raise UserError(f"the answer file {path} is not text in UTF-8: save it as such and try again") from None
-    except OSError:  # no name that a file could have
-        text = given
+    text = file_or_text
+    with contextlib.suppress(OSError):  # no name that a file could have
+        if Path(text).is_file():
+            text = common.text_file(Path(text), "answer")
     if not text.strip():
         raise UserError("the answer is empty: give the text to attribute, or a file with it")
     return text.rstrip("\n")
@@ -139,15 +139,15 @@ def _answer(given: str) -> str:
 def _show(args: argparse.Namespace, trace: Trace) -> int:
     from decoders.study import attribution, attribution_export
 
-    found = attribution.links(trace, *(args.min_run or (2,)), whole=not args.drafted)
+    links = attribution.links(trace, *(args.min_run or (2,)), whole=not args.drafted)
     if args.markdown:
-        args.markdown.write_text(attribution_export.markdown(trace, found), encoding="utf-8")
+        args.markdown.write_text(attribution_export.markdown(trace, links), encoding="utf-8")
     if args.json:
-        print(json.dumps(attribution_export.to_json(trace, found), ensure_ascii=False))
+        print(json.dumps(attribution_export.to_json(trace, links), ensure_ascii=False))
         return 0
     numbers: dict[tuple[str, int], int] = {}
     parts = []
-    for part, link in attribution_export.marked(trace, found):
+    for part, link in attribution_export.marked(trace, links):
         if link is None or not part.strip():
             parts.append(part)
             continue
@@ -155,42 +155,37 @@ def _show(args: argparse.Namespace, trace: Trace) -> int:
         core = part.strip()
         parts.append(part.replace(core, f"[{core}]({number})", 1))
     print(common.shown("".join(parts)))
-    _sources(args, trace, found, numbers)
+    _sources(args, trace, links, numbers)
     return 0
 
 
 def _sources(
-    args: argparse.Namespace, trace: Trace, found: Sequence[Link], numbers: dict[tuple[str, int], int]
+    args: argparse.Namespace, trace: Trace, links: Sequence[Link], numbers: dict[tuple[str, int], int]
 ) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     from decoders.study import attribution, attribution_export
 
-    data = attribution_export.to_json(trace, found)
+    data = attribution_export.to_json(trace, links)
     length = data["output_tokens"]
-    table = Table("", "source", "links", "tokens copied", "of the answer", "of the source", "longest")
-    for source in data["sources"]:
-        table.add_row(
-            str(numbers.get((source["kind"], source["passage"]), "")),
-            Text(source["name"]),
-            str(source["links"]),
-            str(source["copied_tokens"]),
-            _percent(source["copied_tokens"], length),
-            _percent(source["used_tokens"], source["tokens"]),
-            str(source["longest"]),
+    rows = [
+        (
+            numbers.get((source["kind"], source["passage"]), ""), source["name"], source["links"],
+            source["copied_tokens"], _percent(source["copied_tokens"], length),
+            _percent(source["used_tokens"], source["tokens"]), source["longest"],
         )
+        for source in data["sources"]
+    ]  # fmt: skip
     rest = length - data["copied_tokens"]
-    table.add_row("", "copied by nobody", "", str(rest), _percent(rest, length), "", "")
-    common.console(error=True).print(table)
+    rows.append(("", "copied by nobody", "", rest, _percent(rest, length), "", ""))
+    heads = ("", "source", "links", "tokens copied", "of the answer", "of the source", "longest")
+    common.show_table(heads, rows, error=True)
     wrong = sum(not link["verbatim"] for link in data["links"])
-    words = f"{common.counted(len(found), 'link')} by {trace.run['method']['name']}"
+    words = f"{counted(len(links), 'link')} by {trace.run['method']['name']}"
     words += f" ({attribution.COUNTED[not args.drafted]})"
     if data["run"]["signal"] == "attention":
         words += ", from where its draft model looked"
     elif not data["run"]["signal"]:
         words += ": this run's record tells no source"
-    words += ", all verbatim" if found and not wrong else f", {wrong} of them not verbatim" if wrong else ""
+    words += ", all verbatim" if links and not wrong else f", {wrong} of them not verbatim" if wrong else ""
     if data["run"]["forced"]:
         differs = trace.run["metrics"]["differs"]
         words += f"; the answer was given, and {differs} of its {length} tokens are not the target's first choice"
@@ -219,12 +214,10 @@ def _score(args: argparse.Namespace) -> int:
         raise UserError(f"{args.score} is neither a file nor one of {', '.join(DEMOS)}")
     names = args.method or ["pld+h"]
     target = common.open_target(args)
-    methods, missing = _methods(args, target, names)
     gold, too_long = _fitting(target, gold, args.max_new_tokens if args.generated else 0)
     prompts = [one.record().prompt(target.tokenizer) for one in gold]
-    methods, missing = common.applicable(methods, missing, prompts, names)
-    notes += [too_long] if too_long else []
-    notes += [f"{name} was left out: {reason}" for name, reason in missing.items()]
+    methods, missing = _methods(args, target, names, prompts)
+    notes += [*([too_long] if too_long else []), *missing.values()]
     rows: list[tuple[str, str, SweepRow]] = []
     min_runs = args.min_run or (2, 5, 8)
     with common.progress_bar("attributing") as progress:
@@ -239,11 +232,11 @@ def _score(args: argparse.Namespace) -> int:
                 runs.append((trace, one))
                 done += 1
                 progress(done, len(gold) * len(methods))
-            for whole, counted in COUNTED.items():
-                rows += [(name, counted, row) for row in sweep(runs, min_runs, whole=whole)]
+            for whole, way in COUNTED.items():
+                rows += [(name, way, row) for row in sweep(runs, min_runs, whole=whole)]
     for name, lost in {name: len(gold) - row.examples for name, _, row in rows}.items():
         if lost:
-            notes.append(f"{lost} of {common.counted(len(gold), 'answer')} by {name} do not hold the known quotes")
+            notes.append(f"{lost} of {counted(len(gold), 'answer')} by {name} do not hold the known quotes")
     _print_scores(args, target, rows, notes)
     return 0
 
@@ -270,29 +263,23 @@ def _print_scores(
     written = "generated" if args.generated else "given"
     if args.json:
         flat = [
-            {"method": name, "counted": counted, "min_run": row.min_run, "examples": row.examples, **asdict(row.score)}
-            for name, counted, row in rows
+            {"method": name, "counted": way, "min_run": row.min_run, "examples": row.examples, **asdict(row.score)}
+            for name, way, row in rows
         ]
         data = {"schema": SCHEMA, "model": target.info, "set": args.score, "answers": written}
         print(json.dumps({**data, "notes": list(notes), "rows": flat}, ensure_ascii=False))
     names = ("method", "counted", "min run", "answers", "precision", "recall", "F1", "right passage")
     lines = [
         (
-            name, counted, str(row.min_run), str(row.examples),
+            name, way, str(row.min_run), str(row.examples),
             *(common.number(getattr(row.score, key), 3) for key in ("precision", "recall", "f1", "right_passage")),
         )
-        for name, counted, row in rows
+        for name, way, row in rows
     ]  # fmt: skip
     if args.markdown:
         body = ["| " + " | ".join(line) + " |" for line in (names, ["---"] * len(names), *lines)]
         args.markdown.write_text("\n".join([*body, "", *(f"{note}  " for note in notes)]) + "\n", encoding="utf-8")
     if args.json:
         return
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(*names, title=Text(f"{args.score}: {written} answers, {target.name}"), title_justify="left")
-    for line in lines:
-        table.add_row(*map(Text, line))
-    common.console().print(table)
+    common.show_table(names, lines, f"{args.score}: {written} answers, {target.name}")
     common.say(*notes)

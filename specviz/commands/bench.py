@@ -8,6 +8,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from decoders.folders import write_json
+from specviz.words import counted
+
 from . import common
 
 if TYPE_CHECKING:
@@ -17,12 +20,11 @@ if TYPE_CHECKING:
     from specviz.experiments import Results
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "bench",
-        help="measure speed side by side",
-        description="Time methods against plain decoding on the same engine, in alternation; medians with quartiles.",
-    )
+HELP = "measure speed side by side"
+DESCRIPTION = "Time methods against plain decoding on the same engine, in alternation; medians with quartiles."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
     common.add_methods(parser)
     common.add_prompts(parser, 8)
     common.count(parser, "--repeats", "rounds over all prompts", 3, high=1000, metavar="R")
@@ -41,7 +43,6 @@ def add(commands: Any) -> None:
     common.file(parser, "--json", "write everything measured to a file")
     common.file(parser, "--html", "write a chart to a file")
     common.add_model(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,7 +53,6 @@ def run(args: argparse.Namespace) -> int:
     _checked(args)
     records = read_prompts(args.prompts, args.limit)
     target = common.open_target(args)
-    methods, missing = common.chosen_methods(target, args.methods, args.set)
 
     from decoders.study.bench import bench, lengthened
     from specviz.experiments.tables import described, written
@@ -66,28 +66,17 @@ def run(args: argparse.Namespace) -> int:
         prompts, kept, note = lengthened([r.prompt(target.tokenizer) for r in records], args.context), records, ""
     else:
         prompts, kept, note = common.fitting(target, records, args.max_new_tokens)
-    methods, missing = common.applicable(methods, missing, prompts, args.methods)
+    methods, missing = common.chosen_methods(target, args.methods, args.set, prompts)
     prompts = [replace(p, reference=p.reference or r.reference) for p, r in zip(prompts, kept, strict=True)]
-    stock = None
-    if args.peers:
-        from decoders.study.stock import StockModel
-
-        stock = StockModel.load(common.model_source(args), target.dtype, target.device)
+    stock = common.stock_model(args, target) if args.peers else None
     book = Book(args, target, methods, prompts, kept)
     with common.progress_bar("measuring") as progress:
         report = bench(
-            target,
-            prompts,
-            methods,
-            max_new_tokens=args.max_new_tokens,
-            repeats=args.repeats,
-            traced=not args.no_trace,
-            stock=stock,
-            progress=progress,
-            keep=book.add,
-        )
+            target, prompts, methods, max_new_tokens=args.max_new_tokens, repeats=args.repeats,
+            traced=not args.no_trace, stock=stock, progress=progress, keep=book.add,
+        )  # fmt: skip
     _show(report)
-    common.say(note, *(f"{name} was left out: {reason}" for name, reason in missing.items()))
+    common.say(note, *missing.values())
     results = book.close(note)
     if len({record.category for record in kept}) > 1 or args.out or args.save:
         _show_tables(results)
@@ -95,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     data["settings"] |= {"prompt_file": args.prompts.name, "context": args.context, "note": note}
     data["tables"] = described(results)["tables"]
     if args.json:
-        common.write_json(args.json, data)
+        write_json(args.json, data)
     for path in args.out:
         path.write_text(written(results, path.suffix.lower()[1:]), encoding="utf-8", newline="")
     if args.html:
@@ -119,10 +108,10 @@ def _checked(args: argparse.Namespace) -> None:
         if path.suffix.lower()[1:] not in FORMATS:
             listed = ", ".join(f".{form}" for form in FORMATS)
             raise common.UserError(f"--out {path} does not say what to write: the file's name ends in one of {listed}")
-    known = [key for key, found in QUANTITIES.items() if isinstance(found, Quantity)]
+    columns = [key for key, quantity in QUANTITIES.items() if isinstance(quantity, Quantity)]
     for key in args.metric:
-        if key not in known:
-            raise common.UserError(f"there is no metric {key!r} for a table: choose one of {', '.join(known)}")
+        if key not in columns:
+            raise common.UserError(f"there is no metric {key!r} for a table: choose one of {', '.join(columns)}")
         if args.no_trace and key not in UNTRACED:
             raise common.UserError(f"{key} is told by recorded runs alone: leave --no-trace out")
     if args.save is not None and not args.save.strip():
@@ -157,16 +146,16 @@ class Book:
         self.traces = self.folder / TRACES if self.folder else None
         if self.traces:
             self.traces.mkdir(parents=True)
-        known = {PLAIN: PLAIN, **{name: name for name in methods}, GENERATE: GENERATE, LOOKUP: LOOKUP}
-        self.ledger = batch.Ledger(target, cases, known, lossy, self._keep)
+        names = {name: name for name in (PLAIN, *methods, GENERATE, LOOKUP)}
+        self.ledger = batch.Ledger(target, cases, names, lossy, self._keep)
         self.started, self.runs = time.perf_counter(), 0
 
     def _keep(self, trace: Trace) -> None:
-        from decoders.trace import files as tracefile
+        from decoders import save
         from specviz.places import SUFFIX
 
         if self.traces:
-            tracefile.save(trace, self.traces / f"{trace.run['id']}{SUFFIX}")
+            save(trace, self.traces / f"{trace.run['id']}{SUFFIX}")
 
     def add(self, turn: Turn, made: Made) -> None:
         """A run that counts."""
@@ -175,9 +164,8 @@ class Book:
 
     def close(self, note: str) -> Results:
         """The whole; saved, if it is to be."""
-        seconds = round(time.perf_counter() - self.started, 1)
-        said = [note] if note else []
-        self.results.about |= {"state": "complete", "seconds": seconds, "notes": said, "runs": self.runs}
+        notes, seconds = [note] if note else [], round(time.perf_counter() - self.started, 1)
+        self.results.about |= {"state": "complete", "seconds": seconds, "notes": notes, "runs": self.runs}
         if self.folder:
             self.results.save(self.folder)
         return self.results
@@ -191,55 +179,37 @@ def spread(value: Spread | None, digits: int = 2) -> str:
 
 
 def _show(report: Report) -> None:
-    from rich.table import Table
-
     model, machine, settings = report.model, report.machine, report.settings
     where = (
         machine.get("gpu") if model["device"] != "cpu" else f"{machine['cores']} cores, {machine['torch_threads']} used"
     )
-    out = common.console()
     common.say(
         f"{model['name']} · {model['parameters'] / 1e6:,.1f} M parameters · {model['dtype']} · {where} · "
         f"torch {machine['torch']}"
     )
     length = settings["prompt_tokens"]
     common.say(
-        f"{common.counted(settings['prompts'], 'prompt')} of {length['low']:.0f}–{length['high']:.0f} tokens "
+        f"{counted(settings['prompts'], 'prompt')} of {length['low']:.0f}–{length['high']:.0f} tokens "
         f"(quartiles), {settings['max_new_tokens']} new tokens, "
-        f"{common.counted(settings['repeats'], 'round')}; median (quartiles)"
+        f"{counted(settings['repeats'], 'round')}; median (quartiles)"
     )
-    table = Table("", "tokens/s", "speedup", "tokens per step", "draft ms", "verify ms", "drafting", "differs")
-    for row in report.rows:
-        if row.kind == "traced":
-            continue
-        share = "–" if row.draft_share is None else f"{row.draft_share:.2%}"
-        table.add_row(
+    rows = [
+        (
             row.name, spread(row.tokens_per_s, 1), spread(row.speedup), common.number(row.tokens_per_step),
-            common.number(row.draft_ms, 3), common.number(row.verify_ms, 2), share, str(row.differing or ""),
-        )  # fmt: skip
-    out.print(table)
+            common.number(row.draft_ms, 3), common.number(row.verify_ms, 2),
+            "–" if row.draft_share is None else f"{row.draft_share:.2%}", row.differing or "",
+        )
+        for row in report.rows if row.kind != "traced"
+    ]  # fmt: skip
+    heads = ("", "tokens/s", "speedup", "tokens per step", "draft ms", "verify ms", "drafting", "differs")
+    common.show_table(heads, rows)
     common.say(*(f"{ratio.name}: {spread(ratio.value, 3)}  [{ratio.help}]" for ratio in report.ratios))
 
 
 def _show_tables(results: Results) -> None:
-    from rich.table import Table
+    from specviz.experiments.tables import grid, notes, tables, warnings
 
-    from specviz.experiments.tables import checks, notes, tables, warnings
-
-    out = common.console()
-    checked = {check.name: check for check in checks(results)}
-    for found in tables(results):
-        heads = [name + (" †" if checked[name].lossy else "") for name in found.columns]
-        table = Table("task", "prompts", title=found.title, title_justify="left")
-        for head in heads:
-            table.add_column(head, justify="right")
-        for line in found.lines:
-            cells = [
-                f"{cell.text}{'*' if cell.best else ''}{f' ± {cell.spread}' if cell.spread else ''}"
-                + (f" ({cell.partly})" if cell.partly else "")
-                for cell in line.cells
-            ]
-            table.add_row(line.name, str(line.prompts), *cells, end_section=line is found.lines[-1])
-        table.add_row("same as plain", "", *(checked[name].text for name in found.columns))
-        out.print(table)
+    for table in tables(results):
+        heads, *rows = grid(results, table)
+        common.show_table(heads, rows, table.title, right=2, last_apart=True)
     common.say(*warnings(results), "* is the best of its row.", *notes(results))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from specviz.words import counted
 
 from . import common
 
@@ -13,17 +15,15 @@ if TYPE_CHECKING:
 SHADES = " ░▒▓█"
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "calibrate",
-        help="find copying heads and the best layer",
-        description="Find the heads that copy and the best layer for PLD+; the result is kept beside your settings.",
-    )
+HELP = "find copying heads and the best layer"
+DESCRIPTION = "Find the heads that copy and the best layer for PLD+; the result is kept beside your settings."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
     common.add_prompts(parser, 40)
     common.file(parser, "--out", "write the calibration to this file instead of the settings")
     common.file(parser, "--html", "write the heat map of heads to a file")
     common.add_model(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -63,26 +63,17 @@ def heat_map(counts: tuple[tuple[int, ...], ...]) -> list[str]:
 
 
 def _show(calibration: Calibration) -> None:
-    from rich.table import Table
-
-    out = common.console()
     steps, length = calibration.tokens_per_step, calibration.draft_length
-    table = Table("hidden state", "tokens per step", title=f"PLD+(h), drafts of {length}", title_justify="left")
-    for layer, value in enumerate(steps):
-        best = layer == calibration.best_layer
-        table.add_row(f"{layer}{' (best)' if best else ''}", common.number(value), style="bold" if best else "")
-    out.print(table)
-    table = Table("layer", "head", "copied", title="Heads that copy most", title_justify="left")
-    for layer, head in calibration.top_heads(10):
-        count = calibration.head_counts[layer][head]
-        if count == 0:
-            break
-        table.add_row(str(layer), str(head), f"{count} ({count / calibration.tokens_counted:.0%})")
-    out.print(table)
+    best = f"{calibration.best_layer} (best)"
+    layers = [best if layer == calibration.best_layer else str(layer) for layer in range(len(steps))]
+    numbers = zip(layers, map(common.number, steps), strict=True)
+    common.show_table(("hidden state", "tokens per step"), numbers, f"PLD+(h), drafts of {length}", bold=best)
+    heads = [(layer, head, calibration.head_counts[layer][head]) for layer, head in calibration.top_heads(10)]
+    copying = [(layer, head, f"{n} ({n / calibration.tokens_counted:.0%})") for layer, head, n in heads if n]
+    common.show_table(("layer", "head", "copied"), copying, "Heads that copy most")
     common.say("Copies per layer (down) and head (across):")
     common.say(
         *heat_map(calibration.head_counts),
         f"{calibration.model}: {calibration.tokens_counted} copied tokens of "
-        f"{common.counted(calibration.prompts, 'prompt')}; best "
-        f"hidden state {calibration.best_layer} of 0–{len(steps) - 1}",
+        f"{counted(calibration.prompts, 'prompt')}; best hidden state {calibration.best_layer} of 0–{len(steps) - 1}",
     )

@@ -3,52 +3,48 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from specviz.places import BUNDLED
+from specviz.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from decoders import Prompt, Target
+    from decoders import Prompt, Target, Trace
     from decoders.prompt.files import PromptRecord
-
-ROOT = Path(__file__).parent.parent.parent
-BUNDLED = ROOT / "assets" / "demo" / "target"
+    from decoders.study.stock import StockModel
 
 
-def whole(low: int, high: int | None = None) -> Callable[[str], int]:
-    """An argparse type: a whole number in a range."""
-
-    def convert(text: str) -> int:
-        allowed = f"a whole number of at least {low}" if high is None else f"a whole number from {low} to {high}"
+def _typed(kind: type, allowed: str, fits: Callable[[Any], bool]) -> Callable[[str], Any]:
+    def convert(text: str) -> Any:
         try:
-            value = int(text)
+            value = kind(text)
         except ValueError:
             raise argparse.ArgumentTypeError(f"{text!r} is not allowed: {allowed}") from None
-        if value < low or (high is not None and value > high):
+        if not fits(value):
             raise argparse.ArgumentTypeError(f"{text} is out of range: {allowed}")
         return value
 
     return convert
 
 
-def positive(text: str) -> float:
-    """An argparse type: a number above 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: a number above 0") from None
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is out of range: a number above 0")
-    return value
+def whole(low: int, high: int | None = None) -> Callable[[str], int]:
+    """An argparse type: a whole number in a range."""
+    allowed = f"a whole number of at least {low}" if high is None else f"a whole number from {low} to {high}"
+    return _typed(int, allowed, lambda value: value >= low and (high is None or value <= high))
 
+
+positive = _typed(float, "a number above 0", lambda value: 0 < value < float("inf"))
+
+
+MODEL_HELP = "model folder or hub id (default: the bundled target)"
 
 # --- options: those of one kind are alike in all commands
 
@@ -58,11 +54,9 @@ def flag(parser: argparse._ActionsContainer, name: str, help: str) -> None:
     parser.add_argument(name, action="store_true", help=help)
 
 
-def file(
-    parser: argparse._ActionsContainer, name: str, help: str, metavar: str = "F", *, required: bool = False
-) -> None:
-    """An option that takes a path."""
-    parser.add_argument(name, type=Path, metavar=metavar, help=help, required=required)
+def file(parser: argparse._ActionsContainer, name: str, help: str, metavar: str = "F", **settings: Any) -> None:
+    """An option (or, without dashes, an argument) that takes a path."""
+    parser.add_argument(name, type=Path, metavar=metavar, help=help, **settings)
 
 
 def several(parser: argparse._ActionsContainer, name: str, metavar: str, help: str) -> None:
@@ -80,20 +74,22 @@ def count(
     parser.add_argument(name, type=whole(low, high), default=default, metavar=metavar, help=help)
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
+def add_model(
+    parser: argparse.ArgumentParser, model: str = MODEL_HELP, *, dtype: bool = True, threads: bool = True
+) -> None:
+    """Which model is loaded, and how."""
     group = parser.add_argument_group("model")
-    group.add_argument("--model", metavar="PATH_OR_ID", help="model folder or hub id (default: the bundled target)")
+    group.add_argument("--model", metavar="PATH_OR_ID", help=model)
     group.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
-    group.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
-    count(group, "--threads", "CPU threads (default: torch's choice)")
+    if dtype:
+        group.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
+    if threads:
+        count(group, "--threads", "CPU threads (default: torch's choice)")
 
 
-def add_prompts(parser: argparse.ArgumentParser, limit: int | None) -> None:
+def add_prompts(parser: argparse.ArgumentParser, limit: int) -> None:
     file(parser, "--prompts", "JSONL (Spec-Bench, segments, messages), or plain text", "FILE", required=True)
-    shown = "all" if limit is None else str(limit)
-    parser.add_argument(
-        "--limit", type=whole(1), default=limit, metavar="N", help=f"read at most N prompts (default: {shown})"
-    )
+    count(parser, "--limit", "read at most N prompts", limit)
     count(parser, "--max-new-tokens", "tokens per answer", 64)
 
 
@@ -145,26 +141,32 @@ def model_source(args: argparse.Namespace) -> str:
 
 def open_target(args: argparse.Namespace) -> Target:
     """Load the model asked for, or the bundled one."""
-    quiet()
-    if args.threads:
-        import torch
-
-        torch.set_num_threads(args.threads)
+    settle(args.threads)
     from decoders import load_target
 
     return load_target(model_source(args), dtype=args.dtype, device=args.device)
 
 
-def quiet() -> None:
-    """Keep other packages' bars, warnings and retry messages off the screen."""
+def settle(threads: int | None = None) -> None:
+    """Keep other packages' bars, warnings and retry messages off the screen, and set the CPU threads asked for."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import huggingface_hub
     import transformers
 
     huggingface_hub.logging.set_verbosity_error()
-
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
+    if threads:
+        import torch
+
+        torch.set_num_threads(threads)
+
+
+def stock_model(args: argparse.Namespace, target: Target) -> StockModel:
+    """transformers' own model, to compare the target with."""
+    from decoders.study.stock import StockModel
+
+    return StockModel.load(model_source(args), target.dtype, target.device)
 
 
 def parse_sets(pairs: Sequence[str]) -> dict[str, str]:
@@ -173,69 +175,63 @@ def parse_sets(pairs: Sequence[str]) -> dict[str, str]:
     >>> parse_sets(["k=12", "theta = off"])
     {'k': '12', 'theta': 'off'}
     """
-    found: dict[str, str] = {}
+    sets: dict[str, str] = {}
     for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
+        name, equals, value = (part.strip() for part in pair.partition("="))
+        if not equals or not name:
             raise UserError(f"--set {pair!r} is not of the form name=value")
-        if name.strip() in found:
-            raise UserError(f"--set gives {name.strip()} twice")
-        found[name.strip()] = value.strip()
-    return found
+        if name in sets:
+            raise UserError(f"--set gives {name} twice")
+        sets[name] = value
+    return sets
 
 
-def chosen_methods(target: Target, names: Sequence[str], sets: Sequence[str]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Methods by name with their checked parameters, and, of "all", those left out with the reason.
+def chosen_methods(
+    target: Target, names: Sequence[str], sets: Sequence[str], prompts: Sequence[Prompt] = ()
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Methods by name with their checked parameters, and, of "all", a sentence for each that is left out: a part is
+    missing, or one of the ``prompts`` is not for it.
 
     ``names`` may hold commas; ``sets`` are "METHOD.name=value". Raises UserError naming what exists.
     """
     from decoders import find_method, methods
     from decoders.draft.params import make_params
 
-    asked = [part for name in names for part in name.replace(",", " ").split()]
-    if not asked:
+    wanted = split(names)
+    if not wanted:
         raise UserError(f"no method was named: choose of {', '.join(methods())}, or say all")
-    everything = "all" in asked
-    missing: dict[str, str] = {}
-    chosen: dict[str, dict[str, str]] = {name: {} for name in (methods() if everything else dict.fromkeys(asked))}
-    for name in chosen:
-        find_method(name)
+    everything = "all" in wanted
+    values: dict[str, dict[str, str]] = {name: {} for name in (methods() if everything else wanted)}
+    entries = {name: find_method(name) for name in values}
     for key, value in parse_sets(sets).items():
         method, dot, name = key.rpartition(".")
-        if not dot or method not in chosen:
+        if not dot or method not in values:
             raise UserError(
-                f"--set {key}={value} is not of the form METHOD.name=value, with METHOD one of {', '.join(chosen)}"
+                f"--set {key}={value} is not of the form METHOD.name=value, with METHOD one of {', '.join(values)}"
             )
-        chosen[method][name] = value
-    params = {name: make_params(find_method(name).params, given) for name, given in chosen.items()}
-    for name, given in list(params.items()):
-        method = find_method(name)
-        reason = None if method.brings(given) else method.available(target)
-        if reason and not everything:
-            raise UserError(reason)
-        if reason:
-            missing[name] = reason
-            del params[name]
-    return params, missing
-
-
-def applicable(
-    methods: dict[str, Any], missing: dict[str, str], prompts: Sequence[Prompt], names: Sequence[str]
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """``chosen_methods``' result without those that cannot work on every prompt; a UserError unless "all" was asked."""
-    from decoders import find_method
-
-    kept, left_out = dict(methods), dict(missing)
-    for name in methods:
-        lacking = [reason for prompt in prompts if (reason := find_method(name).applies(prompt))]
-        if not lacking:
+        values[method][name] = value
+    params = {name: make_params(entry.params, values[name]) for name, entry in entries.items()}
+    left_out: dict[str, str] = {}
+    for name, entry in entries.items():
+        missing = None if entry.brings(params[name]) else entry.available(target)
+        unfit = [reason for prompt in prompts if (reason := entry.applies(prompt))] if not missing else []
+        if not missing and not unfit:
             continue
-        count = f"{len(lacking)} of {counted(len(prompts), 'prompt')} will not do: {lacking[0]}"
-        if "all" not in " ".join(names).replace(",", " ").split():
-            raise UserError(f"{name} cannot run: {count}")
-        left_out[name] = count
-        del kept[name]
-    return kept, left_out
+        reason = missing or f"{len(unfit)} of {counted(len(prompts), 'prompt')} will not do: {unfit[0]}"
+        if not everything:
+            raise UserError(missing or f"{name} cannot run: {reason}")
+        left_out[name] = f"{name} was left out: {reason}"
+        del params[name]
+    return params, left_out
+
+
+def split(names: Sequence[str]) -> list[str]:
+    """Names, each once, of words that may hold several.
+
+    >>> split(["pld,pld+h", "plain"])
+    ['pld', 'pld+h', 'plain']
+    """
+    return list(dict.fromkeys(part for name in names for part in name.replace(",", " ").split()))
 
 
 def fitting(
@@ -282,6 +278,30 @@ def say(*texts: str, error: bool = False) -> None:
             out.print(text, markup=False, soft_wrap=not out.is_terminal)
 
 
+def show_table(
+    heads: Sequence[str], rows: Iterable[Sequence[Any]], title: str = "", *, bold: object = None,
+    right: int | None = None, ruled: bool = False, last_apart: bool = False, error: bool = False,
+) -> None:  # fmt: skip
+    """Print a table; no text in it is taken for markup, cells of rich keep their look.
+
+    ``bold``: the row that begins with this cell; ``right``: the columns from this one on stand at the right; ``ruled``:
+    lines between rows, or above the last one (``last_apart``).
+    """
+    from rich.markup import escape
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    rows = list(rows)
+    columns = (
+        Column(escape(head), justify="left" if right is None or n < right else "right") for n, head in enumerate(heads)
+    )
+    table = Table(*columns, title=escape(title) or None, title_justify="left", show_lines=ruled)
+    for n, row in enumerate(rows, 1):
+        cells = [cell if isinstance(cell, Text) else Text(str(cell)) for cell in row]
+        table.add_row(*cells, style="bold" if row[0] == bold else "", end_section=last_apart and n == len(rows) - 1)
+    console(error=error).print(table)
+
+
 @contextmanager
 def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on stderr; call it with (done, total). Nothing is drawn where stderr is not a terminal."""
@@ -291,16 +311,6 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=console(error=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Write a JSON file whole or not at all."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def check_writable(path: Path | None) -> None:
@@ -316,6 +326,23 @@ def check_writable(path: Path | None) -> None:
         raise UserError(f"the folder {folder} cannot be written to")
 
 
+def text_file(path: Path, what: str) -> str:
+    """The text of a file. Raises UserError for one that cannot be read, or is not in UTF-8."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(f"the {what} file {path} is not text in UTF-8: save it as such and try again") from None
+    except OSError as error:
+        raise UserError(f"cannot read the {what} file {path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def check_step(step: int, trace: Trace) -> None:
+    """Raise UserError for a step that a trace does not have."""
+    steps = trace.rows("steps")
+    if step >= max(1, steps):
+        raise UserError(f"--step {step} is out of range: the trace has {steps} steps (from 0)")
+
+
 def number(value: float | None, digits: int = 2) -> str:
     """A number for a table; a dash where there is none.
 
@@ -323,15 +350,6 @@ def number(value: float | None, digits: int = 2) -> str:
     ('3.14', '–')
     """
     return "–" if value is None else f"{value:,.{digits}f}"
-
-
-def counted(count: int, noun: str) -> str:
-    """A number with its noun.
-
-    >>> counted(1, "prompt"), counted(2, "prompt")
-    ('1 prompt', '2 prompts')
-    """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def shown(text: str) -> str:

@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from . import common
 
 SIZES = ("103m", "1b", "7b")
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "expand",
-        help="grow a model without changing its function",
-        description="Grow a Llama-shaped model without changing its output, to measure cost at real sizes.",
-    )
-    parser.add_argument(
-        "source", nargs="?", metavar="MODEL", help="model folder or hub id (default: the bundled target)"
-    )
+HELP = "grow a model without changing its function"
+DESCRIPTION = "Grow a Llama-shaped model without changing its output, to measure cost at real sizes."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", nargs="?", metavar="MODEL", help=common.MODEL_HELP)
     parser.add_argument("--model", help=argparse.SUPPRESS)
     parser.add_argument("--to", required=True, metavar="SIZE", help=f"one of {', '.join(SIZES)}")
     common.file(parser, "--out", "a new folder", "FOLDER", required=True)
     parser.add_argument(
         "--dtype", metavar="T", help="float32, float16 or bfloat16 (default: float32 for 103m, else float16)"
     )
-    parser.add_argument(
-        "--seed", type=common.whole(0), default=0, metavar="N", help="of the weights that only cost time"
-    )
-    parser.set_defaults(run=run)
+    common.count(parser, "--seed", "of the weights that only cost time", 0, low=0)
 
 
 def run(args: argparse.Namespace) -> int:
     if args.source and args.model:
         raise common.UserError("the model is given twice: as MODEL and as --model")
     args.model = args.source or args.model
-    common.quiet()
+    common.settle()
 
     from decoders.study.expand import expand_to_folder
     from decoders.study.shapes import shape_of

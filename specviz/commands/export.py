@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import Any
 
 from . import common
 
+HELP = "write a trace as one HTML file"
+DESCRIPTION = "Write a trace as one HTML file."
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "export", help="write a trace as one HTML file", description="Write a trace as one HTML file."
-    )
-    parser.add_argument("trace", type=Path, metavar="TRACE", help="a .spectrace file")
+
+def add(parser: argparse.ArgumentParser) -> None:
+    common.file(parser, "trace", "a .spectrace file", "TRACE")
     common.file(parser, "--html", "the page to write", required=True)
-    parser.add_argument("--step", type=common.whole(0), default=0, metavar="N", help="the step it opens on (from 0)")
-    parser.set_defaults(run=run)
+    common.count(parser, "--step", "the step it opens on, from 0", 0, low=0)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -25,9 +22,7 @@ def run(args: argparse.Namespace) -> int:
 
     common.check_writable(args.html)
     trace = load(args.trace)
-    steps = trace.rows("steps")
-    if args.step >= max(1, steps):
-        raise common.UserError(f"--step {args.step} is out of range: the trace has {steps} steps (from 0)")
+    common.check_step(args.step, trace)
     args.html.write_text(standalone_html(trace, step=args.step), encoding="utf-8")
-    common.say(f"{args.html}: {steps} steps, opens from disk without a server")
+    common.say(f"{args.html}: {trace.rows('steps')} steps, opens from disk without a server")
     return 0

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from decoders.folders import write_json
 
 from . import common
 
@@ -15,12 +16,11 @@ if TYPE_CHECKING:
     from specviz.experiments import Experiment, Plan, Progress, Results
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "lab",
-        help="run an experiment of a paper, or your own sweep",
-        description="Run a recipe (alone: list them), or sweep a parameter with --method and --vary.",
-    )
+HELP = "run an experiment of a paper, or your own sweep"
+DESCRIPTION = "Run a recipe (alone: list them), or sweep a parameter with --method and --vary."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="an experiment's name; without one they are listed")
     parser.add_argument(
         "--prompts", metavar="F", help="prompt file, or demo[:task,…], examples[:task,…], turns (default: the recipe's)"
@@ -44,7 +44,6 @@ def add(commands: Any) -> None:
     common.file(out, "--html", "write the charts to a file that works from disk")
     common.flag(out, "--yes", "start a long experiment without asking")
     common.add_model(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
     from specviz.experiments.prompts import cases, records
 
     if args.recipe is None and not args.method:
-        if given := [name for name in ("vary", "set", "prompts", "json", "csv", "html") if getattr(args, name)]:
-            raise UserError(f"--{given[0]} needs a recipe or a --method: specviz lab alone lists the recipes")
+        if option := _first_set(args, "vary", "set", "prompts", "json", "csv", "html"):
+            raise UserError(f"--{option} needs a recipe or a --method: specviz lab alone lists the recipes")
         return _list(args)
     for path in (args.json, args.csv, args.html):
         common.check_writable(path)
@@ -62,27 +61,27 @@ def run(args: argparse.Namespace) -> int:
     from decoders import methods
 
     experiment.check(methods())
-    found = [] if experiment.measure else records(experiment.prompts, experiment.count)
+    prompts = [] if experiment.measure else records(experiment.prompts, experiment.count)
     target = common.open_target(args)
-    planned = plan(target, experiment, cases(target.tokenizer, found))
+    planned = plan(target, experiment, cases(target.tokenizer, prompts))
     if not _agreed(planned, pace(target), args.yes):
         return 1
-    told = ""
+    training = ""
     with common.progress_bar(experiment.title) as bar:
 
         def show(progress: Progress) -> None:
-            nonlocal told
+            nonlocal training
             bar(progress.done, progress.total)
-            if progress.trains not in ("", told):
-                told = progress.trains
-                common.say(f"training: {told}", error=True)
+            if progress.trains not in ("", training):
+                training = progress.trains
+                common.say(f"training: {training}", error=True)
 
         results = run_experiment(target, planned, progress=show)
     _show(results)
     if args.json:
         from specviz.experiments.tables import described
 
-        common.write_json(args.json, described(results))
+        write_json(args.json, described(results))
     if args.csv:
         args.csv.write_text(results.to_csv(), encoding="utf-8", newline="")
     if args.html:
@@ -96,14 +95,16 @@ def run(args: argparse.Namespace) -> int:
     return 1 if results.rows and results.failed == len(results.rows) else 0
 
 
-def _list(args: argparse.Namespace) -> int:
-    from rich.table import Table
+def _first_set(args: argparse.Namespace, *names: str) -> str:
+    """The first of these options that is set, as it is written; "" where none is."""
+    return next((name.replace("_", "-") for name in names if getattr(args, name)), "")
 
+
+def _list(args: argparse.Namespace) -> int:
     from specviz.experiments import recipes
     from specviz.experiments.experiment import PAPERS
     from specviz.experiments.plan import duration, foreseen, pace
 
-    out = common.console()
     target = common.open_target(args)
 
     def time(experiment: Experiment) -> str:
@@ -114,18 +115,13 @@ def _list(args: argparse.Namespace) -> int:
         return duration(seconds) + (" ~" if experiment.trains else "")
 
     for paper, title in PAPERS.items():
-        mine = [experiment for experiment in recipes().values() if experiment.paper == paper]
-        if not mine:
-            continue
-        table = Table("recipe", "in the paper", "takes", "question", title=title, title_justify="left", expand=False)
-        for experiment in mine:
-            table.add_row(experiment.name, experiment.figure, time(experiment), experiment.question)
-        out.print(table)
+        if rows := [(e.name, e.figure, time(e), e.question) for e in recipes().values() if e.paper == paper]:
+            common.show_table(("recipe", "in the paper", "takes", "question"), rows, title)
     common.say(
         f"takes: expected for {target.name} on {target.info['device']} by the model's size, with nothing else running; "
-        "~ is rough: parts are trained first, and kept for the next time."
+        "~ is rough: parts are trained first, and kept for the next time.",
+        "specviz lab RECIPE runs one; specviz lab --method pld+h --vary k=5,10,20 is your own.",
     )
-    common.say("specviz lab RECIPE runs one; specviz lab --method pld+h --vary k=5,10,20 is your own.")
     return 0
 
 
@@ -135,17 +131,16 @@ def _wanted(args: argparse.Namespace) -> Experiment:
     from specviz.experiments.free import free
 
     if args.recipe is not None:
-        if given := [name for name in ("method", "vary") if getattr(args, name)]:
+        if option := _first_set(args, "method", "vary"):
             raise UserError(
-                f"--{given[0]} is for a sweep of your own and {args.recipe} is a recipe: leave out one of the two"
+                f"--{option} is for a sweep of your own and {args.recipe} is a recipe: leave out one of the two"
             )
         experiment = find_recipe(args.recipe).fixing(common.parse_sets(args.set))
     else:
-        named = [part for name in args.method for part in name.replace(",", " ").split()]
-        experiment = free(named, common.parse_sets(args.set), _vary(args.vary), args.metric or ("tokens_per_step",))
-    trained = [name for name in ("training_steps", "data") if getattr(args, name)]
-    if trained and not experiment.trains:
-        option = trained[0].replace("_", "-")
+        metrics = args.metric or ("tokens_per_step",)
+        experiment = free(common.split(args.method), common.parse_sets(args.set), _vary(args.vary), metrics)
+    option = _first_set(args, "training_steps", "data")
+    if option and not experiment.trains:
         raise UserError(f"--{option} is for recipes that train parts, and this experiment trains none")
     changed: dict[str, Any] = {
         "training_steps": args.training_steps, "data": tuple(args.data or ()) or None,
@@ -157,14 +152,14 @@ def _wanted(args: argparse.Namespace) -> Experiment:
     return replace(experiment, **{name: value for name, value in changed.items() if value is not None})
 
 
-def _vary(given: list[str]) -> dict[str, str]:
-    found = {}
-    for text in given:
+def _vary(texts: list[str]) -> dict[str, str]:
+    varied = {}
+    for text in texts:
         name, equals, values = (part.strip() for part in text.partition("="))
         if not equals or not name:
             raise UserError(f"--vary {text!r} is not of the form name=values, as in k=5,10,20 or theta=0..1 step 0.1")
-        found[name] = values
-    return found
+        varied[name] = values
+    return varied
 
 
 def _agreed(planned: Plan, per_token: float, yes: bool) -> bool:
@@ -179,8 +174,6 @@ def _agreed(planned: Plan, per_token: float, yes: bool) -> bool:
 
 
 def _show(results: Results) -> None:
-    from rich.table import Table
-
     from specviz.experiments import points
     from specviz.experiments.figures import caption
     from specviz.experiments.prompts import NAMES
@@ -188,33 +181,30 @@ def _show(results: Results) -> None:
     from specviz.experiments.results import columns_of, profile_table
 
     about = results.about
-    out = common.console()
     head = f"{about['title']} ({about['figure']})" if about["figure"] else about["title"]
     common.say(f"{head}\n{about['question']}".rstrip())
-    found = list(points(results))
+    drawn = list(points(results))
     measured = list(results.frame.columns)
     profiles = [quantity for key in about["metrics"] if isinstance(quantity := results.quantity(key), Profile)]
     rest = [k for k in (about["against"], *about["metrics"]) if k and not isinstance(results.quantity(k), Profile)]
     columns = [column for key in rest for column in columns_of(results.quantity(key), key, measured)]
-    second = any(point["y"] for point in found)
+    second = any(point["y"] for point in drawn)
     place = next((a["label"] for a in about["axes"] if a["param"] == about["x"]), about["x"])
     heads = ["", *([] if about["x"] == "line" else [place])] + ([about["axes"][1]["label"]] if second else [])
-    table = Table(*heads, *(c.split(":")[-1] if ":" in c else results.quantity(c).label for c in columns), "runs")
-    for point in found:
+    heads += [*(c.split(":")[-1] if ":" in c else results.quantity(c).label for c in columns), "runs"]
+    rows = []
+    for point in drawn:
         shown = [] if about["x"] == "line" else [NAMES.get(point["x"], point["x"]) if point["x"] else "(level)"]
         shown += [point["y"]] if second else []
         numbers = [common.number(point["values"].get(c, {}).get("mean"), 3) for c in columns]
         failed = f", {point['failed']} failed" if point["failed"] else ""
-        table.add_row(point["series"] or point["x"], *shown, *numbers, f"{point['count']}{failed}")
-    out.print(table)
+        rows.append((point["series"] or point["x"], *shown, *numbers, f"{point['count']}{failed}"))
+    common.show_table(heads, rows)
     for profile in profiles:
-        numbers = profile_table(results, profile)
-        table = Table(*numbers["heads"], title=numbers["label"], title_justify="left")
-        for row in numbers["rows"]:
-            table.add_row(
-                *(c if isinstance(c, str) else f"{c:,}" if isinstance(c, int) else common.number(c, 3) for c in row)
-            )
-        out.print(table)
+        table = profile_table(results, profile)
+        rows = [[f"{c:,}" if isinstance(c, int) else c if isinstance(c, str) else common.number(c, 3) for c in row]
+                for row in table["rows"]]  # fmt: skip
+        common.show_table(table["heads"], rows, table["label"])
     for key in about["metrics"]:
         quantity = results.quantity(key)
         common.say(f"{quantity.label} = {quantity.formula}")

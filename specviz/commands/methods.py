@@ -4,37 +4,32 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from decoders.errors import UserError
 
 from . import common
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from decoders import Method
     from decoders.draft.params import Control
 
 READY, MISSING = "ready", "missing"
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "methods",
-        help="list methods, their papers and what they lack",
-        description="List drafting methods, and say which of them lack a trained part for the model.",
-    )
+HELP = "list methods, their papers and what they lack"
+DESCRIPTION = "List drafting methods, and say which of them lack a trained part for the model."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="only this one, with its parameters")
     common.add_model(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     from decoders import find_method, methods
 
     chosen = [find_method(args.name)] if args.name else list(methods().values())
-    out = common.console()
     try:
         target = common.open_target(args)
     except UserError as error:  # methods can be listed without a model, unless one was asked for
@@ -44,48 +39,40 @@ def run(args: argparse.Namespace) -> int:
     else:
         lacks, unknown = {method.name: method.available(target) for method in chosen}, ""
     if args.name:
-        _explain(out, chosen[0], lacks)
+        _explain(chosen[0], lacks)
     else:
-        _list(out, chosen, lacks)
+        _list(chosen, lacks)
     if unknown:
         common.say(f"Which parts are missing is not known: {unknown}")
     return 0
 
 
-def _list(out: Console, chosen: list[Method], lacks: Mapping[str, str | None] | None) -> None:
+def _list(chosen: list[Method], lacks: Mapping[str, str | None] | None) -> None:
     """All methods as a table, below it what is missing. ``lacks`` says it per method (None: nothing); None: unknown."""
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table("method", "what it does, and the paper", "output", "parts", show_lines=True)
+    rows = []
     for method in chosen:
         about = Text(f"{method.title}. {method.summary}")
         if method.paper:
             about.append(f"\n{method.paper}", "italic")
         parts = "?" if lacks is None else MISSING if lacks[method.name] else READY
-        table.add_row(method.name, about, _output(method), parts)
-    out.print(table)
+        rows.append((method.name, about, _output(method), parts))
+    common.show_table(("method", "what it does, and the paper", "output", "parts"), rows, ruled=True)
     missing = (f"{name}: {reason}" for name, reason in (lacks or {}).items() if reason)
     common.say(*missing, "specviz methods NAME explains the parameters of one.")
 
 
-def _explain(out: Console, method: Method, lacks: Mapping[str, str | None] | None) -> None:
+def _explain(method: Method, lacks: Mapping[str, str | None] | None) -> None:
     """One method with its parameters."""
-    from rich.table import Table
-
     from decoders.draft.params import controls
 
-    common.say(f"{method.name}: {method.title} ({_output(method)})")
-    common.say(method.summary)
-    if method.paper:
-        common.say(f"Paper: {method.paper}")
-    if lacks and (reason := lacks[method.name]):
-        common.say(f"Missing: {reason}")
-    table = Table("parameter", "default", "allowed", "what it does")
-    for control in controls(method.params):
-        table.add_row(control.name, _default(control), control.allowed(), control.help)
-    if table.row_count:
-        out.print(table)
+    common.say(
+        f"{method.name}: {method.title} ({_output(method)})", method.summary, method.paper and f"Paper: {method.paper}",
+        f"Missing: {reason}" if lacks and (reason := lacks[method.name]) else "",
+    )  # fmt: skip
+    if rows := [(c.name, _default(c), c.allowed(), c.help) for c in controls(method.params)]:
+        common.show_table(("parameter", "default", "allowed", "what it does"), rows)
 
 
 def _output(method: Method) -> str:

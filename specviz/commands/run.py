@@ -17,15 +17,18 @@ from . import common
 QUALITY = {"quality_f1": "F1", "quality_rouge_l": "ROUGE-L", "quality_edit": "edit similarity"}
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser("run", help="decode one prompt", description="Decode one prompt with one method.")
+HELP = "decode one prompt"
+DESCRIPTION = "Decode one prompt with one method."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", default="pld+h", metavar="NAME", help="see specviz methods (default: pld+h)")
     common.several(parser, "--set", "K=V", "a parameter of the method; may be repeated")
     common.add_prompt(parser)
     common.add_reading(parser)
-    parser.add_argument("--max-new-tokens", type=common.whole(1), default=256, metavar="N", help="default: 256")
+    common.count(parser, "--max-new-tokens", "tokens of the answer", 256)
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default)")
-    parser.add_argument("--top-k", type=common.whole(0), default=0, metavar="N", help="0 is off (default)")
+    common.count(parser, "--top-k", "0 is off", 0, low=0)
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="1 is off (default)")
     common.count(parser, "--seed", "of a sampled run", 0, low=0)
     common.file(parser, "--pool", "a text to draft from, for methods that take one", "FILE")
@@ -36,7 +39,6 @@ def add(commands: Any) -> None:
     common.file(parser, "--out", "write the whole run as a trace file (.spectrace)", "TRACE")
     common.flag(parser, "--json", "print the result as one JSON object")
     common.add_model(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -90,12 +92,7 @@ def _prompt(args: argparse.Namespace, record: Any, target: Any, method: Any, par
         return prompt
     if not method.needs(target, params).pool:
         raise UserError(f"--pool is of no use to {method.name}: it takes its drafts from elsewhere")
-    try:
-        text = args.pool.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UserError(f"the pool file {args.pool} is not text in UTF-8: save it as such and try again") from None
-    except OSError as error:
-        raise UserError(f"cannot read the pool file {args.pool}: {(error.strerror or str(error)).lower()}") from None
+    text = common.text_file(args.pool, "pool")
     return replace(prompt, pool=Pool.from_text(target.tokenizer, text, args.pool.name))
 
 
@@ -120,12 +117,10 @@ def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str
         output, steps = trace.output_ids, trace.tables["steps"]["accepted"]
         metrics = trace.run["metrics"]
         plain = trace.tables["plain"]["id"] or None
-        more = {
+        more: dict[str, Any] = {
             "lossless": trace.run["method"]["lossless"],
-            "differs": metrics["differs"],
             "differs_from_plain": None if plain is None else _differing(output, plain),
-            "speedup": metrics["speedup"],
-            **{key: metrics[key] for key in QUALITY},
+            **{key: metrics[key] for key in ("differs", "speedup", *QUALITY)},
         }
         per_s = metrics["tokens_per_s"]
     else:
@@ -139,21 +134,11 @@ def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str
             output += step.emitted
             steps.append(step.accepted)
         per_s = len(output) / (time.perf_counter() - started)
-        more = {
-            "lossless": True,
-            "differs": 0 if args.temperature == 0 else None,
-            "differs_from_plain": None,
-            "speedup": None,
-            **dict.fromkeys(QUALITY),
-        }
+        more = {"lossless": True, "differs": 0 if args.temperature == 0 else None}
+        more |= dict.fromkeys(("differs_from_plain", "speedup", *QUALITY))
     result = {
-        "method": method.name,
-        "tokens": len(output),
-        "steps": len(steps),
-        "accepted": sum(steps),
-        "tokens_per_step": sum(a + 1 for a in steps) / len(steps) if steps else None,
-        "tokens_per_s": per_s,
-        **more,
+        "method": method.name, "tokens": len(output), "steps": len(steps), "accepted": sum(steps),
+        "tokens_per_step": sum(steps) / len(steps) + 1 if steps else None, "tokens_per_s": per_s, **more,
         "output_ids": list(output),
-    }
+    }  # fmt: skip
     return result, target.tokenizer.decode(output, skip_special_tokens=True)

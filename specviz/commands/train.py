@@ -11,7 +11,7 @@ from typing import Any
 from . import common
 
 OUT = Path("runs") / "demo"
-MINUTES = {"drafter": 60.0, "glide": 60.0, "ppd": 45.0}  # computing time by default
+MINUTES = {"demo": 240.0, "drafter": 60.0, "glide": 60.0, "ppd": 45.0}  # computing time by default
 MASKS = ("ensemble", "decoder", "encoder")  # decoders.prompt_tokens.tokens.MASKS; importing it here would import torch
 HEADS = ("target", "one-stage", "two-stage")  # decoders.training.prompt_tokens.HEADS
 DRAFTERS = {
@@ -20,19 +20,19 @@ DRAFTERS = {
 }
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "train", help="train the bundled target, or parts for a target", description="Train models."
-    )
+HELP = "train the bundled target, or parts for a target"
+DESCRIPTION = "Train models."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
     parts = parser.add_subparsers(dest="part", metavar="PART", required=True, title="parts")
     demo = parts.add_parser("demo", help="the bundled target", description="Train the bundled target, or evaluate it.")
     common.file(demo, "--out", f"where it goes, checkpoints included (default: {OUT})", "FOLDER")
     budget = demo.add_mutually_exclusive_group()
-    budget.add_argument("--minutes", type=common.positive, metavar="M", help="computing time to spend (default: 240)")
+    _add_minutes(budget, MINUTES["demo"])
     common.count(budget, "--tokens", "training tokens to spend")
     common.count(demo, "--seed", "of data and weights", low=0)
-    resume = argparse.BooleanOptionalAction
-    demo.add_argument("--resume", action=resume, default=True, help="go on from the last checkpoint (default)")
+    _add_resume(demo)
     common.flag(
         demo,
         "--fast",
@@ -43,7 +43,6 @@ def add(commands: Any) -> None:
     common.count(demo, "--prompts", "held-out prompts", 200)
     demo.add_argument("--model", metavar="FOLDER", help="model to evaluate (default: --out's, else the bundled target)")
     common.file(demo, "--json", "write the evaluation to a file too")
-    demo.set_defaults(run=run)
     for kind, (short, what) in DRAFTERS.items():
         _add_drafter(parts, kind, short, what)
     _add_ppd(parts)
@@ -67,23 +66,15 @@ def _add_drafter(parts: Any, kind: str, short: str, what: str) -> None:
 def _add_ppd(parts: Any) -> None:
     parser = _add_part(parts, "ppd", "PPD's prompt tokens for a target", "prompt tokens for a target, for ppd")
     common.count(parser, "--tokens", "prompt tokens: how far ahead", 3, high=16, metavar="M")
-    parser.add_argument(
-        "--ensemble", type=common.whole(1, 128), default=1, metavar="N", help="vectors of each (EPTs; default: 1)"
-    )
+    common.count(parser, "--ensemble", "vectors of each, EPTs", 1, high=128)
     parser.add_argument(
         "--mask", choices=MASKS, default=MASKS[0],
         help="what a vector sees of its group; decoder and encoder are ablations (default: ensemble)",
     )  # fmt: skip
     common.flag(parser, "--learned-weights", "learn the weights of the vectors and of the exits (ablation)")
-    parser.add_argument(
-        "--prefix", type=common.whole(0, 16), default=0, metavar="N",
-        help="prefix tokens that each prompt token sees before the text, as trained keys and values (ablation; "
-        "default: 0)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--exits", type=common.whole(1), default=1, metavar="K",
-        help="guess from the average of the last K layers' states (ablation; default: 1)",
-    )  # fmt: skip
+    prefix = "prefix tokens that each prompt token sees before the text, as trained keys and values; ablation"
+    common.count(parser, "--prefix", prefix, 0, low=0, high=16)
+    common.count(parser, "--exits", "guess from the average of the last K layers' states; ablation", 1, metavar="K")
     parser.add_argument(
         "--head", choices=HEADS, default=HEADS[0],
         help="what makes guesses of states: the target's own head, or a copy that is trained with the prompt tokens "
@@ -95,33 +86,34 @@ def _add_ppd(parts: Any) -> None:
 
 def _add_part(parts: Any, kind: str, short: str, what: str) -> argparse.ArgumentParser:
     """The options that every trained part has."""
-    parser = parts.add_parser(
-        kind, help=short, description=f"Train {what}. Interrupted runs go on where they stopped when asked again."
-    )
+    about = f"Train {what}. Interrupted runs go on where they stopped when asked again."
+    parser = parts.add_parser(kind, help=short, description=about)
     parser.add_argument(
         "--data", nargs="+", default=["demo"], metavar="FILE",
         help="text files, or JSONL with conversations; `demo` for the generator of the bundled tasks (default)",
     )  # fmt: skip
     budget = parser.add_mutually_exclusive_group()
-    minutes = MINUTES[kind]
-    budget.add_argument(
-        "--minutes", type=common.positive, metavar="M", help=f"computing time to spend (default: {minutes:g})"
-    )
+    _add_minutes(budget, MINUTES[kind])
     common.count(budget, "--steps", "steps to make: to train two models alike")
     common.file(
         parser, "--out", f"where checkpoints, curves and the part go (default: {Path('runs') / kind})", "FOLDER"
     )
     common.flag(parser, "--distill", "learn the target's own greedy answers to the prompts")
     common.count(parser, "--seed", "of data and weights", 0, low=0)
-    parser.add_argument(
-        "--resume", action=argparse.BooleanOptionalAction, default=True, help="go on from the checkpoint (default)"
-    )
+    _add_resume(parser)
     common.flag(parser, "--fast", "bf16 and compiled layers, as for `train demo`")
-    group = parser.add_argument_group("model")
-    group.add_argument("--model", metavar="PATH_OR_ID", help="the target (default: the bundled one)")
-    group.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
-    common.count(group, "--threads", "CPU threads (default: torch's choice)")
+    common.add_model(parser, "the target (default: the bundled one)", dtype=False)
     return parser
+
+
+def _add_minutes(parser: argparse._ActionsContainer, usual: float) -> None:
+    text = f"computing time to spend (default: {usual:g})"
+    parser.add_argument("--minutes", type=common.positive, metavar="M", help=text)
+
+
+def _add_resume(parser: argparse.ArgumentParser) -> None:
+    resume = argparse.BooleanOptionalAction
+    parser.add_argument("--resume", action=resume, default=True, help="go on from the last checkpoint (default)")
 
 
 def _train_drafter(kind: str, args: argparse.Namespace) -> int:
@@ -144,23 +136,19 @@ def _train_ppd(args: argparse.Namespace) -> int:
 
 
 def _train_for(
-    kind: str, args: argparse.Namespace, run_of: Callable[..., Any], recipe: Any, said: Callable[[Any], str],
+    kind: str, args: argparse.Namespace, run_of: Callable[..., Any], recipe: Any, sentence: Callable[[Any], str],
     charts: str,
 ) -> int:  # fmt: skip
-    """Train a part of ``kind`` for the target asked for; ``said`` puts a log line into words, ``charts`` draws them."""
-    common.quiet()
-    if args.threads:
-        import torch
+    """Train a part of ``kind`` for a target; ``sentence`` puts a log line into words, ``charts`` draws them."""
+    common.settle(args.threads)
 
-        torch.set_num_threads(args.threads)
     from decoders.model.load import load_network
     from decoders.training.demo.source import source_of
     from decoders.training.loop import train
 
     out = args.out or Path("runs") / kind
-    model, tokenizer, name = load_network(
-        common.model_source(args), dtype="float32", device=args.device, attention="sdpa"
-    )
+    place = common.model_source(args)
+    model, tokenizer, name = load_network(place, dtype="float32", device=args.device, attention="sdpa")
     source = source_of(args.data, tokenizer, args.seed, model if args.distill else None)
     minutes = None if args.steps else args.minutes or MINUTES[kind]
     title = f"{kind} for {name}"
@@ -171,14 +159,14 @@ def _train_for(
             if now.warning:
                 common.say(now.warning, error=True)
             if now.logged:
-                common.say(said(now), error=True)
+                common.say(sentence(now), error=True)
                 _draw(out, title, charts)
 
         begun = run_of(kind, out, model, name, source, recipe, args.seed)
-        where = train(begun, minutes=minutes, steps=args.steps, resume=args.resume, progress=show)
+        kept = train(begun, minutes=minutes, steps=args.steps, resume=args.resume, progress=show)
     common.say(
         f"{out / 'part'} holds the part, {out / 'curves.html'} its curves; "
-        f"{where} is where methods find it for this model"
+        f"{kept} is where methods find it for this model"
     )
     return 0
 
@@ -227,12 +215,12 @@ def run(args: argparse.Namespace) -> int:
 def _train(args: argparse.Namespace) -> int:
     if args.json or args.model:
         raise common.UserError("--json and --model go with --evaluate")
-    common.quiet()
+    common.settle()
 
     from decoders.training.demo.making import Recipe, train_demo
 
     out = args.out or OUT
-    minutes = args.minutes if args.minutes or args.tokens else 240.0
+    minutes = args.minutes if args.minutes or args.tokens else MINUTES["demo"]
     options: dict[str, Any] = {} if args.seed is None else {"seed": args.seed}
     if args.fast:
         options["recipe"] = Recipe(fast=True)
@@ -254,7 +242,7 @@ def _train(args: argparse.Namespace) -> int:
 
 def _evaluate(args: argparse.Namespace) -> int:
     common.check_writable(args.json)
-    common.quiet()
+    common.settle()
 
     from decoders.training.demo.evaluation import evaluate_demo
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.names import DESIGNED, TREE_KINDS
+from specviz.words import counted
 
 from . import common
 
@@ -32,10 +33,11 @@ def size(text: str) -> int | None:
         raise argparse.ArgumentTypeError(f"{error}, or {BEST}") from None
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "tree", help="design PPD's trees for this machine", description="PPD's trees: design them, look at them."
-    )
+HELP = "design PPD's trees for this machine"
+DESCRIPTION = "PPD's trees: design them, look at them."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
     parts = parser.add_subparsers(dest="part_of_tree", metavar="COMMAND", required=True, title="commands")
     design = parts.add_parser(
         "design",
@@ -68,7 +70,7 @@ def add(commands: Any) -> None:
     common.add_model(design)
     design.set_defaults(run=run)
     show = parts.add_parser("show", help="print a tree file", description="Print the trees of a file, state by state.")
-    show.add_argument("file", type=Path, metavar="FILE", help="a tree file, or the folder of prompt tokens with one")
+    common.file(show, "file", "a tree file, or the folder of prompt tokens with one", "FILE")
     show.set_defaults(run=run_show)
     latency = parts.add_parser(
         "latency",
@@ -86,19 +88,12 @@ def run(args: argparse.Namespace) -> int:
     from specviz.experiments.prompts import records
 
     common.check_writable(args.out)
-    found = records(args.prompts, args.limit + CHECKED * args.check)
-    found, further = found[: args.limit], found[args.limit :]
+    every = records(args.prompts, args.limit + CHECKED * args.check)
+    measured, further = every[: args.limit], every[args.limit :]
     target = common.open_target(args)
 
     from decoders.parts import find_part, load_part
-    from decoders.prompt_tokens.design import (
-        best_size,
-        check_size,
-        compare_sizes,
-        naive_trees,
-        random_trees,
-        sizes_up_to,
-    )
+    from decoders.prompt_tokens import design
     from decoders.prompt_tokens.trees import FILE, save_trees
     from decoders.study.guess_acceptance import measure_acceptance
     from decoders.study.latency import latency_for
@@ -108,29 +103,29 @@ def run(args: argparse.Namespace) -> int:
     out_file = args.out or Path(str(folder)) / FILE
     common.check_writable(out_file)
     m, ensemble = tokens.config.tokens, tokens.config.vectors
-    check_size(args.size or args.max_size, m, ensemble)
+    design.check_size(args.size or args.max_size, m, ensemble)
     most = max(args.size or 0, args.max_size)
-    prompts, _, note = common.fitting(target, found, args.max_new_tokens)
+    prompts, _, note = common.fitting(target, measured, args.max_new_tokens)
     with common.progress_bar("measuring acceptance") as progress:
         table = measure_acceptance(target, tokens, prompts, max_new_tokens=args.max_new_tokens, progress=progress)
     with common.progress_bar("measuring latency") as progress:
         latency = latency_for(target, most, progress=progress)
-    sizes: list[int] = sorted({args.size or most, *sizes_up_to(most, m, ensemble)})
-    points = compare_sizes(table, sizes, ensemble, latency)
+    sizes: list[int] = sorted({args.size or most, *design.sizes_up_to(most, m, ensemble)})
+    points = design.compare_sizes(table, sizes, ensemble, latency)
     designed = {point.size: point.trees for point in points}
-    best = best_size(designed, latency)
+    best = design.best_size(designed, latency)
     size = args.size or best
     _show_acceptance(target, table, prompts)
     _show_sizes(points, best)
-    makers = {DESIGNED: lambda *_: designed[size], "naive": naive_trees, "random": random_trees}
+    makers = {DESIGNED: lambda *_: designed[size], "naive": design.naive_trees, "random": design.random_trees}
     trees = makers[args.kind](table, size, ensemble)
     save_trees(trees, out_file)
     why = "as asked for" if size != best else f"the best size for {latency.setup.device}"
     common.say(note, latency.note, _chosen(trees, latency, why), f"kept in {out_file}")
     if args.check:
-        tried, _, _ = common.fitting(target, further or found[-CHECKED:], args.max_new_tokens)
-        _check(target, tokens, [point for point in points if point.size <= max(MOST_CHECKED, best)], best, tried,
-               args.max_new_tokens)  # fmt: skip
+        prompts, _, _ = common.fitting(target, further or measured[-CHECKED:], args.max_new_tokens)
+        points = [point for point in points if point.size <= max(MOST_CHECKED, best)]
+        _check(target, tokens, points, best, prompts, args.max_new_tokens)
     return 0
 
 
@@ -138,28 +133,20 @@ def _check(
     target: Target, tokens: Any, points: list[SizePoint], best: int, prompts: list[Prompt], max_new_tokens: int
 ) -> None:
     """Decode with every size, print both, and say how far apart the best sizes are."""
-    from rich.table import Table
-
     from decoders.study.tree_trial import steps_apart, try_trees
 
     designed = {point.size: point.trees for point in points}
     with common.progress_bar("decoding with every size") as progress:
-        tried = try_trees(target, tokens, designed, prompts, max_new_tokens=max_new_tokens, progress=progress)
-    out = common.console()
-    table = Table(
-        "size", "τ predicted", "τ measured", "speedup predicted", "speedup measured",
-        title=f"Predicted and measured, {common.counted(len(prompts), 'prompt')}", title_justify="left",
-    )  # fmt: skip
-    fastest = max(sorted(tried), key=lambda size: tried[size].speedup)
+        trials = try_trees(target, tokens, designed, prompts, max_new_tokens=max_new_tokens, progress=progress)
+    fastest = max(sorted(trials), key=lambda size: trials[size].speedup)
+    rows = []
     for point in points:
-        found = tried[point.size]
-        numbers = (point.trees.tokens_per_step, found.tokens_per_step)
-        table.add_row(
-            str(point.size), *(common.number(x, 3) for x in numbers), f"{common.number(point.speedup)}×",
-            f"{common.number(found.speedup)}×", style="bold" if point.size == fastest else "",
-        )  # fmt: skip
-    out.print(table)
-    apart = steps_apart(list(tried), best, fastest)
+        trial = trials[point.size]
+        taus = [common.number(one.tokens_per_step, 3) for one in (point.trees, trial)]
+        rows.append((point.size, *taus, *(f"{common.number(one.speedup)}×" for one in (point, trial))))
+    heads = ("size", "τ predicted", "τ measured", "speedup predicted", "speedup measured")
+    common.show_table(heads, rows, f"Predicted and measured, {counted(len(prompts), 'prompt')}", bold=fastest)
+    apart = steps_apart(list(trials), best, fastest)
     verdict = "within one step" if apart <= 1 else f"{apart} sizes apart; was the machine idle?"
     common.say(f"best size: {best} rows predicted, {fastest} measured: {verdict}")
 
@@ -211,52 +198,41 @@ def _drawn(tree: PromptTree, trees: PromptTrees) -> list[str]:
         if node:
             below[parent].append(node)
     p, stops = [1.0, *tree.probabilities(trees.acceptance)], tree.stops(trees.acceptance)
-    found: list[tuple[str, str]] = []
+    lines: list[tuple[str, str]] = []
 
     def walk(node: int, first: str, rest: str) -> None:
-        count = common.counted(tree.prompts[node], "prompt token") if tree.prompts[node] else "none"
+        count = counted(tree.prompts[node], "prompt token") if tree.prompts[node] else "none"
         chance = f"p = {p[node]:.3f}, ends here" if node else "nothing accepted"
         label = f"#{tree.paths[node - 1][-1]}" if node else "root"
-        found.append((first + label, f"{count}, {chance} {stops[node]:.3f}"))
+        lines.append((first + label, f"{count}, {chance} {stops[node]:.3f}"))
         for child in below[node]:
             last = child == below[node][-1]
             walk(child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
 
     walk(0, "", "")
-    width = max(len(shape) for shape, _ in found)
-    return [f"{shape:<{width}}  {text}" for shape, text in found]
+    width = max(len(shape) for shape, _ in lines)
+    return [f"{shape:<{width}}  {text}" for shape, text in lines]
 
 
 def _show_acceptance(target: Target, acceptance: list[list[float]], prompts: list[Prompt]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    title = escape(f"Guesses that held: {target.name}, {common.counted(len(prompts), 'prompt')}")
     ranks = len(acceptance[0])
-    table = Table("distance", *(f"#{r}" for r in range(ranks)), f"top {TOP}", f"top {ranks}", title=title,
-                  title_justify="left")  # fmt: skip
-    for distance, row in enumerate(acceptance, 1):
-        cells = (*row, sum(row[:TOP]), sum(row))
-        table.add_row(str(distance), *(common.number(x, 3) for x in cells))
-    common.console().print(table)
+    heads = ("distance", *(f"#{rank}" for rank in range(ranks)), f"top {TOP}", f"top {ranks}")
+    rows = [
+        (distance, *(common.number(share, 3) for share in (*row, sum(row[:TOP]), sum(row))))
+        for distance, row in enumerate(acceptance, 1)
+    ]
+    common.show_table(heads, rows, f"Guesses that held: {target.name}, {counted(len(prompts), 'prompt')}")
 
 
 def _show_sizes(points: list[SizePoint], best: int) -> None:
-    from rich.table import Table
-
-    table = Table(
-        "size", "candidates", "prompt tokens", "R", "τ", "naive τ", "random τ", "L ms", "τ ÷ L", "against 1 row",
-        title="Trees by size: τ tokens per step, L ms per decode step", title_justify="left",
-    )  # fmt: skip
+    numbers, bold = ("R", "tokens_per_step", "naive", "random", "ms", "tokens_per_ms"), f"{best} (best)"
+    rows = []
     for point in points:
-        data, mark = point.to_json(), point.size == best
-        numbers = ("R", "tokens_per_step", "naive", "random", "ms", "tokens_per_ms")
-        table.add_row(
-            f"{point.size}{' (best)' if mark else ''}", str(data["candidates"]), str(data["prompts"]),
-            *(common.number(data[key], 3) for key in numbers), f"{common.number(point.speedup)}×",
-            style="bold" if mark else "",
-        )  # fmt: skip
-    common.console().print(table)
+        data, size = point.to_json(), bold if point.size == best else point.size
+        shown = [common.number(data[key], 3) for key in numbers]
+        rows.append((size, data["candidates"], data["prompts"], *shown, f"{common.number(point.speedup)}×"))
+    heads = ("size", "candidates", "prompt tokens", "R", "τ", "naive τ", "random τ", "L ms", "τ ÷ L", "against 1 row")
+    common.show_table(heads, rows, "Trees by size: τ tokens per step, L ms per decode step", bold=bold)
 
 
 def _chosen(trees: PromptTrees, latency: Latency, why: str) -> str:
@@ -267,16 +243,13 @@ def _chosen(trees: PromptTrees, latency: Latency, why: str) -> str:
 
 
 def _show_latency(latency: Latency) -> None:
-    from rich.table import Table
-
-    out, setup = common.console(), latency.setup
-    threads = f", {common.counted(setup.threads, 'thread')}" if setup.threads else ""
+    setup = latency.setup
+    threads = f", {counted(setup.threads, 'thread')}" if setup.threads else ""
     common.say(
         f"{latency.model} · {setup.dtype} · {setup.device}{threads} · torch {setup.torch} · {latency.context} tokens "
-        f"of context · {common.counted(latency.rounds, 'round')}"
+        f"of context · {counted(latency.rounds, 'round')}"
     )
-    table = Table("rows", "step ms", "quartiles", "against 1 row")
-    for rows, ms, low, high in zip(latency.rows, latency.median, latency.low, latency.high, strict=True):
-        table.add_row(str(rows), f"{ms:.3f}", f"{low:.3f}–{high:.3f}", f"{ms / latency.ms(1):.2f}×")
-    out.print(table)
+    measured = zip(latency.rows, latency.median, latency.low, latency.high, strict=True)
+    lines = [(n, f"{ms:.3f}", f"{low:.3f}–{high:.3f}", f"{ms / latency.ms(1):.2f}×") for n, ms, low, high in measured]
+    common.show_table(("rows", "step ms", "quartiles", "against 1 row"), lines)
     common.say(latency.note)

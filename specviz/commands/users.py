@@ -5,25 +5,24 @@ from __future__ import annotations
 import argparse
 import getpass
 import sys
-from pathlib import Path
-from typing import Any
+
+from . import common
+
+HELP = "who may sign in: make and change the file for app --auth-file"
+DESCRIPTION = (
+    "Make and change a users file. Passwords are asked for and kept as scrypt hashes only; a running server sees a "
+    "change at once."
+)
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "users",
-        help="who may sign in: make and change the file for app --auth-file",
-        description="Make and change a users file. Passwords are asked for and kept as scrypt hashes only; a running "
-        "server sees a change at once.",
-    )
+def add(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, title="actions")
     for name, text in (("add", "add a user, or give one another password"), ("remove", "take a user out")):
         one = actions.add_parser(name, help=text, description=text.capitalize() + ".")
-        one.add_argument("file", type=Path, metavar="FILE", help="the users file; made where there is none")
+        common.file(one, "file", "the users file; made where there is none", "FILE")
         one.add_argument("name", metavar="NAME", help="letters, digits, dots, dashes and underscores")
     one = actions.add_parser("list", help="who is in the file", description="Who is in the file.")
-    one.add_argument("file", type=Path, metavar="FILE", help="the users file")
-    parser.set_defaults(run=run)
+    common.file(one, "file", "the users file", "FILE")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,14 +40,14 @@ def run(args: argparse.Namespace) -> int:
         write_users(args.file, users)
         print(f"{name} is taken out of {args.file}")
         return 0
-    known = name in users
-    users[name] = hashed(checked_password(_asked(name)))
+    sentence = "has another password now" if name in users else f"may sign in: specviz app --auth-file {args.file}"
+    users[name] = hashed(checked_password(_typed_password(name)))
     write_users(args.file, users)
-    print(f"{name} has another password now" if known else f"{name} may sign in: specviz app --auth-file {args.file}")
+    print(name, sentence)
     return 0
 
 
-def _asked(name: str) -> str:
+def _typed_password(name: str) -> str:
     """The password, typed twice; one line of the input where that is no terminal."""
     if not sys.stdin.isatty():
         return sys.stdin.readline().rstrip("\r\n")

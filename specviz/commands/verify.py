@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from decoders.folders import write_json
+from specviz.words import counted
+
 from . import common
 
 if TYPE_CHECKING:
@@ -12,12 +15,11 @@ if TYPE_CHECKING:
     from decoders.study.lossless import Outcome
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "verify",
-        help="check that methods change nothing but speed",
-        description="Decode prompts with every method and compare with plain decoding; exit code 1 on a difference.",
-    )
+HELP = "check that methods change nothing but speed"
+DESCRIPTION = "Decode prompts with every method and compare with plain decoding; exit code 1 on a difference."
+
+
+def add(parser: argparse.ArgumentParser) -> None:
     common.add_methods(parser)
     common.add_prompts(parser, 40)
     common.flag(parser, "--no-generate", "do not check plain decoding against transformers' generate()")
@@ -29,7 +31,6 @@ def add(commands: Any) -> None:
     )
     common.file(parser, "--json", "write the result to a file too")
     common.add_model(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,17 +39,12 @@ def run(args: argparse.Namespace) -> int:
     common.check_writable(args.json)
     records = read_prompts(args.prompts, args.limit)
     target = common.open_target(args)
-    methods, missing = common.chosen_methods(target, args.methods, args.set)
     prompts, kept, note = common.fitting(target, records, args.max_new_tokens)
-    methods, missing = common.applicable(methods, missing, prompts, args.methods)
+    methods, missing = common.chosen_methods(target, args.methods, args.set, prompts)
 
     from decoders.study.lossless import check_lossless
 
-    stock = None
-    if not args.no_generate:
-        from decoders.study.stock import StockModel
-
-        stock = StockModel.load(common.model_source(args), target.dtype, target.device)
+    stock = None if args.no_generate else common.stock_model(args, target)
     with common.progress_bar("verifying") as progress:
         outcomes = check_lossless(
             target,
@@ -60,48 +56,41 @@ def run(args: argparse.Namespace) -> int:
             progress=progress,
         )
     _show(outcomes, [record.id for record in kept], target)
-    common.say(note, *(f"{name} was left out: {reason}" for name, reason in missing.items()))
+    common.say(note, *missing.values())
     failed = sum(outcome.failed for outcome in outcomes)
     if args.json:
         data = {"schema": "specverify/1", "model": target.info, "max_new_tokens": args.max_new_tokens, "note": note}
-        common.write_json(args.json, {**data, "failed": failed, "outcomes": [o.to_json() for o in outcomes]})
+        write_json(args.json, {**data, "failed": failed, "outcomes": [o.to_json() for o in outcomes]})
     if failed:
         common.say(f"FAILED: {failed} {'output differs' if failed == 1 else 'outputs differ'}")
         return 1
     checked = [o for o in outcomes if o.lossless and o.against]
     same = all(o.identical == o.total for o in checked)
     what = "every output is identical" if same else "every difference is a near tie"
-    common.say(
-        f"ok: {what} ({common.counted(len(prompts), 'prompt')}, {args.max_new_tokens} tokens, {target.info['dtype']})"
-    )
+    common.say(f"ok: {what} ({counted(len(prompts), 'prompt')}, {args.max_new_tokens} tokens, {target.info['dtype']})")
     return 0
 
 
 def _show(outcomes: list[Outcome], ids: list[str], target: Any) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table("method", "against", "identical", "tokens per step", "first difference")
+    rows = []
     for outcome in outcomes:
         state = "" if outcome.lossless else " (lossy)"
         identical = f"{outcome.identical}/{outcome.total}" if outcome.against else "–"
         style = "red" if outcome.failed else "green" if outcome.total and outcome.identical == outcome.total else ""
         first = _described(outcome.divergences[0], ids, target) if outcome.divergences else ""
-        table.add_row(
-            outcome.method + state,
-            outcome.against or "– (the reference)",
-            Text(identical, style),
-            common.number(outcome.tokens_per_step),
-            Text(first),
-        )
-    common.console().print(table)
+        against = outcome.against or "– (the reference)"
+        steps = common.number(outcome.tokens_per_step)
+        rows.append((outcome.method + state, against, Text(identical, style), steps, first))
+    common.show_table(("method", "against", "identical", "tokens per step", "first difference"), rows)
 
 
 def _described(first: Divergence, ids: list[str], target: Any) -> str:
     def piece(token: int | None) -> str:
-        return (
-            "the end" if token is None else repr(target.tokenizer.decode([token])) if target.tokenizer else str(token)
-        )
+        if token is None:
+            return "the end"
+        return repr(target.tokenizer.decode([token])) if target.tokenizer else str(token)
 
     tie = f" ({first.verdict})" if first.verdict != "bug" else ""
     where = f"prompt {ids[first.prompt]}, token {first.position}"

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import Any
 
 from .app import add_address, shared
+from .common import file
+
+HELP = "open a trace in the browser"
+DESCRIPTION = "Open a recorded run in the browser."
 
 
-def add(commands: Any) -> None:
-    parser = commands.add_parser(
-        "view", help="open a trace in the browser", description="Open a recorded run in the browser."
-    )
-    parser.add_argument("trace", type=Path, metavar="TRACE", help="a .spectrace file")
+def add(parser: argparse.ArgumentParser) -> None:
+    file(parser, "trace", "a .spectrace file", "TRACE")
     add_address(parser)
-    parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:

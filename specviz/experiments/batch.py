@@ -9,7 +9,6 @@ run, which each method makes once per prompt: they stand in the rows of repeat 1
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from decoders.study.bench import Made, Turn
     from decoders.trace.trace import Trace
 
-    from .plan import Make, Plan
+    from .plan import OnDevice, Session
 
 NAME, PLAIN, TRACED = "batch", "plain", " traced"  # the last two as in decoders.study.bench
 METRICS = ("tokens_per_step", "speedup")
@@ -40,7 +39,7 @@ def batch(
     repeats: int = 3,
     metrics: Sequence[str] = METRICS,
     *,
-    known: Mapping[str, Any] | None = None,
+    registry: Mapping[str, Any] | None = None,
 ) -> Experiment:
     """Methods with their parameters, as lines of a batch; plain decoding is always one of them, and the first.
 
@@ -50,11 +49,11 @@ def batch(
     >>> [line.label for line in batch([("pld", {"k": 5}), ("pld", {}), ("pld+h", {"k": 5})]).lines]
     ['plain', 'pld, k = 5', 'pld', 'pld+h']
     """
-    known = known or registered()
+    registry = registry or registered()
     for name, _ in chosen:
-        if name not in known:
-            raise UserError(f"there is no method {name[:40]!r}{near(name, known)}: choose of {', '.join(known)}")
-    others = [(name, _settled(known[name], params)) for name, params in chosen if name != PLAIN]
+        if name not in registry:
+            raise UserError(f"there is no method {name[:40]!r}{near(name, registry)}: choose of {', '.join(registry)}")
+    others = [(name, _settled(registry[name], params)) for name, params in chosen if name != PLAIN]
     if not others:
         raise UserError("nothing is to be compared with plain decoding: choose at least one other method")
     if len(others) >= MOST_LINES:
@@ -62,12 +61,12 @@ def batch(
     if not 1 <= repeats <= MOST_REPEATS:
         raise UserError(f"{repeats} repeats are asked for: a whole number from 1 to {MOST_REPEATS} is needed")
     for key in metrics:
-        if isinstance(found := QUANTITIES.get(key), Breakdown | Profile):
-            raise UserError(f"{found.label} is not one number per run: choose another metric for a table")
+        if isinstance(quantity := QUANTITIES.get(key), Breakdown | Profile):
+            raise UserError(f"{quantity.label} is not one number per run: choose another metric for a table")
     lines = [Line(PLAIN, PLAIN)]
     for name, params in others:
         several = sum(other == name for other, _ in others) > 1
-        usual = known[name].params()
+        usual = registry[name].params()
         differing = [f"{p} = {text_of(v)}" for p, v in params.items() if v != getattr(usual, p)]
         label = ", ".join([name, *differing]) if several else name
         if any(line.label == label for line in lines):
@@ -84,15 +83,17 @@ def of_lines(lines: Sequence[Line], repeats: int, metrics: Sequence[str] = METRI
     )  # fmt: skip
 
 
-def _settled(method: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+def _settled(method: Any, params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters, checked and converted."""
-    found = {control.name: control for control in controls(method.params)}
-    for name in given:
-        if name not in found:
-            listed = ", ".join(found) or "no parameters"
-            raise UserError(f"{method.name} has no parameter {str(name)[:40]!r}{near(name, found)}: it has {listed}")
+    parameters = {control.name: control for control in controls(method.params)}
+    for name in params:
+        if name not in parameters:
+            listed = ", ".join(parameters) or "no parameters"
+            raise UserError(
+                f"{method.name} has no parameter {str(name)[:40]!r}{near(name, parameters)}: it has {listed}"
+            )
     try:
-        return {name: found[name].check(value) for name, value in given.items()}
+        return {name: parameters[name].check(value) for name, value in params.items()}
     except ValueError as problem:
         raise UserError(f"{method.name}: {problem}") from None
 
@@ -102,7 +103,7 @@ class Ledger:
     """Makes rows of the runs as they come in: those of a prompt and a repeat together, when the last of them is there.
 
     ``methods`` has the method of every line, ``lossy`` the lines whose output need not be plain decoding's. ``keep``
-    gets every trace that can be opened; ``between`` calls a function where the device is free. The outputs of all
+    gets every trace that can be opened; ``on_device`` calls a function where the device is free. The outputs of all
     repeats are compared with plain decoding's first one.
     """
 
@@ -111,7 +112,7 @@ class Ledger:
     methods: Mapping[str, str]
     lossy: Collection[str] = ()
     keep: Callable[[Trace], None] | None = None
-    between: Callable[[Callable[[], Any]], Any] = lambda work: work()
+    on_device: OnDevice = lambda work: work()
     _group: dict[str, dict[str, Made | str]] = field(default_factory=dict)
     _plain: dict[int, list[int]] = field(default_factory=dict)
 
@@ -171,24 +172,18 @@ class Ledger:
                     divergence, self.target, output, self.cases[prompt].prompt, plain=plain,
                     lossless=line not in self.lossy, max_new_tokens=max(len(plain), len(output)),
                 )  # fmt: skip
-                if found := self.between(judge):
-                    return {"same": 0.0, "differs_at": found.position, "verdict": found.verdict}
+                if difference := self.on_device(judge):
+                    return {"same": 0.0, "differs_at": difference.position, "verdict": difference.verdict}
         return {"same": 1.0, "differs_at": None}
 
 
-def units(
-    target: Target,
-    planned: Plan,
-    make: Make,
-    between: Callable[[Callable[[], Any]], Any],
-    keep: Callable[[Trace], None] | None,
-    cancel: threading.Event,
-) -> Iterator[list[Row]]:
+def units(session: Session) -> Iterator[list[Row]]:
     """Every run of a batch, one after another: the rows that are complete by it. A run that fails is an error of its
     row, and the others go on.
     """
     from decoders.study.bench import Contender, Made, Sample, alternated, timed
 
+    target, planned, cancel = session.target, session.planned, session.cancel
     new = planned.experiment.max_new_tokens
 
     def clocked(line: Line) -> Callable[[Case], Made]:
@@ -197,7 +192,7 @@ def units(
 
     def recorded(line: Line) -> Callable[[Case], Made]:
         def run(case: Case) -> Made:
-            made = make(case, line.method, line.params, f"{case.id} · {line.label}", cancel, new)
+            made = session.make(case, line.method, line.params, f"{case.id} · {line.label}", cancel, new)
             for _ in made:
                 pass  # what it yields is in made.trace
             output = made.trace.output_ids
@@ -212,19 +207,15 @@ def units(
             except Exception as problem:
                 return sentence(problem)
 
-        return between(caught)
+        return session.on_device(caught)
 
-    lines = [setting.line for setting in planned.settings]
-    contenders = [
-        contender
-        for line in lines
-        for contender in (
-            Contender(line.label, "method", line.label not in planned.lossy, clocked(line)),
-            Contender(line.label + TRACED, "traced", line.label not in planned.lossy, recorded(line), rounds=1),
-        )
-    ]
-    methods = {line.label: line.method for line in lines}
-    ledger = Ledger(target, planned.cases, methods, planned.lossy, keep, between)
+    contenders = []
+    for line in (setting.line for setting in planned.settings):
+        lossless = line.label not in planned.lossy
+        contenders.append(Contender(line.label, "method", lossless, clocked(line)))
+        contenders.append(Contender(line.label + TRACED, "traced", lossless, recorded(line), rounds=1))
+    methods = {setting.line.label: setting.line.method for setting in planned.settings}
+    ledger = Ledger(target, planned.cases, methods, planned.lossy, session.keep, session.on_device)
     for turn, made in alternated(contenders, planned.cases, planned.experiment.repeats, call):
         if cancel.is_set():
             return

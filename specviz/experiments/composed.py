@@ -18,11 +18,11 @@ from .drawing import (
     amount,
     color_of,
     hover,
+    hover_texts,
     make_room,
     new_figure,
     plain,
     shown,
-    told,
 )
 from .experiment import CATEGORY, LINE
 from .quantities import TOTAL, Breakdown, Profile, parts_of
@@ -78,7 +78,7 @@ def _segment(
     return go.Bar(
         **(flat if breakdown.whole else upright), name=plain(part), marker=marker, text=text,
         textposition="inside" if breakdown.whole else "outside", insidetextanchor="middle", textfont={"size": 11},
-        textangle=0, cliponaxis=False, showlegend=breakdown.whole, **told(index, hovers),
+        textangle=0, cliponaxis=False, showlegend=breakdown.whole, **hover_texts(index, hovers),
     )  # fmt: skip
 
 
@@ -141,13 +141,13 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
             go.Scatter(
                 x=xs, y=ys, name=label(point), mode="lines+markers", cliponaxis=False,
                 line={"color": color, "width": 2}, marker={"symbol": MARKERS[look % len(MARKERS)], "size": 8},
-                **told([n] * len(xs), hovers),
+                **hover_texts([n] * len(xs), hovers),
             )
         )  # fmt: skip
         bars.append(
             go.Bar(
                 x=xs, y=counts, yaxis="y2", marker={"color": color, "opacity": 0.55}, name=label(point),
-                showlegend=False, **told([n] * len(xs), hovers),
+                showlegend=False, **hover_texts([n] * len(xs), hovers),
             )
         )  # fmt: skip
     figure.update_xaxes(title_text=plain(profile.along), gridcolor=GRID, zeroline=False)

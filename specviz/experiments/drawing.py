@@ -37,8 +37,8 @@ class Chart:
 
 
 def new_figure(quantity: Quantity | Breakdown | Profile, about: str, *, paper: bool = False) -> go.Figure:
-    said = quantity.unit.replace("/", " per ") in quantity.label.lower()
-    unit = "" if said or quantity.unit in ("", "share") else f" ({quantity.unit})"
+    in_label = quantity.unit.replace("/", " per ") in quantity.label.lower()
+    unit = "" if in_label or quantity.unit in ("", "share") else f" ({quantity.unit})"
     title = f"<b>{plain(quantity.label)}</b>{unit}<br><span style='font-size:12px'>{plain(about)}</span>"
     layout = {**LAYOUT, "margin": {"l": 60, "r": 16, "t": 64, "b": 56}}
     figure = go.Figure()
@@ -158,6 +158,6 @@ def plain(text: str) -> str:
     return html.escape(str(text), quote=False)
 
 
-def told(index: Sequence[int | None] | None, hovers: Sequence[str]) -> dict[str, Any]:
-    """What a Plotly trace tells of its points: their places in ``points``, and the text under the pointer."""
+def hover_texts(index: Sequence[int | None] | None, hovers: Sequence[str]) -> dict[str, Any]:
+    """What a Plotly trace says of its points: their places in ``points``, and the text under the pointer."""
     return {"customdata": index, "hovertext": hovers, "hovertemplate": "%{hovertext}<extra></extra>"}

@@ -18,6 +18,7 @@ from .drawing import (
     color_of,
     draw_axes,
     hover,
+    hover_texts,
     make_room,
     mean_of,
     new_figure,
@@ -26,7 +27,6 @@ from .drawing import (
     plain,
     shown,
     ticks,
-    told,
     whiskers,
 )
 from .experiment import CATEGORY, LINE, text_of
@@ -102,9 +102,9 @@ def _quantity(results: Results, quantity: Quantity, points: list[dict[str, Any]]
         _paper_line(figure, about, series, looks[series["label"]], overlaid=True)
     make_room(figure)
     yield Chart(quantity.label, figure)
-    alone = [s for s in papers if s not in over]
-    for model in dict.fromkeys(s["model"] for s in alone):
-        mine = [s for s in alone if s["model"] == model]
+    separate = [s for s in papers if s not in over]
+    for model in dict.fromkeys(s["model"] for s in separate):
+        mine = [s for s in separate if s["model"] == model]
         few = sum(len(s["points"]) for s in mine) <= LABELLED
         figure = new_figure(quantity, f"paper: {mine[0]['where']}, {model}", paper=True)
         for series in mine:
@@ -169,7 +169,7 @@ def _lines(
                 line={"color": color_of(look), "width": 2, "dash": "dot" if level else "solid"},
                 marker={"symbol": MARKERS[look % len(MARKERS)], "size": 11 if against and level else 4 if level else 8},
                 error_y=whiskers(errors),
-                **told(index, [hover(quantity, p, quantity.key) for _, p in mine]),
+                **hover_texts(index, [hover(quantity, p, quantity.key) for _, p in mine]),
             )
         )  # fmt: skip
         if against and level:
@@ -201,7 +201,7 @@ def _bars(
                     "outside" if (mean_of(p, quantity.key) or 0) < SHORTEST * tallest else "inside" for _, p in mine
                 ],
                 insidetextanchor="start", textangle=0, textfont={"size": 11}, cliponaxis=False,
-                **told([n for n, _ in mine], [hover(quantity, p, quantity.key) for _, p in mine]),
+                **hover_texts([n for n, _ in mine], [hover(quantity, p, quantity.key) for _, p in mine]),
                 showlegend=len(names) > 1,
             )
         )  # fmt: skip
@@ -213,14 +213,14 @@ def _heat(results: Results, quantity: Quantity, points: list[dict[str, Any]]) ->
     across, down = ([text_of(v) for v in axis["values"]] for axis in about["axes"])
     for name in dict.fromkeys(point["series"] for point in points):
         at = {(p["x"], p["y"]): n for n, p in enumerate(points) if p["series"] == name}
-        known = [[at.get((x, y)) for x in across] for y in down]
-        z = [[None if n is None else mean_of(points[n], quantity.key) for n in row] for row in known]
+        index = [[at.get((x, y)) for x in across] for y in down]
+        z = [[None if n is None else mean_of(points[n], quantity.key) for n in row] for row in index]
         figure = new_figure(quantity, f"{name}, {about['model'].get('name') or ''}")
         figure.add_trace(
             go.Heatmap(
-                z=z, x=across, y=down, customdata=known, colorscale="Cividis", xgap=2, ygap=2,
+                z=z, x=across, y=down, customdata=index, colorscale="Cividis", xgap=2, ygap=2,
                 colorbar={"title": {"text": quantity.unit}, "thickness": 12},
-                text=[["" if n is None else hover(quantity, points[n], quantity.key) for n in row] for row in known],
+                text=[["" if n is None else hover(quantity, points[n], quantity.key) for n in row] for row in index],
                 texttemplate="%{z:.3g}", hovertemplate="%{text}<extra></extra>",
             )
         )  # fmt: skip

@@ -20,7 +20,7 @@ def free(
     vary: Mapping[str, str],
     metrics: Sequence[str] = ("tokens_per_step",),
     *,
-    known: Mapping[str, Any] | None = None,
+    registry: Mapping[str, Any] | None = None,
 ) -> Experiment:
     """A sweep from what a user typed; values are checked and converted by the first method that has the parameter.
 
@@ -29,15 +29,15 @@ def free(
     >>> free(["plain"], {}, {}).title
     'plain'
     """
-    known = known or registered()
+    registry = registry or registered()
     if not methods:
-        raise UserError(f"no method was named: choose of {', '.join(known)}")
+        raise UserError(f"no method was named: choose of {', '.join(registry)}")
     if len(vary) > 2:
         raise UserError(f"{len(vary)} parameters vary, and a chart shows two: fix some of them")
-    of = {name: {c.name: c for c in controls(known[name].params)} if name in known else {} for name in methods}
+    of = {name: {c.name: c for c in controls(registry[name].params)} if name in registry else {} for name in methods}
     everywhere = {param: control for name in reversed(methods) for param, control in of[name].items()}
     for param in (*fixed, *vary):
-        if all(name in known for name in methods) and param not in everywhere:
+        if all(name in registry for name in methods) and param not in everywhere:
             listed = ", ".join(everywhere) or "no parameters"
             raise UserError(f"there is no parameter {param!r} in {', '.join(methods)}: there is {listed}")
     axes = []
@@ -48,16 +48,15 @@ def free(
     lines = []
     for name in dict.fromkeys(methods):
         own = of[name]
-        if not own or not vary or not set(vary) <= set(own):
-            partly = [param for param in vary if param in own]
-            if partly:
-                raise UserError(
-                    f"{name} has {', '.join(partly)} but not {', '.join(p for p in vary if p not in own)}: "
-                    "vary parameters that it has all, or leave it out"
-                )
-        level = bool(vary) and not set(vary) & set(own)
+        there = [param for param in vary if param in own]
+        if there and len(there) < len(vary):
+            raise UserError(
+                f"{name} has {', '.join(there)} but not {', '.join(p for p in vary if p not in own)}: "
+                "vary parameters that it has all, or leave it out"
+            )
         params = {param: value for param, value in fixed.items() if param in own}
-        lines.append(Line(known[name].title if name in known else name, name, params, fixed=level))
+        title = registry[name].title if name in registry else name
+        lines.append(Line(title, name, params, fixed=bool(vary) and not there))
     named = " and ".join(axis.label for axis in axes)
     title = ", ".join(methods) + (f": {named}" if named else "")
     chart = "heat" if len(axes) == 2 else "line" if axes else "bar"

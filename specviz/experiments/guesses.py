@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from decoders.errors import UserError
 
 from .experiment import Row
-from .quantities import Quantity
 
 if TYPE_CHECKING:
     from decoders import Prompt, Target
@@ -18,10 +17,7 @@ if TYPE_CHECKING:
 RANKS = 10  # guesses per distance that are looked at
 HELD = "held:"  # column of a distance and a number of guesses, as in held:1/5
 COLUMNS = ((1, 1), (1, 5), (2, 1), (2, 5))  # distance and number of guesses, as in the paper's tables
-ACCURACY = Quantity(
-    "accuracy", "Guesses that hold", "positions whose token is among the first k guesses ÷ positions", "share",
-    "After every position of the target's own greedy answers. Distance 1 (@1) is the token after the next.",
-)  # fmt: skip
+ACCURACY = "accuracy"  # the recipes' quantity of it
 
 
 def look(target: Target, params: Mapping[str, Any], prompt: Prompt, max_new_tokens: int) -> Iterator[Row]:
@@ -68,7 +64,7 @@ def _apart(rows: list[Row], places: Iterable[tuple[int, int]], labels: Callable[
         for place in places:
             share = row.get(f"{HELD}{place[0]}/{place[1]}")
             if share is not None:
-                apart.append({**common, **labels(*place), ACCURACY.key: share})
+                apart.append({**common, **labels(*place), ACCURACY: share})
     return apart
 
 

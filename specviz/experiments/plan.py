@@ -17,13 +17,14 @@ from .variants import Variant, check_variants, variant_of
 
 if TYPE_CHECKING:
     from decoders import Target
-
+    from decoders.trace.trace import Trace
 
 PLAIN = Line("Plain decoding", "plain", fixed=True)
 ASK_RUNS, ASK_SECONDS = 500, 600.0  # from here on a sweep is started only after a question
 MAX_RUNS = 20_000
 
 Make: TypeAlias = Callable[[Case, str, Mapping[str, Any], str, threading.Event, int], Any]
+OnDevice: TypeAlias = Callable[[Callable[[], Any]], Any]  # calls a function where the device is free
 
 
 def runs_of(lines: int, cases: int, repeats: int) -> int:
@@ -95,6 +96,21 @@ class Progress:
     @property
     def left_s(self) -> float | None:
         return self.seconds / self.done * (self.total - self.done) if self.done else None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What a plan is run with. ``make`` makes a run of a case, a method with parameters, a title and a number of new
+    tokens; ``keep`` gets every finished trace.
+    """
+
+    target: Target
+    planned: Plan
+    make: Make
+    on_device: OnDevice
+    keep: Callable[[Trace], None] | None
+    progress: Callable[[Progress], None] | None
+    cancel: threading.Event
 
 
 def plan(

@@ -67,8 +67,8 @@ def records(name: str, count: int) -> list[PromptRecord]:
     if kind == "quotes":
         return quoted_records(None, count)
     if kind == "examples":
-        found = [example.record for example in examples() if example.record.category in tasks]
-        return _in_turn([[r for r in found if r.category == task] for task in tasks])[:count]
+        every = [example.record for example in examples()]
+        return _in_turn([[record for record in every if record.category == task] for task in tasks])[:count]
     return _in_turn([_held_out(task, -(-count // len(tasks))) for task in tasks])[:count]
 
 
@@ -90,35 +90,30 @@ def _in_turn(lists: Sequence[Sequence[PromptRecord]]) -> list[PromptRecord]:
 def _held_out(task: str, count: int) -> list[PromptRecord]:
     from decoders.training.demo.tasks import stream
 
-    found = []
+    made = []
     for number, example in enumerate(islice(stream("held_out", SEED, mixture={task: 1.0}), count), 1):  # pyright: ignore
-        record = PromptRecord(f"{task}-{number}", task, reference=example.reference)
         if example.history:
-            turns = tuple((m["role"], m["content"]) for m in example.messages[:-1])
-            found.append(replace(record, messages=turns))
+            text: dict[str, Any] = {"messages": tuple((m["role"], m["content"]) for m in example.messages[:-1])}
         else:
-            found.append(
-                replace(
-                    record, instruction=example.instruction, context=example.context, question=example.question
-                )
-            )
-    return found
+            text = {name: getattr(example, name) for name in ("instruction", "context", "question")}
+        made.append(PromptRecord(f"{task}-{number}", task, reference=example.reference, **text))
+    return made
 
 
 def _turns(count: int) -> list[PromptRecord]:
     """Chats, each as two prompts: its first turn alone, and its second turn after the first answer."""
-    found = []
+    turns = []
     for record in _held_out("chat", -(-count // 2)):
         first, answer = record.messages[0], record.messages[1][1]
-        found.append(replace(record, id=f"{record.id}, first", category=FIRST, messages=(first,), reference=answer))
-        found.append(replace(record, id=f"{record.id}, second", category=SECOND))
-    return found[:count]
+        turns.append(replace(record, id=f"{record.id}, first", category=FIRST, messages=(first,), reference=answer))
+        turns.append(replace(record, id=f"{record.id}, second", category=SECOND))
+    return turns[:count]
 
 
-def cases(tokenizer: Any, found: Sequence[PromptRecord]) -> list[Case]:
+def cases(tokenizer: Any, records: Sequence[PromptRecord]) -> list[Case]:
     """Their tokens, with the references."""
     made = []
-    for record in found:
+    for record in records:
         prompt = record.prompt(tokenizer)
         if record.reference and not prompt.reference:
             prompt = replace(prompt, reference=record.reference)
@@ -159,12 +154,12 @@ def check_tokens(target: Any, trace: Trace) -> None:
         )
 
 
-def check_references(found: Sequence[Case], metrics: Sequence[str]) -> None:
+def check_references(cases: Sequence[Case], metrics: Sequence[str]) -> None:
     """Raise UserError if a quality metric is asked for and an answer to compare with is missing."""
-    missing = [case.id for case in found if not case.prompt.reference]
+    missing = [case.id for case in cases if not case.prompt.reference]
     if missing:
         raise UserError(
-            f"{', '.join(metrics)} compares answers with a reference, and {len(missing)} of {len(found)} prompts have "
+            f"{', '.join(metrics)} compares answers with a reference, and {len(missing)} of {len(cases)} prompts have "
             f"none (the first is {missing[0]}): use the held-out prompts (demo), the examples, or a file whose lines "
             'have a "reference"'
         )

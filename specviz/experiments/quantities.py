@@ -3,13 +3,16 @@
 A quantity is one number per run; a breakdown is a handful of them that belong together (the shares of a run's steps by
 outcome, say), kept in the columns ``breakdown:part``; a profile is amounts along something inside a run (confidence,
 depth, training step), kept in the columns ``profile:place/part`` and added up over runs before they are divided.
+Their names and formulas stand in ``quantities.toml``.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from decoders.trace import metrics
 from decoders.trace.trace import Trace
@@ -69,6 +72,7 @@ class Profile:
     needs_reference: bool = False
 
 
+TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))  # label, formula, unit, help
 TOTAL, COUNT = "total", "count"
 
 
@@ -129,53 +133,18 @@ def _input_rows(trace: Trace, _: str) -> float | None:
     return 1 + (drafted + sum(kind != "joint" for kind in trace.tables["probes"]["kind"])) / steps if steps else None
 
 
-def _per_step(column: str) -> Callable[[Trace, str], float | None]:
-    def mean(trace: Trace, _: str) -> float | None:
-        values = [value for value in trace.tables["steps"][column] if value is not None]
-        return sum(values) / len(values) if values else None
-
-    return mean
+def _tree_size(trace: Trace, _: str) -> float | None:
+    drafted = trace.tables["steps"]["drafted"]
+    return sum(drafted) / len(drafted) if drafted else None
 
 
-EXTRA: tuple[Quantity, ...] = (
-    Quantity(
-        "quality", "Quality", "edit similarity of code, ROUGE-L of summaries and edited texts, F1 of answers", "share",
-        "Against the reference, by the measure that CASD scores each task with.", True, _quality,
-    ),
-    Quantity(
-        "reuse_rate", "Reuse rate", "steps with an accepted draft token ÷ steps", "share",
-        "How often a draft helped at all.", of=_reuse_rate,
-    ),
-    Quantity(
-        "branch_fraction", "Branch-based fraction", "reuse steps won by a branch ÷ reuse steps", "share",
-        "Of the steps where a draft helped, those where the main copy was not the path that stood.",
-        of=_branch_fraction,
-    ),
-    Quantity(
-        "reuse_length", "Reuse length", "mean accepted draft tokens of the reuse steps", "tokens",
-        "Bonus excluded; steps that accepted nothing do not count.", of=_reuse_length,
-    ),
-    Quantity(
-        "semantic_recovery", "Semantic recovery", "semantic steps ÷ (semantic + none) steps", "share",
-        "Of the steps without a lexical hit, those where the semantic fallback found one.", of=_recovery,
-    ),
-    Quantity(
-        "kept_context", "Context kept", "context tokens kept ÷ context tokens", "share",
-        "What prompt compression left of the context; empty where nothing was compressed.", of=_kept_context,
-    ),
-    Quantity(
-        "expected_speedup", "Expected speedup", "(1 − β^(γ+1)) ÷ ((1 − β)(γc + 1))", "×",
-        "Of a draft model's chains, from β, c and γ (Leviathan et al., theorem 3.8); recording and all else left out.",
-        of=_expected_speedup,
-    ),
-    Quantity(
-        "tree_size", "Drafted tokens per step", "Σ drafted ÷ steps", "tokens",
-        "What the target has to verify beside the root.", of=_per_step("drafted"),
-    ),
-    Quantity(
-        "input_rows", "Rows per forward", "Σ (root + drafted + prompt tokens' rows) ÷ steps", "rows",
-        "What a verify forward reads; prompt tokens are PPD's.", of=_input_rows,
-    ),
+EXTRA: tuple[Quantity, ...] = tuple(
+    Quantity(key, **TEXTS[key], of=of)
+    for key, of in {
+        "quality": _quality, "reuse_rate": _reuse_rate, "branch_fraction": _branch_fraction,
+        "reuse_length": _reuse_length, "semantic_recovery": _recovery, "kept_context": _kept_context,
+        "expected_speedup": _expected_speedup, "tree_size": _tree_size, "input_rows": _input_rows,
+    }.items()
 )  # fmt: skip
 
 
@@ -209,30 +178,16 @@ def _cost(trace: Trace) -> dict[str, float]:
     return {part: value / verify for part, value in times.items()} if verify else {}
 
 
-BREAKDOWNS: tuple[Breakdown, ...] = (
-    Breakdown(
-        "outcomes", "Steps by outcome", "steps with that outcome ÷ steps", "share",
-        "Which part of the draft stood; mismatch: a draft of which nothing stood; none: no draft.",
-        lambda trace: _shares(metrics.outcomes(trace), OUTCOMES), OUTCOMES,
-    ),
-    Breakdown(
-        "routes", "Steps by route", "steps with that route ÷ steps", "share",
-        "How the method found its draft.",
-        lambda trace: _shares(metrics.routes(trace), ROUTES), ROUTES,
-    ),
-    Breakdown(
-        "lengths", "Accepted lengths", "reuse steps with that many accepted draft tokens ÷ reuse steps", "share",
-        "Bonus excluded.", _lengths, ("1", "2", "3", "4", f"{LONG}+"),
-    ),
-    Breakdown(
-        "times", "Time per step by part", "Σ time of the part ÷ number of steps", "ms",
-        "Of every step, whether the part was needed in it or not.", _times, ("verify",), False,
-    ),
-    Breakdown(
-        "cost", "Drafting by part, against the forward", "Σ time of the part ÷ Σ verify_ms", "share",
-        "What every part of drafting costs beside the target's forwards.", _cost, (), False,
-    ),
-)  # fmt: skip
+BREAKDOWNS: tuple[Breakdown, ...] = tuple(
+    Breakdown(key, **TEXTS[key], of=of, parts=parts)
+    for key, of, parts in (
+        ("outcomes", lambda trace: _shares(metrics.outcomes(trace), OUTCOMES), OUTCOMES),
+        ("routes", lambda trace: _shares(metrics.routes(trace), ROUTES), ROUTES),
+        ("lengths", _lengths, ("1", "2", "3", "4", f"{LONG}+")),
+        ("times", _times, ("verify",)),
+        ("cost", _cost, ()),
+    )
+)
 
 RANKS = (("rank 1", 1), ("rank 2", 2), ("rank 3", 3), ("rank 4 to 8", 8))  # the last rank that belongs to it
 BEYOND = "beyond 8"
@@ -240,8 +195,8 @@ BEYOND = "beyond 8"
 
 def _confidence(trace: Trace) -> dict[str, dict[str, float]]:
     return {
-        f"{(tenth + 0.5) / 10:g}": {TOTAL: accepted, COUNT: tried}
-        for tenth, tried, accepted in metrics.confidence_bins(trace)
+        f"{(tenth + 0.5) / 10:g}": {TOTAL: accepted, COUNT: drafted}
+        for tenth, drafted, accepted in metrics.confidence_bins(trace)
     }
 
 
@@ -255,25 +210,11 @@ def _ranks(trace: Trace) -> dict[str, dict[str, float]]:
 
 LEARNING, LOSS = LEARNT = ("learning", "loss")  # from a training's log
 PROFILES: tuple[Profile, ...] = (
-    Profile(
-        "confidence", "Acceptance by confidence", "accepted ÷ tried draft tokens, by tenth of the top probability",
-        "share", "The main chain's tokens whose parent was accepted. On the diagonal, confidence is what it says.",
-        "confidence: the drafter's top probability", _confidence, counted=True,
-    ),
-    Profile(
-        "ranks", "Rank of the target's token in the draft model", "positions with that rank ÷ positions reached",
-        "share", "What the target wrote, ranked in the drafter's own distribution there; CAPE tries up to rank 8.",
-        "depth", _ranks, (*(name for name, _ in RANKS), BEYOND), whole=True,
-    ),
-    Profile(
-        LEARNING, "Acceptance while learning", "mean Σ min(p, q) on held-out documents, up to a draft's rejection",
-        "share", "From the training's own log: β along given texts, before any run.", "training step",
-    ),
-    Profile(
-        LOSS, "Loss while learning", "Σ αⁱ⁻¹ · mean KL(target ‖ guess at distance i) ÷ m", "nats",
-        "From the training's own log: of prompt tokens, distance by distance (PPD eq. 1).", "training step",
-    ),
-)  # fmt: skip
+    Profile("confidence", **TEXTS["confidence"], of=_confidence),
+    Profile("ranks", **TEXTS["ranks"], of=_ranks, parts=(*(name for name, _ in RANKS), BEYOND)),
+    Profile(LEARNING, **TEXTS[LEARNING]),
+    Profile(LOSS, **TEXTS[LOSS]),
+)
 
 QUANTITIES: dict[str, Quantity | Breakdown | Profile] = {
     quantity.key: quantity for quantity in (*map(_of_metric, metrics.METRICS), *EXTRA, *BREAKDOWNS, *PROFILES)

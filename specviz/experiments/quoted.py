@@ -14,25 +14,12 @@ from decoders.prompt.files import PromptRecord
 from decoders.study.attribution import COUNTED
 from decoders.study.quotes import QuotedAnswer, read_quotesum, scores
 
-from .quantities import Quantity
-
 if TYPE_CHECKING:
     from decoders import Target
     from decoders.trace.trace import Trace
 
 MIN_RUNS = (1, 2, 3, 5, 8, 12)
-QUANTITIES = (
-    Quantity(
-        "f1", "Token F1", "2 · found and quoted ÷ (found + quoted)", "share",
-        "Of the answer's tokens: linked to a passage, and quoted. Per answer, then averaged.",
-    ),
-    Quantity("precision", "Precision", "found and quoted tokens ÷ found tokens", "share", "Nothing found: 1."),
-    Quantity("recall", "Recall", "found and quoted tokens ÷ quoted tokens", "share", "Per answer, then averaged."),
-    Quantity(
-        "right_passage", "Right passage", "tokens linked to the quoted passage ÷ found and quoted tokens", "share",
-        "Empty where nothing was found.",
-    ),
-)  # fmt: skip
+COUNTS = tuple(COUNTED.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +75,8 @@ def maker(target: Target) -> Any:
 
 def swept(row: Mapping[str, Any], trace: Trace, gold: QuotedAnswer) -> list[dict[str, Any]]:
     """A run's row for each threshold, under both ways to count."""
-    found = []
-    for whole, counted in COUNTED.items():
-        every = scores(trace, gold, MIN_RUNS, whole=whole) or []
-        for n, score in zip(MIN_RUNS, every, strict=True):
-            found.append({**row, "param:min_run": str(n), "param:counted": counted, **asdict(score)})
-    return found
+    return [
+        {**row, "param:min_run": str(n), "param:counted": counted, **asdict(score)}
+        for whole, counted in COUNTED.items()
+        for n, score in zip(MIN_RUNS, scores(trace, gold, MIN_RUNS, whole=whole) or [], strict=True)
+    ]

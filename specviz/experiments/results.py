@@ -12,7 +12,6 @@ import csv
 import io
 import json
 import math
-import os
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ import numpy as np
 import pandas as pd
 
 from decoders.errors import UserError
+from decoders.folders import write_text
 
 from .experiment import CATEGORY, LINE, Row, text_of
 from .prompts import ALL, NAMES
@@ -97,12 +97,7 @@ class Results:
         """Write ``experiment.json`` and ``runs.csv`` into a folder, each whole or not at all."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in self._files().items():
-            partial = folder / f".{name}.{os.getpid()}"
-            try:
-                partial.write_text(text, encoding="utf-8", newline="")
-                partial.replace(folder / name)
-            finally:
-                partial.unlink(missing_ok=True)
+            write_text(folder / name, text)
 
     def _files(self) -> dict[str, str]:
         about = json.dumps({"schema": SCHEMA, **self.about}, indent=1, ensure_ascii=False)
@@ -122,31 +117,34 @@ class Results:
         shown = "the file" if isinstance(source, bytes) else str(source)
         try:
             if isinstance(source, Path) and source.is_dir():
-                parts = {}
-                for name in (ABOUT, RUNS):
-                    if (source / name).stat().st_size > MAX_BYTES:
-                        raise UserError(f"{source / name} is larger than {MAX_BYTES >> 20} MiB")
-                    parts[name] = (source / name).read_text(encoding="utf-8")
+                sizes = {name: (source / name).stat().st_size for name in (ABOUT, RUNS)}
+                _check_sizes(sizes, shown)
+                parts = {name: (source / name).read_text(encoding="utf-8") for name in sizes}
             else:
                 with zipfile.ZipFile(io.BytesIO(source) if isinstance(source, bytes) else source) as archive:
-                    for name in (ABOUT, RUNS):
-                        if archive.getinfo(name).file_size > MAX_BYTES:
-                            raise UserError(f"{name} in {shown} is larger than {MAX_BYTES >> 20} MiB")
-                    parts = {name: archive.read(name).decode() for name in (ABOUT, RUNS)}
+                    sizes = {name: archive.getinfo(name).file_size for name in (ABOUT, RUNS)}
+                    _check_sizes(sizes, shown)
+                    parts = {name: archive.read(name).decode() for name in sizes}
             return cls(_about(parts[ABOUT], shown), _rows(parts[RUNS]))
+        except UserError:
+            raise
         except (OSError, KeyError, ValueError, zipfile.BadZipFile, RecursionError) as fault:
-            if isinstance(fault, UserError):
-                raise
             raise UserError(f"{shown} cannot be opened as results of an experiment: {fault}") from None
+
+
+def _check_sizes(sizes: Mapping[str, int], shown: str) -> None:
+    for name, size in sizes.items():
+        if size > MAX_BYTES:
+            raise UserError(f"{name} in {shown} is larger than {MAX_BYTES >> 20} MiB")
 
 
 def read_about(path: Path) -> dict[str, Any]:
     """The description alone, from ``experiment.json``. Raises UserError."""
     try:
         return _about(path.read_text(encoding="utf-8"), str(path))
+    except UserError:
+        raise
     except (OSError, ValueError, RecursionError) as fault:
-        if isinstance(fault, UserError):
-            raise
         raise UserError(f"{path} cannot be read: {fault}") from None
 
 
@@ -225,13 +223,15 @@ def points(results: Results, metrics: Sequence[str] | None = None) -> Iterator[d
                 yield {
                     "series": series, "x": x, "y": y, "level": is_level,
                     "values": {c: _spread([row.get(c) for row in rows]) for c in columns},
-                    "runs": [
-                        {name: row.get(name) or "" for name in ("trace", "prompt", "category")}
-                        for row in rows if row.get("trace")
-                    ],
+                    "runs": opened(rows),
                     "count": sum(not row.get("error") for row in rows),
                     "failed": sum(bool(row.get("error")) for row in rows),
                 }  # fmt: skip
+
+
+def opened(rows: Sequence[Row]) -> list[dict[str, str]]:
+    """The runs of these rows that can be opened."""
+    return [{name: row.get(name) or "" for name in ("trace", "prompt", "category")} for row in rows if row.get("trace")]
 
 
 def columns_of(quantity: Quantity | Breakdown | Profile, key: str, columns: Sequence[str]) -> list[str]:

@@ -16,8 +16,8 @@ from specviz.places import new_id
 from specviz.words import sentence
 
 from .batch import units
-from .experiment import Experiment, Setting, text_of
-from .plan import PLAIN, Make, Plan, Progress
+from .experiment import Experiment, Row, Setting, text_of
+from .plan import PLAIN, Make, OnDevice, Plan, Progress, Session
 from .prompts import Case
 from .quantities import Breakdown, learning, measured
 from .quoted import maker, swept
@@ -59,28 +59,26 @@ def run_experiment(
     cancel: threading.Event | None = None,
     keep: Callable[[Trace], None] | None = None,
     make: Make | None = None,
-    between: Callable[[Callable[[], Any]], Any] | None = None,
+    on_device: OnDevice = lambda work: work(),
 ) -> Results:
     """Run what was planned; a run that fails becomes a row with its error, and the others go on.
 
-    ``keep`` gets every finished trace. ``make`` makes a run, ``between`` calls a function where the device is free (the
-    app's worker). When ``cancel`` is set, or on Ctrl+C, what is done so far is the result.
+    ``keep`` gets every finished trace. ``make`` makes a run, ``on_device`` calls a function where the device is free
+    (the app's worker). When ``cancel`` is set, or on Ctrl+C, what is done so far is the result.
     """
     results = results or begin(planned, target)
     cancel = cancel or threading.Event()
-    if planned.experiment.forced:
-        make = maker(target)
-    make = make or _maker(target, planned.experiment)
-    between = between or (lambda work: work())
-    started = time.perf_counter()
     about, experiment = results.about, planned.experiment
+    make = None if experiment.forced else make
+    session = Session(target, planned, make or _maker(target, experiment), on_device, keep, progress, cancel)
+    started = time.perf_counter()
     try:
-        parts = _trained(target, planned, between, progress, cancel) if experiment.trains else {}
+        parts = _trained(session) if experiment.trains else {}
         ran_from = time.perf_counter()
         about["trained_s"] = round(ran_from - started, 1)
         if _clocked(experiment) and planned.cases and not experiment.repeats and not cancel.is_set():
-            between(lambda: _one(make, planned.cases[0], Setting(PLAIN, {}), cancel, WARM_TOKENS, {}))
-        for done, rows in enumerate(_units(target, planned, make, between, keep, cancel, parts), 1):
+            on_device(lambda: _one(session, planned.cases[0], Setting(PLAIN, {}), WARM_TOKENS, {}))
+        for done, rows in enumerate(units(session) if experiment.repeats else _units(session, parts), 1):
             if cancel.is_set():
                 break
             results.rows += rows
@@ -98,34 +96,31 @@ def run_experiment(
 Parts = Mapping[Variant, tuple[Path | None, Mapping[str, Any]]]
 
 
-def _trained(
-    target: Any,
-    planned: Plan,
-    between: Callable[[Callable[[], Any]], Any],
-    progress: Callable[[Progress], None] | None,
-    cancel: threading.Event,
-) -> Parts:
+def _trained(session: Session) -> Parts:
     """Train what is not there yet, a second at a time: per variant its folder and what its rows share.
 
     A training that fails leaves no folder, and its rows an error.
     """
+    from decoders.model.load import stock_network
+
+    target, planned, cancel = session.target, session.planned, session.cancel
     settings = {v: s for s in planned.settings if (v := variant_of(planned.experiment, s)) is not None}
     total = sum(variant.steps for variant, _ in planned.variants)
     failed: dict[Variant, str] = {}
     started, done = time.perf_counter(), 0
-    network = between(lambda: _network(target)) if planned.variants else None
+    network = session.on_device(lambda: stock_network(target)) if planned.variants else None
     for variant, _ in planned.variants:
         words = named(variant, settings[variant].trains or {})
         with contextlib.closing(training(variant, target, network)) as steps:
             made = 0
             while made < variant.steps and not cancel.is_set():
                 try:
-                    made = between(functools.partial(_turn, steps, variant.steps))
+                    made = session.on_device(functools.partial(_turn, steps, variant.steps))
                 except (UserError, OSError, RuntimeError) as problem:
                     failed[variant] = f"the {words} could not be trained: {sentence(problem)}"
                     break
-                if progress is not None:
-                    progress(Progress(done + made, total, time.perf_counter() - started, words))
+                if session.progress is not None:
+                    session.progress(Progress(done + made, total, time.perf_counter() - started, words))
         done += variant.steps
     parts: dict[Variant, tuple[Path | None, Mapping[str, Any]]] = {}
     for variant in settings:
@@ -137,12 +132,6 @@ def _trained(
     return parts
 
 
-def _network(target: Any) -> Any:
-    from decoders.model.load import stock_network
-
-    return stock_network(target)
-
-
 def _turn(steps: Iterator[int], last: int) -> int:
     """Training steps, at least one and as many as fit into a turn; how many are made by now."""
     started, made = time.perf_counter(), next(steps)
@@ -151,52 +140,41 @@ def _turn(steps: Iterator[int], last: int) -> int:
     return made
 
 
-def _units(
-    target: Any,
-    planned: Plan,
-    make: Make,
-    between: Callable[[Callable[[], Any]], Any],
-    keep: Callable[[Trace], None] | None,
-    cancel: threading.Event,
-    parts: Parts,
-) -> Iterator[list[dict[str, Any]]]:
+def _units(session: Session, parts: Parts) -> Iterator[list[Row]]:
     """Rows, one run (or one measurement) at a time."""
-    experiment, new = planned.experiment, planned.experiment.max_new_tokens
-    if experiment.repeats:
-        yield from units(target, planned, make, between, keep, cancel)
-        return
+    planned, target = session.planned, session.target
+    experiment = planned.experiment
     for case in planned.cases if experiment.measure is None else (None,):
         plain = None
         for setting in planned.settings:
-            if cancel.is_set():
+            if session.cancel.is_set():
                 return
             variant = variant_of(experiment, setting)
             folder, shared = parts[variant] if variant is not None else (None, {})
-            named_part = {PARAMETER[variant.kind]: str(folder)} if variant is not None else {}
+            part = {PARAMETER[variant.kind]: str(folder)} if variant is not None else {}
+            labels = _labels(case, setting)
             if shared.get("error"):
-                yield [{**_labels(setting), **_of(case), "role": "run", **shared}]
+                yield [{**labels, **shared}]
                 continue
             if case is None or experiment.look is not None:
-                params = {**setting.params, **named_part}
-                found = between(functools.partial(_measured, experiment, target, params, case))
-                yield [{**_labels(setting), **_of(case), "role": "run", "error": "", **shared, **row} for row in found]
+                measure = functools.partial(_measured, experiment, target, {**setting.params, **part}, case)
+                yield [{**labels, **shared, **row} for row in session.on_device(measure)]
                 continue
-            row, trace = between(functools.partial(_one, make, case, setting, cancel, new, named_part))
-            if trace is not None and not cancel.is_set():
+            new = experiment.max_new_tokens
+            row, trace = session.on_device(functools.partial(_one, session, case, setting, new, part))
+            if trace is not None and not session.cancel.is_set():
                 row |= {**measured(trace, case.category, plain), **shared}
                 if setting.line.method == "plain" and experiment.baseline:
                     plain = row["tokens_per_s"]
                     row["speedup"] = 1.0
-                if keep is not None:
-                    keep(trace)
+                if session.keep is not None:
+                    session.keep(trace)
             if setting.line is PLAIN:
                 row["role"] = "hidden"
             yield swept(row, trace, case.gold) if case.gold and experiment.forced and trace is not None else [row]
 
 
-def _measured(
-    experiment: Experiment, target: Any, params: Mapping[str, Any], case: Case | None
-) -> list[dict[str, Any]]:
+def _measured(experiment: Experiment, target: Any, params: Mapping[str, Any], case: Case | None) -> list[Row]:
     try:
         if experiment.measure is not None:
             return list(experiment.measure(target, params))
@@ -206,35 +184,35 @@ def _measured(
         return [{"error": sentence(problem)}]
 
 
-def _labels(setting: Setting) -> dict[str, Any]:
+def _labels(case: Case | None, setting: Setting) -> Row:
+    """A row without numbers yet."""
     values = {f"param:{name}": text_of(value) for name, value in setting.values.items()}
-    return {"series": setting.line.label, **values, "method": setting.line.method}
-
-
-def _of(case: Case | None) -> dict[str, Any]:
-    return {} if case is None else {"prompt": case.id, "category": case.category, "trace": ""}
+    prompt = {"prompt": case.id, "category": case.category, "trace": ""} if case is not None else {}
+    return {"series": setting.line.label, **values, "method": setting.line.method, **prompt, "role": "run", "error": ""}
 
 
 def _one(
-    make: Make, case: Case, setting: Setting, cancel: threading.Event, new_tokens: int, part: Mapping[str, Any]
-) -> tuple[dict[str, Any], Trace | None]:
-    row = {**_labels(setting), **_of(case), "role": "run", "error": ""}
-    shown = ", ".join(f"{name} = {text_of(value)}" for name, value in setting.values.items())
-    title = " · ".join(part for part in (case.id, setting.line.label, shown) if part)
+    session: Session, case: Case, setting: Setting, new_tokens: int, part: Mapping[str, Any]
+) -> tuple[Row, Trace | None]:
+    """A run's row without its numbers, and its trace (None: it failed)."""
+    row = _labels(case, setting)
+    values = ", ".join(f"{name} = {text_of(value)}" for name, value in setting.values.items())
+    title = " · ".join(words for words in (case.id, setting.line.label, values) if words)
     try:
-        run = make(case, setting.line.method, {**setting.params, **part}, title, cancel, new_tokens)
+        run = session.make(case, setting.line.method, {**setting.params, **part}, title, session.cancel, new_tokens)
         for _ in run:
-            pass
+            pass  # what it yields is in run.trace
         trace: Trace = run.trace
     except Exception as problem:
-        row["error"] = sentence(problem)
-        return row, None
+        return {**row, "error": sentence(problem)}, None
     trace.run.update(id=new_id(), title=title, complete=True)
-    row["trace"] = trace.run["id"]
-    return row, trace
+    return {**row, "trace": trace.run["id"]}, trace
 
 
 def _maker(target: Target, experiment: Experiment) -> Make:
+    if experiment.forced:
+        return maker(target)
+
     def make(
         case: Case, method: str, params: Mapping[str, Any], title: str, cancel: threading.Event, new_tokens: int
     ) -> Any:
@@ -250,5 +228,6 @@ def _maker(target: Target, experiment: Experiment) -> Make:
 
 
 def _clocked(experiment: Experiment) -> bool:
-    found = [experiment.quantity(key) for key in experiment.metrics]
-    return any(q.unit in CLOCKED or (isinstance(q, Breakdown) and not q.whole) for q in found)
+    """Whether the machine's state matters to what is measured."""
+    quantities = [experiment.quantity(key) for key in experiment.metrics]
+    return any(q.unit in CLOCKED or (isinstance(q, Breakdown) and not q.whole) for q in quantities)

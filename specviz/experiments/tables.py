@@ -16,11 +16,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from decoders.errors import UserError
+from specviz.words import counted
 
 from .experiment import Row
 from .prompts import ALL, NAMES
 from .quantities import Quantity
-from .results import FORMULA, SCHEMA, Results, points
+from .results import FORMULA, SCHEMA, Results, opened, points
 
 OVERALL = "overall"
 BETTER = {  # 1: the highest is the best, -1: the lowest; in other tables none is marked
@@ -96,8 +97,8 @@ class Table:
     @property
     def title(self) -> str:
         """The metric with its unit, where the name does not say it."""
-        said = self.unit.replace("/", " per ") in self.label.lower()
-        return self.label if not self.unit or said else f"{self.label} ({'%' if self.unit == 'share' else self.unit})"
+        unit = "" if self.unit.replace("/", " per ") in self.label.lower() else self.unit
+        return self.label + (f" ({'%' if unit == 'share' else unit})" if unit else "")
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "title": self.title}
@@ -123,7 +124,7 @@ def checks(results: Results) -> list[Check]:
     """Every column's outputs against plain decoding's."""
     about = results.about
     opens = {(row["series"], row.get("place")): row["trace"] for row in results.rows if row.get("trace")}
-    found = []
+    every = []
     for name in _columns(results):
         rows = [row for row in results.rows if row["series"] == name and row.get("same") is not None]
         differing = [row for row in rows if not row["same"]]
@@ -136,24 +137,24 @@ def checks(results: Results) -> list[Check]:
             for row in differing
         )  # fmt: skip
         bugs = sum(run["verdict"] == BUG for run in runs)
-        found.append(Check(name, name in about.get("lossy", ()), len(rows), len(rows) - len(runs), bugs, runs))
-    return found
+        every.append(Check(name, name in about.get("lossy", ()), len(rows), len(rows) - len(runs), bugs, runs))
+    return every
 
 
 def warnings(results: Results) -> list[str]:
     """What has to be said loudly: methods that are lossless and wrote something else than plain decoding."""
-    said = []
+    sentences = []
     for check in checks(results):
         if check.bugs:
             wrong = [run for run in check.runs if run["verdict"] == BUG]
             places = list(dict.fromkeys(f"{run['prompt']} (token {run['at']})" for run in wrong))
             more = f" and {len(places) - 3} more prompts" if len(places) > 3 else ""
-            said.append(
+            sentences.append(
                 f"{check.name} must not change the output, and {check.bugs} of {check.checked} outputs are not plain "
                 f"decoding's: {', '.join(places[:3])}{more}. This is a fault, so its numbers are never marked as best; "
                 "specviz verify says more."
             )
-    return said
+    return sentences
 
 
 def notes(results: Results) -> list[str]:
@@ -167,44 +168,40 @@ def notes(results: Results) -> list[str]:
         place = f"{machine.get('processor', 'CPU')}, {machine.get('cores', '?')} cores, {threads} of them used"
     versions = ", ".join(f"{name} {machine[name]}" for name in VERSIONS if machine.get(name))
     prompts = len({row.get("place") for row in results.rows})
-    done = f"{_count(prompts, 'prompt')}{_source(about)}, at most {about['max_new_tokens']} new tokens, greedy"
+    done = f"{counted(prompts, 'prompt')}{_source(about)}, at most {about['max_new_tokens']} new tokens, greedy"
     spread = (
-        f"{_count(repeats, 'repeat')}, the methods in turn; ± is the standard deviation between the repeats"
+        f"{counted(repeats, 'repeat')}, the methods in turn; ± is the standard deviation between the repeats"
         if repeats > 1
         else "1 repeat: nothing is known of the spread (more repeats show it as ±)"
     )
     lossy = [check.name for check in checks(results) if check.lossy]
-    said = [
+    sentences = [
         f"{model.get('name') or 'model'}{size}, {model.get('dtype')} on {place}; {versions}; {about['created'][:10]}.",
         f"{done}; {spread}.",
         "Speed and speedup are of runs that were not recorded; a speedup is formed between runs of the same prompt in "
         "the same repeat. What else is counted is the same in every repeat.",
     ]
     if lossy:
-        said.append(f"† {', '.join(lossy)}: not lossless, the output may differ from plain decoding's.")
+        sentences.append(f"† {', '.join(lossy)}: not lossless, the output may differ from plain decoding's.")
     for name in _columns(results):
         errors = [row for row in results.rows if row["series"] == name and row.get("error")]
         if errors:
             places = len({row.get("place") for row in errors})
-            said.append(
-                f"{name} failed on {places} of {_count(prompts, 'prompt')} and its numbers are of the others: "
+            sentences.append(
+                f"{name} failed on {places} of {counted(prompts, 'prompt')} and its numbers are of the others: "
                 f"{errors[0]['error']}"
             )
     if any(run["verdict"] == "near tie" for check in checks(results) for run in check.runs):
-        said.append("Some outputs differ at a near tie alone: rounding decided between equally likely tokens.")
+        sentences.append("Some outputs differ at a near tie alone: rounding decided between equally likely tokens.")
     if about["state"] != "complete":
-        said.append(f"The batch is not complete ({about['state']}): every line is of the prompts done so far.")
-    return said
+        sentences.append(f"The batch is not complete ({about['state']}): every line is of the prompts done so far.")
+    return sentences
 
 
 def _source(about: Mapping[str, Any]) -> str:
     names = {"examples": "the examples", "demo": "held-out tasks", "turns": "chats"}
-    given = str(about.get("prompts") or "")
-    return f" ({names.get(given.partition(':')[0], given)})" if given else ""
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    prompts = str(about.get("prompts") or "")
+    return f" ({names.get(prompts.partition(':')[0], prompts)})" if prompts else ""
 
 
 # --- cells ---
@@ -212,13 +209,9 @@ def _count(number: int, noun: str) -> str:
 
 def _columns(results: Results) -> list[str]:
     """The lines in order, as far as they have rows, and what else was run beside them."""
-    there = dict.fromkeys(row["series"] for row in results.rows)
-    return [*(line["label"] for line in results.about["lines"] if line["label"] in there), *_others(results, there)]
-
-
-def _others(results: Results, there: Mapping[str, Any]) -> list[str]:
-    lines = {line["label"] for line in results.about["lines"]}
-    return [name for name in there if name not in lines]
+    series = dict.fromkeys(row["series"] for row in results.rows)
+    lines = [line["label"] for line in results.about["lines"] if line["label"] in series]
+    return list(dict.fromkeys([*lines, *series]))
 
 
 def _table(results: Results, key: str, broken: set[str]) -> Table:
@@ -247,16 +240,16 @@ def _table(results: Results, key: str, broken: set[str]) -> Table:
 
 def _mean(rows: Sequence[Row], key: str) -> tuple[float | None, float | None, int]:
     """Mean, standard deviation between whole repeats (None below two), number of values."""
-    known = [row for row in rows if row.get(key) is not None]
-    if not known:
+    valued = [row for row in rows if row.get(key) is not None]
+    if not valued:
         return None, None, 0
     by: dict[Any, list[Row]] = {}
-    for row in known:
+    for row in valued:
         by.setdefault(row.get("repeat"), []).append(row)
     most = max(len(part) for part in by.values())
     each = [statistics.fmean(row[key] for row in part) for part in by.values() if len(part) == most]
     deviation = (statistics.stdev(each) or None) if len(each) > 1 else None  # what cannot differ has no spread
-    return statistics.fmean(row[key] for row in known), deviation, len(known)
+    return statistics.fmean(row[key] for row in valued), deviation, len(valued)
 
 
 def _done(rows: Sequence[Row]) -> int:
@@ -268,24 +261,21 @@ def _cell(
     rows: Sequence[Row], prompts: int, mean: float | None, deviation: float | None, count: int,
     form: Callable[[float], str], best: bool,
 ) -> Cell:  # fmt: skip
-    runs = tuple(
-        {name: row.get(name) or "" for name in ("trace", "prompt", "category")} for row in rows if row.get("trace")
-    )
     text = "–" if mean is None else form(mean)
     spread = "" if deviation is None else form(deviation)
     failed = sum(bool(row.get("error")) for row in rows)
     partly = f"{_done(rows)} of {prompts}" if failed else ""
-    return Cell(text, spread, mean, deviation, count, _done(rows), failed, best, partly, runs)
+    return Cell(text, spread, mean, deviation, count, _done(rows), failed, best, partly, tuple(opened(rows)))
 
 
 def _best(key: str, means: Mapping[str, float | None], form: Callable[[float], str]) -> set[str]:
     """The columns whose number, as it is shown, is the best; none where there is nothing to choose from."""
-    known = {name: mean for name, mean in means.items() if mean is not None}
-    if key not in BETTER or len(known) < 2:
+    shown = {name: form(mean) for name, mean in means.items() if mean is not None}
+    if key not in BETTER or len(shown) < 2:
         return set()
-    best = max(known.values()) if BETTER[key] > 0 else min(known.values())
-    found = {name for name, mean in known.items() if form(mean) == form(best)}
-    return found if len(found) < len(known) else set()
+    best = (max if BETTER[key] > 0 else min)(mean for mean in means.values() if mean is not None)
+    first = {name for name, text in shown.items() if text == form(best)}
+    return first if len(first) < len(shown) else set()
 
 
 def _form(unit: str, means: Sequence[float]) -> Callable[[float], str]:
@@ -312,7 +302,7 @@ def written(results: Results, form: str, metrics: Sequence[str] | None = None) -
     return makers[form](results, tables(results, metrics))
 
 
-def _csv(results: Results, found: Sequence[Table]) -> str:
+def _csv(results: Results, every: Sequence[Table]) -> str:
     """A line per metric and task, whole numbers of digits, two columns per method; the checks are lines of their own.
 
     Shares are from 0 to 1 here.
@@ -322,7 +312,7 @@ def _csv(results: Results, found: Sequence[Table]) -> str:
     columns = _columns(results)
     heads = [part for name in columns for part in (name, f"{name} ±")]
     writer.writerow(["metric", "unit", "task", "prompts", *(_inert(head) for head in heads)])
-    for table in found:
+    for table in every:
         for line in table.lines:
             numbers = [part for cell in line.cells for part in (_exact(cell.mean), _exact(cell.deviation))]
             writer.writerow([table.metric, table.unit, _inert(line.name), line.prompts, *numbers])
@@ -342,42 +332,58 @@ def _inert(text: str) -> str:
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
-def _latex(results: Results, found: Sequence[Table]) -> str:
-    """A ``table`` with booktabs' rules per metric; the best of a row is bold."""
-    said = [*warnings(results), *notes(results)]
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a kind of file writes names, the best of a row, a check that failed, the spread, and the mark of a method
+    that is not lossless.
+    """
+
+    name: Callable[[str], str]
+    best: str
+    failed: str
+    spread: str
+    lossy: str
+
+    def cell(self, cell: Cell) -> str:
+        text = self.best.format(cell.text) if cell.best else self.name(cell.text)
+        return text + (self.spread.format(cell.spread) if cell.spread else "") + (cell.partly and f" ({cell.partly})")
+
+    def check(self, check: Check) -> str:
+        return self.failed.format(self.name(check.text)) if check.bugs else self.name(check.text)
+
+
+TERMINAL = Style(str, "{}*", "{}", " ± {}", " †")
+
+
+def grid(results: Results, table: Table, style: Style = TERMINAL) -> list[list[str]]:
+    """A table as rows of text: the heads, a row per task, and the outputs' check against plain decoding."""
     checked = {check.name: check for check in checks(results)}
+    heads = [style.name(name) + (style.lossy if checked[name].lossy else "") for name in table.columns]
+    lines = [[style.name(one.name), f"{one.prompts:,}", *map(style.cell, one.cells)] for one in table.lines]
+    return [
+        ["task", "prompts", *heads], *lines,
+        ["same as plain", "", *(style.check(checked[name]) for name in table.columns)],
+    ]  # fmt: skip
+
+
+def _latex(results: Results, every: Sequence[Table]) -> str:
+    """A ``table`` with booktabs' rules per metric; the best of a row is bold."""
+    bold = r"\textbf{{{}}}"
+    style = Style(_tex, bold, bold, r" {{\scriptsize $\pm$ {}}}", r"\textsuperscript{\dag}")
+    sentences = _tex(" ".join([*warnings(results), *notes(results)]))
     parts = ["% needs \\usepackage{booktabs}"]
-    for table in found:
-        heads = [_tex(name) + (r"\textsuperscript{\dag}" if checked[name].lossy else "") for name in table.columns]
-        rows = [_row(["task", "prompts", *heads]), r"\midrule"]
-        for line in table.lines:
-            if len(table.lines) > 1 and line is table.lines[-1]:
-                rows.append(r"\midrule")
-            rows.append(_row([_tex(line.name), f"{line.prompts:,}", *map(_tex_cell, line.cells)]))
-        rows += [r"\midrule", _row(["same as plain", "", *(_tex_check(checked[name]) for name in table.columns)])]
-        body = "\n".join(rows)
+    for table in every:
+        heads, *lines, same = (" & ".join(row) + r" \\" for row in grid(results, table, style))
+        if len(lines) > 1:
+            lines.insert(-1, r"\midrule")
+        body = "\n".join([heads, r"\midrule", *lines, r"\midrule", same])
         parts.append(
             "\\begin{table}\n\\centering\n"
-            f"\\caption{{{_tex(table.title)} = {_tex(table.formula)}. {_tex(' '.join(said))}}}\n"
+            f"\\caption{{{_tex(table.title)} = {_tex(table.formula)}. {sentences}}}\n"
             f"\\begin{{tabular}}{{l{'r' * (len(table.columns) + 1)}}}\n\\toprule\n{body}\n\\bottomrule\n"
             "\\end{tabular}\n\\end{table}"
         )
     return "\n\n".join(parts) + "\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"
-
-
-def _tex_cell(cell: Cell) -> str:
-    text = f"\\textbf{{{cell.text}}}" if cell.best else cell.text.replace("–", "--")
-    spread = f" {{\\scriptsize $\\pm$ {cell.spread}}}" if cell.spread else ""
-    return text + spread + (f" ({cell.partly})" if cell.partly else "")
-
-
-def _tex_check(check: Check) -> str:
-    text = _tex(check.text)
-    return f"\\textbf{{{text}}}" if check.bugs else text
 
 
 TEX = {
@@ -397,25 +403,17 @@ def _tex(text: str) -> str:
     return "".join(TEX.get(c, c) for c in _line(text))
 
 
-def _markdown(results: Results, found: Sequence[Table]) -> str:
+def _markdown(results: Results, every: Sequence[Table]) -> str:
     """A table per metric, the best of a row bold, and the notes below."""
-    checked = {check.name: check for check in checks(results)}
+    style = Style(_md, "**{}**", "**{}**", " ± {}", " †")
     parts = []
-    for table in found:
-        heads = [_md(name) + (" †" if checked[name].lossy else "") for name in table.columns]
-        rows = [["task", "prompts", *heads], ["---", *["---:"] * (len(heads) + 1)]]
-        rows += [[_md(line.name), f"{line.prompts:,}", *map(_md_cell, line.cells)] for line in table.lines]
-        bold = [f"**{_md(c.text)}**" if c.bugs else c.text for c in (checked[name] for name in table.columns)]
-        rows.append(["same as plain", "", *bold])
+    for table in every:
+        heads, *rows = grid(results, table, style)
+        rows = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
         body = "\n".join(f"| {' | '.join(row)} |" for row in rows)
         parts.append(f"**{_md(table.title)}** = {_md(table.formula)}\n\n{body}")
-    said = "\n".join(f"- {_md(text)}" for text in (*warnings(results), *notes(results)))
-    return "\n\n".join([*parts, said]) + "\n"
-
-
-def _md_cell(cell: Cell) -> str:
-    text = f"**{cell.text}**" if cell.best else cell.text
-    return text + (f" ± {cell.spread}" if cell.spread else "") + (f" ({cell.partly})" if cell.partly else "")
+    sentences = "\n".join(f"- {_md(text)}" for text in (*warnings(results), *notes(results)))
+    return "\n\n".join([*parts, sentences]) + "\n"
 
 
 def _md(text: str) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from decoders.errors import UserError
 from specviz.places import home
 
-from .experiment import TRAINABLE, Experiment, Setting
+from .experiment import TRAINABLE, TRAINED, Experiment, Setting
 
 if TYPE_CHECKING:
     from decoders import Target
@@ -158,11 +158,9 @@ class PromptVariant(Variant):
     def recipe(self) -> Any:
         from decoders.training.prompt_tokens import Recipe
 
-        return Recipe(
-            tokens=self.tokens, vectors=self.vectors, mask=self.mask, learned=self.learned, prefix=self.prefix,
-            exits=self.exits, head=self.head, hard_labels=self.hard_labels, batch_tokens=BATCH_TOKENS,
-            rows=POINTS * self.tokens * self.vectors, validate_steps=max(1, self.steps // LOOKS),
-        )  # fmt: skip
+        settings = {name: getattr(self, name) for name in TRAINED["ppd"]}
+        rows, look = POINTS * self.tokens * self.vectors, max(1, self.steps // LOOKS)
+        return Recipe(**settings, batch_tokens=BATCH_TOKENS, rows=rows, validate_steps=look)
 
     def check(self, target: Target) -> None:
         self.recipe.config(target.shape)
@@ -206,12 +204,11 @@ class _Shorter:
 
 def variant_of(experiment: Experiment, setting: Setting) -> Variant | None:
     """What has to be trained for a setting; None where it takes the part that is there."""
-    given = setting.trains
-    if given is None:
+    if setting.trains is None:
         return None
     kind = TRAINABLE[setting.line.method]
-    made = PromptVariant if kind == "ppd" else DraftVariant
-    return made(kind, experiment.training_steps, experiment.data, **given)
+    variant = PromptVariant if kind == "ppd" else DraftVariant
+    return variant(kind, experiment.training_steps, experiment.data, **setting.trains)
 
 
 def check_variants(variants: Sequence[Variant], target: Target) -> None:

@@ -1,22 +1,50 @@
-"""The registry of recipes. One paper, one file: every experiment that a module here defines is found by itself."""
+"""The recipes, a file per paper: each of its tables is the recipe of a figure or table, ``adapld-fig1`` of adapld.toml.
+
+A recipe's fields are those of ``Experiment``; what it leaves out stands in its file's ``[common.usual]``, or in
+``[common.NAME]`` where it says ``like = "NAME"``. Written shortly::
+
+    drawn = true                                         # the note begins with: the values are drawn, not printed
+    lines."no branches" = {method = "adapld", params = {branches = false}}  # or the method's name alone
+    axes.k = {values = [2, 4, 8], label = "branches K", log = true, paper = 8}
+
+    [[fig1.printed]]                                     # a table of the paper
+    where = "table 4"
+    places = ["MT", "SUM", "Avg."]                       # along the chart
+    rows.speedup."no branches" = [1.53, 2.25, nan]       # metric, series; nan: none is printed
+    per = 100                                            # they are percentages (model: if not the file's)
+
+Functions and values of Python are named by module and name, as in ``measure = "recipes.casd:lookups"``.
+"""
 
 from __future__ import annotations
 
-import importlib
 import pkgutil
 import re
+import tomllib
+from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
+from typing import Any
 
 from decoders.errors import UserError
-from specviz.experiments.experiment import PAPERS, Experiment, near
+from specviz.experiments.experiment import PAPERS, Axis, Experiment, Line, PaperSeries, near
+from specviz.experiments.quantities import Quantity
+
+DRAWN = "The figure's values are drawn in the paper, not printed."
 
 
 @cache
 def recipes() -> dict[str, Experiment]:
     """All recipes by name, paper by paper, figures before tables, each in the paper's order."""
-    modules = [importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__)]
-    defined = [value for module in modules for value in vars(module).values() if isinstance(value, Experiment)]
-    return {experiment.name: experiment for experiment in sorted(defined, key=_place)}
+    every = [recipe for file in sorted(Path(__file__).parent.glob("*.toml")) for recipe in _read(file)]
+    return {experiment.name: experiment for experiment in sorted(every, key=_place)}
+
+
+def find_recipe(name: str) -> Experiment:
+    """The recipe called ``name``; UserError lists those that exist."""
+    if name not in recipes():
+        raise UserError(f"there is no recipe {name!r}{near(name, recipes())}: choose one of {', '.join(recipes())}")
+    return recipes()[name]
 
 
 def _place(experiment: Experiment) -> tuple[int, bool, int]:
@@ -25,8 +53,50 @@ def _place(experiment: Experiment) -> tuple[int, bool, int]:
     return list(PAPERS).index(experiment.paper), table, int(number[0]) if number else 0
 
 
-def find_recipe(name: str) -> Experiment:
-    """The recipe called ``name``; UserError lists those that exist."""
-    if name not in recipes():
-        raise UserError(f"there is no recipe {name!r}{near(name, recipes())}: choose one of {', '.join(recipes())}")
-    return recipes()[name]
+def _read(file: Path) -> Iterator[Experiment]:
+    written = tomllib.loads(file.read_text(encoding="utf-8"))
+    common = written.pop("common")
+    for name, own in written.items():
+        fields = {**common["usual"], **common.get(own.pop("like", ""), {}), **own}
+        fields = {key: _plain(value) for key, value in fields.items()}
+        if fields.pop("drawn", False):
+            fields["note"] = f"{DRAWN} {fields.get('note', '')}".strip()
+        fields["lines"] = tuple(
+            Line(label, **(line if isinstance(line, dict) else {"method": line}))
+            for label, line in fields["lines"].items()
+        )
+        fields["axes"] = tuple(_axis(param, axis) for param, axis in fields.get("axes", {}).items())
+        printed = fields.pop("printed", ())
+        fields["papers"] = tuple(one for table in printed for one in _series(**{"model": common["model"], **table}))
+        fields["own"] = tuple(Quantity(**quantity) for quantity in fields.get("own", ()))
+        fields |= {key: _python(fields[key]) for key in ("arrange", "look", "measure") if key in fields}
+        yield Experiment(f"{file.stem}-{name}", paper=file.stem, **fields)
+
+
+def _plain(value: Any) -> Any:
+    """Lists as tuples; texts over several lines as one."""
+    if isinstance(value, str):
+        return " ".join(value.split())
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _python(name: str) -> Any:
+    return pkgutil.resolve_name(f"specviz.experiments.{name}")
+
+
+def _axis(param: str, axis: Mapping[str, Any]) -> Axis:
+    values = axis["values"]
+    if isinstance(values, str):
+        values = _python(values)
+    else:
+        values = tuple(None if value == "off" else value for value in values)
+    return Axis(param, **{**axis, "values": values})
+
+
+def _series(
+    where: str, model: str, places: list[Any], rows: Mapping[str, Mapping[str, list[float]]], per: int = 1
+) -> Iterator[PaperSeries]:
+    for metric, series in rows.items():
+        for label, numbers in series.items():
+            points = ((x, y / per if per != 1 else y) for x, y in zip(places, numbers, strict=True) if y == y)
+            yield PaperSeries(label, where, metric, tuple(points), model)

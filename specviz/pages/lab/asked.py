@@ -118,7 +118,7 @@ def experiment_of(asked: Asked, methods: Mapping[str, Any]) -> Experiment:
         lines = [(line.method, dict(line.params or {})) for line in asked.batch.lines]
         for method, params in lines:
             _no_files(methods, method, params)
-        experiment = batch(lines, asked.batch.repeats or 3, asked.metrics or METRICS, known=methods)
+        experiment = batch(lines, asked.batch.repeats or 3, asked.metrics or METRICS, registry=methods)
     elif asked.free is not None:
         fixed, swept = dict(asked.free.fixed or {}), {}
         for method in asked.free.methods:
@@ -127,7 +127,7 @@ def experiment_of(asked: Asked, methods: Mapping[str, Any]) -> Experiment:
             if axis.param in swept:
                 raise UserError(f"{axis.param} is varied twice: choose another second parameter")
             swept[axis.param] = axis.values
-        experiment = free(asked.free.methods, fixed, swept, asked.metrics or ("tokens_per_step",), known=methods)
+        experiment = free(asked.free.methods, fixed, swept, asked.metrics or ("tokens_per_step",), registry=methods)
     else:
         experiment = find_recipe(asked.recipe)
     prompts = asked.prompts

@@ -317,7 +317,7 @@ class Lab(Service):
 
         with contextlib.suppress(QueueFull):
             run_experiment(
-                target, planned, results, progress=told, cancel=active.cancel, keep=keep, make=make, between=on_worker
+                target, planned, results, progress=told, cancel=active.cancel, keep=keep, make=make, on_device=on_worker
             )
         if results.about["state"] == "running":
             results.about["state"] = "cancelled"

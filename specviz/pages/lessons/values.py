@@ -13,6 +13,7 @@ from decoders.trace import files as tracefile
 from decoders.trace.metrics import METRICS
 from decoders.trace.trace import Trace
 from specviz.places import SUFFIX, is_id
+from specviz.words import counted
 
 from .reading import shown_as
 
@@ -293,7 +294,3 @@ def _probability(value: float | None) -> Value:
         raise Unknown("its value was not recorded")
     shown = "less than 0.001" if value < 0.001 else "more than 0.999" if value > 0.999 else f"{value:.3g}"
     return Value(value, shown)
-
-
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
