@@ -5,7 +5,6 @@ import io
 import json
 import random
 import struct
-import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from decoders.trace.tables import OPTIONAL_TABLES, TABLES, TraceError
 from decoders.trace.trace import Trace
 
 from . import synthetic
+from .work import calls
 
 SEGMENTS = [("context", 0, "one two three four, one two five. "), ("special", -1, "<|go|>")]
 SMALL = synthetic.Synthetic(SEGMENTS, "one two five, one two three.", "tree", width=5, draft=3).run()
@@ -118,17 +118,13 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path):
     assert [path.name for path in tmp_path.iterdir()] == ["folder.spectrace"]
 
 
-def test_loading_is_fast():
-    """2,000 steps with 60,000 candidates load within a second: the time per value that this takes."""
+def test_loading_goes_by_columns_not_by_values():
+    """2,000 steps with 60,000 candidates load within a second: few calls for each value."""
     data = saved(synthetic.long(1_500, 600))
-    took = []
-    for _ in range(3):
-        started = time.process_time()
-        trace = load(data)
-        took.append(time.process_time() - started)
+    trace = load(data)
     values = sum(trace.rows(table) * len(columns) for table, columns in trace.tables.items())
     assert values > 50_000
-    assert min(took) / values < 1 / 900_000
+    assert calls(lambda: load(data)) / values < 0.4
 
 
 # --- hostile and damaged files ----------------------------------------------------------------------------------------
@@ -221,9 +217,7 @@ def test_a_directory_of_a_million_entries_is_not_read():
     directory = entry * 200_000
     for count in (200_000 % 65_536, len(TABLES) + 1):
         data = directory + struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, count, count, len(directory), 0, 0)
-        started = time.process_time()
-        refused(data, "entries")
-        assert time.process_time() - started < 0.1
+        assert calls(lambda data=data: refused(data, "entries")) < 500
 
 
 def bomb(size: int, unit: bytes = b"0") -> bytes:
@@ -372,14 +366,12 @@ def test_flipped_bits(flips: list[tuple[int, int]]):
 
 def same_or_refused(data: bytes, trace: Trace = SMALL) -> None:
     """Damage is noticed, unless it lies where a zip holds nothing that matters (dates, permissions)."""
-    started = time.process_time()
     try:
         found = load(data)
     except TraceError:
         pass
     else:
         assert found.to_json() == trace.to_json()
-    assert time.process_time() - started < 2
 
 
 JSON = st.recursive(
@@ -529,21 +521,19 @@ def test_journal_errors(tmp_path: Path):
 
 
 def test_a_journaled_step_costs_little(tmp_path: Path):
-    """Far below 1 % of a 5 ms step for a chain; the bound leaves room for a loaded machine."""
-    trace = synthetic.steps(150, "chain")
-    opening, deltas = synthetic.deltas(trace)
-    best = 1.0
-    for attempt in range(5):
-        journal = Journal(tmp_path / f"{attempt}.journal")
-        journal.start(opening)
-        started = time.process_time()
+    """Far below 1 % of a 5 ms step for a chain (about 40 µs), as few calls and rare writes."""
+    opening, deltas = synthetic.deltas(synthetic.steps(150, "chain"))
+    journal = Journal(tmp_path / "a.journal")
+    journal.start(opening)
+
+    def append() -> None:
         for place, delta in enumerate(deltas):
             journal.append(delta)
-            if place % 50 == 49:  # what a quarter second of 5 ms steps makes
+            if place % 50 == 49:  # 50 steps of 5 ms
                 journal.flush()
-        journal.close()
-        best = min(best, (time.process_time() - started) / len(deltas))
-    assert best < 200e-6, f"{best * 1e6:.0f} µs per step"
+
+    assert calls(append) / len(deltas) < 40
+    journal.close()
 
 
 def test_the_checksum_of_a_block_is_checked(tmp_path: Path):
