@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from decoders.trace import files as tracefile
-from decoders.trace.files import MAX_FILE, MAX_UNPACKED, Journal, load, recover, save
+from decoders.trace.files import MAX_FILE, MAX_UNPACKED, load, save
+from decoders.trace.journal import Journal, recover
 from decoders.trace.metrics import fill_would_accept
 from decoders.trace.tables import OPTIONAL_TABLES, TABLES, TraceError
 from decoders.trace.trace import Trace
@@ -414,9 +415,9 @@ def test_random_parts(name: str, data: bytes):
 # --- the journal ------------------------------------------------------------------------------------------------------
 
 
-def journaled(path: Path, trace: Trace = SMALL, interval: float = 0.0) -> tuple[Journal, Trace, list[Any]]:
+def journaled(path: Path, trace: Trace = SMALL) -> tuple[Journal, Trace, list[Any]]:
     opening, deltas = synthetic.deltas(trace)
-    journal = Journal(path, interval)
+    journal = Journal(path)
     journal.start(opening)
     for delta in deltas:
         journal.append(delta)
@@ -424,7 +425,7 @@ def journaled(path: Path, trace: Trace = SMALL, interval: float = 0.0) -> tuple[
 
 
 def test_a_whole_journal_gives_the_whole_run(trace: Trace, tmp_path: Path):
-    journal, _, _ = journaled(tmp_path / "a.journal", trace, interval=0.01)
+    journal, _, _ = journaled(tmp_path / "a.journal", trace)
     journal.close()
     journal.close()
     found = recover(tmp_path / "a.journal")
@@ -438,7 +439,7 @@ def test_a_whole_journal_gives_the_whole_run(trace: Trace, tmp_path: Path):
 def test_a_journal_cut_at_any_byte_gives_every_whole_step(tmp_path: Path):
     path = tmp_path / "a.journal"
     opening, deltas = synthetic.deltas(SMALL)
-    journal = Journal(path, interval=0.0)
+    journal = Journal(path)
     ends = []
     journal.start(opening)
     for delta in deltas:
@@ -477,13 +478,27 @@ def test_a_damaged_journal_gives_a_beginning_of_the_run_or_a_sentence(tmp_path: 
         saved(found)
 
 
-def test_steps_are_gathered_for_a_moment(tmp_path: Path):
-    journal, _, deltas = journaled(tmp_path / "a.journal", interval=60.0)
-    assert recover(journal.path).rows("steps") == 0
-    journal.flush()
-    assert recover(journal.path).rows("steps") == len(deltas)
-    journal.append(deltas[0])
+def test_a_step_that_was_appended_is_in_the_file(tmp_path: Path):
+    opening, deltas = synthetic.deltas(SMALL)
+    journal = Journal(tmp_path / "a.journal")
+    journal.start(opening)
+    for done, delta in enumerate(deltas, 1):
+        journal.append(delta)
+        assert recover(journal.path).rows("steps") == done
     journal.close()
+
+
+def test_a_journal_takes_any_text_and_number(tmp_path: Path):
+    opening, deltas = synthetic.deltas(SMALL)
+    opening.tables["steps"]["note"] = []
+    for delta, odd in zip(deltas, ("\ud800", "\n \u2028", 2**53, 1.5, *[None] * len(deltas)), strict=False):
+        delta["steps"]["note"] = [odd] * len(delta["steps"]["context"])
+    journal = Journal(tmp_path / "a.journal")
+    journal.start(opening)
+    for delta in deltas[:4]:
+        journal.append(delta)
+    journal.close()
+    assert recover(journal.path).tables["steps"]["note"] == ["\ud800", "\n \u2028", 2**53, 1.5]
 
 
 def test_finish_writes_the_file_and_removes_the_journal(tmp_path: Path):
@@ -521,16 +536,14 @@ def test_journal_errors(tmp_path: Path):
 
 
 def test_a_journaled_step_costs_little(tmp_path: Path):
-    """Far below 1 % of a 5 ms step for a chain (about 40 µs), as few calls and rare writes."""
+    """Far below 1 % of a 5 ms step for a chain (about 40 µs), as few calls."""
     opening, deltas = synthetic.deltas(synthetic.steps(150, "chain"))
     journal = Journal(tmp_path / "a.journal")
     journal.start(opening)
 
     def append() -> None:
-        for place, delta in enumerate(deltas):
+        for delta in deltas:
             journal.append(delta)
-            if place % 50 == 49:  # 50 steps of 5 ms
-                journal.flush()
 
     assert calls(append) / len(deltas) < 40
     journal.close()
