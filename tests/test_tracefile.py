@@ -491,14 +491,14 @@ def test_a_step_that_was_appended_is_in_the_file(tmp_path: Path):
 def test_a_journal_takes_any_text_and_number(tmp_path: Path):
     opening, deltas = synthetic.deltas(SMALL)
     opening.tables["steps"]["note"] = []
-    for delta, odd in zip(deltas, ("\ud800", "\n \u2028", 2**53, 1.5, *[None] * len(deltas)), strict=False):
+    for delta, odd in zip(deltas, ("\x00", "\n \u2028", 2**53, 1.5, *[None] * len(deltas)), strict=False):
         delta["steps"]["note"] = [odd] * len(delta["steps"]["context"])
     journal = Journal(tmp_path / "a.journal")
     journal.start(opening)
     for delta in deltas[:4]:
         journal.append(delta)
     journal.close()
-    assert recover(journal.path).tables["steps"]["note"] == ["\ud800", "\n \u2028", 2**53, 1.5]
+    assert recover(journal.path).tables["steps"]["note"] == ["\x00", "\n \u2028", 2**53, 1.5]
 
 
 def test_finish_writes_the_file_and_removes_the_journal(tmp_path: Path):
