@@ -16,7 +16,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from decoders.trace.files import Journal, load, recover, save
+from decoders.trace.files import load, save
+from decoders.trace.journal import Journal, recover
 from decoders.trace.metrics import compute
 from decoders.trace.tables import TABLES, Column, TraceError
 from decoders.trace.trace import Trace
@@ -161,7 +162,7 @@ def test_a_journal_keeps_what_is_not_known(later: Trace, tmp_path: Path):
     for name, values in later.tables["tokens"].items():
         opening.tables["tokens"][name] = values[: later.run["prompt_length"]]
     opening.tables["banks"] = banks
-    journal = Journal(tmp_path / "a.journal", 0.0)
+    journal = Journal(tmp_path / "a.journal")
     journal.start(opening)
     for delta in deltas:
         journal.append(delta)
@@ -179,7 +180,7 @@ def test_a_journal_of_a_later_version_is_read_by_its_own_types(later: Trace, add
     opening.tables["steps"]["uses"] = []
     for number, delta in enumerate(deltas):
         delta["steps"]["uses"] = [number]
-    journal = Journal(tmp_path / "a.journal", 0.0)
+    journal = Journal(tmp_path / "a.journal")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(TABLES, "steps", (*TABLES["steps"], Column("uses", "int", "of a later version", 0)))
         journal.start(opening)

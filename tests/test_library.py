@@ -17,6 +17,8 @@ import synthetic
 from fastapi.testclient import TestClient
 
 from decoders.trace import files as tracefile
+from decoders.trace import journal
+from decoders.trace.journal import recover
 from decoders.trace.trace import Trace
 from specviz.server.forms import PromptForm, Rejected
 from specviz.server.http import COOKIE
@@ -181,9 +183,10 @@ def test_a_disk_that_refuses_costs_files_never_a_run(
         desk.library.folder = tmp_path / "file" / "runs"
     else:
         room = [0 if fault == "full at the start" else 2]
-        monkeypatch.setattr(tracefile.Journal, "_write", lambda journal, block: full(room))
-        monkeypatch.setattr(tracefile.Journal, "append", lambda journal, delta: full(room))
-        monkeypatch.setattr(tracefile, "save", lambda *_: full([0]))
+        monkeypatch.setattr(journal.Journal, "_write", lambda _, block: full(room))
+        monkeypatch.setattr(journal.Journal, "append", lambda _, delta: full(room))
+        for module in (tracefile, journal):
+            monkeypatch.setattr(module, "save", lambda *_: full([0]))
 
     def full(room: list[int]) -> None:
         room[0] -= 1
@@ -224,7 +227,7 @@ def test_a_journal_that_cannot_be_replaced_is_opened_and_stays(tmp_path: Path, m
 
 def steps_in(journal: Path) -> int:
     try:
-        return tracefile.recover(journal).rows("steps")
+        return recover(journal).rows("steps")
     except tracefile.TraceError:  # it is not there yet
         return 0
 

@@ -1,4 +1,4 @@
-"""Trace files: a zip of JSON tables, checked before and after it is read, and the journal kept while a run goes on.
+"""Trace files: a zip of JSON tables, checked before and after it is read.
 
 A ``.spectrace`` file holds ``trace.json`` (schema, run, and per table its rows and columns) and one ``<table>.json``
 per table; ``decoders.trace.tables`` says how it outlives its columns. Nothing in it can be executed; sizes are bounded
@@ -9,19 +9,13 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import os
 import struct
-import time
 import uuid
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
-
-import numpy as np
 
 from .check import MAX_CELLS, check, check_run
 from .tables import (
@@ -31,14 +25,11 @@ from .tables import (
     SCHEMA,
     TABLES,
     TraceError,
-    columns_of,
     may_be_named,
-    type_of,
-    with_defaults,
 )
 from .trace import Trace
 
-__all__ = ["SUFFIX", "Journal", "TraceError", "load", "recover", "save"]
+__all__ = ["SUFFIX", "TraceError", "load", "save"]
 
 SUFFIX = ".spectrace"
 MAX_FILE = 128 * 2**20  # bytes of a file on disk or of an upload
@@ -70,7 +61,7 @@ def save(trace: Trace, path: str | os.PathLike[str] | None) -> bytes | None:
         for name, part in parts.items():
             info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
-            data = _dumps(part).encode()
+            data = dumps(part).encode()
             total += len(data)
             if total > MAX_UNPACKED:
                 raise TraceError(f"the trace was not saved: it exceeds {MAX_UNPACKED >> 20} MiB; record fewer tokens")
@@ -96,7 +87,7 @@ def load(source: str | os.PathLike[str] | bytes) -> Trace:
     except TraceError as fault:
         raise TraceError(f"{name} cannot be opened as a trace: {fault}; {_AGAIN}") from None
     except (OSError, ValueError) as fault:  # ValueError: a path with a NUL in it
-        raise TraceError(f"{name} cannot be opened: {_why(fault)}; check the path") from None
+        raise TraceError(f"{name} cannot be opened: {why(fault)}; check the path") from None
 
 
 def _load(file: BinaryIO, size: int) -> Trace:
@@ -206,10 +197,11 @@ def _part(archive: zipfile.ZipFile, info: zipfile.ZipInfo, cells: int) -> dict[s
     data = _read(archive, info)
     if data.count(b"[") + data.count(b"{") > 1_000 + cells or data.count(b",") > 1_000 + 2 * cells:
         raise TraceError(f"its part {info.filename} holds more than trace.json announces")
-    return _loads(data, info.filename)
+    return loads(data, info.filename)
 
 
-def _loads(data: bytes, name: str) -> dict[str, Any]:
+def loads(data: bytes, name: str) -> dict[str, Any]:
+    """An object of strict JSON. Raises TraceError with a sentence about the part ``name``."""
     try:
         value = json.loads(data.decode("utf-8"), parse_constant=_constant, object_pairs_hook=_unique)
     except TraceError as fault:
@@ -234,10 +226,11 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-_dumps = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+dumps = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
-def _why(fault: Exception) -> str:
+def why(fault: Exception) -> str:
+    """What the operating system says of a fault, in lower case."""
     return (getattr(fault, "strerror", None) or str(fault)).lower()
 
 
@@ -251,180 +244,4 @@ def _replace(path: Path, data: bytes) -> None:
         finally:
             part.unlink(missing_ok=True)
     except OSError as fault:
-        raise TraceError(f"{path.name} cannot be written: {_why(fault)}; check the folder") from None
-
-
-class Journal:
-    """The steps of a run while it goes on, so that a crash loses next to nothing of what was decoded. ::
-
-        journal = Journal(folder / "a1b2.journal")
-        journal.start(run.trace)            # the header and the prompt
-        for delta in run:
-            journal.append(delta)           # one step
-        journal.finish(run.trace)           # writes a1b2.spectrace, then removes the journal
-
-    A line of JSON with the run and its prompt, then blocks of steps: a line of JSON that says what follows, and the
-    columns as 8-byte numbers (text by dictionary), which is several times faster than plain JSON. A block is written,
-    unbuffered, when a step comes ``interval`` seconds after the last block, and by ``close``; after a crash ``recover``
-    gives every step of every whole block.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], interval: float = 0.25) -> None:
-        self.path = Path(path)
-        self.interval = interval
-        self._file: io.FileIO | None = None
-        self._pending: list[Mapping[str, Mapping[str, list[Any]]]] = []
-        self._written = 0.0
-        self._types: Types = {}
-
-    def start(self, trace: Trace) -> None:
-        """Create the file: the run's record, and whatever the trace holds so far (its prompt)."""
-        self._types = _types(trace)
-        line = _dumps({"journal": 1, "schema": SCHEMA, "run": trace.run, "tables": trace.tables})
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(self.path, "wb", buffering=0)  # noqa: SIM115 (open for as long as the run lasts)
-            self._write(line.encode() + b"\n")
-        except OSError as fault:
-            raise TraceError(f"{self.path.name} cannot be written: {_why(fault)}") from None
-
-    def append(self, delta: Mapping[str, Mapping[str, list[Any]]]) -> None:
-        """Add one step; the delta is kept until its block is written, so it must not change."""
-        if self._file is None:
-            raise ValueError("the journal was not started, or is finished already")
-        self._pending.append(delta)
-        if len(self._pending) >= 256 or time.monotonic() - self._written >= self.interval:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write the steps that are still in memory."""
-        if self._pending:
-            block = _block(self._types, self._pending)
-            self._pending = []
-            self._write(block)
-
-    def finish(self, trace: Trace, path: str | os.PathLike[str] | None = None) -> Path:
-        """Save the trace (to ``path``, or beside the journal as .spectrace), remove the journal, return the path."""
-        self.close()
-        path = self.path.with_suffix(SUFFIX) if path is None else Path(path)
-        save(trace, path)
-        if path != self.path:
-            self.path.unlink(missing_ok=True)
-        return path
-
-    def close(self) -> None:
-        """Write what is left; the journal stays as it is, for ``recover``. For ``finally``: closing twice is fine."""
-        if self._file is not None:
-            try:
-                self.flush()
-            finally:  # the disk may be full
-                self._file.close()
-                self._file = None
-
-    def _write(self, block: bytes) -> None:
-        assert self._file is not None
-        data = memoryview(block)
-        while data:
-            data = data[self._file.write(data) :]
-        self._written = time.monotonic()
-
-
-Types = Mapping[str, Mapping[str, str]]  # table → column → type
-
-
-def _types(trace: Trace) -> Types:
-    return {t: {c.name: c.type for c in columns_of(t, trace.run).values()} for t in trace.tables}
-
-
-def _block(types: Types, deltas: list[Mapping[str, Mapping[str, list[Any]]]]) -> bytes:
-    """Several steps as one block: its line of JSON, then every column's numbers.
-
-    The line has, per column, its values once (a dictionary: text, and whatever has no one type) or its type.
-    """
-    tables: dict[str, Any] = {}
-    parts: list[bytes] = []
-    for table in dict.fromkeys(chain.from_iterable(deltas)):
-        those = [delta[table] for delta in deltas if table in delta]
-        columns: dict[str, list[Any] | str] = {}
-        rows = 0
-        for name in those[0]:
-            values = list(chain.from_iterable([columns_[name] for columns_ in those]))
-            rows = len(values)
-            columns[name] = kind = types.get(table, {}).get(name) or type_of(values)
-            if kind in ("str", "any"):
-                if kind == "any":  # 1, 1.0 and True are equal
-                    values = list(map(_dumps, values))
-                words = {word: i for i, word in enumerate(dict.fromkeys(values))}
-                columns[name] = list(words) if kind == "str" else [json.loads(word) for word in words]
-                values = list(map(words.__getitem__, values))
-            elif kind == "float":
-                values = [math.nan if value is None else value for value in values]
-            parts.append(struct.pack(f"<{rows}{'d' if kind == 'float' else 'q'}", *values))
-        if rows:
-            tables[table] = {"rows": rows, "columns": columns}
-        else:
-            del parts[len(parts) - len(columns) :]
-    data = b"".join(parts)
-    return _dumps({"tables": tables, "bytes": len(data), "crc": zlib.crc32(data)}).encode() + b"\n" + data + b"\n"
-
-
-def _blocks(types: Types, data: bytes) -> Iterator[dict[str, dict[str, list[Any]]]]:
-    """The whole blocks at the beginning of ``data``; what follows the first damage is left out."""
-    while data:
-        line, _, data = data.partition(b"\n")
-        try:
-            head = _loads(line, "block")
-            body, data = data[: head["bytes"]], data[head["bytes"] + 1 :]
-            if len(body) != head["bytes"] or zlib.crc32(body) != head["crc"]:
-                return
-            yield _delta(types, head["tables"], body)
-        except (ValueError, LookupError, TypeError, AttributeError):
-            return
-
-
-def _delta(types: Types, tables: Mapping[str, Any], body: bytes) -> dict[str, dict[str, list[Any]]]:
-    delta: dict[str, dict[str, list[Any]]] = {}
-    at = 0
-    for table, entry in tables.items():
-        columns: dict[str, list[Any]] = {}
-        for name, told in entry["columns"].items():
-            kind = told or types[table].get(name, "float")  # the first journals tell the words of text alone
-            values = np.frombuffer(body, "<f8" if kind == "float" else "<i8", entry["rows"], at).tolist()
-            at += 8 * len(values)
-            if isinstance(told, list):
-                values = [told[value] for value in values]
-            elif kind == "float":
-                values = [None if math.isnan(value) else value for value in values]
-            elif kind == "bool":
-                values = [bool(value) for value in values]
-            columns[name] = values
-        delta[table] = with_defaults(table, columns)
-    return delta
-
-
-def recover(path: str | os.PathLike[str]) -> Trace:
-    """The run in a journal, up to its last whole block: ``complete`` is False and ``stop`` "interrupted".
-
-    Raises TraceError if not even the header is whole.
-    """
-    name = Path(path).name
-    try:
-        with open(path, "rb") as file:
-            line, _, rest = file.read(MAX_UNPACKED).partition(b"\n")
-    except OSError as fault:
-        raise TraceError(f"{name} cannot be opened: {_why(fault)}; check the path") from None
-    try:
-        head = _loads(line, "header")
-        if head.get("journal") != 1 or not isinstance(head.get("tables"), dict):
-            raise TraceError("it does not begin like a journal")
-        check_run(head.get("run"))
-        run = {**head["run"], "complete": False, "stop": "interrupted"}
-        trace = Trace.from_json({"schema": head.get("schema"), "run": run, **head["tables"]})
-        for delta in _blocks(_types(trace), rest):
-            trace.extend(delta)
-        elapsed = trace.tables["steps"]["elapsed_ms"]
-        trace.run["timings"] = {**trace.run["timings"], "decode_ms": elapsed[-1] if elapsed else 0.0}
-        check(trace)
-    except (TraceError, KeyError) as fault:
-        raise TraceError(f"{name} cannot be recovered: {fault}; not even its prompt is whole") from None
-    return trace
+        raise TraceError(f"{path.name} cannot be written: {why(fault)}; check the folder") from None

@@ -30,9 +30,9 @@ class Journal:
     """A run's journal while it goes on. Where the disk refuses, it falls silent, and the run goes on without it."""
 
     def __init__(self, path: Path, failed: Callable[[Exception], None]) -> None:
-        from decoders.trace import files as tracefile
+        from decoders.trace import journal
 
-        self._journal = tracefile.Journal(path)
+        self._journal = journal.Journal(path)
         self._failed = failed
         self._lock: int | None = None
         self.whole = True  # nothing was lost so far
@@ -224,6 +224,7 @@ class Library:
         On a ``shared`` server they belong to whom they belonged to, else to everybody.
         """
         from decoders.trace import files as tracefile
+        from decoders.trace.journal import recover
 
         if not self.folder.is_dir():
             return
@@ -236,7 +237,7 @@ class Library:
             if path.stem in self._live or not _abandoned(path, only_server):
                 continue
             try:
-                trace = tracefile.recover(path)
+                trace = recover(path)
             except tracefile.TraceError as error:
                 log.warning("%s", error)
                 with contextlib.suppress(OSError):

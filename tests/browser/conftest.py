@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.browser.pace import throttle
 from tests.waiting import WAIT_S
 
 FLAGS = [
@@ -59,6 +60,7 @@ def shared(chromium: Any) -> Iterator[Any]:
     context = chromium.new_context(viewport={"width": 1280, "height": 820}, accept_downloads=True)
     context.set_default_timeout(1000 * WAIT_S)
     context.add_init_script(FORGET)
+    context.on("page", throttle)
     yield context
     context.close()
 
@@ -78,6 +80,7 @@ def another(chromium: Any) -> Iterator[Any]:
     """A second user's browser context: nothing is shared with ``context``."""
     context = chromium.new_context(viewport={"width": 1280, "height": 820})
     context.set_default_timeout(1000 * WAIT_S)
+    context.on("page", throttle)
     yield context
     context.close()
 

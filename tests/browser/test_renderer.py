@@ -19,6 +19,7 @@ from specviz.views import notebook
 from specviz.views.export import standalone_html
 from specviz.views.web import embed_json
 from tests import synthetic, waiting
+from tests.browser.pace import cost
 from tests.waiting import becomes, expect
 
 Open = Callable[..., Any]
@@ -842,45 +843,28 @@ def test_the_page_is_never_wider_than_the_window(open_trace: Open, page: Any, wi
     assert page.eval_on_selector(".sv-drafter-parts", inside)
 
 
-STEPS = """(count) => {
+STEP_COST = {"nodes": 1000, "layouts": 3}
+STEP = """() => {
     const v = specviz.inspector;
-    for (let k = 0; k < count; k++) {
-        v.setStep((v.number + 1) % v.model.stepCount);
-        v.root.getBoundingClientRect(); v.tree.svg.getBoundingClientRect(); void v.output.body.scrollHeight;
-    }
+    v.setStep((v.number + 1) % v.model.stepCount);
+    v.root.getBoundingClientRect(); v.tree.svg.getBoundingClientRect(); void v.output.body.scrollHeight;
 }"""
 
 
-def step_ms(page: Any, count: int = 25) -> float:
-    """Main-thread milliseconds per step change (script, style and forced layout): the best of four batches.
-
-    Thread time, not wall time, so that other work on the machine counts less.
-    """
-    session = page.context.new_cdp_session(page)
-    session.send("Performance.enable", {"timeDomain": "threadTicks"})
-
-    def busy() -> float:
-        metrics = session.send("Performance.getMetrics")["metrics"]
-        return next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration")
-
-    batches = []
-    for _ in range(4):
-        before = busy()
-        page.evaluate(STEPS, count)
-        batches.append(round(1000 * (busy() - before) / count, 2))
-    print("milliseconds per step change:", batches)
-    return min(batches)
-
-
-def test_a_step_change_is_quick(open_trace: Open) -> None:
+@pytest.mark.pace
+def test_a_step_change_touches_little(open_trace: Open) -> None:
     page = open_trace(synthetic.steps(300))
     assert value(page, "v.model.stepCount") >= 300
-    assert step_ms(page) < 33
-    for trace in (synthetic.drafted(), synthetic.prompted()):
+    cost(page, "Inspect: the next step, 300 steps", STEP).within(**STEP_COST)
+    with pytest.raises(AssertionError, match="nodes"):  # the bound tells a step from drawing all again
+        page.evaluate("t => { globalThis.again = t }", payload(synthetic.steps(300)))
+        cost(page, "Inspect: everything drawn again", "() => specviz.inspector.load(again, {})", 2).within(**STEP_COST)
+    for name, trace in (("drafted", synthetic.drafted()), ("prompted", synthetic.prompted())):
         page.evaluate("t => specviz.inspector.load(t, {})", payload(trace))
-        assert step_ms(page) < 33
+        cost(page, f"Inspect: the next step, {name}", STEP).within(**STEP_COST)
 
 
+@pytest.mark.pace
 def test_a_long_context_stays_usable(open_trace: Open) -> None:
     page = open_trace(synthetic.long())
     prompt, all_ = value(page, "[v.model.promptLength, v.model.tokenCount]")
@@ -900,7 +884,7 @@ def test_a_long_context_stays_usable(open_trace: Open) -> None:
         const box = v.output.elements(v.model.tokenCount - 1)[0].getBoundingClientRect();
         return box.top >= pane.top && box.bottom <= pane.bottom; }""")
     assert shown
-    assert step_ms(page) < 50
+    cost(page, "Inspect: the next step, 2,000 tokens after 7,500", STEP).within(nodes=2500, layouts=3)
 
 
 def test_dark_and_light_follow_the_system(open_trace: Open, page: Any) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator
-from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from decoders.prompt_tokens.latency import save_latency
 from tests import synthetic
+from tests.browser.pace import cost
 from tests.stubs import StubDesk, serving, visiting
 from tests.test_trees_page import Kept, latency_of
 from tests.waiting import WAIT_S, expect, fits
@@ -170,18 +169,15 @@ def test_without_a_model_or_prompt_tokens_it_says_what_is_assumed(page: Any) -> 
 
 
 @pytest.mark.parametrize("width", [390, 1000])
+@pytest.mark.pace
 def test_the_page_is_never_wider_than_the_window(visit: Visit, width: int) -> None:
     page = visit("&trees=3x64", width)
     page.wait_for_selector("[data-chart=speedup] .main-svg")
     fits(page, width, 820)
-    ticks: list[float] = []
-    session = page.context.new_cdp_session(page)
-    session.send("Performance.enable", {"timeDomain": "threadTicks"})
-    for _ in range(4):
-        metrics = [SimpleNamespace(**one) for one in session.send("Performance.getMetrics")["metrics"]]
-        ticks.append(next(one.value for one in metrics if one.name == "TaskDuration"))
-        for value in (8, 9, 8, 9):
-            slide(page, "size", value)
-    spent = [1000 * (b - a) / 4 for a, b in pairwise(ticks)]
-    print("milliseconds per redraw:", [round(ms, 1) for ms in spent])
-    assert min(spent) < 33
+    move = """(n) => {
+        const slider = document.getElementById("svt-size");
+        slider.value = 8 + (n % 2);
+        slider.dispatchEvent(new Event("input", { bubbles: true }));
+        document.body.offsetHeight;
+    }"""
+    cost(page, f"Trees: the size slider, {width} px wide", move).within(nodes=400, layouts=3)
