@@ -23,10 +23,10 @@ class Row {
     this.k = -1;
     this.name = this.pipsKey = this.pickKey = "";
     this.rank = cell("sv-rank");
-    this.place = h("span", { class: "sv-place" }, "");
-    this.anchor = h("code", { class: "sv-anchor-text" }, "");
-    this.taken = h("code", { class: "sv-taken" }, "");
-    this.rest = h("code", {}, "");
+    this.place = h("span.sv-place", "");
+    this.anchor = h("code.sv-anchor-text", "");
+    this.taken = h("code.sv-taken", "");
+    this.rest = h("code", "");
     /** @type {{ cell: HTMLElement, share: string }[]} */
     this.terms = Array.from({ length: terms }, () => ({ cell: cell("sv-term"), share: "" }));
     this.plains = Array.from({ length: plains }, () => cell("sv-plain"));
@@ -35,10 +35,10 @@ class Row {
     this.pips = cell("sv-pips");
     this.pick = offered ? h("button", { type: "button", class: "sv-try" }, "What if") : null;
     this.element = h(
-      "div",
-      { class: "sv-crow", role: "row" },
+      "div.sv-crow",
+      { role: "row" },
       this.rank,
-      h("span", { class: "sv-snippet", role: "cell" }, this.place, this.anchor, this.taken, this.rest),
+      h("span.sv-snippet", { role: "cell" }, this.place, this.anchor, this.taken, this.rest),
       this.terms.map((one) => one.cell),
       this.plains,
       showScore && this.score,
@@ -53,17 +53,12 @@ export class CandidateTable extends Panel {
   /** @param {Inspector} owner */
   constructor(owner) {
     super(owner, "candidates", "Candidates");
-    this.head = h("div", { class: "sv-crow sv-chead", role: "row" });
-    this.rows = h("div", { class: "sv-crows", role: "rowgroup" });
-    this.table = h(
-      "div",
-      { class: "sv-ctable", role: "table", "aria-label": "Candidates of this step" },
-      this.head,
-      this.rows,
-    );
-    this.empty = h("p", { class: "sv-empty", hidden: true });
+    this.head = h("div.sv-crow.sv-chead", { role: "row" });
+    this.rows = h("div.sv-crows", { role: "rowgroup" });
+    this.table = h("div.sv-ctable", { role: "table", "aria-label": "Candidates of this step" }, this.head, this.rows);
+    this.empty = h("p.sv-empty", { hidden: true });
     this.body.append(this.table, this.empty);
-    this.remark = h("footer", { class: "sv-remark", hidden: true });
+    this.remark = h("footer.sv-remark", { hidden: true });
     this.element.append(this.remark);
     this.active = -1;
     /** @type {Row[]} */
@@ -127,7 +122,7 @@ export class CandidateTable extends Panel {
     this.plains = model.columns.candidates ?? [];
     this.showScore = !this.terms.some(same);
     this.sameAnchor = view.candidates.every((one) => model.id(one.position) === view.root);
-    const after = h("code", { class: "sv-token" }, model.pieces.label(view.root, 12));
+    const after = h("code.sv-token", model.pieces.label(view.root, 12));
     const widths = [
       "38px",
       "minmax(150px, 1fr)",
@@ -154,12 +149,12 @@ export class CandidateTable extends Panel {
     /** @type {(label: Child, help?: string) => HTMLElement} */
     const cell = (label, help) => {
       const one = h("span", { role: "columnheader" }, label);
-      return help ? this.owner.tip.add(one, () => [h("b", {}, one.textContent), h("div", {}, help)]) : one;
+      return help ? this.owner.tip.add(one, () => [h("b", one.textContent), h("div", help)]) : one;
     };
     this.head.replaceChildren(
       cell("#", "Rank: 1 is what the method likes best."),
       cell(
-        this.sameAnchor ? h("span", {}, "Copy after ", after) : "Copy from",
+        this.sameAnchor ? h("span", "Copy after ", after) : "Copy from",
         "The earlier place and the tokens after it: what it offers. Underlined: those the output then had.",
       ),
       ...this.terms.map((term) => cell(capital(term.label || term.key), term.help)),
@@ -304,7 +299,7 @@ export class CandidateTable extends Panel {
     cell.style.setProperty("--sv-filled", String(filled));
     cell.style.setProperty("--sv-shown", String(shown));
     cell.textContent = `${one.would}/${one.length}`;
-    if (isBest) cell.append(h("b", { class: "sv-best" }, "best"));
+    if (isBest) cell.append(h("b.sv-best", "best"));
   }
 
   /** Ties, ranking regret and exclusions, in words. @param {StepView} view */
@@ -313,18 +308,17 @@ export class CandidateTable extends Panel {
     const { candidates, chosen, best } = view;
     const eligible = candidates.filter((one) => !one.excluded);
     const ties = chosen ? eligible.filter((one) => one.score === chosen.score).length : 0;
-    if (chosen && ties > 1) parts.push(h("span", {}, `${ties} places tie at ${format(chosen.score)}. `));
+    if (chosen && ties > 1) parts.push(h("span", `${ties} places tie at ${format(chosen.score)}. `));
     if (chosen && best && best.would > chosen.would && chosen.would >= 0) {
       const text =
         `Ranking regret ${best.would - chosen.would}: the chosen place accepts ${chosen.would}, ` +
         `the best (${this.owner.where(best.position)}) would have accepted ${best.would}. `;
-      parts.push(h("span", { class: "sv-regret" }, text));
+      parts.push(h("span.sv-regret", text));
     } else if (chosen && best && best.would >= 0 && candidates.length > 1 && eligible.length > 1) {
-      parts.push(h("span", {}, "No other place would have accepted more. "));
+      parts.push(h("span", "No other place would have accepted more. "));
     }
     const out = candidates.filter((one) => one.excluded);
-    if (out.length)
-      parts.push(h("span", {}, `${plural(out.length, "place")} could not win (${out[0].excluded}). `));
+    if (out.length) parts.push(h("span", `${plural(out.length, "place")} could not win (${out[0].excluded}). `));
     this.remark.replaceChildren(...parts);
     this.remark.hidden = !parts.length;
   }

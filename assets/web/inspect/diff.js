@@ -134,8 +134,8 @@ export class DiffView extends Panel {
     this.note.classList.add("sv-note-strong");
     const rows = this.same ? [] : this.rows(edits, mine, plain);
     const head = h(
-      "div",
-      { class: "sv-diff-row sv-diff-head", role: "row" },
+      "div.sv-diff-row.sv-diff-head",
+      { role: "row" },
       h("span", { role: "columnheader" }, "This output"),
       h("span", { role: "columnheader" }, "Plain decoding"),
     );

@@ -79,8 +79,7 @@ export function csv(model, table) {
   /** @type {{ [column: string]: unknown[], token: number[], position: number[] }} */
   const columns = Object(model.trace[table]);
   const names = Object.keys(columns);
-  const ids =
-    table === "candidates" ? columns.position.map((p) => model.trace.tokens.id[p]) : columns.token;
+  const ids = table === "candidates" ? columns.position.map((p) => model.trace.tokens.id[p]) : columns.token;
   const lines = [[...names, ...(ids ? ["text"] : [])].map(cell).join(",")];
   const count = columns[names[0]].length;
   for (let row = 0; row < count; row++) {
@@ -102,7 +101,7 @@ const NAMES = {
 
 /** The "Download" button and its menu. @param {Inspector} inspector */
 export function menu(inspector) {
-  const list = h("div", { class: "sv-menu", role: "menu", hidden: true });
+  const list = h("div.sv-menu", { role: "menu", hidden: true });
   const opener = button(
     "Download",
     { "aria-haspopup": "menu", "aria-expanded": "false" },
@@ -136,7 +135,7 @@ export function menu(inspector) {
     const urls = (inspector.options.actions || {}).downloads || {};
     const links = Object.entries(urls).map(([key, url]) => {
       const href = typeof url === "function" ? url(inspector.state()) : url;
-      return h("a", { class: "sv-menu-item", role: "menuitem", href, download: "", onclick: close }, NAMES[key] || key);
+      return h("a.sv-menu-item", { role: "menuitem", href, download: "", onclick: close }, NAMES[key] || key);
     });
     list.replaceChildren(
       ...links,
@@ -154,7 +153,7 @@ export function menu(inspector) {
     opener.setAttribute("aria-expanded", "true");
     entries()[0].focus();
   });
-  const wrap = h("div", { class: "sv-menu-wrap" }, opener, list);
+  const wrap = h("div.sv-menu-wrap", opener, list);
   wrap.addEventListener("keydown", (event) => {
     const all = entries();
     const move = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;

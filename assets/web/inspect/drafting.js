@@ -9,8 +9,7 @@ export const STATES = { root: "root", accepted: "accepted", rejected: "rejected"
 /** A token's text. @type {(owner: Inspector, id: number | undefined, most?: number) => string} */
 export const label = (owner, id, most) => owner.model.pieces.label(id, most);
 /** A token in a sentence; -1: a stop token. @type {(owner: Inspector, id: number) => HTMLElement} */
-export const quoted = (owner, id) =>
-  h("code", { class: "sv-token" }, id < 0 ? "stop" : owner.model.pieces.label(id, 24));
+export const quoted = (owner, id) => h("code.sv-token", id < 0 ? "stop" : owner.model.pieces.label(id, 24));
 /** Whether a node stands beside the main chain. @type {(node: TreeNode) => boolean} */
 export const beside = (node) => node.origin === "expansion";
 /** @type {(view: StepView) => boolean} */
@@ -18,6 +17,10 @@ export const beams = (view) => view.route.startsWith("beam");
 
 /** The choice of a node in the tree. @type {(node: TreeNode) => NodeChoice} */
 export const choiceOf = (node) => ({ parent: node.parent, node: node.index, token: node.token });
+
+/** @type {(a: NodeChoice | null, b: NodeChoice | null) => boolean} */
+export const same = (a, b) =>
+  a === b || (!!a && !!b && a.parent === b.parent && a.node === b.node && a.token === b.token);
 
 /**
  * A node's number of that name, null where the method records none.

@@ -100,7 +100,7 @@ export function tokenFacts(inspector, position) {
     ["position", String(position)],
   ];
   return [
-    h("code", { class: "sv-token" }, model.pieces.phrase(ids, 60)),
+    h("code.sv-token", model.pieces.phrase(ids, 60)),
     tokens.rank[position] > 0 ? differing(inspector, position) : null,
     facts(rows),
   ];
@@ -116,7 +116,7 @@ function differing(inspector, position) {
   const { kind, prob } = model.trace.tokens;
   const rather = model.decision(position)?.rather;
   const how = kind[position] === "accepted" && inspector.model.lossy ? "accepted" : "drawn";
-  const line = h("div", { class: "sv-tip-differs" }, `${how} at p = ${format(prob[position], 2)}`);
+  const line = h("div.sv-tip-differs", `${how} at p = ${format(prob[position], 2)}`);
   if (rather)
     line.append(`; the model preferred “${model.pieces.label(rather.token)}” (p = ${format(rather.prob, 2)})`);
   return line;
@@ -129,7 +129,7 @@ function poolFacts(inspector, position) {
   const copies = model.copies.get(position) || [];
   const at = position - POOL;
   return [
-    h("code", { class: "sv-token" }, model.pieces.label(id)),
+    h("code.sv-token", model.pieces.label(id)),
     facts([
       ["in the pool", `position ${at.toLocaleString("en")}, passage ${(model.poolPassages[at] ?? 0) + 1}`],
       ["copied to", copies.length ? `${plural(copies.length, "place")} (${inspector.where(copies[0].start)})` : ""],

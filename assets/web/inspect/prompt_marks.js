@@ -112,7 +112,7 @@ export function follows(owner, view) {
   if (over(owner, view)) return [];
   const count = owner.prompts.count(view.last);
   const where = view.last ? "The last accepted node has" : "The root has";
-  return [` ${where} ${plural(count, "prompt token")}: `, h("b", {}, `state ${count} follows`), "."];
+  return [` ${where} ${plural(count, "prompt token")}: `, h("b", `state ${count} follows`), "."];
 }
 
 /** @param {number} count */
@@ -148,8 +148,7 @@ export function legend(owner) {
   const sample = (...inside) =>
     s("svg", { class: "sv-mini", width: 26, height: 14, viewBox: "0 0 26 14", "aria-hidden": "true" }, ...inside);
   /** @type {(mini: SVGElement, text: Child, help: string) => HTMLElement} */
-  const entry = (mini, text, help) =>
-    owner.tip.add(h("li", { class: "sv-of" }, mini, h("span", {}, text)), () => [help]);
+  const entry = (mini, text, help) => owner.tip.add(h("li.sv-of", mini, h("span", text)), () => [help]);
   /** @type {(name: string) => SVGElement} */
   const row = (name) =>
     s(
@@ -166,7 +165,7 @@ export function legend(owner) {
   return [
     entry(
       sample(row("")),
-      ["prompt tokens ", h("b", {}, count.toLocaleString("en"))],
+      ["prompt tokens ", h("b", count.toLocaleString("en"))],
       "Trained inputs hung below a node: no candidates, they only guess the tokens after it. Rows of the whole run.",
     ),
     entry(

@@ -22,20 +22,20 @@ const named = (term) => (term.label || term.key).replace(/ ms$/, "");
  */
 function bar(owner, title, help, parts) {
   const whole = parts.reduce((sum, { value }) => sum + value, 0);
-  const strip = h("div", { class: "sv-share-bar", "aria-hidden": "true" });
-  const list = h("ul", { class: "sv-share-list" });
+  const strip = h("div.sv-share-bar", { "aria-hidden": "true" });
+  const list = h("ul.sv-share-list");
   for (const { name, value, shown, tip, look } of parts) {
     const part = h("i", { class: `sv-share sv-share-${look}`, style: `flex:${value / (whole || 1)} 0 0` });
     const key = h("i", { class: `sv-share sv-share-key sv-share-${look}`, "aria-hidden": "true" });
     strip.append(owner.tip.add(part, () => tip));
-    list.append(owner.tip.add(h("li", { tabindex: "0" }, key, `${name} `, h("b", {}, shown)), () => tip));
+    list.append(owner.tip.add(h("li", { tabindex: "0" }, key, `${name} `, h("b", shown)), () => tip));
   }
-  const heading = owner.tip.add(h("h4", { tabindex: "0" }, title), () => [h("b", {}, title), ...help]);
-  return h("section", { class: "sv-breakdown-part" }, heading, strip, list);
+  const heading = owner.tip.add(h("h4", { tabindex: "0" }, title), () => [h("b", title), ...help]);
+  return h("section.sv-breakdown-part", heading, strip, list);
 }
 
 /** @type {(text: string) => HTMLElement} */
-const formula = (text) => h("div", { class: "sv-formula" }, text);
+const formula = (text) => h("div.sv-formula", text);
 
 /** @type {(owner: Inspector, title: string, help: string, counts: Count[]) => HTMLElement} */
 function steps(owner, title, help, counts) {
@@ -45,9 +45,9 @@ function steps(owner, title, help, counts) {
     value: count,
     shown: percent(count / stepCount),
     look: name === "none" ? "none" : name === "mismatch" ? "mismatch" : String(Math.min(k, 5)),
-    tip: [h("b", {}, name), h("div", {}, `${plural(count, "step")} of ${stepCount.toLocaleString("en")}`)],
+    tip: [h("b", name), h("div", `${plural(count, "step")} of ${stepCount.toLocaleString("en")}`)],
   }));
-  return bar(owner, title, [h("div", {}, help)], parts);
+  return bar(owner, title, [h("div", help)], parts);
 }
 
 /**
@@ -66,13 +66,13 @@ function times(owner, { drafting, verify_ms: verify }) {
       shown: percent(spent / verify),
       look: String(Math.min(k, 5)),
       tip: [
-        h("b", {}, named(term)),
+        h("b", named(term)),
         formula(`= Σ ${key} ÷ Σ verify_ms = ${format(spent)} ÷ ${format(verify)} ms`),
-        h("div", {}, term.help || ""),
+        h("div", term.help || ""),
       ],
     };
   });
-  const help = [h("div", {}, "Each part of drafting, against the time of the target's forwards.")];
+  const help = [h("div", "Each part of drafting, against the time of the target's forwards.")];
   return bar(owner, "Drafting time ÷ verify time", help, parts);
 }
 
@@ -100,8 +100,8 @@ export function run(owner) {
 export function brief(owner) {
   const { report, stepCount } = owner.model;
   const most = report?.outcomes.slice(0, 6) ?? [];
-  const shares = most.map(([name, count]) => [` ${name} `, h("b", {}, percent(count / stepCount))]);
-  return [h("span", { class: "sv-faint" }, "Steps"), ...shares.flat()];
+  const shares = most.map(([name, count]) => [` ${name} `, h("b", percent(count / stepCount))]);
+  return [h("span.sv-faint", "Steps"), ...shares.flat()];
 }
 
 /**
@@ -118,7 +118,7 @@ export function routes(model) {
 export function routeMarks(owner) {
   return routes(owner.model).map(([name, look]) => {
     const mark = h("i", { class: `sv-route-mark sv-route-${Math.min(look, 3)}`, "aria-hidden": "true" });
-    return owner.tip.add(h("li", {}, mark, `${name} route`), () => ["The line under the timeline's bars."]);
+    return owner.tip.add(h("li", mark, `${name} route`), () => ["The line under the timeline's bars."]);
   });
 }
 
@@ -135,14 +135,14 @@ export class StepFacts {
     this.terms = [];
     /** @type {(ReturnType<StepFacts["chip"]> & { column: PlainColumn })[]} */
     this.plains = [];
-    this.element = h("div", { class: "sv-step-facts" });
+    this.element = h("div.sv-step-facts");
   }
 
   /** @type {(label: string, tip: Tip) => { element: HTMLElement, value: HTMLElement, share: HTMLElement }} */
   chip(label, tip) {
-    const value = h("b", {}, "");
-    const share = h("small", {}, "");
-    const element = h("span", { class: "sv-chip", tabindex: "0" }, `${label} `, value, share);
+    const value = h("b", "");
+    const share = h("small", "");
+    const element = h("span.sv-chip", { tabindex: "0" }, `${label} `, value, share);
     return { element: this.owner.tip.add(element, tip), value, share };
   }
 
@@ -152,7 +152,7 @@ export class StepFacts {
     this.terms = model.stepTerms.map((term) => ({ term, ...this.chip(named(term), () => this.explain(term)) }));
     this.plains = (model.columns.steps ?? []).map((column) => ({
       column,
-      ...this.chip(column.label, () => [h("b", {}, column.label), h("div", {}, column.help)]),
+      ...this.chip(column.label, () => [h("b", column.label), h("div", column.help)]),
     }));
     const chips = [this.route, this.origins, ...this.terms, ...this.plains];
     this.element.replaceChildren(...chips.map((one) => one.element));
@@ -164,11 +164,11 @@ export class StepFacts {
     const value = this.owner.model.stepTerm(this.view.number, term.key);
     const verify = this.view.verify_ms;
     return [
-      h("b", {}, named(term)),
+      h("b", named(term)),
       isTime(term) && value !== null && verify
         ? formula(`${term.key} ÷ verify_ms = ${format(value)} ÷ ${format(verify)} ms = ${percent(value / verify)}`)
         : null,
-      h("div", {}, term.help || ""),
+      h("div", term.help || ""),
     ];
   }
 
@@ -210,7 +210,7 @@ export function compression(owner) {
   const whole = (n) => Math.round(n).toLocaleString("en");
   /** @type {(label: string, text: string, more: string, tip: Child[]) => HTMLElement} */
   const fact = (label, text, more, tip) =>
-    owner.tip.add(h("span", { tabindex: "0" }, `${label} `, h("b", {}, text), more), () => tip);
+    owner.tip.add(h("span", { tabindex: "0" }, `${label} `, h("b", text), more), () => tip);
   const { context_tokens: full, kept_tokens: kept, prompt_tokens_full: before } = left;
   const parts = [];
   if (full && kept)
@@ -220,7 +220,7 @@ export function compression(owner) {
         `${whole(full)} → ${whole(kept)} tokens`,
         ` (${format(full / kept, 2)}×, ${left.compressor || "compressed"})`,
         [
-          h("b", {}, "The target read a compressed context; drafts come from the full one."),
+          h("b", "The target read a compressed context; drafts come from the full one."),
           formula(
             `${whole(full)} ÷ ${whole(kept)} = ` +
               `${format(full / kept)}${left.ratio_asked ? `; asked: ${format(left.ratio_asked)}` : ""}`,
@@ -241,7 +241,7 @@ export function compression(owner) {
     const size = (prompt) => format((bytes * (prompt + written)) / 1e6);
     parts.push(
       fact("keys and values", `${size(before)} → ${size(run.prompt_length)} MB`, "", [
-        h("b", {}, "Memory of the target's cache at the end of the run."),
+        h("b", "Memory of the target's cache at the end of the run."),
         formula(`= ${whole(bytes)} bytes per token × (prompt + ${whole(written)} output tokens) ÷ 10⁶`),
       ]),
     );

@@ -116,7 +116,7 @@ export function sentence(owner, view) {
 
 /** @type {(owner: Inspector, view: StepView) => Child[]} */
 function sentenceParts(owner, view) {
-  const start = h("b", {}, terms.term(owner, "step_time", `Step ${view.number + 1}`), ": ");
+  const start = h("b", terms.term(owner, "step_time", `Step ${view.number + 1}`), ": ");
   if (view.bonus === OPEN) return [start, ...undecided(owner, view)];
   const next = owner.prompts.on ? follows(owner, view) : [];
   if (!view.drafted) {
@@ -130,8 +130,7 @@ function sentenceParts(owner, view) {
     parts.push(
       " ",
       h(
-        "span",
-        { class: "sv-regret" },
+        "span.sv-regret",
         terms.term(owner, "step_regret", `${owner.where(best.position, true)} would have given ${best.would}`),
         ".",
       ),
@@ -148,9 +147,9 @@ function metric(owner, help, value) {
   // a unit that the label already names is not said twice
   const named = help.label.toLowerCase().includes((help.unit || "").split("/")[0]);
   const unit = share ? "%" : named ? "" : help.unit;
-  const box = h("div", { class: "sv-metric", tabindex: "0" }, h("dt", {}, help.label || help.key));
+  const box = h("div.sv-metric", { tabindex: "0" }, h("dt", help.label || help.key));
   const glue = unit === "%" || unit === "×" ? "" : " ";
-  box.append(h("dd", {}, shown, unit && shown !== "–" ? h("small", {}, glue + unit) : null));
+  box.append(h("dd", shown, unit && shown !== "–" ? h("small", glue + unit) : null));
   box.dataset.key = help.key;
   return owner.tip.add(box, () => terms.explain(owner, help.key, help));
 }
@@ -208,8 +207,8 @@ function parameters(owner) {
     const label = control?.label || name;
     const resolved = method.resolved?.[name]; // what a setting left open came to
     const shown = resolved === undefined ? value(setting) : `${resolved} (automatic)`;
-    const chip = h("span", { class: "sv-chip", tabindex: "0" }, `${label} `, h("b", {}, shown));
-    return owner.tip.add(chip, () => [h("b", {}, label), h("div", {}, control?.help || name)]);
+    const chip = h("span.sv-chip", { tabindex: "0" }, `${label} `, h("b", shown));
+    return owner.tip.add(chip, () => [h("b", label), h("div", control?.help || name)]);
   });
 }
 
@@ -222,29 +221,26 @@ const FORCED =
 
 /** The hoped-for answer, opened by a click. @param {Run} run */
 function reference(run) {
-  const box = h("details", { class: "sv-reference" }, h("summary", { class: "sv-chip" }, "reference"));
-  box.append(h("div", { class: "sv-reference-text", tabindex: "0" }, run.reference));
+  const box = h("details.sv-reference", h("summary.sv-chip", "reference"));
+  box.append(h("div.sv-reference-text", { tabindex: "0" }, run.reference));
   return box;
 }
 
 /** Title, method, parameters, model and badges. @param {Inspector} owner */
 export function heading(owner) {
   const { run } = owner.model;
-  const by = h("div", { class: "sv-by" });
-  const method = h("b", { class: "sv-method", tabindex: "0" }, run.method.title || run.method.name);
-  owner.tip.add(method, () => [
-    h("div", {}, run.method.summary || ""),
-    h("div", { class: "sv-faint" }, run.method.paper || ""),
-  ]);
+  const by = h("div.sv-by");
+  const method = h("b.sv-method", { tabindex: "0" }, run.method.title || run.method.name);
+  owner.tip.add(method, () => [h("div", run.method.summary || ""), h("div.sv-faint", run.method.paper || "")]);
   const model = run.model || {};
   const target = h("span", { tabindex: "0" }, model.name || "");
   owner.tip.add(target, () => [facts(Object.entries(model).map(([k, v]) => [k.replace(/_/g, " "), format(v)]))]);
   by.append(method, target);
   if (run.forced) {
-    const badge = h("span", { class: "sv-chip", tabindex: "0" }, "answer given");
+    const badge = h("span.sv-chip", { tabindex: "0" }, "answer given");
     by.append(owner.tip.add(badge, () => [FORCED]));
   } else if (run.method.lossless === false) {
-    const badge = h("span", { class: "sv-lossy", tabindex: "0" }, "≈ lossy");
+    const badge = h("span.sv-lossy", { tabindex: "0" }, "≈ lossy");
     by.append(owner.tip.add(badge, () => [LOSSY]));
   }
   const { temperature = 0, top_k: topK = 0, top_p: topP = 1, seed = 0 } = run.sampling || {};
@@ -252,15 +248,15 @@ export function heading(owner) {
     const more = [topK ? `top-k ${topK}` : "", topP < 1 ? `top-p ${topP}` : "", `seed ${seed}`]
       .filter(Boolean)
       .join(", ");
-    by.append(h("span", { class: "sv-chip" }, `temperature ${temperature}, ${more}`));
+    by.append(h("span.sv-chip", `temperature ${temperature}, ${more}`));
   }
   by.append(...parameters(owner));
   if (run.reference) by.append(reference(run));
-  if (run.asked) by.append(h("span", { class: "sv-chip" }, "as it stood at this step"));
-  else if (!run.complete) by.append(h("span", { class: "sv-live" }, run.error ? "stopped" : "running"));
-  else if (run.stop) by.append(h("span", { class: "sv-chip" }, "ended: ", h("b", {}, run.stop)));
-  if (run.error) by.append(h("span", { class: "sv-lossy" }, run.error));
-  return [h("h2", { class: "sv-title" }, run.title || run.id || "Untitled run"), by];
+  if (run.asked) by.append(h("span.sv-chip", "as it stood at this step"));
+  else if (!run.complete) by.append(h("span.sv-live", run.error ? "stopped" : "running"));
+  else if (run.stop) by.append(h("span.sv-chip", "ended: ", h("b", run.stop)));
+  if (run.error) by.append(h("span.sv-lossy", run.error));
+  return [h("h2.sv-title", run.title || run.id || "Untitled run"), by];
 }
 
 /**
@@ -281,9 +277,9 @@ function originMarks(owner, where) {
   const beside = widened ? { drafter: "main chain", expansion: "expansions beside it" } : {};
   return drafted.map(([name, nodes, accepted]) => {
     const origin = model.origin(name);
-    const counts = [h("b", {}, accepted?.toLocaleString("en")), ` of ${nodes?.toLocaleString("en")}`];
-    const text = h("span", {}, `${beside[name] ?? origin.label} `, model.report && counts);
-    return owner.tip.add(h("li", { class: "sv-of" }, originSample(origin), text), () => [
+    const counts = [h("b", accepted?.toLocaleString("en")), ` of ${nodes?.toLocaleString("en")}`];
+    const text = h("span", `${beside[name] ?? origin.label} `, model.report && counts);
+    return owner.tip.add(h("li.sv-of", originSample(origin), text), () => [
       `${origin.sentence} Accepted of drafted; told by the node's outline and letter. ${where}`,
     ]);
   });
@@ -296,8 +292,8 @@ export function legend(owner) {
   /** @type {(name: string, label: string, count: number | null | undefined, help: string) => HTMLElement} */
   const entry = (name, label, count, help) => {
     const sample = h("span", { class: `sv-sample sv-sample-${name}`, "aria-hidden": "true" }, "ab");
-    const text = typeof count === "number" ? [`${label} `, h("b", {}, count.toLocaleString("en"))] : label;
-    return owner.tip.add(h("li", {}, sample, h("span", {}, text)), () => [help]);
+    const text = typeof count === "number" ? [`${label} `, h("b", count.toLocaleString("en"))] : label;
+    return owner.tip.add(h("li", sample, h("span", text)), () => [help]);
   };
   const where = counts ? "Counts are for the whole run." : "Counted when the run is over.";
   const marks = originMarks(owner, where);
@@ -359,15 +355,14 @@ const KEYS = [
 ];
 
 export function help() {
-  const list = h("dl", { class: "sv-keys" });
+  const list = h("dl.sv-keys");
   for (const [keys, what] of KEYS) {
     list.append(
       h(
         "dt",
-        {},
-        keys.split(" ").map((key) => h("kbd", {}, key)),
+        keys.split(" ").map((key) => h("kbd", key)),
       ),
-      h("dd", {}, what),
+      h("dd", what),
     );
   }
   const notes = [
@@ -375,6 +370,6 @@ export function help() {
     "Bars: accepted tokens in blue, the target's own token hollow, the rest of the draft's depth in grey. " +
       "Strip below: the deeper the blue, the more of the draft was accepted; a red line: none; grey: no draft.",
     "In the tree: the target's probability, its rank there (#1: the first choice), q the drafter's probability.",
-  ].map((text) => h("p", { class: "sv-faint" }, text));
-  return h("div", {}, h("h3", { class: "sv-heading" }, "Keyboard"), list, ...notes);
+  ].map((text) => h("p.sv-faint", text));
+  return h("div", h("h3.sv-heading", "Keyboard"), list, ...notes);
 }

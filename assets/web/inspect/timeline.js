@@ -1,6 +1,7 @@
 /* The step timeline: bars of accepted, own and offered tokens, an accept strip below, and a draggable playhead. */
 
-import { clamp, format, h, must, plural } from "specviz/base/dom.js";
+import { clamp, format, h, plural } from "specviz/base/dom.js";
+import { sheet } from "specviz/base/drawing.js";
 import { OPEN } from "specviz/base/model.js";
 import * as shares from "specviz/inspect/shares.js";
 
@@ -17,11 +18,11 @@ export class Timeline {
   /** @param {Inspector} owner */
   constructor(owner) {
     this.owner = owner;
-    this.canvas = h("canvas", { class: "sv-bars", "aria-hidden": "true" });
-    this.head = h("div", { class: "sv-playhead", "aria-hidden": "true" });
+    this.canvas = h("canvas.sv-bars", { "aria-hidden": "true" });
+    this.head = h("div.sv-playhead", { "aria-hidden": "true" });
     this.element = h(
-      "div",
-      { class: "sv-timeline", role: "slider", tabindex: "0", "aria-label": "Step" },
+      "div.sv-timeline",
+      { role: "slider", tabindex: "0", "aria-label": "Step" },
       this.canvas,
       this.head,
     );
@@ -72,12 +73,12 @@ export class Timeline {
   describe(step) {
     const { steps } = this.owner.model;
     const drafted = steps.drafted[step];
-    if (steps.bonus[step] === OPEN) return [h("b", {}, `Step ${step + 1}`), h("div", {}, "not checked yet")];
+    if (steps.bonus[step] === OPEN) return [h("b", `Step ${step + 1}`), h("div", "not checked yet")];
     return [
-      h("b", {}, `Step ${step + 1}`),
-      h("div", {}, drafted ? `${steps.accepted[step]} of ${plural(drafted, "drafted token")} accepted` : "no draft"),
-      h("div", {}, `${plural(steps.emitted[step], "token")} written · ${format(this.total(step))} ms`),
-      this.looks.size ? h("div", {}, `route: ${steps.route[step]}`) : null,
+      h("b", `Step ${step + 1}`),
+      h("div", drafted ? `${steps.accepted[step]} of ${plural(drafted, "drafted token")} accepted` : "no draft"),
+      h("div", `${plural(steps.emitted[step], "token")} written · ${format(this.total(step))} ms`),
+      this.looks.size ? h("div", `route: ${steps.route[step]}`) : null,
     ];
   }
 
@@ -96,15 +97,8 @@ export class Timeline {
     this.bars = window.innerHeight < LOW_WINDOW ? SHORT : TALL;
     this.height = this.bars + BELOW;
     this.element.style.setProperty("--sv-timeline", `${this.height}px`);
-    const scale = window.devicePixelRatio || 1;
     this.width = (full - LEFT) / Math.max(count, 24);
-    if (this.canvas.width !== Math.round(full * scale) || this.canvas.height !== Math.round(this.height * scale)) {
-      this.canvas.width = Math.round(full * scale);
-      this.canvas.height = Math.round(this.height * scale);
-    }
-    const pen = must(this.canvas.getContext("2d"));
-    pen.setTransform(scale, 0, 0, scale, 0, 0);
-    pen.clearRect(0, 0, full, this.height);
+    const pen = sheet(this.canvas, full, this.height);
     let most = 4;
     for (let k = 0; k < accepted.length; k++) most = Math.max(most, emitted[k], depth[k]);
     this.axis(pen, full, most, accepted.length);

@@ -1,6 +1,7 @@
 /* The drawing of one item of a draft tree: outline by origin, text, probability, badges, its prompt tokens. */
 
 import { later, must, plural, s, write } from "specviz/base/dom.js";
+import { set } from "specviz/base/drawing.js";
 import { NODE } from "specviz/inspect/tree_layout.js";
 
 /** @type {Record<NodeStatus | "bonus" | "chip", string>} */
@@ -39,27 +40,6 @@ const outline = (origin, width, height) => (OUTLINES[origin?.outline ?? ""] ?? O
 
 /** Classes for a box's origin and its colour. @type {(origin: ReturnType<Model["origin"]>) => string} */
 const classOf = (origin) => `sv-of-${origin.declared ? origin.name : "other"} sv-hue-${origin.hue}`;
-
-/**
- * The attributes of an element as they were set last.
- *
- * @type {WeakMap<Element, Record<string, string | number | null>>}
- */
-const attributes = new WeakMap();
-
-/**
- * Sets what differs from the last time: an attribute costs a style pass, a comparison does not.
- *
- * @type {(element: Element, name: string, value: string | number | null) => void}
- */
-export function set(element, name, value) {
-  let had = attributes.get(element);
-  if (!had) attributes.set(element, (had = {}));
-  if (had[name] === value) return;
-  had[name] = value;
-  if (value === null) element.removeAttribute(name);
-  else element.setAttribute(name, String(value));
-}
 
 /** Group → its box, for events. @type {WeakMap<Element, Box>} */
 const boxes = new WeakMap();
@@ -128,48 +108,36 @@ export function fill(tree, box, item, view) {
   box.anchored = anchor >= 0;
   box.place = anchor >= 0 ? anchor : node ? node.source : -1;
   const copied = box.place >= 0 ? " sv-copied" : "";
-  set(
-    group,
-    "class",
-    `sv-node sv-node-${status}${origin ? ` ${classOf(origin)}` : ""}${copied}${item.small ? " sv-leaf" : ""}`,
-  );
-  set(group, "transform", `translate(${item.x} ${item.y})`);
-  set(
-    box.shape,
-    "d",
-    item.kind === "chip" ? corner(item.width, NODE, NODE / 2) : outline(origin, item.width, item.high),
-  );
+  set(group, {
+    class: `sv-node sv-node-${status}${origin ? ` ${classOf(origin)}` : ""}${copied}${item.small ? " sv-leaf" : ""}`,
+    transform: `translate(${item.x} ${item.y})`,
+  });
+  const shape = item.kind === "chip" ? corner(item.width, NODE, NODE / 2) : outline(origin, item.width, item.high);
+  set(box.shape, { d: shape });
   const doubled = () => s("path", { class: "sv-box sv-inner", transform: "translate(2.5 2.5)" });
   const inner = box.part("inner", status === "bonus", doubled, box.label);
-  if (inner) set(inner, "d", corner(item.width - 5, NODE - 5, 4));
-  set(box.label, "x", item.small ? item.textMiddle : item.middle);
-  set(box.label, "y", item.small ? 16 : 17);
-  set(box.small, "x", item.small ? item.width - item.sideMiddle : item.middle);
-  set(box.small, "y", item.small ? 15.5 : 30);
+  if (inner) set(inner, { d: corner(item.width - 5, NODE - 5, 4) });
+  set(box.label, item.small ? { x: item.textMiddle, y: 16 } : { x: item.middle, y: 17 });
+  set(box.small, item.small ? { x: item.width - item.sideMiddle, y: 15.5 } : { x: item.middle, y: 30 });
   write(box.label, item.text);
   write(box.small, item.line);
   const bar = () => s("rect", { class: "sv-level", y: 33.5, height: 2 });
   const level = box.part("level", !!item.prob && !!node?.index && !item.small, bar);
-  if (level) {
-    set(level, "x", 8);
-    set(level, "width", Math.max(1, (item.width - 14) * (item.prob || 0)));
-  }
+  if (level) set(level, { x: 8, width: Math.max(1, (item.width - 14) * (item.prob || 0)) });
   drawBadge(tree, box, node);
   drawTag(tree, box, item, node);
   hang(tree, box, item, view);
   if (item.kind === "chip") {
-    set(group, "tabindex", 0);
-    set(group, "role", "button");
-    set(group, "aria-pressed", null);
-    set(group, "aria-label", `Show ${plural(item.count, "folded node")}`);
-    return;
+    const label = `Show ${plural(item.count, "folded node")}`;
+    return set(group, { tabindex: 0, role: "button", "aria-pressed": null, "aria-label": label });
   }
   const token = node ? node.token : view.bonus;
   const from = node && node.index && node.origin !== "main" ? `, ${node.origin}` : "";
   const count = node && tree.owner.prompts.on ? tree.owner.prompts.count(node.index) : -1;
   const leads = count < 0 ? "" : `, ${plural(count, "prompt token")}: state ${count} next`;
   pick(tree, box);
-  set(group, "aria-label", `${token < 0 ? "stop" : model.pieces.label(token)}: ${STATUS[status]}${from}${leads}`);
+  const text = token < 0 ? "stop" : model.pieces.label(token);
+  set(group, { "aria-label": `${text}: ${STATUS[status]}${from}${leads}` });
 }
 
 /**
@@ -191,12 +159,13 @@ function hang(tree, box, item, view) {
   if (!hung || item.kind !== "node") return;
   const { d, text, x, width } = tree.rail(item);
   const [marks, pill, state] = hung.children;
-  set(hung, "class", `sv-hung${item.node.index === view.last ? " sv-hung-read" : ""}`);
-  set(hung, "transform", `translate(0 ${NODE})`);
-  set(marks, "d", d);
-  set(pill, "x", x);
-  set(pill, "width", width - x);
-  set(state, "x", (x + width) / 2);
+  set(hung, {
+    class: `sv-hung${item.node.index === view.last ? " sv-hung-read" : ""}`,
+    transform: `translate(0 ${NODE})`,
+  });
+  set(marks, { d });
+  set(pill, { x, width: width - x });
+  set(state, { x: (x + width) / 2 });
   write(state, text);
 }
 
@@ -209,9 +178,8 @@ export function pick(tree, { group, item }) {
   const { picker } = tree.owner;
   const open = !!picker.choice(item);
   const chosen = open && picker.isChosen(item);
-  set(group, "tabindex", open ? (chosen ? 0 : -1) : null);
-  set(group, "role", open ? "button" : "img");
-  set(group, "aria-pressed", open ? String(chosen) : null);
+  const tabindex = open ? (chosen ? 0 : -1) : null;
+  set(group, { tabindex, role: open ? "button" : "img", "aria-pressed": open ? String(chosen) : null });
 }
 
 /**
@@ -252,10 +220,10 @@ function drawTag(tree, box, item, node) {
   const text = rank !== null && Number.isInteger(rank) ? `${letter}${rank + 1}` : letter;
   const width = 7 + 6 * text.length;
   const shift = item.small ? `${item.width - 8} 8.5` : `${item.width - width + 4} 0`;
-  set(tag, "transform", `translate(${shift})`);
+  set(tag, { transform: `translate(${shift})` });
   const [back, name] = tag.children;
-  set(back, "width", width);
-  set(name, "x", width / 2);
+  set(back, { width });
+  set(name, { x: width / 2 });
   write(name, text);
 }
 

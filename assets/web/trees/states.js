@@ -1,6 +1,8 @@
 /* Page "Trees": the trees of every state, drawn. */
 
 import { closest, h, must, plural, s } from "specviz/base/dom.js";
+import { set } from "specviz/base/drawing.js";
+import { level, nth } from "specviz/base/parts.js";
 import { number, parts, point, share } from "specviz/trees/state.js";
 
 const BOX = { width: 112, height: 34, gap: 30, row: 42, margin: 8 };
@@ -52,9 +54,6 @@ function arranged(state) {
   return { nodes, rows: rows + 1, depth: Math.max(...nodes.map((node) => node.depth)) };
 }
 
-/** @param {number} n */
-const nth = (n) => `${n}${n % 100 > 10 && n % 100 < 14 ? "th" : ["th", "st", "nd", "rd"][n % 10] || "th"}`;
-
 /** What a node is and what its numbers mean, in a sentence or two. @param {PlacedNode} node */
 function told(node) {
   const hangs = `${plural(node.prompts, "prompt token")} on it: state ${node.prompts} follows.`;
@@ -72,27 +71,6 @@ export function diamonds(count, x, y) {
   let d = "";
   for (let k = 0; k < shown; k++) d += `M${x + 9 * k + 4} ${y}l4 4-4 4-4-4z`;
   return d;
-}
-
-/** @type {WeakMap<Element, Record<string, string>>} */
-const before = new WeakMap();
-
-/**
- * Sets what differs from the last time: what stays as it is costs nothing.
- *
- * @param {Element} element
- * @param {Record<string, string | number>} values
- */
-function set(element, values) {
-  const had = before.get(element) ?? {};
-  before.set(element, had);
-  for (const [name, number] of Object.entries(values)) {
-    const value = String(number);
-    if (had[name] === value) continue;
-    had[name] = value;
-    if (name === "text") element.textContent = value;
-    else element.setAttribute(name, value);
-  }
 }
 
 /**
@@ -213,10 +191,9 @@ export function drawStates() {
   const p = point();
   const cards = fit(parts.states, p.states.length, () =>
     h(
-      "section",
-      { class: "svt-state" },
-      h("header", {}),
-      h("div", { class: "svt-tree", onkeydown: walk }, s("svg", { role: "group" }, s("g", {}), s("g", {}))),
+      "section.svt-state",
+      h("header"),
+      h("div.svt-tree", { onkeydown: walk }, s("svg", { role: "group" }, s("g", {}), s("g", {}))),
     ),
   );
   p.states.forEach((state, k) => {
@@ -224,32 +201,25 @@ export function drawStates() {
     const [head, body] = cards[k].children;
     cards[k].setAttribute("aria-label", `State ${k}`);
     head.replaceChildren(
-      h("h3", {}, `State ${k}`),
+      h("h3", `State ${k}`),
       h(
-        "span",
-        { class: "svt-pi", title: "π: the share of steps in this state in the long run" },
-        h(
-          "i",
-          { class: "svt-pi-bar", "aria-hidden": "true" },
-          h("b", { style: `width:${(100 * state.pi).toFixed(1)}%` }),
-        ),
+        "span.svt-pi",
+        { title: "π: the share of steps in this state in the long run" },
+        h("i.svt-pi-bar", { "aria-hidden": "true" }, level(state.pi)),
         "π ",
-        h("b", {}, share(state.pi)),
+        h("b", share(state.pi)),
       ),
       h(
         "span",
         { title: "f: candidates accepted in one step, on average" },
         "f ",
-        h("b", {}, candidates ? number(state.f) : "0"),
+        h("b", candidates ? number(state.f) : "0"),
       ),
       h(
         "span",
-        {},
-        [
-          plural(candidates, "candidate"),
-          plural(state.prompt_tokens, "prompt token"),
-          plural(state.rows, "row"),
-        ].join(", "),
+        [plural(candidates, "candidate"), plural(state.prompt_tokens, "prompt token"), plural(state.rows, "row")].join(
+          ", ",
+        ),
       ),
     );
     drawTree(body.children[0], state, k);
@@ -260,9 +230,9 @@ export function drawStates() {
     "R = Σ π·f = ",
     sum,
     " = ",
-    h("b", {}, number(p.R)),
+    h("b", number(p.R)),
     " accepted per step;  τ = 1 + R = ",
-    h("b", {}, number(p.tokens_per_step)),
+    h("b", number(p.tokens_per_step)),
     " tokens per step",
   );
 }
