@@ -277,11 +277,7 @@ export class CandidateTable extends Panel {
     cell.style.setProperty("--sv-share", share);
   }
 
-  /**
-   * Tokens that would have been accepted, of those offered.
-   *
-   * @type {(row: Row, one: Candidate, isBest: boolean) => void}
-   */
+  /** Accepted tokens of those offered. @type {(row: Row, one: Candidate, isBest: boolean) => void} */
   pips(row, one, isBest) {
     const { run } = this.owner.model;
     const cell = row.pips;

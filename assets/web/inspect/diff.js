@@ -7,12 +7,6 @@ import { Panel } from "specviz/inspect/panel.js";
 const MOST = 1500; // edits searched for; beyond, what is between the common ends counts as replaced
 const ROW_TOKENS = 48; // a line longer than that is broken at a common token
 
-/**
- * One token of an edit script: "=" in both lists at the places a and b, "+" in the first only, "−" in the second only.
- *
- * @typedef {[sign: "=" | "+" | "−", a: number, b: number]} Edit
- */
-
 /** Myers' shortest edit script of two id lists. @type {(a: number[], b: number[]) => Edit[]} */
 export function difference(a, b) {
   let head = 0;
@@ -54,11 +48,7 @@ function middle(a, b, start, aEnd, bEnd) {
   return replaced();
 }
 
-/**
- * The edits, from the end back to the start.
- *
- * @type {(trail: Int32Array[], last: number, n: number, m: number, start: number) => Edit[]}
- */
+/** The edits, from the end. @type {(trail: Int32Array[], last: number, n: number, m: number, at: number) => Edit[]} */
 function walk(trail, last, n, m, start) {
   /** @type {Edit[]} */
   const edits = [];

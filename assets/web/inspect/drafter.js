@@ -92,11 +92,7 @@ export class DrafterView extends LookPanel {
     this.places[k].focus();
   }
 
-  /**
-   * Down and up in the tree: from position to position, there from the chain's token to those beside it.
-   *
-   * @param {number} by
-   */
+  /** Down and up in the tree: by position, there from the chain's token to those beside it. @param {number} by */
   walk(by) {
     if (!this.view) return;
     /** @type {(node: TreeNode) => number} */
@@ -183,11 +179,7 @@ export class DrafterView extends LookPanel {
     );
   }
 
-  /**
-   * What became of the token, in a sentence.
-   *
-   * @type {(view: StepView, shown: NodeChoice, node: TreeNode | null) => Child}
-   */
+  /** What became of the token. @type {(view: StepView, shown: NodeChoice, node: TreeNode | null) => Child} */
   verdict(view, shown, node) {
     const { owner } = this;
     const line = h("p.sv-verdict");
@@ -281,11 +273,7 @@ export class DrafterView extends LookPanel {
     return h("p", forward ? `Written by the drafter's forward ${forward}.` : "Known from an earlier step.");
   }
 
-  /**
-   * "Saw the target's keys up to position 174 (line 12); 2 positions behind."
-   *
-   * @type {(view: StepView, any: TreeNode) => Child}
-   */
+  /** "Saw the target's keys up to position 174; 2 behind." @type {(view: StepView, any: TreeNode) => Child} */
   delay(view, any) {
     const late = numberOf(this.owner, any, "kv_delay");
     if (late === null) return null;

@@ -6,18 +6,7 @@ import { STATES, beside, label, lanes, numberOf } from "specviz/inspect/drafting
 
 const LEAST = 0.001; // a token below this for both is folded away, unless it was drafted or written
 
-/**
- * The position compared: ``shown`` there, ``beta`` the overlap of both distributions.
- *
- * @typedef {{ view: StepView, shown: NodeChoice, beta: number | null }} Place
- * @typedef {import("specviz/inspect/drafter.js").DrafterView} DrafterView
- */
-
-/**
- * Both distributions, token by token: a shared part, and what only one of them gives.
- *
- * @type {(panel: DrafterView, place: Place, list: Guess[]) => HTMLElement}
- */
+/** Both distributions, token by token. @type {(panel: DrafterView, place: Place, list: Guess[]) => HTMLElement} */
 export function pairs(panel, place, list) {
   if (!list.length) return h("p.sv-empty", "The draft model did not go on from here: there is nothing to compare.");
   const { owner } = panel;
@@ -78,12 +67,7 @@ function overlap(owner, beta) {
   return owner.tip.add(box, () => told("Overlap β", formula(`= Σ min(p, q) = ${format(beta)}`), help));
 }
 
-/**
- * A guess with what became of it in this step.
- *
- * @typedef {Guess & { role: string, words: string, name: string }} Judged
- * @type {(owner: Inspector, place: Place, one: Guess) => Judged}
- */
+/** A guess with what became of it. @type {(owner: Inspector, place: Place, one: Guess) => Judged} */
 function stateOf(owner, { view, shown }, one) {
   const node = view.nodes.find((it) => it.index && it.parent === shown.parent && it.token === one.token) || null;
   if (node) {

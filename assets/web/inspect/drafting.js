@@ -50,11 +50,7 @@ export function lanes(view) {
   return extra ? [view.drafted - extra, extra] : null;
 }
 
-/**
- * Node → tokens with both probabilities, in the order of the drafter's ranks.
- *
- * @type {(model: Model, step: number) => Map<number, Guess[]>}
- */
+/** Node → tokens with both probabilities, in the order of the drafter's ranks. @type {OfStep<Map<number, Guess[]>>} */
 export function guesses(model, step) {
   const table = model.trace.guesses;
   if (!table) return new Map();
@@ -69,11 +65,7 @@ export function guesses(model, step) {
 
 // ---- words ------------------------------------------------------------------------------------------------------
 
-/**
- * "a main chain of 4 tokens with 6 expansions beside it".
- *
- * @type {(view: StepView, lanes: [number, number]) => string}
- */
+/** "a main chain of 4 tokens with 6 expansions". @type {(view: StepView, lanes: [number, number]) => string} */
 export function offered(view, [chain, extra]) {
   const others = beams(view) ? `${plural(extra, "token")} of other beams` : plural(extra, "expansion");
   return `a main chain of ${plural(chain, "token")} with ${others} beside it`;

@@ -135,11 +135,7 @@ export class Inspector extends Listeners {
     return this;
   }
 
-  /**
-   * Adds the rows of a step to a run that goes on; follows it if the newest step was shown.
-   *
-   * @type {(delta: TraceDelta | null, run?: Partial<Run>) => void}
-   */
+  /** Adds the rows of a step to a run that goes on; follows it if the newest step was shown. @type {Model["append"]} */
   append(delta, run) {
     if (!this.model) return;
     const last = this.model.stepCount - 1;

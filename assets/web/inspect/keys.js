@@ -54,11 +54,7 @@ function pinStep(inspector) {
   inspector.say("Nothing was copied in this step.");
 }
 
-/**
- * A token's facts: its bytes, how it was written, where from.
- *
- * @type {(inspector: Inspector, position: Position) => Child[]}
- */
+/** A token's facts: its bytes, how it was written, where from. @type {OfPosition<Child[]>} */
 export function tokenFacts(inspector, position) {
   const { model } = inspector;
   if (position >= POOL) return poolFacts(inspector, position);
@@ -106,11 +102,7 @@ export function tokenFacts(inspector, position) {
   ];
 }
 
-/**
- * "accepted at p = 0.14; the model preferred “carried” (p = 0.52)".
- *
- * @type {(inspector: Inspector, position: Position) => HTMLElement}
- */
+/** "accepted at p = 0.14; the model preferred “carried” (p = 0.52)". @type {OfPosition<HTMLElement>} */
 function differing(inspector, position) {
   const { model } = inspector;
   const { kind, prob } = model.trace.tokens;

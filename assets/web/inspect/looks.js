@@ -8,11 +8,7 @@ import { Panel, toggle } from "specviz/inspect/panel.js";
 
 const PLACES = 6; // places looked at that are named
 
-/**
- * Where a node's query looked, heaviest first.
- *
- * @type {(model: Model, step: number, node: number, layer: number, head: number) => Look[]}
- */
+/** Where a node looked. @type {(model: Model, step: number, node: number, layer: number, head: number) => Look[]} */
 export function looks(model, step, node, layer, head) {
   const table = model.trace.attention;
   if (!table) return [];
@@ -105,11 +101,7 @@ export class LookPanel extends Panel {
     if (this.owner.follow) this.owner.reveal(heaviest(this));
   }
 
-  /**
-   * The layers and heads of a run: what it recorded, if anything.
-   *
-   * @param {AttentionHeads | null | undefined} attention
-   */
+  /** The layers and heads that a run recorded. @param {AttentionHeads | null | undefined} attention */
   offerLooks(attention) {
     for (const one of [this.shadeButton, this.layers, this.heads]) one.hidden = !attention;
     if (!attention) return;
@@ -127,11 +119,7 @@ export class LookPanel extends Panel {
   }
 }
 
-/**
- * The place in the prompt's own text that was looked at most, -1 if none is known.
- *
- * @type {(panel: { owner: Inspector, shading: boolean, look: Look[] }) => Position}
- */
+/** The place in the prompt's own text that was looked at most, -1 if none is. @type {(panel: Looked) => Position} */
 export function heaviest({ owner, shading, look }) {
   const { segment } = owner.model.trace.tokens;
   const most = shading && look.find(({ position }) => segment[position] && segment[position] !== "template");

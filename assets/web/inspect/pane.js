@@ -122,11 +122,7 @@ export class TokenPane extends Panel {
     this.extend(stop);
   }
 
-  /**
-   * Adds the tokens up to ``stop``; the last row is drawn again, as its characters may have been incomplete.
-   *
-   * @param {Position} stop
-   */
+  /** Adds the tokens up to ``stop``; the last row anew, as its characters may be incomplete. @param {Position} stop */
   extend(stop) {
     const from = this.rows.length ? this.dropLastRow() : this.base;
     const { tokens } = this.owner.model.trace;
@@ -271,11 +267,7 @@ export class TokenPane extends Panel {
     return 1;
   }
 
-  /**
-   * Everything from ``position`` on is shown as not yet written. Whole rows change by one class each.
-   *
-   * @param {Position} position
-   */
+  /** From ``position`` on all is not yet written. Whole rows change by one class each. @param {Position} position */
   showUntil(position) {
     const edge = this.rowIndex(position);
     for (const element of this.partly) element.classList.remove("sv-future");

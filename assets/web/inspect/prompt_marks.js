@@ -43,11 +43,7 @@ export function hung(model, step) {
   return byNode;
 }
 
-/**
- * Distance → the guesses that entered a step's tree, by rank.
- *
- * @type {(model: Model, step: number) => Map<number, OfferedGuess[]>}
- */
+/** Distance → the guesses that entered a step's tree, by rank. @type {OfStep<Map<number, OfferedGuess[]>>} */
 function offered(model, step) {
   /** @type {Map<number, OfferedGuess[]>} */
   const byDistance = new Map();
@@ -118,11 +114,7 @@ export function follows(owner, view) {
 /** @param {number} count */
 const marks = (count) => (count > MARKS ? 1 : count);
 
-/**
- * The outline of a row of prompt tokens, hung from a box: a chain, as each sees those before it.
- *
- * @param {number} count
- */
+/** The outline of a row of prompt tokens: a chain, as each sees those before it. @param {number} count */
 function chain(count) {
   let d = count ? "M7 0V3" : "";
   for (let k = 0; k < marks(count); k++) {

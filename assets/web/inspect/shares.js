@@ -9,17 +9,7 @@ const isTime = (term) => term.key.endsWith("_ms");
 /** @type {(term: DeclaredTerm) => string} */
 const named = (term) => (term.label || term.key).replace(/ ms$/, "");
 
-/**
- * A part of a bar: its name, its size, what is written for it, its tooltip, its shade.
- *
- * @typedef {{ name: string, value: number, shown: string, tip: Child[], look: string }} Part
- */
-
-/**
- * A bar of parts, each named with its share.
- *
- * @type {(owner: Inspector, title: string, help: Child[], parts: Part[]) => HTMLElement}
- */
+/** A bar of named parts. @type {(owner: Inspector, title: string, help: Child[], parts: SharePart[]) => HTMLElement} */
 function bar(owner, title, help, parts) {
   const whole = parts.reduce((sum, { value }) => sum + value, 0);
   const strip = h("div.sv-share-bar", { "aria-hidden": "true" });
@@ -50,11 +40,7 @@ function steps(owner, title, help, counts) {
   return bar(owner, title, [h("div", help)], parts);
 }
 
-/**
- * Σ of each timed part of drafting ÷ Σ verify time, as a share of all drafting time in the bar.
- *
- * @type {(owner: Inspector, report: Report) => HTMLElement | null}
- */
+/** Σ of each part of drafting ÷ Σ verify time. @type {(owner: Inspector, report: Report) => HTMLElement | null} */
 function times(owner, { drafting, verify_ms: verify }) {
   if (!drafting.length || !verify) return null;
   const parts = drafting.map(([key, ms], k) => {
@@ -76,11 +62,7 @@ function times(owner, { drafting, verify_ms: verify }) {
   return bar(owner, "Drafting time ÷ verify time", help, parts);
 }
 
-/**
- * The run's bars; none where there is nothing to tell apart, or while the run goes on.
- *
- * @type {(owner: Inspector) => HTMLElement[]}
- */
+/** The run's bars; none where nothing can be told apart, or it goes on. @type {(owner: Inspector) => HTMLElement[]} */
 export function run(owner) {
   const { model } = owner;
   const { report } = model;
@@ -104,11 +86,7 @@ export function brief(owner) {
   return [h("span.sv-faint", "Steps"), ...shares.flat()];
 }
 
-/**
- * Routes that the timeline marks, only where there is more than one.
- *
- * @type {(model: Model) => [name: string, look: number][]}
- */
+/** Routes that the timeline marks, where there are several. @type {(model: Model) => [name: string, look: number][]} */
 export function routes(model) {
   const names = [...new Set(model.steps.route)].filter((name) => name && name !== "none");
   return names.length > 1 ? names.sort().map((name, k) => [name, k]) : [];

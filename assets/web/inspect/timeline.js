@@ -124,11 +124,7 @@ export class Timeline {
     }
   }
 
-  /**
-   * The target's own token has no hue: a hollow box.
-   *
-   * @type {(pen: CanvasRenderingContext2D, x: number, y: number, wide: number, high: number) => void}
-   */
+  /** The target's own token: hollow. @type {(pen: Pen, x: number, y: number, wide: number, high: number) => void} */
   own(pen, x, y, wide, high) {
     const { colors } = this.owner;
     pen.fillStyle = colors.own;
@@ -141,7 +137,7 @@ export class Timeline {
   /**
    * A step of the accept strip: the deeper the blue, the more was accepted; red: all rejected; grey: no draft.
    *
-   * @type {(pen: CanvasRenderingContext2D, x: number, wide: number, share: number) => void}
+   * @type {(pen: Pen, x: number, wide: number, share: number) => void}
    */
   cell(pen, x, wide, share) {
     const { colors } = this.owner;
@@ -163,7 +159,7 @@ export class Timeline {
   /**
    * The route of a step, where there are several: a line, a dot, a line at the lane's top, or two dots.
    *
-   * @type {(pen: CanvasRenderingContext2D, x: number, wide: number, look: number) => void}
+   * @type {(pen: Pen, x: number, wide: number, look: number) => void}
    */
   lane(pen, x, wide, look) {
     const { colors } = this.owner;
@@ -179,7 +175,7 @@ export class Timeline {
     }
   }
 
-  /** @type {(pen: CanvasRenderingContext2D, full: number, most: number, count: number) => void} */
+  /** @type {(pen: Pen, full: number, most: number, count: number) => void} */
   axis(pen, full, most, count) {
     const { colors } = this.owner;
     const unit = (this.bars - 4) / most;

@@ -72,11 +72,7 @@ export class TreeView extends Panel {
     });
   }
 
-  /**
-   * Lights the place a node was copied from, or the anchor in whose distribution it was drafted.
-   *
-   * @param {Box | null} box
-   */
+  /** Lights the place a node was copied from, or the anchor it was drafted in. @param {Box | null} box */
   hover(box) {
     if (box === this.lit) return;
     this.lit = box;

@@ -18,11 +18,7 @@ export const STATUS = {
 const corner = (w, h, r) =>
   `M${r} 0H${w - r}Q${w} 0 ${w} ${r}V${h - r}Q${w} ${h} ${w - r} ${h}H${r}Q0 ${h} 0 ${h - r}V${r}Q0 0 ${r} 0Z`;
 
-/**
- * The outlines of boxes, by the names that origins give them.
- *
- * @type {Record<string, (w: number, h: number) => string>}
- */
+/** The outlines of boxes by origins' names for them. @type {Record<string, (w: number, h: number) => string>} */
 const OUTLINES = {
   box: (w, h) => corner(w, h, h / 6),
   // of what springs from the place before it
@@ -60,11 +56,7 @@ export class Box {
     boxes.set(this.group, this);
     /** What is drawn. @type {TreeItem} */
     this.item = later();
-    /**
-     * The place that it was copied from, or the anchor in whose distribution it was drafted; else -1.
-     *
-     * @type {Position}
-     */
+    /** The place it was copied from, or the anchor it was drafted in; else -1. @type {Position} */
     this.place = -1;
     this.anchored = false;
     /** @type {Map<string, SVGElement>} */
@@ -91,12 +83,7 @@ export class Box {
 /** How an item is drawn: a node by what became of it. @type {(item: TreeItem) => keyof typeof STATUS} */
 export const statusOf = (item) => (item.kind === "node" ? item.node.status : item.kind);
 
-/**
- * Draws an item in a box of the tree.
- *
- * @typedef {import("specviz/inspect/tree.js").TreeView} TreeView
- * @type {(tree: TreeView, box: Box, item: TreeItem, view: StepView) => void}
- */
+/** Draws an item in a box of the tree. @type {DrawItem} */
 export function fill(tree, box, item, view) {
   const status = statusOf(item);
   const node = item.kind === "node" ? item.node : null;
@@ -125,7 +112,7 @@ export function fill(tree, box, item, view) {
   const level = box.part("level", !!item.prob && !!node?.index && !item.small, bar);
   if (level) set(level, { x: 8, width: Math.max(1, (item.width - 14) * (item.prob || 0)) });
   drawBadge(tree, box, node);
-  drawTag(tree, box, item, node);
+  drawTag(tree, box, node);
   hang(tree, box, item, view);
   if (item.kind === "chip") {
     const label = `Show ${plural(item.count, "folded node")}`;
@@ -140,11 +127,7 @@ export function fill(tree, box, item, view) {
   set(group, { "aria-label": `${text}: ${STATUS[status]}${from}${leads}` });
 }
 
-/**
- * The prompt tokens below a node, and the state they lead to; filled where acceptance ended.
- *
- * @type {(tree: TreeView, box: Box, item: TreeItem, view: StepView) => void}
- */
+/** A node's prompt tokens and the state they lead to; filled where acceptance ended. @type {DrawItem} */
 function hang(tree, box, item, view) {
   const wanted = item.kind === "node" && tree.owner.prompts.on;
   const hung = box.part("hung", wanted, () =>
@@ -182,11 +165,7 @@ export function pick(tree, { group, item }) {
   set(group, { tabindex, role: open ? "button" : "img", "aria-pressed": open ? String(chosen) : null });
 }
 
-/**
- * The number of the source span a copied token came from; only where a span begins.
- *
- * @type {(tree: TreeView, box: Box, node: TreeNode | null) => void}
- */
+/** The number of the source span a copied token came from; only where a span begins. @type {DrawNode} */
 function drawBadge(tree, box, node) {
   const above = node && tree.view.nodes[node.parent];
   const wanted = !!node?.span && above?.span !== node.span;
@@ -201,12 +180,9 @@ function drawBadge(tree, box, node) {
   if (badge && node) write(must(badge.lastElementChild), String(node.span));
 }
 
-/**
- * A letter where a part of the tree begins that is not the main copy, and its rank where one was recorded.
- *
- * @type {(tree: TreeView, box: Box, item: TreeItem, node: TreeNode | null) => void}
- */
-function drawTag(tree, box, item, node) {
+/** A letter, and the rank that was recorded, where a part begins that is not the main copy. @type {DrawNode} */
+function drawTag(tree, box, node) {
+  const { item } = box;
   const above = node && tree.view.nodes[node.parent];
   const guess = node && node.origin === "prompt"; // each is a guess of its own
   const begins = node && node.index && (guess || !(above && above.index && above.origin === node.origin));

@@ -6,12 +6,7 @@ import { STATUS, statusOf } from "specviz/inspect/tree_boxes.js";
 
 export const LABEL = 14; // characters
 
-/**
- * An item's tooltip.
- *
- * @typedef {import("specviz/inspect/tree.js").TreeView} TreeView
- * @type {(tree: TreeView, item: TreeItem, view: StepView) => Child[]}
- */
+/** An item's tooltip. @type {(tree: TreeView, item: TreeItem, view: StepView) => Child[]} */
 export function explain(tree, item, view) {
   const { model } = tree.owner;
   const { pieces } = model;
@@ -80,11 +75,7 @@ function bars(tree, choices, token) {
   return list;
 }
 
-/**
- * What the target would have said after the last accepted token, likeliest first; drafted ones are struck.
- *
- * @type {(tree: TreeView, view: StepView) => void}
- */
+/** What the target prefers after the path; drafted ones are struck. @type {(tree: TreeView, view: StepView) => void} */
 export function drawChoices(tree, view) {
   const choices = view.targets.get(view.last) || [];
   tree.choices.hidden = !choices.length;

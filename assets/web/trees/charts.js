@@ -50,12 +50,7 @@ function drawSliders() {
   parts.m.input.disabled = data().m < 2;
 }
 
-/**
- * Another size or budget: trees and numbers at once, the charts' mark a moment later.
- *
- * @param {number} m
- * @param {number} size
- */
+/** Another size or budget: trees and numbers at once, charts a bit later. @type {(m: number, size: number) => void} */
 export function pick(m, size) {
   page.m = m;
   const sizes = budget().points.map((p) => p.size);

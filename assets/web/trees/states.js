@@ -10,11 +10,7 @@ const BOX = { width: 112, height: 34, gap: 30, row: 42, margin: 8 };
 /** @type {WeakMap<Element, PlacedNode>} */
 const nodeOf = new WeakMap();
 
-/**
- * Nodes with their places, the root first, parents before children; a first child goes on in its parent's row.
- *
- * @param {TreeState} state
- */
+/** Nodes with their places, parents before children; a first child stays in its row. @param {TreeState} state */
 function arranged(state) {
   /** @type {Map<string, PlacedNode>} */
   const byPath = new Map();
@@ -73,13 +69,7 @@ export function diamonds(count, x, y) {
   return d;
 }
 
-/**
- * As many children as are needed; those that are there are used again.
- *
- * @param {Element} parent
- * @param {number} count
- * @param {() => Element} make
- */
+/** As many children as needed. @type {(parent: Element, count: number, make: () => Element) => HTMLCollection} */
 function fit(parent, count, make) {
   while (parent.childElementCount > count) parent.lastElementChild?.remove();
   while (parent.childElementCount < count) parent.append(make());
@@ -159,11 +149,7 @@ export function tell(event) {
   parts.told.textContent = (group && nodeOf.get(group)?.words) ?? "";
 }
 
-/**
- * Arrows walk the tree: right and left along a path, up and down among all nodes.
- *
- * @param {KeyboardEvent & {currentTarget: Element}} event
- */
+/** Right and left: along a path; up and down: all nodes. @param {KeyboardEvent & {currentTarget: Element}} event */
 function walk(event) {
   const group = closest(event, ".svt-node");
   const node = group && nodeOf.get(group);
