@@ -2,6 +2,7 @@
 
 import { clamp, closest, format, framed, h, plain, plural, write } from "specviz/base/dom.js";
 import { POOL } from "specviz/base/model.js";
+import { told } from "specviz/base/parts.js";
 import { Panel } from "specviz/inspect/panel.js";
 
 const ROW = 30;
@@ -13,6 +14,11 @@ const JUMPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
 
 /** @type {(text: string) => string} */
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** A column of numbers. @type {(width: number, label: string, help: string) => [string, Child, string]} */
+const column = (width, label, help) => [`${width}px`, capital(label), help];
+
+const OFFER = "The earlier place and the tokens after it: what it offers. Underlined: those the output then had.";
 
 /** A row in sight, used again from step to step; ``k``: its candidate, the other values: what is drawn. */
 class Row {
@@ -123,16 +129,21 @@ export class CandidateTable extends Panel {
     this.showScore = !this.terms.some(same);
     this.sameAnchor = view.candidates.every((one) => model.id(one.position) === view.root);
     const after = h("code.sv-token", model.pieces.label(view.root, 12));
-    const widths = [
-      "38px",
-      "minmax(150px, 1fr)",
-      ...this.terms.map((term) => (term.high > term.low ? "104px" : "58px")),
-      ...this.plains.map(() => "80px"),
+    /** Width, head, help; false: not now. @type {([width: string, head: Child, help: string] | false)[]} */
+    const all = [
+      ["38px", "#", "Rank: 1 is what the method likes best."],
+      ["minmax(150px, 1fr)", this.sameAnchor ? h("span", "Copy after ", after) : "Copy from", OFFER],
+      ...this.terms.map(({ key, label, help, low, high }) => column(high > low ? 104 : 58, label || key, help)),
+      ...this.plains.map(({ label, help }) => column(80, label, help)),
+      this.showScore && ["58px", "Score", "What the method ranks by."],
+      ["46px", "Offers", "Tokens offered."],
+      ["132px", "Would accept", "Offered tokens that equal the output that followed. Known when the run is over."],
+      !!this.offered && ["58px", "Pick", "Drafts this step again from a place that was not chosen."],
     ];
-    if (this.showScore) widths.push("58px");
-    widths.push("46px", "132px");
-    if (this.offered) widths.push("58px");
-    const layout = [...widths, ...this.terms.map((term) => term.key), ...this.plains.map((one) => one.name)].join(" ");
+    const columns = all.filter((one) => one !== false);
+    const widths = columns.map(([width]) => width).join(" ");
+    const names = [...this.terms.map((term) => term.key), ...this.plains.map((one) => one.name)].join(" ");
+    const layout = `${widths} ${names}`;
     if (layout !== this.layout || this.owner.model !== this.headedFor) {
       this.layout = layout;
       this.pool = [];
@@ -142,27 +153,15 @@ export class CandidateTable extends Panel {
     if (head === this.headed && this.owner.model === this.headedFor) return;
     this.headed = head;
     this.headedFor = this.owner.model;
-    this.table.style.setProperty("--sv-columns", widths.join(" "));
+    this.table.style.setProperty("--sv-columns", widths);
     const optional = (this.showScore ? 58 : 0) + (this.offered ? 66 : 0);
     const own = 104 * this.terms.length + 88 * this.plains.length;
     this.table.style.minWidth = `${38 + 150 + own + 170 + 40 + optional}px`;
-    /** @type {(label: Child, help?: string) => HTMLElement} */
-    const cell = (label, help) => {
-      const one = h("span", { role: "columnheader" }, label);
-      return help ? this.owner.tip.add(one, () => [h("b", one.textContent), h("div", help)]) : one;
-    };
     this.head.replaceChildren(
-      cell("#", "Rank: 1 is what the method likes best."),
-      cell(
-        this.sameAnchor ? h("span", "Copy after ", after) : "Copy from",
-        "The earlier place and the tokens after it: what it offers. Underlined: those the output then had.",
-      ),
-      ...this.terms.map((term) => cell(capital(term.label || term.key), term.help)),
-      ...this.plains.map((column) => cell(capital(column.label), column.help)),
-      ...(this.showScore ? [cell("Score", "What the method ranks by.")] : []),
-      cell("Offers", "Tokens offered."),
-      cell("Would accept", "Offered tokens that equal the output that followed. Known when the run is over."),
-      ...(this.offered ? [cell("Pick", "Drafts this step again from a place that was not chosen.")] : []),
+      ...columns.map(([, label, help]) => {
+        const one = h("span", { role: "columnheader" }, label);
+        return help ? this.owner.tip.add(one, () => told(one.textContent, help)) : one;
+      }),
     );
   }
 

@@ -50,27 +50,24 @@ export function actions(inspector) {
   return wrap;
 }
 
-/**
- * A button whose tooltip names its key.
- *
- * @type {(inspector: Inspector, label: string, key: string, act: () => void, ...inside: Child[]) => HTMLButtonElement}
- */
-function keyedButton(inspector, label, key, act, ...inside) {
-  const one = button(label, { class: `sv-button ${inside.length > 1 ? "" : "sv-square"}`, onclick: act }, ...inside);
-  return inspector.tip.add(one, () => [label, " ", h("kbd", key)]);
-}
+/** A button whose tooltip names its key. @type {(inspector: Inspector) => KeyedButton} */
+const keyedButton =
+  (inspector) =>
+  (label, key, act, ...inside) => {
+    const one = button(label, { class: `sv-button ${inside.length > 1 ? "" : "sv-square"}`, onclick: act }, ...inside);
+    return inspector.tip.add(one, () => [label, " ", h("kbd", key)]);
+  };
 
 /** @param {Inspector} inspector */
 export function playButton(inspector) {
-  const play = keyedButton(inspector, "Play", "Space", () => inspector.player.toggle(), icon("play"));
+  const play = keyedButton(inspector)("Play", "Space", () => inspector.player.toggle(), icon("play"));
   play.classList.add("sv-primary");
   return play;
 }
 
 /** Stepping, playing, misses, settings, help. @param {Inspector} inspector */
 export function toolbar(inspector) {
-  /** @type {(label: string, key: string, act: () => void, ...inside: Child[]) => HTMLButtonElement} */
-  const keyed = (...about) => keyedButton(inspector, ...about);
+  const keyed = keyedButton(inspector);
   const speed = h(
     "select.sv-select",
     {

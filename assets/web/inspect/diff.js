@@ -133,11 +133,7 @@ export class DiffView extends Panel {
     this.show();
   }
 
-  /**
-   * Lines of both texts that belong together: a line ends at a line end both have, or after many tokens.
-   *
-   * @type {(edits: Edit[], mine: number[], plain: number[]) => HTMLElement[]}
-   */
+  /** Both texts in lines: they end at a line end both have, or after many tokens. @type {OfEdits<HTMLElement[]>} */
   rows(edits, mine, plain) {
     /** @type {HTMLElement[]} */
     const rows = [];
@@ -160,7 +156,7 @@ export class DiffView extends Panel {
     return rows;
   }
 
-  /** @type {(line: Edit[], mine: number[], plain: number[]) => HTMLElement} */
+  /** @type {OfEdits<HTMLElement>} */
   row(line, mine, plain) {
     const differs = line.some(([sign]) => sign !== "=");
     const left = this.side(

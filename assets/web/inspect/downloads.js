@@ -2,18 +2,10 @@
 
 import { button, h, icon, must, s } from "specviz/base/dom.js";
 
-const STYLES = [
-  "fill",
-  "stroke",
-  "stroke-width",
-  "stroke-dasharray",
-  "opacity",
-  "font-family",
-  "font-size",
-  "font-weight",
-  "text-anchor",
-  "text-decoration-line",
-];
+const STYLES = (
+  "fill stroke stroke-width stroke-dasharray opacity font-family font-size font-weight text-anchor " +
+  "text-decoration-line"
+).split(" ");
 
 /** @type {(name: string, blob: Blob) => void} */
 function save(name, blob) {
@@ -70,11 +62,7 @@ function cell(value) {
   return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 }
 
-/**
- * A table as CSV; tokens get a last column "text", in JSON quotes (so that a spreadsheet runs no formula).
- *
- * @type {(model: Model, table: "nodes" | "candidates" | "guesses") => string}
- */
+/** A table as CSV; tokens get a column "text", in JSON quotes: a spreadsheet runs no formula. @type {MakeCsv} */
 export function csv(model, table) {
   /** @type {{ [column: string]: unknown[], token: number[], position: number[] }} */
   const columns = Object(model.trace[table]);

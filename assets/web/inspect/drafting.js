@@ -22,11 +22,7 @@ export const choiceOf = (node) => ({ parent: node.parent, node: node.index, toke
 export const same = (a, b) =>
   a === b || (!!a && !!b && a.parent === b.parent && a.node === b.node && a.token === b.token);
 
-/**
- * A node's number of that name, null where the method records none.
- *
- * @type {(owner: Inspector, node: TreeNode | null | undefined, key: string) => number | null}
- */
+/** A node's number of that name, null where the method records none. @type {NumberOf} */
 export function numberOf(owner, node, key) {
   return node ? owner.model.nodeTerm(node, key) : null;
 }
@@ -40,11 +36,7 @@ export function present(model) {
   return rows(guesses) + own > 0 || (!!guesses && model.nodeTerms.some(({ key }) => key === "overlap"));
 }
 
-/**
- * How many nodes a tree has in its main chain and beside it; null where nothing stands beside one.
- *
- * @type {(view: Pick<StepView, "nodes" | "drafted">) => [chain: number, expansions: number] | null}
- */
+/** Nodes in a tree's main chain and beside it; null where none stands beside one. @type {Lanes} */
 export function lanes(view) {
   const extra = view.nodes.filter(beside).length;
   return extra ? [view.drafted - extra, extra] : null;

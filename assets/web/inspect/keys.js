@@ -3,11 +3,7 @@
 import { closest, facts, format, h, plural } from "specviz/base/dom.js";
 import { POOL } from "specviz/base/model.js";
 
-/**
- * ``inside``: the focus is in the inspector; otherwise only keys that the page itself has no use for are taken.
- *
- * @type {(inspector: Inspector, event: KeyboardEvent, inside: boolean) => void}
- */
+/** ``inside``: the focus is in the inspector; else only keys are taken that the page does not use. @type {TakeKey} */
 export function keys(inspector, event, inside) {
   const typing = closest(event, "input, textarea, select, [contenteditable]");
   if (typing || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !inspector.model) return;

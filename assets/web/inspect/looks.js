@@ -146,11 +146,7 @@ export function lookedAt({ owner, head, layer, look }, words) {
   return append(box, [list]);
 }
 
-/**
- * A button that goes to a place, and lights it while it is hovered.
- *
- * @type {(owner: Inspector, position: Position, ...inside: Child[]) => HTMLButtonElement}
- */
+/** A button that goes to a place, and lights it while it is hovered. @type {GoTo} */
 export function goTo(owner, position, ...inside) {
   return h(
     "button",

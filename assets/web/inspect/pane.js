@@ -13,15 +13,6 @@ const ROW_HEIGHT = 21; // pixels, as in the style sheet
 /** @type {Record<string, string>} */
 const SEGMENTS = { instruction: "Instruction", context: "Context", question: "Question", chat: "Chat" };
 
-/**
- * A row of tokens: ``number`` 0 where a long line goes on, ``size`` in characters.
- *
- * @typedef {{ element: HTMLElement, line: HTMLElement, number: number, count: number, size: number,
- *   label: HTMLElement | null, future?: boolean }} Row
- * @typedef {Columns<TokenRow>} Tokens
- * @typedef {Map<string, Map<HTMLElement, Mark[2]>>} Layer class → element → data
- */
-
 export class TokenPane extends Panel {
   /**
    * @param {Inspector} owner
@@ -40,12 +31,12 @@ export class TokenPane extends Panel {
     this.map = h("div.sv-map", { "aria-hidden": "true" }, this.canvas, this.viewport);
     this.body.append(this.code);
     this.element.append(h("div.sv-window", this.body, this.map));
-    /** @type {Map<string, Layer>} */
+    /** @type {Map<string, MarkLayer>} */
     this.layers = new Map();
     /** @type {MapMark[]} */
     this.marks = [];
     this.base = this.stop = 0;
-    /** @type {Row[]} */
+    /** @type {TokenLine[]} */
     this.rows = [];
     /** The first position of every row. @type {Position[]} */
     this.starts = [];
@@ -56,7 +47,7 @@ export class TokenPane extends Panel {
     this.lines = 0;
     /** @type {string | null} */
     this.segment = null;
-    /** @type {Row} */
+    /** @type {TokenLine} */
     this.row = later();
     this.open = false; // the row takes more tokens
     /** Estimated tops of the rows, in lines. @type {Float64Array | null} */
@@ -228,7 +219,7 @@ export class TokenPane extends Panel {
     }
   }
 
-  /** What became of an output token. @type {(span: HTMLElement, cell: Cell, tokens: Tokens) => void} */
+  /** What became of an output token. @type {(span: HTMLElement, cell: Cell, tokens: Columns<TokenRow>) => void} */
   dress(span, cell, tokens) {
     const position = cell.start;
     const accepted = tokens.kind[position] === "accepted";
@@ -292,7 +283,7 @@ export class TokenPane extends Panel {
   paint(layer, items) {
     const had = this.layers.get(layer);
     if (!items.length && !(had && had.size)) return;
-    /** What stays as it was is not touched. @type {Layer} */
+    /** What stays as it was is not touched. @type {MarkLayer} */
     const now = new Map();
     for (const [position, name, data] of items) {
       const span = this.spans[position - this.base];

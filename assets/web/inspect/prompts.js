@@ -162,11 +162,7 @@ export class PromptsView extends LookPanel {
     return h("div.sv-guessed-box", table);
   }
 
-  /**
-   * A prompt token's distance; where its attention is recorded, a button that shows it.
-   *
-   * @type {(row: PromptOutcome, seen: PromptOutcome | null) => Child}
-   */
+  /** A prompt token's distance; a button that shows where it looked, if that is recorded. @type {PickPrompt} */
   pick({ distance }, seen) {
     if (!seen) return String(distance);
     return h(

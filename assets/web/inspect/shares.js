@@ -1,6 +1,7 @@
 /* What a run or a step is made of: outcomes, routes, parts of the drafting time as bars; what was compressed. */
 
 import { format, h, later, plain, plural, write } from "specviz/base/dom.js";
+import { formula, told } from "specviz/base/parts.js";
 
 /** @type {(share: number) => string} */
 const percent = (share) => (share < 0.001 && share > 0 ? "<0.1 %" : `${format(100 * share, 2)} %`);
@@ -24,9 +25,6 @@ function bar(owner, title, help, parts) {
   return h("section.sv-breakdown-part", heading, strip, list);
 }
 
-/** @type {(text: string) => HTMLElement} */
-const formula = (text) => h("div.sv-formula", text);
-
 /** @type {(owner: Inspector, title: string, help: string, counts: Count[]) => HTMLElement} */
 function steps(owner, title, help, counts) {
   const { stepCount } = owner.model;
@@ -35,7 +33,7 @@ function steps(owner, title, help, counts) {
     value: count,
     shown: percent(count / stepCount),
     look: name === "none" ? "none" : name === "mismatch" ? "mismatch" : String(Math.min(k, 5)),
-    tip: [h("b", name), h("div", `${plural(count, "step")} of ${stepCount.toLocaleString("en")}`)],
+    tip: told(name, `${plural(count, "step")} of ${stepCount.toLocaleString("en")}`),
   }));
   return bar(owner, title, [h("div", help)], parts);
 }
@@ -51,11 +49,7 @@ function times(owner, { drafting, verify_ms: verify }) {
       value: spent,
       shown: percent(spent / verify),
       look: String(Math.min(k, 5)),
-      tip: [
-        h("b", named(term)),
-        formula(`= Σ ${key} ÷ Σ verify_ms = ${format(spent)} ÷ ${format(verify)} ms`),
-        h("div", term.help || ""),
-      ],
+      tip: told(named(term), formula(`= Σ ${key} ÷ Σ verify_ms = ${format(spent)} ÷ ${format(verify)} ms`), term.help),
     };
   });
   const help = [h("div", "Each part of drafting, against the time of the target's forwards.")];
@@ -130,7 +124,7 @@ export class StepFacts {
     this.terms = model.stepTerms.map((term) => ({ term, ...this.chip(named(term), () => this.explain(term)) }));
     this.plains = (model.columns.steps ?? []).map((column) => ({
       column,
-      ...this.chip(column.label, () => [h("b", column.label), h("div", column.help)]),
+      ...this.chip(column.label, () => told(column.label, column.help)),
     }));
     const chips = [this.route, this.origins, ...this.terms, ...this.plains];
     this.element.replaceChildren(...chips.map((one) => one.element));
@@ -175,11 +169,7 @@ export class StepFacts {
   }
 }
 
-/**
- * "context 1,204 → 240 tokens (5.0×, extractive)": what was left out of the prompt, each number with its formula.
- *
- * @type {(owner: Inspector) => HTMLElement[]}
- */
+/** What was left out of the prompt: "context 1,204 → 240 tokens (5.0×, extractive)". @param {Inspector} owner */
 export function compression(owner) {
   const { run } = owner.model;
   const left = run.compression;

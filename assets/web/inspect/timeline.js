@@ -134,11 +134,7 @@ export class Timeline {
     if (high > 4) pen.fillRect(x + 1.3, y + 1.3, wide - 2.6, high - 2.6);
   }
 
-  /**
-   * A step of the accept strip: the deeper the blue, the more was accepted; red: all rejected; grey: no draft.
-   *
-   * @type {(pen: Pen, x: number, wide: number, share: number) => void}
-   */
+  /** The accept strip: the deeper the blue, the more; red: all rejected; grey: no draft. @type {DrawStep} */
   cell(pen, x, wide, share) {
     const { colors } = this.owner;
     const y = this.bars + 4;
@@ -156,11 +152,7 @@ export class Timeline {
     }
   }
 
-  /**
-   * The route of a step, where there are several: a line, a dot, a line at the lane's top, or two dots.
-   *
-   * @type {(pen: Pen, x: number, wide: number, look: number) => void}
-   */
+  /** Its route, where there are several: a line, a dot, a line at the lane's top, or two dots. @type {DrawStep} */
   lane(pen, x, wide, look) {
     const { colors } = this.owner;
     const y = this.bars + 4 + STRIP + 1;

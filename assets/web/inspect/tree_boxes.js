@@ -63,11 +63,7 @@ export class Box {
     this.parts = new Map();
   }
 
-  /**
-   * A part that only some items have: made when first needed, taken out where it is not.
-   *
-   * @type {(name: string, wanted: boolean, make: () => SVGElement, before?: Element | null) => SVGElement | null}
-   */
+  /** A part that only some items have: made when first needed, taken out where it is not. @type {BoxPart} */
   part(name, wanted, make, before = null) {
     let part = this.parts.get(name);
     if (!wanted) {
@@ -152,11 +148,7 @@ function hang(tree, box, item, view) {
   write(state, text);
 }
 
-/**
- * A node that a panel can show is a button; the shown one is reached by Tab, the others from there.
- *
- * @type {(tree: TreeView, box: Box) => void}
- */
+/** A node that a panel can show is a button; Tab leads to the shown one. @type {(tree: TreeView, box: Box) => void} */
 export function pick(tree, { group, item }) {
   const { picker } = tree.owner;
   const open = !!picker.choice(item);

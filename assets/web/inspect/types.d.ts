@@ -29,8 +29,24 @@ type OfPosition<Result> = (inspector: Inspector, position: Position) => Result;
 type TreeView = import("specviz/inspect/tree.js").TreeView;
 type DrafterView = import("specviz/inspect/drafter.js").DrafterView;
 
+/** Draws a step's part of the timeline at x. */
+type DrawStep = (pen: Pen, x: number, wide: number, value: number) => void;
+type TakeKey = (inspector: Inspector, event: KeyboardEvent, inside: boolean) => void;
+type KeyedButton = (label: string, key: string, act: () => void, ...inside: Child[]) => HTMLButtonElement;
+type GoTo = (owner: Inspector, position: Position, ...inside: Child[]) => HTMLButtonElement;
+type MakeCsv = (model: Model, table: "nodes" | "candidates" | "guesses") => string;
+type NumberOf = (owner: Inspector, node: TreeNode | null | undefined, key: string) => number | null;
+type Lanes = (view: Pick<StepView, "nodes" | "drafted">) => [chain: number, expansions: number] | null;
+
 /** A mark on the token at a position: a class, and data that the style sheet writes beside it. */
 type Mark = [position: Position, name: string, data?: Record<string, string | number>];
+/** The marks of a layer: class → element → data. */
+type MarkLayer = Map<string, Map<HTMLElement, Mark[2]>>;
+/** A row of tokens: ``number`` 0 where a long line goes on, ``size`` in characters. */
+interface TokenLine {
+  element: HTMLElement; line: HTMLElement; number: number; count: number; size: number; label: HTMLElement | null;
+  future?: boolean;
+}
 /** A mark in a pane's minimap. */
 interface MapMark { from: Position; to: Position; color: string; wide?: boolean; alpha?: number }
 
@@ -94,3 +110,9 @@ interface SharePart { name: string; value: number; shown: string; tip: Child[]; 
 interface End { x: number; y: number; edge: number; left: number; hidden: number }
 /** One token of an edit script: "=" in both lists at the places a and b, "+" in the first only, "−" in the second. */
 type Edit = [sign: "=" | "+" | "−", a: number, b: number];
+/** Of edits between the output's tokens and plain decoding's. */
+type OfEdits<Result> = (edits: Edit[], mine: number[], plain: number[]) => Result;
+type BoxPart = (
+  name: string, wanted: boolean, make: () => SVGElement, before?: Element | null
+) => SVGElement | null;
+type PickPrompt = (row: PromptOutcome, seen: PromptOutcome | null) => Child;
