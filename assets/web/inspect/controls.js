@@ -8,7 +8,7 @@ import { toggle } from "specviz/inspect/panel.js";
 const SPEEDS = [1, 2, 4, 8, 16, 32];
 
 /** A button that turns ``inspector[name]`` on and off. */
-/** @type {(inspector: Inspector, label: string, name: "whitespace" | "heat" | "offers" | "follow", help: string) => HTMLButtonElement} */
+/** @type {(inspector: Inspector, label: string, name: Switch, help: string) => HTMLButtonElement} */
 const setting = (inspector, label, name, help) =>
   toggle(inspector.tip, label, help, inspector[name], (on) => {
     inspector[name] = on;

@@ -14,8 +14,7 @@ export class Panel {
   }
 }
 
-/** A button that is on or off; ``flip`` is told which, after each click. */
-/** @type {(tip: Tooltip, label: string, help: string, on: boolean, flip: (on: boolean) => void) => HTMLButtonElement} */
+/** A button that is on or off; ``flip`` is told which, after each click. @type {MakeToggle} */
 export function toggle(tip, label, help, on, flip) {
   const onclick = () => {
     one.setAttribute("aria-pressed", String((on = !on)));

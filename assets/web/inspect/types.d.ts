@@ -32,6 +32,11 @@ type DrafterView = import("specviz/inspect/drafter.js").DrafterView;
 /** Draws a step's part of the timeline at x. */
 type DrawStep = (pen: Pen, x: number, wide: number, value: number) => void;
 type TakeKey = (inspector: Inspector, event: KeyboardEvent, inside: boolean) => void;
+/** What of an inspector is on or off. */
+type Switch = "whitespace" | "heat" | "offers" | "follow";
+type MakeToggle = (
+  tip: Tooltip, label: string, help: string, on: boolean, flip: (on: boolean) => void
+) => HTMLButtonElement;
 type KeyedButton = (label: string, key: string, act: () => void, ...inside: Child[]) => HTMLButtonElement;
 type GoTo = (owner: Inspector, position: Position, ...inside: Child[]) => HTMLButtonElement;
 type MakeCsv = (model: Model, table: "nodes" | "candidates" | "guesses") => string;
