@@ -197,6 +197,16 @@ type Attributes<Target = Element> = { [name: string]: unknown } & {
     | ((event: HTMLElementEventMap[name] & { currentTarget: Target }) => unknown)
     | null;
 };
+type TagName = keyof HTMLElementTagNameMap;
+/** The element of a name with classes, ``div.sv-row``. */
+type Named<Name> = HTMLElementTagNameMap[(Name extends `${infer Tag}.${string}` ? Tag : Name) & TagName];
+/** base/dom.js h, with attributes or without. */
+interface MakeElement {
+  <Name extends TagName | `${TagName}.${string}`>(
+    name: Name, attributes: Attributes<Named<Name>>, ...children: Child[]
+  ): Named<Name>;
+  <Name extends TagName | `${TagName}.${string}`>(name: Name, ...children: Child[]): Named<Name>;
+}
 /** What a tooltip says: its nodes, made when it is shown. */
 type Tip = () => Child[];
 /** Where something is in the window. */

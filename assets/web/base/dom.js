@@ -52,18 +52,18 @@ export function append(element, children) {
 }
 
 /**
- * An HTML element: h("button", {class: "sv-button", onclick: fn}, "text", child).
+ * An HTML element: h("button.sv-button", { onclick: fn }, "text", child). Classes may follow the tag's name; attributes
+ * may be left out.
  *
- * @template {keyof HTMLElementTagNameMap} Tag
- * @param {Tag} tag
- * @param {Attributes<HTMLElementTagNameMap[Tag]>} [attributes]
- * @param {Child[]} children
+ * @type {MakeElement}
  */
-export function h(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  assign(element, attributes);
-  return append(element, children);
-}
+export const h = (/** @type {string} */ name, /** @type {any[]} */ ...parts) => {
+  const [tag, ...classes] = name.split(".");
+  const element = /** @type {any} */ (document.createElement(tag));
+  if (classes.length) element.className = classes.join(" ");
+  if (parts[0]?.constructor === Object) assign(element, parts.shift());
+  return append(element, parts);
+};
 
 /**
  * An SVG element, made the same way.

@@ -2,6 +2,7 @@
 
 import { clamp, closest, format, framed, h, plain, plural, write } from "specviz/base/dom.js";
 import { POOL } from "specviz/base/model.js";
+import { told } from "specviz/base/parts.js";
 import { Panel } from "specviz/inspect/panel.js";
 
 const ROW = 30;
@@ -14,6 +15,11 @@ const JUMPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
 /** @type {(text: string) => string} */
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
+/** A column of numbers. @type {(width: number, label: string, help: string) => [string, Child, string]} */
+const column = (width, label, help) => [`${width}px`, capital(label), help];
+
+const OFFER = "The earlier place and the tokens after it: what it offers. Underlined: those the output then had.";
+
 /** A row in sight, used again from step to step; ``k``: its candidate, the other values: what is drawn. */
 class Row {
   /** @param {number} terms @param {number} plains @param {boolean} showScore @param {boolean} offered */
@@ -23,10 +29,10 @@ class Row {
     this.k = -1;
     this.name = this.pipsKey = this.pickKey = "";
     this.rank = cell("sv-rank");
-    this.place = h("span", { class: "sv-place" }, "");
-    this.anchor = h("code", { class: "sv-anchor-text" }, "");
-    this.taken = h("code", { class: "sv-taken" }, "");
-    this.rest = h("code", {}, "");
+    this.place = h("span.sv-place", "");
+    this.anchor = h("code.sv-anchor-text", "");
+    this.taken = h("code.sv-taken", "");
+    this.rest = h("code", "");
     /** @type {{ cell: HTMLElement, share: string }[]} */
     this.terms = Array.from({ length: terms }, () => ({ cell: cell("sv-term"), share: "" }));
     this.plains = Array.from({ length: plains }, () => cell("sv-plain"));
@@ -35,10 +41,10 @@ class Row {
     this.pips = cell("sv-pips");
     this.pick = offered ? h("button", { type: "button", class: "sv-try" }, "What if") : null;
     this.element = h(
-      "div",
-      { class: "sv-crow", role: "row" },
+      "div.sv-crow",
+      { role: "row" },
       this.rank,
-      h("span", { class: "sv-snippet", role: "cell" }, this.place, this.anchor, this.taken, this.rest),
+      h("span.sv-snippet", { role: "cell" }, this.place, this.anchor, this.taken, this.rest),
       this.terms.map((one) => one.cell),
       this.plains,
       showScore && this.score,
@@ -53,17 +59,12 @@ export class CandidateTable extends Panel {
   /** @param {Inspector} owner */
   constructor(owner) {
     super(owner, "candidates", "Candidates");
-    this.head = h("div", { class: "sv-crow sv-chead", role: "row" });
-    this.rows = h("div", { class: "sv-crows", role: "rowgroup" });
-    this.table = h(
-      "div",
-      { class: "sv-ctable", role: "table", "aria-label": "Candidates of this step" },
-      this.head,
-      this.rows,
-    );
-    this.empty = h("p", { class: "sv-empty", hidden: true });
+    this.head = h("div.sv-crow.sv-chead", { role: "row" });
+    this.rows = h("div.sv-crows", { role: "rowgroup" });
+    this.table = h("div.sv-ctable", { role: "table", "aria-label": "Candidates of this step" }, this.head, this.rows);
+    this.empty = h("p.sv-empty", { hidden: true });
     this.body.append(this.table, this.empty);
-    this.remark = h("footer", { class: "sv-remark", hidden: true });
+    this.remark = h("footer.sv-remark", { hidden: true });
     this.element.append(this.remark);
     this.active = -1;
     /** @type {Row[]} */
@@ -127,17 +128,22 @@ export class CandidateTable extends Panel {
     this.plains = model.columns.candidates ?? [];
     this.showScore = !this.terms.some(same);
     this.sameAnchor = view.candidates.every((one) => model.id(one.position) === view.root);
-    const after = h("code", { class: "sv-token" }, model.pieces.label(view.root, 12));
-    const widths = [
-      "38px",
-      "minmax(150px, 1fr)",
-      ...this.terms.map((term) => (term.high > term.low ? "104px" : "58px")),
-      ...this.plains.map(() => "80px"),
+    const after = h("code.sv-token", model.pieces.label(view.root, 12));
+    /** Width, head, help; false: not now. @type {([width: string, head: Child, help: string] | false)[]} */
+    const all = [
+      ["38px", "#", "Rank: 1 is what the method likes best."],
+      ["minmax(150px, 1fr)", this.sameAnchor ? h("span", "Copy after ", after) : "Copy from", OFFER],
+      ...this.terms.map(({ key, label, help, low, high }) => column(high > low ? 104 : 58, label || key, help)),
+      ...this.plains.map(({ label, help }) => column(80, label, help)),
+      this.showScore && ["58px", "Score", "What the method ranks by."],
+      ["46px", "Offers", "Tokens offered."],
+      ["132px", "Would accept", "Offered tokens that equal the output that followed. Known when the run is over."],
+      !!this.offered && ["58px", "Pick", "Drafts this step again from a place that was not chosen."],
     ];
-    if (this.showScore) widths.push("58px");
-    widths.push("46px", "132px");
-    if (this.offered) widths.push("58px");
-    const layout = [...widths, ...this.terms.map((term) => term.key), ...this.plains.map((one) => one.name)].join(" ");
+    const columns = all.filter((one) => one !== false);
+    const widths = columns.map(([width]) => width).join(" ");
+    const names = [...this.terms.map((term) => term.key), ...this.plains.map((one) => one.name)].join(" ");
+    const layout = `${widths} ${names}`;
     if (layout !== this.layout || this.owner.model !== this.headedFor) {
       this.layout = layout;
       this.pool = [];
@@ -147,27 +153,15 @@ export class CandidateTable extends Panel {
     if (head === this.headed && this.owner.model === this.headedFor) return;
     this.headed = head;
     this.headedFor = this.owner.model;
-    this.table.style.setProperty("--sv-columns", widths.join(" "));
+    this.table.style.setProperty("--sv-columns", widths);
     const optional = (this.showScore ? 58 : 0) + (this.offered ? 66 : 0);
     const own = 104 * this.terms.length + 88 * this.plains.length;
     this.table.style.minWidth = `${38 + 150 + own + 170 + 40 + optional}px`;
-    /** @type {(label: Child, help?: string) => HTMLElement} */
-    const cell = (label, help) => {
-      const one = h("span", { role: "columnheader" }, label);
-      return help ? this.owner.tip.add(one, () => [h("b", {}, one.textContent), h("div", {}, help)]) : one;
-    };
     this.head.replaceChildren(
-      cell("#", "Rank: 1 is what the method likes best."),
-      cell(
-        this.sameAnchor ? h("span", {}, "Copy after ", after) : "Copy from",
-        "The earlier place and the tokens after it: what it offers. Underlined: those the output then had.",
-      ),
-      ...this.terms.map((term) => cell(capital(term.label || term.key), term.help)),
-      ...this.plains.map((column) => cell(capital(column.label), column.help)),
-      ...(this.showScore ? [cell("Score", "What the method ranks by.")] : []),
-      cell("Offers", "Tokens offered."),
-      cell("Would accept", "Offered tokens that equal the output that followed. Known when the run is over."),
-      ...(this.offered ? [cell("Pick", "Drafts this step again from a place that was not chosen.")] : []),
+      ...columns.map(([, label, help]) => {
+        const one = h("span", { role: "columnheader" }, label);
+        return help ? this.owner.tip.add(one, () => told(one.textContent, help)) : one;
+      }),
     );
   }
 
@@ -282,11 +276,7 @@ export class CandidateTable extends Panel {
     cell.style.setProperty("--sv-share", share);
   }
 
-  /**
-   * Tokens that would have been accepted, of those offered.
-   *
-   * @type {(row: Row, one: Candidate, isBest: boolean) => void}
-   */
+  /** Accepted tokens of those offered. @type {(row: Row, one: Candidate, isBest: boolean) => void} */
   pips(row, one, isBest) {
     const { run } = this.owner.model;
     const cell = row.pips;
@@ -304,7 +294,7 @@ export class CandidateTable extends Panel {
     cell.style.setProperty("--sv-filled", String(filled));
     cell.style.setProperty("--sv-shown", String(shown));
     cell.textContent = `${one.would}/${one.length}`;
-    if (isBest) cell.append(h("b", { class: "sv-best" }, "best"));
+    if (isBest) cell.append(h("b.sv-best", "best"));
   }
 
   /** Ties, ranking regret and exclusions, in words. @param {StepView} view */
@@ -313,18 +303,17 @@ export class CandidateTable extends Panel {
     const { candidates, chosen, best } = view;
     const eligible = candidates.filter((one) => !one.excluded);
     const ties = chosen ? eligible.filter((one) => one.score === chosen.score).length : 0;
-    if (chosen && ties > 1) parts.push(h("span", {}, `${ties} places tie at ${format(chosen.score)}. `));
+    if (chosen && ties > 1) parts.push(h("span", `${ties} places tie at ${format(chosen.score)}. `));
     if (chosen && best && best.would > chosen.would && chosen.would >= 0) {
       const text =
         `Ranking regret ${best.would - chosen.would}: the chosen place accepts ${chosen.would}, ` +
         `the best (${this.owner.where(best.position)}) would have accepted ${best.would}. `;
-      parts.push(h("span", { class: "sv-regret" }, text));
+      parts.push(h("span.sv-regret", text));
     } else if (chosen && best && best.would >= 0 && candidates.length > 1 && eligible.length > 1) {
-      parts.push(h("span", {}, "No other place would have accepted more. "));
+      parts.push(h("span", "No other place would have accepted more. "));
     }
     const out = candidates.filter((one) => one.excluded);
-    if (out.length)
-      parts.push(h("span", {}, `${plural(out.length, "place")} could not win (${out[0].excluded}). `));
+    if (out.length) parts.push(h("span", `${plural(out.length, "place")} could not win (${out[0].excluded}). `));
     this.remark.replaceChildren(...parts);
     this.remark.hidden = !parts.length;
   }

@@ -3,40 +3,30 @@
 import { button, h, icon } from "specviz/base/dom.js";
 import * as downloads from "specviz/inspect/downloads.js";
 import * as marks from "specviz/inspect/marks.js";
+import { toggle } from "specviz/inspect/panel.js";
 
 const SPEEDS = [1, 2, 4, 8, 16, 32];
 
-/** The switches of the panes. @param {Inspector} inspector */
-export const toggles = (inspector) => ({
-  heat: toggle(inspector, "Score heat", "heat", "Shade the places compared this step by their score"),
-  offers: toggle(inspector, "Losing offers", "offers", "Show what the candidates that lost would have offered (O)"),
-  whitespace: toggle(inspector, "Whitespace", "whitespace", "Show spaces, tabs and line ends as glyphs (W)"),
-});
-
-/**
- * A button that turns ``inspector[name]`` on and off.
- *
- * @param {Inspector} inspector
- * @param {string} label
- * @param {"whitespace" | "heat" | "offers" | "follow"} name
- * @param {string} help
- */
-export function toggle(inspector, label, name, help) {
-  const flip = () => {
-    inspector[name] = !inspector[name];
-    one.setAttribute("aria-pressed", String(inspector[name]));
+/** A button that turns ``inspector[name]`` on and off. */
+/** @type {(inspector: Inspector, label: string, name: Switch, help: string) => HTMLButtonElement} */
+const setting = (inspector, label, name, help) =>
+  toggle(inspector.tip, label, help, inspector[name], (on) => {
+    inspector[name] = on;
     if (!inspector.model) return;
     if (name === "whitespace") inspector.redrawTokens();
     marks.paint(inspector, inspector.model.step(inspector.number));
-  };
-  const look = { class: "sv-button sv-toggle", "aria-pressed": String(inspector[name]), onclick: flip };
-  const one = button(label, look, label);
-  return inspector.tip.add(one, () => [help]);
-}
+  });
+
+/** The switches of the panes. @param {Inspector} inspector */
+export const toggles = (inspector) => ({
+  heat: setting(inspector, "Score heat", "heat", "Shade the places compared this step by their score"),
+  offers: setting(inspector, "Losing offers", "offers", "Show what the candidates that lost would have offered (O)"),
+  whitespace: setting(inspector, "Whitespace", "whitespace", "Show spaces, tabs and line ends as glyphs (W)"),
+});
 
 /** Copy link and downloads. @param {Inspector} inspector */
 export function actions(inspector) {
-  const wrap = h("div", { class: "sv-actions" });
+  const wrap = h("div.sv-actions");
   const { link, attribute } = inspector.options.actions || {};
   if (attribute) {
     const one = button("Attribute this run", { onclick: () => attribute() }, "Attribute");
@@ -55,36 +45,32 @@ export function actions(inspector) {
   if (inspector.options.actions !== false) wrap.append(downloads.menu(inspector));
   if (inspector.options.actions !== false && inspector.options.present !== false) {
     const present = button("Presenter mode", { onclick: () => inspector.presenter?.toggle() }, "Present");
-    wrap.append(inspector.tip.add(present, () => ["Large type and keys only, for a class ", h("kbd", {}, "F")]));
+    wrap.append(inspector.tip.add(present, () => ["Large type and keys only, for a class ", h("kbd", "F")]));
   }
   return wrap;
 }
 
-/**
- * A button whose tooltip names its key.
- *
- * @type {(inspector: Inspector, label: string, key: string, act: () => void, ...inside: Child[]) => HTMLButtonElement}
- */
-function keyedButton(inspector, label, key, act, ...inside) {
-  const one = button(label, { class: `sv-button ${inside.length > 1 ? "" : "sv-square"}`, onclick: act }, ...inside);
-  return inspector.tip.add(one, () => [label, " ", h("kbd", {}, key)]);
-}
+/** A button whose tooltip names its key. @type {(inspector: Inspector) => KeyedButton} */
+const keyedButton =
+  (inspector) =>
+  (label, key, act, ...inside) => {
+    const one = button(label, { class: `sv-button ${inside.length > 1 ? "" : "sv-square"}`, onclick: act }, ...inside);
+    return inspector.tip.add(one, () => [label, " ", h("kbd", key)]);
+  };
 
 /** @param {Inspector} inspector */
 export function playButton(inspector) {
-  const play = keyedButton(inspector, "Play", "Space", () => inspector.player.toggle(), icon("play"));
+  const play = keyedButton(inspector)("Play", "Space", () => inspector.player.toggle(), icon("play"));
   play.classList.add("sv-primary");
   return play;
 }
 
 /** Stepping, playing, misses, settings, help. @param {Inspector} inspector */
 export function toolbar(inspector) {
-  /** @type {(label: string, key: string, act: () => void, ...inside: Child[]) => HTMLButtonElement} */
-  const keyed = (...about) => keyedButton(inspector, ...about);
+  const keyed = keyedButton(inspector);
   const speed = h(
-    "select",
+    "select.sv-select",
     {
-      class: "sv-select",
       "aria-label": "Playback speed",
       onchange: (event) => inspector.player.setRate(Number(event.currentTarget.value)),
     },
@@ -92,23 +78,22 @@ export function toolbar(inspector) {
       h("option", { value: n, selected: n === inspector.player.rate }, `${n} ${n === 1 ? "step" : "steps"}/s`),
     ),
   );
-  const follow = toggle(inspector, "Follow", "follow", "Scroll the panes to each step");
-  const ask = keyed("Keyboard help", "?", () => inspector.showHelp(inspector.help.hidden), h("span", {}, "?"));
+  const follow = setting(inspector, "Follow", "follow", "Scroll the panes to each step");
+  const ask = keyed("Keyboard help", "?", () => inspector.showHelp(inspector.help.hidden), h("span", "?"));
   return h(
-    "div",
-    { class: "sv-controls", role: "toolbar", "aria-label": "Step controls" },
+    "div.sv-controls",
+    { role: "toolbar", "aria-label": "Step controls" },
     keyed("Previous step", "←", () => inspector.go(-1), icon("previous")),
     inspector.playButton,
     keyed("Next step", "→", () => inspector.go(1), icon("next")),
     inspector.counter,
     speed,
     h(
-      "span",
-      { class: "sv-pair" },
-      keyed("Previous miss", "[", () => inspector.miss(-1), h("kbd", {}, "["), h("span", { class: "sv-wide" }, "miss")),
-      keyed("Next miss", "]", () => inspector.miss(1), h("span", { class: "sv-wide" }, "miss"), h("kbd", {}, "]")),
+      "span.sv-pair",
+      keyed("Previous miss", "[", () => inspector.miss(-1), h("kbd", "["), h("span.sv-wide", "miss")),
+      keyed("Next miss", "]", () => inspector.miss(1), h("span.sv-wide", "miss"), h("kbd", "]")),
     ),
-    h("span", { class: "sv-grow" }),
+    h("span.sv-grow"),
     follow,
     inspector.spaceButton,
     ask,

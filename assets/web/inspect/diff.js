@@ -7,12 +7,6 @@ import { Panel } from "specviz/inspect/panel.js";
 const MOST = 1500; // edits searched for; beyond, what is between the common ends counts as replaced
 const ROW_TOKENS = 48; // a line longer than that is broken at a common token
 
-/**
- * One token of an edit script: "=" in both lists at the places a and b, "+" in the first only, "−" in the second only.
- *
- * @typedef {[sign: "=" | "+" | "−", a: number, b: number]} Edit
- */
-
 /** Myers' shortest edit script of two id lists. @type {(a: number[], b: number[]) => Edit[]} */
 export function difference(a, b) {
   let head = 0;
@@ -54,11 +48,7 @@ function middle(a, b, start, aEnd, bEnd) {
   return replaced();
 }
 
-/**
- * The edits, from the end back to the start.
- *
- * @type {(trail: Int32Array[], last: number, n: number, m: number, start: number) => Edit[]}
- */
+/** The edits, from the end. @type {(trail: Int32Array[], last: number, n: number, m: number, at: number) => Edit[]} */
 function walk(trail, last, n, m, start) {
   /** @type {Edit[]} */
   const edits = [];
@@ -134,8 +124,8 @@ export class DiffView extends Panel {
     this.note.classList.add("sv-note-strong");
     const rows = this.same ? [] : this.rows(edits, mine, plain);
     const head = h(
-      "div",
-      { class: "sv-diff-row sv-diff-head", role: "row" },
+      "div.sv-diff-row.sv-diff-head",
+      { role: "row" },
       h("span", { role: "columnheader" }, "This output"),
       h("span", { role: "columnheader" }, "Plain decoding"),
     );
@@ -143,11 +133,7 @@ export class DiffView extends Panel {
     this.show();
   }
 
-  /**
-   * Lines of both texts that belong together: a line ends at a line end both have, or after many tokens.
-   *
-   * @type {(edits: Edit[], mine: number[], plain: number[]) => HTMLElement[]}
-   */
+  /** Both texts in lines: they end at a line end both have, or after many tokens. @type {OfEdits<HTMLElement[]>} */
   rows(edits, mine, plain) {
     /** @type {HTMLElement[]} */
     const rows = [];
@@ -170,7 +156,7 @@ export class DiffView extends Panel {
     return rows;
   }
 
-  /** @type {(line: Edit[], mine: number[], plain: number[]) => HTMLElement} */
+  /** @type {OfEdits<HTMLElement>} */
   row(line, mine, plain) {
     const differs = line.some(([sign]) => sign !== "=");
     const left = this.side(

@@ -2,18 +2,10 @@
 
 import { button, h, icon, must, s } from "specviz/base/dom.js";
 
-const STYLES = [
-  "fill",
-  "stroke",
-  "stroke-width",
-  "stroke-dasharray",
-  "opacity",
-  "font-family",
-  "font-size",
-  "font-weight",
-  "text-anchor",
-  "text-decoration-line",
-];
+const STYLES = (
+  "fill stroke stroke-width stroke-dasharray opacity font-family font-size font-weight text-anchor " +
+  "text-decoration-line"
+).split(" ");
 
 /** @type {(name: string, blob: Blob) => void} */
 function save(name, blob) {
@@ -70,17 +62,12 @@ function cell(value) {
   return /[",\r\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
 }
 
-/**
- * A table as CSV; tokens get a last column "text", in JSON quotes (so that a spreadsheet runs no formula).
- *
- * @type {(model: Model, table: "nodes" | "candidates" | "guesses") => string}
- */
+/** A table as CSV; tokens get a column "text", in JSON quotes: a spreadsheet runs no formula. @type {MakeCsv} */
 export function csv(model, table) {
   /** @type {{ [column: string]: unknown[], token: number[], position: number[] }} */
   const columns = Object(model.trace[table]);
   const names = Object.keys(columns);
-  const ids =
-    table === "candidates" ? columns.position.map((p) => model.trace.tokens.id[p]) : columns.token;
+  const ids = table === "candidates" ? columns.position.map((p) => model.trace.tokens.id[p]) : columns.token;
   const lines = [[...names, ...(ids ? ["text"] : [])].map(cell).join(",")];
   const count = columns[names[0]].length;
   for (let row = 0; row < count; row++) {
@@ -102,7 +89,7 @@ const NAMES = {
 
 /** The "Download" button and its menu. @param {Inspector} inspector */
 export function menu(inspector) {
-  const list = h("div", { class: "sv-menu", role: "menu", hidden: true });
+  const list = h("div.sv-menu", { role: "menu", hidden: true });
   const opener = button(
     "Download",
     { "aria-haspopup": "menu", "aria-expanded": "false" },
@@ -136,7 +123,7 @@ export function menu(inspector) {
     const urls = (inspector.options.actions || {}).downloads || {};
     const links = Object.entries(urls).map(([key, url]) => {
       const href = typeof url === "function" ? url(inspector.state()) : url;
-      return h("a", { class: "sv-menu-item", role: "menuitem", href, download: "", onclick: close }, NAMES[key] || key);
+      return h("a.sv-menu-item", { role: "menuitem", href, download: "", onclick: close }, NAMES[key] || key);
     });
     list.replaceChildren(
       ...links,
@@ -154,7 +141,7 @@ export function menu(inspector) {
     opener.setAttribute("aria-expanded", "true");
     entries()[0].focus();
   });
-  const wrap = h("div", { class: "sv-menu-wrap" }, opener, list);
+  const wrap = h("div.sv-menu-wrap", opener, list);
   wrap.addEventListener("keydown", (event) => {
     const all = entries();
     const move = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;

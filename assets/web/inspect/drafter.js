@@ -2,6 +2,7 @@
 
 import { append, clamp, format, h, plural, probability } from "specviz/base/dom.js";
 import { OPEN } from "specviz/base/model.js";
+import { formula, level, nth, told } from "specviz/base/parts.js";
 import { pairs, residual } from "specviz/inspect/drafter_pairs.js";
 import {
   STATES,
@@ -14,6 +15,7 @@ import {
   numberOf,
   present,
   quoted,
+  same,
 } from "specviz/inspect/drafting.js";
 import { LookPanel, lookedAt, looks } from "specviz/inspect/looks.js";
 
@@ -22,21 +24,14 @@ const TENTHS = 10;
 /** @type {Record<string, number>} */
 const BY_KEY = { ArrowDown: 1, ArrowUp: -1 };
 
-/** @type {(n: number) => string} */
-const nth = (n) => `${n}${n % 100 > 10 && n % 100 < 14 ? "th" : ["th", "st", "nd", "rd"][n % 10] || "th"}`;
-
 export class DrafterView extends LookPanel {
   /** @param {Inspector} owner */
   constructor(owner) {
     super(owner, "drafter", "Drafter", "Shade the text by where the draft model looked for this token");
-    this.strip = h("div", { class: "sv-places", role: "group", "aria-label": "Drafted positions" });
-    this.parts = h("div", { class: "sv-drafter-parts" });
+    this.strip = h("div.sv-places", { role: "group", "aria-label": "Drafted positions" });
+    this.parts = h("div.sv-drafter-parts");
     this.body.append(this.parts);
     this.body.before(this.strip);
-    /** @type {NodeChoice | null} */
-    this.chosen = null;
-    /** The one that is hovered, else the chosen one. @type {NodeChoice | null} */
-    this.shown = null;
     this.rare = false;
     /** @type {TreeNode[]} */
     this.chain = [];
@@ -70,11 +65,7 @@ export class DrafterView extends LookPanel {
     this.fill();
   }
 
-  /**
-   * The choice an item of the tree stands for; null where the draft model said nothing there.
-   *
-   * @type {Picker["choice"]}
-   */
+  /** @type {Picker["choice"]} */
   choice(item) {
     if (!item || !this.on || !this.view) return null;
     if (item.kind === "node" && item.node.index) return choiceOf(item.node);
@@ -82,28 +73,11 @@ export class DrafterView extends LookPanel {
     return said ? { parent: this.view.last, node: -1, token: this.view.bonus } : null;
   }
 
-  /** @type {Picker["isChosen"]} */
-  isChosen(item) {
-    const one = this.choice(item);
-    return !!one && !!this.chosen && one.parent === this.chosen.parent && one.node === this.chosen.node;
-  }
-
-  /** Shows an item of the tree for as long as it is hovered; null: what was chosen again. @type {Picker["preview"]} */
-  preview(item) {
-    if (!this.on || !this.view) return;
-    const one = this.choice(item) || this.chosen;
-    if (same(one, this.shown)) return;
-    this.shown = one;
-    this.refresh();
-  }
-
   /** @type {Picker["choose"]} */
   choose(one) {
     if (!one) return;
     if (!same(one, this.chosen)) this.rare = false;
-    this.chosen = this.shown = one;
-    this.owner.tree.mark();
-    this.refresh();
+    super.choose(one);
     this.bring();
   }
 
@@ -118,11 +92,7 @@ export class DrafterView extends LookPanel {
     this.places[k].focus();
   }
 
-  /**
-   * Down and up in the tree: from position to position, there from the chain's token to those beside it.
-   *
-   * @param {number} by
-   */
+  /** Down and up in the tree: by position, there from the chain's token to those beside it. @param {number} by */
   walk(by) {
     if (!this.view) return;
     /** @type {(node: TreeNode) => number} */
@@ -141,30 +111,29 @@ export class DrafterView extends LookPanel {
     const nodes = this.view?.nodes || [];
     this.strip.hidden = !this.chain.length;
     this.places = this.chain.map((node) => {
-        const confidence = numberOf(this.owner, node, "confidence");
-        const siblings = nodes.filter((one) => one.parent === node.parent && one !== node);
-        const taken = siblings.find((one) => one.status === "accepted");
-        const rank = numberOf(this.owner, taken, "draft_rank");
-        const level = h("i", { style: `width:${Math.round(100 * (confidence || 0))}%` });
-        const token = h("code", { class: `sv-state-${node.status}` }, model.pieces.label(node.token, 12));
-        const instead = taken && [
-          " ",
-          h("code", { class: "sv-state-accepted" }, model.pieces.label(taken.token, 12)),
-          h("b", { class: "sv-mark-e" }, `E${rank === null ? "" : rank + 1}`),
-        ];
-        const more = siblings.length && !taken ? h("small", {}, ` +${siblings.length}`) : null;
-        const said = taken ? `; an expansion${rank === null ? "" : ` (rank ${rank + 1})`} was accepted` : "";
-        const label =
-          `Position ${node.depth}: ${model.pieces.label(node.token)}, confidence ${probability(confidence)}, ` +
-          `${STATES[node.status]}${said}`;
-        return h(
-          "button",
-          { type: "button", class: "sv-place-of", "aria-label": label, onclick: () => this.choose(choiceOf(node)) },
-          h("span", { class: "sv-place-text" }, h("small", {}, `${node.depth} `), token, instead, more),
-          h("span", { class: "sv-sure" }, level),
-          h("span", { class: "sv-sure-number" }, probability(confidence)),
-        );
-      });
+      const confidence = numberOf(this.owner, node, "confidence");
+      const siblings = nodes.filter((one) => one.parent === node.parent && one !== node);
+      const taken = siblings.find((one) => one.status === "accepted");
+      const rank = numberOf(this.owner, taken, "draft_rank");
+      const token = h("code", { class: `sv-state-${node.status}` }, model.pieces.label(node.token, 12));
+      const instead = taken && [
+        " ",
+        h("code.sv-state-accepted", model.pieces.label(taken.token, 12)),
+        h("b.sv-mark-e", `E${rank === null ? "" : rank + 1}`),
+      ];
+      const more = siblings.length && !taken ? h("small", ` +${siblings.length}`) : null;
+      const said = taken ? `; an expansion${rank === null ? "" : ` (rank ${rank + 1})`} was accepted` : "";
+      const label =
+        `Position ${node.depth}: ${model.pieces.label(node.token)}, confidence ${probability(confidence)}, ` +
+        `${STATES[node.status]}${said}`;
+      return h(
+        "button",
+        { type: "button", class: "sv-place-of", "aria-label": label, onclick: () => this.choose(choiceOf(node)) },
+        h("span.sv-place-text", h("small", `${node.depth} `), token, instead, more),
+        h("span.sv-sure", level(confidence || 0)),
+        h("span.sv-sure-number", probability(confidence)),
+      );
+    });
     this.strip.replaceChildren(...this.places);
     this.markStrip();
   }
@@ -191,33 +160,29 @@ export class DrafterView extends LookPanel {
       const why = view.reason || "the draft model was not asked";
       this.look = [];
       this.note.textContent = "no draft this step";
-      this.parts.replaceChildren(h("p", { class: "sv-empty" }, `No draft this step: ${why.replace(/\.$/, "")}.`));
+      this.parts.replaceChildren(h("p.sv-empty", `No draft this step: ${why.replace(/\.$/, "")}.`));
       return;
     }
     const node = view.nodes[shown.node] || null;
     // what holds of a position is recorded with any of its tokens
     const any = node || view.nodes.find((node) => node.index && node.parent === shown.parent);
     const after = shown.parent ? view.nodes[shown.parent].token : view.root;
-    this.note.replaceChildren("what follows ", h("code", {}, label(this.owner, after, 14)));
+    this.note.replaceChildren("what follows ", h("code", label(this.owner, after, 14)));
     const { attention } = this.owner.model.run;
     this.look = attention ? looks(this.owner.model, view.number, shown.parent, this.layer, this.head) : [];
     const list = this.guesses.get(shown.parent) || [];
     const place = { view, shown, beta: numberOf(this.owner, any, "overlap") };
     const looked = attention ? lookedAt(this, "Where the draft model looked") : null;
     this.parts.replaceChildren(
-      h("div", { class: "sv-drafter-side" }, this.verdict(view, shown, node), this.sureness(view, node, any), looked),
-      h("div", { class: "sv-drafter-main" }, pairs(this, place, list), residual(this, place, list)),
+      h("div.sv-drafter-side", this.verdict(view, shown, node), this.sureness(view, node, any), looked),
+      h("div.sv-drafter-main", pairs(this, place, list), residual(this, place, list)),
     );
   }
 
-  /**
-   * What became of the token, in a sentence.
-   *
-   * @type {(view: StepView, shown: NodeChoice, node: TreeNode | null) => Child}
-   */
+  /** What became of the token. @type {(view: StepView, shown: NodeChoice, node: TreeNode | null) => Child} */
   verdict(view, shown, node) {
     const { owner } = this;
-    const line = h("p", { class: "sv-verdict" });
+    const line = h("p.sv-verdict");
     /** @type {(...words: Child[]) => HTMLElement} */
     const say = (...words) => append(line, words);
     const after = shown.parent ? view.nodes[shown.parent].token : view.root;
@@ -237,13 +202,11 @@ export class DrafterView extends LookPanel {
     const ratio = numberOf(owner, node, "accept_ratio");
     if (draw !== null && ratio !== null) {
       const stands = node.status === "accepted";
-      const words = h("span", { class: "sv-draw", tabindex: "0" });
+      const words = h("span.sv-draw", { tabindex: "0" });
       append(words, [`draw ${format(draw, 2)} ${stands ? "<" : "≥"} p/q ${format(ratio, 2)}: `, status]);
       if (!stands) append(words, ["; the residual gave “", view.bonus < 0 ? "stop" : label(owner, view.bonus), "”"]);
-      owner.tip.add(words, () => [
-        h("div", { class: "sv-formula" }, "accept ratio = min(1, p ÷ q)"),
-        h("div", {}, "A uniform number below it lets the drawn token stand."),
-      ]);
+      const rule = "A uniform number below it lets the drawn token stand.";
+      owner.tip.add(words, () => [formula("accept ratio = min(1, p ÷ q)"), h("div", rule)]);
       return say(quoted(owner, node.token), ` of ${which}, `, words, ".");
     }
     say(quoted(owner, node.token), ` of ${which}: `, status, ". ");
@@ -278,7 +241,7 @@ export class DrafterView extends LookPanel {
     const bin = numberOf(owner, any, "bin");
     const here = view.nodes.filter((one) => one.index && one.parent === any.parent);
     const extra = here.filter(beside).length;
-    const tenths = h("span", { class: "sv-tenths", "aria-hidden": "true" });
+    const tenths = h("span.sv-tenths", { "aria-hidden": "true" });
     for (let k = 0; k < TENTHS; k++) tenths.append(h("i", { class: k === bin ? "sv-this" : "" }));
     tenths.append(h("b", { style: `width:${(100 * confidence).toFixed(1)}%` }));
     const tenth = `${nth((bin ?? 0) + 1)} tenth`;
@@ -286,21 +249,18 @@ export class DrafterView extends LookPanel {
     const granted = view.route === "cape" ? `${tenth}: CAPE grants ${count}` : `${tenth}; ${count} here`;
     const parts = extra ? ` (${plural(extra, "expansion")})` : "";
     const box = h(
-      "div",
-      { class: "sv-sureness", tabindex: "0" },
-      h("span", {}, "Confidence ", h("b", {}, probability(confidence))),
+      "div.sv-sureness",
+      { tabindex: "0" },
+      h("span", "Confidence ", h("b", probability(confidence))),
       tenths,
-      bin === null ? null : h("span", { class: "sv-faint" }, granted + parts),
+      bin === null ? null : h("span.sv-faint", granted + parts),
     );
-    owner.tip.add(box, () => [
-      h("b", {}, "Confidence"),
-      h("div", { class: "sv-formula" }, `= max q = ${format(confidence)}`),
-      h("div", {}, "The draft model's highest probability here. CAPE puts more candidates where it is lower."),
-    ]);
+    const help = "The draft model's highest probability here. CAPE puts more candidates where it is lower.";
+    owner.tip.add(box, () => told("Confidence", formula(`= max q = ${format(confidence)}`), help));
     const rank = numberOf(owner, node, "draft_rank");
     const theirs = node && node.rank >= 0 ? `, the target's no. ${node.rank + 1}` : "";
-    const choices = rank === null ? null : h("p", {}, `The drafter's no. ${rank + 1}${theirs}.`);
-    return h("div", { class: "sv-drafter-facts" }, box, choices, this.origin(node), this.delay(view, any));
+    const choices = rank === null ? null : h("p", `The drafter's no. ${rank + 1}${theirs}.`);
+    return h("div.sv-drafter-facts", box, choices, this.origin(node), this.delay(view, any));
   }
 
   /** How a draft model with prompt tokens of its own came to the token. @type {(node: TreeNode | null) => Child} */
@@ -309,15 +269,11 @@ export class DrafterView extends LookPanel {
     if (forward === null) return null;
     const by = numberOf(this.owner, node, "distance");
     if (by !== null)
-      return h("p", {}, `Guessed by the drafter's prompt token ${by}, and confirmed in its forward ${forward}.`);
-    return h("p", {}, forward ? `Written by the drafter's forward ${forward}.` : "Known from an earlier step.");
+      return h("p", `Guessed by the drafter's prompt token ${by}, and confirmed in its forward ${forward}.`);
+    return h("p", forward ? `Written by the drafter's forward ${forward}.` : "Known from an earlier step.");
   }
 
-  /**
-   * "Saw the target's keys up to position 174 (line 12); 2 positions behind."
-   *
-   * @type {(view: StepView, any: TreeNode) => Child}
-   */
+  /** "Saw the target's keys up to position 174; 2 behind." @type {(view: StepView, any: TreeNode) => Child} */
   delay(view, any) {
     const late = numberOf(this.owner, any, "kv_delay");
     if (late === null) return null;
@@ -327,13 +283,11 @@ export class DrafterView extends LookPanel {
     else
       words.append(
         `Saw the target's keys up to position ${newest.toLocaleString("en")} (${this.owner.where(newest)}); `,
-        h("b", {}, `${plural(late, "position")} behind`),
+        h("b", `${plural(late, "position")} behind`),
         ".",
       );
-    return this.owner.tip.add(words, () => [
-      h("b", {}, "KV delay"),
-      h("div", {}, "From the newest of the target's keys it saw to the last token the draft model read."),
-    ]);
+    const help = "From the newest of the target's keys it saw to the last token the draft model read.";
+    return this.owner.tip.add(words, () => told("KV delay", help));
   }
 
   clear() {
@@ -345,6 +299,3 @@ export class DrafterView extends LookPanel {
     this.parts.replaceChildren();
   }
 }
-
-/** @type {(a: NodeChoice | null, b: NodeChoice | null) => boolean} */
-const same = (a, b) => a === b || (!!a && !!b && a.parent === b.parent && a.node === b.node && a.token === b.token);

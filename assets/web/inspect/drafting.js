@@ -9,8 +9,7 @@ export const STATES = { root: "root", accepted: "accepted", rejected: "rejected"
 /** A token's text. @type {(owner: Inspector, id: number | undefined, most?: number) => string} */
 export const label = (owner, id, most) => owner.model.pieces.label(id, most);
 /** A token in a sentence; -1: a stop token. @type {(owner: Inspector, id: number) => HTMLElement} */
-export const quoted = (owner, id) =>
-  h("code", { class: "sv-token" }, id < 0 ? "stop" : owner.model.pieces.label(id, 24));
+export const quoted = (owner, id) => h("code.sv-token", id < 0 ? "stop" : owner.model.pieces.label(id, 24));
 /** Whether a node stands beside the main chain. @type {(node: TreeNode) => boolean} */
 export const beside = (node) => node.origin === "expansion";
 /** @type {(view: StepView) => boolean} */
@@ -19,11 +18,11 @@ export const beams = (view) => view.route.startsWith("beam");
 /** The choice of a node in the tree. @type {(node: TreeNode) => NodeChoice} */
 export const choiceOf = (node) => ({ parent: node.parent, node: node.index, token: node.token });
 
-/**
- * A node's number of that name, null where the method records none.
- *
- * @type {(owner: Inspector, node: TreeNode | null | undefined, key: string) => number | null}
- */
+/** @type {(a: NodeChoice | null, b: NodeChoice | null) => boolean} */
+export const same = (a, b) =>
+  a === b || (!!a && !!b && a.parent === b.parent && a.node === b.node && a.token === b.token);
+
+/** A node's number of that name, null where the method records none. @type {NumberOf} */
 export function numberOf(owner, node, key) {
   return node ? owner.model.nodeTerm(node, key) : null;
 }
@@ -37,21 +36,13 @@ export function present(model) {
   return rows(guesses) + own > 0 || (!!guesses && model.nodeTerms.some(({ key }) => key === "overlap"));
 }
 
-/**
- * How many nodes a tree has in its main chain and beside it; null where nothing stands beside one.
- *
- * @type {(view: Pick<StepView, "nodes" | "drafted">) => [chain: number, expansions: number] | null}
- */
+/** Nodes in a tree's main chain and beside it; null where none stands beside one. @type {Lanes} */
 export function lanes(view) {
   const extra = view.nodes.filter(beside).length;
   return extra ? [view.drafted - extra, extra] : null;
 }
 
-/**
- * Node → tokens with both probabilities, in the order of the drafter's ranks.
- *
- * @type {(model: Model, step: number) => Map<number, Guess[]>}
- */
+/** Node → tokens with both probabilities, in the order of the drafter's ranks. @type {OfStep<Map<number, Guess[]>>} */
 export function guesses(model, step) {
   const table = model.trace.guesses;
   if (!table) return new Map();
@@ -66,11 +57,7 @@ export function guesses(model, step) {
 
 // ---- words ------------------------------------------------------------------------------------------------------
 
-/**
- * "a main chain of 4 tokens with 6 expansions beside it".
- *
- * @type {(view: StepView, lanes: [number, number]) => string}
- */
+/** "a main chain of 4 tokens with 6 expansions". @type {(view: StepView, lanes: [number, number]) => string} */
 export function offered(view, [chain, extra]) {
   const others = beams(view) ? `${plural(extra, "token")} of other beams` : plural(extra, "expansion");
   return `a main chain of ${plural(chain, "token")} with ${others} beside it`;

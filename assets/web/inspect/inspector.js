@@ -45,25 +45,25 @@ export class Inspector extends Listeners {
     this.wantedMetrics = [];
     this.zoom = 1; // of what is drawn in fixed sizes
     this.sayTimer = 0;
-    this.root = h("div", { class: "sv sv-waiting", tabindex: "-1", role: "group", "aria-label": "Inspector" });
+    this.root = h("div.sv.sv-waiting", { tabindex: "-1", role: "group", "aria-label": "Inspector" });
     this.tip = new Tooltip(this.root);
     this.player = new controls.Player(this);
-    this.heading = h("div", { class: "sv-headline" });
-    this.metrics = h("dl", { class: "sv-metrics" });
-    this.sentence = h("p", { class: "sv-sentence", "aria-live": "polite" });
-    this.counter = h("span", { class: "sv-counter" });
-    this.compression = h("p", { class: "sv-compression" });
-    this.breakdownTitle = h("summary", {});
-    this.breakdownParts = h("div", { class: "sv-breakdown-parts" });
-    this.legend = h("ul", { class: "sv-legend", "aria-label": "Legend" });
-    this.message = h("p", { class: "sv-message", role: "status", hidden: true });
-    this.pinNote = h("span", { class: "sv-pin-note", hidden: true });
+    this.heading = h("div.sv-headline");
+    this.metrics = h("dl.sv-metrics");
+    this.sentence = h("p.sv-sentence", { "aria-live": "polite" });
+    this.counter = h("span.sv-counter");
+    this.compression = h("p.sv-compression");
+    this.breakdownTitle = h("summary");
+    this.breakdownParts = h("div.sv-breakdown-parts");
+    this.legend = h("ul.sv-legend", { "aria-label": "Legend" });
+    this.message = h("p.sv-message", { role: "status", hidden: true });
+    this.pinNote = h("span.sv-pin-note", { hidden: true });
     const { heat, offers, whitespace } = controls.toggles(this);
     this.heatButton = heat;
     this.offerButton = offers;
     this.spaceButton = whitespace;
     this.playButton = controls.playButton(this);
-    this.linkLabel = h("span", {}, "Copy link");
+    this.linkLabel = h("span", "Copy link");
     this.timeline = new Timeline(this);
     this.facts = new shares.StepFacts(this);
     this.diff = new DiffView(this);
@@ -135,11 +135,7 @@ export class Inspector extends Listeners {
     return this;
   }
 
-  /**
-   * Adds the rows of a step to a run that goes on; follows it if the newest step was shown.
-   *
-   * @type {(delta: TraceDelta | null, run?: Partial<Run>) => void}
-   */
+  /** Adds the rows of a step to a run that goes on; follows it if the newest step was shown. @type {Model["append"]} */
   append(delta, run) {
     if (!this.model) return;
     const last = this.model.stepCount - 1;
@@ -165,9 +161,9 @@ export class Inspector extends Listeners {
     this.output.showUntil(view.end);
     this.counter.replaceChildren(
       "Step ",
-      h("b", {}, String(view.number + 1)),
+      h("b", String(view.number + 1)),
       ` of ${this.model.stepCount.toLocaleString("en")}`,
-      h("span", { class: "sv-wide" }, ` · ${format(this.timeline.total(view.number))} ms`),
+      h("span.sv-wide", ` · ${format(this.timeline.total(view.number))} ms`),
     );
     const written = (view.end - this.model.promptLength).toLocaleString("en");
     const all = plural(this.model.tokenCount - this.model.promptLength, "token");

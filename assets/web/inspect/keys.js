@@ -3,11 +3,7 @@
 import { closest, facts, format, h, plural } from "specviz/base/dom.js";
 import { POOL } from "specviz/base/model.js";
 
-/**
- * ``inside``: the focus is in the inspector; otherwise only keys that the page itself has no use for are taken.
- *
- * @type {(inspector: Inspector, event: KeyboardEvent, inside: boolean) => void}
- */
+/** ``inside``: the focus is in the inspector; else only keys are taken that the page does not use. @type {TakeKey} */
 export function keys(inspector, event, inside) {
   const typing = closest(event, "input, textarea, select, [contenteditable]");
   if (typing || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || !inspector.model) return;
@@ -54,11 +50,7 @@ function pinStep(inspector) {
   inspector.say("Nothing was copied in this step.");
 }
 
-/**
- * A token's facts: its bytes, how it was written, where from.
- *
- * @type {(inspector: Inspector, position: Position) => Child[]}
- */
+/** A token's facts: its bytes, how it was written, where from. @type {OfPosition<Child[]>} */
 export function tokenFacts(inspector, position) {
   const { model } = inspector;
   if (position >= POOL) return poolFacts(inspector, position);
@@ -100,23 +92,19 @@ export function tokenFacts(inspector, position) {
     ["position", String(position)],
   ];
   return [
-    h("code", { class: "sv-token" }, model.pieces.phrase(ids, 60)),
+    h("code.sv-token", model.pieces.phrase(ids, 60)),
     tokens.rank[position] > 0 ? differing(inspector, position) : null,
     facts(rows),
   ];
 }
 
-/**
- * "accepted at p = 0.14; the model preferred “carried” (p = 0.52)".
- *
- * @type {(inspector: Inspector, position: Position) => HTMLElement}
- */
+/** "accepted at p = 0.14; the model preferred “carried” (p = 0.52)". @type {OfPosition<HTMLElement>} */
 function differing(inspector, position) {
   const { model } = inspector;
   const { kind, prob } = model.trace.tokens;
   const rather = model.decision(position)?.rather;
   const how = kind[position] === "accepted" && inspector.model.lossy ? "accepted" : "drawn";
-  const line = h("div", { class: "sv-tip-differs" }, `${how} at p = ${format(prob[position], 2)}`);
+  const line = h("div.sv-tip-differs", `${how} at p = ${format(prob[position], 2)}`);
   if (rather)
     line.append(`; the model preferred “${model.pieces.label(rather.token)}” (p = ${format(rather.prob, 2)})`);
   return line;
@@ -129,7 +117,7 @@ function poolFacts(inspector, position) {
   const copies = model.copies.get(position) || [];
   const at = position - POOL;
   return [
-    h("code", { class: "sv-token" }, model.pieces.label(id)),
+    h("code.sv-token", model.pieces.label(id)),
     facts([
       ["in the pool", `position ${at.toLocaleString("en")}, passage ${(model.poolPassages[at] ?? 0) + 1}`],
       ["copied to", copies.length ? `${plural(copies.length, "place")} (${inspector.where(copies[0].start)})` : ""],

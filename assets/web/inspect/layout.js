@@ -9,32 +9,27 @@ export function arrange(inspector) {
   const { candidates, diff, drafter, options, output, pool, prompt, prompts, regret, tree } = inspector;
   // folded in a low window, so that the tree is in sight; its title tells the outcomes all the same
   const breakdown = h(
-    "details",
-    { class: "sv-breakdown", open: window.innerHeight >= 900 },
+    "details.sv-breakdown",
+    { open: window.innerHeight >= 900 },
     inspector.breakdownTitle,
     inspector.breakdownParts,
   );
   const help = h(
-    "div",
-    { class: "sv-help", role: "dialog", "aria-label": "Keyboard help", tabindex: "-1", hidden: true },
+    "div.sv-help",
+    { role: "dialog", "aria-label": "Keyboard help", tabindex: "-1", hidden: true },
     words.help(),
-    button(
-      "Close",
-      { class: "sv-button sv-square sv-quiet", onclick: () => inspector.showHelp(false) },
-      icon("close"),
-    ),
+    button("Close", { class: "sv-button sv-square sv-quiet", onclick: () => inspector.showHelp(false) }, icon("close")),
   );
   const head = h(
-    "header",
-    { class: "sv-head" },
+    "header.sv-head",
     inspector.heading,
     inspector.metrics,
     controls.actions(inspector),
-    h("div", { class: "sv-run-facts" }, inspector.compression, options.strip, breakdown),
+    h("div.sv-run-facts", inspector.compression, options.strip, breakdown),
   );
   const steps = h(
-    "section",
-    { class: "sv-card sv-steps", "aria-label": "Steps" },
+    "section.sv-card.sv-steps",
+    { "aria-label": "Steps" },
     controls.toolbar(inspector),
     inspector.timeline.element,
     inspector.sentence,
@@ -43,16 +38,10 @@ export function arrange(inspector) {
   );
   const lower = [tree, candidates, drafter, prompts].map((panel) => panel.element);
   const views = h(
-    "div",
-    { class: "sv-views" },
-    h(
-      "div",
-      { class: "sv-grid sv-texts" },
-      h("div", { class: "sv-sources" }, prompt.element, pool.element),
-      output.element,
-    ),
+    "div.sv-views",
+    h("div.sv-grid.sv-texts", h("div.sv-sources", prompt.element, pool.element), output.element),
     diff.element,
-    h("div", { class: "sv-grid sv-grid-low" }, lower),
+    h("div.sv-grid.sv-grid-low", lower),
     regret.element,
   );
   inspector.root.prepend(head, inspector.message, steps, views, inspector.links.layer, help);

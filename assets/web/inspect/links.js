@@ -4,12 +4,6 @@ import { button, clamp, icon, plural, s } from "specviz/base/dom.js";
 
 const MOST_LINES = 12;
 
-/**
- * An end of a drawn line: its point, the pane's edges, and whether it lies above (-1) or below (1) what is in sight.
- *
- * @typedef {{ x: number, y: number, edge: number, left: number, hidden: number }} End
- */
-
 /** Copied runs as marks at both ends, token by token. @type {(runs: CopiedRun[], name: string) => Mark[]} */
 export function marked(runs, name) {
   /** @type {Mark[]} */

@@ -1,17 +1,14 @@
 /* Where a draft model or a prompt token looked: the switch, the selects, the heaviest places. */
 
-import { append, button, h, probability } from "specviz/base/dom.js";
-import { label } from "specviz/inspect/drafting.js";
+import { append, h, probability } from "specviz/base/dom.js";
+import { told } from "specviz/base/parts.js";
+import { choiceOf, label, same } from "specviz/inspect/drafting.js";
 import * as marks from "specviz/inspect/marks.js";
-import { Panel } from "specviz/inspect/panel.js";
+import { Panel, toggle } from "specviz/inspect/panel.js";
 
 const PLACES = 6; // places looked at that are named
 
-/**
- * Where a node's query looked, heaviest first.
- *
- * @type {(model: Model, step: number, node: number, layer: number, head: number) => Look[]}
- */
+/** Where a node looked. @type {(model: Model, step: number, node: number, layer: number, head: number) => Look[]} */
 export function looks(model, step, node, layer, head) {
   const table = model.trace.attention;
   if (!table) return [];
@@ -37,13 +34,14 @@ export class LookPanel extends Panel {
     this.look = [];
     /** @type {StepView | null} */
     this.view = null;
-    const flip = () => {
-      this.shading = !this.shading;
-      this.shadeButton.setAttribute("aria-pressed", String(this.shading));
+    /** The token of the tree that it tells about. @type {NodeChoice | null} */
+    this.chosen = null;
+    /** The one that is hovered, else the chosen one. @type {NodeChoice | null} */
+    this.shown = null;
+    this.shadeButton = toggle(owner.tip, "Attention heat", help, true, (on) => {
+      this.shading = on;
       if (this.view) marks.shade(owner, this.view);
-    };
-    const look = { class: "sv-button sv-toggle", "aria-pressed": "true", onclick: flip };
-    this.shadeButton = owner.tip.add(button("Attention heat", look, "Attention heat"), () => [help]);
+    });
     this.heads = this.select("Attention head", (value) => (this.head = value));
     this.layers = this.select("Attention layer", (value) => (this.layer = value));
     this.bar.append(this.shadeButton, this.layers, this.heads);
@@ -51,8 +49,7 @@ export class LookPanel extends Panel {
 
   /** @type {(label: string, pick: (value: number) => void) => HTMLSelectElement} */
   select(label, pick) {
-    return h("select", {
-      class: "sv-select sv-look-select",
+    return h("select.sv-select.sv-look-select", {
       "aria-label": label,
       onchange: (event) => {
         pick(Number(event.currentTarget.value));
@@ -60,6 +57,34 @@ export class LookPanel extends Panel {
         this.bring();
       },
     });
+  }
+
+  /** The choice an item of the tree stands for; null where there is nothing to tell of it. @type {Picker["choice"]} */
+  choice(item) {
+    return item && this.on && item.kind === "node" ? choiceOf(item.node) : null;
+  }
+
+  /** @type {Picker["isChosen"]} */
+  isChosen(item) {
+    const one = this.choice(item);
+    return !!one && one.parent === this.chosen?.parent && one.node === this.chosen.node;
+  }
+
+  /** Shows an item of the tree for as long as it is hovered; null: what was chosen again. @type {Picker["preview"]} */
+  preview(item) {
+    if (!this.on || !this.view) return;
+    const one = this.choice(item) || this.chosen;
+    if (same(one, this.shown)) return;
+    this.shown = one;
+    this.refresh();
+  }
+
+  /** @type {Picker["choose"]} */
+  choose(one) {
+    if (!one) return;
+    this.chosen = this.shown = one;
+    this.owner.tree.mark();
+    this.refresh();
   }
 
   /** What the panel says, and the shades of the text, anew. */
@@ -76,11 +101,7 @@ export class LookPanel extends Panel {
     if (this.owner.follow) this.owner.reveal(heaviest(this));
   }
 
-  /**
-   * The layers and heads of a run: what it recorded, if anything.
-   *
-   * @param {AttentionHeads | null | undefined} attention
-   */
+  /** The layers and heads that a run recorded. @param {AttentionHeads | null | undefined} attention */
   offerLooks(attention) {
     for (const one of [this.shadeButton, this.layers, this.heads]) one.hidden = !attention;
     if (!attention) return;
@@ -98,11 +119,7 @@ export class LookPanel extends Panel {
   }
 }
 
-/**
- * The place in the prompt's own text that was looked at most, -1 if none is known.
- *
- * @type {(panel: { owner: Inspector, shading: boolean, look: Look[] }) => Position}
- */
+/** The place in the prompt's own text that was looked at most, -1 if none is. @type {(panel: Looked) => Position} */
 export function heaviest({ owner, shading, look }) {
   const { segment } = owner.model.trace.tokens;
   const most = shading && look.find(({ position }) => segment[position] && segment[position] !== "template");
@@ -114,27 +131,22 @@ export function lookedAt({ owner, head, layer, look }, words) {
   const { attention } = owner.model.run;
   const of = head < 0 ? "mean of its heads" : `head ${head}`;
   const title = h("h4", { tabindex: "0" }, words);
-  owner.tip.add(title, () => [
-    h("b", {}, attention?.label),
-    h("div", {}, `Layer ${layer} of the target, ${of}. Small weights are not recorded.`),
-  ]);
-  const box = h("div", { class: "sv-looked" }, title);
-  if (!look.length) return append(box, [h("p", { class: "sv-faint" }, "No large weight was recorded.")]);
-  const list = h("ul", {});
+  owner.tip.add(title, () =>
+    told(attention?.label, `Layer ${layer} of the target, ${of}. Small weights are not recorded.`),
+  );
+  const box = h("div.sv-looked", title);
+  if (!look.length) return append(box, [h("p.sv-faint", "No large weight was recorded.")]);
+  const list = h("ul");
   for (const one of look.slice(0, PLACES)) {
-    const word = h("code", {}, label(owner, owner.model.id(one.position), 10));
-    const go = goTo(owner, one.position, h("span", { class: "sv-place" }, owner.short(one.position)), " ");
+    const word = h("code", label(owner, owner.model.id(one.position), 10));
+    const go = goTo(owner, one.position, h("span.sv-place", owner.short(one.position)), " ");
     go.append(word, " ", probability(one.weight));
-    list.append(h("li", {}, go));
+    list.append(h("li", go));
   }
   return append(box, [list]);
 }
 
-/**
- * A button that goes to a place, and lights it while it is hovered.
- *
- * @type {(owner: Inspector, position: Position, ...inside: Child[]) => HTMLButtonElement}
- */
+/** A button that goes to a place, and lights it while it is hovered. @type {GoTo} */
 export function goTo(owner, position, ...inside) {
   return h(
     "button",

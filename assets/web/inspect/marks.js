@@ -31,11 +31,7 @@ export function paint(inspector, view) {
   }
 }
 
-/**
- * Compared places, shaded by their score; where a draft model looked, by its attention.
- *
- * @type {(inspector: Inspector, view: StepView) => Mark[]}
- */
+/** Compared places, shaded by their score; where a draft model looked, by its attention. @type {Told<Mark[]>} */
 function heatOf(inspector, view) {
   const { shading, look } = inspector.picker;
   if (shading && look.length) {
@@ -73,11 +69,7 @@ function losersOf(view) {
   return items;
 }
 
-/**
- * The minimaps: copies so far, compared places, this step's sources and tokens, pins.
- *
- * @type {(inspector: Inspector, view: StepView) => void}
- */
+/** The minimaps: copies so far, compared places, this step's sources and tokens, pins. @type {Told<void>} */
 export function drawMaps(inspector, view) {
   const { colors, model } = inspector;
   /** Of prompt, output and pool. @type {[MapMark[], MapMark[], MapMark[]]} */

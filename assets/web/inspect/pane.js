@@ -1,6 +1,7 @@
 /* A token pane: rows of token spans in chunks (off-screen chunks are not laid out), layers of marks, and a minimap. */
 
 import { clamp, closest, h, later, must } from "specviz/base/dom.js";
+import { sheet } from "specviz/base/drawing.js";
 import { glyphs, safe } from "specviz/base/text.js";
 import { Panel } from "specviz/inspect/panel.js";
 
@@ -11,15 +12,6 @@ const ROW_HEIGHT = 21; // pixels, as in the style sheet
 
 /** @type {Record<string, string>} */
 const SEGMENTS = { instruction: "Instruction", context: "Context", question: "Question", chat: "Chat" };
-
-/**
- * A row of tokens: ``number`` 0 where a long line goes on, ``size`` in characters.
- *
- * @typedef {{ element: HTMLElement, line: HTMLElement, number: number, count: number, size: number,
- *   label: HTMLElement | null, future?: boolean }} Row
- * @typedef {Columns<TokenRow>} Tokens
- * @typedef {Map<string, Map<HTMLElement, Mark[2]>>} Layer class → element → data
- */
 
 export class TokenPane extends Panel {
   /**
@@ -33,18 +25,18 @@ export class TokenPane extends Panel {
     this.side = side;
     this.offset = 0; // what is added to an index of the table to make it a position
     this.body.classList.add("sv-tokens");
-    this.code = h("div", { class: "sv-code", dir: "ltr" });
-    this.canvas = h("canvas", { class: "sv-map-canvas" });
-    this.viewport = h("div", { class: "sv-map-view" });
-    this.map = h("div", { class: "sv-map", "aria-hidden": "true" }, this.canvas, this.viewport);
+    this.code = h("div.sv-code", { dir: "ltr" });
+    this.canvas = h("canvas.sv-map-canvas");
+    this.viewport = h("div.sv-map-view");
+    this.map = h("div.sv-map", { "aria-hidden": "true" }, this.canvas, this.viewport);
     this.body.append(this.code);
-    this.element.append(h("div", { class: "sv-window" }, this.body, this.map));
-    /** @type {Map<string, Layer>} */
+    this.element.append(h("div.sv-window", this.body, this.map));
+    /** @type {Map<string, MarkLayer>} */
     this.layers = new Map();
     /** @type {MapMark[]} */
     this.marks = [];
     this.base = this.stop = 0;
-    /** @type {Row[]} */
+    /** @type {TokenLine[]} */
     this.rows = [];
     /** The first position of every row. @type {Position[]} */
     this.starts = [];
@@ -55,7 +47,7 @@ export class TokenPane extends Panel {
     this.lines = 0;
     /** @type {string | null} */
     this.segment = null;
-    /** @type {Row} */
+    /** @type {TokenLine} */
     this.row = later();
     this.open = false; // the row takes more tokens
     /** Estimated tops of the rows, in lines. @type {Float64Array | null} */
@@ -121,11 +113,7 @@ export class TokenPane extends Panel {
     this.extend(stop);
   }
 
-  /**
-   * Adds the tokens up to ``stop``; the last row is drawn again, as its characters may have been incomplete.
-   *
-   * @param {Position} stop
-   */
+  /** Adds the tokens up to ``stop``; the last row anew, as its characters may be incomplete. @param {Position} stop */
   extend(stop) {
     const from = this.rows.length ? this.dropLastRow() : this.base;
     const { tokens } = this.owner.model.trace;
@@ -154,14 +142,14 @@ export class TokenPane extends Panel {
   /** Begins a row. @type {(position: Position, numbered: boolean) => void} */
   newRow(position, numbered) {
     if (!this.chunk || this.chunk.childElementCount >= CHUNK || position - this.chunkStart > CHUNK_TOKENS) {
-      this.chunk = h("div", { class: "sv-chunk" });
+      this.chunk = h("div.sv-chunk");
       this.chunkStart = position;
       this.code.append(this.chunk);
     }
     const number = numbered ? ++this.lines : 0;
-    const gutter = h("span", { class: "sv-no", "aria-hidden": "true" }, number ? String(number) : "");
-    const line = h("span", { class: "sv-line" });
-    const element = h("div", { class: "sv-row" }, gutter, line);
+    const gutter = h("span.sv-no", { "aria-hidden": "true" }, number ? String(number) : "");
+    const line = h("span.sv-line");
+    const element = h("div.sv-row", gutter, line);
     if (this.segment) element.dataset.segment = this.segment.split(":")[0];
     this.chunk.append(element);
     this.row = { element, line, number, count: 0, size: 0, label: null };
@@ -198,8 +186,7 @@ export class TokenPane extends Panel {
     this.newRow(position, true);
     const passage = tokens.passage[position];
     const label = h(
-      "span",
-      { class: "sv-segment" },
+      "span.sv-segment",
       passage >= 0 && this.owner.model.passages > 1 ? `${name} · passage ${passage + 1}` : name,
     );
     this.row.element.before(label);
@@ -214,7 +201,7 @@ export class TokenPane extends Panel {
     span.dataset.p = String(cell.start + this.offset);
     const visible = (this.owner.whitespace ? glyphs(text) : safe(text)).replace(/\r/g, "␍");
     if (visible) span.append(visible);
-    if (lineEnd) span.append(h("i", { class: "sv-eol", "aria-hidden": "true" }, "⏎"));
+    if (lineEnd) span.append(h("i.sv-eol", { "aria-hidden": "true" }, "⏎"));
     if (!visible && !lineEnd) span.append("\u200b");
     if (special) span.classList.add("sv-special");
     if (cell.stop - cell.start > 1) {
@@ -232,7 +219,7 @@ export class TokenPane extends Panel {
     }
   }
 
-  /** What became of an output token. @type {(span: HTMLElement, cell: Cell, tokens: Tokens) => void} */
+  /** What became of an output token. @type {(span: HTMLElement, cell: Cell, tokens: Columns<TokenRow>) => void} */
   dress(span, cell, tokens) {
     const position = cell.start;
     const accepted = tokens.kind[position] === "accepted";
@@ -271,11 +258,7 @@ export class TokenPane extends Panel {
     return 1;
   }
 
-  /**
-   * Everything from ``position`` on is shown as not yet written. Whole rows change by one class each.
-   *
-   * @param {Position} position
-   */
+  /** From ``position`` on all is not yet written. Whole rows change by one class each. @param {Position} position */
   showUntil(position) {
     const edge = this.rowIndex(position);
     for (const element of this.partly) element.classList.remove("sv-future");
@@ -300,7 +283,7 @@ export class TokenPane extends Panel {
   paint(layer, items) {
     const had = this.layers.get(layer);
     if (!items.length && !(had && had.size)) return;
-    /** What stays as it was is not touched. @type {Layer} */
+    /** What stays as it was is not touched. @type {MarkLayer} */
     const now = new Map();
     for (const [position, name, data] of items) {
       const span = this.spans[position - this.base];
@@ -379,16 +362,9 @@ export class TokenPane extends Panel {
   drawMap(marks) {
     this.marks = marks;
     const tops = this.tops || this.measure();
-    const scale = window.devicePixelRatio || 1;
     const width = 12;
     const height = Math.max(40, this.height);
-    if (this.canvas.height !== Math.round(height * scale)) {
-      this.canvas.width = width * scale;
-      this.canvas.height = Math.round(height * scale);
-    }
-    const pen = must(this.canvas.getContext("2d"));
-    pen.setTransform(scale, 0, 0, scale, 0, 0);
-    pen.clearRect(0, 0, width, height);
+    const pen = sheet(this.canvas, width, height);
     const total = tops[this.rows.length] || 1;
     // a text shorter than its pane is not stretched over the strip
     const fit = Math.min(1, (total * ROW_HEIGHT + 24) / height);

@@ -1,6 +1,6 @@
-/* A titled panel of the inspector: what all of them have. */
+/* A titled panel of the inspector: what all of them have; a switch in its bar. */
 
-import { card } from "specviz/base/dom.js";
+import { button, card } from "specviz/base/dom.js";
 
 export class Panel {
   /** @param {Inspector} owner @param {string} name @param {string} title @param {Child[]} tools */
@@ -12,4 +12,14 @@ export class Panel {
     this.note = note;
     this.bar = bar;
   }
+}
+
+/** A button that is on or off; ``flip`` is told which, after each click. @type {MakeToggle} */
+export function toggle(tip, label, help, on, flip) {
+  const onclick = () => {
+    one.setAttribute("aria-pressed", String((on = !on)));
+    flip(on);
+  };
+  const one = button(label, { class: "sv-button sv-toggle", "aria-pressed": String(on), onclick }, label);
+  return tip.add(one, () => [help]);
 }

@@ -43,11 +43,7 @@ export function hung(model, step) {
   return byNode;
 }
 
-/**
- * Distance → the guesses that entered a step's tree, by rank.
- *
- * @type {(model: Model, step: number) => Map<number, OfferedGuess[]>}
- */
+/** Distance → the guesses that entered a step's tree, by rank. @type {OfStep<Map<number, OfferedGuess[]>>} */
 function offered(model, step) {
   /** @type {Map<number, OfferedGuess[]>} */
   const byDistance = new Map();
@@ -112,17 +108,13 @@ export function follows(owner, view) {
   if (over(owner, view)) return [];
   const count = owner.prompts.count(view.last);
   const where = view.last ? "The last accepted node has" : "The root has";
-  return [` ${where} ${plural(count, "prompt token")}: `, h("b", {}, `state ${count} follows`), "."];
+  return [` ${where} ${plural(count, "prompt token")}: `, h("b", `state ${count} follows`), "."];
 }
 
 /** @param {number} count */
 const marks = (count) => (count > MARKS ? 1 : count);
 
-/**
- * The outline of a row of prompt tokens, hung from a box: a chain, as each sees those before it.
- *
- * @param {number} count
- */
+/** The outline of a row of prompt tokens: a chain, as each sees those before it. @param {number} count */
 function chain(count) {
   let d = count ? "M7 0V3" : "";
   for (let k = 0; k < marks(count); k++) {
@@ -148,8 +140,7 @@ export function legend(owner) {
   const sample = (...inside) =>
     s("svg", { class: "sv-mini", width: 26, height: 14, viewBox: "0 0 26 14", "aria-hidden": "true" }, ...inside);
   /** @type {(mini: SVGElement, text: Child, help: string) => HTMLElement} */
-  const entry = (mini, text, help) =>
-    owner.tip.add(h("li", { class: "sv-of" }, mini, h("span", {}, text)), () => [help]);
+  const entry = (mini, text, help) => owner.tip.add(h("li.sv-of", mini, h("span", text)), () => [help]);
   /** @type {(name: string) => SVGElement} */
   const row = (name) =>
     s(
@@ -166,7 +157,7 @@ export function legend(owner) {
   return [
     entry(
       sample(row("")),
-      ["prompt tokens ", h("b", {}, count.toLocaleString("en"))],
+      ["prompt tokens ", h("b", count.toLocaleString("en"))],
       "Trained inputs hung below a node: no candidates, they only guess the tokens after it. Rows of the whole run.",
     ),
     entry(

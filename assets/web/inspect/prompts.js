@@ -2,7 +2,8 @@
    where those that were read looked. */
 
 import { append, clamp, h, plural, probability } from "specviz/base/dom.js";
-import { choiceOf, label, quoted } from "specviz/inspect/drafting.js";
+import { level, tabled } from "specviz/base/parts.js";
+import { STATES, choiceOf, label, quoted } from "specviz/inspect/drafting.js";
 import { LookPanel, goTo, lookedAt, looks } from "specviz/inspect/looks.js";
 import { hung, outcome, over, present } from "specviz/inspect/prompt_marks.js";
 
@@ -11,19 +12,15 @@ const OTHERS = 5; // further guesses named in a row
 /** @type {(share: number) => string} */
 const percent = (share) => `${Math.round(100 * share)} %`;
 
-/** @type {Record<NodeStatus, string>} */
-const STATUS = { root: "the root", accepted: "accepted", rejected: "rejected", unreached: "never checked" };
-
 export class PromptsView extends LookPanel {
   /** @param {Inspector} owner */
   constructor(owner) {
     super(owner, "prompts", "Prompt tokens", "Shade the text by where the chosen prompt token looked");
-    this.parts = h("div", { class: "sv-prompts-parts" });
+    this.parts = h("div.sv-prompts-parts");
     this.body.append(this.parts);
     /** The prompt tokens of every node. @type {Map<number, PromptGuess[]>} */
     this.hung = new Map();
     this.distance = 1; // the prompt token chosen of those read
-    this.chosen = this.shown = -1; // nodes
     /** What is recorded of where prompt tokens looked. @type {AttentionHeads | null} */
     this.attention = null;
     /** The run that is tallied. @type {Model | null} */
@@ -36,7 +33,7 @@ export class PromptsView extends LookPanel {
 
   clear() {
     this.view = null;
-    this.chosen = this.shown = -1;
+    this.chosen = this.shown = null;
     this.look = [];
     this.parts.replaceChildren();
     this.note.textContent = "";
@@ -84,37 +81,8 @@ export class PromptsView extends LookPanel {
     this.view = view;
     if (!this.on) return;
     this.hung = hung(this.owner.model, view.number);
-    this.chosen = this.shown = view.last;
+    this.chosen = this.shown = choiceOf(view.nodes[view.last]);
     this.fill();
-  }
-
-  // the tree's items are chosen here, as in the drafter's panel
-
-  /** @type {Picker["choice"]} */
-  choice(item) {
-    return item && this.on && item.kind === "node" ? choiceOf(item.node) : null;
-  }
-
-  /** @type {Picker["isChosen"]} */
-  isChosen(item) {
-    return this.choice(item)?.node === this.chosen;
-  }
-
-  /** @type {Picker["preview"]} */
-  preview(item) {
-    if (!this.on || !this.view) return;
-    const node = this.choice(item)?.node ?? this.chosen;
-    if (node === this.shown) return;
-    this.shown = node;
-    this.refresh();
-  }
-
-  /** @type {Picker["choose"]} */
-  choose(one) {
-    if (!one) return;
-    this.chosen = this.shown = one.node;
-    this.owner.tree.mark();
-    this.refresh();
   }
 
   /** Chooses a prompt token of those read: the text shows where it looked. @param {number} distance */
@@ -128,14 +96,16 @@ export class PromptsView extends LookPanel {
 
   /** @param {number} by */
   walk(by) {
-    if (this.view) this.choose(choiceOf(this.view.nodes[clamp(this.chosen + by, 0, this.view.nodes.length - 1)]));
+    if (!this.view || !this.chosen) return;
+    this.choose(choiceOf(this.view.nodes[clamp(this.chosen.node + by, 0, this.view.nodes.length - 1)]));
   }
 
   // ---- one node -------------------------------------------------------------------------------------------------
 
   fill() {
-    const { owner, view, shown } = this;
-    if (!view) return;
+    const { owner, view } = this;
+    if (!view || !this.shown) return;
+    const shown = this.shown.node;
     const count = this.count(shown);
     const read = shown === view.last;
     this.note.textContent = `${plural(count, "prompt token")} · ${read ? "" : "would lead to "}state ${count}`;
@@ -145,7 +115,7 @@ export class PromptsView extends LookPanel {
     this.parts.replaceChildren();
     append(this.parts, [
       this.verdict(view, view.nodes[shown], count, read),
-      count ? (read ? this.table(rows, seen) : this.unread()) : null,
+      count ? (read ? this.table(rows, seen) : this.unread(shown)) : null,
       seen ? lookedAt(this, `Where the prompt token of distance ${seen.distance} looked`) : null,
       this.record(),
     ]);
@@ -154,12 +124,12 @@ export class PromptsView extends LookPanel {
   /** @type {(view: StepView, node: TreeNode, count: number, read: boolean) => Child} */
   verdict(view, node, count, read) {
     const { owner } = this;
-    const state = h("b", {}, `state ${count}`);
+    const state = h("b", `state ${count}`);
     const some = plural(count, "prompt token");
-    const line = h("p", { class: "sv-verdict" });
+    const line = h("p.sv-verdict");
     const token = quoted(owner, node.token);
     if (!read) {
-      const hangs = `, ${STATUS[node.status]}, has ${some}; had acceptance ended here, `;
+      const hangs = `, ${node.index ? STATES[node.status] : "the root"}, has ${some}; had acceptance ended here, `;
       return append(line, [token, hangs, state, " would have followed."]);
     }
     const where = node.index ? ["Acceptance ended at ", token] : ["Nothing was accepted after the root ", token];
@@ -178,39 +148,21 @@ export class PromptsView extends LookPanel {
       const right = !!first && became !== undefined && first.token === became;
       const look = became === undefined ? "" : right ? "sv-state-accepted" : "sv-state-rejected";
       const guess = first
-        ? [h("code", { class: look }, label(owner, first.token, 16)), " ", h("small", {}, probability(first.prob))]
-        : h("span", { class: "sv-faint" }, "not offered");
+        ? [h("code", { class: look }, label(owner, first.token, 16)), " ", h("small", probability(first.prob))]
+        : h("span.sv-faint", "not offered");
       return h(
         "tr",
-        {},
         h("th", { scope: "row" }, this.pick(row, seen)),
-        h("td", {}, guess),
-        h("td", {}, this.others(row)),
-        h("td", {}, this.became(row, right)),
+        h("td", guess),
+        h("td", this.others(row)),
+        h("td", this.became(row, right)),
       );
     });
-    const table = h(
-      "table",
-      { class: "sv-guessed", "aria-label": "Guessed and became" },
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          heads.map((text) => h("th", { scope: "col" }, text)),
-        ),
-      ),
-      h("tbody", {}, body),
-    );
-    return h("div", { class: "sv-guessed-box" }, table);
+    const table = h("table.sv-guessed", { "aria-label": "Guessed and became" }, tabled(heads, body));
+    return h("div.sv-guessed-box", table);
   }
 
-  /**
-   * A prompt token's distance; where its attention is recorded, a button that shows it.
-   *
-   * @type {(row: PromptOutcome, seen: PromptOutcome | null) => Child}
-   */
+  /** A prompt token's distance; a button that shows where it looked, if that is recorded. @type {PickPrompt} */
   pick({ distance }, seen) {
     if (!seen) return String(distance);
     return h(
@@ -229,86 +181,63 @@ export class PromptsView extends LookPanel {
 
   /** @type {(row: PromptOutcome) => Child} */
   others({ others, became }) {
-    if (!others.length) return h("span", { class: "sv-faint" }, "–");
+    if (!others.length) return h("span.sv-faint", "–");
     const { owner } = this;
     const later = others.findIndex((one) => one.token === became);
     const named = others.filter((one, k) => k < OTHERS || k === later);
     const parts = named.map((one) =>
       h(
-        "span",
-        { class: "sv-other" },
-        h("small", {}, `${one.rank + 1} `),
+        "span.sv-other",
+        h("small", `${one.rank + 1} `),
         h("code", { class: one.token === became ? "sv-state-accepted" : "" }, label(owner, one.token, 10)),
-        h("small", {}, ` ${probability(one.prob)}`),
+        h("small", ` ${probability(one.prob)}`),
       ),
     );
     const rest = others.length - named.length;
-    return [parts, rest ? h("small", {}, `+${rest}`) : null];
+    return [parts, rest ? h("small", `+${rest}`) : null];
   }
 
   /** @type {(row: PromptOutcome, right: boolean) => Child} */
   became({ became, first, others, position }, right) {
     const { owner } = this;
-    if (became === undefined)
-      return h("span", { class: "sv-faint" }, owner.model.run.complete ? "the run ended" : "not written yet");
+    if (became === undefined) return h("span.sv-faint", owner.model.run.complete ? "the run ended" : "not written yet");
     const later = others.find((one) => one.token === became);
     const words = right ? "as guessed" : later ? `guess ${later.rank + 1}` : first ? "not offered" : "";
-    const go = goTo(owner, position, h("code", {}, label(owner, became, 16)));
+    const go = goTo(owner, position, h("code", label(owner, became, 16)));
     const look = right || later ? "sv-role-accepted" : "sv-role-rejected";
     return [go, " ", h("small", { class: `sv-role ${look}` }, words)];
   }
 
   /** First choices of prompt tokens that were not read. */
-  unread() {
+  unread(/** @type {number} */ node) {
     const { owner } = this;
-    const items = (this.hung.get(this.shown) || []).map(({ distance, rows }) =>
+    const items = (this.hung.get(node) || []).map(({ distance, rows }) =>
       h(
         "li",
-        {},
-        h("small", {}, `distance ${distance} `),
+        h("small", `distance ${distance} `),
         rows
           .slice(0, 3)
-          .map((one) => [h("code", {}, label(owner, one.token, 16)), h("small", {}, ` ${probability(one.prob)} `)]),
-        rows.length > 3 ? h("small", {}, `+${rows.length - 3} vectors`) : null,
+          .map((one) => [h("code", label(owner, one.token, 16)), h("small", ` ${probability(one.prob)} `)]),
+        rows.length > 3 ? h("small", `+${rows.length - 3} vectors`) : null,
       ),
     );
-    return h("div", { class: "sv-unread" }, h("h4", {}, "They guessed, unread"), h("ul", {}, items));
+    return h("div.sv-unread", h("h4", "They guessed, unread"), h("ul", items));
   }
 
   /** How often guesses came true so far in the run. */
   record() {
     if (!this.tally.length) return null;
-    const { owner } = this;
     const title = h("h4", { tabindex: "0" }, "Guesses that came true, this run");
-    owner.tip.add(title, () => [
-      h(
-        "div",
-        {},
-        "Of the prompt tokens that were read: how often the first guess was the " +
-          "token that came, and how often any guess in the next tree was.",
-      ),
-    ]);
-    const rows = this.tally.map((sum, k) =>
-      sum
-        ? h(
-            "div",
-            { class: "sv-true" },
-            h("span", {}, `distance ${k + 1}`),
-            h(
-              "span",
-              { class: "sv-true-bar", "aria-hidden": "true" },
-              h("i", { class: "sv-true-any", style: `width:${(100 * sum.any) / sum.seen}%` }),
-              h("i", { class: "sv-true-first", style: `width:${(100 * sum.first) / sum.seen}%` }),
-            ),
-            h(
-              "span",
-              {},
-              `first ${percent(sum.first / sum.seen)}, offered ` +
-                `${percent(sum.any / sum.seen)} of ${sum.seen.toLocaleString("en")}`,
-            ),
-          )
-        : null,
-    );
-    return h("section", { class: "sv-trues" }, title, rows);
+    const help =
+      "Of the prompt tokens that were read: how often the first guess was the token that came, and how often any " +
+      "guess in the next tree was.";
+    this.owner.tip.add(title, () => [h("div", help)]);
+    const rows = this.tally.map(({ seen, first, any }, k) => {
+      const levels = [level(any / seen, "sv-true-any"), level(first / seen, "sv-true-first")];
+      const shares = `first ${percent(first / seen)}, offered ${percent(any / seen)} of ${seen.toLocaleString("en")}`;
+      const bar = h("span.sv-true-bar", { "aria-hidden": "true" }, levels);
+      return h("div.sv-true", h("span", `distance ${k + 1}`), bar, h("span", shares));
+    });
+    return h("section.sv-trues", title, rows);
   }
 }

@@ -1,11 +1,13 @@
 /* Ranking regret over a run: the steps where the ranking chose badly, by how much, the worst first. */
 
-import { format, h, plural } from "specviz/base/dom.js";
+import { append, format, h, plural } from "specviz/base/dom.js";
+import { level, tabled } from "specviz/base/parts.js";
 import { explain } from "specviz/base/terms.js";
 import { Panel } from "specviz/inspect/panel.js";
 
 const FIRST = 12; // rows shown before the rest is asked for
 const KEY = "ranking_regret";
+const HEADS = ["Step", "Copied after", "The chosen place accepts", "The best would have", "Tokens lost"];
 
 export class RegretView extends Panel {
   /** @param {Inspector} owner */
@@ -17,20 +19,13 @@ export class RegretView extends Panel {
     /** @type {HTMLElement | null} */
     this.marked = null;
     this.element.hidden = true;
-    this.rows = h("tbody", {});
-    const head = ["Step", "Copied after", "The chosen place accepts", "The best would have", "Tokens lost"];
-    this.table = h(
-      "table",
-      { class: "sv-regret-table", "aria-label": "Steps by ranking regret, the worst first" },
-      h("thead", {}, h("tr", {}, ...head.map((text) => h("th", { scope: "col" }, text)))),
-      this.rows,
-    );
+    this.table = h("table.sv-regret-table", { "aria-label": "Steps by ranking regret, the worst first" });
     const all = () => {
       this.whole = true;
       this.draw();
     };
     this.more = h("button", { type: "button", class: "sv-button sv-quiet", onclick: all });
-    this.none = h("p", { class: "sv-empty" }, "At no step would another place have accepted more.");
+    this.none = h("p.sv-empty", "At no step would another place have accepted more.");
     this.body.append(this.table, this.more, this.none);
     owner.tip.add(this.note, () => explain(owner, KEY));
     /** Step → its button. @type {Map<number, HTMLElement>} */
@@ -58,29 +53,29 @@ export class RegretView extends Panel {
     const shown = this.whole ? this.worst : this.worst.slice(0, FIRST);
     const most = this.worst.length ? this.worst[0].tokens : 1;
     this.buttons.clear();
-    this.rows.replaceChildren(
-      ...shown.map((one) => {
-        const go = () => {
-          this.owner.pause();
-          this.owner.setStep(one.step);
-        };
-        const button = h("button", { type: "button", class: "sv-link", onclick: go }, `Step ${one.step + 1}`);
-        this.buttons.set(one.step, button);
-        const root = model.trace.tokens.id[model.steps.context[one.step] - 1];
-        const bar = h("i", { style: `width:${Math.round((100 * one.tokens) / most)}%` });
-        /** @type {(event: Event) => unknown} */
-        const follow = (event) => event.target !== button && go();
-        return h(
-          "tr",
-          { onclick: follow },
-          h("td", {}, button),
-          h("td", {}, h("code", { class: "sv-token" }, model.pieces.label(root, 14))),
-          h("td", {}, String(one.chosen)),
-          h("td", {}, String(one.best)),
-          h("td", {}, h("span", { class: "sv-lost" }, bar), h("b", {}, String(one.tokens))),
-        );
-      }),
-    );
+    const rows = shown.map((one) => {
+      const go = () => {
+        this.owner.pause();
+        this.owner.setStep(one.step);
+      };
+      const button = h("button", { type: "button", class: "sv-link", onclick: go }, `Step ${one.step + 1}`);
+      this.buttons.set(one.step, button);
+      const root = model.trace.tokens.id[model.steps.context[one.step] - 1];
+      const bar = level(one.tokens / most);
+      /** @type {(event: Event) => unknown} */
+      const follow = (event) => event.target !== button && go();
+      return h(
+        "tr",
+        { onclick: follow },
+        h("td", button),
+        h("td", h("code.sv-token", model.pieces.label(root, 14))),
+        h("td", String(one.chosen)),
+        h("td", String(one.best)),
+        h("td", h("span.sv-lost", bar), h("b", String(one.tokens))),
+      );
+    });
+    this.table.replaceChildren();
+    append(this.table, tabled(HEADS, rows));
     const left = this.worst.length - shown.length;
     this.more.hidden = left < 1;
     this.more.textContent = `Show ${plural(left, "more step")}`;

@@ -1,6 +1,7 @@
 /* What a run or a step is made of: outcomes, routes, parts of the drafting time as bars; what was compressed. */
 
 import { format, h, later, plain, plural, write } from "specviz/base/dom.js";
+import { formula, told } from "specviz/base/parts.js";
 
 /** @type {(share: number) => string} */
 const percent = (share) => (share < 0.001 && share > 0 ? "<0.1 %" : `${format(100 * share, 2)} %`);
@@ -9,33 +10,20 @@ const isTime = (term) => term.key.endsWith("_ms");
 /** @type {(term: DeclaredTerm) => string} */
 const named = (term) => (term.label || term.key).replace(/ ms$/, "");
 
-/**
- * A part of a bar: its name, its size, what is written for it, its tooltip, its shade.
- *
- * @typedef {{ name: string, value: number, shown: string, tip: Child[], look: string }} Part
- */
-
-/**
- * A bar of parts, each named with its share.
- *
- * @type {(owner: Inspector, title: string, help: Child[], parts: Part[]) => HTMLElement}
- */
+/** A bar of named parts. @type {(owner: Inspector, title: string, help: Child[], parts: SharePart[]) => HTMLElement} */
 function bar(owner, title, help, parts) {
   const whole = parts.reduce((sum, { value }) => sum + value, 0);
-  const strip = h("div", { class: "sv-share-bar", "aria-hidden": "true" });
-  const list = h("ul", { class: "sv-share-list" });
+  const strip = h("div.sv-share-bar", { "aria-hidden": "true" });
+  const list = h("ul.sv-share-list");
   for (const { name, value, shown, tip, look } of parts) {
     const part = h("i", { class: `sv-share sv-share-${look}`, style: `flex:${value / (whole || 1)} 0 0` });
     const key = h("i", { class: `sv-share sv-share-key sv-share-${look}`, "aria-hidden": "true" });
     strip.append(owner.tip.add(part, () => tip));
-    list.append(owner.tip.add(h("li", { tabindex: "0" }, key, `${name} `, h("b", {}, shown)), () => tip));
+    list.append(owner.tip.add(h("li", { tabindex: "0" }, key, `${name} `, h("b", shown)), () => tip));
   }
-  const heading = owner.tip.add(h("h4", { tabindex: "0" }, title), () => [h("b", {}, title), ...help]);
-  return h("section", { class: "sv-breakdown-part" }, heading, strip, list);
+  const heading = owner.tip.add(h("h4", { tabindex: "0" }, title), () => [h("b", title), ...help]);
+  return h("section.sv-breakdown-part", heading, strip, list);
 }
-
-/** @type {(text: string) => HTMLElement} */
-const formula = (text) => h("div", { class: "sv-formula" }, text);
 
 /** @type {(owner: Inspector, title: string, help: string, counts: Count[]) => HTMLElement} */
 function steps(owner, title, help, counts) {
@@ -45,16 +33,12 @@ function steps(owner, title, help, counts) {
     value: count,
     shown: percent(count / stepCount),
     look: name === "none" ? "none" : name === "mismatch" ? "mismatch" : String(Math.min(k, 5)),
-    tip: [h("b", {}, name), h("div", {}, `${plural(count, "step")} of ${stepCount.toLocaleString("en")}`)],
+    tip: told(name, `${plural(count, "step")} of ${stepCount.toLocaleString("en")}`),
   }));
-  return bar(owner, title, [h("div", {}, help)], parts);
+  return bar(owner, title, [h("div", help)], parts);
 }
 
-/**
- * Σ of each timed part of drafting ÷ Σ verify time, as a share of all drafting time in the bar.
- *
- * @type {(owner: Inspector, report: Report) => HTMLElement | null}
- */
+/** Σ of each part of drafting ÷ Σ verify time. @type {(owner: Inspector, report: Report) => HTMLElement | null} */
 function times(owner, { drafting, verify_ms: verify }) {
   if (!drafting.length || !verify) return null;
   const parts = drafting.map(([key, ms], k) => {
@@ -65,22 +49,14 @@ function times(owner, { drafting, verify_ms: verify }) {
       value: spent,
       shown: percent(spent / verify),
       look: String(Math.min(k, 5)),
-      tip: [
-        h("b", {}, named(term)),
-        formula(`= Σ ${key} ÷ Σ verify_ms = ${format(spent)} ÷ ${format(verify)} ms`),
-        h("div", {}, term.help || ""),
-      ],
+      tip: told(named(term), formula(`= Σ ${key} ÷ Σ verify_ms = ${format(spent)} ÷ ${format(verify)} ms`), term.help),
     };
   });
-  const help = [h("div", {}, "Each part of drafting, against the time of the target's forwards.")];
+  const help = [h("div", "Each part of drafting, against the time of the target's forwards.")];
   return bar(owner, "Drafting time ÷ verify time", help, parts);
 }
 
-/**
- * The run's bars; none where there is nothing to tell apart, or while the run goes on.
- *
- * @type {(owner: Inspector) => HTMLElement[]}
- */
+/** The run's bars; none where nothing can be told apart, or it goes on. @type {(owner: Inspector) => HTMLElement[]} */
 export function run(owner) {
   const { model } = owner;
   const { report } = model;
@@ -100,15 +76,11 @@ export function run(owner) {
 export function brief(owner) {
   const { report, stepCount } = owner.model;
   const most = report?.outcomes.slice(0, 6) ?? [];
-  const shares = most.map(([name, count]) => [` ${name} `, h("b", {}, percent(count / stepCount))]);
-  return [h("span", { class: "sv-faint" }, "Steps"), ...shares.flat()];
+  const shares = most.map(([name, count]) => [` ${name} `, h("b", percent(count / stepCount))]);
+  return [h("span.sv-faint", "Steps"), ...shares.flat()];
 }
 
-/**
- * Routes that the timeline marks, only where there is more than one.
- *
- * @type {(model: Model) => [name: string, look: number][]}
- */
+/** Routes that the timeline marks, where there are several. @type {(model: Model) => [name: string, look: number][]} */
 export function routes(model) {
   const names = [...new Set(model.steps.route)].filter((name) => name && name !== "none");
   return names.length > 1 ? names.sort().map((name, k) => [name, k]) : [];
@@ -118,7 +90,7 @@ export function routes(model) {
 export function routeMarks(owner) {
   return routes(owner.model).map(([name, look]) => {
     const mark = h("i", { class: `sv-route-mark sv-route-${Math.min(look, 3)}`, "aria-hidden": "true" });
-    return owner.tip.add(h("li", {}, mark, `${name} route`), () => ["The line under the timeline's bars."]);
+    return owner.tip.add(h("li", mark, `${name} route`), () => ["The line under the timeline's bars."]);
   });
 }
 
@@ -135,14 +107,14 @@ export class StepFacts {
     this.terms = [];
     /** @type {(ReturnType<StepFacts["chip"]> & { column: PlainColumn })[]} */
     this.plains = [];
-    this.element = h("div", { class: "sv-step-facts" });
+    this.element = h("div.sv-step-facts");
   }
 
   /** @type {(label: string, tip: Tip) => { element: HTMLElement, value: HTMLElement, share: HTMLElement }} */
   chip(label, tip) {
-    const value = h("b", {}, "");
-    const share = h("small", {}, "");
-    const element = h("span", { class: "sv-chip", tabindex: "0" }, `${label} `, value, share);
+    const value = h("b", "");
+    const share = h("small", "");
+    const element = h("span.sv-chip", { tabindex: "0" }, `${label} `, value, share);
     return { element: this.owner.tip.add(element, tip), value, share };
   }
 
@@ -152,7 +124,7 @@ export class StepFacts {
     this.terms = model.stepTerms.map((term) => ({ term, ...this.chip(named(term), () => this.explain(term)) }));
     this.plains = (model.columns.steps ?? []).map((column) => ({
       column,
-      ...this.chip(column.label, () => [h("b", {}, column.label), h("div", {}, column.help)]),
+      ...this.chip(column.label, () => told(column.label, column.help)),
     }));
     const chips = [this.route, this.origins, ...this.terms, ...this.plains];
     this.element.replaceChildren(...chips.map((one) => one.element));
@@ -164,11 +136,11 @@ export class StepFacts {
     const value = this.owner.model.stepTerm(this.view.number, term.key);
     const verify = this.view.verify_ms;
     return [
-      h("b", {}, named(term)),
+      h("b", named(term)),
       isTime(term) && value !== null && verify
         ? formula(`${term.key} ÷ verify_ms = ${format(value)} ÷ ${format(verify)} ms = ${percent(value / verify)}`)
         : null,
-      h("div", {}, term.help || ""),
+      h("div", term.help || ""),
     ];
   }
 
@@ -197,11 +169,7 @@ export class StepFacts {
   }
 }
 
-/**
- * "context 1,204 → 240 tokens (5.0×, extractive)": what was left out of the prompt, each number with its formula.
- *
- * @type {(owner: Inspector) => HTMLElement[]}
- */
+/** What was left out of the prompt: "context 1,204 → 240 tokens (5.0×, extractive)". @param {Inspector} owner */
 export function compression(owner) {
   const { run } = owner.model;
   const left = run.compression;
@@ -210,7 +178,7 @@ export function compression(owner) {
   const whole = (n) => Math.round(n).toLocaleString("en");
   /** @type {(label: string, text: string, more: string, tip: Child[]) => HTMLElement} */
   const fact = (label, text, more, tip) =>
-    owner.tip.add(h("span", { tabindex: "0" }, `${label} `, h("b", {}, text), more), () => tip);
+    owner.tip.add(h("span", { tabindex: "0" }, `${label} `, h("b", text), more), () => tip);
   const { context_tokens: full, kept_tokens: kept, prompt_tokens_full: before } = left;
   const parts = [];
   if (full && kept)
@@ -220,7 +188,7 @@ export function compression(owner) {
         `${whole(full)} → ${whole(kept)} tokens`,
         ` (${format(full / kept, 2)}×, ${left.compressor || "compressed"})`,
         [
-          h("b", {}, "The target read a compressed context; drafts come from the full one."),
+          h("b", "The target read a compressed context; drafts come from the full one."),
           formula(
             `${whole(full)} ÷ ${whole(kept)} = ` +
               `${format(full / kept)}${left.ratio_asked ? `; asked: ${format(left.ratio_asked)}` : ""}`,
@@ -241,7 +209,7 @@ export function compression(owner) {
     const size = (prompt) => format((bytes * (prompt + written)) / 1e6);
     parts.push(
       fact("keys and values", `${size(before)} → ${size(run.prompt_length)} MB`, "", [
-        h("b", {}, "Memory of the target's cache at the end of the run."),
+        h("b", "Memory of the target's cache at the end of the run."),
         formula(`= ${whole(bytes)} bytes per token × (prompt + ${whole(written)} output tokens) ÷ 10⁶`),
       ]),
     );

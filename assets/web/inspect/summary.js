@@ -2,17 +2,14 @@
 
 import { append, button, facts, format, h, plural } from "specviz/base/dom.js";
 import { OPEN, POOL } from "specviz/base/model.js";
+import { told } from "specviz/base/parts.js";
 import * as terms from "specviz/base/terms.js";
 import { lanes, offered, quoted as token, stood } from "specviz/inspect/drafting.js";
 import { follows, legend as hungLegend, offer as hungOffer } from "specviz/inspect/prompt_marks.js";
 import * as shares from "specviz/inspect/shares.js";
 import { originSample } from "specviz/inspect/tree_boxes.js";
 
-/**
- * "hidden cosine 0.93": the number that ranked a candidate.
- *
- * @type {(owner: Inspector, candidate: Candidate) => string}
- */
+/** What ranked a candidate: "hidden cosine 0.93". @type {(owner: Inspector, candidate: Candidate) => string} */
 function evidence(owner, candidate) {
   const { model } = owner;
   for (const term of model.run.terms || []) {
@@ -116,7 +113,7 @@ export function sentence(owner, view) {
 
 /** @type {(owner: Inspector, view: StepView) => Child[]} */
 function sentenceParts(owner, view) {
-  const start = h("b", {}, terms.term(owner, "step_time", `Step ${view.number + 1}`), ": ");
+  const start = h("b", terms.term(owner, "step_time", `Step ${view.number + 1}`), ": ");
   if (view.bonus === OPEN) return [start, ...undecided(owner, view)];
   const next = owner.prompts.on ? follows(owner, view) : [];
   if (!view.drafted) {
@@ -127,15 +124,8 @@ function sentenceParts(owner, view) {
   const parts = [start, ...offer(owner, view), ...result(owner, view), ...next];
   const { chosen, best } = view;
   if (chosen && best && chosen.would >= 0 && best.would > view.accepted && best.would > chosen.would) {
-    parts.push(
-      " ",
-      h(
-        "span",
-        { class: "sv-regret" },
-        terms.term(owner, "step_regret", `${owner.where(best.position, true)} would have given ${best.would}`),
-        ".",
-      ),
-    );
+    const lost = `${owner.where(best.position, true)} would have given ${best.would}`;
+    parts.push(" ", h("span.sv-regret", terms.term(owner, "step_regret", lost), "."));
   }
   return parts;
 }
@@ -148,9 +138,9 @@ function metric(owner, help, value) {
   // a unit that the label already names is not said twice
   const named = help.label.toLowerCase().includes((help.unit || "").split("/")[0]);
   const unit = share ? "%" : named ? "" : help.unit;
-  const box = h("div", { class: "sv-metric", tabindex: "0" }, h("dt", {}, help.label || help.key));
+  const box = h("div.sv-metric", { tabindex: "0" }, h("dt", help.label || help.key));
   const glue = unit === "%" || unit === "×" ? "" : " ";
-  box.append(h("dd", {}, shown, unit && shown !== "–" ? h("small", {}, glue + unit) : null));
+  box.append(h("dd", shown, unit && shown !== "–" ? h("small", glue + unit) : null));
   box.dataset.key = help.key;
   return owner.tip.add(box, () => terms.explain(owner, help.key, help));
 }
@@ -162,11 +152,7 @@ const QUALITY = ["quality_f1", "quality_rouge_l", "quality_edit"];
 const FIRST = [...SPEED, "copied_share", "ranking_regret", "tokens", "steps"];
 const FIRST_LOSSY = [...SPEED, "differs", ...QUALITY, "tokens", "steps"];
 
-/**
- * Key metrics in the order the run explains them; the rest behind a button.
- *
- * @type {(owner: Inspector, list: HTMLElement) => void}
- */
+/** Key metrics in the run's order, the rest behind a button. @type {(owner: Inspector, list: HTMLElement) => void} */
 export function metrics(owner, list) {
   const { run } = owner.model;
   const values = run.metrics || {};
@@ -208,8 +194,8 @@ function parameters(owner) {
     const label = control?.label || name;
     const resolved = method.resolved?.[name]; // what a setting left open came to
     const shown = resolved === undefined ? value(setting) : `${resolved} (automatic)`;
-    const chip = h("span", { class: "sv-chip", tabindex: "0" }, `${label} `, h("b", {}, shown));
-    return owner.tip.add(chip, () => [h("b", {}, label), h("div", {}, control?.help || name)]);
+    const chip = h("span.sv-chip", { tabindex: "0" }, `${label} `, h("b", shown));
+    return owner.tip.add(chip, () => told(label, control?.help || name));
   });
 }
 
@@ -222,29 +208,25 @@ const FORCED =
 
 /** The hoped-for answer, opened by a click. @param {Run} run */
 function reference(run) {
-  const box = h("details", { class: "sv-reference" }, h("summary", { class: "sv-chip" }, "reference"));
-  box.append(h("div", { class: "sv-reference-text", tabindex: "0" }, run.reference));
-  return box;
+  const text = h("div.sv-reference-text", { tabindex: "0" }, run.reference);
+  return h("details.sv-reference", h("summary.sv-chip", "reference"), text);
 }
 
 /** Title, method, parameters, model and badges. @param {Inspector} owner */
 export function heading(owner) {
   const { run } = owner.model;
-  const by = h("div", { class: "sv-by" });
-  const method = h("b", { class: "sv-method", tabindex: "0" }, run.method.title || run.method.name);
-  owner.tip.add(method, () => [
-    h("div", {}, run.method.summary || ""),
-    h("div", { class: "sv-faint" }, run.method.paper || ""),
-  ]);
+  const by = h("div.sv-by");
+  const method = h("b.sv-method", { tabindex: "0" }, run.method.title || run.method.name);
+  owner.tip.add(method, () => [h("div", run.method.summary || ""), h("div.sv-faint", run.method.paper || "")]);
   const model = run.model || {};
   const target = h("span", { tabindex: "0" }, model.name || "");
   owner.tip.add(target, () => [facts(Object.entries(model).map(([k, v]) => [k.replace(/_/g, " "), format(v)]))]);
   by.append(method, target);
   if (run.forced) {
-    const badge = h("span", { class: "sv-chip", tabindex: "0" }, "answer given");
+    const badge = h("span.sv-chip", { tabindex: "0" }, "answer given");
     by.append(owner.tip.add(badge, () => [FORCED]));
   } else if (run.method.lossless === false) {
-    const badge = h("span", { class: "sv-lossy", tabindex: "0" }, "≈ lossy");
+    const badge = h("span.sv-lossy", { tabindex: "0" }, "≈ lossy");
     by.append(owner.tip.add(badge, () => [LOSSY]));
   }
   const { temperature = 0, top_k: topK = 0, top_p: topP = 1, seed = 0 } = run.sampling || {};
@@ -252,15 +234,15 @@ export function heading(owner) {
     const more = [topK ? `top-k ${topK}` : "", topP < 1 ? `top-p ${topP}` : "", `seed ${seed}`]
       .filter(Boolean)
       .join(", ");
-    by.append(h("span", { class: "sv-chip" }, `temperature ${temperature}, ${more}`));
+    by.append(h("span.sv-chip", `temperature ${temperature}, ${more}`));
   }
   by.append(...parameters(owner));
   if (run.reference) by.append(reference(run));
-  if (run.asked) by.append(h("span", { class: "sv-chip" }, "as it stood at this step"));
-  else if (!run.complete) by.append(h("span", { class: "sv-live" }, run.error ? "stopped" : "running"));
-  else if (run.stop) by.append(h("span", { class: "sv-chip" }, "ended: ", h("b", {}, run.stop)));
-  if (run.error) by.append(h("span", { class: "sv-lossy" }, run.error));
-  return [h("h2", { class: "sv-title" }, run.title || run.id || "Untitled run"), by];
+  if (run.asked) by.append(h("span.sv-chip", "as it stood at this step"));
+  else if (!run.complete) by.append(h("span.sv-live", run.error ? "stopped" : "running"));
+  else if (run.stop) by.append(h("span.sv-chip", "ended: ", h("b", run.stop)));
+  if (run.error) by.append(h("span.sv-lossy", run.error));
+  return [h("h2.sv-title", run.title || run.id || "Untitled run"), by];
 }
 
 /**
@@ -281,66 +263,49 @@ function originMarks(owner, where) {
   const beside = widened ? { drafter: "main chain", expansion: "expansions beside it" } : {};
   return drafted.map(([name, nodes, accepted]) => {
     const origin = model.origin(name);
-    const counts = [h("b", {}, accepted?.toLocaleString("en")), ` of ${nodes?.toLocaleString("en")}`];
-    const text = h("span", {}, `${beside[name] ?? origin.label} `, model.report && counts);
-    return owner.tip.add(h("li", { class: "sv-of" }, originSample(origin), text), () => [
+    const counts = [h("b", accepted?.toLocaleString("en")), ` of ${nodes?.toLocaleString("en")}`];
+    const text = h("span", `${beside[name] ?? origin.label} `, model.report && counts);
+    return owner.tip.add(h("li.sv-of", originSample(origin), text), () => [
       `${origin.sentence} Accepted of drafted; told by the node's outline and letter. ${where}`,
     ]);
   });
 }
 
+/** What marks mean. @type {[key: keyof Report["statuses"], label: string, help: string][]} */
+const STATUSES = [
+  ["accepted", "accepted", "Drafted tokens that the target confirmed."],
+  ["own", "target's own", "One token per step that the target wrote itself."],
+  ["rejected", "rejected", "Checked and refused: the target wanted something else."],
+  ["unreached", "never checked", "Drafted below a refused token, never compared."],
+  ["sources", "copied from here", "Accepted tokens with a recorded source; the number links them."],
+];
+
 /** @param {Inspector} owner */
 export function legend(owner) {
-  const { model } = owner;
+  const { model, prompts } = owner;
   const counts = model.report?.statuses;
+  const where = counts ? "Counts are for the whole run." : "Counted when the run is over.";
   /** @type {(name: string, label: string, count: number | null | undefined, help: string) => HTMLElement} */
   const entry = (name, label, count, help) => {
     const sample = h("span", { class: `sv-sample sv-sample-${name}`, "aria-hidden": "true" }, "ab");
-    const text = typeof count === "number" ? [`${label} `, h("b", {}, count.toLocaleString("en"))] : label;
-    return owner.tip.add(h("li", {}, sample, h("span", {}, text)), () => [help]);
+    const text = typeof count === "number" ? [`${label} `, h("b", count.toLocaleString("en"))] : label;
+    return owner.tip.add(h("li", sample, h("span", text)), () => [help]);
   };
-  const where = counts ? "Counts are for the whole run." : "Counted when the run is over.";
-  const marks = originMarks(owner, where);
-  const routes = shares.routeMarks(owner);
+  const entries = STATUSES.map(([key, label, help]) =>
+    entry(key === "sources" ? "source" : key, label, counts?.[key], `${help} ${where}`),
+  );
   const differs = model.metric("differs").value;
-  const differing = differs
-    ? [
-        entry(
-          "differs",
-          "not its first choice",
-          differs,
-          `Output tokens that the model ranked below another one; hover them to see which. ${where}`,
-        ),
-      ]
-    : [];
-  return [
-    entry("accepted", "accepted", counts?.accepted, `Drafted tokens that the target confirmed. ${where}`),
-    entry("own", "target's own", counts?.own, `One token per step that the target wrote itself. ${where}`),
-    entry("rejected", "rejected", counts?.rejected, `Checked and refused: the target wanted something else. ${where}`),
-    entry("unreached", "never checked", counts?.unreached, `Drafted below a refused token, never compared. ${where}`),
-    entry(
-      "source",
-      "copied from here",
-      counts?.sources,
-      `Accepted tokens with a recorded source; the number links them. ${where}`,
-    ),
-    ...differing,
-    ...(model.run.attention
-      ? [
-          entry(
-            "heat",
-            `where the ${owner.prompts.on ? "prompt token" : "draft model"} looked`,
-            null,
-            owner.prompts.on
-              ? "Its attention to the text, for the one chosen in the panel Prompt tokens: the darker, the more."
-              : "Its attention to the text, for the token shown in the panel Drafter: the darker, the more.",
-          ),
-        ]
-      : []),
-    ...marks,
-    ...(owner.prompts.on ? hungLegend(owner) : []),
-    ...routes,
-  ];
+  const below = "Output tokens that the model ranked below another one; hover them to see which.";
+  if (differs) entries.push(entry("differs", "not its first choice", differs, `${below} ${where}`));
+  if (model.run.attention) {
+    const [who, which] = prompts.on
+      ? ["prompt token", "the one chosen in the panel Prompt tokens"]
+      : ["draft model", "the token shown in the panel Drafter"];
+    const help = `Its attention to the text, for ${which}: the darker, the more.`;
+    entries.push(entry("heat", `where the ${who} looked`, null, help));
+  }
+  const hung = prompts.on ? hungLegend(owner) : [];
+  return [...entries, ...originMarks(owner, where), ...hung, ...shares.routeMarks(owner)];
 }
 
 const KEYS = [
@@ -359,22 +324,15 @@ const KEYS = [
 ];
 
 export function help() {
-  const list = h("dl", { class: "sv-keys" });
-  for (const [keys, what] of KEYS) {
-    list.append(
-      h(
-        "dt",
-        {},
-        keys.split(" ").map((key) => h("kbd", {}, key)),
-      ),
-      h("dd", {}, what),
-    );
-  }
+  const list = KEYS.map(([keys, what]) => {
+    const names = keys.split(" ").map((key) => h("kbd", key));
+    return [h("dt", names), h("dd", what)];
+  });
   const notes = [
     "Hover a token to see where it was copied from, or what was copied from it. Click to pin (Shift: several).",
     "Bars: accepted tokens in blue, the target's own token hollow, the rest of the draft's depth in grey. " +
       "Strip below: the deeper the blue, the more of the draft was accepted; a red line: none; grey: no draft.",
     "In the tree: the target's probability, its rank there (#1: the first choice), q the drafter's probability.",
-  ].map((text) => h("p", { class: "sv-faint" }, text));
-  return h("div", {}, h("h3", { class: "sv-heading" }, "Keyboard"), list, ...notes);
+  ].map((text) => h("p.sv-faint", text));
+  return h("div", h("h3.sv-heading", "Keyboard"), h("dl.sv-keys", list), notes);
 }

@@ -1,6 +1,7 @@
 /* The step timeline: bars of accepted, own and offered tokens, an accept strip below, and a draggable playhead. */
 
-import { clamp, format, h, must, plural } from "specviz/base/dom.js";
+import { clamp, format, h, plural } from "specviz/base/dom.js";
+import { sheet } from "specviz/base/drawing.js";
 import { OPEN } from "specviz/base/model.js";
 import * as shares from "specviz/inspect/shares.js";
 
@@ -17,11 +18,11 @@ export class Timeline {
   /** @param {Inspector} owner */
   constructor(owner) {
     this.owner = owner;
-    this.canvas = h("canvas", { class: "sv-bars", "aria-hidden": "true" });
-    this.head = h("div", { class: "sv-playhead", "aria-hidden": "true" });
+    this.canvas = h("canvas.sv-bars", { "aria-hidden": "true" });
+    this.head = h("div.sv-playhead", { "aria-hidden": "true" });
     this.element = h(
-      "div",
-      { class: "sv-timeline", role: "slider", tabindex: "0", "aria-label": "Step" },
+      "div.sv-timeline",
+      { role: "slider", tabindex: "0", "aria-label": "Step" },
       this.canvas,
       this.head,
     );
@@ -72,12 +73,12 @@ export class Timeline {
   describe(step) {
     const { steps } = this.owner.model;
     const drafted = steps.drafted[step];
-    if (steps.bonus[step] === OPEN) return [h("b", {}, `Step ${step + 1}`), h("div", {}, "not checked yet")];
+    if (steps.bonus[step] === OPEN) return [h("b", `Step ${step + 1}`), h("div", "not checked yet")];
     return [
-      h("b", {}, `Step ${step + 1}`),
-      h("div", {}, drafted ? `${steps.accepted[step]} of ${plural(drafted, "drafted token")} accepted` : "no draft"),
-      h("div", {}, `${plural(steps.emitted[step], "token")} written · ${format(this.total(step))} ms`),
-      this.looks.size ? h("div", {}, `route: ${steps.route[step]}`) : null,
+      h("b", `Step ${step + 1}`),
+      h("div", drafted ? `${steps.accepted[step]} of ${plural(drafted, "drafted token")} accepted` : "no draft"),
+      h("div", `${plural(steps.emitted[step], "token")} written · ${format(this.total(step))} ms`),
+      this.looks.size ? h("div", `route: ${steps.route[step]}`) : null,
     ];
   }
 
@@ -96,15 +97,8 @@ export class Timeline {
     this.bars = window.innerHeight < LOW_WINDOW ? SHORT : TALL;
     this.height = this.bars + BELOW;
     this.element.style.setProperty("--sv-timeline", `${this.height}px`);
-    const scale = window.devicePixelRatio || 1;
     this.width = (full - LEFT) / Math.max(count, 24);
-    if (this.canvas.width !== Math.round(full * scale) || this.canvas.height !== Math.round(this.height * scale)) {
-      this.canvas.width = Math.round(full * scale);
-      this.canvas.height = Math.round(this.height * scale);
-    }
-    const pen = must(this.canvas.getContext("2d"));
-    pen.setTransform(scale, 0, 0, scale, 0, 0);
-    pen.clearRect(0, 0, full, this.height);
+    const pen = sheet(this.canvas, full, this.height);
     let most = 4;
     for (let k = 0; k < accepted.length; k++) most = Math.max(most, emitted[k], depth[k]);
     this.axis(pen, full, most, accepted.length);
@@ -130,11 +124,7 @@ export class Timeline {
     }
   }
 
-  /**
-   * The target's own token has no hue: a hollow box.
-   *
-   * @type {(pen: CanvasRenderingContext2D, x: number, y: number, wide: number, high: number) => void}
-   */
+  /** The target's own token: hollow. @type {(pen: Pen, x: number, y: number, wide: number, high: number) => void} */
   own(pen, x, y, wide, high) {
     const { colors } = this.owner;
     pen.fillStyle = colors.own;
@@ -144,11 +134,7 @@ export class Timeline {
     if (high > 4) pen.fillRect(x + 1.3, y + 1.3, wide - 2.6, high - 2.6);
   }
 
-  /**
-   * A step of the accept strip: the deeper the blue, the more was accepted; red: all rejected; grey: no draft.
-   *
-   * @type {(pen: CanvasRenderingContext2D, x: number, wide: number, share: number) => void}
-   */
+  /** The accept strip: the deeper the blue, the more; red: all rejected; grey: no draft. @type {DrawStep} */
   cell(pen, x, wide, share) {
     const { colors } = this.owner;
     const y = this.bars + 4;
@@ -166,11 +152,7 @@ export class Timeline {
     }
   }
 
-  /**
-   * The route of a step, where there are several: a line, a dot, a line at the lane's top, or two dots.
-   *
-   * @type {(pen: CanvasRenderingContext2D, x: number, wide: number, look: number) => void}
-   */
+  /** Its route, where there are several: a line, a dot, a line at the lane's top, or two dots. @type {DrawStep} */
   lane(pen, x, wide, look) {
     const { colors } = this.owner;
     const y = this.bars + 4 + STRIP + 1;
@@ -185,7 +167,7 @@ export class Timeline {
     }
   }
 
-  /** @type {(pen: CanvasRenderingContext2D, full: number, most: number, count: number) => void} */
+  /** @type {(pen: Pen, full: number, most: number, count: number) => void} */
   axis(pen, full, most, count) {
     const { colors } = this.owner;
     const unit = (this.bars - 4) / most;

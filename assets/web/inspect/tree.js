@@ -1,19 +1,23 @@
 /* The draft tree of a step, as SVG: accepted path straight, the rest below it, the target's own token at the end. */
 
 import { h, later, must, probability, s, write } from "specviz/base/dom.js";
+import { set } from "specviz/base/drawing.js";
 import { OPEN } from "specviz/base/model.js";
 import { lanes } from "specviz/inspect/drafting.js";
 import { rail } from "specviz/inspect/prompt_marks.js";
 import { Panel } from "specviz/inspect/panel.js";
-import { Box, boxOf, fill, pick, set, statusOf } from "specviz/inspect/tree_boxes.js";
+import { Box, boxOf, fill, pick, statusOf } from "specviz/inspect/tree_boxes.js";
 import { GAP, MARGIN, arrange, items, position } from "specviz/inspect/tree_layout.js";
 import { LABEL, drawChoices, explain } from "specviz/inspect/tree_words.js";
+
+/** Edges by the status of what they lead to, from the back to the front. @type {ReturnType<typeof statusOf>[]} */
+const EDGES = ["chip", "root", "unreached", "rejected", "bonus", "accepted"];
 
 export class TreeView extends Panel {
   /** @param {Inspector} owner */
   constructor(owner) {
     super(owner, "tree", "Draft tree");
-    this.choices = h("div", { class: "sv-choices" });
+    this.choices = h("div.sv-choices");
     this.bar.append(this.choices);
     /** Folds that were opened. @type {Set<string>} */
     this.opened = new Set();
@@ -34,17 +38,8 @@ export class TreeView extends Panel {
     this.shown = 0;
     /** The box that is hovered. @type {Box | null} */
     this.lit = null;
-    // one path per status, the accepted one last, so that it lies on top; then the boxes
     this.svg = s("svg", { class: "sv-tree-svg", role: "group" });
-    const path = (/** @type {string} */ status) => s("path", { class: `sv-edge sv-edge-${status}` });
-    this.edges = {
-      chip: path("chip"),
-      root: path("root"),
-      unreached: path("unreached"),
-      rejected: path("rejected"),
-      bonus: path("bonus"),
-      accepted: path("accepted"),
-    };
+    this.edges = EDGES.map((status) => s("path", { class: `sv-edge sv-edge-${status}` }));
     this.lane = s(
       "g",
       { class: "sv-lane", "aria-hidden": "true" },
@@ -52,7 +47,7 @@ export class TreeView extends Panel {
       s("text", { "text-anchor": "end" }, "expansions"),
     );
     this.distances = s("g", { class: "sv-distances", "aria-hidden": "true" });
-    this.svg.append(this.lane, this.distances, ...Object.values(this.edges));
+    this.svg.append(this.lane, this.distances, ...this.edges);
     this.svg.addEventListener("pointerover", (event) => this.hover(boxOf(event)));
     this.svg.addEventListener("pointerleave", () => this.hover(null));
     /** @type {(event: Event) => void} */
@@ -77,11 +72,7 @@ export class TreeView extends Panel {
     });
   }
 
-  /**
-   * Lights the place a node was copied from, or the anchor in whose distribution it was drafted.
-   *
-   * @param {Box | null} box
-   */
+  /** Lights the place a node was copied from, or the anchor it was drafted in. @param {Box | null} box */
   hover(box) {
     if (box === this.lit) return;
     this.lit = box;
@@ -107,13 +98,12 @@ export class TreeView extends Panel {
     this.drawLane(placed, width);
     this.drawDistances(lefts, hangs ? view.depth : 0);
     const { svg } = this;
-    set(svg, "width", width);
-    set(svg, "height", height);
-    set(svg, "viewBox", `0 0 ${width} ${height}`);
-    set(svg, "aria-label", `Draft tree of step ${view.number + 1}`);
-    const paths = { chip: "", root: "", unreached: "", rejected: "", bonus: "", accepted: "" };
-    for (const item of placed) for (const child of item.children) paths[statusOf(child)] += this.edge(item, child);
-    for (const status of Object.keys(this.edges)) set(Reflect.get(this.edges, status), "d", Reflect.get(paths, status));
+    const label = `Draft tree of step ${view.number + 1}`;
+    set(svg, { width, height, viewBox: `0 0 ${width} ${height}`, "aria-label": label });
+    const paths = EDGES.map(() => "");
+    for (const item of placed)
+      for (const child of item.children) paths[EDGES.indexOf(statusOf(child))] += this.edge(item, child);
+    this.edges.forEach((edge, k) => set(edge, { d: paths[k] }));
     this.lit = null;
     placed.forEach((item, k) => fill(this, this.boxes[k] || this.makeBox(k), item, view));
     for (let k = placed.length; k < this.shown; k++) this.boxes[k].group.remove();
@@ -191,9 +181,9 @@ export class TreeView extends Panel {
   drawDistances(lefts, depth) {
     while (this.distances.childElementCount < depth) this.distances.append(s("text", { y: MARGIN + 5 }));
     [...this.distances.children].forEach((text, k) => {
-      set(text, "display", k < depth ? null : "none");
+      set(text, { display: k < depth ? null : "none" });
       if (k >= depth) return;
-      set(text, "x", lefts[k + 1]);
+      set(text, { x: lefts[k + 1] });
       write(text, `distance ${k + 1}`);
     });
   }
@@ -214,18 +204,14 @@ export class TreeView extends Panel {
     this.axes = [];
     for (const item of placed) this.axes[item.row] = item.axis;
     const shown = leaves.length > 0 && !!lanes(this.view);
-    set(this.lane, "display", shown ? null : "none");
+    set(this.lane, { display: shown ? null : "none" });
     if (!shown) return;
     const top = Math.min(...leaves.map((item) => item.y)) - 8;
     const bottom = Math.max(...leaves.map((item) => item.y + item.high)) + 7;
     const left = Math.min(...leaves.map((item) => item.x)) - GAP + 2;
     const [rect, name] = this.lane.children;
-    set(rect, "x", left);
-    set(rect, "y", top);
-    set(rect, "width", width - left - 2);
-    set(rect, "height", bottom - top);
-    set(name, "x", left - 8);
-    set(name, "y", top + 22);
+    set(rect, { x: left, y: top, width: width - left - 2, height: bottom - top });
+    set(name, { x: left - 8, y: top + 22 });
   }
 
   /** @type {(from: TreeItem, to: TreeItem) => string} */

@@ -1,6 +1,7 @@
 /* The drawing of one item of a draft tree: outline by origin, text, probability, badges, its prompt tokens. */
 
 import { later, must, plural, s, write } from "specviz/base/dom.js";
+import { set } from "specviz/base/drawing.js";
 import { NODE } from "specviz/inspect/tree_layout.js";
 
 /** @type {Record<NodeStatus | "bonus" | "chip", string>} */
@@ -17,11 +18,7 @@ export const STATUS = {
 const corner = (w, h, r) =>
   `M${r} 0H${w - r}Q${w} 0 ${w} ${r}V${h - r}Q${w} ${h} ${w - r} ${h}H${r}Q0 ${h} 0 ${h - r}V${r}Q0 0 ${r} 0Z`;
 
-/**
- * The outlines of boxes, by the names that origins give them.
- *
- * @type {Record<string, (w: number, h: number) => string>}
- */
+/** The outlines of boxes by origins' names for them. @type {Record<string, (w: number, h: number) => string>} */
 const OUTLINES = {
   box: (w, h) => corner(w, h, h / 6),
   // of what springs from the place before it
@@ -39,27 +36,6 @@ const outline = (origin, width, height) => (OUTLINES[origin?.outline ?? ""] ?? O
 
 /** Classes for a box's origin and its colour. @type {(origin: ReturnType<Model["origin"]>) => string} */
 const classOf = (origin) => `sv-of-${origin.declared ? origin.name : "other"} sv-hue-${origin.hue}`;
-
-/**
- * The attributes of an element as they were set last.
- *
- * @type {WeakMap<Element, Record<string, string | number | null>>}
- */
-const attributes = new WeakMap();
-
-/**
- * Sets what differs from the last time: an attribute costs a style pass, a comparison does not.
- *
- * @type {(element: Element, name: string, value: string | number | null) => void}
- */
-export function set(element, name, value) {
-  let had = attributes.get(element);
-  if (!had) attributes.set(element, (had = {}));
-  if (had[name] === value) return;
-  had[name] = value;
-  if (value === null) element.removeAttribute(name);
-  else element.setAttribute(name, String(value));
-}
 
 /** Group → its box, for events. @type {WeakMap<Element, Box>} */
 const boxes = new WeakMap();
@@ -80,22 +56,14 @@ export class Box {
     boxes.set(this.group, this);
     /** What is drawn. @type {TreeItem} */
     this.item = later();
-    /**
-     * The place that it was copied from, or the anchor in whose distribution it was drafted; else -1.
-     *
-     * @type {Position}
-     */
+    /** The place it was copied from, or the anchor it was drafted in; else -1. @type {Position} */
     this.place = -1;
     this.anchored = false;
     /** @type {Map<string, SVGElement>} */
     this.parts = new Map();
   }
 
-  /**
-   * A part that only some items have: made when first needed, taken out where it is not.
-   *
-   * @type {(name: string, wanted: boolean, make: () => SVGElement, before?: Element | null) => SVGElement | null}
-   */
+  /** A part that only some items have: made when first needed, taken out where it is not. @type {BoxPart} */
   part(name, wanted, make, before = null) {
     let part = this.parts.get(name);
     if (!wanted) {
@@ -111,12 +79,7 @@ export class Box {
 /** How an item is drawn: a node by what became of it. @type {(item: TreeItem) => keyof typeof STATUS} */
 export const statusOf = (item) => (item.kind === "node" ? item.node.status : item.kind);
 
-/**
- * Draws an item in a box of the tree.
- *
- * @typedef {import("specviz/inspect/tree.js").TreeView} TreeView
- * @type {(tree: TreeView, box: Box, item: TreeItem, view: StepView) => void}
- */
+/** Draws an item in a box of the tree. @type {DrawItem} */
 export function fill(tree, box, item, view) {
   const status = statusOf(item);
   const node = item.kind === "node" ? item.node : null;
@@ -128,55 +91,39 @@ export function fill(tree, box, item, view) {
   box.anchored = anchor >= 0;
   box.place = anchor >= 0 ? anchor : node ? node.source : -1;
   const copied = box.place >= 0 ? " sv-copied" : "";
-  set(
-    group,
-    "class",
-    `sv-node sv-node-${status}${origin ? ` ${classOf(origin)}` : ""}${copied}${item.small ? " sv-leaf" : ""}`,
-  );
-  set(group, "transform", `translate(${item.x} ${item.y})`);
-  set(
-    box.shape,
-    "d",
-    item.kind === "chip" ? corner(item.width, NODE, NODE / 2) : outline(origin, item.width, item.high),
-  );
+  set(group, {
+    class: `sv-node sv-node-${status}${origin ? ` ${classOf(origin)}` : ""}${copied}${item.small ? " sv-leaf" : ""}`,
+    transform: `translate(${item.x} ${item.y})`,
+  });
+  const shape = item.kind === "chip" ? corner(item.width, NODE, NODE / 2) : outline(origin, item.width, item.high);
+  set(box.shape, { d: shape });
   const doubled = () => s("path", { class: "sv-box sv-inner", transform: "translate(2.5 2.5)" });
   const inner = box.part("inner", status === "bonus", doubled, box.label);
-  if (inner) set(inner, "d", corner(item.width - 5, NODE - 5, 4));
-  set(box.label, "x", item.small ? item.textMiddle : item.middle);
-  set(box.label, "y", item.small ? 16 : 17);
-  set(box.small, "x", item.small ? item.width - item.sideMiddle : item.middle);
-  set(box.small, "y", item.small ? 15.5 : 30);
+  if (inner) set(inner, { d: corner(item.width - 5, NODE - 5, 4) });
+  set(box.label, item.small ? { x: item.textMiddle, y: 16 } : { x: item.middle, y: 17 });
+  set(box.small, item.small ? { x: item.width - item.sideMiddle, y: 15.5 } : { x: item.middle, y: 30 });
   write(box.label, item.text);
   write(box.small, item.line);
   const bar = () => s("rect", { class: "sv-level", y: 33.5, height: 2 });
   const level = box.part("level", !!item.prob && !!node?.index && !item.small, bar);
-  if (level) {
-    set(level, "x", 8);
-    set(level, "width", Math.max(1, (item.width - 14) * (item.prob || 0)));
-  }
+  if (level) set(level, { x: 8, width: Math.max(1, (item.width - 14) * (item.prob || 0)) });
   drawBadge(tree, box, node);
-  drawTag(tree, box, item, node);
+  drawTag(tree, box, node);
   hang(tree, box, item, view);
   if (item.kind === "chip") {
-    set(group, "tabindex", 0);
-    set(group, "role", "button");
-    set(group, "aria-pressed", null);
-    set(group, "aria-label", `Show ${plural(item.count, "folded node")}`);
-    return;
+    const label = `Show ${plural(item.count, "folded node")}`;
+    return set(group, { tabindex: 0, role: "button", "aria-pressed": null, "aria-label": label });
   }
   const token = node ? node.token : view.bonus;
   const from = node && node.index && node.origin !== "main" ? `, ${node.origin}` : "";
   const count = node && tree.owner.prompts.on ? tree.owner.prompts.count(node.index) : -1;
   const leads = count < 0 ? "" : `, ${plural(count, "prompt token")}: state ${count} next`;
   pick(tree, box);
-  set(group, "aria-label", `${token < 0 ? "stop" : model.pieces.label(token)}: ${STATUS[status]}${from}${leads}`);
+  const text = token < 0 ? "stop" : model.pieces.label(token);
+  set(group, { "aria-label": `${text}: ${STATUS[status]}${from}${leads}` });
 }
 
-/**
- * The prompt tokens below a node, and the state they lead to; filled where acceptance ended.
- *
- * @type {(tree: TreeView, box: Box, item: TreeItem, view: StepView) => void}
- */
+/** A node's prompt tokens and the state they lead to; filled where acceptance ended. @type {DrawItem} */
 function hang(tree, box, item, view) {
   const wanted = item.kind === "node" && tree.owner.prompts.on;
   const hung = box.part("hung", wanted, () =>
@@ -191,34 +138,26 @@ function hang(tree, box, item, view) {
   if (!hung || item.kind !== "node") return;
   const { d, text, x, width } = tree.rail(item);
   const [marks, pill, state] = hung.children;
-  set(hung, "class", `sv-hung${item.node.index === view.last ? " sv-hung-read" : ""}`);
-  set(hung, "transform", `translate(0 ${NODE})`);
-  set(marks, "d", d);
-  set(pill, "x", x);
-  set(pill, "width", width - x);
-  set(state, "x", (x + width) / 2);
+  set(hung, {
+    class: `sv-hung${item.node.index === view.last ? " sv-hung-read" : ""}`,
+    transform: `translate(0 ${NODE})`,
+  });
+  set(marks, { d });
+  set(pill, { x, width: width - x });
+  set(state, { x: (x + width) / 2 });
   write(state, text);
 }
 
-/**
- * A node that a panel can show is a button; the shown one is reached by Tab, the others from there.
- *
- * @type {(tree: TreeView, box: Box) => void}
- */
+/** A node that a panel can show is a button; Tab leads to the shown one. @type {(tree: TreeView, box: Box) => void} */
 export function pick(tree, { group, item }) {
   const { picker } = tree.owner;
   const open = !!picker.choice(item);
   const chosen = open && picker.isChosen(item);
-  set(group, "tabindex", open ? (chosen ? 0 : -1) : null);
-  set(group, "role", open ? "button" : "img");
-  set(group, "aria-pressed", open ? String(chosen) : null);
+  const tabindex = open ? (chosen ? 0 : -1) : null;
+  set(group, { tabindex, role: open ? "button" : "img", "aria-pressed": open ? String(chosen) : null });
 }
 
-/**
- * The number of the source span a copied token came from; only where a span begins.
- *
- * @type {(tree: TreeView, box: Box, node: TreeNode | null) => void}
- */
+/** The number of the source span a copied token came from; only where a span begins. @type {DrawNode} */
 function drawBadge(tree, box, node) {
   const above = node && tree.view.nodes[node.parent];
   const wanted = !!node?.span && above?.span !== node.span;
@@ -233,12 +172,9 @@ function drawBadge(tree, box, node) {
   if (badge && node) write(must(badge.lastElementChild), String(node.span));
 }
 
-/**
- * A letter where a part of the tree begins that is not the main copy, and its rank where one was recorded.
- *
- * @type {(tree: TreeView, box: Box, item: TreeItem, node: TreeNode | null) => void}
- */
-function drawTag(tree, box, item, node) {
+/** A letter, and the rank that was recorded, where a part begins that is not the main copy. @type {DrawNode} */
+function drawTag(tree, box, node) {
+  const { item } = box;
   const above = node && tree.view.nodes[node.parent];
   const guess = node && node.origin === "prompt"; // each is a guess of its own
   const begins = node && node.index && (guess || !(above && above.index && above.origin === node.origin));
@@ -252,10 +188,10 @@ function drawTag(tree, box, item, node) {
   const text = rank !== null && Number.isInteger(rank) ? `${letter}${rank + 1}` : letter;
   const width = 7 + 6 * text.length;
   const shift = item.small ? `${item.width - 8} 8.5` : `${item.width - width + 4} 0`;
-  set(tag, "transform", `translate(${shift})`);
+  set(tag, { transform: `translate(${shift})` });
   const [back, name] = tag.children;
-  set(back, "width", width);
-  set(name, "x", width / 2);
+  set(back, { width });
+  set(name, { x: width / 2 });
   write(name, text);
 }
 

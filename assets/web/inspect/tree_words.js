@@ -6,12 +6,7 @@ import { STATUS, statusOf } from "specviz/inspect/tree_boxes.js";
 
 export const LABEL = 14; // characters
 
-/**
- * An item's tooltip.
- *
- * @typedef {import("specviz/inspect/tree.js").TreeView} TreeView
- * @type {(tree: TreeView, item: TreeItem, view: StepView) => Child[]}
- */
+/** An item's tooltip. @type {(tree: TreeView, item: TreeItem, view: StepView) => Child[]} */
 export function explain(tree, item, view) {
   const { model } = tree.owner;
   const { pieces } = model;
@@ -29,10 +24,7 @@ export function explain(tree, item, view) {
         ? "not checked yet"
         : STATUS[status] + (node && node.index && node.reason && node.reason !== status ? ` (${node.reason})` : ""),
     ],
-    [
-      "target",
-      item.prob !== null && `${format(item.prob)}, its choice no. ${1 + rank}`,
-    ],
+    ["target", item.prob !== null && `${format(item.prob)}, its choice no. ${1 + rank}`],
     [
       node && node.origin === "prompt" ? "prompt token" : "drafter",
       node && node.draftProb !== null && format(node.draftProb),
@@ -43,10 +35,10 @@ export function explain(tree, item, view) {
     ["token", `${token} · bytes ${pieces.bytes(token)}`],
   ];
   /** @type {Child[]} */
-  const parts = [h("code", { class: "sv-token" }, pieces.label(token)), facts(rows)];
+  const parts = [h("code.sv-token", pieces.label(token)), facts(rows)];
   const asked = node ? view.targets.get(node.parent) : view.targets.get(view.last);
   if (asked && asked.length)
-    parts.push(h("div", { class: "sv-tip-head" }, "The target's first choices here"), bars(tree, asked, token));
+    parts.push(h("div.sv-tip-head", "The target's first choices here"), bars(tree, asked, token));
   return parts;
 }
 
@@ -61,10 +53,7 @@ function numbers(tree, node) {
     /** @type {Child} */
     let shown = format(value);
     if (key.endsWith("_anchor") && model.id(value) !== undefined)
-      shown = [
-        `${tree.owner.where(value)}, `,
-        h("code", { class: "sv-token" }, model.pieces.label(model.id(value), LABEL)),
-      ];
+      shown = [`${tree.owner.where(value)}, `, h("code.sv-token", model.pieces.label(model.id(value), LABEL))];
     else if (key.endsWith("_rank")) shown = `no. ${value + 1}`;
     else if (key.endsWith("_logprob")) shown = `${format(value)} (p = ${probability(Math.exp(value))})`;
     rows.push([label || key, shown]);
@@ -77,20 +66,16 @@ function numbers(tree, node) {
 /** @type {(tree: TreeView, choices: Choice[], token: number) => HTMLElement} */
 function bars(tree, choices, token) {
   const { pieces } = tree.owner.model;
-  const list = h("div", { class: "sv-tip-bars" });
+  const list = h("div.sv-tip-bars");
   for (const one of choices.slice(0, 6)) {
     const level = h("i", { style: `width:${Math.round(one.prob * 100)}%` });
     const name = h("code", { class: one.token === token ? "sv-this" : "" }, pieces.label(one.token, LABEL));
-    list.append(name, h("span", { class: "sv-level-bar" }, level), h("span", {}, probability(one.prob)));
+    list.append(name, h("span.sv-level-bar", level), h("span", probability(one.prob)));
   }
   return list;
 }
 
-/**
- * What the target would have said after the last accepted token, likeliest first; drafted ones are struck.
- *
- * @type {(tree: TreeView, view: StepView) => void}
- */
+/** What the target prefers after the path; drafted ones are struck. @type {(tree: TreeView, view: StepView) => void} */
 export function drawChoices(tree, view) {
   const choices = view.targets.get(view.last) || [];
   tree.choices.hidden = !choices.length;
@@ -99,13 +84,7 @@ export function drawChoices(tree, view) {
   const after = view.last ? view.nodes[view.last].token : view.root;
   const refused = new Set(view.refused.map((node) => node.token));
   const parts = [
-    h(
-      "span",
-      { class: "sv-choices-head" },
-      "After ",
-      h("code", { class: "sv-token" }, pieces.label(after, LABEL)),
-      " the target prefers",
-    ),
+    h("span.sv-choices-head", "After ", h("code.sv-token", pieces.label(after, LABEL)), " the target prefers"),
   ];
   choices.slice(0, 5).forEach((one) => {
     const status = one.token === view.bonus ? "sv-choice-own" : refused.has(one.token) ? "sv-choice-refused" : "";
@@ -113,7 +92,7 @@ export function drawChoices(tree, view) {
       h(
         "span",
         { class: `sv-choice ${status}` },
-        h("code", {}, pieces.label(one.token, LABEL)),
+        h("code", pieces.label(one.token, LABEL)),
         ` ${probability(one.prob)}`,
       ),
     );

@@ -22,8 +22,36 @@ interface InspectorActions {
 interface InspectorState { trace: string | null; step: number; pins: Position[] }
 interface InspectorEvents { step: { step: number }; pin: { pins: Position[] } }
 
+/** What a step, or a position of the text, is told with. */
+type Told<Result = Child[]> = (owner: Inspector, view: StepView) => Result;
+type OfStep<Result> = (model: Model, step: number) => Result;
+type OfPosition<Result> = (inspector: Inspector, position: Position) => Result;
+type TreeView = import("specviz/inspect/tree.js").TreeView;
+type DrafterView = import("specviz/inspect/drafter.js").DrafterView;
+
+/** Draws a step's part of the timeline at x. */
+type DrawStep = (pen: Pen, x: number, wide: number, value: number) => void;
+type TakeKey = (inspector: Inspector, event: KeyboardEvent, inside: boolean) => void;
+/** What of an inspector is on or off. */
+type Switch = "whitespace" | "heat" | "offers" | "follow";
+type MakeToggle = (
+  tip: Tooltip, label: string, help: string, on: boolean, flip: (on: boolean) => void
+) => HTMLButtonElement;
+type KeyedButton = (label: string, key: string, act: () => void, ...inside: Child[]) => HTMLButtonElement;
+type GoTo = (owner: Inspector, position: Position, ...inside: Child[]) => HTMLButtonElement;
+type MakeCsv = (model: Model, table: "nodes" | "candidates" | "guesses") => string;
+type NumberOf = (owner: Inspector, node: TreeNode | null | undefined, key: string) => number | null;
+type Lanes = (view: Pick<StepView, "nodes" | "drafted">) => [chain: number, expansions: number] | null;
+
 /** A mark on the token at a position: a class, and data that the style sheet writes beside it. */
 type Mark = [position: Position, name: string, data?: Record<string, string | number>];
+/** The marks of a layer: class → element → data. */
+type MarkLayer = Map<string, Map<HTMLElement, Mark[2]>>;
+/** A row of tokens: ``number`` 0 where a long line goes on, ``size`` in characters. */
+interface TokenLine {
+  element: HTMLElement; line: HTMLElement; number: number; count: number; size: number; label: HTMLElement | null;
+  future?: boolean;
+}
 /** A mark in a pane's minimap. */
 interface MapMark { from: Position; to: Position; color: string; wide?: boolean; alpha?: number }
 
@@ -44,6 +72,11 @@ interface BonusItem extends Placed { kind: "bonus"; rank: number }
 /** Folded nodes; ``key`` names the fold. */
 interface ChipItem extends Placed { kind: "chip"; count: number; key: string; what: string }
 type TreeItem = NodeItem | BonusItem | ChipItem;
+
+/** Draws in a box of the tree: an item, or a part of a node. */
+type NodeBox = import("specviz/inspect/tree_boxes.js").Box;
+type DrawItem = (tree: TreeView, box: NodeBox, item: TreeItem, view: StepView) => void;
+type DrawNode = (tree: TreeView, box: NodeBox, node: TreeNode | null) => void;
 
 /** A token at a place of the tree; ``node`` is -1 for the target's own token. */
 interface NodeChoice { parent: number; node: number; token: number }
@@ -69,3 +102,22 @@ interface PromptOutcome {
   distance: number; probe: number; first: Choice | null; others: OfferedGuess[]; position: Position;
   became: number | undefined;
 }
+
+/** The position where draft model and target are compared: ``beta`` the overlap of both distributions. */
+interface Place { view: StepView; shown: NodeChoice; beta: number | null }
+/** A guess with what became of it in its step. */
+interface Judged extends Guess { role: string; words: string; name: string }
+/** A panel's look at the text. */
+interface Looked { owner: Inspector; shading: boolean; look: Look[] }
+/** A part of a bar: its name, its size, what is written for it, its tooltip, its shade. */
+interface SharePart { name: string; value: number; shown: string; tip: Child[]; look: string }
+/** An end of a drawn line: its point, the pane's edges, whether it lies above (-1) or below (1) what is in sight. */
+interface End { x: number; y: number; edge: number; left: number; hidden: number }
+/** One token of an edit script: "=" in both lists at the places a and b, "+" in the first only, "−" in the second. */
+type Edit = [sign: "=" | "+" | "−", a: number, b: number];
+/** Of edits between the output's tokens and plain decoding's. */
+type OfEdits<Result> = (edits: Edit[], mine: number[], plain: number[]) => Result;
+type BoxPart = (
+  name: string, wanted: boolean, make: () => SVGElement, before?: Element | null
+) => SVGElement | null;
+type PickPrompt = (row: PromptOutcome, seen: PromptOutcome | null) => Child;

@@ -9,16 +9,16 @@ import { drawStates } from "specviz/trees/states.js";
 function drawNumbers() {
   const { R, tokens_per_step, candidates, prompts, ms, speedup } = point();
   const { best, points } = budget();
-  const fact = (/** @type {[name: string, value: string, title: string]} */ [name, value, title]) =>
-    h("div", { title }, h("dt", {}, name), h("dd", {}, value));
+  /** @type {(name: string, value: string, title: string) => HTMLElement} */
+  const fact = (name, value, title) => h("div", { title }, h("dt", name), h("dd", value));
   const rows = "time of one decode step of so many rows on this machine: drafting, the verify forward, the decision";
   parts.numbers.replaceChildren(
-    fact(["tokens per step τ", number(tokens_per_step), "1 + R: accepted candidates and the target's own token"]),
-    fact(["accepted R", number(R), "Σ π·f over the states"]),
-    fact(["candidates", String(candidates), `of the tree of state ${page.m}`]),
-    fact(["prompt tokens", String(prompts), `of the tree of state ${page.m}`]),
-    fact(["step L", ms === null ? "not measured" : `${number(ms)} ms`, rows]),
-    fact(["predicted speedup", times(speedup), "τ(n) · L(1) ÷ L(n), against plain decoding"]),
+    fact("tokens per step τ", number(tokens_per_step), "1 + R: accepted candidates and the target's own token"),
+    fact("accepted R", number(R), "Σ π·f over the states"),
+    fact("candidates", String(candidates), `of the tree of state ${page.m}`),
+    fact("prompt tokens", String(prompts), `of the tree of state ${page.m}`),
+    fact("step L", ms === null ? "not measured" : `${number(ms)} ms`, rows),
+    fact("predicted speedup", times(speedup), "τ(n) · L(1) ÷ L(n), against plain decoding"),
   );
   parts.best.disabled = best === null || best === page.size;
   parts.best.textContent =
@@ -34,12 +34,7 @@ function drawNumbers() {
     (used ? `Runs of PPD use trees of ${used.rows} rows (${number(used.tokens_per_step)} tokens per step).` : "");
 }
 
-/**
- * @param {(typeof parts)["m"]} slider
- * @param {number} most
- * @param {number} value
- * @param {string} words
- */
+/** @type {(slider: (typeof parts)["m"], most: number, value: number, words: string) => void} */
 function setSlider({ input, output }, most, value, words) {
   input.max = String(most);
   input.value = String(value);
@@ -55,12 +50,7 @@ function drawSliders() {
   parts.m.input.disabled = data().m < 2;
 }
 
-/**
- * Another size or budget: trees and numbers at once, the charts' mark a moment later.
- *
- * @param {number} m
- * @param {number} size
- */
+/** Another size or budget: trees and numbers at once, charts a bit later. @type {(m: number, size: number) => void} */
 export function pick(m, size) {
   page.m = m;
   const sizes = budget().points.map((p) => p.size);
@@ -77,110 +67,82 @@ export function pick(m, size) {
   }, 120);
 }
 
-const BLUE = "#0072B2",
-  VERMILLION = "#D55E00",
-  GREEN = "#009E73",
-  GREY = "#8A8A8A";
+const [BLUE, VERMILLION, GREEN, GREY] = ["#0072B2", "#D55E00", "#009E73", "#8A8A8A"];
+
+/** A series of a chart. @type {(name: string, x: number[], y: (number | null)[], look: object) => object} */
+const series = (name, x, y, look) => ({ name, x, y, mode: "lines", hoverinfo: "skip", ...look });
 
 /** What is drawn: titles, units, plotly's traces. */
 function charts() {
-  const { points, best } = budget(),
-    { latency } = data(),
-    now = point();
+  const { points, best } = budget();
+  const { latency } = data();
+  const now = point();
   const x = points.map((p) => p.size);
   /** @type {(name: string, key: TreeCurve, color: string, dash: string, symbol: string) => object} */
-  const line = (name, key, color, dash, symbol) => ({
-    name,
-    x,
-    y: points.map((p) => p[key]),
-    mode: "lines+markers",
-    line: { color, dash, width: 2 },
-    marker: { size: 6, symbol },
-    hovertemplate: `%{x} rows: %{y:.3f}<extra>${name}</extra>`,
-  });
-  const mark = (/** @type {TreeCurve} */ key) => ({
-    name: "shown",
-    x: [now.size],
-    y: [now[key]],
-    mode: "markers",
-    marker: { size: 15, symbol: "circle-open", color: "#B8860B", line: { width: 3 } },
-    hoverinfo: "skip",
-    showlegend: now[key] !== null,
-  });
-  const star = (/** @type {TreeCurve} */ key) => {
-    const p = points.find((one) => one.size === best);
-    return p
-      ? [
-          {
-            name: `best: ${best}`,
-            x: [best],
-            y: [p[key]],
-            mode: "markers",
-            marker: { size: 13, symbol: "star", color: VERMILLION },
-            hovertemplate: `best size: %{x} rows, %{y:.3f}<extra></extra>`,
-          },
-        ]
-      : [];
+  const line = (name, key, color, dash, symbol) =>
+    series(
+      name,
+      x,
+      points.map((p) => p[key]),
+      {
+        mode: "lines+markers",
+        line: { color, dash, width: 2 },
+        marker: { size: 6, symbol },
+        hoverinfo: "all",
+        hovertemplate: `%{x} rows: %{y:.3f}<extra>${name}</extra>`,
+      },
+    );
+  /** The best size and the one that is shown. @param {TreeCurve} key */
+  const marks = (key) => {
+    const chosen = points
+      .filter((one) => one.size === best)
+      .map((one) =>
+        series(`best: ${best}`, [one.size], [one[key]], {
+          mode: "markers",
+          marker: { size: 13, symbol: "star", color: VERMILLION },
+          hoverinfo: "all",
+          hovertemplate: `best size: %{x} rows, %{y:.3f}<extra></extra>`,
+        }),
+      );
+    const marker = { size: 15, symbol: "circle-open", color: "#B8860B", line: { width: 3 } };
+    return [
+      ...chosen,
+      series("shown", [now.size], [now[key]], { mode: "markers", marker, showlegend: now[key] !== null }),
+    ];
   };
-  const always = [
-    {
-      key: "tau",
-      title: "Tokens per step τ(n)",
-      unit: "tokens per step",
-      data: [
-        line("designed", "tokens_per_step", BLUE, "solid", "circle"),
-        line("naive", "naive", GREEN, "dash", "square"),
-        line("random", "random", GREY, "dot", "diamond"),
-        ...star("tokens_per_step"),
-        mark("tokens_per_step"),
-      ],
-    },
+  const tau = [
+    line("designed", "tokens_per_step", BLUE, "solid", "circle"),
+    line("naive", "naive", GREEN, "dash", "square"),
+    line("random", "random", GREY, "dot", "diamond"),
+    ...marks("tokens_per_step"),
   ];
+  const always = [{ key: "tau", title: "Tokens per step τ(n)", unit: "tokens per step", data: tau }];
   if (!latency) return always;
-  const band = {
-    x: [...latency.rows, ...[...latency.rows].reverse()],
-    y: [...latency.high, ...[...latency.low].reverse()],
-    fill: "toself",
-    mode: "none",
-    fillcolor: "rgba(0,114,178,.18)",
-    name: "quartiles",
-    hoverinfo: "skip",
-  };
-  const median = {
-    name: "median",
-    x: latency.rows,
-    y: latency.median,
-    mode: "lines+markers",
-    line: { color: BLUE, width: 2 },
-    marker: { size: 6 },
-    hovertemplate: "%{x} rows: %{y:.3f} ms<extra></extra>",
-  };
+  const { rows, low, high } = latency;
+  const steps = [
+    series("quartiles", [...rows, ...rows.toReversed()], [...high, ...low.toReversed()], {
+      fill: "toself",
+      mode: "none",
+      fillcolor: "rgba(0,114,178,.18)",
+    }),
+    series("median", rows, latency.median, {
+      mode: "lines+markers",
+      line: { color: BLUE, width: 2 },
+      marker: { size: 6 },
+      hoverinfo: "all",
+      hovertemplate: "%{x} rows: %{y:.3f} ms<extra></extra>",
+    }),
+    ...marks("ms"),
+  ];
+  const speedup = [
+    line("designed", "speedup", BLUE, "solid", "circle"),
+    series("plain decoding", [x[0], x[x.length - 1]], [1, 1], { line: { color: GREY, dash: "dot", width: 1.5 } }),
+    ...marks("speedup"),
+  ];
   return [
     ...always,
-    {
-      key: "latency",
-      title: "One decode step L(n)",
-      unit: "milliseconds",
-      data: [band, median, ...star("ms"), mark("ms")],
-    },
-    {
-      key: "speedup",
-      title: "Predicted speedup τ(n) · L(1) ÷ L(n)",
-      unit: "× plain decoding",
-      data: [
-        line("designed", "speedup", BLUE, "solid", "circle"),
-        {
-          x: [x[0], x[x.length - 1]],
-          y: [1, 1],
-          mode: "lines",
-          line: { color: GREY, dash: "dot", width: 1.5 },
-          name: "plain decoding",
-          hoverinfo: "skip",
-        },
-        ...star("speedup"),
-        mark("speedup"),
-      ],
-    },
+    { key: "latency", title: "One decode step L(n)", unit: "milliseconds", data: steps },
+    { key: "speedup", title: "Predicted speedup τ(n) · L(1) ÷ L(n)", unit: "× plain decoding", data: speedup },
   ];
 }
 

@@ -3,6 +3,7 @@
 import { on } from "specviz/base/bus.js";
 import { coded, h, plural, s } from "specviz/base/dom.js";
 import { getJson, postJson } from "specviz/base/json.js";
+import { tabled } from "specviz/base/parts.js";
 import { alertNote, sentence } from "specviz/base/problem.js";
 import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
@@ -11,30 +12,7 @@ import { budget, data, fixed, page, parts, share, times } from "specviz/trees/st
 import { diamonds, tell } from "specviz/trees/states.js";
 
 const POLL_MS = 700;
-const SIZES = [
-  "size",
-  "candidates",
-  "prompt tokens",
-  "R",
-  "τ designed",
-  "τ naive",
-  "τ random",
-  "L ms",
-  "τ ÷ L",
-  "speedup",
-];
-
-/** A table's head; all but the first are of numbers. @param {string[]} names */
-const heads = (names) =>
-  h(
-    "thead",
-    {},
-    h(
-      "tr",
-      {},
-      names.map((text, k) => h("th", { scope: "col", class: k ? "svp-num" : null }, text)),
-    ),
-  );
+const SIZES = "size,candidates,prompt tokens,R,τ designed,τ naive,τ random,L ms,τ ÷ L,speedup".split(",");
 
 function drawSizes() {
   const { points, best } = budget();
@@ -58,15 +36,14 @@ function drawSizes() {
       { "data-size": p.size, class: p.size === page.size ? "svp-now" : null },
       h(
         "td",
-        {},
         h("button", { type: "button", class: "svp-link", "aria-label": name, onclick: go }, String(p.size)),
-        p.size === best ? h("small", {}, " best") : null,
+        p.size === best ? h("small", " best") : null,
       ),
-      cells.map((text) => h("td", { class: "svp-num" }, text)),
+      cells.map((text) => h("td.svp-num", text)),
     );
   });
-  const caption = h("caption", {}, `Sizes for ${plural(page.m, "prompt token")}`);
-  parts.sizes.replaceChildren(h("table", { class: "svp-grid svt-grid" }, caption, heads(SIZES), h("tbody", {}, rows)));
+  const caption = h("caption", `Sizes for ${plural(page.m, "prompt token")}`);
+  parts.sizes.replaceChildren(h("table.svp-grid.svt-grid", caption, tabled(SIZES, rows, "svp-num")));
 }
 
 function drawAcceptance() {
@@ -76,25 +53,20 @@ function drawAcceptance() {
   const rows = acceptance.map((row, d) =>
     h(
       "tr",
-      {},
       h("th", { scope: "row" }, String(d + 1)),
-      row.map((p) => h("td", { class: "svp-num", style: `--svt-heat:${(p / most).toFixed(3)}` }, share(p))),
-      within.map((top) => h("td", { class: "svp-num" }, share(top.shares[d]))),
+      row.map((p) => h("td.svp-num", { style: `--svt-heat:${(p / most).toFixed(3)}` }, share(p))),
+      within.map((top) => h("td.svp-num", share(top.shares[d]))),
     ),
   );
   parts.acceptance.replaceChildren(
-    h("h3", {}, "How often a guess holds"),
+    h("h3", "How often a guess holds"),
     h(
       "p",
       { class: `svt-source${measured ? "" : " svt-assumed"}` },
-      h("b", {}, measured ? "Measured" : "Assumed"),
+      h("b", measured ? "Measured" : "Assumed"),
       coded(source.replace(/^(measured|assumed)/, "")),
     ),
-    h(
-      "div",
-      { class: "svl-scroll" },
-      h("table", { class: "svp-grid svt-grid svt-heats" }, heads(names), h("tbody", {}, rows)),
-    ),
+    h("div.svl-scroll", h("table.svp-grid.svt-grid.svt-heats", tabled(names, rows, "svp-num"))),
   );
 }
 
@@ -105,19 +77,17 @@ function drawMachine() {
     const { setup } = latency;
     const threads = setup.threads ? `, ${plural(setup.threads, "thread")}` : "";
     told.push(
-      h("p", {}, `${latency.model} · ${setup.dtype} · ${setup.device}${threads} · torch ${setup.torch}`),
+      h("p", `${latency.model} · ${setup.dtype} · ${setup.device}${threads} · torch ${setup.torch}`),
       h(
-        "p",
-        { class: "svt-soft" },
+        "p.svt-soft",
         `${plural(latency.rows.length, "size")} from 1 to ` +
           `${latency.rows[latency.rows.length - 1]} rows, ` +
           `${plural(latency.rounds, "step")} each, behind ${latency.context.toLocaleString()} tokens of context.`,
       ),
     );
-    if (latency.note)
-      told.push(h("p", { class: "svt-disturbed", role: "status" }, h("b", {}, "Disturbed: "), latency.note, "."));
+    if (latency.note) told.push(h("p.svt-disturbed", { role: "status" }, h("b", "Disturbed: "), latency.note, "."));
   } else if (!reason)
-    told.push(h("p", {}, "Decode steps were not measured on this machine yet, so no size can be chosen for it."));
+    told.push(h("p", "Decode steps were not measured on this machine yet, so no size can be chosen for it."));
   if (failed) told.push(alertNote(failed));
   const go = h(
     "button",
@@ -127,8 +97,7 @@ function drawMachine() {
   const waits = measuring && !measuring.done;
   const progress = measuring
     ? h(
-        "span",
-        { class: "svt-progress" },
+        "span.svt-progress",
         h("progress", { max: measuring.total, value: measuring.done, "aria-label": "Measuring" }),
         h(
           "span",
@@ -140,11 +109,7 @@ function drawMachine() {
       )
     : null;
   const had = document.activeElement?.classList.contains("svt-measure");
-  parts.machine.replaceChildren(
-    h("h3", {}, "This machine: L(n)"),
-    ...told,
-    h("div", { class: "svt-row" }, go, progress || ""),
-  );
+  parts.machine.replaceChildren(h("h3", "This machine: L(n)"), ...told, h("div.svt-row", go, progress || ""));
   if (had) go.focus();
   if (measuring) {
     clearTimeout(page.timer);
@@ -179,45 +144,38 @@ function frame(box) {
     s("svg", { class: "svt-mini", width: 30, height: 14, viewBox: "0 0 30 14", "aria-hidden": "true" }, ...inside);
   box.replaceChildren(
     h(
-      "section",
-      { class: "svt-setup" },
-      h("p", { class: "svt-cite" }, "Parallel prompt decoding (PPD)"),
-      h("h2", {}, "Trees for prompt tokens"),
+      "section.svt-setup",
+      h("p.svt-cite", "Parallel prompt decoding (PPD)"),
+      h("h2", "Trees for prompt tokens"),
       h(
-        "p",
-        { class: "svt-question" },
+        "p.svt-question",
         "Each row of a verify forward is a guess to check, or a prompt token that makes " +
           "guesses for the next step. Which split of how many rows pays on this machine?",
       ),
       parts.notes,
-      h("div", { class: "svt-sliders" }, parts.size.element, parts.m.element),
+      h("div.svt-sliders", parts.size.element, parts.m.element),
       parts.numbers,
-      h("div", { class: "svt-row" }, parts.best, parts.use),
+      h("div.svt-row", parts.best, parts.use),
     ),
     h(
       "section",
       { "aria-label": "Trees of each state" },
       h(
-        "div",
-        { class: "svt-key" },
-        h("b", {}, "A tree per state"),
-        h(
-          "span",
-          {},
-          "the state is the number of prompt tokens that the last accepted node had; columns: how far ahead",
-        ),
-        h("span", {}, h("b", {}, "#1 .350"), " first guess, and the chance that the path to it is accepted"),
-        h("span", {}, "ends: that acceptance ends there"),
-        h("span", {}, mini(s("path", { class: "svt-hung", d: diamonds(3, 1, 3) })), "prompt tokens on it, "),
-        h("span", {}, "→3: the state that follows"),
-        h("span", {}, "Hover a node, or walk with the arrow keys, to read it in words."),
+        "div.svt-key",
+        h("b", "A tree per state"),
+        h("span", "the state is the number of prompt tokens that the last accepted node had; columns: how far ahead"),
+        h("span", h("b", "#1 .350"), " first guess, and the chance that the path to it is accepted"),
+        h("span", "ends: that acceptance ends there"),
+        h("span", mini(s("path", { class: "svt-hung", d: diamonds(3, 1, 3) })), "prompt tokens on it, "),
+        h("span", "→3: the state that follows"),
+        h("span", "Hover a node, or walk with the arrow keys, to read it in words."),
       ),
       parts.states,
       parts.told,
       parts.sum,
     ),
     parts.charts,
-    h("div", { class: "svt-pair" }, parts.acceptance, parts.machine),
+    h("div.svt-pair", parts.acceptance, parts.machine),
     parts.sizes,
   );
 }
@@ -239,8 +197,8 @@ function drawNotes() {
   const unmeasured = "The acceptance of these prompt tokens was not measured: `specviz tree design` does.";
   const why = [reason, missing, trained && !measured && !problem ? unmeasured : ""].filter(Boolean);
   parts.notes.replaceChildren(
-    ...(problem ? [h("p", { class: "svp-note svp-error", role: "alert" }, coded(problem))] : []),
-    ...why.map((text) => h("p", { class: "svt-note" }, coded(text), " The trees below are for an assumed acceptance.")),
+    ...(problem ? [h("p.svp-note.svp-error", { role: "alert" }, coded(problem))] : []),
+    ...why.map((text) => h("p.svt-note", coded(text), " The trees below are for an assumed acceptance.")),
   );
 }
 
@@ -278,7 +236,7 @@ async function load() {
 export function mount({ element }) {
   app.pages.trees = page;
   page.box = place(element, "trees");
-  page.box.replaceChildren(h("p", { class: "svp-empty" }, "Designing trees …"));
+  page.box.replaceChildren(h("p.svp-empty", "Designing trees …"));
   listen();
   // nothing is designed before the page is looked at
   new ResizeObserver(() => {

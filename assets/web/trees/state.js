@@ -18,19 +18,19 @@ export const page = {
 
 /** The parts that are filled as the page's numbers change. */
 export const parts = {
-  notes: h("div", { class: "svt-notes" }),
-  numbers: h("dl", { class: "svt-numbers" }),
+  notes: h("div.svt-notes"),
+  numbers: h("dl.svt-numbers"),
   best: h("button", { type: "button", class: "svp-button svt-best" }),
-  use: h("span", { class: "svt-use" }),
+  use: h("span.svt-use"),
   size: slider("size", 0, "Size", "Rows of a verify forward at most: root, candidates and prompt tokens."),
   m: slider("m", 1, "Prompt tokens m", "On a node at most: how far ahead its guesses reach."),
-  states: h("div", { class: "svt-states" }),
-  told: h("p", { class: "svt-told" }),
-  sum: h("p", { class: "svt-sum" }),
-  charts: h("div", { class: "svt-charts" }),
-  acceptance: h("section", { class: "svt-card svt-acceptance" }),
-  machine: h("section", { class: "svt-card svt-machine" }),
-  sizes: h("div", { class: "svl-scroll svt-sizes" }),
+  states: h("div.svt-states"),
+  told: h("p.svt-told"),
+  sum: h("p.svt-sum"),
+  charts: h("div.svt-charts"),
+  acceptance: h("section.svt-card.svt-acceptance"),
+  machine: h("section.svt-card.svt-machine"),
+  sizes: h("div.svl-scroll.svt-sizes"),
 };
 
 /** @param {string} name @param {number} min @param {string} label @param {string} help */
@@ -39,8 +39,7 @@ function slider(name, min, label, help) {
   const input = h("input", { type: "range", class: id, id, min, step: 1, "aria-describedby": `${id}-help` });
   const output = h("output", { class: `${id}-now`, for: id });
   const element = h(
-    "div",
-    { class: "svt-slider" },
+    "div.svt-slider",
     h("label", { for: id }, label),
     output,
     input,

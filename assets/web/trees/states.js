@@ -1,6 +1,8 @@
 /* Page "Trees": the trees of every state, drawn. */
 
 import { closest, h, must, plural, s } from "specviz/base/dom.js";
+import { set } from "specviz/base/drawing.js";
+import { level, nth } from "specviz/base/parts.js";
 import { number, parts, point, share } from "specviz/trees/state.js";
 
 const BOX = { width: 112, height: 34, gap: 30, row: 42, margin: 8 };
@@ -8,11 +10,7 @@ const BOX = { width: 112, height: 34, gap: 30, row: 42, margin: 8 };
 /** @type {WeakMap<Element, PlacedNode>} */
 const nodeOf = new WeakMap();
 
-/**
- * Nodes with their places, the root first, parents before children; a first child goes on in its parent's row.
- *
- * @param {TreeState} state
- */
+/** Nodes with their places, parents before children; a first child stays in its row. @param {TreeState} state */
 function arranged(state) {
   /** @type {Map<string, PlacedNode>} */
   const byPath = new Map();
@@ -52,9 +50,6 @@ function arranged(state) {
   return { nodes, rows: rows + 1, depth: Math.max(...nodes.map((node) => node.depth)) };
 }
 
-/** @param {number} n */
-const nth = (n) => `${n}${n % 100 > 10 && n % 100 < 14 ? "th" : ["th", "st", "nd", "rd"][n % 10] || "th"}`;
-
 /** What a node is and what its numbers mean, in a sentence or two. @param {PlacedNode} node */
 function told(node) {
   const hangs = `${plural(node.prompts, "prompt token")} on it: state ${node.prompts} follows.`;
@@ -74,34 +69,7 @@ export function diamonds(count, x, y) {
   return d;
 }
 
-/** @type {WeakMap<Element, Record<string, string>>} */
-const before = new WeakMap();
-
-/**
- * Sets what differs from the last time: what stays as it is costs nothing.
- *
- * @param {Element} element
- * @param {Record<string, string | number>} values
- */
-function set(element, values) {
-  const had = before.get(element) ?? {};
-  before.set(element, had);
-  for (const [name, number] of Object.entries(values)) {
-    const value = String(number);
-    if (had[name] === value) continue;
-    had[name] = value;
-    if (name === "text") element.textContent = value;
-    else element.setAttribute(name, value);
-  }
-}
-
-/**
- * As many children as are needed; those that are there are used again.
- *
- * @param {Element} parent
- * @param {number} count
- * @param {() => Element} make
- */
+/** As many children as needed. @type {(parent: Element, count: number, make: () => Element) => HTMLCollection} */
 function fit(parent, count, make) {
   while (parent.childElementCount > count) parent.lastElementChild?.remove();
   while (parent.childElementCount < count) parent.append(make());
@@ -181,11 +149,7 @@ export function tell(event) {
   parts.told.textContent = (group && nodeOf.get(group)?.words) ?? "";
 }
 
-/**
- * Arrows walk the tree: right and left along a path, up and down among all nodes.
- *
- * @param {KeyboardEvent & {currentTarget: Element}} event
- */
+/** Right and left: along a path; up and down: all nodes. @param {KeyboardEvent & {currentTarget: Element}} event */
 function walk(event) {
   const group = closest(event, ".svt-node");
   const node = group && nodeOf.get(group);
@@ -213,10 +177,9 @@ export function drawStates() {
   const p = point();
   const cards = fit(parts.states, p.states.length, () =>
     h(
-      "section",
-      { class: "svt-state" },
-      h("header", {}),
-      h("div", { class: "svt-tree", onkeydown: walk }, s("svg", { role: "group" }, s("g", {}), s("g", {}))),
+      "section.svt-state",
+      h("header"),
+      h("div.svt-tree", { onkeydown: walk }, s("svg", { role: "group" }, s("g", {}), s("g", {}))),
     ),
   );
   p.states.forEach((state, k) => {
@@ -224,32 +187,25 @@ export function drawStates() {
     const [head, body] = cards[k].children;
     cards[k].setAttribute("aria-label", `State ${k}`);
     head.replaceChildren(
-      h("h3", {}, `State ${k}`),
+      h("h3", `State ${k}`),
       h(
-        "span",
-        { class: "svt-pi", title: "π: the share of steps in this state in the long run" },
-        h(
-          "i",
-          { class: "svt-pi-bar", "aria-hidden": "true" },
-          h("b", { style: `width:${(100 * state.pi).toFixed(1)}%` }),
-        ),
+        "span.svt-pi",
+        { title: "π: the share of steps in this state in the long run" },
+        h("i.svt-pi-bar", { "aria-hidden": "true" }, level(state.pi)),
         "π ",
-        h("b", {}, share(state.pi)),
+        h("b", share(state.pi)),
       ),
       h(
         "span",
         { title: "f: candidates accepted in one step, on average" },
         "f ",
-        h("b", {}, candidates ? number(state.f) : "0"),
+        h("b", candidates ? number(state.f) : "0"),
       ),
       h(
         "span",
-        {},
-        [
-          plural(candidates, "candidate"),
-          plural(state.prompt_tokens, "prompt token"),
-          plural(state.rows, "row"),
-        ].join(", "),
+        [plural(candidates, "candidate"), plural(state.prompt_tokens, "prompt token"), plural(state.rows, "row")].join(
+          ", ",
+        ),
       ),
     );
     drawTree(body.children[0], state, k);
@@ -260,9 +216,9 @@ export function drawStates() {
     "R = Σ π·f = ",
     sum,
     " = ",
-    h("b", {}, number(p.R)),
+    h("b", number(p.R)),
     " accepted per step;  τ = 1 + R = ",
-    h("b", {}, number(p.tokens_per_step)),
+    h("b", number(p.tokens_per_step)),
     " tokens per step",
   );
 }

@@ -51,12 +51,12 @@ function ownerOf(inspector, trace) {
 
 /** A titled place for a tree. @param {string} name @param {string} label @param {TreeView} tree */
 function lane(name, label, tree) {
-  const title = h("h4", {});
+  const title = h("h4");
   const element = h(
     "section",
     { class: `svw-lane svw-${name}`, "aria-label": label },
     title,
-    h("div", { class: "svw-tree" }, tree.element),
+    h("div.svw-tree", tree.element),
   );
   tree.element.classList.add("svw-card");
   tree.bar.querySelector(".sv-heading")?.remove();
@@ -113,21 +113,20 @@ export class WhatIf {
     tip.add(this.goOn, () => ["A new run with this method: it starts with what was written before this step."]);
     const close = { class: "sv-button sv-square sv-quiet", onclick: () => this.toggle(false) };
     bar.append(again, this.goOn, button("Close", close, icon("close")));
-    this.select = h("select", {
-      class: "svp-select",
+    this.select = h("select.svp-select", {
       "aria-label": "Method to draft this step with",
       onchange: () => this.chosen(),
     });
     this.byHand = h("option", { value: "" });
-    this.controls = h("div", { class: "svw-fields" });
-    this.parameters = h("details", { class: "svw-params" }, h("summary", {}, "Parameters"), this.controls);
-    this.words = h("p", { class: "svw-words" });
-    this.notes = h("ul", { class: "svw-notes" });
+    this.controls = h("div.svw-fields");
+    this.parameters = h("details.svw-params", h("summary", "Parameters"), this.controls);
+    this.words = h("p.svw-words");
+    this.notes = h("ul.svw-notes");
     this.was = lane("was", "Recorded", new TreeView(quiet(inspector)));
     this.would = lane("would", "What if", new TreeView(quiet(inspector)));
-    this.lanes = h("div", { class: "svw-lanes" }, this.was.element, this.would.element);
+    this.lanes = h("div.svw-lanes", this.was.element, this.would.element);
     body.append(
-      h("div", { class: "svw-choose" }, h("label", {}, "Method ", this.select), this.parameters),
+      h("div.svw-choose", h("label", "Method ", this.select), this.parameters),
       this.words,
       this.notes,
       this.lanes,
@@ -186,9 +185,7 @@ export class WhatIf {
     if (id !== this.id) return;
     this.reason = reason;
     this.button.setAttribute("aria-disabled", String(!!reason));
-    this.inspector.candidates.offer(
-      reason ? null : (/** @type {Candidate} */ candidate) => this.pick(candidate),
-    );
+    this.inspector.candidates.offer(reason ? null : (/** @type {Candidate} */ candidate) => this.pick(candidate));
     if (reason) this.toggle(false);
     else if (this.shown) this.fill();
   }
@@ -351,7 +348,7 @@ export class WhatIf {
   /** @param {string} text */
   failed(text) {
     this.note.textContent = "";
-    this.words.replaceChildren(h("span", { class: "svp-error" }, text));
+    this.words.replaceChildren(h("span.svp-error", text));
     this.words.hidden = false;
     this.notes.replaceChildren();
     this.lanes.hidden = true;
@@ -377,13 +374,13 @@ export class WhatIf {
     this.words.hidden = false;
     this.words.replaceChildren(
       "Recorded ",
-      h("b", {}, String(recorded)),
+      h("b", String(recorded)),
       " accepted → what if ",
-      h("b", {}, tokens(accepted)),
+      h("b", tokens(accepted)),
       `. ${verdict} `,
-      h("span", { class: "svw-time" }, this.time(result)),
+      h("span.svw-time", this.time(result)),
     );
-    this.notes.replaceChildren(...result.notes.map((text) => h("li", {}, text)));
+    this.notes.replaceChildren(...result.notes.map((text) => h("li", text)));
     const what = picked ? `the copy from ${inspector.where(picked.position)}` : trace.run.method.title;
     this.drawLane(this.was, `Recorded: ${inspector.model.run.method.title}`, quiet(inspector), step);
     this.drawLane(this.would, `What if: ${what}`, owner, 0);
