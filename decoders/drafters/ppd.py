@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -45,11 +45,8 @@ from decoders.prompt_tokens.latency import load_latency
 from decoders.prompt_tokens.tokens import PromptTokens
 from decoders.prompt_tokens.trees import RANKS, PromptTree, PromptTrees, load_trees
 from decoders.trace.origins import PROMPT
-from decoders.verifiers.match import MatchVerifier
-from decoders.verifiers.sampling import Chooser
 from decoders.verifiers.typical import NODE_TERMS as TYPICAL_TERMS
 from decoders.verifiers.typical import TypicalVerifier
-from decoders.verifiers.verifier import Verifier
 
 PAPER = "Hardware-aware parallel prompt decoding for memory-efficient acceleration of LLM inference"
 NO_GUESSES = "no guesses yet: the prompt tokens on this step's root make those of the next step"
@@ -329,33 +326,6 @@ def needs(target: Target, params: PpdParams) -> Needs:
     return Needs() if params.watch is None else Needs(heads=tuple((params.watch, h) for h in range(target.shape.heads)))
 
 
-def verifier(params: PpdParams, chooser: Chooser, stop_ids: frozenset[int]) -> Verifier:
-    """Typical acceptance with the run's ε and α where there are any, else matching."""
-    if isinstance(params, TypicalParams):
-        return TypicalVerifier(chooser, epsilon=params.epsilon, alpha=params.alpha)
-    return MatchVerifier(chooser)
-
-
-def _method(name: str, title: str, summary: str, params: type, order: int, lossy: bool) -> Method:
-    return Method(
-        name=name,
-        title=title,
-        paper=PAPER,
-        summary=summary,
-        params=params,
-        build=build,
-        needs=needs,
-        lossless=not lossy,
-        node_terms=(*NODE_TERMS, *TYPICAL_TERMS) if lossy else NODE_TERMS,
-        step_terms=STEP_TERMS,
-        origins=(PROMPT,),
-        verifier=verifier,
-        available=lambda target: missing_part(target, "ppd"),
-        brings=lambda params: params.part is not None,
-        order=order,
-    )
-
-
 NODE_TERMS = (
     Term("distance", "distance", "Places behind the root: the number of the prompt token that guessed it.", 1, 3),
     Term("guess_rank", "guess rank", "The token's rank among the guesses at its distance (0 = first).", 0, 0),
@@ -366,21 +336,30 @@ STEP_TERMS = (
     Term("state", "state", "Prompt tokens that the last accepted node had: how deep this tree can be.", 0, 3),
     Term("next_state", "next state", "Prompt tokens on the node where acceptance ended.", 0, 3),
 )
-METHODS = (
-    _method(
-        "ppd",
-        "PPD: prompt tokens",
-        "Trained prompt tokens behind each node make the target guess the next tokens in the same forward.",
-        PpdParams,
-        30,
-        False,
-    ),
-    _method(
-        "ppd+typical",
-        "PPD with typical acceptance",
-        "PPD's guesses, accepted where the target finds them likely enough: not lossless.",
-        TypicalParams,
-        31,
-        True,
-    ),
+PPD = Method(
+    name="ppd",
+    title="PPD: prompt tokens",
+    paper=PAPER,
+    summary="Trained prompt tokens behind each node make the target guess the next tokens in the same forward.",
+    params=PpdParams,
+    build=build,
+    needs=needs,
+    origins=(PROMPT,),
+    node_terms=NODE_TERMS,
+    step_terms=STEP_TERMS,
+    available=lambda target: missing_part(target, "ppd"),
+    brings=lambda params: params.part is not None,
+    order=30,
 )
+TYPICAL = replace(
+    PPD,
+    name="ppd+typical",
+    title="PPD with typical acceptance",
+    summary="PPD's guesses, accepted where the target finds them likely enough: not lossless.",
+    params=TypicalParams,
+    lossless=False,
+    node_terms=(*NODE_TERMS, *TYPICAL_TERMS),
+    verifier=lambda params, chooser, stops: TypicalVerifier(chooser, epsilon=params.epsilon, alpha=params.alpha),
+    order=31,
+)
+METHODS = (PPD, TYPICAL)

@@ -31,9 +31,15 @@ from decoders.trace import origins
 from decoders.verifiers.residual import ResidualVerifier
 
 PROBE = "The 12 quick foxes, naïve 東京 🙂\n\tdef f(x):\n        return x  # don't"
-SCHEDULES = ("fixed", "heuristic")
 OFFERED = "drafter"  # a target's companion: the source of the drafter for runs that name none
 
+GAMMA = param(5, "Draft length γ", "Tokens drafted per step.", low=1, high=32)
+SCHEDULE = param(
+    "fixed",
+    "Schedule",
+    "Heuristic: γ grows by two after a fully accepted draft and shrinks by one after any other.",
+    choices=("fixed", "heuristic"),
+)
 EXPANSION = param(
     "none",
     "Expansion",
@@ -54,13 +60,8 @@ class SpsParams:
         "Model folder or hub id with the target's tokenizer, or folder of a trained drafter. Off: the drafter trained "
         "for this target.",
     )
-    gamma: int = param(5, "Draft length γ", "Tokens drafted per step.", low=1, high=32)
-    schedule: str = param(
-        "fixed",
-        "Schedule",
-        "Heuristic: γ grows by two after a fully accepted draft and shrinks by one after any other.",
-        choices=SCHEDULES,
-    )
+    gamma: int = GAMMA
+    schedule: str = SCHEDULE
     expansion: str = EXPANSION
     size: int = SIZE
 

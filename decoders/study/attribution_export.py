@@ -9,10 +9,8 @@ from typing import Any
 
 from decoders.trace.trace import Trace
 
-from .attribution import SCHEMA, Kind, Link, _covered, _passages, _Source, _verbatim, signal, uncopied
+from .attribution import SCHEMA, Kind, Link, _Source, passages, signal, uncopied, verbatim
 from .attribution_text import TokenText
-
-# --- exports ----------------------------------------------------------------------------------------------------------
 
 
 def to_json(trace: Trace, found: Sequence[Link]) -> dict[str, Any]:
@@ -23,12 +21,12 @@ def to_json(trace: Trace, found: Sequence[Link]) -> dict[str, Any]:
     ``sources``), the same in tokens, and whether it is verbatim. ``uncopied`` lists the rest of the answer.
     """
     where, text = _Source(trace), TokenText(trace, trace.output_ids)
-    sources = _passages(trace, found)
+    sources = passages(trace, found)
     texts = [TokenText(trace, source.ids) for source in sources]
-    index = {(source.kind, source.passage): i for i, source in enumerate(sources)}
+    index = {source.home: i for i, source in enumerate(sources)}
     rows = []
     for number, link in enumerate(found, 1):
-        i = index[link.kind, link.passage]
+        i = index[link.home]
         (a, b), (c, d) = text.span(link.start, link.stop), texts[i].span(*sources[i].tokens(link))
         rows.append({
             "number": number,
@@ -41,20 +39,19 @@ def to_json(trace: Trace, found: Sequence[Link]) -> dict[str, Any]:
             "source_tokens": [link.source, link.source_stop],
             "text": text.text[a:b],
             "source_text": texts[i].text[c:d],
-            "verbatim": _verbatim(trace, where, link),
+            "verbatim": verbatim(trace, link, where),
         })  # fmt: skip
-    length = len(trace.output_ids)
-    covered = [_covered(source, found) for source in sources]
+    length, run, method = len(trace.output_ids), trace.run, trace.run["method"]
     return {
         "schema": SCHEMA,
         "run": {
-            "id": trace.run["id"],
-            "title": trace.run.get("title", ""),
-            "method": trace.run["method"]["name"],
-            "method_title": trace.run["method"].get("title") or trace.run["method"]["name"],
+            "id": run["id"],
+            "title": run.get("title", ""),
+            "method": method["name"],
+            "method_title": method.get("title") or method["name"],
             "signal": signal(trace),
-            "model": trace.run["model"]["name"],
-            "forced": bool(trace.run.get("forced", False)),
+            "model": run["model"]["name"],
+            "forced": bool(run.get("forced", False)),
         },
         "output": text.text,
         "output_tokens": length,
@@ -72,7 +69,8 @@ def to_json(trace: Trace, found: Sequence[Link]) -> dict[str, Any]:
                 "links": share.links,
                 "longest": share.longest,
             }
-            for source, source_text, share in zip(sources, texts, covered, strict=True)
+            for source, source_text in zip(sources, texts, strict=True)
+            for share in [source.coverage(found)]
         ],
         "links": rows,
         "uncopied": [
@@ -102,15 +100,14 @@ def markdown(trace: Trace, found: Sequence[Link]) -> str:
     """The answer as Markdown: copied spans in square brackets, with a footnote per source that lists what was taken
     from it and where, in characters of its text. Everything the model or the prompt said is escaped.
     """
-    sources = _passages(trace, found)
-    texts = {(s.kind, s.passage): TokenText(trace, s.ids) for s in sources}
+    sources = {source.home: source for source in passages(trace, found)}
     where, notes = _Source(trace), dict[tuple[Kind, int], int]()
     body = ""
     for part, link in marked(trace, found):
         if link is None:
             body += _escaped(part, body)
             continue
-        note = notes.setdefault((link.kind, link.passage), len(notes) + 1)
+        note = notes.setdefault(link.home, len(notes) + 1)
         core = part.strip()
         lead, tail = part[: len(part) - len(part.lstrip())], part[len(part.rstrip()) :] if core else ""
         body += _escaped(lead, body)
@@ -118,18 +115,16 @@ def markdown(trace: Trace, found: Sequence[Link]) -> str:
             body += "\\[" + _escaped(core, body + "[") + f"\\][^{note}]"
         body += _escaped(tail, body)
     lines = [body.rstrip() or "*(no text)*", ""]
-    for source in sorted((s for s in sources if (s.kind, s.passage) in notes), key=lambda s: notes[s.kind, s.passage]):
-        key = (source.kind, source.passage)
-        share = _covered(source, found)
-        name = source.name[0].upper() + source.name[1:]
-        quotes = []
+    for home, note in notes.items():
+        source = sources[home]
+        share, text, quotes = source.coverage(found), TokenText(trace, source.ids), []
         for link in found:
-            if (link.kind, link.passage) == key:
-                a, b = texts[key].span(*source.tokens(link))
-                false = "" if _verbatim(trace, where, link) else " (not verbatim)"
-                quotes.append(f"“{_escaped(' '.join(texts[key].text[a:b].split()), 'x')}” ({a}–{b}){false}")
-        shown = f"{share.used} of {share.tokens} tokens used"
-        lines.append(f"[^{notes[key]}]: {name}, {shown}: {'; '.join(quotes)}")
+            if link.home == home:
+                a, b = text.span(*source.tokens(link))
+                false = "" if verbatim(trace, link, where) else " (not verbatim)"
+                quotes.append(f"“{_escaped(' '.join(text.text[a:b].split()), 'x')}” ({a}–{b}){false}")
+        name = source.name[0].upper() + source.name[1:]
+        lines.append(f"[^{note}]: {name}, {share.used} of {share.tokens} tokens used: {'; '.join(quotes)}")
     return "\n".join(lines).rstrip() + "\n"
 
 
