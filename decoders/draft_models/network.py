@@ -75,13 +75,9 @@ class DraftConfig:
                 f"{layers - 1} to {depth - 1}"
             )
         return cls(
-            **common,
-            kv_layers=tuple(range(last - layers + 1, last + 1)),
-            target_heads=shape.heads,
-            target_head_dim=shape.head_dim,
-            query_bias=shape.query_bias,
-            query_norm=shape.query_norm,
-        )
+            **common, kv_layers=tuple(range(last - layers + 1, last + 1)), target_heads=shape.heads,
+            target_head_dim=shape.head_dim, query_bias=shape.query_bias, query_norm=shape.query_norm,
+        )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "kv_layers": list(self.kv_layers)}
@@ -302,8 +298,7 @@ class DraftRun:
     @torch.inference_mode()
     def read(self, context: Context) -> Float[Tensor, "vocab"]:
         """Logits after the context's last token, having caught up with it."""
-        known = common_prefix(self.tokens, context.tokens)
-        have = min(known, context.length - 1)
+        have = min(common_prefix(self.tokens, context.tokens), context.length - 1)
         self._make_room(context, have)
         self.context, self.tokens = context, context.tokens.copy()
         rows = self.tokens[have:]

@@ -300,16 +300,13 @@ class _Plan:
                     weight.view(shape.kv_heads, shape.head_dim, -1)[: self.small.kv_heads * self.copies] = 0
                 weight[to_rows, to_columns] = (small_weight * factor).to(weight.dtype)
             yield f"{full}.weight", weight
-            if self._has_bias(name):
+            if self.small.mlp_bias if name.startswith("mlp") else self.small.query_bias:
                 bias, small_bias = make.zeros(rows), old(f"{name}.bias")
                 if small_bias is not None:
                     bias[to_rows] = (small_bias * factor).to(bias.dtype)
                 yield f"{full}.bias", bias
         for name in ("input_layernorm", "post_attention_layernorm"):
             yield f"model.layers.{index}.{name}.weight", self._norm(old(f"{name}.weight"), make)
-
-    def _has_bias(self, name: str) -> bool:
-        return self.small.mlp_bias if name.startswith("mlp") else self.small.query_bias
 
     def _rows(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Where the small model's rows go: of queries, keys, values, the output projection's columns; and which old
