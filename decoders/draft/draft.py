@@ -251,8 +251,7 @@ def layout_of(draft: Draft) -> Layout:
 
 
 def _visibility(draft: Draft) -> np.ndarray:
-    """Boolean [rows, rows] over nodes then probes: nodes see ancestors, probes see their path and the probes they name.
-    """
+    """Boolean [rows, rows], nodes then probes: nodes see ancestors, probes see their path and the probes they name."""
     nodes, probes = len(draft.tree), len(draft.probes)
     sees = np.zeros((nodes + probes, nodes + probes), dtype=bool)
     sees[:nodes, :nodes] = draft.tree.ancestors()

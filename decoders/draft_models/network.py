@@ -163,7 +163,6 @@ class Glimpse(nn.Module):
         return self.out(out.masked_fill(blind[:, None], 0.0))
 
 
-
 def attention(
     queries: Float[Tensor, "heads rows size"], keys: Float[Tensor, "kv_heads keys size"]
 ) -> Float[Tensor, "heads rows keys"]:
@@ -232,9 +231,7 @@ class DraftModel(nn.Module):
             if layer.glimpse is not None:
                 layer.glimpse.out.weight.data.zero_()
 
-    def forward(
-        self, ids: Int[Tensor, "batch rows"], seen: Sequence[Seen] = ()
-    ) -> Float[Tensor, "batch rows hidden"]:
+    def forward(self, ids: Int[Tensor, "batch rows"], seen: Sequence[Seen] = ()) -> Float[Tensor, "batch rows hidden"]:
         """Final states of whole texts, each position seeing those before it: how the model is trained."""
         cos, sin = own_rotary(torch.arange(ids.shape[1], device=ids.device), self.config)
         x = self.embedding(ids)

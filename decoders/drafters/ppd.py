@@ -258,12 +258,10 @@ class PpdDrafter(Drafter):
         cache, rows, start = context.cache, count * n, context.length - 1 + nodes + first
         text = cache.length
         own = cache.keys(layer)[:, start : start + rows].clone()
-        queries = queries[:, nodes + first : nodes + first + rows]
-        sees = plan.layout.sees
+        mine = slice(nodes + first, nodes + first + rows)
+        queries, positions, sees = queries[:, mine], plan.layout.offsets[mine], plan.layout.sees
         assert sees is not None
-        mine = sees[nodes + first : nodes + first + rows, nodes + first : nodes + first + rows]
-        window = context.shape.layer_windows[layer]
-        positions = plan.layout.offsets[nodes + first : nodes + first + rows]
+        own_seen, window = sees[mine, mine], context.shape.layer_windows[layer]
 
         def weights() -> Tensor:
             keys = torch.cat([cache.keys(layer)[:, :text], own], 1).float()
@@ -271,14 +269,14 @@ class PpdDrafter(Drafter):
             scores = (folded @ keys.mT).unflatten(1, (-1, rows)).flatten(0, 1)
             if softcap := context.shape.attention_softcap:
                 scores = softcap * torch.tanh(scores / softcap)
-            allowed = np.concatenate([np.ones((rows, text), dtype=bool), mine], 1)
+            allowed = np.concatenate([np.ones((rows, text), dtype=bool), own_seen], 1)
             if window is not None:
                 where = context.length - 1 + positions
                 allowed &= np.concatenate([np.arange(text), where]) > where[:, None] - window
             scores = scores.masked_fill(torch.from_numpy(~allowed).to(scores.device), -torch.inf)
             return scores.softmax(-1)[..., :text].unflatten(1, (count, n)).mean(2)[None]
 
-        return Looks(tuple(range(nodes + first, nodes + first + rows, n)), (layer,), weights)
+        return Looks(tuple(range(mine.start, mine.stop, n)), (layer,), weights)
 
 
 def chain(m: int, ensemble: int) -> PromptTrees:
@@ -304,10 +302,10 @@ def trees_of(target: Target, prompts: PromptTokens, params: PpdParams) -> Prompt
     if trees.m > m:
         raise UserError(f"the trees in {params.trees} want {trees.m} prompt tokens per node; there are {m}")
     most = max(tree.rows(n) for tree in trees.states)
-    if most > (params.size or SPARE_ROWS):
+    if most > (allowed := params.size or SPARE_ROWS):
+        kind, vectors = "the trees" if params.tree else "the chain", f"{n} vector{'s' * (n > 1)}"
         raise UserError(
-            f"{'the chain' if not params.tree else 'the trees'} of {trees.m} prompt tokens with {n} "
-            f"vector{'s' * (n > 1)} each take {most} rows; at most {params.size or SPARE_ROWS} are allowed"
+            f"{kind} of {trees.m} prompt tokens with {vectors} each take {most} rows; at most {allowed} are allowed"
         )
     return trees
 

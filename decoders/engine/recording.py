@@ -24,7 +24,7 @@ from decoders.trace.trace import Trace
 from decoders.verifiers.sampling import Chooser
 
 from .decoding import Decoding, Step
-from .memory_use import held_bytes
+from .memory_use import drafter_bytes
 from .rows import Delta, Recording
 
 RECORD_STEPS, RECORD_CELLS, RECORD_SECONDS = 32, 2_000_000, 0.25  # steps wait for one another at most so long
@@ -180,7 +180,7 @@ class Run:
         session = self.decoding.session
         if session is not None and (store := session.cache.store) is not None:
             per_token = store.numel() // session.cache.capacity * store.element_size()
-            drafting = held_bytes(self.decoding.drafter, self.decoding.target, session)
+            drafting = drafter_bytes(self.decoding.drafter, self.decoding.target, session)
             drafting += session.memory.bytes(session.length - 1)
             run["memory"] = {
                 "kv_bytes_per_token": per_token,

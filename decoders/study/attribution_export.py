@@ -13,7 +13,7 @@ from .attribution import SCHEMA, Kind, Link, _Source, passages, signal, uncopied
 from .attribution_text import TokenText
 
 
-def to_json(trace: Trace, found: Sequence[Link]) -> dict[str, Any]:
+def to_json(trace: Trace, copies: Sequence[Link]) -> dict[str, Any]:
     """Links with character offsets (counted in Unicode code points), as JSON holds them.
 
     ``output`` is the answer's text. Each of ``sources`` has its ``text`` and its coverage; each of ``links`` has
@@ -21,11 +21,11 @@ def to_json(trace: Trace, found: Sequence[Link]) -> dict[str, Any]:
     ``sources``), the same in tokens, and whether it is verbatim. ``uncopied`` lists the rest of the answer.
     """
     where, text = _Source(trace), TokenText(trace, trace.output_ids)
-    sources = passages(trace, found)
+    sources = passages(trace, copies)
     texts = [TokenText(trace, source.ids) for source in sources]
     index = {source.home: i for i, source in enumerate(sources)}
     rows = []
-    for number, link in enumerate(found, 1):
+    for number, link in enumerate(copies, 1):
         i = index[link.home]
         (a, b), (c, d) = text.span(link.start, link.stop), texts[i].span(*sources[i].tokens(link))
         rows.append({
@@ -55,7 +55,7 @@ def to_json(trace: Trace, found: Sequence[Link]) -> dict[str, Any]:
         },
         "output": text.text,
         "output_tokens": length,
-        "copied_tokens": sum(len(link) for link in found),
+        "copied_tokens": sum(len(link) for link in copies),
         "verbatim": all(row["verbatim"] for row in rows),
         "sources": [
             {
@@ -70,20 +70,20 @@ def to_json(trace: Trace, found: Sequence[Link]) -> dict[str, Any]:
                 "longest": share.longest,
             }
             for source, source_text in zip(sources, texts, strict=True)
-            for share in [source.coverage(found)]
+            for share in [source.coverage(copies)]
         ],
         "links": rows,
         "uncopied": [
             {"output": [*text.span(start, stop)], "output_tokens": [start, stop]}
-            for start, stop in uncopied(found, length)
+            for start, stop in uncopied(copies, length)
         ],
     }
 
 
-def marked(trace: Trace, found: Sequence[Link]) -> Iterator[tuple[str, Link | None]]:
+def marked(trace: Trace, copies: Sequence[Link]) -> Iterator[tuple[str, Link | None]]:
     """The answer in parts, with the link that each was copied by (None: nobody copied it); no character twice."""
     text, done = TokenText(trace, trace.output_ids), 0
-    for link in found:
+    for link in copies:
         start, stop = text.span(link.start, link.stop)
         start = max(start, done)
         if stop <= start:
@@ -96,14 +96,14 @@ def marked(trace: Trace, found: Sequence[Link]) -> Iterator[tuple[str, Link | No
         yield text.text[done:], None
 
 
-def markdown(trace: Trace, found: Sequence[Link]) -> str:
+def markdown(trace: Trace, copies: Sequence[Link]) -> str:
     """The answer as Markdown: copied spans in square brackets, with a footnote per source that lists what was taken
     from it and where, in characters of its text. Everything the model or the prompt said is escaped.
     """
-    sources = {source.home: source for source in passages(trace, found)}
+    sources = {source.home: source for source in passages(trace, copies)}
     where, notes = _Source(trace), dict[tuple[Kind, int], int]()
     body = ""
-    for part, link in marked(trace, found):
+    for part, link in marked(trace, copies):
         if link is None:
             body += _escaped(part, body)
             continue
@@ -117,8 +117,8 @@ def markdown(trace: Trace, found: Sequence[Link]) -> str:
     lines = [body.rstrip() or "*(no text)*", ""]
     for home, note in notes.items():
         source = sources[home]
-        share, text, quotes = source.coverage(found), TokenText(trace, source.ids), []
-        for link in found:
+        share, text, quotes = source.coverage(copies), TokenText(trace, source.ids), []
+        for link in copies:
             if link.home == home:
                 a, b = text.span(*source.tokens(link))
                 false = "" if verbatim(trace, link, where) else " (not verbatim)"

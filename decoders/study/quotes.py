@@ -204,8 +204,8 @@ def parse_rows(
 
 @dataclass(frozen=True, slots=True)
 class QuoteScore:
-    """Of one example, or the mean over several: found tokens that are quoted ÷ found, ÷ quoted, and their harmonic
-    mean. ``right_passage``: of the tokens both found and quoted, the share whose source is the quoted passage (None
+    """Of one example, or the mean over several: linked tokens that are quoted ÷ linked, ÷ quoted, and their harmonic
+    mean. ``right_passage``: of the tokens both linked and quoted, the share whose source is the quoted passage (None
     where there are none).
     """
 
@@ -215,8 +215,8 @@ class QuoteScore:
     right_passage: float | None = None
 
 
-def token_score(found: np.ndarray, gold: np.ndarray) -> QuoteScore:
-    """Precision, recall and F1 of boolean arrays, one entry per token. Nothing found: 1, 0, 0 (methods.md §2).
+def token_score(linked: np.ndarray, gold: np.ndarray) -> QuoteScore:
+    """Precision, recall and F1 of boolean arrays, one entry per token. Nothing linked: 1, 0, 0 (methods.md §2).
 
     Raises ValueError where nothing is quoted.
 
@@ -225,9 +225,9 @@ def token_score(found: np.ndarray, gold: np.ndarray) -> QuoteScore:
     """
     if not gold.any():
         raise ValueError("no token is quoted, so there is nothing to find: leave the example out")
-    both, all_found, all_gold = int((found & gold).sum()), int(found.sum()), int(gold.sum())
-    precision = both / all_found if all_found else 1.0
-    return QuoteScore(precision, both / all_gold, 2 * both / (all_found + all_gold))
+    both, all_linked, all_gold = int((linked & gold).sum()), int(linked.sum()), int(gold.sum())
+    precision = both / all_linked if all_linked else 1.0
+    return QuoteScore(precision, both / all_gold, 2 * both / (all_linked + all_gold))
 
 
 def gold_tokens(trace: Trace, gold: QuotedAnswer) -> np.ndarray | None:
@@ -265,12 +265,12 @@ def _placed(gold: QuotedAnswer, text: str) -> list[tuple[int, int, int]] | None:
     return placed
 
 
-def score_links(trace: Trace, gold: QuotedAnswer, found: Sequence[Link]) -> QuoteScore | None:
+def score_links(trace: Trace, gold: QuotedAnswer, copies: Sequence[Link]) -> QuoteScore | None:
     """How well links to passages (of the context or a pool) find what is quoted; None where ``gold_tokens`` is."""
     passage = gold_tokens(trace, gold)
     if passage is None:
         return None
-    from_passage = linked(found, len(passage))
+    from_passage = linked(copies, len(passage))
     score = token_score(from_passage >= -1, passage >= -1)
     both = (from_passage >= -1) & (passage >= -1)
     return replace(score, right_passage=float((from_passage[both] == passage[both]).mean()) if both.any() else None)
@@ -301,12 +301,12 @@ def scores(trace: Trace, gold: QuotedAnswer, min_runs: Sequence[int], *, whole: 
     return scored if len(scored) == len(min_runs) else None
 
 
-def mean_score(found: Sequence[QuoteScore]) -> QuoteScore:
+def mean_score(each: Sequence[QuoteScore]) -> QuoteScore:
     """The mean over examples, each counted alike. Raises ValueError where there is none."""
-    if not found:
+    if not each:
         raise ValueError("no answer holds the quotes of its gold answer, so there is nothing to score")
-    rights = [score.right_passage for score in found if score.right_passage is not None]
-    means = np.mean([(score.precision, score.recall, score.f1) for score in found], axis=0).tolist()
+    rights = [score.right_passage for score in each if score.right_passage is not None]
+    means = np.mean([(score.precision, score.recall, score.f1) for score in each], axis=0).tolist()
     return QuoteScore(*means, right_passage=float(np.mean(rights)) if rights else None)
 
 

@@ -57,7 +57,7 @@ def own_params(trace: Trace, method: Method) -> dict[str, Any]:
     return {name: recorded[name] for name, kind in named.items() if kind != "str" or recorded[name] is None}
 
 
-def asked_method(
+def redraft_method(
     trace: Trace, method: str | Method | None = None, params: Mapping[str, Any] | Any = None
 ) -> tuple[Method, Any]:
     """A method and its parameters to draft with after a run: its own where none is named, and its own parameters

@@ -48,7 +48,7 @@ from decoders.verifiers.match import judged
 from decoders.verifiers.residual import ResidualVerifier
 from decoders.verifiers.sampling import Chooser
 
-from .recorded import another, asked_method, check_model, check_step, pool_is_partial, recorded_prompt, sampling_of
+from .recorded import another, check_model, check_step, pool_is_partial, recorded_prompt, redraft_method, sampling_of
 
 TOP_TOKENS = 64  # likeliest next tokens kept per position: as many as any method asks for
 MOST_KEPT = 1 << 30  # bytes of hidden states and queries kept of a run; of a larger one, what was asked for
@@ -206,7 +206,7 @@ class ReadRun:
         check_step(self.trace, step)
         if candidate is not None:
             method, params = None, None
-        entry, values = asked_method(self.trace, method, params)
+        entry, values = redraft_method(self.trace, method, params)
         own, notes = self._is_own(entry, values)
         cold = entry.cold(values)
         if cold != values:
@@ -357,7 +357,7 @@ def whatif(
 
     Arguments and errors as of ``ReadRun`` and ``ReadRun.redraft``; make a ``ReadRun`` to ask more than once.
     """
-    entry, values = asked_method(trace, method, params)
+    entry, values = redraft_method(trace, method, params)
     read = ReadRun(target, trace, wanted(entry.needs(target, values)))
     return replace(read.redraft(step, entry, values, candidate=candidate), read_ms=read.ms)
 

@@ -326,6 +326,7 @@ def fill_would_accept(trace: Trace) -> None:
     equal the output that followed its step's context; -1 where nothing followed. A run that was cut short can only show
     as much as it emitted.
     """
+
     def column(table: str, name: str) -> np.ndarray:
         return np.array(trace.tables[table][name], dtype=np.int64)
 

@@ -18,8 +18,6 @@ from decoders.errors import UserError
 
 from .trace import Trace
 
-DELTAS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # CASD §4.1: the thresholds that the oracles choose among
-
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
