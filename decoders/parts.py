@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,11 +104,8 @@ def read_part(folder: Path) -> Part:
 def find_part(key: str, kind: str) -> Path | None:
     """The folder of the part for the model with this fingerprint: the user's own, else the bundled one."""
     for folder in (own_place(kind, key), PACKAGED / kind):
-        if is_part(folder):
-            try:
-                part = read_part(folder)
-            except UserError:
-                continue
+        with suppress(UserError):
+            part = read_part(folder)
             if (part.kind, part.model_key) == (kind, key):
                 return folder
     return None
@@ -117,10 +115,8 @@ def missing_part(target: Target, kind: str) -> str | None:
     """What is missing and the command that makes it, in one sentence; None if the part is there."""
     if find_part(target.key, kind) is not None:
         return None
-    return (
-        f"there is no {KINDS[kind]} for {target.name}: make one with `specviz train {kind}`"
-        + (" --model and this model" if target.name != "specviz-demo" else "")
-    )
+    model = " --model and this model" if target.name != "specviz-demo" else ""
+    return f"there is no {KINDS[kind]} for {target.name}: make one with `specviz train {kind}`{model}"
 
 
 def load_part(target: Target, kind: str, folder: str | Path | None = None) -> Any:

@@ -10,14 +10,35 @@ source and would-accept number of the trace is consistent. Probabilities are mad
 
 from __future__ import annotations
 
+import math
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from decoders.trace.metrics import compute, fill_would_accept, metric_help
 from decoders.trace.tables import TABLES
-from decoders.trace.trace import Trace, number
+from decoders.trace.trace import Trace
+
+
+def append(trace: Trace, table: str, row: Mapping[str, Any]) -> None:
+    """Add one row; every column of the table is given."""
+    for name, values in trace.tables[table].items():
+        values.append(row[name])
+
+
+def step_ids(trace: Trace, step: int) -> list[int]:
+    """Output token ids emitted by a step."""
+    tokens = trace.tables["tokens"]
+    return [t for t, s in zip(tokens["id"], tokens["step"], strict=True) if s == step]
+
+
+def number(value: float | None, digits: int = 6) -> float | None:
+    """A float as it is stored: ``digits`` significant digits, None for what is not finite."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.{digits}g}")
+
 
 PIECE = re.compile(rb"\r\n|\n *| ?[A-Za-z]{1,9}|\d| ?[^\x00-\x20A-Za-z0-9\x80-\xff]+|[\x80-\xff]|[\x00-\x20]")
 

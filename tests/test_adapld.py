@@ -13,7 +13,7 @@ import torch
 from decoders import Prompt, generate, record
 from decoders.draft.draft import Draft
 from decoders.drafters import find_method
-from decoders.drafters.adapld import RECORDED, AdaPldDrafter, AdaPldParams, UnitEmbeddings, embedding_cosines
+from decoders.drafters.adapld import RECORDED, AdaPldDrafter, AdaPldParams, UnitEmbeddings
 from decoders.engine.decoding import Decoding
 from decoders.model.target import SPARE_ROWS
 from decoders.trace.metrics import outcomes, routes, step_term_shares
@@ -276,7 +276,8 @@ def test_centering_takes_off_what_all_tokens_share():
     table = torch.randn(400, 16, generator=generator) + 5
     target: Any = SimpleNamespace(embeddings=SimpleNamespace(weight=table))
     tokens = [3, 9, 3, 200]
-    plain, centred = (embedding_cosines(target, tokens, 7, center) for center in (False, True))
+    both = (UnitEmbeddings(target, center) for center in (False, True))
+    plain, centred = ((unit.rows(tokens) @ unit.rows([7])[0]).numpy().astype(np.float64).round(6) for unit in both)
     rows, query, mean = table[tokens].double(), table[7].double(), table.double().mean(0)
     expected = torch.cosine_similarity(rows, query[None]).numpy()
     np.testing.assert_allclose(plain, expected, atol=2e-6)

@@ -41,7 +41,7 @@ from decoders.trace.trace import Trace
 from decoders.training.demo.quotes import demo_quotes
 
 from .models import prompt_ids, tiny_target, tiny_tokenizer
-from .synthetic import NASTY, drafted
+from .synthetic import NASTY, append, drafted
 
 QUOTESUM = Path(__file__).resolve().parents[2] / "shared" / "data" / "quotesum_a.jsonl"
 FAMILY, FLAGS, THUMB, ACCENT = "👩‍👩‍👧", "🇩🇪🇫🇷", "👍🏽", "e\u0301"
@@ -185,7 +185,7 @@ def glimpsed(looks: Sequence[tuple[int, int, int, float]]) -> Trace:
     for name, values in zip(("step", "token", "parent", "depth", "status"), zip(*rows, strict=True), strict=True):
         trace.tables["nodes"][name] = list(values)
     for node, head, position, weight in looks:
-        trace.append("attention", {
+        append(trace, "attention", {
             "step": 1, "node": node, "layer": 1, "head": head, "position": position, "weight": weight,
         })  # fmt: skip
     return trace

@@ -11,6 +11,7 @@ from decoders.trace.trace import Trace
 from specviz.views.frames import frame, frames, to_csv, to_parquet
 
 from . import synthetic
+from .synthetic import append
 
 
 def test_every_table_has_its_columns_and_rows(trace: Trace):
@@ -54,9 +55,9 @@ def test_an_empty_table_keeps_its_types(tree: Trace):
 def with_pieces(*texts: str) -> Trace:
     trace = Trace.new({"prompt_length": len(texts)})
     for token, text in enumerate(texts):
-        trace.append("pieces", {"id": token, "hex": text.encode().hex(), "special": False})
+        append(trace, "pieces", {"id": token, "hex": text.encode().hex(), "special": False})
         row = {"id": token, "segment": "text", "passage": -1, "step": -1, "kind": "prompt", "origin": "", "source": -1}
-        trace.append("tokens", {**row, "pool": -1, "rank": -1, "prob": -0.5 if token == 0 else None})
+        append(trace, "tokens", {**row, "pool": -1, "rank": -1, "prob": -0.5 if token == 0 else None})
     return trace
 
 
@@ -89,5 +90,5 @@ def test_parquet_round_trip(trace: Trace):
 
 def test_lone_bytes_are_replaced():
     trace = Trace.new({"prompt_length": 1})
-    trace.append("pieces", {"id": 3, "hex": "f09f", "special": False})
+    append(trace, "pieces", {"id": 3, "hex": "f09f", "special": False})
     assert frame(trace, "pieces")["text"].tolist() == ["\ufffd"]

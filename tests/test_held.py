@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from decoders import Needs, Prompt, record
-from decoders.engine.memory_use import held_bytes
+from decoders.engine.memory_use import drafter_bytes
 from decoders.model.memory import Memory
 
 from .drafters_for_tests import WildTrees, method_of
@@ -18,13 +18,13 @@ def test_every_tensor_counts_once_and_the_targets_never():
     session = target.session(Needs(), 64)
     session.prefill(PROMPT)
     drafter = WildTrees([5], 300)
-    assert held_bytes(drafter, target, session) == 0  # of other packages, nothing is looked into
+    assert drafter_bytes(drafter, target, session) == 0  # of other packages, nothing is looked into
     table = torch.zeros(10, 3)
     memory = Memory({2: table}, {0: table.view(2, 5, 3)}, torch.zeros(4, 2, dtype=torch.int64))
-    assert held_bytes(memory, target, session) == 120 + 64
+    assert drafter_bytes(memory, target, session) == 120 + 64
     holds = [target, session, target.model, np.zeros((4, 2))[1:], {"model": network()}]
     held = [*network().parameters(), *network().buffers()]
-    assert held_bytes(holds, target, session) == 64 + 4 * sum(tensor.numel() for tensor in held)
+    assert drafter_bytes(holds, target, session) == 64 + 4 * sum(tensor.numel() for tensor in held)
 
 
 def test_rows_count_as_far_as_they_are_filled():

@@ -9,9 +9,10 @@ import pytest
 
 from decoders.trace.check import MAX_STRING, check
 from decoders.trace.tables import SCHEMA, TABLES, TraceError
-from decoders.trace.trace import Trace, number
+from decoders.trace.trace import Trace
 
 from . import synthetic
+from .synthetic import append, number, step_ids
 
 
 def test_honest_traces_pass(trace: Trace):
@@ -38,7 +39,7 @@ def test_rows_extend_and_append_agree(tree: Trace):
     one = Trace.new(tree.run)
     for table, columns in tree.tables.items():
         for row in range(tree.rows(table)):
-            one.append(table, {name: values[row] for name, values in columns.items()})
+            append(one, table, {name: values[row] for name, values in columns.items()})
     expected = copy.deepcopy(tree.tables)
     assert one.tables == expected
     expected["candidates"]["would_accept"] = [-1] * tree.rows("candidates")
@@ -47,7 +48,7 @@ def test_rows_extend_and_append_agree(tree: Trace):
 
 def test_ids_and_text(tree: Trace):
     assert tree.prompt_ids + tree.output_ids == tree.tables["tokens"]["id"]
-    steps = [tree.step_ids(step) for step in range(tree.rows("steps"))]
+    steps = [step_ids(tree, step) for step in range(tree.rows("steps"))]
     assert [token for ids in steps for token in ids] == tree.output_ids
     assert tree.text(tree.output_ids) == synthetic.EDITED  # the stop token is special, so it is no text
     assert tree.text([]) == tree.text([10**9]) == ""

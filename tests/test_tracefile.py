@@ -23,6 +23,7 @@ from decoders.trace.tables import OPTIONAL_TABLES, TABLES, TraceError
 from decoders.trace.trace import Trace
 
 from . import synthetic
+from .synthetic import append
 from .work import calls
 
 SEGMENTS = [("context", 0, "one two three four, one two five. "), ("special", -1, "<|go|>")]
@@ -97,7 +98,7 @@ def test_unknown_keys_of_the_run_are_kept():
 def test_probes_and_terms_that_were_not_measured_survive():
     trace = copy.deepcopy(SMALL)
     row = {"step": 0, "parent": 0, "offset": 1, "kind": "ppd", "token": trace.output_ids[0], "prob": None}
-    trace.append("probes", row)
+    append(trace, "probes", row)
     trace.tables["candidates"]["term:cosine"][0] = None
     assert load(saved(trace)).tables == trace.tables
 

@@ -29,6 +29,7 @@ from specviz.server.store import TraceStore
 from .drafts import save_tiny_part
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .stubs import app_of
+from .synthetic import step_ids
 from .waiting import WAIT_S, until
 
 NEW = 14
@@ -87,7 +88,7 @@ def test_every_step_is_drafted_again_as_recorded(target, prompt, name, params, s
     for step in order[::2] + order[1::2][::-1]:  # back and forth: nothing of one step stays for the next
         found = read.redraft(step)
         assert found.same and found.accepted == found.recorded and not found.notes, (name, step)
-        assert found.emitted == tuple(trace.step_ids(step))
+        assert found.emitted == tuple(step_ids(trace, step))
         for table in TABLES:
             rows = [row for row, number in enumerate(trace.tables[table]["step"]) if number == step]
             for column, values in found.trace.tables[table].items():
@@ -186,7 +187,7 @@ def test_forced_sampled_and_pooled_runs(target, prompt):
     for step in range(read.trace.rows("steps")):
         found = read.redraft(step)
         assert found.same and "was given" in found.notes[0]
-    assert read.redraft(1, "adapld").emitted[0] == read.trace.step_ids(1)[0]
+    assert read.redraft(1, "adapld").emitted[0] == step_ids(read.trace, 1)[0]
 
     sampled = ReadRun(target, record(target, prompt, "pld", sampling=Sampling(1.0, seed=2), max_new_tokens=NEW))
     for name in ("pld+h", "plain", "adapld"):  # matched with the same draws: the run's own tokens

@@ -132,14 +132,8 @@ class Draft:
         cls, root: int, tokens: list[int], start: int, *, route: str, candidates: Candidates | None = None
     ) -> Draft:
         """A chain copied from ``start`` on."""
-        n = len(tokens)
-        return cls(
-            DraftTree.chain(root, tokens),
-            ("root",) + ("main",) * n,
-            (-1, *range(start, start + n)),
-            candidates=candidates,
-            route=route,
-        )
+        origins, sources = ("root",) + ("main",) * len(tokens), (-1, *range(start, start + len(tokens)))
+        return cls(DraftTree.chain(root, tokens), origins, sources, candidates=candidates, route=route)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,19 +241,17 @@ def emitted_tokens(tokens: Sequence[int], verdict: Verdict) -> list[int]:
 def layout_of(draft: Draft) -> Layout:
     """Where a draft's rows stand and what they see; embeddings are 0 for probes that have a token instead."""
     depths, probes = draft.tree.depths, draft.probes
-    example = next((p.embedding for p in probes if p.embedding is not None), None)
-    return Layout(
-        np.asarray([*depths, *(depths[p.parent] + p.offset for p in probes)]),
-        _visibility(draft) if probes or not draft.tree.is_chain else None,
-        None
-        if example is None
-        else torch.stack([torch.zeros_like(example) if p.embedding is None else p.embedding for p in probes]),
-    )
+    own = [p.embedding for p in probes]
+    offsets = np.asarray([*depths, *(depths[p.parent] + p.offset for p in probes)])
+    sees = _visibility(draft) if probes or not draft.tree.is_chain else None
+    example = next((e for e in own if e is not None), None)
+    if example is None:
+        return Layout(offsets, sees, None)
+    return Layout(offsets, sees, torch.stack([torch.zeros_like(example) if e is None else e for e in own]))
 
 
 def _visibility(draft: Draft) -> np.ndarray:
-    """Boolean [rows, rows] over nodes then probes: nodes see ancestors, probes see their path and the probes they name.
-    """
+    """Boolean [rows, rows], nodes then probes: nodes see ancestors, probes see their path and the probes they name."""
     nodes, probes = len(draft.tree), len(draft.probes)
     sees = np.zeros((nodes + probes, nodes + probes), dtype=bool)
     sees[:nodes, :nodes] = draft.tree.ancestors()

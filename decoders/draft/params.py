@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
+BOOLEANS = dict.fromkeys(("true", "1", "yes", "on"), True) | dict.fromkeys(("false", "0", "no", "off"), False)
+
 
 @dataclass(frozen=True)
 class NoParams:
@@ -29,50 +31,41 @@ class Control:
     choices: tuple[str, ...] = ()
     optional: bool = False
 
-    def check(self, given: Any) -> Any:
+    def check(self, value: Any) -> Any:
         """The value, converted; ValueError says what was given and what is allowed.
 
         >>> Control("k", "int", 10, "Draft length", "", 1, 128).check("12")
         12
         """
         words = self.kind in ("choice", "bool")  # "off" is a value of theirs
-        if given is None or (isinstance(given, str) and given.strip().lower() in {"", "none", "off"} and not words):
+        if value is None or (isinstance(value, str) and value.strip().lower() in {"", "none", "off"} and not words):
             if self.optional:
                 return None
             raise ValueError(f"{self.name} needs a value: {self.allowed()}")
         try:
-            value = self._convert(given)
+            converted = self._convert(value)
         except (TypeError, ValueError, OverflowError):
-            raise ValueError(f"{self.name}={given!r} is not allowed: {self.allowed()}") from None
-        outside = (self.low is not None and value < self.low) or (self.high is not None and value > self.high)
-        if outside or (self.choices and value not in self.choices):
-            raise ValueError(f"{self.name}={given!r} is out of range: {self.allowed()}")
-        return value
+            raise ValueError(f"{self.name}={value!r} is not allowed: {self.allowed()}") from None
+        outside = (self.low is not None and converted < self.low) or (self.high is not None and converted > self.high)
+        if outside or (self.choices and converted not in self.choices):
+            raise ValueError(f"{self.name}={value!r} is out of range: {self.allowed()}")
+        return converted
 
-    def _convert(self, given: Any) -> Any:
+    def _convert(self, value: Any) -> Any:
         if self.kind == "bool":
-            if isinstance(given, bool):
-                return given
-            words = {
-                "true": True,
-                "1": True,
-                "yes": True,
-                "on": True,
-                "false": False,
-                "0": False,
-                "no": False,
-                "off": False,
-            }
-            return words[str(given).lower()] if str(given).lower() in words else int("not a bool")
+            word = str(value).lower()
+            if word not in BOOLEANS:
+                raise ValueError
+            return BOOLEANS[word]
         if self.kind == "int":
-            if isinstance(given, bool) or float(given) != int(float(given)):
+            if isinstance(value, bool) or float(value) != int(float(value)):
                 raise ValueError
-            return int(float(given))
+            return int(float(value))
         if self.kind == "float":
-            if isinstance(given, bool) or not math.isfinite(float(given)):
+            if isinstance(value, bool) or not math.isfinite(float(value)):
                 raise ValueError
-            return float(given)
-        return str(given)
+            return float(value)
+        return str(value)
 
     def allowed(self) -> str:
         """What may be given, in words."""
@@ -81,12 +74,9 @@ class Control:
         elif self.kind == "bool":
             words = "true or false"
         else:
-            noun = {"int": "a whole number", "float": "a number", "str": "text"}[self.kind]
-            if self.low is not None and self.high is not None:
-                noun += f" from {self.low:g} to {self.high:g}"
-            elif self.low is not None:
-                noun += f" of at least {self.low:g}"
-            words = noun
+            words = {"int": "a whole number", "float": "a number", "str": "text"}[self.kind]
+            if self.low is not None:
+                words += f" of at least {self.low:g}" if self.high is None else f" from {self.low:g} to {self.high:g}"
         return words + (", or 'off'" if self.optional else "")
 
 
@@ -123,13 +113,13 @@ def controls(params: type) -> tuple[Control, ...]:
     return tuple(result)
 
 
-def make_params(params: type, given: Mapping[str, Any]) -> Any:
+def make_params(params: type, values: Mapping[str, Any]) -> Any:
     """An instance of ``params`` from names and values (text allowed), checked.
 
     Raises ValueError naming an unknown parameter and those that exist, or a value out of range.
     """
-    known = {c.name: c for c in controls(params)}
-    for name in given:
-        if name not in known:
-            raise ValueError(f"unknown parameter {name!r}: this method has {', '.join(known) or 'no parameters'}")
-    return params(**{name: known[name].check(value) for name, value in given.items()})
+    of = {c.name: c for c in controls(params)}
+    for name in values:
+        if name not in of:
+            raise ValueError(f"unknown parameter {name!r}: this method has {', '.join(of) or 'no parameters'}")
+    return params(**{name: of[name].check(value) for name, value in values.items()})

@@ -35,16 +35,12 @@ class DraftTree:
         if self.parents[0] != -1:
             raise ValueError(f"node 0 is the root and has parent -1; got {self.parents[0]}")
         seen: set[tuple[int, int]] = set()
-        for node in range(1, len(self.tokens)):
-            parent = self.parents[node]
+        for node, (token, parent) in enumerate(zip(self.tokens[1:], self.parents[1:], strict=True), 1):
             if not 0 <= parent < node:
                 raise ValueError(f"node {node} has parent {parent}; a parent comes before its child (0 to {node - 1})")
-            key = (parent, self.tokens[node])
-            if key in seen:
-                raise ValueError(
-                    f"node {parent} has two children with token {self.tokens[node]}; siblings are distinct"
-                )
-            seen.add(key)
+            if (parent, token) in seen:
+                raise ValueError(f"node {parent} has two children with token {token}; siblings are distinct")
+            seen.add((parent, token))
 
     @classmethod
     def chain(cls, root: int, tokens: Sequence[int] = ()) -> DraftTree:

@@ -112,7 +112,8 @@ def beam_search(
             logits = extend([token for _, _, token in chosen], [row_of[parent] - 1 for parent, _, _ in chosen])
             row_of |= {node: len(row_of) + i for i, node in enumerate(beams)}
             distributions.append(logits.float().softmax(-1))
-    order = _best_first(parents, beams)
+    grown = DraftTree(tuple(tokens), tuple(parents))
+    order = list(dict.fromkeys(node for beam in beams for node in grown.path(beam)))  # each path after the better ones
     place = {node: i for i, node in enumerate(order)}
     tree = DraftTree(tuple(tokens[n] for n in order), tuple(place.get(parents[n], -1) for n in order))
     inner = {place[parents[n]] for n in order[1:]}
@@ -120,15 +121,3 @@ def beam_search(
         tree, tuple(probabilities[n] for n in order), tuple(ranks[n] for n in order),
         tuple(place[n] > depth for n in order), {i: row_of[order[i]] for i in sorted(inner)},
     ), torch.cat(distributions)  # fmt: skip
-
-
-def _best_first(parents: list[int], beams: list[int]) -> list[int]:
-    """Nodes on the way to the final beams, each path after the better ones."""
-    order: dict[int, None] = {0: None}
-    for node in beams:
-        path = []
-        while node >= 0:
-            path.append(node)
-            node = parents[node]
-        order |= dict.fromkeys(reversed(path))
-    return list(order)

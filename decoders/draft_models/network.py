@@ -75,13 +75,9 @@ class DraftConfig:
                 f"{layers - 1} to {depth - 1}"
             )
         return cls(
-            **common,
-            kv_layers=tuple(range(last - layers + 1, last + 1)),
-            target_heads=shape.heads,
-            target_head_dim=shape.head_dim,
-            query_bias=shape.query_bias,
-            query_norm=shape.query_norm,
-        )
+            **common, kv_layers=tuple(range(last - layers + 1, last + 1)), target_heads=shape.heads,
+            target_head_dim=shape.head_dim, query_bias=shape.query_bias, query_norm=shape.query_norm,
+        )  # fmt: skip
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "kv_layers": list(self.kv_layers)}
@@ -167,7 +163,6 @@ class Glimpse(nn.Module):
         return self.out(out.masked_fill(blind[:, None], 0.0))
 
 
-
 def attention(
     queries: Float[Tensor, "heads rows size"], keys: Float[Tensor, "kv_heads keys size"]
 ) -> Float[Tensor, "heads rows keys"]:
@@ -236,9 +231,7 @@ class DraftModel(nn.Module):
             if layer.glimpse is not None:
                 layer.glimpse.out.weight.data.zero_()
 
-    def forward(
-        self, ids: Int[Tensor, "batch rows"], seen: Sequence[Seen] = ()
-    ) -> Float[Tensor, "batch rows hidden"]:
+    def forward(self, ids: Int[Tensor, "batch rows"], seen: Sequence[Seen] = ()) -> Float[Tensor, "batch rows hidden"]:
         """Final states of whole texts, each position seeing those before it: how the model is trained."""
         cos, sin = own_rotary(torch.arange(ids.shape[1], device=ids.device), self.config)
         x = self.embedding(ids)
@@ -302,8 +295,7 @@ class DraftRun:
     @torch.inference_mode()
     def read(self, context: Context) -> Float[Tensor, "vocab"]:
         """Logits after the context's last token, having caught up with it."""
-        known = common_prefix(self.tokens, context.tokens)
-        have = min(known, context.length - 1)
+        have = min(common_prefix(self.tokens, context.tokens), context.length - 1)
         self._make_room(context, have)
         self.context, self.tokens = context, context.tokens.copy()
         rows = self.tokens[have:]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import cast
 
@@ -101,16 +101,6 @@ class UnitEmbeddings:
         return normalize(rows - self.mean if self.center else rows, dim=-1)
 
 
-def embedding_cosines(
-    target: Target, tokens: Sequence[int] | np.ndarray, query_id: int, center: bool = False
-) -> np.ndarray:
-    """cos(embedding[token], embedding[query_id]) for every token, ``[tokens]`` (AdaPLD eq. 4): what τ is held against.
-    """
-    distinct, place = np.unique(np.asarray(tokens, dtype=np.int64), return_inverse=True)
-    embeddings = UnitEmbeddings(target, center)
-    return _rounded(embeddings.rows(distinct.tolist()) @ embeddings.rows([query_id])[0])[place]
-
-
 class KeptRows:
     """Rows that are made once and kept; there is always room for as many again."""
 
@@ -180,8 +170,7 @@ class History:
         )
 
     def hidden_cosines(self, context: Context, anchors: np.ndarray, query: int) -> np.ndarray:
-        """cos(h[j-1], h[query]) for every anchor j (AdaPLD eq. 6 and 13), ``[anchors]``; -1 where nothing is before j.
-        """
+        """cos(h[j-1], h[query]) for every anchor j (AdaPLD eq. 6 and 13), ``[anchors]``; -1 where j is the first."""
         states = self.states(context)
         before = np.maximum(anchors - 1, 0)
         if states.device.type == "cpu" and len(anchors) < GATHER_BELOW * len(states):
@@ -193,8 +182,8 @@ class History:
         return cosines
 
     def embedding_cosines(self, context: Context, queries: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        """cos(embedding[x_j], embedding[query]) of the positions j before the root: ``[queries, distinct tokens]``, and
-        the column of each position.
+        """cos(embedding[x_j], embedding[query]) of the positions j before the root (AdaPLD eq. 4: what τ is compared
+        with): ``[queries, distinct tokens]``, and the column of each position.
         """
         count = bisect_left(self.first, context.root_position)
         cosines = _rounded(self.embeddings.rows(queries) @ self.embedded(count).T)
@@ -273,7 +262,7 @@ class AdaPldDrafter(Drafter):
         if not len(anchors):
             reason = "the last token occurs nowhere before"
             reason += f", and no earlier token is as alike as τ = {params.tau:g}" if params.semantic else ""
-            return Draft(DraftTree.chain(root), ("root",), (-1,), route="none", reason=reason, notes=laps.notes)
+            return replace(Draft.empty(root, reason), notes=laps.notes)
 
         score = history.hidden_cosines(context, anchors, at - 1)
         chosen = int(score.argmax())  # ties: the earliest
@@ -282,23 +271,20 @@ class AdaPldDrafter(Drafter):
         laps.lap("rerank")
 
         main = context.tokens[anchor + 1 : anchor + 1 + min(params.copy_length, budget)].tolist() if copied else []
-        ranks: list[int] = []
-        top: list[int] = []
-        logprobs: list[float] = []
+        branches: list[tuple[int, int, float]] = []  # rank, token, log-probability
         if params.branches:
-            top = context.top_ids[anchor, : params.k].tolist()
-            logprobs = context.top_logprobs[anchor, : params.k].tolist()
-            ranks = [rank for rank, token in enumerate(top) if token not in main[:1]]
+            top = (of[anchor, : params.k].tolist() for of in (context.top_ids, context.top_logprobs))
+            branches = [(r, t, p) for r, (t, p) in enumerate(zip(*top, strict=True)) if t not in main[:1]]
         laps.lap("branches")
         successors: dict[int, Successor] = {}
-        if ranks and budget > 1 and params.successors and (not copied or params.successor_on_lexical):
-            successors = self._successors(history, context, anchor, [top[rank] for rank in ranks])
+        if branches and budget > 1 and params.successors and (not copied or params.successor_on_lexical):
+            successors = self._successors(history, context, anchor, [token for _, token, _ in branches])
             laps.lap("successors")
 
         nodes = _Nodes(root, context.tokens)
         nodes.copy(main, anchor + 1)
-        for number, rank in enumerate(ranks):
-            nodes.branch(top[rank], rank, logprobs[rank], anchor, successors.get(number))
+        for number, (rank, token, logprob) in enumerate(branches):
+            nodes.branch(token, rank, logprob, anchor, successors.get(number))
         draft = nodes.draft(route, candidates, laps.notes)
         laps.lap("branches")
         return draft
@@ -314,9 +300,7 @@ class AdaPldDrafter(Drafter):
         notes["semantic_passed"] = len(anchors)
         return anchors, alike[anchors]
 
-    def _successors(
-        self, history: History, context: Context, anchor: int, branches: list[int]
-    ) -> dict[int, Successor]:
+    def _successors(self, history: History, context: Context, anchor: int, branches: list[int]) -> dict[int, Successor]:
         """For each branch, by its number, the token after the place most like the anchor that holds the branch's token
         or, if none does, one alike (eq. 13–15). A place is before the root, so one token at least follows it.
         """
@@ -389,11 +373,9 @@ class _Nodes:
 
     def draft(self, route: str, candidates: Candidates, notes: dict[str, float]) -> Draft:
         count = len(self.tokens)
-        terms = {}
-        for key, values in self.terms.items():
-            if values:
-                terms[key] = np.full(count, np.nan)
-                terms[key][list(values)] = list(values.values())
+        terms = {key: np.full(count, np.nan) for key, values in self.terms.items() if values}
+        for key, column in terms.items():
+            column[list(self.terms[key])] = list(self.terms[key].values())
         probabilities = np.exp(terms.get("branch_logprob", np.full(count, np.nan)))
         probabilities[0] = 1.0
         return Draft(

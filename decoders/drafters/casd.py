@@ -26,7 +26,6 @@ from decoders.prompt.pool import Match, PoolIndex, Trie
 from decoders.prompt.prompt import Pool, Prompt
 from decoders.trace.origins import DATASTORE
 from decoders.verifiers.conditional import RULES, ConditionalVerifier
-from decoders.verifiers.sampling import Chooser
 
 RATIOS = {"off": 1.0, "3x": 3.0, "5x": 5.0, "10x": 10.0}
 
@@ -132,9 +131,7 @@ class CasdDrafter(Drafter):
         one.
         """
         assert self.index is not None and self.pool is not None
-        _, where, counts = np.unique(
-            self.pool.tokens[match.ends + 1], return_inverse=True, return_counts=True
-        )
+        _, where, counts = np.unique(self.pool.tokens[match.ends + 1], return_inverse=True, return_counts=True)
         leaf = next((i for i, parent in enumerate(trie.parents) if parent != i - 1), len(trie.parents)) - 1
         chosen = int(np.searchsorted(match.ends, trie.places[leaf] - leaf - 1))
         agree = counts[where].astype(np.float64)
@@ -171,13 +168,6 @@ def prepared(target: Target, params: CasdParams, prompt: Prompt) -> Prompt:
     return compress(prompt, target.tokenizer, RATIOS[params.compression], params.compressor)
 
 
-def verifier(params: CasdParams, chooser: Chooser, stop_ids: frozenset[int]) -> ConditionalVerifier:
-    """The conditional verifier, with the run's stop tokens."""
-    return ConditionalVerifier(
-        chooser, sorted(stop_ids), delta=params.delta, rule=params.rule, top_k=params.top_k, or_argmax=params.or_argmax
-    )
-
-
 METHOD = Method(
     name="casd",
     title="CASD: context-aware speculative decoding",
@@ -200,7 +190,9 @@ METHOD = Method(
         Term("matched", "matched", "Length of the longest suffix of the text found in the pool.", 0, 16),
         Term("hits", "hits", "Places in the pool where that suffix stands.", 0, 0),
     ),
-    verifier=verifier,
+    verifier=lambda p, chooser, stop_ids: ConditionalVerifier(
+        chooser, stop_ids, delta=p.delta, rule=p.rule, top_k=p.top_k, or_argmax=p.or_argmax
+    ),
     prompt=prepared,
     applies=lacking,
     order=11,

@@ -6,7 +6,7 @@ where that model is unsure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from decoders.draft.params import param
 from decoders.draft_models.drafter import KV_DELAY, NODE_TERMS, STEP_TERMS, ModelDrafter
@@ -18,7 +18,7 @@ from decoders.parts import load_part, missing_part
 from decoders.trace.origins import DRAFTER, EXPANSION
 from decoders.verifiers.residual import ResidualVerifier
 
-PAPER = "GLIDE with a CAPE: a low-hassle method to accelerate speculative decoding"
+from .sps import SIZE
 
 _PART = param(None, "Draft model", "Folder of a trained GLIDE draft model. Off: the one trained for this target.")
 
@@ -39,16 +39,13 @@ class CapeParams:
         "Candidates beside the chain: by the drafter's confidence (CAPE), a fixed number, or beam search instead.",
         choices=EXPANSIONS[1:],
     )
-    size: int = param(
-        4, "Fixed size", "For fixed expansion: candidates at each position, the first one included.", low=2, high=16
-    )
+    size: int = SIZE
 
 
 def build(target: Target, params: GlideParams | CapeParams) -> ModelDrafter:
     run = DraftRun(load_part(target, "glide", params.part), target_rotary(target.stack))
-    if isinstance(params, GlideParams):
-        return ModelDrafter(run, params.gamma, delayed=True)
-    return ModelDrafter(run, params.gamma, params.expansion, params.size, delayed=True)
+    expansion, size = (params.expansion, params.size) if isinstance(params, CapeParams) else ("none", 0)
+    return ModelDrafter(run, params.gamma, expansion, size, delayed=True)
 
 
 def available(target: Target) -> str | None:
@@ -56,37 +53,27 @@ def available(target: Target) -> str | None:
     return refusal(target.shape) or missing_part(target, "glide")
 
 
-def _method(name: str, title: str, summary: str, params: type, order: int) -> Method:
-    return Method(
-        name=name,
-        title=title,
-        paper=PAPER,
-        summary=summary,
-        params=params,
-        build=build,
-        origins=(DRAFTER, EXPANSION),
-        node_terms=(*NODE_TERMS, KV_DELAY),
-        step_terms=(*STEP_TERMS, KV_DELAY),
-        verifier=lambda params, chooser, stop_ids: ResidualVerifier(chooser),
-        available=available,
-        brings=lambda params: params.part is not None,
-        order=order,
-    )
-
-
-METHODS = (
-    _method(
-        "glide",
-        "GLIDE",
-        "A small draft model reads the target's cached keys and values and writes a few tokens ahead.",
-        GlideParams,
-        21,
-    ),
-    _method(
-        "glide+cape",
-        "GLIDE with CAPE",
-        "GLIDE's drafts, with more candidates beside a token the less sure the draft model is of it.",
-        CapeParams,
-        22,
-    ),
+GLIDE = Method(
+    name="glide",
+    title="GLIDE",
+    paper="GLIDE with a CAPE: a low-hassle method to accelerate speculative decoding",
+    summary="A small draft model reads the target's cached keys and values and writes a few tokens ahead.",
+    params=GlideParams,
+    build=build,
+    origins=(DRAFTER, EXPANSION),
+    node_terms=(*NODE_TERMS, KV_DELAY),
+    step_terms=(*STEP_TERMS, KV_DELAY),
+    verifier=lambda params, chooser, stop_ids: ResidualVerifier(chooser),
+    available=available,
+    brings=lambda params: params.part is not None,
+    order=21,
 )
+CAPE = replace(
+    GLIDE,
+    name="glide+cape",
+    title="GLIDE with CAPE",
+    summary="GLIDE's drafts, with more candidates beside a token the less sure the draft model is of it.",
+    params=CapeParams,
+    order=22,
+)
+METHODS = (GLIDE, CAPE)

@@ -54,8 +54,7 @@ def suffix_lengths(tokens: np.ndarray, positions: np.ndarray, longest: int) -> n
 
 
 class PldDrafter(Drafter):
-    """Candidates are all earlier positions of the root's token; the longest matched n-gram wins, the earliest on a tie.
-    """
+    """Candidates are all earlier positions of the root's token; the longest matched n-gram wins, then the earliest."""
 
     def __init__(self, params: PldParams) -> None:
         self.params = params
@@ -73,20 +72,11 @@ class PldDrafter(Drafter):
             excluded = np.where(wins & (follow < p.k), f"fewer than K = {p.k} tokens follow", excluded)
             wins &= follow >= p.k
         chosen = int(np.argmax(np.where(wins, matched, 0))) if wins.any() else -1
-        candidates = Candidates(
-            positions,
-            matched.astype(np.float64),
-            np.minimum(follow, p.k),
-            chosen,
-            {"ngram": matched},
-            tuple(excluded.tolist()),
-        )
+        score, offered = matched.astype(np.float64), np.minimum(follow, p.k)
+        candidates = Candidates(positions, score, offered, chosen, {"ngram": matched}, tuple(excluded.tolist()))
         if chosen < 0:
-            reason = (
-                f"no match has K = {p.k} tokens after it"
-                if (matched >= p.min_ngram).any()
-                else "no match is long enough"
-            )
+            short = matched.max() < p.min_ngram
+            reason = "no match is long enough" if short else f"no match has K = {p.k} tokens after it"
             return Draft.empty(context.root, reason, route="filtered", candidates=candidates)
         start = int(positions[chosen]) + 1
         copied = tokens[start : start + min(p.k, budget, int(follow[chosen]))].tolist()

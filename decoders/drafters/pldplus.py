@@ -2,8 +2,8 @@
 itself computed.
 
 ``pld+h`` ranks by hidden states: cos(H[j-1], H[t-1]) at one layer. ``pld+a`` ranks by attention: the weight position
-t-1 puts
-on j, the token about to be copied, in heads known to copy. t is the root, j a candidate; both methods copy from j+1 on.
+t-1 puts on j, the token about to be copied, in heads that copy. t is the root, j a candidate; both methods copy from
+j+1 on.
 """
 
 from __future__ import annotations
@@ -114,12 +114,8 @@ class RankedCopier(Drafter):
         offered = np.minimum(root - positions, self.params.k)
         candidates = Candidates(positions, score, offered, chosen, terms, excluded)
         if chosen < 0:
-            return Draft.empty(
-                context.root,
-                f"no candidate scores above θ = {self.params.theta:g}",
-                route="filtered",
-                candidates=candidates,
-            )
+            reason = f"no candidate scores above θ = {self.params.theta:g}"
+            return Draft.empty(context.root, reason, route="filtered", candidates=candidates)
         start = int(positions[chosen]) + 1
         copied = tokens[start : start + min(int(offered[chosen]), budget)].tolist()
         return Draft.copied(context.root, copied, start, route="lexical", candidates=candidates)
@@ -132,9 +128,8 @@ class HiddenCopier(RankedCopier):
 
     def scores(self, context: Context, positions: np.ndarray) -> dict[str, np.ndarray]:
         before = positions - 1
-        cosines = hidden_cosines(
-            context.hidden, np.maximum(before, 0), context.root_position - 1, self.params.average_last
-        )
+        query, last = context.root_position - 1, self.params.average_last
+        cosines = hidden_cosines(context.hidden, np.maximum(before, 0), query, last)
         return {"cosine": np.where(before >= 0, cosines, NO_PREDECESSOR)}
 
 
@@ -156,8 +151,7 @@ def hidden_cosines(
 
 
 class AttentionCopier(RankedCopier):
-    """PLD+(a): score(j) = max over the selected heads of A[t-1 → j]; sums and other head sets for the paper's fig. 3.
-    """
+    """PLD+(a): score(j) = max over the selected heads of A[t-1 → j]; sums and other heads for the paper's fig. 3."""
 
     params: AttentionParams
 
@@ -189,12 +183,10 @@ def selected_heads(target: Target, params: AttentionParams) -> tuple[tuple[int, 
     calibration = target.calibration
     if params.aggregation.startswith("layer"):
         layer = params.layer
-        if layer is None:
-            layer = (
-                int(np.asarray(calibration.head_counts).sum(1).argmax())
-                if calibration is not None
-                else round(0.3 * layers)
-            )
+        if layer is None and calibration is not None:
+            layer = int(np.asarray(calibration.head_counts).sum(1).argmax())
+        elif layer is None:
+            layer = round(0.3 * layers)
         if layer >= layers:
             raise UserError(f"layer={layer} is out of range: {target.name} has attention layers 0 to {layers - 1}")
         return tuple((layer, head) for head in range(heads))
@@ -214,13 +206,7 @@ METHODS = (
         build=lambda target, params: HiddenCopier(params),
         needs=lambda target, params: Needs(layers=(hidden_layer(target, params.layer),)),
         terms=(
-            Term(
-                "cosine",
-                "hidden cosine",
-                "cos(H[j-1], H[t-1]): how alike the model's states before both places are.",
-                -1,
-                1,
-            ),
+            Term("cosine", "hidden cosine", "cos(H[j-1], H[t-1]): how alike the states before both places are.", -1, 1),
         ),
         order=2,
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -45,11 +45,8 @@ from decoders.prompt_tokens.latency import load_latency
 from decoders.prompt_tokens.tokens import PromptTokens
 from decoders.prompt_tokens.trees import RANKS, PromptTree, PromptTrees, load_trees
 from decoders.trace.origins import PROMPT
-from decoders.verifiers.match import MatchVerifier
-from decoders.verifiers.sampling import Chooser
 from decoders.verifiers.typical import NODE_TERMS as TYPICAL_TERMS
 from decoders.verifiers.typical import TypicalVerifier
-from decoders.verifiers.verifier import Verifier
 
 PAPER = "Hardware-aware parallel prompt decoding for memory-efficient acceleration of LLM inference"
 NO_GUESSES = "no guesses yet: the prompt tokens on this step's root make those of the next step"
@@ -261,12 +258,10 @@ class PpdDrafter(Drafter):
         cache, rows, start = context.cache, count * n, context.length - 1 + nodes + first
         text = cache.length
         own = cache.keys(layer)[:, start : start + rows].clone()
-        queries = queries[:, nodes + first : nodes + first + rows]
-        sees = plan.layout.sees
+        mine = slice(nodes + first, nodes + first + rows)
+        queries, positions, sees = queries[:, mine], plan.layout.offsets[mine], plan.layout.sees
         assert sees is not None
-        mine = sees[nodes + first : nodes + first + rows, nodes + first : nodes + first + rows]
-        window = context.shape.layer_windows[layer]
-        positions = plan.layout.offsets[nodes + first : nodes + first + rows]
+        own_seen, window = sees[mine, mine], context.shape.layer_windows[layer]
 
         def weights() -> Tensor:
             keys = torch.cat([cache.keys(layer)[:, :text], own], 1).float()
@@ -274,14 +269,14 @@ class PpdDrafter(Drafter):
             scores = (folded @ keys.mT).unflatten(1, (-1, rows)).flatten(0, 1)
             if softcap := context.shape.attention_softcap:
                 scores = softcap * torch.tanh(scores / softcap)
-            allowed = np.concatenate([np.ones((rows, text), dtype=bool), mine], 1)
+            allowed = np.concatenate([np.ones((rows, text), dtype=bool), own_seen], 1)
             if window is not None:
                 where = context.length - 1 + positions
                 allowed &= np.concatenate([np.arange(text), where]) > where[:, None] - window
             scores = scores.masked_fill(torch.from_numpy(~allowed).to(scores.device), -torch.inf)
             return scores.softmax(-1)[..., :text].unflatten(1, (count, n)).mean(2)[None]
 
-        return Looks(tuple(range(nodes + first, nodes + first + rows, n)), (layer,), weights)
+        return Looks(tuple(range(mine.start, mine.stop, n)), (layer,), weights)
 
 
 def chain(m: int, ensemble: int) -> PromptTrees:
@@ -307,10 +302,10 @@ def trees_of(target: Target, prompts: PromptTokens, params: PpdParams) -> Prompt
     if trees.m > m:
         raise UserError(f"the trees in {params.trees} want {trees.m} prompt tokens per node; there are {m}")
     most = max(tree.rows(n) for tree in trees.states)
-    if most > (params.size or SPARE_ROWS):
+    if most > (allowed := params.size or SPARE_ROWS):
+        kind, vectors = "the trees" if params.tree else "the chain", f"{n} vector{'s' * (n > 1)}"
         raise UserError(
-            f"{'the chain' if not params.tree else 'the trees'} of {trees.m} prompt tokens with {n} "
-            f"vector{'s' * (n > 1)} each take {most} rows; at most {params.size or SPARE_ROWS} are allowed"
+            f"{kind} of {trees.m} prompt tokens with {vectors} each take {most} rows; at most {allowed} are allowed"
         )
     return trees
 
@@ -329,33 +324,6 @@ def needs(target: Target, params: PpdParams) -> Needs:
     return Needs() if params.watch is None else Needs(heads=tuple((params.watch, h) for h in range(target.shape.heads)))
 
 
-def verifier(params: PpdParams, chooser: Chooser, stop_ids: frozenset[int]) -> Verifier:
-    """Typical acceptance with the run's ε and α where there are any, else matching."""
-    if isinstance(params, TypicalParams):
-        return TypicalVerifier(chooser, epsilon=params.epsilon, alpha=params.alpha)
-    return MatchVerifier(chooser)
-
-
-def _method(name: str, title: str, summary: str, params: type, order: int, lossy: bool) -> Method:
-    return Method(
-        name=name,
-        title=title,
-        paper=PAPER,
-        summary=summary,
-        params=params,
-        build=build,
-        needs=needs,
-        lossless=not lossy,
-        node_terms=(*NODE_TERMS, *TYPICAL_TERMS) if lossy else NODE_TERMS,
-        step_terms=STEP_TERMS,
-        origins=(PROMPT,),
-        verifier=verifier,
-        available=lambda target: missing_part(target, "ppd"),
-        brings=lambda params: params.part is not None,
-        order=order,
-    )
-
-
 NODE_TERMS = (
     Term("distance", "distance", "Places behind the root: the number of the prompt token that guessed it.", 1, 3),
     Term("guess_rank", "guess rank", "The token's rank among the guesses at its distance (0 = first).", 0, 0),
@@ -366,21 +334,30 @@ STEP_TERMS = (
     Term("state", "state", "Prompt tokens that the last accepted node had: how deep this tree can be.", 0, 3),
     Term("next_state", "next state", "Prompt tokens on the node where acceptance ended.", 0, 3),
 )
-METHODS = (
-    _method(
-        "ppd",
-        "PPD: prompt tokens",
-        "Trained prompt tokens behind each node make the target guess the next tokens in the same forward.",
-        PpdParams,
-        30,
-        False,
-    ),
-    _method(
-        "ppd+typical",
-        "PPD with typical acceptance",
-        "PPD's guesses, accepted where the target finds them likely enough: not lossless.",
-        TypicalParams,
-        31,
-        True,
-    ),
+PPD = Method(
+    name="ppd",
+    title="PPD: prompt tokens",
+    paper=PAPER,
+    summary="Trained prompt tokens behind each node make the target guess the next tokens in the same forward.",
+    params=PpdParams,
+    build=build,
+    needs=needs,
+    origins=(PROMPT,),
+    node_terms=NODE_TERMS,
+    step_terms=STEP_TERMS,
+    available=lambda target: missing_part(target, "ppd"),
+    brings=lambda params: params.part is not None,
+    order=30,
 )
+TYPICAL = replace(
+    PPD,
+    name="ppd+typical",
+    title="PPD with typical acceptance",
+    summary="PPD's guesses, accepted where the target finds them likely enough: not lossless.",
+    params=TypicalParams,
+    lossless=False,
+    node_terms=(*NODE_TERMS, *TYPICAL_TERMS),
+    verifier=lambda params, chooser, stops: TypicalVerifier(chooser, epsilon=params.epsilon, alpha=params.alpha),
+    order=31,
+)
+METHODS = (PPD, TYPICAL)

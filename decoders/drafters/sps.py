@@ -31,9 +31,15 @@ from decoders.trace import origins
 from decoders.verifiers.residual import ResidualVerifier
 
 PROBE = "The 12 quick foxes, naïve 東京 🙂\n\tdef f(x):\n        return x  # don't"
-SCHEDULES = ("fixed", "heuristic")
 OFFERED = "drafter"  # a target's companion: the source of the drafter for runs that name none
 
+GAMMA = param(5, "Draft length γ", "Tokens drafted per step.", low=1, high=32)
+SCHEDULE = param(
+    "fixed",
+    "Schedule",
+    "Heuristic: γ grows by two after a fully accepted draft and shrinks by one after any other.",
+    choices=("fixed", "heuristic"),
+)
 EXPANSION = param(
     "none",
     "Expansion",
@@ -54,13 +60,8 @@ class SpsParams:
         "Model folder or hub id with the target's tokenizer, or folder of a trained drafter. Off: the drafter trained "
         "for this target.",
     )
-    gamma: int = param(5, "Draft length γ", "Tokens drafted per step.", low=1, high=32)
-    schedule: str = param(
-        "fixed",
-        "Schedule",
-        "Heuristic: γ grows by two after a fully accepted draft and shrinks by one after any other.",
-        choices=SCHEDULES,
-    )
+    gamma: int = GAMMA
+    schedule: str = SCHEDULE
     expansion: str = EXPANSION
     size: int = SIZE
 
@@ -160,15 +161,14 @@ def differing(target: Any, drafter: Any) -> str | None:
     if target is None or drafter is None:
         return None
     ours, theirs = target.get_vocab(), drafter.get_vocab()
+    if len(ours) != len(theirs):
+        return f"its tokenizer has {len(theirs):,} tokens, the target's {len(ours):,}"
     if ours != theirs:
-        if len(ours) != len(theirs):
-            return f"its tokenizer has {len(theirs):,} tokens, the target's {len(ours):,}"
         token = min((t for t in ours if theirs.get(t) != ours[t]), key=ours.__getitem__)
         there = f"token {theirs[token]} there" if token in theirs else "unknown there"
         return f"its tokenizer has other tokens: {token!r} is token {ours[token]} here and {there}"
-    if target(PROBE, add_special_tokens=False)["input_ids"] != drafter(PROBE, add_special_tokens=False)["input_ids"]:
-        return "its tokenizer has the same tokens but splits text in another way"
-    return None
+    here, there = (tokenizer(PROBE, add_special_tokens=False)["input_ids"] for tokenizer in (target, drafter))
+    return None if here == there else "its tokenizer has the same tokens but splits text in another way"
 
 
 def opened(target: Target, source: str) -> Target:
@@ -177,13 +177,12 @@ def opened(target: Target, source: str) -> Target:
     if key not in target.companions:
         drafter = load_target(source, dtype=target.info["dtype"], device=str(target.device))
         reason = differing(target.tokenizer, drafter.tokenizer)
-        sizes = drafter.info["vocab"], target.info["vocab"]
-        if target.tokenizer is None and sizes[0] != sizes[1]:
-            reason = f"its vocabulary has {sizes[0]:,} tokens, the target's {sizes[1]:,}"
+        theirs, ours = drafter.info["vocab"], target.info["vocab"]
+        if target.tokenizer is None and theirs != ours:
+            reason = f"its vocabulary has {theirs:,} tokens, the target's {ours:,}"
         if reason is not None:
-            raise UserError(
-                f"{drafter.name} cannot draft for {target.name}: {reason}. A drafter needs the target's own tokenizer"
-            )
+            cannot = f"{drafter.name} cannot draft for {target.name}: {reason}"
+            raise UserError(f"{cannot}. A drafter needs the target's own tokenizer")
         target.companions[key] = drafter
     return target.companions[key]
 

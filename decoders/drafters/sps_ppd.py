@@ -22,17 +22,15 @@ from decoders.draft_models.drafter import NODE_TERMS, STEP_TERMS, Chain, Choose,
 from decoders.draft_models.expansion import EXPANSIONS
 from decoders.draft_models.network import common_prefix
 from decoders.errors import UserError
-from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.model.target import SPARE_ROWS, Session, Target
 from decoders.parts import find_part, is_part, load_part
 from decoders.prompt_tokens.tokens import PromptTokens
 from decoders.prompt_tokens.trees import PromptTrees
-from decoders.trace.origins import DRAFTER, EXPANSION
-from decoders.verifiers.residual import ResidualVerifier
 
 from .ppd import PAPER, Plan, PpdDrafter, PpdParams, trees_of
-from .sps import OFFERED, SCHEDULES, SIZE, LanguageModelRun, opened
+from .sps import GAMMA, OFFERED, SCHEDULE, SIZE, LanguageModelRun, opened
+from .sps import METHOD as SPS
 
 NAME_ONE = (
     "SpS with PPD needs a causal LM as its drafter: name one with the same tokenizer (parameter drafter) and train its "
@@ -60,13 +58,8 @@ class SpsPpdParams:
         low=3,
         high=SPARE_ROWS // 2,
     )
-    gamma: int = param(5, "Draft length γ", "Tokens drafted per step.", low=1, high=32)
-    schedule: str = param(
-        "fixed",
-        "Schedule",
-        "Heuristic: γ grows by two after a fully accepted draft and shrinks by one after any other.",
-        choices=SCHEDULES,
-    )
+    gamma: int = GAMMA
+    schedule: str = SCHEDULE
     expansion: str = param(
         "none",
         "Expansion",
@@ -201,12 +194,9 @@ class PromptedRun(LanguageModelRun):
 
 
 def build(target: Target, params: SpsPpdParams) -> ModelDrafter:
-    source = params.drafter or target.companions.get(OFFERED)
-    if source is None:
-        raise UserError(NAME_ONE)
-    drafter = causal(target, source)
-    if params.part is None and find_part(drafter.key, "ppd") is None:
-        raise UserError(untrained(drafter, source))
+    drafter, missing = drafter_of(target, params.drafter, params.part)
+    if missing is not None or drafter is None:
+        raise UserError(missing or NAME_ONE)
     prompts = load_part(drafter, "ppd", params.part)
     trees = trees_of(drafter, prompts, PpdParams(part=params.part, size=params.tree_size))
     run = PromptedRun(drafter, prompts, trees, target.info["vocab"])
@@ -215,19 +205,23 @@ def build(target: Target, params: SpsPpdParams) -> ModelDrafter:
     )
 
 
-def causal(target: Target, source: str) -> Target:
-    """The drafter as a causal LM. Raises UserError for a trained part: prompt tokens are trained for causal LMs."""
+def drafter_of(target: Target, source: str | None, part: str | None = None) -> tuple[Target | None, str | None]:
+    """The drafter named, else the one that was offered, and what is missing, with the command that makes it.
+
+    Raises UserError for a trained drafter (prompt tokens are trained for causal LMs) and for one that does not fit.
+    """
+    source = source or target.companions.get(OFFERED)
+    if source is None:
+        return None, NAME_ONE
     if is_part(Path(source).expanduser()):
         raise UserError(
             f"{source} is a trained drafter, and prompt tokens can be trained for causal LMs alone: name a model "
             "folder or hub id as the drafter, or use the method sps"
         )
-    return opened(target, source)
-
-
-def untrained(drafter: Target, source: str) -> str:
-    """What is missing, and the command that makes it."""
-    return (
+    drafter = opened(target, source)
+    if part is not None or find_part(drafter.key, "ppd") is not None:
+        return drafter, None
+    return drafter, (
         f"there is no set of prompt tokens for the drafter {drafter.name}: make one with "
         f"`specviz train ppd --model {source}`"
     )
@@ -235,24 +229,20 @@ def untrained(drafter: Target, source: str) -> str:
 
 def available(target: Target) -> str | None:
     """What is missing where no drafter is named."""
-    source = target.companions.get(OFFERED)
-    if source is None:
-        return NAME_ONE
     try:
-        drafter = causal(target, source)
+        return drafter_of(target, None)[1]
     except UserError as error:
         return str(error)
-    return None if find_part(drafter.key, "ppd") else untrained(drafter, source)
 
 
-METHOD = Method(
+METHOD = replace(
+    SPS,
     name="sps+ppd",
     title="SpS with PPD",
     paper=PAPER,
     summary="SpS's draft model, with trained prompt tokens of its own: the same tokens ahead in fewer draft forwards.",
     params=SpsPpdParams,
     build=build,
-    origins=(DRAFTER, EXPANSION),
     node_terms=(
         *NODE_TERMS,
         Term("draft_forward", "draft forward", "The draft forward that gave this token (0: an earlier step's).", 0, 0),
@@ -264,8 +254,6 @@ METHOD = Method(
         Term("draft_forwards", "forwards made", "Forwards of the draft model in this step; plain SpS makes γ.", 0, 0),
         Term("hits", "guessed right", "Drafted tokens that the drafter's prompt tokens had guessed.", 0, 0),
     ),
-    verifier=lambda params, chooser, stop_ids: ResidualVerifier(chooser),
     available=available,
-    brings=lambda params: params.drafter is not None,
     order=32,
 )  # fmt: skip

@@ -160,18 +160,9 @@ class Decoding:
             observed = time.perf_counter()
             emitted = tuple(emitted_tokens(draft.tree.tokens, verdict))
             emitted_count += len(emitted)
-            yield Step(
-                index,
-                before,
-                draft,
-                scored,
-                verdict,
-                emitted,
-                draft_ms=attempt.propose_ms + (observed - committed) * 1e3,
-                verify_ms=attempt.verify_ms,
-                commit_ms=(committed - verified) * 1e3,
-                learned=learned,
-            )
+            draft_ms = attempt.propose_ms + (observed - committed) * 1e3
+            times = (draft_ms, attempt.verify_ms, (committed - verified) * 1e3)
+            yield Step(index, before, draft, scored, verdict, emitted, *times, learned)
             index += 1
             if emitted[-1] in self.stop_ids:
                 self.stop = "eos"
@@ -206,10 +197,8 @@ class Decoding:
                 "propose() must keep to it (DraftTree.within_depth cuts a tree)"
             )
         if len(draft.tree) + len(draft.probes) > SPARE_ROWS:
-            raise ValueError(
-                f"{type(self.drafter).__name__} drafted {len(draft.tree)} nodes; "
-                f"at most {SPARE_ROWS} rows fit one forward"
-            )
+            name = type(self.drafter).__name__
+            raise ValueError(f"{name} drafted {len(draft.tree)} nodes; at most {SPARE_ROWS} rows fit one forward")
         return draft
 
 

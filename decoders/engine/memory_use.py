@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from decoders.model.target import Target
 
 
-def held_bytes(drafter: Any, target: Target, session: Any) -> int:
+def drafter_bytes(drafter: Any, target: Target, session: Any) -> int:
     """Bytes of the tensors and arrays that a drafter reaches, each once: weights, caches, indexes.
 
     Those of the target and its session do not count, nor does a context.
     """
-    found = reached([drafter], but=(target, session, target.model))
-    if not found:
+    reachable = reached([drafter], but=(target, session, target.model))
+    if not reachable:
         return 0
     others = target.storages | reached([session], but=(target, target.model)).keys()
-    return sum(size for place, size in found.items() if place not in others)
+    return sum(size for place, size in reachable.items() if place not in others)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 import torch
 
 from decoders.draft.draft import Looks
+from decoders.trace.tables import TABLES
 from decoders.verifiers.residual import residual
 from decoders.verifiers.sampling import Chooser
 
@@ -39,10 +40,8 @@ class TargetNumbers:
         parts = [step.scored.logits for step in steps]
         logits = parts[0] if len(parts) == 1 else torch.cat(parts)
         starts = [0, *accumulate(len(part) for part in parts[:-1])]
-        normaliser = logits.logsumexp(-1)
+        normaliser, device = logits.logsumexp(-1), logits.device
         lse: list[float] = normaliser.tolist()
-
-        device = logits.device
         placed = list(zip(steps, starts, strict=True))
         parents = [start + p for step, start in placed for p in step.draft.tree.parents[1:]]
         tokens = [t for step in steps for t in step.draft.tree.tokens[1:]]
@@ -67,17 +66,13 @@ class TargetNumbers:
         roots = logits[starts] - normaliser[starts][:, None]
         self.entropy = [round(e, 6) for e in (-(roots.exp() * roots.clamp_min(-1e30)).sum(-1)).tolist()]
 
-        self.probs: list[list[float | None]] = []
-        self.ranks: list[list[int]] = []
         ended = [step.verdict.bonus is None for step in steps]
         self.bonus_prob = [None if e else p for e, p in zip(ended, probs[drafted:], strict=True)]
         self.bonus_rank = [-1 if e else r for e, r in zip(ended, ranks[drafted:], strict=True)]
-        at = 0
-        for step in steps:
-            n = step.draft.tree.drafted
-            self.probs.append([None, *probs[at : at + n]])
-            self.ranks.append([-1, *ranks[at : at + n]])
-            at += n
+        ends = accumulate((step.draft.tree.drafted for step in steps), initial=0)
+        spans = [slice(*span) for span in pairwise(ends)]
+        self.probs: list[list[float | None]] = [[None, *probs[span]] for span in spans]
+        self.ranks: list[list[int]] = [[-1, *ranks[span]] for span in spans]
 
 
 def looked_at(looks: Looks) -> Iterator[dict[str, Any]]:
@@ -104,7 +99,7 @@ def guesses(steps: list[Step], warpers: Chooser) -> dict[str, list[Any]]:
     """
     places = [(step, node) for step in steps for node in step.draft.distributions or ()]
     if not places:
-        return {name: [] for name in ("step", "node", "token", "rank", "draft_prob", "prob", "residual")}
+        return {column.name: [] for column in TABLES["guesses"]}
     drawn = places[0][0].draft.drawn  # of a run, all drafts or none
     q = torch.stack([step.draft.distributions[node] for step, node in places]).float()  # type: ignore[index]
     logits = torch.cat([s.scored.logits[list(s.draft.distributions)] for s in steps if s.draft.distributions])
@@ -114,20 +109,16 @@ def guesses(steps: list[Step], warpers: Chooser) -> dict[str, list[Any]]:
     target_firsts: list[list[int]] = p.topk(min(TARGET_CHOICES, p.shape[1])).indices.tolist()
     among = (best[:, None, :] > best[:, :, None]).sum(-1).tolist()  # ranks of the drafter's first; equals share one
     children = {step.index: step.draft.tree.children() for step in steps}
-    at: list[int] = []
-    token: list[int] = []
-    rank: list[int] = []
+    at, token, rank = list[int](), list[int](), list[int]()
     unranked: list[int] = []  # rows that are not among the drafter's first
     redrawn: list[tuple[int, int, int]] = []  # place, and its rows, of a draw that was replaced
     for i, (step, node) in enumerate(places):
         path, bonus = step.verdict.path, step.verdict.bonus
+        ends = [bonus] if node == path[-1] and bonus is not None else []
         wanted = dict(zip(drafter_firsts[i], among[i], strict=True))
-        others = [*target_firsts[i], *children[step.index][node]]
-        if node == path[-1] and bonus is not None:
-            others.append(bonus)
-        for other in others:
+        for other in (*target_firsts[i], *children[step.index][node], *ends):
             wanted.setdefault(other, -1)
-        if node == path[-1] and bonus is not None and drawn and len(path) < len(step.draft.tree):
+        if ends and drawn and len(path) < len(step.draft.tree):
             redrawn.append((i, len(token), len(token) + len(wanted)))
         unranked += range(len(token) + len(drafter_firsts[i]), len(token) + len(wanted))
         at += [i] * len(wanted)

@@ -19,11 +19,12 @@ from decoders.model.load import versions
 from decoders.model.target import Target
 from decoders.prompt.prompt import Prompt
 from decoders.trace import metrics
+from decoders.trace.tables import TERMS
 from decoders.trace.trace import Trace
 from decoders.verifiers.sampling import Chooser
 
 from .decoding import Decoding, Step
-from .memory_use import held_bytes
+from .memory_use import drafter_bytes
 from .rows import Delta, Recording
 
 RECORD_STEPS, RECORD_CELLS, RECORD_SECONDS = 32, 2_000_000, 0.25  # steps wait for one another at most so long
@@ -99,7 +100,13 @@ class Run:
         finally:
             self._finish()
 
-    def alone(self, step: Step, followed: Sequence[int] = ()) -> Trace:
+    def finished(self) -> Trace:
+        """The trace, once the run has come to its end."""
+        for _ in self:
+            pass
+        return self.trace
+
+    def one_step(self, step: Step, followed: Sequence[int] = ()) -> Trace:
         """The trace of one step that was taken where the decoding's session stands; what was written before it counts
         as prompt. ``followed`` is the output that came after it, by which candidates are judged.
         """
@@ -134,9 +141,8 @@ class Run:
     def _compared(self) -> Delta:
         """Plain greedy decoding of the same prompt, as rows of the table ``plain``."""
         d = self.decoding
-        plain = Decoding.of(
-            d.target, d.prompt, "plain", max_new_tokens=d.max_new_tokens, stop_ids=d.stop_ids, cancel=d.cancel
-        )
+        options = {name: getattr(d, name) for name in ("max_new_tokens", "stop_ids", "cancel")}
+        plain = Decoding.of(d.target, d.prompt, "plain", **options)
         plain.prefill()
         started = time.perf_counter()
         ids = [token for step in plain for token in step.emitted]
@@ -172,10 +178,9 @@ class Run:
             run["stop"] = self.decoding.stop or "cancelled"
         run["timings"]["decode_ms"] = round(self.decode_ms, 3)
         session = self.decoding.session
-        if session is not None and session.cache.store is not None:
-            store = session.cache.store
+        if session is not None and (store := session.cache.store) is not None:
             per_token = store.numel() // session.cache.capacity * store.element_size()
-            drafting = held_bytes(self.decoding.drafter, self.decoding.target, session)
+            drafting = drafter_bytes(self.decoding.drafter, self.decoding.target, session)
             drafting += session.memory.bytes(session.length - 1)
             run["memory"] = {
                 "kv_bytes_per_token": per_token,
@@ -191,35 +196,27 @@ def record(
     target: Target, prompt: Prompt, method: str | Method = "plain", params: Mapping[str, Any] | None = None, **options
 ) -> Trace:
     """Run a method to its end and return the trace. Options as in ``Run``."""
-    run = Run(target, prompt, method, params, **options)
-    for _ in run:
-        pass
-    return run.trace
+    return Run(target, prompt, method, params, **options).finished()
 
 
 def described(method: Method, params: Any, decoding: Decoding) -> dict[str, Any]:
     """What a run's record says of its method: parameters, code, origins and declared numbers."""
-    declared = {"terms": method.terms, "node_terms": method.node_terms, "step_terms": method.step_terms}
     return {
         "method": {
-            "name": method.name,
-            "title": method.title,
-            "paper": method.paper,
-            "summary": method.summary,
+            **{name: getattr(method, name) for name in ("name", "title", "paper", "summary")},
             "lossless": method.lossless and decoding.verifier.lossless,
             "params": recorded_params(params),
             "resolved": _resolved(params, decoding.needs),
             "controls": [{"name": c.name, "label": c.label, "help": c.help} for c in controls(method.params)],
             "code": {"drafts": _code(decoding.drafter, "propose"), "verifies": _code(decoding.verifier, "__call__")},
         },
-        "origins": [asdict(origin) for origin in method.origins],
-        **{name: [asdict(term) for term in terms] for name, terms in declared.items()},
+        **{name: [asdict(one) for one in getattr(method, name)] for name in ("origins", *TERMS)},
     }
 
 
 def header(decoding: Decoding, about: Mapping[str, Any], title: str = "") -> dict[str, Any]:
     """The run's record as it begins; ``about`` is what ``described`` gives of its method."""
-    d, sampling = decoding, decoding.sampling
+    d = decoding
     return {
         "id": uuid.uuid4().hex[:16],
         "title": title or about["method"]["title"],
@@ -230,12 +227,7 @@ def header(decoding: Decoding, about: Mapping[str, Any], title: str = "") -> dic
         "model": {**d.target.info, "key": d.target.key},
         **about,
         "reads": {"hidden_layer": max(d.needs.layers, default=None), "heads": [list(h) for h in d.needs.heads]},
-        "sampling": {
-            "temperature": sampling.temperature,
-            "top_k": sampling.top_k,
-            "top_p": sampling.top_p,
-            "seed": sampling.seed,
-        },
+        "sampling": asdict(d.sampling),
         "max_new_tokens": d.max_new_tokens,
         "prompt_length": len(d.prompt.tokens),
         "stop_ids": sorted(d.stop_ids),
@@ -274,9 +266,5 @@ def _code(part: object, name: str) -> str:
 
 def _resolved(params: Any, needs: Needs) -> dict[str, int]:
     """What layer and heads came to where the parameters left them open."""
-    resolved: dict[str, int] = {}
-    if getattr(params, "layer", 0) is None and needs.layers:
-        resolved["layer"] = max(needs.layers)
-    if getattr(params, "heads", 0) is None and needs.heads:
-        resolved["heads"] = len(needs.heads)
-    return resolved
+    came_to = {"layer": max(needs.layers, default=None), "heads": len(needs.heads) or None}
+    return {name: n for name, n in came_to.items() if n is not None and getattr(params, name, 0) is None}

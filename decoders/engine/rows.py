@@ -162,20 +162,13 @@ class Recording:
         learned = step.learned.notes if step.learned else {}
         notes = {key: learned.get(key, draft.notes.get(key, math.nan)) for key in self._terms["steps"]}
         rows.add("steps", 1, {
-            "context": step.context_length,
-            "route": draft.route,
-            "reason": "" if drafted else draft.reason,
-            "drafted": drafted,
-            "depth": deepest,
-            "accepted": accepted,
-            "emitted": len(step.emitted),
+            "context": step.context_length, "route": draft.route, "reason": "" if drafted else draft.reason,
+            "drafted": drafted, "depth": deepest, "accepted": accepted, "emitted": len(step.emitted),
             "bonus": -1 if bonus is None else bonus,
             "outcome": "plain" if not drafted else "full" if accepted == deepest else "partial" if accepted else "none",
             "origins": "+".join(origins),
             "entropy": numbers.entropy[i],
-            "draft_ms": round(step.draft_ms, 4),
-            "verify_ms": round(step.verify_ms, 4),
-            "commit_ms": round(step.commit_ms, 4),
+            **{name: round(getattr(step, name), 4) for name in ("draft_ms", "verify_ms", "commit_ms")},
             "elapsed_ms": round(elapsed_ms, 4),
             **{f"term:{key}": round(float(n), 6) if math.isfinite(n) else None for key, n in notes.items()},
         })  # fmt: skip
@@ -184,9 +177,7 @@ class Recording:
         count, score = len(ranking), np.asarray(ranking.score, dtype=np.float64)
         rank = np.empty(count, dtype=np.int64)
         rank[np.argsort(-score, kind="stable")] = np.arange(count)
-        chosen = [False] * count
-        if ranking.chosen >= 0:
-            chosen[ranking.chosen] = True
+        chosen = (np.arange(count) == ranking.chosen).tolist()
         rows.add("candidates", count, {
             "step": index, "position": np.asarray(ranking.position).tolist(), "score": finite(score),
             "pool": -1 if ranking.pool is None or self._pool is None else np.asarray(ranking.pool).tolist(),

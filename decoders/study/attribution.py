@@ -47,6 +47,11 @@ class Link:
     def __len__(self) -> int:
         return self.stop - self.start
 
+    @property
+    def home(self) -> tuple[Kind, int]:
+        """Kind and passage: which source it is."""
+        return self.kind, self.passage
+
 
 class _Source:
     """Where things stand in a trace: ids and homes (kind, passage) of positions and of places in the pool."""
@@ -79,22 +84,22 @@ class _Source:
 
     def stretch(self, link: Link) -> tuple[int, int]:
         """[low, high): the unbroken text around a link's source that has the same home."""
-        pooled, home = link.kind == "pool", (link.kind, link.passage)
+        pooled = link.kind == "pool"
         low, high = link.source, link.source_stop
-        while low > 0 and self.home(pooled, low - 1) == home:
+        while low > 0 and self.home(pooled, low - 1) == link.home:
             low -= 1
-        while self.home(pooled, high) == home:
+        while self.home(pooled, high) == link.home:
             high += 1
         return low, high
 
     def copies(self, follow: bool) -> list[tuple[bool, int] | None]:
         """(from the pool?, place) of every output token; None where it was not copied."""
-        found: list[tuple[bool, int] | None] = []
+        copies: list[tuple[bool, int] | None] = []
         for at in range(self.first, len(self.ids)):
             copy = (False, self.source[at]) if self.source[at] >= 0 else (True, self.place[at])
-            before = found[copy[1] - self.first] if follow and not copy[0] and copy[1] >= self.first else None
-            found.append(before or (copy if copy[1] >= 0 else None))
-        return found
+            before = copies[copy[1] - self.first] if follow and not copy[0] and copy[1] >= self.first else None
+            copies.append(before or (copy if copy[1] >= 0 else None))
+        return copies
 
 
 def signal(trace: Trace) -> str:
@@ -118,12 +123,11 @@ def looked(trace: Trace) -> list[int]:
     looks, nodes = trace.tables["attention"], trace.tables["nodes"]
     ids, contexts = trace.tables["tokens"]["id"], trace.tables["steps"]["context"]
     most: dict[tuple[int, int], tuple[float, int]] = {}  # (step, node) → its largest weight, and minus its position
-    for step, node, head, at, weight in zip(
-        *(looks[name] for name in ("step", "node", "head", "position", "weight")), strict=True
-    ):
+    columns = (looks[name] for name in ("step", "node", "head", "position", "weight"))
+    for step, node, head, at, weight in zip(*columns, strict=True):
         if head == -1 and weight is not None:
             most[step, node] = max(most.get((step, node), (-1.0, 0)), (weight, -at))
-    found = [-1] * len(ids)
+    sources = [-1] * len(ids)
     columns = (nodes[name] for name in ("step", "parent", "depth", "status"))
     for step, parent, depth, status in zip(*columns, strict=True):
         position = contexts[step] + depth - 1
@@ -131,8 +135,8 @@ def looked(trace: Trace) -> list[int]:
             continue
         at = -most[step, parent][1]
         same = (place for place in (at, at + 1) if place < position and ids[place] == ids[position])
-        found[position] = next(same, -1)
-    return found
+        sources[position] = next(same, -1)
+    return sources
 
 
 def links(trace: Trace, min_run: int = 2, *, whole: bool = True) -> list[Link]:
@@ -165,21 +169,18 @@ def links(trace: Trace, min_run: int = 2, *, whole: bool = True) -> list[Link]:
 
 def _append(runs: list[Link], run: Link) -> None:
     """Add a run, as a part of the last one where it goes on there."""
-    last = runs[-1] if runs else None
-    if last and (last.stop, last.source_stop, last.kind, last.passage) == (
-        run.start, run.source, run.kind, run.passage,
-    ):  # fmt: skip
-        runs[-1] = replace(last, stop=run.stop, source_stop=run.source_stop)
+    if runs and (runs[-1].stop, runs[-1].source_stop, runs[-1].home) == (run.start, run.source, run.home):
+        runs[-1] = replace(runs[-1], stop=run.stop, source_stop=run.source_stop)
     else:
         runs.append(run)
 
 
 def _traced_on(trace: Trace, where: _Source, runs: Sequence[Link]) -> list[Link]:
-    """Copies of the answer's own text as copies of what that was copied from, as far as its grown links know it: token
+    """Copies of the answer's own text as copies of what that was copied from, as far as its grown links tell: token
     by token, blanks at a token's ends aside.
     """
     of = _bytes(trace)
-    known: dict[int, tuple[Kind, int, int]] = {}  # output token → kind, passage, place
+    copied_from: dict[int, tuple[Kind, int, int]] = {}  # output token → kind, passage, place
     traced: list[Link] = []
     for run in runs:
         if len(run) != run.source_stop - run.source:  # the source's tokens are cut otherwise
@@ -188,10 +189,10 @@ def _traced_on(trace: Trace, where: _Source, runs: Sequence[Link]) -> list[Link]
         for i, at in zip(range(run.start, run.stop), range(run.source, run.source_stop), strict=True):
             kind, passage, place = run.kind, run.passage, at
             if kind == "output":
-                kind, passage, place = known.get(at - where.first, (kind, passage, place))
+                kind, passage, place = copied_from.get(at - where.first, (kind, passage, place))
             there, here = where.token(kind, place), where.ids[where.first + i]
             if there == here or (there is not None and of[there].strip() == of[here].strip() != b""):
-                known[i] = kind, passage, place
+                copied_from[i] = kind, passage, place
             else:
                 kind, passage, place = run.kind, run.passage, at
             _append(traced, Link(i, i + 1, place, place + 1, passage, kind))
@@ -204,13 +205,13 @@ def _grown(trace: Trace, where: _Source, runs: Sequence[Link]) -> list[Link]:
     stretches: list[tuple[Kind, int, int, _Bytes]] = []
     grown: list[Link] = []
     for number, run in enumerate(runs):
-        known = (s for s in stretches if s[0] == run.kind and s[1] <= run.source < s[2])
-        if (found := next(known, None)) is None:
+        stretch = next((s for s in stretches if s[0] == run.kind and s[1] <= run.source < s[2]), None)
+        if stretch is None:
             low, high = where.stretch(run)
             ids = (where.token(run.kind, at) for at in range(low, high))
-            found = (run.kind, low, high, _Bytes(of[token] for token in ids if token is not None))
-            stretches.append(found)
-        _, low, _, source = found
+            stretch = (run.kind, low, high, _Bytes(of[token] for token in ids if token is not None))
+            stretches.append(stretch)
+        _, low, _, source = stretch
         first, last = run.source - low, run.source_stop - low - 1  # tokens of the source's stretch
         begin, end = said.starts[run.start], said.stops[run.stop - 1]
         here, there = source.starts[first], source.stops[last]  # the same places in the source
@@ -229,25 +230,22 @@ def _grown(trace: Trace, where: _Source, runs: Sequence[Link]) -> list[Link]:
     return grown
 
 
-def verbatim(trace: Trace, link: Link) -> bool:
+def verbatim(trace: Trace, link: Link, where: _Source | None = None) -> bool:
     """Whether the source really says what the output says: token by token or, of a whole quotation whose tokens
-    are cut otherwise, in its text.
+    are cut otherwise, in its text. ``where`` saves looking through the trace again.
     """
-    return _verbatim(trace, _Source(trace), link)
-
-
-def _verbatim(trace: Trace, where: _Source, link: Link) -> bool:
-    given = [where.token(link.kind, at) for at in range(link.source, link.source_stop)]
+    where = where or _Source(trace)
+    source = [where.token(link.kind, at) for at in range(link.source, link.source_stop)]
     taken = where.ids[where.first + link.start : where.first + link.stop]
-    if given == taken:
-        return True
-    of, known = _bytes(trace), [token for token in given if token is not None]
-    said, says = (b"".join(of[token] for token in ids) for ids in (taken, known))
+    if source == taken or None in source:
+        return source == taken
+    of = _bytes(trace)
+    said, says = (b"".join(of[token] for token in ids if token is not None) for ids in (taken, source))
     core = said.strip() or said
-    return len(known) == len(given) and bool(core) and core in says
+    return bool(core) and core in says
 
 
-def linked(found: Collection[Link], length: int, kinds: Collection[Kind] = SOURCES) -> np.ndarray:
+def linked(copies: Collection[Link], length: int, kinds: Collection[Kind] = SOURCES) -> np.ndarray:
     """Which of ``length`` output tokens are linked to a source of these kinds, and to which passage: the passage's
     number ``[length]``, -1 where no passage is known, -2 where there is no link.
 
@@ -255,19 +253,19 @@ def linked(found: Collection[Link], length: int, kinds: Collection[Kind] = SOURC
     [-2, 0, 0, -2]
     """
     passage = np.full(length, -2, dtype=np.int64)
-    for link in found:
+    for link in copies:
         if link.kind in kinds:
             passage[link.start : link.stop] = link.passage
     return passage
 
 
-def uncopied(found: Sequence[Link], length: int) -> list[tuple[int, int]]:
+def uncopied(copies: Sequence[Link], length: int) -> list[tuple[int, int]]:
     """The output's token spans that no link covers, in order.
 
     >>> uncopied([Link(1, 3, 7, 9, 0, "context")], 4)
     [(0, 1), (3, 4)]
     """
-    edges = [0, *(edge for link in found for edge in (link.start, link.stop)), length]
+    edges = [0, *(edge for link in copies for edge in (link.start, link.stop)), length]
     return [(start, stop) for start, stop in zip(edges[::2], edges[1::2], strict=True) if stop > start]
 
 
@@ -286,24 +284,8 @@ class Coverage:
     longest: int
 
 
-def coverage(trace: Trace, found: Sequence[Link], among: Sequence[Link] | None = None) -> list[Coverage]:
-    """Every passage of the context, used or not, and every other source that was used (by ``among``, where given), in
-    that order.
-    """
-    return [_covered(passage, found) for passage in _passages(trace, found if among is None else among)]
-
-
-def _covered(passage: _Passage, found: Sequence[Link]) -> Coverage:
-    mine = [link for link in found if (link.kind, link.passage) == (passage.kind, passage.passage)]
-    used = {at for link in mine for at in range(link.source, link.source_stop)}
-    lengths = [len(link) for link in mine]
-    return Coverage(
-        passage.kind, passage.passage, len(passage.at), len(used), sum(lengths), len(mine), max(lengths, default=0)
-    )
-
-
 @dataclass(frozen=True, slots=True)
-class _Passage:
+class Passage:
     """One source: its positions (or places in the pool) in order, and their token ids."""
 
     kind: Kind
@@ -312,38 +294,52 @@ class _Passage:
     ids: Sequence[int]
 
     @property
+    def home(self) -> tuple[Kind, int]:
+        """As that of its links."""
+        return self.kind, self.passage
+
+    @property
     def name(self) -> str:
         names = {"prompt": "the prompt outside its passages", "output": "the answer itself"}
-        if self.kind in names:
-            return names[self.kind]
-        return f"passage {self.passage + 1}" + (" of the pool" if self.kind == "pool" else "")
+        numbered = f"passage {self.passage + 1}" + (" of the pool" if self.kind == "pool" else "")
+        return names.get(self.kind, numbered)
 
     def tokens(self, link: Link) -> tuple[int, int]:
         """The link's source as tokens [start, stop) of this passage."""
         return bisect_left(self.at, link.source), bisect_left(self.at, link.source_stop)
 
+    def coverage(self, copies: Sequence[Link]) -> Coverage:
+        """What links took from it."""
+        mine = [link for link in copies if link.home == self.home]
+        used = {at for link in mine for at in range(link.source, link.source_stop)}
+        lengths = [len(link) for link in mine]
+        return Coverage(*self.home, len(self.at), len(used), sum(lengths), len(mine), max(lengths, default=0))
 
-def _passages(trace: Trace, found: Sequence[Link]) -> list[_Passage]:
+
+def coverage(trace: Trace, copies: Sequence[Link], among: Sequence[Link] | None = None) -> list[Coverage]:
+    """Every passage of the context, used or not, and every other source that was used (by ``among``, where given), in
+    that order.
+    """
+    return [passage.coverage(copies) for passage in passages(trace, copies if among is None else among)]
+
+
+def passages(trace: Trace, copies: Sequence[Link]) -> list[Passage]:
     """The context's passages, then other sources that are linked. "prompt" holds the whole prompt, so that its text
     reads as it stands."""
-    where = _Source(trace)
+    where, used = _Source(trace), {link.home for link in copies}
     members: dict[tuple[Kind, int], list[int]] = {}
     for at in range(where.first):
         if where.segments[at] == "context":
             members.setdefault(("context", where.passages[at]), []).append(at)
-    used = {(link.kind, link.passage) for link in found}
     for place in sorted(where.pool):
-        key: tuple[Kind, int] = ("pool", where.pool[place][1])
-        if key in used:
-            members.setdefault(key, []).append(place)
-    if ("prompt", -1) in used:
-        members["prompt", -1] = list(range(where.first))
-    if ("output", -1) in used:
-        members["output", -1] = list(range(where.first, len(where.ids)))
+        members.setdefault(("pool", where.pool[place][1]), []).append(place)
+    members["prompt", -1] = list(range(where.first))
+    members["output", -1] = list(range(where.first, len(where.ids)))
+    homes = [home for home in members if home[0] == "context" or home in used]
     order: tuple[Kind, ...] = ("context", "pool", "prompt", "output")
-    made = []
-    for kind, passage in sorted(members, key=lambda key: (order.index(key[0]), key[1])):
-        at = members[kind, passage]
-        pooled = [where.pool[place][0] for place in at] if kind == "pool" else [where.ids[i] for i in at]
-        made.append(_Passage(kind, passage, at, pooled))
-    return made
+    return [
+        Passage(
+            *home, members[home], [where.pool[at][0] if home[0] == "pool" else where.ids[at] for at in members[home]]
+        )
+        for home in sorted(homes, key=lambda home: (order.index(home[0]), home[1]))
+    ]

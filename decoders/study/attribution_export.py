@@ -9,13 +9,11 @@ from typing import Any
 
 from decoders.trace.trace import Trace
 
-from .attribution import SCHEMA, Kind, Link, _covered, _passages, _Source, _verbatim, signal, uncopied
+from .attribution import SCHEMA, Kind, Link, _Source, passages, signal, uncopied, verbatim
 from .attribution_text import TokenText
 
-# --- exports ----------------------------------------------------------------------------------------------------------
 
-
-def to_json(trace: Trace, found: Sequence[Link]) -> dict[str, Any]:
+def to_json(trace: Trace, copies: Sequence[Link]) -> dict[str, Any]:
     """Links with character offsets (counted in Unicode code points), as JSON holds them.
 
     ``output`` is the answer's text. Each of ``sources`` has its ``text`` and its coverage; each of ``links`` has
@@ -23,12 +21,12 @@ def to_json(trace: Trace, found: Sequence[Link]) -> dict[str, Any]:
     ``sources``), the same in tokens, and whether it is verbatim. ``uncopied`` lists the rest of the answer.
     """
     where, text = _Source(trace), TokenText(trace, trace.output_ids)
-    sources = _passages(trace, found)
+    sources = passages(trace, copies)
     texts = [TokenText(trace, source.ids) for source in sources]
-    index = {(source.kind, source.passage): i for i, source in enumerate(sources)}
+    index = {source.home: i for i, source in enumerate(sources)}
     rows = []
-    for number, link in enumerate(found, 1):
-        i = index[link.kind, link.passage]
+    for number, link in enumerate(copies, 1):
+        i = index[link.home]
         (a, b), (c, d) = text.span(link.start, link.stop), texts[i].span(*sources[i].tokens(link))
         rows.append({
             "number": number,
@@ -41,24 +39,23 @@ def to_json(trace: Trace, found: Sequence[Link]) -> dict[str, Any]:
             "source_tokens": [link.source, link.source_stop],
             "text": text.text[a:b],
             "source_text": texts[i].text[c:d],
-            "verbatim": _verbatim(trace, where, link),
+            "verbatim": verbatim(trace, link, where),
         })  # fmt: skip
-    length = len(trace.output_ids)
-    covered = [_covered(source, found) for source in sources]
+    length, run, method = len(trace.output_ids), trace.run, trace.run["method"]
     return {
         "schema": SCHEMA,
         "run": {
-            "id": trace.run["id"],
-            "title": trace.run.get("title", ""),
-            "method": trace.run["method"]["name"],
-            "method_title": trace.run["method"].get("title") or trace.run["method"]["name"],
+            "id": run["id"],
+            "title": run.get("title", ""),
+            "method": method["name"],
+            "method_title": method.get("title") or method["name"],
             "signal": signal(trace),
-            "model": trace.run["model"]["name"],
-            "forced": bool(trace.run.get("forced", False)),
+            "model": run["model"]["name"],
+            "forced": bool(run.get("forced", False)),
         },
         "output": text.text,
         "output_tokens": length,
-        "copied_tokens": sum(len(link) for link in found),
+        "copied_tokens": sum(len(link) for link in copies),
         "verbatim": all(row["verbatim"] for row in rows),
         "sources": [
             {
@@ -72,20 +69,21 @@ def to_json(trace: Trace, found: Sequence[Link]) -> dict[str, Any]:
                 "links": share.links,
                 "longest": share.longest,
             }
-            for source, source_text, share in zip(sources, texts, covered, strict=True)
+            for source, source_text in zip(sources, texts, strict=True)
+            for share in [source.coverage(copies)]
         ],
         "links": rows,
         "uncopied": [
             {"output": [*text.span(start, stop)], "output_tokens": [start, stop]}
-            for start, stop in uncopied(found, length)
+            for start, stop in uncopied(copies, length)
         ],
     }
 
 
-def marked(trace: Trace, found: Sequence[Link]) -> Iterator[tuple[str, Link | None]]:
+def marked(trace: Trace, copies: Sequence[Link]) -> Iterator[tuple[str, Link | None]]:
     """The answer in parts, with the link that each was copied by (None: nobody copied it); no character twice."""
     text, done = TokenText(trace, trace.output_ids), 0
-    for link in found:
+    for link in copies:
         start, stop = text.span(link.start, link.stop)
         start = max(start, done)
         if stop <= start:
@@ -98,19 +96,18 @@ def marked(trace: Trace, found: Sequence[Link]) -> Iterator[tuple[str, Link | No
         yield text.text[done:], None
 
 
-def markdown(trace: Trace, found: Sequence[Link]) -> str:
+def markdown(trace: Trace, copies: Sequence[Link]) -> str:
     """The answer as Markdown: copied spans in square brackets, with a footnote per source that lists what was taken
     from it and where, in characters of its text. Everything the model or the prompt said is escaped.
     """
-    sources = _passages(trace, found)
-    texts = {(s.kind, s.passage): TokenText(trace, s.ids) for s in sources}
+    sources = {source.home: source for source in passages(trace, copies)}
     where, notes = _Source(trace), dict[tuple[Kind, int], int]()
     body = ""
-    for part, link in marked(trace, found):
+    for part, link in marked(trace, copies):
         if link is None:
             body += _escaped(part, body)
             continue
-        note = notes.setdefault((link.kind, link.passage), len(notes) + 1)
+        note = notes.setdefault(link.home, len(notes) + 1)
         core = part.strip()
         lead, tail = part[: len(part) - len(part.lstrip())], part[len(part.rstrip()) :] if core else ""
         body += _escaped(lead, body)
@@ -118,18 +115,16 @@ def markdown(trace: Trace, found: Sequence[Link]) -> str:
             body += "\\[" + _escaped(core, body + "[") + f"\\][^{note}]"
         body += _escaped(tail, body)
     lines = [body.rstrip() or "*(no text)*", ""]
-    for source in sorted((s for s in sources if (s.kind, s.passage) in notes), key=lambda s: notes[s.kind, s.passage]):
-        key = (source.kind, source.passage)
-        share = _covered(source, found)
+    for home, note in notes.items():
+        source = sources[home]
+        share, text, quotes = source.coverage(copies), TokenText(trace, source.ids), []
+        for link in copies:
+            if link.home == home:
+                a, b = text.span(*source.tokens(link))
+                false = "" if verbatim(trace, link, where) else " (not verbatim)"
+                quotes.append(f"“{_escaped(' '.join(text.text[a:b].split()), 'x')}” ({a}–{b}){false}")
         name = source.name[0].upper() + source.name[1:]
-        quotes = []
-        for link in found:
-            if (link.kind, link.passage) == key:
-                a, b = texts[key].span(*source.tokens(link))
-                false = "" if _verbatim(trace, where, link) else " (not verbatim)"
-                quotes.append(f"“{_escaped(' '.join(texts[key].text[a:b].split()), 'x')}” ({a}–{b}){false}")
-        shown = f"{share.used} of {share.tokens} tokens used"
-        lines.append(f"[^{notes[key]}]: {name}, {shown}: {'; '.join(quotes)}")
+        lines.append(f"[^{note}]: {name}, {share.used} of {share.tokens} tokens used: {'; '.join(quotes)}")
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -21,11 +21,16 @@ class _Bytes:
         self.starts = [0, *self.stops[:-1]]
 
     def core(self, token: int) -> tuple[int, int] | None:
-        """The token's bytes [a, b) without the blanks at its ends; all where it is only blanks, None where it has none.
-        """
-        part = self.data[self.starts[token] : self.stops[token]]
-        start = self.starts[token] + (len(part) - len(part.lstrip()) if part.strip() else 0)
-        return (start, start + len(part.strip() or part)) if part else None
+        """The token's bytes [a, b) without the blanks at its ends; None where it has no bytes."""
+        start, stop = self.starts[token], self.stops[token]
+        return _without_blanks(self.data, start, stop) if stop > start else None
+
+
+def _without_blanks(text: str | bytes, start: int, stop: int) -> tuple[int, int]:
+    """[start, stop) of a text without the blanks at its ends; all of it where it is nothing else."""
+    part = text[start:stop]
+    first = start + (len(part) - len(part.lstrip()) if part.strip() else 0)
+    return first, first + len(part.strip() or part)
 
 
 def _agree(a: bytes, b: bytes) -> int:
@@ -37,9 +42,6 @@ def _bytes(trace: Trace) -> dict[int, bytes]:
     """The bytes of every token id; none of special tokens."""
     rows = zip(*(trace.tables["pieces"][name] for name in ("id", "hex", "special")), strict=True)
     return {i: b"" if special else bytes.fromhex(digits) for i, digits, special in rows}
-
-
-# --- tokens to characters ---------------------------------------------------------------------------------------------
 
 
 class TokenText:
@@ -69,21 +71,15 @@ class TokenText:
         self.text = "".join(parts)
         self.breaks = grapheme_breaks(self.text)
 
-    def spoken(self, token: int) -> bool:
-        """Whether the token has text."""
-        return self.stops[token] > self.starts[token]
-
     def core(self, token: int) -> tuple[int, int]:
         """The token's characters [a, b) without the blanks at its ends; all of them where it is nothing else."""
-        text = self.text[self.starts[token] : self.stops[token]]
-        start = self.starts[token] + (len(text) - len(text.lstrip()) if text.strip() else 0)
-        return start, start + len(text.strip() or text)
+        return _without_blanks(self.text, self.starts[token], self.stops[token])
 
     def span(self, start: int, stop: int) -> tuple[int, int]:
         """Characters [a, b) of the tokens [start, stop), widened to whole graphemes; an empty span where they have no
         text.
         """
-        spoken = [i for i in range(start, stop) if self.spoken(i)]
+        spoken = [i for i in range(start, stop) if self.stops[i] > self.starts[i]]
         if not spoken:
             at = self.starts[start] if start < len(self.starts) else len(self.text)
             return at, at

@@ -23,6 +23,7 @@ import torch
 
 from decoders.drafters import chosen, find_method
 from decoders.engine.decoding import Decoding
+from decoders.engine.recording import record
 from decoders.errors import UserError
 from decoders.model.load import versions
 from decoders.model.target import Target
@@ -288,29 +289,22 @@ def unrecorded(name: str, decoding: Callable[[], Decoding]) -> Made:
 
 
 def _traced(target: Target, name: str, params: Any, max_new_tokens: int) -> Callable[[Prompt], Made]:
-    from decoders.engine.recording import Run
-
     def run(prompt: Prompt) -> Made:
         started = time.perf_counter()
-        run = Run(target, prompt, name, params, max_new_tokens=max_new_tokens)
-        for _ in run:
-            pass  # what it yields is in run.trace
+        trace = record(target, prompt, name, params, max_new_tokens=max_new_tokens)
         seconds = time.perf_counter() - started
-        output, accepted = run.trace.output_ids, run.trace.tables["steps"]["accepted"]
-        decode_s, n = seconds - run.trace.run["timings"]["prefill_ms"] / 1e3, len(output)  # recording included
+        output, accepted = trace.output_ids, trace.tables["steps"]["accepted"]
+        decode_s, n = seconds - trace.run["timings"]["prefill_ms"] / 1e3, len(output)  # recording included
         sample = Sample(name + TRACED, 0, 0, n, n, len(accepted), sum(accepted), seconds, decode_s)
-        return Made(sample, output, run.trace)
+        return Made(sample, output, trace)
 
     return run
 
 
-def _peer(
-    stock: StockModel, name: str, target: Target, max_new_tokens: int, options: dict[str, Any]
-) -> Callable[[Prompt], Made]:
+def _peer(stock: StockModel, name: str, target: Target, most: int, options: dict[str, Any]) -> Callable[[Prompt], Made]:
     def run(prompt: Prompt) -> Made:
-        made = stock.timed(prompt.tokens, max_new_tokens, target.stop_ids, **options)
-        n = len(made.tokens)
-        decode_s = made.seconds - made.first_s
+        made = stock.timed(prompt.tokens, most, target.stop_ids, **options)
+        n, decode_s = len(made.tokens), made.seconds - made.first_s
         return Made(Sample(name, 0, 0, n, n - made.first_tokens, None, None, made.seconds, decode_s), made.tokens)
 
     return run
@@ -320,12 +314,8 @@ def summarise(contender: Contender, samples: Sequence[Sample]) -> Row:
     """All runs of one contender in one row."""
     mine = [s for s in samples if s.name == contender.name]
     steps = sum(s.steps or 0 for s in mine)
-
-    def middle(values: list[float | None]) -> float | None:
-        spread = Spread.of(values)
-        return spread.median if spread else None
-
-    draft, verify = middle([s.draft_ms for s in mine]), middle([s.verify_ms for s in mine])
+    spreads = (Spread.of([getattr(s, f"{part}_ms") for s in mine]) for part in ("draft", "verify", "commit"))
+    draft, verify, commit = (spread and spread.median for spread in spreads)
     return Row(
         name=contender.name,
         kind=contender.kind,
@@ -338,55 +328,41 @@ def summarise(contender: Contender, samples: Sequence[Sample]) -> Row:
         tokens_per_step=sum(s.accepted or 0 for s in mine) / steps + 1 if steps else None,
         draft_ms=draft,
         verify_ms=verify,
-        commit_ms=middle([s.commit_ms for s in mine]),
+        commit_ms=commit,
         draft_share=draft / verify if draft is not None and verify else None,
     )
 
 
+def _speeds(samples: Sequence[Sample], name: str, end_to_end: bool) -> dict[tuple[int, int], float | None]:
+    """tokens/s of a contender's runs, by prompt and round."""
+    return {(s.prompt, s.round): s.end_to_end if end_to_end else s.tokens_per_s for s in samples if s.name == name}
+
+
 def paired(samples: Sequence[Sample], above: str, below: str, *, end_to_end: bool = False) -> Spread | None:
     """tokens/s of ``above`` ÷ tokens/s of ``below``, formed run by run: same prompt, same round."""
-
-    def speeds(name: str) -> dict[tuple[int, int], float | None]:
-        return {(s.prompt, s.round): s.end_to_end if end_to_end else s.tokens_per_s for s in samples if s.name == name}
-
-    a, b = speeds(above), speeds(below)
-    return Spread.of([_ratio(a[key], b[key]) for key in a if key in b])
-
-
-def _ratio(above: float | None, below: float | None) -> float | None:
-    return above / below if above and below else None
-
-
-def ratios_of(samples: Sequence[Sample]) -> list[Ratio]:
-    """The ratios readers ask for, as far as their two sides took part."""
-    names = {s.name for s in samples}
-    ratios: list[Ratio] = []
-
-    def add(name: str, value: Spread | None, help: str) -> None:
-        if value:
-            ratios.append(Ratio(name, value, help))
-
-    for ours, peer, label in ((PLAIN, GENERATE, "plain ÷ generate()"), ("pld", LOOKUP, "pld ÷ prompt lookup")):
-        if {ours, peer} <= names:
-            add(label, paired(samples, ours, peer), "tokens/s of decoding, the prompt excluded")
-            both = paired(samples, ours, peer, end_to_end=True)
-            add(f"{label}, end to end", both, "output tokens ÷ all seconds, the prompt included")
-    for name in sorted(n for n in names if n.endswith(TRACED)):
-        plain_name = name.removesuffix(TRACED)
-        for basis in (False, True):
-            label = f"{plain_name}: tracing on ÷ off{', end to end' if basis else ''}"
-            add(label, tracing(samples, plain_name, end_to_end=basis), "seconds per token, ratio of the medians")
-    return ratios
+    a, b = (_speeds(samples, name, end_to_end) for name in (above, below))
+    return Spread.of([one / other for key, one in a.items() if one and (other := b.get(key))])
 
 
 def tracing(samples: Sequence[Sample], name: str, *, end_to_end: bool = False) -> Spread | None:
     """Seconds per token with recording on ÷ off: ratio of the medians, with quartiles of the run-by-run ratios."""
     runs = paired(samples, name, name + TRACED, end_to_end=end_to_end)
-    off, on = (
-        Spread.of([s.end_to_end if end_to_end else s.tokens_per_s for s in samples if s.name == n])
-        for n in (name, name + TRACED)
-    )
-    return Spread(off.median / on.median, runs.low, runs.high, runs.count) if runs and off and on else None
+    off, on = (Spread.of([*_speeds(samples, each, end_to_end).values()]) for each in (name, name + TRACED))
+    return replace(runs, median=off.median / on.median) if runs and off and on else None
+
+
+def ratios_of(samples: Sequence[Sample]) -> list[Ratio]:
+    """The ratios readers ask for, as far as their two sides took part."""
+    decoding, whole = "tokens/s of decoding, the prompt excluded", "output tokens ÷ all seconds, the prompt included"
+    ratios: list[tuple[str, Spread | None, str]] = []
+    for ours, peer, label in ((PLAIN, GENERATE, "plain ÷ generate()"), ("pld", LOOKUP, "pld ÷ prompt lookup")):
+        ratios.append((label, paired(samples, ours, peer), decoding))
+        ratios.append((f"{label}, end to end", paired(samples, ours, peer, end_to_end=True), whole))
+    for name in sorted({s.name.removesuffix(TRACED) for s in samples if s.name.endswith(TRACED)}):
+        for basis in (False, True):
+            label = f"{name}: tracing on ÷ off{', end to end' if basis else ''}"
+            ratios.append((label, tracing(samples, name, end_to_end=basis), "seconds per token, ratio of the medians"))
+    return [Ratio(label, value, help) for label, value, help in ratios if value]
 
 
 def machine() -> dict[str, Any]:

@@ -138,23 +138,12 @@ def divergence(
     return judged(target, ids, plain, written, at, lossless=lossless, drawn=drawn, tolerance=tolerance)
 
 
-def plain_output(
-    target: Target,
-    prompt: Sequence[int],
-    *,
-    sampling: Sampling | None = None,
-    max_new_tokens: int,
-    stop_ids: Collection[int] | None = None,
-    cancel: threading.Event | None = None,
-) -> list[int]:
-    """What plain decoding writes after a prompt's token ids."""
+def plain_output(target: Target, prompt: Sequence[int], **options: Any) -> list[int]:
+    """What plain decoding writes after a prompt's token ids. Options as in ``Decoding.of``."""
     from decoders.engine.decoding import generate
     from decoders.prompt.prompt import Prompt
 
-    return generate(
-        target, Prompt.from_ids(prompt), "plain", sampling=sampling, max_new_tokens=max_new_tokens, stop_ids=stop_ids,
-        cancel=cancel,
-    )  # fmt: skip
+    return generate(target, Prompt.from_ids(prompt), **options)
 
 
 def judged(
@@ -188,9 +177,8 @@ def judged(
         below = rows.max(-1).values - rows.gather(1, rows.new_tensor(output).long()[:, None])[:, 0]
         where = int(below.argmax())
         worst = float(below[where])
-    verdict = verdict_on(
-        (expected_shortfall, None if got is None else worst), allowed, lossless=lossless, drawn=drawn
-    )
+    below_best = expected_shortfall, None if got is None else worst
+    verdict = verdict_on(below_best, allowed, lossless=lossless, drawn=drawn)
     return Divergence(
         at, expected, got, verdict, probs[0], probs[1], float(best[0] - best[1]), worst, where, allowed, prompt=number
     )
@@ -213,8 +201,7 @@ def recorded_divergence(trace: Trace, plain: Sequence[int]) -> Divergence | None
     gap = math.log(best[0] / best[1]) if len(best) > 1 and best[1] > 0 else None
     below = [math.log(best[0] / p) if best and p else None for p in (expected_prob, got_prob)]
     allowed = tolerance_of(str(run["model"].get("dtype")))
-    drawn = bool(run["sampling"].get("temperature"))
-    lossless = run["method"].get("lossless", True)
+    lossless, drawn = run["method"].get("lossless", True), bool(run["sampling"].get("temperature"))
     verdict = verdict_on(below, allowed, lossless=lossless, drawn=drawn)
     return Divergence(
         at, expected, got, verdict, expected_prob, got_prob, gap, below[1], at, allowed, source="recorded"

@@ -93,9 +93,8 @@ def expand_to_folder(
     stored = _dtype(dtype or shape.dtype)
     is_path = os.path.exists(source) or source.startswith((".", os.sep)) or source.count("/") > 1
     if is_path and not os.path.isfile(os.path.join(source, "config.json")):
-        raise UserError(
-            f"there is no model in {source!r}: give the folder that holds config.json, or a hub id like org/name"
-        )
+        advice = "give the folder that holds config.json, or a hub id like org/name"
+        raise UserError(f"there is no model in {source!r}: {advice}")
     try:
         config = AutoConfig.from_pretrained(source)
     except (OSError, ValueError) as error:
@@ -171,11 +170,9 @@ def _carry_parts(plan: _Plan, old: str, key: str) -> None:
             )  # fmt: skip
         for name, tensor in weights.items():
             if ".glimpse.query." in name:
-                weights[name] = tensor.new_zeros(total, *tensor.shape[1:])
-                weights[name][q_rows] = tensor * scale
+                weights[name] = tensor.new_zeros(total, *tensor.shape[1:]).index_copy(0, q_rows, tensor * scale)
             elif ".glimpse.out." in name:
-                weights[name] = tensor.new_zeros(len(tensor), total)
-                weights[name][:, o_columns] = tensor
+                weights[name] = tensor.new_zeros(len(tensor), total).index_copy(1, o_columns, tensor)
         grown = replace(part, model_key=key, model=f"{part.model}-{plan.shape.name}", config=config)
         save_part(grown, weights, own_place(kind, key), dtype=next(iter(weights.values())).dtype)
 
@@ -200,13 +197,9 @@ class _Plan:
             allowed = ", ".join(ROTARIES)
             raise UserError(f"rotary positions of kind {rotary!r} cannot be grown: only {allowed} can, on whole heads")
         too_small = f"the model cannot grow to {shape.name}: its"
-        for what, has, limit in (
-            ("hidden size", small.hidden, shape.hidden),
-            ("number of layers", small.layers, shape.layers),
-            ("MLP size", small.mlp, shape.mlp),
-            ("head size", head_dim, shape.head_dim),
-        ):
-            if has > limit:
+        sizes = {"hidden size": "hidden", "number of layers": "layers", "MLP size": "mlp", "head size": "head_dim"}
+        for what, size in sizes.items():
+            if (has := getattr(small, size)) > (limit := getattr(shape, size)):
                 raise UserError(f"{too_small} {what} is {has}, that of {shape.name} only {limit}")
         if shape.head_dim % head_dim:
             raise UserError(f"{too_small} head size {head_dim} must divide that of {shape.name}, {shape.head_dim}")
@@ -300,16 +293,13 @@ class _Plan:
                     weight.view(shape.kv_heads, shape.head_dim, -1)[: self.small.kv_heads * self.copies] = 0
                 weight[to_rows, to_columns] = (small_weight * factor).to(weight.dtype)
             yield f"{full}.weight", weight
-            if self._has_bias(name):
+            if self.small.mlp_bias if name.startswith("mlp") else self.small.query_bias:
                 bias, small_bias = make.zeros(rows), old(f"{name}.bias")
                 if small_bias is not None:
                     bias[to_rows] = (small_bias * factor).to(bias.dtype)
                 yield f"{full}.bias", bias
         for name in ("input_layernorm", "post_attention_layernorm"):
             yield f"model.layers.{index}.{name}.weight", self._norm(old(f"{name}.weight"), make)
-
-    def _has_bias(self, name: str) -> bool:
-        return self.small.mlp_bias if name.startswith("mlp") else self.small.query_bias
 
     def _rows(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Where the small model's rows go: of queries, keys, values, the output projection's columns; and which old
@@ -392,11 +382,9 @@ def _copy_tokenizer(source: str, folder: Path) -> None:
 
 def _check_disk(out: Path, needed: int) -> None:
     place = next(p for p in (out.absolute(), *out.absolute().parents) if p.exists())
-    free = shutil.disk_usage(place).free
-    if free < needed * 1.02:
-        raise UserError(
-            f"{out} needs {needed / GIB:.1f} GiB and {place} has {free / GIB:.1f} GiB left: give another folder"
-        )
+    if (free := shutil.disk_usage(place).free) < needed * 1.02:
+        has = f"{place} has {free / GIB:.1f} GiB left"
+        raise UserError(f"{out} needs {needed / GIB:.1f} GiB and {has}: give another folder")
 
 
 def _name(source: str, config: PreTrainedConfig) -> str:

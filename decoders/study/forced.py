@@ -73,17 +73,11 @@ def forced_run(
     check_answer(target, answer)
     entry, values = chosen(method, params)
     ended = answer[-1] in target.stop_ids
+    most = max(max_new_tokens, len(answer)) if ended else len(answer)
     run = Run(
-        target,
-        prompt,
-        entry,
-        values,
-        verifier=ForcedVerifier(answer),
-        max_new_tokens=max(max_new_tokens, len(answer)) if ended else len(answer),
-        title=title or f"{entry.title}, given answer",
-        stop_ids=target.stop_ids,
-        cancel=cancel,
-    )
+        target, prompt, entry, values, verifier=ForcedVerifier(answer), max_new_tokens=most, stop_ids=target.stop_ids,
+        title=title or f"{entry.title}, given answer", cancel=cancel,
+    )  # fmt: skip
     check_answer(target, answer, len(run.decoding.prompt.tokens))
     run.trace.run["forced"] = True
     return run
@@ -94,7 +88,4 @@ def forced(
     params: Mapping[str, Any] | None = None, **options: Any,
 ) -> Trace:  # fmt: skip
     """The trace of a ``forced_run``, run to its end."""
-    run = forced_run(target, prompt, answer, method, params, **options)
-    for _ in run:
-        pass
-    return run.trace
+    return forced_run(target, prompt, answer, method, params, **options).finished()

@@ -39,9 +39,9 @@ def measure_acceptance(
     for done, prompt in enumerate(prompts):
         output = generate(target, prompt, "pld", max_new_tokens=max_new_tokens)
         tokens = [*prompt.tokens, *output]
-        for distance, found in enumerate(guess_ranks(target, prompt_tokens, tokens, len(prompt.tokens))):
-            hits[distance] += torch.bincount(found[found < ranks], minlength=ranks)
-            seen[distance] += len(found)
+        for distance, came in enumerate(guess_ranks(target, prompt_tokens, tokens, len(prompt.tokens))):
+            hits[distance] += torch.bincount(came[came < ranks], minlength=ranks)
+            seen[distance] += len(came)
         if progress:
             progress(done + 1, len(prompts))
     if not bool(seen.all()):
@@ -74,11 +74,11 @@ def guess_ranks(target: Target, prompt_tokens: PromptTokens, tokens: Sequence[in
         count = min(block, end - root)
         guesses = _guesses(session, prompt_tokens, tokens[root : root + count])
         for d in range(m):
-            known = min(count, last - root - 1 - d)  # positions whose token at this distance is in the text
-            if known > 0:
+            inside = min(count, last - root - 1 - d)  # positions whose token at this distance is in the text
+            if inside > 0:
                 after = root + 2 + d
-                right = torch.as_tensor(tokens[after : after + known], device=guesses.device)[:, None]
-                logits = guesses[:known, d]
+                right = torch.as_tensor(tokens[after : after + inside], device=guesses.device)[:, None]
+                logits = guesses[:inside, d]
                 ranks[d].append((logits > logits.gather(1, right)).sum(-1).cpu())
         root += count
         if root < end:

@@ -47,14 +47,9 @@ def strongest_positions(context: Context, rows: Sequence[int]) -> Int[np.ndarray
     if not len(rows):
         return np.zeros((0, len(context.needs.heads)), dtype=np.int64)
     chosen = torch.as_tensor(np.asarray(rows))
-    found: list[np.ndarray] = []
-    for start in range(0, len(chosen), BLOCK):
-        block = chosen[start : start + BLOCK]
-        parts = [
-            _strongest(context, layer, queries, block) for layer, queries in sorted(context.memory.queries.items())
-        ]
-        found.append(torch.cat(parts).T.cpu().numpy())
-    return np.concatenate(found)
+    queries = sorted(context.memory.queries.items())
+    blocks = (torch.cat([_strongest(context, *each, block) for each in queries]) for block in chosen.split(BLOCK))
+    return np.concatenate([block.T.cpu().numpy() for block in blocks])
 
 
 def _strongest(
@@ -63,19 +58,14 @@ def _strongest(
     last = int(rows.max()) + 1
     keys = context.cache.keys(layer)[:, :last].float()
     rows = rows.to(keys.device)
-    asked = queries[:, rows].float()
-    wanted = sorted(head for at, head in context.needs.heads if at == layer)
+    heads = sorted(head for at, head in context.needs.heads if at == layer)
     group = context.shape.heads // keys.shape[0]
     positions = torch.arange(last, device=keys.device)
     hidden = positions[None] > rows[:, None]
-    window = context.shape.layer_windows[layer]
-    if window is not None:
+    if (window := context.shape.layer_windows[layer]) is not None:
         hidden |= positions[None] <= rows[:, None] - window
-    best = [
-        (asked[i] @ keys[head // group].T).masked_fill(hidden, float("-inf")).argmax(-1)
-        for i, head in enumerate(wanted)
-    ]
-    return torch.stack(best)
+    scores = (query @ keys[head // group].T for head, query in zip(heads, queries[:, rows].float(), strict=True))
+    return torch.stack([each.masked_fill(hidden, float("-inf")).argmax(-1) for each in scores])
 
 
 def count_copies(
@@ -86,5 +76,5 @@ def count_copies(
     >>> count_copies(np.array([[2, 0], [1, 1], [4, 4]]), np.array([2, 1, -1])).tolist()
     [2, 1]
     """
-    known = sources >= 0
-    return (strongest[known] == sources[known, None]).sum(0)
+    copied = sources >= 0
+    return (strongest[copied] == sources[copied, None]).sum(0)

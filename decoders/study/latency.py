@@ -77,12 +77,9 @@ def measure_latency(
             if progress:
                 progress((attempt - 1) * (WARM_UP + rounds) + WARM_UP + number + 1, total)
         low, median, high = (
-            tuple(float(x) for x in column)
-            for column in np.percentile([times[n] for n in sizes], [25, 50, 75], axis=1)
+            tuple(float(x) for x in column) for column in np.percentile([times[n] for n in sizes], [25, 50, 75], axis=1)
         )
-        measured = Latency(
-            Setup.of(target), target.name, context, tuple(sizes), median, low, high, rounds, attempt
-        )
+        measured = Latency(Setup.of(target), target.name, context, tuple(sizes), median, low, high, rounds, attempt)
         if quietest is None or max(measured.spreads) < max(quietest.spreads):
             quietest = measured
         if max(measured.spreads) <= WIDEST:
@@ -98,8 +95,7 @@ def latency_for(
 ) -> Latency:
     """The latency kept for this machine and model, or (``again``, or where there is none up to ``most`` rows) measured
     now and kept; a model with a short context is measured at half of it."""
-    kept = None if again else load_latency(target)
-    if kept is not None and kept.largest >= most:
+    if not again and (kept := load_latency(target)) is not None and kept.largest >= most:
         return kept
     measured = measure_latency(target, most, context=min(CONTEXT, target.context_length // 2), progress=progress)
     save_latency(measured)

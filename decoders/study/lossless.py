@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from typing import Any
 
 from decoders.drafters import find_method
@@ -60,15 +61,10 @@ def check_lossless(
     allowed = tolerance if tolerance is not None else 0.0 if dtype in FULL_PRECISION else tolerance_of(dtype)
     reference = Outcome("plain", "generate()" if stock else "")
     others = {name: Outcome(name, "plain", find_method(name).lossless) for name in methods if name != "plain"}
-    done, total = 0, len(prompts) * (len(others) + 1 + bool(stock))
+    runs = count(1)
+    total = len(prompts) * (len(others) + 1 + bool(stock))
+    tick = (lambda: progress(next(runs), total)) if progress else (lambda: None)
     for index, prompt in enumerate(prompts):
-
-        def tick() -> None:
-            nonlocal done
-            done += 1
-            if progress:
-                progress(done, total)
-
         expected = _decode(reference, target, prompt, methods.get("plain"), max_new_tokens)
         tick()
         if stock:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def parse_quotes(text: str) -> tuple[str, list[tuple[int, int, int]]]:
     """
     text = text.strip()
     said: list[str] = []
-    found: list[tuple[int, int, int]] = []
+    quotes: list[tuple[int, int, int]] = []
     number = start = inner = at = 0
     while at < len(text):
         opened = _OPEN.match(text, at)
@@ -87,7 +87,7 @@ def parse_quotes(text: str) -> tuple[str, list[tuple[int, int, int]]]:
             while len(said) > start and said[-1].isspace():
                 said.pop()
             if len(said) > start:
-                found.append((start, len(said), number))
+                quotes.append((start, len(said), number))
             number, at = 0, at + 1
             if gap := _GAP.match(text, at):
                 at = gap.end()
@@ -97,7 +97,7 @@ def parse_quotes(text: str) -> tuple[str, list[tuple[int, int, int]]]:
             at += 1
     if number:
         raise ValueError(f"the quote of source {number} never closes")
-    return "".join(said), found
+    return "".join(said), quotes
 
 
 def locate(passage: str, words: str) -> tuple[int, int]:
@@ -107,15 +107,13 @@ def locate(passage: str, words: str) -> tuple[int, int]:
     >>> locate("It rained: “cats”.", 'rained :"cats" ,')
     (3, 17)
     """
-    at = passage.find(words)
-    if at >= 0:
+    if (at := passage.find(words)) >= 0:
         return at, at + len(words)
     folded, place = _folded(passage)
     wanted, _ = _folded(words)
-    for tried in (wanted, wanted.rstrip(".,;:!?")):
-        at = folded.find(tried) if tried else -1
-        if at >= 0:
-            return place[at], place[at + len(tried) - 1] + 1
+    for form in (wanted, wanted.rstrip(".,;:!?")):
+        if form and (at := folded.find(form)) >= 0:
+            return place[at], place[at + len(form) - 1] + 1
     return -1, -1
 
 
@@ -138,9 +136,8 @@ def parse_quotesum(row: Any, name: str) -> QuotedAnswer:
         raise ValueError("it is not an object")
     if wrong := [key for key in ("question", "summary") if not isinstance(row.get(key), str)]:
         raise ValueError(f"its {wrong[0]!r} is missing or not text")
-    numbers = sorted(int(key[6:]) for key in row if re.fullmatch(r"source[1-9]\d?", key))
     passages: dict[int, str] = {}
-    for number in numbers:
+    for number in sorted(int(key[6:]) for key in row if re.fullmatch(r"source[1-9]\d?", key)):
         source, title = row[f"source{number}"] or "", row.get(f"title{number}") or ""
         if not isinstance(source, str) or not isinstance(title, str):
             raise ValueError(f"its source{number} or title{number} is not text")
@@ -152,11 +149,11 @@ def parse_quotesum(row: Any, name: str) -> QuotedAnswer:
     answer, marks = parse_quotes(row["summary"])
     if not marks:
         raise ValueError("its summary quotes nothing")
-    index = {number: i for i, number in enumerate(passages)}
+    places = {number: (i, passage) for i, (number, passage) in enumerate(passages.items())}
     quotes = []
     for start, stop, number in marks:
-        place = locate(passages[number], answer[start:stop]) if number in passages else (-1, -1)
-        quotes.append(Quote(start, stop, index.get(number, -1), *place))
+        i, passage = places.get(number, (-1, ""))
+        quotes.append(Quote(start, stop, i, *locate(passage, answer[start:stop])))
     label = next((str(row[key]) for key in ("unique_id", "qid") if isinstance(row.get(key), str | int)), name)
     return QuotedAnswer(label, INSTRUCTION, tuple(passages.values()), row["question"], answer, tuple(quotes))
 
@@ -182,24 +179,24 @@ def parse_rows(
     """``read_quotesum`` of a file's text. ``name`` begins the names of rows without an id; ``shown`` is what the error
     calls the file.
     """
-    found: list[QuotedAnswer] = []
+    answers: list[QuotedAnswer] = []
     left_out: list[str] = []
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
-        if limit is not None and len(found) >= limit:
+        if limit is not None and len(answers) >= limit:
             break
         try:
-            found.append(parse_quotesum(json.loads(line), f"{name}-{number}"))
+            answers.append(parse_quotesum(json.loads(line), f"{name}-{number}"))
         except json.JSONDecodeError as error:
             left_out.append(f"line {number} was left out: it is not JSON (column {error.colno}: {error.msg.lower()})")
         except RecursionError:
             left_out.append(f"line {number} was left out: it is not JSON of this form")
         except ValueError as error:
             left_out.append(f"line {number} was left out: {error}")
-    if not found:
+    if not answers:
         raise UserError(f"{shown} holds no row to score ({left_out[0] if left_out else 'it is empty'}); {FORM}")
-    return found, left_out
+    return answers, left_out
 
 
 # --- the score --------------------------------------------------------------------------------------------------------
@@ -207,8 +204,8 @@ def parse_rows(
 
 @dataclass(frozen=True, slots=True)
 class QuoteScore:
-    """Of one example, or the mean over several: found tokens that are quoted ÷ found, ÷ quoted, and their harmonic
-    mean. ``right_passage``: of the tokens both found and quoted, the share whose source is the quoted passage (None
+    """Of one example, or the mean over several: linked tokens that are quoted ÷ linked, ÷ quoted, and their harmonic
+    mean. ``right_passage``: of the tokens both linked and quoted, the share whose source is the quoted passage (None
     where there are none).
     """
 
@@ -218,8 +215,8 @@ class QuoteScore:
     right_passage: float | None = None
 
 
-def token_score(found: np.ndarray, gold: np.ndarray) -> QuoteScore:
-    """Precision, recall and F1 of boolean arrays, one entry per token. Nothing found: 1, 0, 0 (methods.md §2).
+def token_score(linked: np.ndarray, gold: np.ndarray) -> QuoteScore:
+    """Precision, recall and F1 of boolean arrays, one entry per token. Nothing linked: 1, 0, 0 (methods.md §2).
 
     Raises ValueError where nothing is quoted.
 
@@ -228,9 +225,9 @@ def token_score(found: np.ndarray, gold: np.ndarray) -> QuoteScore:
     """
     if not gold.any():
         raise ValueError("no token is quoted, so there is nothing to find: leave the example out")
-    both, all_found, all_gold = int((found & gold).sum()), int(found.sum()), int(gold.sum())
-    precision = both / all_found if all_found else 1.0
-    return QuoteScore(precision, both / all_gold, 2 * both / (all_found + all_gold))
+    both, all_linked, all_gold = int((linked & gold).sum()), int(linked.sum()), int(gold.sum())
+    precision = both / all_linked if all_linked else 1.0
+    return QuoteScore(precision, both / all_gold, 2 * both / (all_linked + all_gold))
 
 
 def gold_tokens(trace: Trace, gold: QuotedAnswer) -> np.ndarray | None:
@@ -244,7 +241,7 @@ def gold_tokens(trace: Trace, gold: QuotedAnswer) -> np.ndarray | None:
     quotes = _placed(gold, said.text)
     if quotes is None:
         return None
-    passage = np.full(len(trace.output_ids), -2, dtype=np.int64)
+    passage = np.full(len(said.starts), -2, dtype=np.int64)
     for token in range(len(passage)):
         start, stop = said.core(token)
         for a, b, number in quotes:
@@ -268,16 +265,15 @@ def _placed(gold: QuotedAnswer, text: str) -> list[tuple[int, int, int]] | None:
     return placed
 
 
-def score_links(trace: Trace, gold: QuotedAnswer, found: Sequence[Link]) -> QuoteScore | None:
+def score_links(trace: Trace, gold: QuotedAnswer, copies: Sequence[Link]) -> QuoteScore | None:
     """How well links to passages (of the context or a pool) find what is quoted; None where ``gold_tokens`` is."""
     passage = gold_tokens(trace, gold)
     if passage is None:
         return None
-    from_passage = linked(found, len(passage))
+    from_passage = linked(copies, len(passage))
     score = token_score(from_passage >= -1, passage >= -1)
     both = (from_passage >= -1) & (passage >= -1)
-    right = float((from_passage[both] == passage[both]).mean()) if both.any() else None
-    return QuoteScore(score.precision, score.recall, score.f1, right)
+    return replace(score, right_passage=float((from_passage[both] == passage[both]).mean()) if both.any() else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,40 +285,29 @@ class SweepRow:
     score: QuoteScore
 
 
-def sweep(
-    runs: Sequence[tuple[Trace, QuotedAnswer]], min_runs: Sequence[int], *, whole: bool = True
-) -> list[SweepRow]:
+def sweep(runs: Sequence[tuple[Trace, QuotedAnswer]], min_runs: Sequence[int], *, whole: bool = True) -> list[SweepRow]:
     """PLD+ table 10: scores per example, then averaged, for each threshold. Answers without the gold quotes do not
     count. Raises ValueError if none does. ``whole`` as in ``links``.
     """
-    found = [scores(trace, gold, min_runs, whole=whole) for trace, gold in runs]
-    return [SweepRow(n, len(kept), mean_score(kept)) for n, kept in _by_place(found, min_runs)]
+    scored = [one for trace, gold in runs if (one := scores(trace, gold, min_runs, whole=whole)) is not None]
+    return [SweepRow(n, len(scored), mean_score([one[i] for one in scored])) for i, n in enumerate(min_runs)]
 
 
 def scores(trace: Trace, gold: QuotedAnswer, min_runs: Sequence[int], *, whole: bool = True) -> list[QuoteScore] | None:
     """The scores of one answer, one per threshold; None where it does not hold the gold quotes."""
     every = links(trace, 1, whole=whole)
-    found = [score_links(trace, gold, [link for link in every if len(link) >= n]) for n in min_runs]
-    kept = [score for score in found if score is not None]
-    return kept if len(kept) == len(found) else None
+    each = (score_links(trace, gold, [link for link in every if len(link) >= n]) for n in min_runs)
+    scored = [score for score in each if score is not None]
+    return scored if len(scored) == len(min_runs) else None
 
 
-def mean_score(found: Sequence[QuoteScore]) -> QuoteScore:
+def mean_score(each: Sequence[QuoteScore]) -> QuoteScore:
     """The mean over examples, each counted alike. Raises ValueError where there is none."""
-    if not found:
+    if not each:
         raise ValueError("no answer holds the quotes of its gold answer, so there is nothing to score")
-    rights = [score.right_passage for score in found if score.right_passage is not None]
-    return QuoteScore(
-        *(float(np.mean([getattr(score, name) for score in found])) for name in ("precision", "recall", "f1")),
-        right_passage=float(np.mean(rights)) if rights else None,
-    )
-
-
-def _by_place(
-    found: Sequence[Sequence[QuoteScore] | None], min_runs: Sequence[int]
-) -> Iterator[tuple[int, list[QuoteScore]]]:
-    for place, n in enumerate(min_runs):
-        yield n, [one[place] for one in found if one is not None]
+    rights = [score.right_passage for score in each if score.right_passage is not None]
+    means = np.mean([(score.precision, score.recall, score.f1) for score in each], axis=0).tolist()
+    return QuoteScore(*means, right_passage=float(np.mean(rights)) if rights else None)
 
 
 def gold_json(trace: Trace, gold: QuotedAnswer) -> dict[str, Any] | None:

@@ -53,11 +53,11 @@ def check_model(target: Target, run: Mapping[str, Any], *, exact: bool = False) 
 def own_params(trace: Trace, method: Method) -> dict[str, Any]:
     """The parameters that a run recorded for its method, but those that name files: a trace may come from anybody."""
     recorded = trace.run["method"]["params"]
-    shown = [c for c in controls(method.params) if c.name in recorded]
-    return {c.name: recorded[c.name] for c in shown if c.kind != "str" or recorded[c.name] is None}
+    named = {c.name: c.kind for c in controls(method.params) if c.name in recorded}
+    return {name: recorded[name] for name, kind in named.items() if kind != "str" or recorded[name] is None}
 
 
-def asked_method(
+def redraft_method(
     trace: Trace, method: str | Method | None = None, params: Mapping[str, Any] | Any = None
 ) -> tuple[Method, Any]:
     """A method and its parameters to draft with after a run: its own where none is named, and its own parameters
@@ -90,10 +90,10 @@ def recorded_prompt(trace: Trace) -> Prompt:
             segments.append(Segment(name, place, place + 1, passage))
     recorded, pool = run.get("pool") or {}, None
     if not recorded.get("in_prompt", True) and not pool_is_partial(trace):
-        table = trace.tables["pool"]
-        order = np.argsort(np.asarray(table["position"], dtype=np.int64))
-        ids = np.asarray(table["id"], dtype=np.int64)[order]
-        passages = np.asarray(table["passage"], dtype=np.int64)[order]
+        columns = (trace.tables["pool"][name] for name in ("position", "id", "passage"))
+        positions, ids, passages = np.array([*columns], dtype=np.int64)
+        order = np.argsort(positions)
+        ids, passages = ids[order], passages[order]
         starts = (0, *(np.flatnonzero(np.diff(passages)) + 1).tolist())
         pool = Pool(ids, starts, None, str(recorded.get("label", "the pool")))
     return Prompt(tuple(trace.prompt_ids), tuple(segments), pool, run.get("compression"))

@@ -48,7 +48,7 @@ from decoders.verifiers.match import judged
 from decoders.verifiers.residual import ResidualVerifier
 from decoders.verifiers.sampling import Chooser
 
-from .recorded import another, asked_method, check_model, check_step, pool_is_partial, recorded_prompt, sampling_of
+from .recorded import another, check_model, check_step, pool_is_partial, recorded_prompt, redraft_method, sampling_of
 
 TOP_TOKENS = 64  # likeliest next tokens kept per position: as many as any method asks for
 MOST_KEPT = 1 << 30  # bytes of hidden states and queries kept of a run; of a larger one, what was asked for
@@ -109,14 +109,13 @@ class ReadRun:
 
     def __init__(self, target: Target, trace: Trace, wanted: Needs | None = None) -> None:
         check_model(target, trace.run)
-        ids = trace.tables["tokens"]["id"]
+        ids, most, vocab = trace.tables["tokens"]["id"], target.context_length, target.info["vocab"]
         if not trace.rows("steps"):
             raise UserError("this run has no step")
-        if len(ids) > target.context_length:
-            most = target.context_length
+        if len(ids) > most:
             raise UserError(f"this run has {len(ids):,} tokens and {target.name} reads at most {most:,}")
-        if min(ids) < 0 or max(ids) >= target.info["vocab"]:
-            raise UserError(f"this run has token ids beyond {target.name}'s vocabulary of {target.info['vocab']:,}")
+        if min(ids) < 0 or max(ids) >= vocab:
+            raise UserError(f"this run has token ids beyond {target.name}'s vocabulary of {vocab:,}")
         self.target, self.trace = target, trace
         self.kept = everything(target, len(ids)) or wanted or Needs(top_tokens=TOP_TOKENS)
         self.prompt = recorded_prompt(trace)
@@ -163,17 +162,19 @@ class ReadRun:
         return [Past(end - 1, draft, judged(draft, [0], ids[end - 1]), self._scoring(decoding, end - 1))]
 
     def _past(self, decoding: Decoding, step: int) -> Past:
-        nodes, steps, probes = (self.trace.tables[name] for name in ("nodes", "steps", "probes"))
-        rows = self.rows("nodes", step)
-        tokens, parents, origins, status = (
-            tuple(nodes[name][row] for row in rows) for name in ("token", "parent", "origin", "status")
-        )
+        steps, probes = self.trace.tables["steps"], self.trace.tables["probes"]
+        tokens, parents, origins, status = self._nodes(step, "token", "parent", "origin", "status")
         draft = Draft(DraftTree(tokens, parents), origins, route=steps["route"][step])
         path = [node for node, what in enumerate(status) if what in ("root", "accepted")]
         bonus, length = steps["bonus"][step], steps["context"][step]
         hung = tuple(probes["parent"][row] for row in self.rows("probes", step) if probes["kind"][row] != JOINT)
         verdict = judged(draft, path, None if bonus < 0 else bonus)
         return Past(length, draft, verdict, self._scoring(decoding, length), hung)
+
+    def _nodes(self, step: int, *names: str) -> list[tuple[Any, ...]]:
+        """Columns of a step's tree."""
+        rows = self.rows("nodes", step)
+        return [tuple(self.trace.tables["nodes"][name][rows.start : rows.stop]) for name in names]
 
     def _scoring(self, decoding: Decoding, length: int) -> Callable[[Draft], Scored]:
         """How to have a draft scored where ``length`` tokens were committed."""
@@ -205,7 +206,7 @@ class ReadRun:
         check_step(self.trace, step)
         if candidate is not None:
             method, params = None, None
-        entry, values = asked_method(self.trace, method, params)
+        entry, values = redraft_method(self.trace, method, params)
         own, notes = self._is_own(entry, values)
         cold = entry.cold(values)
         if cold != values:
@@ -238,7 +239,7 @@ class ReadRun:
                 commit_ms=0.0, learned=learned,
             )  # fmt: skip
             recorder = Run.of(decoding, about, f"{run.get('title') or 'Untitled run'}: step {step + 1}, {entry.title}")
-            trace = recorder.alone(taken, tables["tokens"]["id"][length:])
+            trace = recorder.one_step(taken, tables["tokens"]["id"][length:])
             if run.get("forced"):
                 trace.run["forced"] = True
         return WhatIf(
@@ -304,13 +305,10 @@ class ReadRun:
         """Have the step's draft copied after one of its candidates."""
         rows, pool = self.rows("candidates", step), self.session.pool
         if not 0 <= candidate < len(rows):
-            raise UserError(
-                f"step {step + 1} has {len(rows)} candidate{'s' * (len(rows) != 1)}: there is none with the number "
-                f"{candidate + 1}"
-            )
-        if self.trace.tables["candidates"]["pool"][rows[candidate]] >= 0 and (
-            pool_is_partial(self.trace) or pool is None
-        ):
+            has = f"step {step + 1} has {len(rows)} candidate{'s' * (len(rows) != 1)}"
+            raise UserError(f"{has}: there is none with the number {candidate + 1}")
+        pooled = self.trace.tables["candidates"]["pool"][rows[candidate]] >= 0
+        if pooled and (pool_is_partial(self.trace) or pool is None):
             raise UserError("the text that this candidate stands in is not wholly in this run's record")
         if any(term.key.startswith("branch") for term in method.node_terms):
             notes.append("The copy alone: the branches that the method adds beside a copy are left out.")
@@ -325,11 +323,10 @@ class ReadRun:
         return sum(verifier.draws(*one) for one in zip(*taken, strict=True))
 
     def _same(self, step: int, draft: Draft, verdict: Verdict) -> bool:
-        nodes, rows = self.trace.tables["nodes"], self.rows("nodes", step)
         bonus = self.trace.tables["steps"]["bonus"][step]
-        recorded = [(nodes["token"][r], nodes["parent"][r], nodes["status"][r]) for r in rows]
-        now = list(zip(draft.tree.tokens, draft.tree.parents, verdict.status, strict=True))
-        return recorded == now and bonus == (-1 if verdict.bonus is None else verdict.bonus)
+        now = [draft.tree.tokens, draft.tree.parents, verdict.status]
+        same_tree = self._nodes(step, "token", "parent", "status") == now
+        return same_tree and bonus == (-1 if verdict.bonus is None else verdict.bonus)
 
     def _check_probabilities(self) -> None:
         """A run recorded without a fingerprint: the model must say of its output what it said then."""
@@ -360,7 +357,7 @@ def whatif(
 
     Arguments and errors as of ``ReadRun`` and ``ReadRun.redraft``; make a ``ReadRun`` to ask more than once.
     """
-    entry, values = asked_method(trace, method, params)
+    entry, values = redraft_method(trace, method, params)
     read = ReadRun(target, trace, wanted(entry.needs(target, values)))
     return replace(read.redraft(step, entry, values, candidate=candidate), read_ms=read.ms)
 

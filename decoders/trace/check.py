@@ -19,17 +19,16 @@ _TYPES["any"] = set().union(*_TYPES.values())
 _WORDS = {"int": "whole numbers", "float": "numbers or null", "str": "text", "bool": "true or false"}
 _WORDS["any"] = "numbers, text, true, false or null"
 _ENUMS = {
-    ("tokens", "kind"): {"prompt", "accepted", "bonus", "plain"},
-    ("steps", "outcome"): {"full", "partial", "none", "plain"},
-    ("nodes", "status"): {"root", "accepted", "rejected", "unreached"},
+    "tokens.kind": {"prompt", "accepted", "bonus", "plain"},
+    "steps.outcome": {"full", "partial", "none", "plain"},
+    "nodes.status": {"root", "accepted", "rejected", "unreached"},
 }
 _RUN_TYPES: dict[str, type] = {
     "id": str, "title": str, "created": str, "complete": bool, "stop": str, "model": dict, "method": dict,
     "terms": list, "node_terms": list, "step_terms": list, "sampling": dict, "max_new_tokens": int,
-    "prompt_length": int, "stop_ids": list,
-    "versions": dict, "timings": dict, "metrics": dict, "metric_help": list, "error": str,
-    "pool": dict, "compression": dict, "memory": dict, "reference": str, "attention": dict, "forced": bool,
-    "origins": list,
+    "prompt_length": int, "stop_ids": list, "versions": dict, "timings": dict, "metrics": dict, "metric_help": list,
+    "error": str, "pool": dict, "compression": dict, "memory": dict, "reference": str, "attention": dict,
+    "forced": bool, "origins": list,
 }  # fmt: skip
 _RUN_OPTIONAL = {
     "title", "node_terms", "step_terms", "stop_ids", "versions", "metrics", "metric_help", "error", "pool",
@@ -40,6 +39,23 @@ _METHOD_TYPES: dict[str, type] = {
     "code": dict,
 }  # fmt: skip
 _CODE_TYPES: dict[str, type] = {"drafts": str, "verifies": str}
+_TERM_TYPES: dict[str, type] = {"key": str, "label": str, "help": str}
+_ORIGIN_TYPES: dict[str, type] = {
+    "name": str, "letter": str, "label": str, "sentence": str, "outline": str, "hue": int,
+}  # fmt: skip
+# columns of token ids, of shares, and of numbers that are 0 or more
+_IDS = ("tokens.id", "nodes.token", "targets.token", "probes.token", "pool.id", "plain.id", "guesses.token")
+_SHARES = (
+    "tokens.prob", "nodes.prob", "targets.prob", "probes.prob", "guesses.prob", "guesses.draft_prob",
+    "guesses.residual", "attention.weight",
+)  # fmt: skip
+_COUNTS = (
+    "pieces.id", "steps.draft_ms", "steps.verify_ms", "steps.commit_ms", "steps.elapsed_ms", "steps.drafted",
+    "steps.depth", "steps.accepted", "steps.emitted", "pool.position", "pool.passage", "guesses.rank",
+    "attention.layer", "candidates.rank",
+)  # fmt: skip
+
+Arrays = Mapping[str, Mapping[str, np.ndarray]]  # table → column → values
 
 
 class Recorded(Protocol):
@@ -60,11 +76,8 @@ def check(trace: Recorded) -> None:
     a = {table: _arrays(trace, table) for table in (*TABLES, *more)}
     if (cells := sum(column.size for columns in a.values() for column in columns.values())) > MAX_CELLS:
         raise TraceError(f"it has {cells:,} values and {MAX_CELLS:,} are allowed")
-    _check_values(a)
-    _check_tokens(trace.run["prompt_length"], a)
-    _check_nodes(a)
-    _check_pool(a)
-    _check_rest(a)
+    for part in (_check_values, _check_tokens, _check_nodes, _check_rest):
+        part(a, trace.run["prompt_length"])
 
 
 def check_run(run: Any) -> None:
@@ -82,20 +95,14 @@ def check_run(run: Any) -> None:
         for key, value in run.get(name, {}).items():
             if value is not None and type(value) not in (int, float):
                 raise TraceError(f"run.{name}.{key} is {shown(value)}; a number or null is allowed")
-    for declared in TERMS:
-        keys = []
-        for i, term in enumerate(run.get(declared, ())):
-            if not isinstance(term, dict):
+    for declared in (*TERMS, "origins"):
+        types, required = (_ORIGIN_TYPES, "name") if declared == "origins" else (_TERM_TYPES, "key")
+        for i, one in enumerate(run.get(declared, ())):
+            if not isinstance(one, dict):
                 raise TraceError(f"run.{declared}[{i}] is not an object")
-            _typed(term, f"run.{declared}[{i}]", {"key": str, "label": str, "help": str}, {"label", "help"})
-            keys.append(term["key"])
-        if len(set(keys)) != len(keys):
+            _typed(one, f"run.{declared}[{i}]", types, set(types) - {required})
+        if declared in TERMS and len({term["key"] for term in run.get(declared, ())}) != len(run.get(declared, ())):
             raise TraceError(f"run.{declared} names a number twice")
-    for i, origin in enumerate(run.get("origins", ())):
-        if not isinstance(origin, dict):
-            raise TraceError(f"run.origins[{i}] is not an object")
-        types = {"name": str, "letter": str, "label": str, "sentence": str, "outline": str, "hue": int}
-        _typed(origin, f"run.origins[{i}]", types, set(types) - {"name"})
     for name in ("controls", "metric_help"):
         rows = run["method"].get("controls", []) if name == "controls" else run.get("metric_help", [])
         if not all(isinstance(row, dict) for row in rows):
@@ -217,158 +224,132 @@ def _array(where: str, kind: str, values: list[Any]) -> np.ndarray:
     return np.array(values, dtype=bool)
 
 
-def _refuse(bad: np.ndarray, where: str, values: np.ndarray, allowed: str) -> None:
+def _refuse(a: Arrays, where: str, bad: np.ndarray, allowed: str) -> None:
+    """Raise TraceError for the first row of a column (``table.name``) that is bad."""
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
-        value = values[row].item() if isinstance(values[row], np.generic) else values[row]
+        value = _column(a, where)[row]
+        value = value.item() if isinstance(value, np.generic) else value
         raise TraceError(f"{where}, row {row}, is {shown(value)}; allowed: {allowed}")
 
 
-def _check_values(a: dict[str, dict[str, np.ndarray]]) -> None:
-    """What one column says by itself, and references to pieces and steps."""
-    ids = a["pieces"]["id"]
-    _refuse(ids < 0, "pieces.id", ids, "0 or more")
-    if len(np.unique(ids)) != len(ids):
-        raise TraceError("pieces.id names a token twice")
+def _column(a: Arrays, where: str) -> np.ndarray:
+    table, _, name = where.partition(".")
+    return a[table][name]
+
+
+def _check_values(a: Arrays, prompt_length: int) -> None:
+    """What one column says by itself, and references to pieces, steps and the pool."""
+    ids, place = a["pieces"]["id"], a["pool"]["position"]
+    for where in _COUNTS:
+        _refuse(a, where, _column(a, where) < 0, "0 or more")
+    for where, values, what in (("pieces.id", ids, "token"), ("pool.position", place, "place")):
+        if len(np.unique(values)) != len(values):
+            raise TraceError(f"{where} names a {what} twice")
     for row, text in enumerate(a["pieces"]["hex"]):
         if len(text) % 2 or not re.fullmatch("[0-9a-fA-F]*", text):
             raise TraceError(f"pieces.hex, row {row}, is {shown(text)}; two hexadecimal digits per byte are allowed")
-    for table, name in (
-        ("tokens", "id"), ("nodes", "token"), ("targets", "token"), ("probes", "token"), ("pool", "id"),
-        ("plain", "id"), ("guesses", "token"),
-    ):  # fmt: skip
-        values = a[table][name]
-        _refuse(~np.isin(values, ids), f"{table}.{name}", values, "the ids listed in pieces")
-    for (table, name), allowed in _ENUMS.items():
-        values = a[table][name]
-        bad = np.fromiter((v not in allowed for v in values), bool, len(values))
-        _refuse(bad, f"{table}.{name}", values, ", ".join(sorted(allowed)))
-    for table, name in (
-        ("tokens", "prob"), ("nodes", "prob"), ("targets", "prob"), ("probes", "prob"), ("guesses", "prob"),
-        ("guesses", "draft_prob"), ("guesses", "residual"), ("attention", "weight"),
-    ):  # fmt: skip
-        share = a[table][name]
-        _refuse((share < 0) | (share > 1.001), f"{table}.{name}", share, "0 to 1")
-    for name in ("draft_ms", "verify_ms", "commit_ms", "elapsed_ms"):
-        _refuse(a["steps"][name] < 0, f"steps.{name}", a["steps"][name], "0 or more")
+    for where in _IDS:
+        _refuse(a, where, ~np.isin(_column(a, where), ids), "the ids listed in pieces")
+    for where, allowed in _ENUMS.items():
+        bad = np.array([value not in allowed for value in _column(a, where)], dtype=bool)
+        _refuse(a, where, bad, ", ".join(sorted(allowed)))
+    for where in _SHARES:
+        share = _column(a, where)
+        _refuse(a, where, (share < 0) | (share > 1.001), "0 to 1")
     steps = len(a["steps"]["context"])
     for table in ("nodes", "targets", "candidates", "guesses", "attention", "probes"):
         step = a[table]["step"]
-        _refuse((step < 0) | (step >= steps), f"{table}.step", step, f"0 to {steps - 1}")
-        _refuse(np.diff(step, prepend=0) < 0, f"{table}.step", step, "rows in the order of the steps")
+        _refuse(a, f"{table}.step", (step < 0) | (step >= steps), f"0 to {steps - 1}")
+        _refuse(a, f"{table}.step", np.diff(step, prepend=0) < 0, "rows in the order of the steps")
+    for table in ("tokens", "nodes", "candidates"):
+        pooled = a[table]["pool"]
+        _refuse(a, f"{table}.pool", (pooled != -1) & ~np.isin(pooled, place), "a position listed in pool, or -1")
 
 
-def _check_tokens(prompt_length: int, a: dict[str, dict[str, np.ndarray]]) -> None:
+def _check_tokens(a: Arrays, prompt_length: int) -> None:
     """Every output token comes from a step, and the steps' counts add up to the output."""
     tokens, steps = a["tokens"], a["steps"]
     rows, count = len(tokens["id"]), len(steps["context"])
     if prompt_length > rows:
         raise TraceError(f"run.prompt_length is {prompt_length:,} and tokens has {rows:,} rows")
-    for name in ("drafted", "depth", "accepted", "emitted"):
-        _refuse(steps[name] < 0, f"steps.{name}", steps[name], "0 or more")
-    _refuse(steps["bonus"] < -1, "steps.bonus", steps["bonus"], "a token id, or -1")
-    _refuse(steps["depth"] > steps["drafted"], "steps.depth", steps["depth"], "no more than drafted")
-    _refuse(steps["accepted"] > steps["depth"], "steps.accepted", steps["accepted"], "no more than depth")
-    emitted = steps["accepted"] + (steps["bonus"] >= 0)
-    _refuse(steps["emitted"] != emitted, "steps.emitted", steps["emitted"], "accepted, plus one where there is a bonus")
+    has = steps["bonus"] >= 0
+    _refuse(a, "steps.bonus", steps["bonus"] < -1, "a token id, or -1")
+    _refuse(a, "steps.depth", steps["depth"] > steps["drafted"], "no more than drafted")
+    _refuse(a, "steps.accepted", steps["accepted"] > steps["depth"], "no more than depth")
+    emitted = steps["accepted"] + has
+    _refuse(a, "steps.emitted", steps["emitted"] != emitted, "accepted, plus one where there is a bonus")
     context = prompt_length + np.concatenate([[0], np.cumsum(emitted)]).astype(np.int64)
-    _refuse(steps["context"] != context[:-1], "steps.context", steps["context"], "the tokens committed before the step")
+    _refuse(a, "steps.context", steps["context"] != context[:-1], "the tokens committed before the step")
     if rows != context[-1]:
         raise TraceError(f"tokens has {rows:,} rows; the prompt and the steps' emitted tokens make {context[-1]:,}")
     owner = np.concatenate([np.full(prompt_length, -1), np.repeat(np.arange(count), emitted)])
-    _refuse(tokens["step"] != owner, "tokens.step", tokens["step"], "the step that emitted it, -1 for the prompt")
-    bad = (tokens["kind"] == "prompt") != (owner < 0)
-    _refuse(bad, "tokens.kind", tokens["kind"], "prompt inside the prompt, and only there")
-    _refuse(tokens["passage"] < -1, "tokens.passage", tokens["passage"], "a passage number, or -1")
-    _refuse(tokens["rank"] < -1, "tokens.rank", tokens["rank"], "0 or more, -1 for the prompt")
-    bad = (tokens["source"] < -1) | (tokens["source"] >= np.arange(rows))
-    _refuse(bad, "tokens.source", tokens["source"], "an earlier position, or -1")
-    last = steps["context"] + steps["accepted"]
-    has = steps["bonus"] >= 0
-    bad = has.copy()
-    bad[has] = tokens["id"][last[has]] != steps["bonus"][has]
-    _refuse(bad, "steps.bonus", steps["bonus"], "the last token that the step emitted, or -1")
+    _refuse(a, "tokens.step", tokens["step"] != owner, "the step that emitted it, -1 for the prompt")
+    prompt = tokens["kind"] == "prompt"
+    _refuse(a, "tokens.kind", prompt != (owner < 0), "prompt inside the prompt, and only there")
+    _refuse(a, "tokens.passage", tokens["passage"] < -1, "a passage number, or -1")
+    _refuse(a, "tokens.rank", tokens["rank"] < -1, "0 or more, -1 for the prompt")
+    source = tokens["source"]
+    _refuse(a, "tokens.source", (source < -1) | (source >= np.arange(rows)), "an earlier position, or -1")
+    last = tokens["id"][np.minimum(steps["context"] + steps["accepted"], rows - 1)]
+    _refuse(a, "steps.bonus", has & (last != steps["bonus"]), "the last token that the step emitted, or -1")
 
 
-def _check_nodes(a: dict[str, dict[str, np.ndarray]]) -> None:
+def _check_nodes(a: Arrays, prompt_length: int) -> None:
     """Every step's tree is a tree, and its accepted path is what the step emitted."""
     nodes, steps, ids = a["nodes"], a["steps"], a["tokens"]["id"]
     count, step = len(steps["context"]), nodes["step"]
     sizes = np.bincount(step, minlength=count)
-    _refuse(sizes != steps["drafted"] + 1, "steps.drafted", steps["drafted"], "one less than the step's rows in nodes")
+    _refuse(a, "steps.drafted", sizes != steps["drafted"] + 1, "one less than the step's rows in nodes")
     start = np.concatenate([[0], np.cumsum(sizes)])[:-1].astype(np.int64)
     row = np.arange(len(step))
     number = row - start[step]
     parent, depth, token = nodes["parent"], nodes["depth"], nodes["token"]
     root = number == 0
     bad = np.where(root, parent != -1, (parent < 0) | (parent >= number))
-    _refuse(bad, "nodes.parent", parent, "a node before its child")
+    _refuse(a, "nodes.parent", bad, "a node before its child")
     above = np.where(root, row, start[step] + parent)
-    _refuse(depth != np.where(root, 0, depth[above] + 1), "nodes.depth", depth, "one more than the parent's")
+    _refuse(a, "nodes.depth", depth != np.where(root, 0, depth[above] + 1), "one more than the parent's")
     deepest = np.zeros(count, dtype=np.int64)
     np.maximum.at(deepest, step, depth)
-    _refuse(steps["depth"] != deepest, "steps.depth", steps["depth"], "the depth of the step's deepest node")
+    _refuse(a, "steps.depth", steps["depth"] != deepest, "the depth of the step's deepest node")
     order = np.lexsort((token, parent, step))
     twin = np.zeros(len(step), dtype=bool)
-    same = [np.diff(v[order]) == 0 for v in (token, parent, step)]
-    twin[order[1:]] = same[0] & same[1] & same[2]
-    _refuse(twin, "nodes.token", token, "another token than its siblings")
-    context = steps["context"][step]
-    bad = (nodes["source"] < -1) | (nodes["source"] >= context)
-    _refuse(bad, "nodes.source", nodes["source"], "an earlier position, or -1")
-    _refuse(nodes["rank"] < -1, "nodes.rank", nodes["rank"], "0 or more, -1 for the root")
-    status = nodes["status"]
-    accepted = status == "accepted"
-    _refuse((status == "root") != root, "nodes.status", status, "root for the first node of a step, and only there")
-    _refuse(accepted & ~(accepted | root)[above], "nodes.status", status, "accepted only below an accepted node")
-    found = np.bincount(step[accepted], minlength=count)
-    _refuse(found != steps["accepted"], "steps.accepted", steps["accepted"], "the step's accepted nodes")
+    twin[order[1:]] = np.all([np.diff(v[order]) == 0 for v in (token, parent, step)], axis=0)
+    _refuse(a, "nodes.token", twin, "another token than its siblings")
+    context, source = steps["context"][step], nodes["source"]
+    _refuse(a, "nodes.source", (source < -1) | (source >= context), "an earlier position, or -1")
+    _refuse(a, "nodes.rank", nodes["rank"] < -1, "0 or more, -1 for the root")
+    accepted = nodes["status"] == "accepted"
+    _refuse(a, "nodes.status", (nodes["status"] == "root") != root, "root for the first node of a step, and only there")
     committed = root | accepted
-    expected = token.copy()
-    at = context[committed] + depth[committed] - 1
-    expected[committed] = ids[np.minimum(at, len(ids) - 1)]
-    _refuse(token != expected, "nodes.token", token, "along the accepted path, the tokens of the output")
+    _refuse(a, "nodes.status", accepted & ~committed[above], "accepted only below an accepted node")
+    counted = np.bincount(step[accepted], minlength=count)
+    _refuse(a, "steps.accepted", counted != steps["accepted"], "the step's accepted nodes")
+    emitted = ids[np.minimum(context + depth - 1, len(ids) - 1)]
+    _refuse(a, "nodes.token", committed & (token != emitted), "along the accepted path, the tokens of the output")
 
 
-def _check_pool(a: dict[str, dict[str, np.ndarray]]) -> None:
-    """Places in the pool are listed in the table pool."""
-    place = a["pool"]["position"]
-    _refuse(place < 0, "pool.position", place, "0 or more")
-    if len(np.unique(place)) != len(place):
-        raise TraceError("pool.position names a place twice")
-    _refuse(a["pool"]["passage"] < 0, "pool.passage", a["pool"]["passage"], "0 or more")
-    for table in ("tokens", "nodes", "candidates"):
-        given = a[table]["pool"]
-        _refuse((given != -1) & ~np.isin(given, place), f"{table}.pool", given, "a position listed in pool, or -1")
-
-
-def _check_rest(a: dict[str, dict[str, np.ndarray]]) -> None:
-    steps, candidates = a["steps"], a["candidates"]
-    for table, name in (("targets", "node"), ("probes", "parent"), ("guesses", "node")):
-        values = a[table][name]
-        bad = (values < 0) | (values > steps["drafted"][a[table]["step"]])
-        _refuse(bad, f"{table}.{name}", values, "a node of the step")
-    at = a["attention"]["step"]
+def _check_rest(a: Arrays, prompt_length: int) -> None:
+    steps, looks, candidates = a["steps"], a["attention"], a["candidates"]
+    for where in ("targets.node", "probes.parent", "guesses.node"):
+        node, step = _column(a, where), a[where.partition(".")[0]]["step"]
+        _refuse(a, where, (node < 0) | (node > steps["drafted"][step]), "a node of the step")
+    at, node, position = looks["step"], looks["node"], looks["position"]
     probes = np.bincount(a["probes"]["step"], minlength=len(steps["context"]))
-    node, drafted = a["attention"]["node"], steps["drafted"][at]
-    _refuse((node < 0) | (node > drafted + probes[at]), "attention.node", node, "a node or probe of the step")
-    _refuse(a["guesses"]["rank"] < 0, "guesses.rank", a["guesses"]["rank"], "0 or more")
-    looks = a["attention"]
-    _refuse(looks["layer"] < 0, "attention.layer", looks["layer"], "0 or more")
-    _refuse(looks["head"] < -1, "attention.head", looks["head"], "a head, or -1 for their mean")
+    drafted = steps["drafted"][at]
+    _refuse(a, "attention.node", (node < 0) | (node > drafted + probes[at]), "a node or probe of the step")
+    _refuse(a, "attention.head", looks["head"] < -1, "a head, or -1 for their mean")
     end = steps["context"][at] + np.where(node > drafted, steps["accepted"][at], 0)
-    bad = (looks["position"] < 0) | (looks["position"] >= end)
-    _refuse(bad, "attention.position", looks["position"], "a position before the step, or (of a probe) accepted in it")
+    before = "a position before the step, or (of a probe) accepted in it"
+    _refuse(a, "attention.position", (position < 0) | (position >= end), before)
     context = steps["context"][candidates["step"]]
-    position, length = candidates["position"], candidates["length"]
-    pooled = candidates["pool"] >= 0
-    bad = (position < np.where(pooled, -1, 0)) | (position >= context)
-    _refuse(bad, "candidates.position", position, "a position before the step, or -1 for one that is in the pool alone")
+    position, length, would = candidates["position"], candidates["length"], candidates["would_accept"]
+    bad = (position < np.where(candidates["pool"] >= 0, -1, 0)) | (position >= context)
+    _refuse(a, "candidates.position", bad, "a position before the step, or -1 for one that is in the pool alone")
     most = np.maximum(context, len(a["pool"]["position"]))
-    _refuse((length < 0) | (length > most), "candidates.length", length, "0 to the tokens before the step")
-    _refuse(candidates["rank"] < 0, "candidates.rank", candidates["rank"], "0 or more")
-    would = candidates["would_accept"]
-    _refuse((would < -1) | (would > length), "candidates.would_accept", would, "0 to its length, or -1")
+    _refuse(a, "candidates.length", (length < 0) | (length > most), "0 to the tokens before the step")
+    _refuse(a, "candidates.would_accept", (would < -1) | (would > length), "0 to its length, or -1")
     chosen = candidates["step"][candidates["chosen"]]
     if len(np.unique(chosen)) != len(chosen):
         raise TraceError("candidates.chosen marks two candidates of one step; a draft is copied from one at most")

@@ -80,10 +80,8 @@ def load(source: str | os.PathLike[str] | bytes) -> Trace:
     """
     name = "this file" if isinstance(source, bytes) else Path(source).name
     try:
-        if isinstance(source, bytes):
-            return _load(io.BytesIO(source), len(source))
-        with open(source, "rb") as file:
-            return _load(file, os.fstat(file.fileno()).st_size)
+        with io.BytesIO(source) if isinstance(source, bytes) else open(source, "rb") as file:
+            return _load(file, file.seek(0, os.SEEK_END))
     except TraceError as fault:
         raise TraceError(f"{name} cannot be opened as a trace: {fault}; {_AGAIN}") from None
     except (OSError, ValueError) as fault:  # ValueError: a path with a NUL in it
@@ -128,8 +126,8 @@ def _check_directory(file: BinaryIO, size: int) -> None:
     tail = file.read()
     mark, disk, first, here, entries, length, _, comment = _END.unpack(tail[-_END.size :])
     if mark != b"PK\x05\x06" or comment:
-        start = b"" if size < 16 else _head(file)
-        if start.startswith(b'{"journal"'):
+        file.seek(0)
+        if file.read(16).startswith(b'{"journal"'):
             raise TraceError("it is the journal of a run that did not end, so recover() opens it")
         raise TraceError(f"it is not a whole {SUFFIX} file (no zip directory at its end)")
     fewest, most = len(_MEMBERS) - len(OPTIONAL_TABLES), len(_MEMBERS) + MAX_MORE_TABLES
@@ -137,11 +135,6 @@ def _check_directory(file: BinaryIO, size: int) -> None:
     if odd or not fewest <= entries <= most:
         raise TraceError(f"its zip directory has {entries} entries, and {fewest} to {most} are allowed")
     file.seek(0)
-
-
-def _head(file: BinaryIO) -> bytes:
-    file.seek(0)
-    return file.read(16)
 
 
 def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
@@ -182,8 +175,7 @@ def _manifest(tables: Any) -> dict[str, int]:
         raise TraceError(f"its trace.json does not announce the tables {', '.join(TABLES)}")
     cells: dict[str, int] = {}
     for table, entry in tables.items():
-        rows = entry.get("rows") if isinstance(entry, dict) else None
-        columns = entry.get("columns") if isinstance(entry, dict) else None
+        rows, columns = map(entry.get, ("rows", "columns")) if isinstance(entry, dict) else (None, None)
         if type(rows) is not int or rows < 0 or not isinstance(columns, list) or not 0 < len(columns) <= MAX_COLUMNS:
             raise TraceError(f"its trace.json does not announce the rows and columns of {table[:40]}")
         cells[table] = rows * len(columns)
@@ -238,8 +230,7 @@ def _replace(path: Path, data: bytes) -> None:
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     try:
         try:
-            with open(part, "wb") as file:
-                file.write(data)
+            part.write_bytes(data)
             os.replace(part, path)
         finally:
             part.unlink(missing_ok=True)

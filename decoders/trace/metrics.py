@@ -141,39 +141,38 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     run, steps, tokens = trace.run, trace.tables["steps"], len(trace.output_ids)
     count, timings, memory = len(steps["accepted"]), run.get("timings", {}), run.get("memory", {})
     drafted, accepted = sum(steps["drafted"]), sum(steps["accepted"])
-    without, copied = steps["drafted"].count(0), _copied(trace)
+    without, copied, all_tokens = steps["drafted"].count(0), _copied(trace), trace.rows("tokens")
     draft_ms, verify_ms = _total(steps["draft_ms"]), _total(steps["verify_ms"])
     decode_ms = timings.get("decode_ms") or (steps["elapsed_ms"][-1] if steps["elapsed_ms"] else None)
-    speed = _ratio(1000 * tokens, decode_ms)
-    overlaps, ranked = _overlaps(trace), regrets(trace)
-    overlap, regret = sum(overlaps), sum(one.tokens for one in ranked)
+    speed, overlaps, ranked = _ratio(1000 * tokens, decode_ms), _overlaps(trace), regrets(trace)
     depth_ms, step_ms = _draft_times(trace)
     differs = sum(rank > 0 for rank in trace.tables["tokens"]["rank"])
+    kv_mb, draft_mb = (_ratio(memory.get(name), 1e6) for name in ("kv_bytes", "draft_bytes"))
+
+    def ratio(**parts: float | None) -> Measured:
+        """The first part ÷ the second."""
+        return Measured(_ratio(*parts.values()), parts)
+
     return {
-        "tokens": Measured(tokens, {"all": trace.rows("tokens"), "prompt": run.get("prompt_length")}),
+        "tokens": Measured(tokens, {"all": all_tokens, "prompt": run.get("prompt_length")}),
         "steps": Measured(count, {"steps": count}),
         "drafted": Measured(drafted, {"drafted": drafted, "steps": count}),
         "accepted": Measured(accepted, {"accepted": accepted, "steps": count}),
         "tokens_per_step": Measured(_ratio(accepted + count, count), {"accepted": accepted, "steps": count}),
         "tokens_per_s": Measured(speed, {"tokens": tokens, "seconds": _ratio(decode_ms, 1000)}),
-        "speedup": Measured(
-            _ratio(speed, plain_tokens_per_s), {"tokens_per_s": speed, "plain_tokens_per_s": plain_tokens_per_s}
-        ),
+        "speedup": ratio(tokens_per_s=speed, plain_tokens_per_s=plain_tokens_per_s),
         "prefill_ms": Measured(timings.get("prefill_ms"), {}),
-        "kv_mb": Measured(
-            _ratio(memory.get("kv_bytes"), 1e6),
-            {"bytes_per_token": memory.get("kv_bytes_per_token"), "tokens": trace.rows("tokens")},
-        ),
-        "draft_mb": Measured(_ratio(memory.get("draft_bytes"), 1e6), {}),
-        "draft_ms": Measured(_ratio(draft_ms, count), {"draft_ms": draft_ms, "steps": count}),
-        "verify_ms": Measured(_ratio(verify_ms, count), {"verify_ms": verify_ms, "steps": count}),
-        "draft_share": Measured(_ratio(draft_ms, verify_ms), {"draft_ms": draft_ms, "verify_ms": verify_ms}),
-        "beta": Measured(_ratio(overlap, len(overlaps)), {"overlap": overlap, "tokens": len(overlaps)}),
-        "draft_cost": Measured(_ratio(depth_ms, step_ms), {"depth_ms": depth_ms, "verify_ms": step_ms}),
-        "draft_efficiency": Measured(_ratio(accepted, drafted), {"accepted": accepted, "drafted": drafted}),
-        "copied_share": Measured(_ratio(copied, tokens), {"copied": copied, "tokens": tokens}),
+        "kv_mb": Measured(kv_mb, {"bytes_per_token": memory.get("kv_bytes_per_token"), "tokens": all_tokens}),
+        "draft_mb": Measured(draft_mb, {}),
+        "draft_ms": ratio(draft_ms=draft_ms, steps=count),
+        "verify_ms": ratio(verify_ms=verify_ms, steps=count),
+        "draft_share": ratio(draft_ms=draft_ms, verify_ms=verify_ms),
+        "beta": ratio(overlap=sum(overlaps), tokens=len(overlaps)),
+        "draft_cost": ratio(depth_ms=depth_ms, verify_ms=step_ms),
+        "draft_efficiency": ratio(accepted=accepted, drafted=drafted),
+        "copied_share": ratio(copied=copied, tokens=tokens),
         "no_draft_steps": Measured(without, {"without": without, "steps": count}),
-        "ranking_regret": Measured(_ratio(regret, len(ranked)), {"regret": regret, "ranked": len(ranked)}),
+        "ranking_regret": ratio(regret=sum(one.tokens for one in ranked), ranked=len(ranked)),
         "differs": Measured(differs, {"differs": differs, "tokens": tokens}),
     }
 
@@ -200,11 +199,8 @@ def _overlaps(trace: Trace) -> list[float]:
     """
     nodes = trace.tables["nodes"]
     rows = zip(nodes.get("term:overlap", ()), nodes["status"], nodes["origin"], strict=False)
-    return [
-        overlap
-        for overlap, status, origin in rows
-        if overlap is not None and status in ("accepted", "rejected") and origin != "expansion"
-    ]
+    judged = ("accepted", "rejected")
+    return [o for o, status, origin in rows if o is not None and status in judged and origin != "expansion"]
 
 
 def _draft_times(trace: Trace) -> tuple[float | None, float | None]:
@@ -223,12 +219,8 @@ def outcomes(trace: Trace) -> dict[str, int]:
     """Steps by what was accepted (AdaPLD, fig. 4): each origin or chain of origins, mismatch (a draft, nothing
     accepted) and none (no draft).
     """
-    steps = trace.tables["steps"]
-    counts = Counter(
-        won or ("mismatch" if drafted else "none")
-        for won, drafted in zip(steps["origins"], steps["drafted"], strict=True)
-    )
-    return dict(counts.most_common())
+    rows = zip(*(trace.tables["steps"][name] for name in ("origins", "drafted")), strict=True)
+    return dict(Counter(won or ("mismatch" if drafted else "none") for won, drafted in rows).most_common())
 
 
 def routes(trace: Trace) -> dict[str, int]:
@@ -320,10 +312,9 @@ def acceptance_by_depth(trace: Trace) -> list[tuple[int, int, int]]:
     start = np.searchsorted(step, np.arange(step[-1] + 1))
     child = depth > 0
     above = start[step] + parent
-    tried = child.copy()
-    tried[child] = stands[above[child]]
+    decided = child & stands[np.where(child, above, 0)]
     # one path per step is accepted, so the visited parents of one depth are at most one per step
-    reached = np.bincount(np.unique(np.stack([depth[tried], step[tried]]), axis=1)[0])
+    reached = np.bincount(np.unique(np.stack([depth[decided], step[decided]]), axis=1)[0])
     accepted = np.bincount(depth[child & stands], minlength=len(reached))
     return [(d, int(reached[d]), int(accepted[d])) for d in range(1, len(reached))]
 
@@ -335,17 +326,18 @@ def fill_would_accept(trace: Trace) -> None:
     equal the output that followed its step's context; -1 where nothing followed. A run that was cut short can only show
     as much as it emitted.
     """
-    candidates = trace.tables["candidates"]
-    ids = np.array(trace.tables["tokens"]["id"], dtype=np.int64)
-    pool = trace.tables["pool"]
+
+    def column(table: str, name: str) -> np.ndarray:
+        return np.array(trace.tables[table][name], dtype=np.int64)
+
+    candidates, pool = trace.tables["candidates"], trace.tables["pool"]
+    ids, context = column("tokens", "id"), column("steps", "context")
+    place, length = column("candidates", "pool"), column("candidates", "length")
     pooled = np.full(max(pool["position"], default=-1) + 1, -1, dtype=np.int64)
     pooled[pool["position"]] = pool["id"]
     text = np.concatenate([ids, [-1], pooled])  # the pool behind the tokens, so that an offer is a place in one array
-    context = np.array(trace.tables["steps"]["context"], dtype=np.int64)
-    place = np.array(candidates["pool"], dtype=np.int64)
-    offer = np.where(place >= 0, len(ids) + 1 + place, np.array(candidates["position"], dtype=np.int64)) + 1
-    length = np.array(candidates["length"], dtype=np.int64)
-    follows = context[np.array(candidates["step"], dtype=np.int64)] if len(offer) else offer
+    offer = np.where(place >= 0, len(ids) + 1 + place, column("candidates", "position")) + 1
+    follows = context[column("candidates", "step")] if len(offer) else offer
     would = np.where(follows < len(ids), 0, -1)
     alive = np.flatnonzero(would == 0)
     reach = 0
@@ -359,21 +351,21 @@ def fill_would_accept(trace: Trace) -> None:
 
 
 def confidence_bins(trace: Trace) -> list[tuple[int, int, int]]:
-    """(tenth, tried, accepted) of a draft model's chain tokens by its confidence at their position (GLIDE fig. 1b).
+    """(tenth, reached, accepted) of a draft model's chain tokens by its confidence at their position (GLIDE fig. 1b).
 
-    Tried: the token's parent was accepted or is the root. Expansions beside the chain do not count; a confidence of 1
+    Reached: the token's parent was accepted or is the root. Expansions beside the chain do not count; a confidence of 1
     belongs to the last tenth. Empty where no draft model told its confidence.
     """
     nodes = trace.tables["nodes"]
-    tried, accepted = [0] * 10, [0] * 10
-    for confidence, status, origin in zip(
-        nodes.get("term:confidence", ()), nodes["status"], nodes["origin"], strict=False
-    ):
+    reached: Counter[int] = Counter()
+    accepted: Counter[int] = Counter()
+    rows = zip(nodes.get("term:confidence", ()), nodes["status"], nodes["origin"], strict=False)
+    for confidence, status, origin in rows:
         if confidence is not None and origin == "drafter" and status in ("accepted", "rejected"):
             tenth = min(9, int(10 * confidence))
-            tried[tenth] += 1
+            reached[tenth] += 1
             accepted[tenth] += status == "accepted"
-    return [(tenth, tried[tenth], accepted[tenth]) for tenth in range(10) if tried[tenth]]
+    return [(tenth, reached[tenth], accepted[tenth]) for tenth in sorted(reached)]
 
 
 def target_ranks(trace: Trace) -> dict[tuple[int, int], int]:

@@ -43,9 +43,7 @@ PROMPT = Origin(
     "prompt", "P", "prompt",
     "Guessed by a trained prompt token of the step before; P2: its second guess at that distance.", "ear",
 )  # fmt: skip
-DRAFTER = Origin(
-    "drafter", "", "drafter", "Written by a draft model; the main chain runs straight on.", "round"
-)
+DRAFTER = Origin("drafter", "", "drafter", "Written by a draft model; the main chain runs straight on.", "round")
 
 # what a node may name in a run that was recorded before runs said so themselves: never to be changed
 BEFORE_ORIGINS = (MAIN, BRANCH, SUCCESSOR, DATASTORE, EXPANSION, PROMPT, DRAFTER)

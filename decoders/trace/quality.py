@@ -9,6 +9,7 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -16,8 +17,6 @@ from typing import Any
 from decoders.errors import UserError
 
 from .trace import Trace
-
-DELTAS = (0.1, 0.01, 1e-3, 1e-4, 1e-5)  # CASD §4.1: the thresholds that the oracles choose among
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -38,11 +37,10 @@ def f1(answer: str, reference: str) -> float:
     >>> f1("Mahesh Bhatt is the father.", "Mahesh Bhatt")
     0.6666666666666666
     """
-    given, wanted = Counter(normalised(answer)), Counter(normalised(reference))
-    if not given or not wanted:
-        return float(given == wanted)
-    shared = (given & wanted).total()
-    return 2 * shared / (given.total() + wanted.total())
+    said, wanted = Counter(normalised(answer)), Counter(normalised(reference))
+    if not said or not wanted:
+        return float(said == wanted)
+    return 2 * (said & wanted).total() / (said.total() + wanted.total())
 
 
 def rouge_l(answer: str, reference: str) -> float:
@@ -78,14 +76,11 @@ SCORES: dict[str, Callable[[str, str], float]] = {"f1": f1, "rouge_l": rouge_l, 
 
 def quality(answer: str, reference: str) -> dict[str, float]:
     """Every score whose package is installed: ``f1``, ``rouge_l``, ``edit``; nothing without a reference."""
-    found: dict[str, float] = {}
-    if reference.strip():
-        for name, score in SCORES.items():
-            try:
-                found[name] = score(answer, reference)
-            except UserError:  # the package is missing: that score is not known
-                continue
-    return found
+    scores: dict[str, float] = {}
+    for name, score in SCORES.items() if reference.strip() else ():
+        with suppress(UserError):  # the package is missing: that score is not known
+            scores[name] = score(answer, reference)
+    return scores
 
 
 @cache

@@ -44,11 +44,11 @@ def report(trace: Trace) -> dict[str, Any]:
         "metrics": {key: {"value": m.value, **m.parts} for key, m in metrics.measure(trace, speed).items()},
         "outcomes": _ordered(metrics.outcomes(trace)),
         "routes": _ordered(metrics.routes(trace)),
-        "drafting": [[name, spent] for name, spent in metrics.drafting_times(trace).items()],
+        "drafting": list(map(list, metrics.drafting_times(trace).items())),
         "verify_ms": sum(ms for ms in steps["verify_ms"] if ms is not None),
         "times": metrics.time_parts(trace),
         "lengths": sorted(map(list, Counter(metrics.accepted_lengths(trace)).items())),
-        "depths": [list(row) for row in metrics.acceptance_by_depth(trace)],
+        "depths": list(map(list, metrics.acceptance_by_depth(trace))),
         "regrets": [{"step": r.step, "chosen": r.chosen, "best": r.best, "tokens": r.tokens} for r in lost],
         "statuses": _statuses(trace),
         "origins": _origins(trace),
@@ -67,15 +67,15 @@ def plain_columns(trace: Trace) -> dict[str, list[dict[str, str]]]:
     """
     told: dict[str, list[dict[str, str]]] = {}
     for table, columns in trace.tables.items():
-        known = {column.name: column for column in TABLES.get(table, ())}
-        drawn = {name for name, column in known.items() if column.default is REQUIRED}
-        drawn |= {name for name in columns_of(table, trace.run) if name not in known}  # the method declared them
+        listed = {column.name: column for column in TABLES.get(table, ())}
+        drawn = {name for name, column in listed.items() if column.default is REQUIRED}
+        drawn |= {name for name in columns_of(table, trace.run) if name not in listed}  # the method declared them
         told[table] = [
             {
                 "name": name,
                 "label": name.removeprefix("term:").replace("_", " "),
-                "help": known[name].help if name in known else "",
-                "type": known[name].type if name in known else type_of(values),
+                "help": listed[name].help if name in listed else "",
+                "type": listed[name].type if name in listed else type_of(values),
             }
             for name, values in columns.items()
             if name not in drawn
@@ -92,9 +92,8 @@ def _ordered(counts: dict[str, int]) -> list[list[Any]]:
 def _statuses(trace: Trace) -> dict[str, int]:
     nodes, steps = trace.tables["nodes"], trace.tables["steps"]
     rows = zip(nodes["status"], nodes["source"], nodes["pool"], strict=True)
-    counts = Counter(nodes["status"])
     return {
-        **{status: counts[status] for status in ("accepted", "rejected", "unreached")},
+        **{status: nodes["status"].count(status) for status in ("accepted", "rejected", "unreached")},
         "own": sum(bonus >= 0 for bonus in steps["bonus"]),
         "sources": sum(status == "accepted" and max(source, pool) >= 0 for status, source, pool in rows),
     }

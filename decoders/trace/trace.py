@@ -6,7 +6,6 @@ A trace is a ``run`` record plus tables. Everything a view shows is in it; nothi
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
@@ -35,22 +34,12 @@ class Trace:
     def rows(self, table: str) -> int:
         return len(next(iter(self.tables[table].values())))
 
-    def append(self, table: str, row: Mapping[str, Any]) -> None:
-        """One row; every column of the table is given."""
-        columns = self.tables[table]
-        for name, values in columns.items():
-            values.append(row[name])
-
     def extend(self, delta: Mapping[str, Mapping[str, list[Any]]]) -> None:
         """Rows of several tables at once, column by column: one step, as it is journaled and streamed."""
         for table, columns in delta.items():
             mine = self.tables[table]
             for name, values in columns.items():
                 mine[name].extend(values)
-
-    def step_ids(self, step: int) -> list[int]:
-        """Output token ids emitted by a step."""
-        return [t for t, s in zip(self.tables["tokens"]["id"], self.tables["tokens"]["step"], strict=True) if s == step]
 
     @property
     def prompt_ids(self) -> list[int]:
@@ -112,14 +101,3 @@ class Trace:
                     columns[name] = [as_float(v) for v in values]
         check(trace)
         return trace
-
-
-def number(value: float | None, digits: int = 6) -> float | None:
-    """A float as it is stored: ``digits`` significant digits, None for what is not finite.
-
-    >>> number(0.123456789), number(float("nan"))
-    (0.123457, None)
-    """
-    if value is None or not math.isfinite(value):
-        return None
-    return float(f"{value:.{digits}g}")

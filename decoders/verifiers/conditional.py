@@ -35,38 +35,24 @@ class ConditionalVerifier(LossyVerifier):
         self.delta, self.rule, self.top_k, self.or_argmax = delta, rule, top_k, or_argmax
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
-        p, p_eos, rank, first = self._judge(draft, scored)
-        clauses = [(True, "root"), *map(self._clause, p[1:], p_eos[1:], rank[1:], first[1:])]
-        verdict = likely_path(draft, scored, self.chooser, p, clauses)
-        return replace(verdict, terms={"p_eos": np.asarray(p_eos)})
-
-    def _judge(self, draft: Draft, scored: Scored) -> tuple[list[float], list[float], list[int], list[bool]]:
-        """Per node, after its parent: the target's probability and that of the likeliest stop token (nan without one),
-        the rank (-1 where no rule asks), and whether it is the target's first choice. The root has nan, -1 and False.
-        """
         nan = float("nan")
-        if not draft.tree.drafted:
-            return [nan], [nan], [-1], [False]
         logits, rows, tokens = before_nodes(draft, scored)
         probabilities = logits.softmax(-1)
         p = probabilities[rows, tokens]
-        rank, first = torch.full_like(tokens, -1), torch.zeros_like(tokens)
+        p_eos = probabilities[:, self.stop_ids].amax(-1)[rows] if self.stop_ids else torch.full_like(p, nan)
+        rank, first = torch.full_like(tokens, -1), torch.zeros_like(tokens)  # where no rule asks
         if self.rule != "fixed":
             rank = (logits[rows] > logits[rows, tokens][:, None]).sum(-1)
         if self.or_argmax:
             first = logits.argmax(-1)[rows] == tokens
-        p_eos = torch.full_like(p, nan)
-        if self.stop_ids:
-            p_eos = probabilities[:, self.stop_ids].amax(-1)[rows]
-        return (
-            [nan, *p.tolist()],
-            [nan, *p_eos.tolist()],
-            [-1, *rank.tolist()],
-            [False, *first.bool().tolist()],
-        )
+        clauses = map(self._clause, *(column.tolist() for column in (p, p_eos, rank, first)))
+        verdict = likely_path(draft, scored, self.chooser, [nan, *p.tolist()], [(True, "root"), *clauses])
+        return replace(verdict, terms={"p_eos": np.asarray([nan, *p_eos.tolist()])})
 
     def _clause(self, p: float, p_eos: float, rank: int, first: bool) -> tuple[bool, str]:
-        """Whether a node passes on its own, and the clause that decided."""
+        """Whether a node passes on its own, and the clause that decided: by the target's probability of it and of the
+        likeliest stop token (nan without one), its rank, and whether it is the target's first choice.
+        """
         bound, name = self.delta, f"δ = {self.delta:g}"
         if p_eos >= bound:  # never for nan
             bound, name = p_eos, f"p(EOS) = {p_eos:.3g}"

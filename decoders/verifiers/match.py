@@ -55,27 +55,20 @@ def judged(
 ) -> Verdict:
     """A verdict with one status and one reason per node, from the accepted path."""
     on_path = set(path)
-    status, reasons = ["root"], ["root"]
-    for node in range(1, len(draft.tree)):
-        if node in on_path:
-            status.append("accepted")
-            reasons.append(accepted)
-        elif draft.tree.parents[node] in on_path:
-            status.append("rejected")
-            reasons.append(rejected)
-        else:
-            status.append("unreached")
-            reasons.append("parent rejected")
-    return Verdict(tuple(path), bonus, tuple(status), tuple(reasons))
+    why = {"root": "root", "accepted": accepted, "rejected": rejected, "unreached": "parent rejected"}
+    status = ["root"]
+    for node, parent in enumerate(draft.tree.parents[1:], start=1):
+        status.append("accepted" if node in on_path else "rejected" if parent in on_path else "unreached")
+    return Verdict(tuple(path), bonus, tuple(status), tuple(map(why.__getitem__, status)))
 
 
 def before_nodes(
     draft: Draft, scored: Scored
 ) -> tuple[Float[Tensor, "inner vocab"], Int[Tensor, "drafted"], Int[Tensor, "drafted"]]:
     """The target's logits after every node with children, and per drafted node its row there and its token."""
-    inner, row = np.unique(draft.tree.parents[1:], return_inverse=True)
+    inner, row = np.unique(np.asarray(draft.tree.parents[1:], dtype=np.int64), return_inverse=True)
     logits = scored.logits[torch.as_tensor(inner, device=scored.logits.device)].float()
-    tokens = torch.as_tensor(draft.tree.tokens[1:], device=logits.device)
+    tokens = torch.as_tensor(draft.tree.tokens[1:], dtype=torch.long, device=logits.device)
     return logits, torch.as_tensor(row, device=logits.device), tokens
 
 

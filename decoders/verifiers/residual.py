@@ -68,10 +68,9 @@ class ResidualVerifier(Verifier):
             return self._by_ratio(draft, scored)
         verdict = self.match(draft, scored)
         if draft.distributions:
-            inner = list(draft.distributions)
-            p = scored.logits[inner].softmax(-1)
-            both = overlap(p, torch.stack([draft.distributions[node].to(p) for node in inner])).tolist()
-            shared = dict(zip(inner, both, strict=True))
+            p = scored.logits[list(draft.distributions)].softmax(-1)
+            both = overlap(p, torch.stack([q.to(p) for q in draft.distributions.values()])).tolist()
+            shared = dict(zip(draft.distributions, both, strict=True))
             terms = [shared.get(parent, np.nan) for parent in draft.tree.parents]
             verdict = replace(verdict, terms={"overlap": np.asarray(terms)})
         return verdict

@@ -32,22 +32,15 @@ class TypicalVerifier(LossyVerifier):
         self.chooser, self.epsilon, self.alpha = chooser, epsilon, alpha
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
-        p, bounds, entropies = self._judge(draft, scored)
-        clauses = [(True, "root")]
-        for mine, bound in zip(p[1:], bounds[1:], strict=True):
-            clauses.append((mine > bound, f"p = {mine:.3g} {'>' if mine > bound else '≤'} {bound:.3g}"))
-        verdict = likely_path(draft, scored, self.chooser, p, clauses)
-        return replace(verdict, terms={"typical": np.asarray(bounds), "entropy": np.asarray(entropies)})
-
-    def _judge(self, draft: Draft, scored: Scored) -> tuple[list[float], list[float], list[float]]:
-        """Per node, after its parent: the target's probability, the bound it must pass, and the entropy (root: nan)."""
-        nan = float("nan")
-        if not draft.tree.drafted:
-            return [nan], [nan], [nan]
         logits, rows, tokens = before_nodes(draft, scored)
         bound, entropy = typical_bound(logits, self.epsilon, self.alpha)
-        p = logits.softmax(-1)[rows, tokens]
-        return [nan, *p.tolist()], [nan, *bound[rows].tolist()], [nan, *entropy[rows].tolist()]
+        columns = (logits.softmax(-1)[rows, tokens], bound[rows], entropy[rows])
+        p, bounds, entropies = ([float("nan"), *column.tolist()] for column in columns)  # the root has none
+        clauses = [(True, "root")]
+        for mine, limit in zip(p[1:], bounds[1:], strict=True):
+            clauses.append((mine > limit, f"p = {mine:.3g} {'>' if mine > limit else '≤'} {limit:.3g}"))
+        verdict = likely_path(draft, scored, self.chooser, p, clauses)
+        return replace(verdict, terms={"typical": np.asarray(bounds), "entropy": np.asarray(entropies)})
 
 
 def typical_bound(
