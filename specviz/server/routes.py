@@ -6,7 +6,8 @@ import contextlib
 import gzip
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import wraps
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -15,7 +16,7 @@ from fastapi.responses import StreamingResponse
 
 from specviz.places import SUFFIX, is_id
 
-from .desk import Desk
+from .desk import Desk, Service
 from .http import answer, attachment, problem, user_of
 from .store import UnknownTrace
 
@@ -86,6 +87,36 @@ def add(app: FastAPI, desk: Desk) -> None:
         if format not in FORMATS:
             return problem(422, f"The format {format[:40]!r} is unknown: use one of {', '.join(FORMATS)}.")
         return attachment(*exported(desk.trace(key), format, step))
+
+
+def add_page(app: FastAPI, service: Service) -> None:
+    """The routes of a page: its service's marked methods under ``/api/<page>``, and 404 for what else is sent there."""
+    actions: dict[str, list[str]] = {}
+    for name in vars(type(service)):
+        work = getattr(service, name)
+        if route := getattr(work, "route", None):
+            verb, path = route
+            address = f"/api/{service.name}/{path}".rstrip("/")
+            app.add_api_route(address, _answered(work), methods=[verb], response_model=None)
+            if verb == "POST":
+                folder, _, action = address.rpartition("/")
+                actions.setdefault(folder, []).append(action)
+    for folder, names in actions.items():
+        listed = " and ".join(", ".join(names).rsplit(", ", 1))
+        app.add_api_route(f"{folder}/{{what}}", _no_other(f"{service.cannot} {{}}: it can {listed}."), methods=["POST"])
+
+
+def _answered(work: Callable[..., Any]) -> Callable[..., Response]:
+    @wraps(work)
+    def route(*sent: Any, **named: Any) -> Response:
+        made = work(*sent, **named)
+        return made if isinstance(made, Response) else answer(made if isinstance(made, dict) else {"done": made})
+
+    return route
+
+
+def _no_other(text: str) -> Callable[[str], Response]:
+    return lambda what: problem(404, text.format(repr(what[:40])))
 
 
 def exported(trace: Any, format: str, step: int = 0) -> tuple[bytes, str, str]:

@@ -54,7 +54,7 @@ def _session(request: gr.Request) -> str:
 
 def build(desk: Desk) -> gr.Blocks:
     """All pages."""
-    shown = [page for page in desk.pages if page.title]
+    shown = [page for page in desk.services.values() if page.title]
 
     def selected(name: Any) -> Any:
         """Shows a tab, where there is one of that name."""
@@ -73,7 +73,7 @@ def build(desk: Desk) -> gr.Blocks:
                     if page.form is not None:
                         page.form(desk)
                     else:
-                        part(page.name, f"sv-{page.name}", f"{page.name}/page")
+                        part(page.name, f"sv-{page.name}", page.module or f"{page.name}/page")
                 tab.select(None, None, None, js=SHOWN % page.name, queue=False, **QUIET)
         brand.go(lambda value: selected(told(value).get("tab")), brand, tabs, queue=False, **QUIET)
         blocks.load(asked, None, tabs, queue=False, **QUIET)

@@ -190,7 +190,7 @@ class Filler:
     def show(self, line: Line | None, view: View) -> list[dict[str, Any]]:
         """What is highlighted: panels, nodes, candidate rows, tokens, metrics."""
         found: list[dict[str, Any]] = []
-        for part in (line.text.split(",") if line else ()):
+        for part in line.text.split(",") if line else ():
             name = part.strip()
             kind, _, which = name.partition(" ")
             try:
