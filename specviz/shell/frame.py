@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -12,34 +14,11 @@ from specviz.server.desk import Desk
 from . import api
 from .parts import part, tell, told
 
-SANS = ["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
-MONO = ["ui-monospace", "SFMono-Regular", "Cascadia Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
-
 
 def theme() -> Base:
     """Fonts of the system only: nothing is fetched from elsewhere."""
-    base = Base(
-        primary_hue="blue",
-        neutral_hue="slate",
-        radius_size="md",
-        text_size="sm",
-        spacing_size="sm",
-        font=SANS,
-        font_mono=MONO,
-    )
-    return base.set(
-        body_background_fill="#f7f8fa",
-        body_background_fill_dark="#0f1318",
-        block_background_fill_dark="#161b22",
-        block_border_width="0px",
-        block_shadow="none",
-        input_background_fill_dark="#0f1318",
-        button_primary_background_fill="#1f56c9",
-        button_primary_background_fill_hover="#17449f",
-        button_primary_background_fill_dark="#2f6fe4",
-        button_primary_background_fill_hover_dark="#4a84ee",
-        button_primary_text_color="#ffffff",
-    )
+    kept = json.loads((Path(__file__).parent / "theme.json").read_text(encoding="utf-8"))
+    return Base(**kept["base"]).set(**kept["set"])
 
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
