@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from decoders.draft.params import Control, controls
+from decoders.trace import files as tracefile
 from specviz.places import is_id, new_id
 from specviz.words import sentence
 
@@ -325,8 +326,6 @@ class Desk:
 
     def open_file(self, source: str | Path | bytes, *, owner: str = "") -> str:
         """Put a trace file among the owner's runs; returns its id. Raises Rejected with the sentence."""
-        from decoders.trace import files as tracefile
-
         size = (
             len(source) if isinstance(source, bytes) else Path(source).stat().st_size if Path(source).is_file() else 0
         )

@@ -14,6 +14,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
+from decoders.trace import files as tracefile
 from specviz.places import SUFFIX, is_id
 
 from .desk import Desk, Service
@@ -124,8 +125,6 @@ def exported(trace: Any, format: str, step: int = 0) -> tuple[bytes, str, str]:
     stem = f"{trace.run.get('method', {}).get('name') or 'run'}-{trace.run['id']}"
     name = re.sub(r"[^A-Za-z0-9._-]", "-", stem[-100:])  # a header's: a trace may come from anybody
     if format == "trace":
-        from decoders.trace import files as tracefile
-
         data = tracefile.save(trace, None)
         assert data is not None
         return data, "application/zip", name + SUFFIX

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from fastapi import Response
 
 from decoders.errors import UserError
+from decoders.trace import files as tracefile
 from specviz.experiments.batch import NAME
 from specviz.experiments.experiment import PAPERS
 from specviz.experiments.plan import Plan, Progress, pace, plan
@@ -280,8 +281,6 @@ class Lab(Service):
 
     def bring(self, trace: str) -> bool:
         """Put a run of an experiment into the store, so that Inspect can open it. Whether there is such a run."""
-        from decoders.trace import files as tracefile
-
         if not is_id(trace):
             return False
         path = next(self.folder.glob(f"*/{TRACES}/{trace}{SUFFIX}"), None) if self.folder.is_dir() else None
@@ -328,8 +327,6 @@ class Lab(Service):
             (folder / OWNER).write_text(active.owner, encoding="utf-8")
 
         def keep(trace: Trace) -> None:
-            from decoders.trace import files as tracefile
-
             try:
                 (folder / TRACES).mkdir(exist_ok=True)
                 tracefile.save(trace, folder / TRACES / f"{trace.run['id']}{SUFFIX}")
