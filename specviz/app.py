@@ -102,9 +102,8 @@ def create_app(
     app = FastAPI(title="specviz", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     app.state.desk = desk
     routes.add(app, desk)
-    for page in desk.pages:
-        if page.routes is not None:
-            page.routes(app, desk.services[page.name])
+    for service in desk.services.values():
+        routes.add_page(app, service)
     app.get("/web/{name:path}")(_web)
     if users is not None:
         login.add(app, users)

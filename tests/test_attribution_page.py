@@ -126,9 +126,9 @@ def test_recorded_runs_are_attributed_without_a_model() -> None:
     assert found["views"]["drafted"]["links"] and found["others"] == [{"method": "adapld", "id": "two"}]
     catalog = desk.services["attribution"].catalog()
     assert catalog["reason"] == "Opened for viewing only." and [s["name"] for s in catalog["signals"]] == SIGNALS
-    data, media, name = desk.services["attribution"].download("one", "html", 3, True, ["two", "nasty"])
-    given = json.loads(re.findall(r'id="attribution-data">(.*?)</script>', data.decode(), re.S)[0])
-    assert media.startswith("text/html") and name == "attribution-one.html"
+    file = desk.services["attribution"].download("one", "html", 3, "whole", ["two", "nasty"])
+    given = json.loads(re.findall(r'id="attribution-data">(.*?)</script>', file.body.decode(), re.S)[0])
+    assert file.media_type.startswith("text/html") and "attribution-one.html" in file.headers["content-disposition"]
     assert [one["method"] for one in given["signals"]] == ["pld+h", "adapld"]  # what wrote something else is not beside
     assert given["minRun"] == 3 and given["counted"] == "whole"
 

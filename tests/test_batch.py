@@ -31,10 +31,10 @@ from specviz.experiments.results import ABOUT
 from specviz.experiments.tables import checks, described, notes, tables, warnings, written
 from specviz.pages import pages
 from specviz.pages.lab.asked import Asked
-from specviz.pages.lab.routes import add as add_routes
 from specviz.server.desk import Desk
 from specviz.server.http import tell_errors
 from specviz.server.loader import Loader
+from specviz.server.routes import add_page
 from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 
@@ -294,7 +294,7 @@ def wait(desk: Desk, key: str) -> dict[str, Any]:
 
 def test_a_batch_in_the_app(desk: Desk) -> None:
     app = FastAPI()  # these routes alone: the whole page takes seconds to make
-    add_routes(app, desk.services["lab"])
+    add_page(app, desk.services["lab"])
     tell_errors(app)
     with TestClient(app) as client:
         assert client.post("/api/lab/estimate", json=ASKED).json()["runs"] == 2 + 2 * 3 * 3

@@ -20,6 +20,7 @@ from decoders.trace import files as tracefile
 from decoders.trace import journal
 from decoders.trace.journal import recover
 from decoders.trace.trace import Trace
+from specviz.pages.runs.service import Change
 from specviz.server.forms import PromptForm, Rejected
 from specviz.server.http import COOKIE
 from specviz.server.library import Library
@@ -53,8 +54,10 @@ def restarted(desk: StubDesk, *, shared: bool = False) -> TraceStore:
 def test_a_run_is_renamed_tagged_and_kept_across_restarts(desk: StubDesk) -> None:
     runs = desk.services["runs"]
     job = desk.submit_text(owner="ann", title="before")
-    assert runs.change([job.id], "ann", title="  after\n all ", add=["Good", "class-4"], keep=True) == [job.id]
-    runs.change([job.id], "ann", drop=["good"])
+    assert runs.change(Change(ids=[job.id], title="  after\n all ", add=["Good", "class-4"], keep=True), "ann") == [
+        job.id
+    ]
+    runs.change(Change(ids=[job.id], drop=["good"]), "ann")
     row = runs.listing("ann")[0]
     assert (row["title"], row["tags"], row["keep"], row["mine"]) == ("after all", ["class-4"], True, True)
     assert row["bytes"] == len(desk.store.blob(job.id)) and desk.store.get(job.id).run["title"] == "after all"
@@ -70,7 +73,7 @@ def test_only_ones_own_runs_are_changed_or_deleted(desk: StubDesk, tmp_path: Pat
     mine, other = (desk.submit_text(owner=name).id for name in ("ann", "bob"))
     everything = [mine, other, "gallery-0", "nothing", "../../etc"]
     for owner in ("", "*", "eve"):
-        assert runs.change(everything, owner, keep=True) == [] == runs.delete(everything, owner)
+        assert runs.change(Change(ids=everything, keep=True), owner) == [] == runs.delete(everything, owner)
     assert runs.delete(everything, "ann") == [mine] and mine not in desk.store
     assert [path.stem for path in (tmp_path / "runs").glob("*.spectrace")] == [other]
     assert not runs.may_change("gallery-0", "*")
@@ -94,7 +97,7 @@ def test_an_opened_file_that_is_tagged_is_kept_on_disk(desk: StubDesk) -> None:
     assert data is not None
     key = desk.open_file(data, owner="ann")
     assert key not in restarted(desk)
-    desk.services["runs"].change([key], "ann", add=["teach"])
+    desk.services["runs"].change(Change(ids=[key], add=["teach"]), "ann")
     entry = restarted(desk, shared=True).entry(key)
     assert entry is not None and entry.tags == ("teach",) and entry.owner == "ann"
 
@@ -112,7 +115,7 @@ def test_an_opened_file_that_is_tagged_is_kept_on_disk(desk: StubDesk) -> None:
 def test_bad_changes_are_one_sentence(desk: StubDesk, changes: dict[str, Any], said: str) -> None:
     job = desk.submit_text(owner="ann")
     with pytest.raises(Rejected, match=said) as caught:
-        desk.services["runs"].change([job.id], "ann", **changes)
+        desk.services["runs"].change(Change(ids=[job.id], **changes), "ann")
     assert str(caught.value).endswith(".") and desk.services["runs"].listing("ann")[0]["tags"] == []
 
 

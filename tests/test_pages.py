@@ -26,8 +26,7 @@ def longest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     folder = tmp_path / "longest"
     folder.mkdir()
     (folder / "__init__.py").touch()
-    for name in ("service", "routes", "page"):
-        (folder / f"{name}.py").write_text(snippet(name, GUIDE))
+    (folder / "service.py").write_text(snippet("service", GUIDE))
     monkeypatch.setattr(specviz.pages, "__path__", [*specviz.pages.__path__, str(tmp_path)])
     yield
     for name in [name for name in sys.modules if name.startswith("specviz.pages.longest")]:
@@ -53,13 +52,13 @@ def test_a_folder_is_a_page(longest: None) -> None:
         names = tabs(client)
         assert names.index("Trees") + 1 == names.index("Longest") == names.index("Runs") - 1
         assert "sv-longest" in json.dumps(client.get("/config").json())
-        runs = client.post("/api/longest", json={"count": 1}).json()["runs"]
+        runs = client.post("/api/longest/first", json={"count": 1}).json()["runs"]
         most = max(("gallery-0", "gallery-1"), key=lambda key: len(desk.store.get(key).output_ids))
         assert [run["id"] for run in runs] == [most]
-        wrong = client.post("/api/longest", json={"count": "1"})
+        wrong = client.post("/api/longest/first", json={"count": "1"})
         assert wrong.status_code == 422
         assert wrong.json() == {"error": "The number of runs is '1': 1 to 50 are shown."}
-        assert client.post("/api/longest", content="{}").status_code == 422  # not JSON by its type
+        assert client.post("/api/longest/first", content="{}").status_code == 422  # not JSON by its type
 
 
 def test_without_recorded_runs_there_is_nothing_to_open_on(client: TestClient) -> None:
@@ -69,7 +68,7 @@ def test_without_recorded_runs_there_is_nothing_to_open_on(client: TestClient) -
 def test_without_the_folder_there_is_no_such_page() -> None:
     """Negative control; every page that is found has a folder and an order of its own."""
     found = pages()
-    folders = {path.parent.name for path in Path(specviz.pages.__file__).parent.glob("*/page.py")}
+    folders = {path.parent.name for path in Path(specviz.pages.__file__).parent.glob("*/service.py")}
     assert {page.name for page in found} == folders and "longest" not in folders
     assert len({page.order for page in found}) == len(found)
 

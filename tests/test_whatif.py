@@ -20,7 +20,7 @@ from decoders.trace.metrics import ranking_regret, regrets
 from decoders.trace.trace import Trace
 from specviz.cli import main
 from specviz.pages import pages
-from specviz.pages.whatif.service import MOST_READ
+from specviz.pages.whatif.service import MOST_READ, Redraft
 from specviz.server.desk import Desk
 from specviz.server.loader import Loader
 from specviz.server.runner import Runner
@@ -325,7 +325,7 @@ def test_few_runs_stay_read_and_viewers_are_told_why(client, desk, target):
     viewer = Desk(desk.store, Runner(desk.store), Loader(None, reason="Opened for viewing only."), pages=pages())
     assert viewer.services["whatif"].reason("mine") == "Opened for viewing only."
     with pytest.raises(ValueError, match="viewing only"):
-        viewer.services["whatif"].redraft("mine", 0)
+        viewer.services["whatif"].redraft("mine", Redraft(step=0))
 
 
 def test_the_command_drafts_again_and_lists_regret(target, ranked, tmp_path, capsys, monkeypatch):

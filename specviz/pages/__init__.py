@@ -1,7 +1,6 @@
-"""The pages, one folder each: ``page.py`` says what a page is, ``service.py`` does its work, ``routes.py`` is what the
-browser asks for, ``form.py`` what its tab holds.
+"""The pages, one folder each: ``service.py`` says what a page is and does its work, the other files help it.
 
-They are found, not listed: a folder beside this file that has a ``page.py`` is a page.
+They are found, not listed: a folder beside this file with a ``service.py`` is a page.
 """
 
 from __future__ import annotations
@@ -9,11 +8,13 @@ from __future__ import annotations
 import importlib.util
 import pkgutil
 
-from specviz.server.desk import Page
+from specviz.server.desk import Service
 
 
-def pages() -> tuple[Page, ...]:
+def pages() -> tuple[type[Service], ...]:
     """Every page, in the order of the tabs."""
-    folders = [f"{__name__}.{found.name}" for found in pkgutil.iter_modules(__path__) if found.ispkg]
-    modules = [f"{folder}.page" for folder in folders if importlib.util.find_spec(f"{folder}.page")]
-    return tuple(sorted((importlib.import_module(name).PAGE for name in modules), key=lambda page: page.order))
+    folders = [f"{__name__}.{folder.name}" for folder in pkgutil.iter_modules(__path__) if folder.ispkg]
+    modules = [f"{folder}.service" for folder in folders if importlib.util.find_spec(f"{folder}.service")]
+    parts = [part for name in modules for part in vars(importlib.import_module(name)).values()]
+    found = {part for part in parts if isinstance(part, type) and issubclass(part, Service) and hasattr(part, "name")}
+    return tuple(sorted(found, key=lambda page: page.order))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import fastapi
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError
 
 from specviz.words import sentence
@@ -58,4 +58,11 @@ def invalid(errors: Sequence[Any]) -> str:
 
 PageSession = Annotated[str | None, Field(max_length=99)]  # the open page that asks: its runs end when it is closed
 Id = Annotated[str, fastapi.Body(embed=True)]  # the only thing that is sent: {"id": …}
+Texts = Annotated[list[str], Field(max_length=500), needs("runs and tags are lists of at most 500 texts")]
+Ids = Annotated[Texts, fastapi.Body(embed=True)]
+Listed = Annotated[  # texts in an address, with commas between them
+    Sequence[str],
+    fastapi.Query(),
+    BeforeValidator(lambda sent: [one for one in ",".join(sent).split(",") if one]),
+]
 Params = Annotated[dict[str, Any], needs("parameters are given as names and values")]

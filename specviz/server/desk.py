@@ -11,11 +11,11 @@ import dataclasses
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from decoders.draft.params import Control, controls
+from decoders.trace import files as tracefile
 from specviz.places import is_id, new_id
 from specviz.words import sentence
 
@@ -26,14 +26,40 @@ from .loader import Loader
 from .runner import Build, Job, QueueFull, Runner
 from .store import TraceStore, UnknownTrace
 
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
+Work = TypeVar("Work", bound=Callable[..., Any])
 log = logging.getLogger(__name__)
 
 
+def get(path: str = "", verb: str = "GET") -> Callable[[Work], Work]:
+    """Marks what answers ``/api/<page>/<path>``: a method of the page's service."""
+
+    def marked(work: Work) -> Work:
+        setattr(work, "route", (verb, path))  # noqa: B010
+        return work
+
+    return marked
+
+
+def post(path: str) -> Callable[[Work], Work]:
+    """``get``, of what is sent as JSON."""
+    return get(path, "POST")
+
+
 class Service:
-    """What a page does on a server: its routes and its form ask it. A page's own service is a subclass."""
+    """A page: what its tab holds, and what it does on a server. A folder of ``specviz/pages`` has one as a subclass.
+
+    ``name`` is the folder's and ``title`` the tab's (without it there is none); ``form`` makes what the tab holds, and
+    without it that is one place, which the script ``module`` fills. Methods marked with ``get`` and ``post`` are what
+    the page's scripts ask for: their parameters are what is sent, as FastAPI reads them, and what they return is the
+    answer (``{"done": …}`` where it is no object). ``cannot`` begins the sentence about anything else that is asked.
+    """
+
+    name: str
+    title = ""
+    cannot = "This page cannot"
+    order = 100
+    module = ""
+    form: Callable[[Desk], Any] | None = None
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
@@ -49,22 +75,6 @@ class Service:
         return False
 
 
-@dataclass(frozen=True)
-class Page:
-    """A page: a folder of ``specviz/pages`` whose ``page.py`` has one of these as ``PAGE``.
-
-    ``routes`` adds what the page's scripts ask for, ``form`` makes what its tab holds; without a form that is one place
-    which the scripts fill, and without a title there is no tab.
-    """
-
-    name: str
-    title: str = ""
-    order: int = 100
-    service: Callable[[Desk], Service] = Service
-    routes: Callable[[FastAPI, Any], None] | None = None
-    form: Callable[[Desk], Any] | None = None
-
-
 class Desk:
     """Model, queue and stored runs behind one counter, and the services of the pages by their names."""
 
@@ -75,15 +85,14 @@ class Desk:
         loader: Loader,
         *,
         methods: Callable[[], Mapping[str, Any]] | None = None,
-        pages: Iterable[Page] = (),
+        pages: Iterable[type[Service]] = (),
     ) -> None:
         self.store, self.runner, self.loader = store, runner, loader
         self._methods = methods or _registered
         self.first = ""  # the run the page opens on
         self.library: Library | None = None
         self.rules = Rules()
-        self.pages = tuple(pages)
-        self.services: dict[str, Any] = {page.name: page.service(self) for page in self.pages}
+        self.services: dict[str, Any] = {page.name: page(self) for page in pages}
 
     def keep_to(self, rules: Rules) -> None:
         """What users of this server may do, from now on."""
@@ -317,8 +326,6 @@ class Desk:
 
     def open_file(self, source: str | Path | bytes, *, owner: str = "") -> str:
         """Put a trace file among the owner's runs; returns its id. Raises Rejected with the sentence."""
-        from decoders.trace import files as tracefile
-
         size = (
             len(source) if isinstance(source, bytes) else Path(source).stat().st_size if Path(source).is_file() else 0
         )

@@ -64,7 +64,7 @@ def answer(payload: Any) -> Response:
     return Response(text, media_type="application/json", headers={"cache-control": "no-store"})
 
 
-def attachment(data: bytes, media: str, name: str) -> Response:
+def attachment(data: str | bytes, media: str, name: str) -> Response:
     """A file to be saved under a name."""
     return Response(data, media_type=media, headers={"content-disposition": f'attachment; filename="{name}"'})
 
@@ -99,11 +99,3 @@ def tell_errors(app: FastAPI) -> None:
 
     for kind in (AnyHTTPException, RequestValidationError, UnknownTrace, ValueError):
         app.add_exception_handler(kind, told)
-
-
-def no_other(app: FastAPI, path: str, text: str) -> None:
-    """404 for what else is sent to ``path``, which ends in ``{what}``; ``text`` says what can be sent."""
-
-    @app.post(path, include_in_schema=False)
-    def other(what: str) -> Response:
-        return problem(404, text.replace("{what}", repr(what[:40])))

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from decoders.trace import files as tracefile
+from decoders.trace import journal as runjournal
 from decoders.trace import trace as tr
 from specviz.places import SUFFIX, is_id
 
@@ -30,16 +32,12 @@ class Journal:
     """A run's journal while it goes on. Where the disk refuses, it falls silent, and the run goes on without it."""
 
     def __init__(self, path: Path, failed: Callable[[Exception], None]) -> None:
-        from decoders.trace import journal
-
-        self._journal = journal.Journal(path)
+        self._journal = runjournal.Journal(path)
         self._failed = failed
         self._lock: int | None = None
         self.whole = True  # nothing was lost so far
 
     def _try(self, act: Callable[..., Any], *arguments: Any) -> None:
-        from decoders.trace import files as tracefile
-
         try:
             if self.whole:
                 act(*arguments)
@@ -65,8 +63,6 @@ class Journal:
 
     def finish(self, trace: tr.Trace) -> None:
         """The trace's file replaces the journal. Raises TraceError or OSError where it cannot be written."""
-        from decoders.trace import files as tracefile
-
         self._try(self._journal.close)
         try:
             tracefile.save(trace, self._journal.path.with_suffix(SUFFIX))
@@ -135,8 +131,6 @@ class Library:
 
     def finish(self, trace: tr.Trace, journal: Journal | None = None) -> None:
         """The run is over: its file replaces its journal."""
-        from decoders.trace import files as tracefile
-
         key = trace.run["id"]
         try:
             if journal is not None:
@@ -196,8 +190,6 @@ class Library:
 
     def bring(self, key: str, store: TraceStore, *, shared: bool = False) -> bool:
         """Put one run of the folder into the store. Whether it is there and can be read."""
-        from decoders.trace import files as tracefile
-
         if key not in self:
             return False
         try:
@@ -223,9 +215,6 @@ class Library:
 
         On a ``shared`` server they belong to whom they belonged to, else to everybody.
         """
-        from decoders.trace import files as tracefile
-        from decoders.trace.journal import recover
-
         if not self.folder.is_dir():
             return
         try:
@@ -237,7 +226,7 @@ class Library:
             if path.stem in self._live or not _abandoned(path, only_server):
                 continue
             try:
-                trace = recover(path)
+                trace = runjournal.recover(path)
             except tracefile.TraceError as error:
                 log.warning("%s", error)
                 with contextlib.suppress(OSError):

@@ -6,16 +6,18 @@ import contextlib
 import gzip
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import wraps
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
+from decoders.trace import files as tracefile
 from specviz.places import SUFFIX, is_id
 
-from .desk import Desk
+from .desk import Desk, Service
 from .http import answer, attachment, problem, user_of
 from .store import UnknownTrace
 
@@ -88,13 +90,41 @@ def add(app: FastAPI, desk: Desk) -> None:
         return attachment(*exported(desk.trace(key), format, step))
 
 
+def add_page(app: FastAPI, service: Service) -> None:
+    """The routes of a page: its service's marked methods under ``/api/<page>``, and 404 for what else is sent there."""
+    actions: dict[str, list[str]] = {}
+    for name in vars(type(service)):
+        work = getattr(service, name)
+        if route := getattr(work, "route", None):
+            verb, path = route
+            address = f"/api/{service.name}/{path}".rstrip("/")
+            app.add_api_route(address, _answered(work), methods=[verb], response_model=None)
+            if verb == "POST":
+                folder, _, action = address.rpartition("/")
+                actions.setdefault(folder, []).append(action)
+    for folder, names in actions.items():
+        listed = " and ".join(", ".join(names).rsplit(", ", 1))
+        app.add_api_route(f"{folder}/{{what}}", _no_other(f"{service.cannot} {{}}: it can {listed}."), methods=["POST"])
+
+
+def _answered(work: Callable[..., Any]) -> Callable[..., Response]:
+    @wraps(work)
+    def route(*sent: Any, **named: Any) -> Response:
+        made = work(*sent, **named)
+        return made if isinstance(made, Response) else answer(made if isinstance(made, dict) else {"done": made})
+
+    return route
+
+
+def _no_other(text: str) -> Callable[[str], Response]:
+    return lambda what: problem(404, text.format(repr(what[:40])))
+
+
 def exported(trace: Any, format: str, step: int = 0) -> tuple[bytes, str, str]:
     """A trace as a file: its bytes, media type and name. ``format`` is one of ``FORMATS``."""
     stem = f"{trace.run.get('method', {}).get('name') or 'run'}-{trace.run['id']}"
     name = re.sub(r"[^A-Za-z0-9._-]", "-", stem[-100:])  # a header's: a trace may come from anybody
     if format == "trace":
-        from decoders.trace import files as tracefile
-
         data = tracefile.save(trace, None)
         assert data is not None
         return data, "application/zip", name + SUFFIX

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from decoders.trace import files as tracefile
 from decoders.trace import trace as tr
 from decoders.trace.metrics import compute
 from decoders.trace.report import payload
@@ -265,8 +266,6 @@ def _place(entry: Entry) -> tuple[int, str]:
 
 def load_folder(store: TraceStore, folder: Path, kind: str) -> int:
     """Put every readable trace file of a folder into the store; unreadable ones are logged and skipped."""
-    from decoders.trace import files as tracefile
-
     count = 0
     for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else ():
         try:

@@ -3,8 +3,8 @@
 An import map must stand before any module is loaded, and the first view is drawn before Gradio's scripts run. The
 ``head`` of ``gr.Blocks`` and ``mount_gradio_app`` comes too late for both: Gradio does not put it into the HTML it
 sends (``templates/frontend/index.html`` has no place for it) but hands it to its own scripts, which add it when they
-have started. So ``with_head`` passes that HTML through the standard library's parser once, copying everything: our
-head goes in at the start of ``<head>``, and Gradio's cards for social networks, which name other sites, are left out.
+have started. So ``with_head`` has the standard library's parser find two kinds of tags in that HTML: our head
+goes in behind ``<base>``, and Gradio's cards for social networks, which name other sites, are left out.
 """
 
 from __future__ import annotations
@@ -70,46 +70,28 @@ def head() -> str:
     )
 
 
-class _Copy(HTMLParser):
-    """Copies a page but for the elements that ``with_head`` adds and leaves out."""
+class _Tags(HTMLParser):
+    """The tags of a page that matter here: ``<base>``, and cards for other sites."""
 
     def __init__(self) -> None:
-        super().__init__(convert_charrefs=False)
-        self.parts: list[str] = []
+        super().__init__()
+        self.base = ""
+        self.cards: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         about = dict(attrs)
         name = about.get("property") or about.get("name") or ""
         if tag == "meta" and name.startswith(("og:", "twitter:")):
-            return
-        self.parts.append(self.get_starttag_text() or "")
-        if tag == "base":  # the addresses in our head are relative to it
-            self.parts.append("\n" + head())
-
-    handle_startendtag = handle_starttag
-
-    def handle_endtag(self, tag: str) -> None:
-        self.parts.append(f"</{tag}>")
-
-    def handle_data(self, data: str) -> None:
-        self.parts.append(data)
-
-    def handle_entityref(self, name: str) -> None:
-        self.parts.append(f"&{name};")
-
-    def handle_charref(self, name: str) -> None:
-        self.parts.append(f"&#{name};")
-
-    def handle_comment(self, data: str) -> None:
-        self.parts.append(f"<!--{data}-->")
-
-    def handle_decl(self, decl: str) -> None:
-        self.parts.append(f"<!{decl}>")
+            self.cards.append(self.get_starttag_text() or "")
+        elif tag == "base":
+            self.base = self.get_starttag_text() or ""
 
 
 def with_head(page: str) -> str:
     """Gradio's page with ours in its head, and no mention of other sites."""
-    copy = _Copy()
-    copy.feed(page)
-    copy.close()
-    return "".join(copy.parts)
+    tags = _Tags()
+    tags.feed(page)
+    for card in tags.cards:
+        page = page.replace(card, "")
+    # the addresses in our head are relative to the base
+    return page.replace(tags.base, f"{tags.base}\n{head()}", 1) if tags.base else page

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -12,34 +14,11 @@ from specviz.server.desk import Desk
 from . import api
 from .parts import part, tell, told
 
-SANS = ["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif"]
-MONO = ["ui-monospace", "SFMono-Regular", "Cascadia Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace"]
-
 
 def theme() -> Base:
     """Fonts of the system only: nothing is fetched from elsewhere."""
-    base = Base(
-        primary_hue="blue",
-        neutral_hue="slate",
-        radius_size="md",
-        text_size="sm",
-        spacing_size="sm",
-        font=SANS,
-        font_mono=MONO,
-    )
-    return base.set(
-        body_background_fill="#f7f8fa",
-        body_background_fill_dark="#0f1318",
-        block_background_fill_dark="#161b22",
-        block_border_width="0px",
-        block_shadow="none",
-        input_background_fill_dark="#0f1318",
-        button_primary_background_fill="#1f56c9",
-        button_primary_background_fill_hover="#17449f",
-        button_primary_background_fill_dark="#2f6fe4",
-        button_primary_background_fill_hover_dark="#4a84ee",
-        button_primary_text_color="#ffffff",
-    )
+    kept = json.loads((Path(__file__).parent / "theme.json").read_text(encoding="utf-8"))
+    return Base(**kept["base"]).set(**kept["set"])
 
 
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
@@ -54,7 +33,7 @@ def _session(request: gr.Request) -> str:
 
 def build(desk: Desk) -> gr.Blocks:
     """All pages."""
-    shown = [page for page in desk.pages if page.title]
+    shown = [page for page in desk.services.values() if page.title]
 
     def selected(name: Any) -> Any:
         """Shows a tab, where there is one of that name."""
@@ -73,7 +52,7 @@ def build(desk: Desk) -> gr.Blocks:
                     if page.form is not None:
                         page.form(desk)
                     else:
-                        part(page.name, f"sv-{page.name}", f"{page.name}/page")
+                        part(page.name, f"sv-{page.name}", page.module or f"{page.name}/page")
                 tab.select(None, None, None, js=SHOWN % page.name, queue=False, **QUIET)
         brand.go(lambda value: selected(told(value).get("tab")), brand, tabs, queue=False, **QUIET)
         blocks.load(asked, None, tabs, queue=False, **QUIET)

@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 
 # colour-blind-safe (Okabe and Ito), as in the rest of the app
 BLUE, VERMILLION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8A8A8A"
+GRID = {"gridcolor": "rgba(128,128,128,.25)"}
 KINDS = {"method": BLUE, "peer": GREY, "traced": GREEN}
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 LAYOUT = {
@@ -22,52 +23,38 @@ LAYOUT = {
 }
 
 
+def _figure(data: Any, title: str, height: int, x: Mapping[str, Any], y: Mapping[str, Any]) -> go.Figure:
+    """A figure with its axes; ``title`` may hold tags, so names in it are escaped before."""
+    return go.Figure(data, {**LAYOUT, "title": title, "height": height, "xaxis": x, "yaxis": y})
+
+
 def heads_chart(calibration: Mapping[str, Any]) -> go.Figure:
     """Heat map of how often each head attended most to the token that was copied; layers down, heads across."""
     counts, total = calibration["head_counts"], calibration["tokens_counted"]
-    shares = [[n / total if total else 0.0 for n in row] for row in counts]
-    figure = go.Figure(
-        go.Heatmap(
-            z=shares,
-            customdata=counts,
-            colorscale="Cividis",
-            zmin=0,
-            colorbar={"title": "share", "tickformat": ".0%"},
-            hovertemplate="layer %{y}, head %{x}: %{customdata} of "
-            + f"{total:,}"
-            + " copied tokens (%{z:.1%})<extra></extra>",
-            xgap=1,
-            ygap=1,
-        )
-    )
+    hover = f"layer %{{y}}, head %{{x}}: %{{customdata}} of {total:,} copied tokens (%{{z:.1%}})<extra></extra>"
+    heat = go.Heatmap(
+        z=[[n / total if total else 0.0 for n in row] for row in counts], customdata=counts, zmin=0, xgap=1, ygap=1,
+        colorscale="Cividis", colorbar={"title": "share", "tickformat": ".0%"}, hovertemplate=hover,
+    )  # fmt: skip
     title = f"Copying heads of {calibration['model']}: strongest on the token being copied ({total:,} tokens)"
-    figure.update_layout(**LAYOUT, title=_plain(title), height=max(260, 90 + 26 * len(counts)))
-    figure.update_xaxes(title="head", dtick=_tick(len(counts[0]) if counts else 1), showgrid=False)
-    figure.update_yaxes(title="layer", dtick=_tick(len(counts)), autorange="reversed", showgrid=False)
-    return figure
+    across = {"title": "head", "dtick": _tick(len(counts[0]) if counts else 1), "showgrid": False}
+    down = {"title": "layer", "dtick": _tick(len(counts)), "autorange": "reversed", "showgrid": False}
+    return _figure(heat, _plain(title), max(260, 90 + 26 * len(counts)), across, down)
 
 
 def layers_chart(calibration: Mapping[str, Any]) -> go.Figure:
     """Tokens per step of PLD+(h) at every hidden state, the best one marked."""
     steps, best = calibration["tokens_per_step"], calibration["best_layer"]
-    colors = [BLUE if layer == best else GREY for layer in range(len(steps))]
-    labels = [f"{value:.2f}{' best' if layer == best else ''}" for layer, value in enumerate(steps)]
-    figure = go.Figure(
-        go.Bar(
-            x=list(range(len(steps))),
-            y=steps,
-            marker={"color": colors},
-            text=labels,
-            textposition="outside",
-            cliponaxis=False,
-            hovertemplate="hidden state %{x}: %{y:.3f} tokens per step<extra></extra>",
-        )
-    )
+    layers = list(range(len(steps)))
+    bars = go.Bar(
+        x=layers, y=steps, marker={"color": [BLUE if layer == best else GREY for layer in layers]},
+        text=[f"{value:.2f}{' best' if layer == best else ''}" for layer, value in enumerate(steps)],
+        textposition="outside", cliponaxis=False,
+        hovertemplate="hidden state %{x}: %{y:.3f} tokens per step<extra></extra>",
+    )  # fmt: skip
     title = f"PLD+(h): tokens per step by hidden state (0 = embeddings), drafts of {calibration['draft_length']}"
-    figure.update_layout(**LAYOUT, title=_plain(title), height=320)
-    figure.update_xaxes(title="hidden state", dtick=_tick(len(steps)))
-    figure.update_yaxes(title="tokens per step", rangemode="tozero", gridcolor="rgba(128,128,128,.25)")
-    return figure
+    across = {"title": "hidden state", "dtick": _tick(len(steps))}
+    return _figure(bars, _plain(title), 320, across, {"title": "tokens per step", "rangemode": "tozero", **GRID})
 
 
 def bench_chart(report: Mapping[str, Any], value: str = "speedup") -> go.Figure:
@@ -80,85 +67,23 @@ def bench_chart(report: Mapping[str, Any], value: str = "speedup") -> go.Figure:
     if value not in titles:
         raise ValueError(f"there is no chart of {value!r}: choose one of {', '.join(titles)}")
     rows = [row for row in report["rows"] if row["kind"] != "traced" and row[value]]
-    middle = [row[value]["median"] for row in rows]
-    figure = go.Figure(
-        go.Bar(
-            x=middle,
-            y=[_plain(row["name"]) for row in rows],
-            orientation="h",
-            marker={"color": [KINDS[row["kind"]] for row in rows]},
-            error_x={
-                "type": "data",
-                "symmetric": False,
-                "array": [row[value]["high"] - row[value]["median"] for row in rows],
-                "arrayminus": [row[value]["median"] - row[value]["low"] for row in rows],
-                "color": VERMILLION,
-            },
-            customdata=[
-                [f"{row['tokens_per_step']:.2f}" if row["tokens_per_step"] else "–", row["tokens"]] for row in rows
-            ],
-            hovertemplate="%{y}: %{x:.3f}<br>%{customdata[0]} tokens per step, %{customdata[1]} tokens<extra></extra>",
-        )
-    )
+    spread = {
+        "type": "data", "symmetric": False, "color": VERMILLION,
+        "array": [row[value]["high"] - row[value]["median"] for row in rows],
+        "arrayminus": [row[value]["median"] - row[value]["low"] for row in rows],
+    }  # fmt: skip
+    per_step = [f"{row['tokens_per_step']:.2f}" if row["tokens_per_step"] else "–" for row in rows]
+    bars = go.Bar(
+        x=[row[value]["median"] for row in rows], y=[_plain(row["name"]) for row in rows], orientation="h",
+        marker={"color": [KINDS[row["kind"]] for row in rows]}, error_x=spread,
+        customdata=[[shown, row["tokens"]] for shown, row in zip(per_step, rows, strict=True)],
+        hovertemplate="%{y}: %{x:.3f}<br>%{customdata[0]} tokens per step, %{customdata[1]} tokens<extra></extra>",
+    )  # fmt: skip
     model = report["model"]
     about = f"{model['name']}, {model['parameters'] / 1e6:,.0f} M parameters, {model['dtype']} on {model['device']}"
     title = f"{titles[value]}<br><sup>{_plain(about)}; median and quartiles</sup>"
-    figure.update_layout(**LAYOUT, title=title, height=150 + 34 * len(rows))
-    unit = "×" if value == "speedup" else "tokens/s"
-    figure.update_xaxes(title=unit, rangemode="tozero", gridcolor="rgba(128,128,128,.25)")
-    figure.update_yaxes(autorange="reversed", automargin=True)
-    return figure
-
-
-def training_charts(name: str, log: Sequence[Mapping[str, Any]]) -> list[go.Figure]:
-    """Loss, and acceptance with expected speedup, over the steps of a draft model's training."""
-    steps = [line["step"] for line in log]
-    loss, learnt = go.Figure(), go.Figure()
-    curves = (
-        (loss, "loss", "training loss", GREY, "solid"),
-        (loss, "held_out_loss", "held-out loss", BLUE, "solid"),
-        (learnt, "acceptance", "acceptance β, sampled", BLUE, "solid"),
-        (learnt, "agreement", "equal first choices, greedy", GREEN, "dash"),
-    )
-    for figure, key, label, color, dash in curves:
-        figure.add_scatter(
-            x=steps, y=[line[key] for line in log], name=label, mode="lines", line={"color": color, "dash": dash},
-            customdata=[[line["tokens"], line["seconds"] / 60, line["expected_speedup"]] for line in log],
-            hovertemplate="step %{x:,}: %{y:.3f}<br>%{customdata[0]:,} tokens, %{customdata[1]:.1f} minutes, "
-            "expected speedup %{customdata[2]:.2f}×",
-        )  # fmt: skip
-    last = log[-1] if log else None
-    reached = f": β {last['acceptance']:.3f}, expected speedup {last['expected_speedup']:.2f}× at γ = 5" if last else ""
-    for figure, title in ((loss, f"{name}: loss per answer token"), (learnt, f"{name}{reached}")):
-        figure.update_layout(**LAYOUT, title=_plain(title), height=360, legend={"orientation": "h", "y": 1.12})
-        figure.update_xaxes(title="step")
-        figure.update_yaxes(gridcolor="rgba(128,128,128,.25)")
-    return [loss, learnt]
-
-
-def prompt_charts(name: str, log: Sequence[Mapping[str, Any]]) -> list[go.Figure]:
-    """Loss, and held-out top-1 and top-5 accuracy per distance, over the steps of prompt tokens' training."""
-    steps = [line["step"] for line in log]
-    loss, learnt = go.Figure(), go.Figure()
-    for key, label, color in (("loss", "training loss", GREY), ("held_out_loss", "held-out loss", BLUE)):
-        loss.add_scatter(
-            x=steps, y=[line[key] for line in log], name=label, mode="lines", line={"color": color},
-            customdata=[[line["points"], line["seconds"] / 60] for line in log],
-            hovertemplate="step %{x:,}: %{y:.3f}<br>%{customdata[0]:,} insertion points, %{customdata[1]:.1f} minutes",
-        )  # fmt: skip
-    for i in range(len(log[0]["top1"]) if log else 0):
-        for key, dash in (("top1", "dash"), ("top5", "solid")):
-            learnt.add_scatter(
-                x=steps, y=[line[key][i] for line in log], name=f"top-{key[3:]}, distance {i + 1}", mode="lines",
-                line={"color": (BLUE, VERMILLION, GREEN, GREY)[i % 4], "dash": dash},
-                hovertemplate="step %{x:,}: %{y:.1%}",
-            )  # fmt: skip
-    titles = (f"{name}: loss, decayed over distances", f"{name}: the target's first choice among the first guesses")
-    for figure, title in ((loss, titles[0]), (learnt, titles[1])):
-        figure.update_layout(**LAYOUT, title=_plain(title), height=360, legend={"orientation": "h", "y": 1.12})
-        figure.update_xaxes(title="step")
-        figure.update_yaxes(gridcolor="rgba(128,128,128,.25)", rangemode="tozero")
-    return [loss, learnt]
+    across = {"title": "×" if value == "speedup" else "tokens/s", "rangemode": "tozero", **GRID}
+    return _figure(bars, title, 150 + 34 * len(rows), across, {"autorange": "reversed", "automargin": True})
 
 
 def write_page(path: Path, title: str, figures: Sequence[go.Figure]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decoders.trace import files as tracefile
-from specviz.places import SUFFIX
+from specviz.places import BUNDLED, GALLERY, SUFFIX
 
 from .examples import examples
 
@@ -16,26 +17,8 @@ if TYPE_CHECKING:
     from decoders import Target
 
 # (example, method, temperature) in the order of the list; the page opens on the first one
-RECORDED = (
-    ("docstring", "pld+h", 0.0),
-    ("docstring", "pld", 0.0),
-    ("docstring", "adapld", 0.0),
-    ("rename-variable", "pld+h", 0.0),
-    ("quote-passage", "pld+h", 0.0),
-    ("add-sentence", "pld+a", 0.0),
-    ("summary-list", "pld+h", 0.0),
-    ("quote-passage", "adapld", 0.0),
-    ("summary-list", "casd", 0.0),
-    ("chat-rename", "pld+h", 0.0),
-    ("sums-story", "pld", 0.0),
-    ("docstring", "glide", 0.0),
-    ("docstring", "glide+cape", 0.0),
-    ("add-sentence", "glide", 1.0),
-    ("docstring", "sps", 0.0),
-    ("docstring", "ppd", 0.0),
-    ("rename-variable", "casd", 0.0),
-    ("docstring", "plain", 0.0),
-)
+with (GALLERY / "runs.csv").open(encoding="utf-8", newline="") as _file:
+    RECORDED = tuple((row["example"], row["method"], float(row["temperature"])) for row in csv.DictReader(_file))
 
 
 def record_gallery(
@@ -75,7 +58,6 @@ def record_gallery(
 def main() -> None:
     """``python -m specviz.views.gallery``: record the gallery with the bundled model."""
     from decoders import load_target
-    from specviz.places import BUNDLED, GALLERY
 
     record_gallery(load_target(str(BUNDLED)), GALLERY)
 

@@ -8,27 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from decoders.folders import ASSETS
 from decoders.trace.metrics import METRICS
-
-# key | label | formula | code, and below it the sentence
-STEP = """
-    step_drafted | Drafted | nodes of the draft tree, the root not counted | decoders/method/drafter.py Drafter.propose
-        The tokens that were offered to the model in this step.
-    step_accepted | Accepted | drafted tokens on the accepted path | decoders/verifiers/match.py MatchVerifier.__call__
-        The drafted tokens that stand; the model's own token behind them does not count.
-    step_bonus | The model's own token | its choice after the accepted path | decoders/verifiers/match.py judged
-        What the forward wrote besides the draft: it always knows one token more.
-    step_written | Written | accepted + 1 | decoders/draft/draft.py emitted_tokens
-        The tokens this step added to the output; a stop token ends the run and is not counted.
-    step_time | Time | draft_ms + verify_ms + commit_ms | decoders/engine/decoding.py Decoding.__iter__
-        Drafting, then one forward of the model with the decision, then keeping what stands.
-    step_candidates | Candidates | places that could be copied from | decoders/draft/draft.py Candidates
-        The earlier places that the method ranked, losers included.
-    step_score | Score | what the method ranks by | decoders/draft/draft.py Candidates
-        The highest score wins; the term behind it is a column of the candidate table.
-    step_regret | Ranking regret | best − chosen would_accept | decoders/trace/metrics.py fill_would_accept
-        What the best of the ranked places would have had accepted more than the chosen one.
-"""
 
 # where a run's metrics are computed; the others in decoders/trace/metrics.py measure
 COMPUTED = {
@@ -46,12 +27,12 @@ DRAWN = "decoders/verifiers/residual.py ResidualVerifier.__call__"
 
 def step_terms() -> dict[str, dict[str, str]]:
     """The quantities of one step by key: label, formula, code and sentence."""
-    lines = [line.strip() for line in STEP.strip().splitlines()]
-    terms = {}
-    for head, sentence in zip(lines[::2], lines[1::2], strict=True):
-        key, label, formula, code = (part.strip() for part in head.split(" | "))
-        terms[key] = {"label": label, "formula": formula, "code": code, "help": sentence}
-    return terms
+    lines = [line.strip() for line in (ASSETS / "terms.txt").read_text(encoding="utf-8").splitlines()[1:]]
+    heads = [[part.strip() for part in head.split(" | ")] for head in lines[::2]]
+    names = ("label", "formula", "code", "help")
+    return {
+        key: dict(zip(names, (*rest, text), strict=True)) for (key, *rest), text in zip(heads, lines[1::2], strict=True)
+    }
 
 
 def table() -> dict[str, Any]:

@@ -58,11 +58,8 @@ def thresholds(
             "own_tokens": len(trace.output_ids) - copied,
             "uncopied": uncopied(kept, len(trace.output_ids)),
             "sources": [
-                {
-                    "used_tokens": share.used, "copied_tokens": share.copied, "links": share.links,
-                    "longest": share.longest,
-                }
-                for share in coverage(trace, kept, among=every)
+                {"used_tokens": one.used, "copied_tokens": one.copied, "links": one.links, "longest": one.longest}
+                for one in coverage(trace, kept, among=every)
             ],
             "score": dataclasses.asdict(score) if score is not None else None,
         })  # fmt: skip

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cachetools import LRUCache
+from fastapi import Response
 from pydantic import Field
 
 from decoders.errors import UserError
@@ -18,14 +19,16 @@ from decoders.study.attribution_export import markdown, to_json
 from decoders.study.quotes import Quote, QuotedAnswer
 from specviz.experiments.prompts import check_tokens, of_trace
 from specviz.places import is_id
-from specviz.server.bodies import Body, PageSession, needs
-from specviz.server.desk import Desk, Service
+from specviz.server.bodies import Body, Id, Listed, PageSession, needs
+from specviz.server.desk import Desk, Service, get, post
 from specviz.server.forms import PromptForm, Rejected
+from specviz.server.http import Owner, attachment
 from specviz.server.store import UnknownTrace
+from specviz.shell.assets import plotly
 from specviz.views.examples import passages
 
 from .document import document, standalone
-from .scoring import MAX_ROWS, MIN_RUNS, Scorings
+from .scoring import MAX_ROWS, MIN_RUNS, Rows, Scorings
 from .signals import SIGNALS, chosen_signals, unfit
 
 if TYPE_CHECKING:
@@ -75,6 +78,9 @@ class Question(Body):
 class Attribution(Service):
     """Attributed runs, answers to attribute, and scorings of known quotes."""
 
+    name, title, order = "attribution", "Attribution", 30
+    cannot = "Attribution cannot"
+
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
         self.scorings = Scorings(desk)
@@ -87,13 +93,14 @@ class Attribution(Service):
 
     # --- what there is ---
 
+    @get()
     def catalog(self) -> dict[str, Any]:
         """The signals with what is missing for them, and why nothing can be run, if so."""
         catalog = self.desk.catalog()
         methods, reason = {method["name"]: method for method in catalog["methods"]}, catalog["reason"]
         unknown = {"missing": "" if reason else "It is not registered."}
         return {
-            "reason": reason,
+            "reason": reason, "plotly": plotly(),
             "signals": [
                 {"name": name, "tells": tells, "title": name, **unknown}
                 | {key: methods[name][key] for key in ("title", "missing") if name in methods}
@@ -104,7 +111,8 @@ class Attribution(Service):
             "paper": {"where": "PLD+ table 10, Vicuna-7B, the QuoteSum test set", "rows": PAPER},
         }  # fmt: skip
 
-    def shown(self, key: str, owner: str = "") -> dict[str, Any]:
+    @get("runs/{key}")
+    def shown(self, key: str, owner: Owner = "") -> dict[str, Any]:
         """A run's attribution: "views" (whole, drafted) as ``to_json`` gives them at min_run 1, "gold" where its quotes
         are known, and "others": runs of the list that wrote the same to the same prompt. A run that is not over has
         only its state. Raises UnknownTrace.
@@ -159,12 +167,14 @@ class Attribution(Service):
                 others[run["method_name"]] = run["id"]
         return [{"method": method, "id": run} for method, run in others.items()]
 
+    @get("runs/{key}/download")
     def download(
-        self, key: str, format: str, min_run: int, whole: bool, others: Sequence[str] = ()
-    ) -> tuple[bytes, str, str]:
-        """An export of a run's links: its bytes, media type and file name. ``others``: runs shown beside it (HTML).
-        Raises UnknownTrace and UserError.
-        """
+        self, key: str, format: str = "html", min_run: int = 2, counted: str = "whole", others: Listed = ()
+    ) -> Response:
+        """A run's links as a file. ``others``: runs shown beside it (HTML). Raises UnknownTrace and UserError."""
+        if counted not in ("whole", "drafted"):
+            raise UserError(f"Counted are “whole” or “drafted”, not {counted[:40]!r}.")
+        whole = counted == "whole"
         if format not in FORMATS:
             raise UserError(f"the format {format[:40]!r} is unknown: use one of {', '.join(FORMATS)}")
         if not 1 <= min_run <= 10_000:
@@ -177,16 +187,32 @@ class Attribution(Service):
         elif format == "markdown":
             text = markdown(trace, drawn)
         else:
-            runs = {key: trace, **{other: self.desk.trace(other) for other in others}}
+            runs = {key: trace, **{other: self.desk.trace(other) for other in others[:8]}}
             same = [one for one, other in runs.items() if other.output_ids == trace.output_ids]
             gold = self._known_of(same)
             parts = [document(runs[one], gold) for one in same]
             text = standalone(parts, min_run, whole)
-        return text.encode(), FORMATS[format], f"attribution-{key}.{SUFFIXES[format]}"
+        return attachment(text, FORMATS[format], f"attribution-{key}.{SUFFIXES[format]}")
+
+    @post("score")
+    def score(self, asked: Rows, owner: Owner) -> dict[str, Any]:
+        """Begin to score known quotes."""
+        return self.scorings.score(asked, owner)
+
+    @post("stop")
+    def stop(self, id: Id, owner: Owner) -> bool:
+        """Stop a scoring."""
+        return self.scorings.stop(id, owner)
+
+    @get("scores/{key}")
+    def scores(self, key: str, answers: bool = False) -> dict[str, Any]:
+        """How far a scoring is."""
+        return self.scorings.state(key, answers)
 
     # --- runs ---
 
-    def start(self, asked: Question, owner: str = "") -> dict[str, Any]:
+    @post("start")
+    def start(self, asked: Question, owner: Owner = "") -> dict[str, Any]:
         """Queue a run per signal: {"runs": [{"method", "id"}], "notes": [what was left out and why]}. Raises UserError
         and Rejected with a sentence.
         """
@@ -273,5 +299,3 @@ def _quoted(kept: Any) -> QuotedAnswer | None:
         return QuotedAnswer(**{**kept, "passages": tuple(kept["passages"]), "quotes": quotes})
     except (TypeError, KeyError):
         return None
-
-

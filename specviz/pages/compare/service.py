@@ -13,18 +13,20 @@ from concurrent.futures import TimeoutError as NotYet
 from typing import Annotated, Any
 
 from cachetools import FIFOCache
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from decoders.errors import UserError
 from decoders.trace import metrics
 from decoders.trace.trace import Trace
 from specviz.experiments.prompts import check_tokens, of_trace
 from specviz.places import is_id
-from specviz.server.bodies import Body, PageSession, Params, needs
-from specviz.server.desk import Desk, Service
+from specviz.server.bodies import Body, Ids, Listed, PageSession, Params, needs
+from specviz.server.desk import Desk, Service, get, post
 from specviz.server.forms import PromptForm, Rejected
+from specviz.server.http import Owner
 from specviz.server.runner import Job, QueueFull
 from specviz.server.store import UnknownTrace
+from specviz.shell.assets import plotly
 from specviz.views.examples import examples
 from specviz.words import sentence
 
@@ -73,8 +75,31 @@ class Comparison(Body):
     session: PageSession = None
 
 
+class Adopted(Body):
+    """Runs of a comparison, and the open page that they belong to from now on."""
+
+    ids: list[str]
+    session: PageSession = None
+
+
+def _runs(keys: Sequence[str]) -> Sequence[str]:
+    if not all(map(is_id, keys)) or not 0 < len(keys) <= MAX_LANES + 1:
+        raise ValueError
+    return keys
+
+
+Runs = Annotated[
+    Listed,
+    AfterValidator(_runs),
+    needs(f"runs are given by their ids with commas between them, {MAX_LANES + 1} at most"),
+]
+
+
 class Compare(Service):
     """Runs lanes side by side and says what became of them."""
+
+    name, title, order = "compare", "Compare", 20
+    cannot = "A comparison cannot"
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
@@ -89,16 +114,18 @@ class Compare(Service):
         self._closing.set()
         self._checker.shutdown(wait=False, cancel_futures=True)
 
+    @get()
     def shown(self) -> dict[str, Any]:
         """What the page starts with: the examples to choose from and how many lanes there may be."""
         prompts = [{"id": e.record.id, "label": e.label, "note": e.note, "prompt": e.fields} for e in examples()]
         by_key = {metric.key: metric for metric in metrics.METRICS}
         rows = [{name: getattr(by_key[key], name) for name in by_key[key].__slots__} for key in TABLE]
-        return {"examples": prompts, "most": MAX_LANES, "metrics": rows}
+        return {"examples": prompts, "most": MAX_LANES, "metrics": rows, "plotly": plotly()}
 
     # --- running lanes ---
 
-    def start(self, asked: Comparison, owner: str) -> dict[str, Any]:
+    @post("start")
+    def start(self, asked: Comparison, owner: Owner) -> dict[str, Any]:
         """Queue plain decoding and every lane on one prompt: ``{"lanes": [{"method", "id" or "error"}]}``.
 
         A lane that cannot run says why and leaves the others. Raises Rejected where none can.
@@ -147,18 +174,20 @@ class Compare(Service):
                 raise Rejected("prompt", sentence(problem)) from None
         return _recorded(trace), str(trace.run.get("title") or "Recorded prompt")
 
-    def stop(self, keys: Sequence[str], owner: str) -> int:
+    @post("stop")
+    def stop(self, ids: Ids, owner: Owner) -> int:
         """End those of the runs that are ``owner``'s; how many there were."""
-        mine = self._mine(keys, owner)
+        mine = self._mine(ids, owner)
         for job in mine:
             self.desk.runner.cancel(job)
         return len(mine)
 
-    def adopt(self, keys: Sequence[str], session: str, owner: str) -> int:
+    @post("adopt")
+    def adopt(self, asked: Adopted, owner: Owner) -> int:
         """The page was loaded again: its runs now end with that page."""
-        mine = self._mine(keys, owner)
+        mine = self._mine(asked.ids, owner)
         for job in mine:
-            job.session = session
+            job.session = asked.session or ""
         return len(mine)
 
     def _mine(self, keys: Sequence[str], owner: str) -> list[Job]:
@@ -166,13 +195,14 @@ class Compare(Service):
 
     # --- what came of them ---
 
-    def numbers(self, keys: Sequence[str]) -> dict[str, Any]:
+    @get("numbers")
+    def numbers(self, runs: Runs) -> dict[str, Any]:
         """Per run that is over: every metric, acceptance by depth, accepted lengths (length, steps with a draft that
         accepted so many, their share of those steps) and where the time went.
 
-        The baseline of the speedup is the plain run among ``keys``; without one, what a run recorded of plain decoding.
+        The baseline of the speedup is the plain run among ``runs``; without one, what a run recorded of plain decoding.
         """
-        traces = self._traces(keys)
+        traces = self._traces(runs)
         base = next((t for t in traces.values() if t.run["method"]["name"] == BASELINE and _whole(t)), None)
         speed = metrics.compute(base)["tokens_per_s"] if base is not None else None
         return {key: self._numbers(trace, base, speed) for key, trace in traces.items()}
@@ -189,17 +219,19 @@ class Compare(Service):
             "times": metrics.time_parts(trace),
         }
 
-    def stretches(self, keys: Sequence[str]) -> dict[str, Any]:
+    @get("stretches")
+    def stretches(self, runs: Runs) -> dict[str, Any]:
         """``{"stretches"}``: where one of the runs that are over needs fewer forwards than all others."""
-        return {"stretches": stretches(self._traces(keys), BASELINE)}
+        return {"stretches": stretches(self._traces(runs), BASELINE)}
 
-    def lens(self, keys: Sequence[str]) -> dict[str, Any]:
+    @get("lens")
+    def lens(self, runs: Runs) -> dict[str, Any]:
         """Per run that is over, whether it equals plain decoding: {"state": identical, differs, checking or unknown}.
 
         ``differs`` brings the divergence and plain decoding's ids; ``unknown`` says in ``text`` what is missing. Plain
         decoding is computed once for a prompt, model and settings, and kept.
         """
-        traces = self._traces(keys)
+        traces = self._traces(runs)
         for key, trace in traces.items():
             if trace.run["method"]["name"] == BASELINE and _whole(trace) and self._trusted(key):
                 self._keep(_plain_key(trace), trace.output_ids)

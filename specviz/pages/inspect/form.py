@@ -22,68 +22,45 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 QUIET: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
 NO_POOL = ("", "")  # a pool's text and name
+FILE: dict[str, Any] = {"size": "sm", "file_count": "single", "type": "filepath"}
+CONTEXT = f"The text to work on. Put {SEPARATOR} on a line of its own between passages."
+TEXT = """Chat: what you would type to the model; for several turns begin lines with “User:” and “Assistant:”.
+Plain text: continued as it stands."""
 FAILED = "Something went wrong on the server; its log says what. Your input is kept."
 
 
 def build(desk: Desk) -> None:
     """The panel (what to run) and the view (what happened)."""
-    start_with = _filled(examples()[0]) if examples() else ["segments", "", "", "", "", ""]
+    start_with = [*examples()[0].fields.values()] if examples() else ["segments", "", "", "", "", ""]
     with gr.Row(elem_id="sv-inspect", equal_height=False):
         with gr.Column(elem_id="sv-panel", min_width=280):
             example = gr.Dropdown(
                 [(e.label, e.record.id) for e in examples()],
-                value=examples()[0].record.id if examples() else None,
-                label="Example",
-                elem_id="sv-example",
-            )
+                value=examples()[0].record.id if examples() else None, label="Example", elem_id="sv-example",
+            )  # fmt: skip
             mode = gr.Radio(
                 [(label, key) for key, label in MODES.items()], value=start_with[0], label="Prompt", elem_id="sv-mode"
             )
             with gr.Column(elem_id="sv-segments", elem_classes=["sv-fields"]):
-                instruction = gr.Textbox(
-                    start_with[1], label="Instruction", lines=2, max_lines=4, elem_id="sv-instruction"
-                )
+                instruction = gr.Textbox(start_with[1], label="Instruction", elem_id="sv-instruction", **_lines(2, 4))
                 context = gr.Textbox(
-                    start_with[2],
-                    label="Context",
-                    lines=5,
-                    max_lines=9,
-                    elem_id="sv-context",
-                    placeholder=f"The text to work on. Put {SEPARATOR} on a line of its own between passages.",
+                    start_with[2], label="Context", elem_id="sv-context", placeholder=CONTEXT, **_lines(5, 9)
                 )
-                question = gr.Textbox(start_with[3], label="Question", lines=1, max_lines=3, elem_id="sv-question")
+                question = gr.Textbox(start_with[3], label="Question", elem_id="sv-question", **_lines(1, 3))
             with gr.Column(elem_id="sv-free", elem_classes=["sv-fields"]):
-                text = gr.Textbox(
-                    start_with[4],
-                    label="Text",
-                    lines=10,
-                    max_lines=18,
-                    elem_id="sv-text",
-                    placeholder="Chat: what you would type to the model; for several turns begin lines with “User:” "
-                    "and “Assistant:”.\nPlain text: continued as it stands.",
-                )
+                text = gr.Textbox(start_with[4], label="Text", elem_id="sv-text", placeholder=TEXT, **_lines(10, 18))
             prompt_note = part("note", "sv-prompt-note")
             with gr.Accordion("More", open=False, elem_id="sv-more"):
+                info = "The answer you hope for: quality is measured against it."
                 reference = gr.Textbox(
-                    start_with[5],
-                    label="Reference",
-                    info="The answer you hope for: quality is measured against it.",
-                    lines=2,
-                    max_lines=6,
-                    elem_id="sv-reference",
+                    start_with[5], label="Reference", info=info, elem_id="sv-reference", **_lines(2, 6)
                 )
                 with gr.Column(elem_id="sv-pool-field", elem_classes=["sv-fields"]):
-                    gr.HTML(
-                        "<b>Pool</b><br>A text file (UTF-8) to draft from instead of the context.",
-                        apply_default_css=False,
-                        padding=False,
-                        elem_id="sv-pool-help",
-                    )
+                    help_ = "<b>Pool</b><br>A text file (UTF-8) to draft from instead of the context."
+                    gr.HTML(help_, apply_default_css=False, padding=False, elem_id="sv-pool-help")
                     pool = gr.State(NO_POOL)
                     with gr.Row(elem_id="sv-pool-row"):
-                        pool_file = gr.UploadButton(
-                            "Choose a text file …", size="sm", file_count="single", type="filepath", elem_id="sv-pool"
-                        )
+                        pool_file = gr.UploadButton("Choose a text file …", elem_id="sv-pool", **FILE)
                         pool_clear = gr.Button("Remove", size="sm", elem_id="sv-pool-clear")
                     pool_note = part("note", "sv-pool-note")
             form = part("form", "sv-form", events=("offered", "run"))
@@ -96,33 +73,31 @@ def build(desk: Desk) -> None:
         with gr.Column(elem_id="sv-main", min_width=320):
             with gr.Row(elem_id="sv-bar", equal_height=True):
                 part("chooser", "sv-chooser")
-                upload = gr.UploadButton(
-                    "Open trace …", size="sm", file_count="single", type="filepath", elem_id="sv-open"
-                )
+                upload = gr.UploadButton("Open trace …", elem_id="sv-open", **FILE)
             file_note = part("note", "sv-file-note")
             view = part("view", "sv-view")
 
     typed_in = [mode, instruction, context, question, text]
     fields = [*typed_in, reference]
 
-    def count(*given: Any) -> str:
+    def count(*sent: Any) -> str:
         try:
-            return note(desk.count(_form(given)))
+            return note(desk.count(_form(sent)))
         except Rejected as problem:
             return note(str(problem), error=True)
         except Exception:
             log.exception("counting tokens failed")
             return note()
 
-    def offered(*given: Any) -> tuple[str, Any]:
+    def offered(*sent: Any) -> tuple[str, Any]:
         """The note at the prompt, and Run: off where nothing can run."""
-        return count(*given), gr.Button(interactive=not desk.catalog()["reason"])
+        return count(*sent), gr.Button(interactive=not desk.catalog()["reason"])
 
     def fill(chosen: Any) -> list[Any]:
-        found = next((e for e in examples() if e.record.id == chosen), None)
-        if found is None:
+        example = next((e for e in examples() if e.record.id == chosen), None)
+        if example is None:
             return [gr.skip()] * (len(fields) + 1)
-        return [*_filled(found), note(found.note)]
+        return [*example.fields.values(), note(example.note)]
 
     def start(request: gr.Request, chosen: Any, settings: Any, *rest: Any) -> tuple[Any, Any, Any, Any]:
         """View, note at the prompt, at the pool, at the button. ``rest``: the fields, and the pool."""
@@ -176,13 +151,17 @@ def build(desk: Desk) -> None:
     again: dict[str, Any] = {"trigger_mode": "always_last", "queue": False, **QUIET}
     gr.on([f.change for f in typed_in], count, typed_in, prompt_note, **again)
     form.offered(offered, typed_in, [prompt_note, run], **again)
-    given = [example, form, *fields, pool]
-    for wanted in (run.click, form.run):
-        wanted(start, given, [view, prompt_note, pool_note, run_note], queue=False, **QUIET)
+    inputs = [example, form, *fields, pool]
+    for begins in (run.click, form.run):
+        begins(start, inputs, [view, prompt_note, pool_note, run_note], queue=False, **QUIET)
     stop.click(None, None, None, js='() => document.dispatchEvent(new CustomEvent("specviz:stop"))', **QUIET)
     pool_file.upload(taken, pool_file, [pool, pool_note], queue=False, **QUIET)
     pool_clear.click(lambda: (NO_POOL, note()), None, [pool, pool_note], queue=False, **QUIET)
     upload.upload(opened, upload, [view, file_note], queue=False, **QUIET)
+
+
+def _lines(lines: int, max_lines: int) -> dict[str, Any]:
+    return {"lines": lines, "max_lines": max_lines}
 
 
 def _attempt(work: Callable[[], Result], refused: Callable[[str, str], Result]) -> Result:
@@ -208,20 +187,14 @@ def _upload(path: Any) -> Iterator[str]:
             Path(path).unlink()
 
 
-def _form(given: tuple[Any, ...]) -> PromptForm:
+def _form(sent: tuple[Any, ...]) -> PromptForm:
     """A form from what the browser sent, whatever it is."""
-    texts = [value if isinstance(value, str) else "" for value in given]
-    return PromptForm(*texts)
-
-
-def _filled(example: Example) -> list[str]:
-    """The fields of the form (mode, instruction, context, question, text, reference) with an example in them."""
-    return list(example.fields.values())
+    return PromptForm(*(value if isinstance(value, str) else "" for value in sent))
 
 
 def _same(example: Example, form: PromptForm) -> bool:
     """Whether the prompt is still the example's."""
-    mode, *texts, _ = _filled(example)
-    given = [form.instruction, form.context, form.question, form.text]
+    mode, *texts, _ = example.fields.values()
+    typed = [form.instruction, form.context, form.question, form.text]
     used = slice(0, 3) if mode == "segments" else slice(3, 4)
-    return form.mode == mode and [t.strip() for t in given[used]] == [t.strip() for t in texts[used]]
+    return form.mode == mode and [t.strip() for t in typed[used]] == [t.strip() for t in texts[used]]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+from annotated_types import GroupedMetadata
 from pydantic import BeforeValidator, Field
 
 from decoders.draft.params import controls
@@ -24,20 +25,21 @@ from specviz.server.store import UnknownTrace
 MAX_FILE = 4 << 20  # characters of a prompt file that is sent
 
 
-WHOLE = "the number of {} is {{given}}: a whole number from {} to {:,} is needed"
 EMPTY = BeforeValidator(lambda value: None if value == "" else value)  # fields are sent as they are typed
-Prompts = Annotated[
-    int | None, Field(strict=False, ge=1, le=5000), EMPTY, needs(WHOLE.format("prompts", 1, 5000))
-]  # fmt: skip
-NewTokens = Annotated[
-    int | None, Field(strict=False, ge=1, le=4096), EMPTY, needs(WHOLE.format("new tokens", 1, 4096))
-]  # fmt: skip
-TrainingSteps = Annotated[
-    int | None, Field(strict=False, ge=1, le=100_000), EMPTY, needs(WHOLE.format("training steps", 1, 100_000))
-]  # fmt: skip
-Repeats = Annotated[
-    int | None, Field(strict=False, ge=1, le=MOST_REPEATS), EMPTY, needs(WHOLE.format("repeats", 1, MOST_REPEATS))
-]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Count(GroupedMetadata):
+    """A whole number from 1, as it is typed; ``name`` is what the sentence calls it."""
+
+    name: str
+    most: int
+
+    def __iter__(self) -> Iterator[Any]:
+        words = f"the number of {self.name} is {{given}}: a whole number from 1 to {self.most:,} is needed"
+        return iter((Field(strict=False, ge=1, le=self.most), EMPTY, needs(words)))
+
+
 Temperature = Annotated[
     float | None, Field(strict=False, ge=0, le=2), EMPTY,
     needs("the temperature is {given}: a number from 0 to 2 is needed"),
@@ -75,7 +77,7 @@ class Batch(Body):
     """Methods side by side, on every prompt, some times over."""
 
     lines: Annotated[list[Line], needs("methods are given as a list, each with its name and parameters")]
-    repeats: Repeats = None
+    repeats: Annotated[int | None, Count("repeats", MOST_REPEATS)] = None
 
 
 class File(Body):
@@ -102,9 +104,9 @@ class Asked(Body):
     free: Sweep | None = None
     batch: Batch | None = None
     prompts: Source | str | None = None
-    count: Prompts = None
-    max_new_tokens: NewTokens = None
-    training_steps: TrainingSteps = None
+    count: Annotated[int | None, Count("prompts", 5000)] = None
+    max_new_tokens: Annotated[int | None, Count("new tokens", 4096)] = None
+    training_steps: Annotated[int | None, Count("training steps", 100_000)] = None
     temperature: Temperature = None
     metrics: Annotated[list[str], needs("metrics are given as a list of their names")] | None = None
     yes: bool = False

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fastapi import Response
+
 from decoders.errors import UserError
+from decoders.trace import files as tracefile
 from specviz.experiments.batch import NAME
 from specviz.experiments.experiment import PAPERS
 from specviz.experiments.plan import Plan, Progress, pace, plan
@@ -21,11 +25,15 @@ from specviz.experiments.prompts import NAMES, SETS, Case
 from specviz.experiments.recipes import recipes
 from specviz.experiments.results import ABOUT, Results, read_about
 from specviz.experiments.running import begin, run_experiment
+from specviz.experiments.tables import described, written
 from specviz.places import SUFFIX, TRACES, home, is_id
-from specviz.server.desk import Desk, Service
+from specviz.server.bodies import Id, Listed
+from specviz.server.desk import Desk, Service, get, post
 from specviz.server.forms import Missing, Rejected, RunSettings
+from specviz.server.http import Owner, attachment
 from specviz.server.runner import QueueFull
 from specviz.server.store import EVERYBODY
+from specviz.shell.assets import plotly
 from specviz.views.examples import TASKS
 from specviz.words import sentence
 
@@ -41,6 +49,12 @@ MAX_WAITING = 6
 MAX_RESULTS, MAX_BYTES = 40, 1 << 30
 SAVE_EVERY_S = 5.0
 MAX_EXPERIMENTS, MAX_PUBLIC_RUNS = 2, 100  # of one user at a time, of one experiment
+KINDS = {  # format → how its files' names end, and their type
+    "csv": ("csv", "text/csv; charset=utf-8"), "json": ("json", "application/json"), "zip": ("zip", "application/zip"),
+    "table": ("table.csv", "text/csv; charset=utf-8"), "tex": ("tex", "application/x-tex; charset=utf-8"),
+    "md": ("md", "text/markdown; charset=utf-8"),
+}  # fmt: skip
+TABLES = {"table": "csv", "tex": "tex", "md": "md"}
 OWNER = "owner"
 NOBODY = "nobody:"  # no user and no browser is called so
 
@@ -60,6 +74,9 @@ class Active:
 class Lab(Service):
     """Plans, runs, keeps and finds experiments. ``folder`` holds one folder per experiment."""
 
+    name, title, order = "lab", "Lab", 50
+    cannot = "The lab cannot"
+
     def __init__(self, desk: Desk, folder: Path | None = None) -> None:
         super().__init__(desk)
         self._folder = folder
@@ -77,7 +94,8 @@ class Lab(Service):
 
     # --- what there is ---
 
-    def catalog(self, owner: str = "") -> dict[str, Any]:
+    @get()
+    def catalog(self, owner: Owner = "") -> dict[str, Any]:
         """Recipes, methods with their parameters, prompt sets, metrics and earlier results, as JSON."""
         target = self.desk.loader.target
         info = target.info if target is not None else {}
@@ -93,6 +111,7 @@ class Lab(Service):
             "sets": SETS,
             "tasks": {name: NAMES.get(name, name) for name in TASKS},
             "results": self.listing(owner),
+            "plotly": plotly(),
         }  # fmt: skip
 
     def listing(self, owner: str) -> list[dict[str, Any]]:
@@ -144,6 +163,7 @@ class Lab(Service):
                 "take fewer prompts or values.",
             )
 
+    @post("estimate")
     def estimate(self, asked: Asked) -> dict[str, Any]:
         """How many runs it is and about how long; "asks" is the question to be answered before it is started."""
         planned = self.planned(asked)
@@ -154,7 +174,8 @@ class Lab(Service):
             "asks": planned.asks(per_token), "notes": list(planned.notes),
         }  # fmt: skip
 
-    def start(self, asked: Asked, owner: str = "") -> dict[str, Any]:
+    @post("start")
+    def start(self, asked: Asked, owner: Owner = "") -> dict[str, Any]:
         """Queue an experiment: {"id"}, or {"asks": question} where it is long and "yes" was not said."""
         planned = self.planned(asked)
         with self._change:
@@ -179,26 +200,28 @@ class Lab(Service):
             self._change.notify_all()
         return {"id": active.results.id}
 
-    def cancel(self, key: str, owner: str) -> bool:
+    @post("cancel")
+    def cancel(self, id: Id, owner: Owner) -> bool:
         """Stop an experiment of ``owner``; what is done is kept. Whether there was one."""
         with self._change:
-            active = self._active.get(key)
+            active = self._active.get(id)
             if active is None or active.owner != owner:
                 return False
             active.cancel.set()
             if active in self._line:
                 self._line.remove(active)
-                del self._active[key]
-                self._owners.pop(key, None)
+                del self._active[id]
+                self._owners.pop(id, None)
         return True
 
-    def remove(self, key: str, owner: str) -> bool:
+    @post("remove")
+    def remove(self, id: Id, owner: Owner) -> bool:
         """Delete kept results with their runs. Whether they were there and may be deleted by ``owner``."""
         with self._change:
-            mine = self._owner(key) in (EVERYBODY, owner)
-            if not is_id(key) or key in self._active or not mine or not (self.folder / key / ABOUT).is_file():
+            mine = self._owner(id) in (EVERYBODY, owner)
+            if not is_id(id) or id in self._active or not mine or not (self.folder / id / ABOUT).is_file():
                 return False
-        shutil.rmtree(self.folder / key, ignore_errors=True)
+        shutil.rmtree(self.folder / id, ignore_errors=True)
         return True
 
     def close(self) -> None:
@@ -225,7 +248,8 @@ class Lab(Service):
         results.about |= {"id": key, "state": _ended(results.about)}
         return results
 
-    def shown(self, key: str, metrics: list[str] | None = None, have: int = -1) -> dict[str, Any]:
+    @get("results/{key}")
+    def shown(self, key: str, metrics: Listed = (), have: int = -1) -> dict[str, Any]:
         """Results as a page draws them; without charts where it ``have`` so many rows already. Raises Missing."""
         results = self.results(key)
         with self._change:
@@ -238,10 +262,25 @@ class Lab(Service):
         }  # fmt: skip
         return shown if len(results.rows) == have else shown | drawn(results, metrics or results.about["metrics"])
 
+    @get("results/{key}/download")
+    def download(self, key: str, format: str = "csv", metrics: Listed = ()) -> Response:
+        """Every run as csv, json or zip; a batch's tables as table, tex or md."""
+        if format not in KINDS:
+            raise UserError(f"The format {format[:40]!r} is unknown: use one of {', '.join(KINDS)}.")
+        results = self.results(key)
+        suffix, media = KINDS[format]
+        if format in TABLES and not results.about.get("repeats"):
+            raise UserError("These results are drawn, not tabled: their runs can be had as csv, json or zip.")
+        made: dict[str, Callable[[], str | bytes]] = {
+            "csv": results.to_csv,
+            "json": lambda: json.dumps(described(results), ensure_ascii=False),
+            "zip": results.zipped,
+        }
+        data = made[format]() if format in made else written(results, TABLES[format], metrics or None)
+        return attachment(data, media, f"{results.about['name']}-{key}.{suffix}")
+
     def bring(self, trace: str) -> bool:
         """Put a run of an experiment into the store, so that Inspect can open it. Whether there is such a run."""
-        from decoders.trace import files as tracefile
-
         if not is_id(trace):
             return False
         path = next(self.folder.glob(f"*/{TRACES}/{trace}{SUFFIX}"), None) if self.folder.is_dir() else None
@@ -288,8 +327,6 @@ class Lab(Service):
             (folder / OWNER).write_text(active.owner, encoding="utf-8")
 
         def keep(trace: Trace) -> None:
-            from decoders.trace import files as tracefile
-
             try:
                 (folder / TRACES).mkdir(exist_ok=True)
                 tracefile.save(trace, folder / TRACES / f"{trace.run['id']}{SUFFIX}")

@@ -42,11 +42,10 @@ def metrics_shown() -> list[dict[str, Any]]:
 
 def progress_shown(progress: Progress | None) -> dict[str, Any] | None:
     """How far an experiment is."""
-    return progress and {
-        "done": progress.done, "total": progress.total, "seconds": progress.seconds, "left_s": progress.left_s,
-        "trains": progress.trains,
-        "left": "" if progress.left_s is None else duration(progress.left_s),
-    }  # fmt: skip
+    if progress is None:
+        return None
+    shown = {name: getattr(progress, name) for name in ("done", "total", "seconds", "left_s", "trains")}
+    return {**shown, "left": "" if progress.left_s is None else duration(progress.left_s)}
 
 
 def drawn(results: Results, wanted: Sequence[str]) -> dict[str, Any]:

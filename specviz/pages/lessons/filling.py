@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,8 +20,7 @@ PANELS = (
 )  # fmt: skip
 SPANS = ("root", "source", "written")  # tokens of a step
 TESTS: dict[str, Callable[[Any, Any], bool]] = {
-    "<=": lambda a, b: a <= b, ">=": lambda a, b: a >= b, "!=": lambda a, b: a != b,
-    "=": lambda a, b: a == b, "<": lambda a, b: a < b, ">": lambda a, b: a > b,
+    "<=": operator.le, ">=": operator.ge, "!=": operator.ne, "=": operator.eq, "<": operator.lt, ">": operator.gt
 }  # fmt: skip
 
 # a word in its own run: *emphasis*, `code`, {a name}; \* and \{ are the characters themselves
@@ -78,9 +78,10 @@ class Filler:
     def stop(self, stop: Stop, view: View) -> dict[str, Any]:
         for line in stop.holds:
             try:
-                if not self.holds(line.text, view):
-                    found = self.found(line.text, view)
-                    self.fault(line.number, f"the run says otherwise: {line.text} does not hold ({found})")
+                left, test, right = self.sides(line.text, view)
+                if not _holds(left, test, right):
+                    says = f"found {left.shown} and {right.shown}"
+                    self.fault(line.number, f"the run says otherwise: {line.text} does not hold ({says})")
             except Unknown as error:
                 self.fault(line.number, str(error))
         return {
@@ -96,34 +97,27 @@ class Filler:
 
     def words(self, line: Line, view: View) -> list[Words]:
         """A paragraph as runs of text, emphasis and code."""
-        runs: list[Words] = []
-        at = 0
-
-        def text(words: str) -> None:
-            if words and runs and runs[-1][0] == "text":
-                runs[-1][1] += words
-            elif words:
-                runs.append(["text", words])
-
-        def look_up(found: re.Match[str]) -> str:
-            return self.value(found[1], line.number, view).shown
-
-        for found in _MARKS.finditer(line.text):
-            text(line.text[at : found.start()])
-            at = found.end()
-            escaped, emphasis, code, name = found.groups()
+        pieces: list[Words] = []
+        end = 0
+        for mark in _MARKS.finditer(line.text):
+            pieces.append(["text", line.text[end : mark.start()]])
+            end = mark.end()
+            escaped, emphasis, code, name = mark.groups()
             if escaped is not None:
-                text(escaped)
+                pieces.append(["text", escaped])
             elif name is not None:
-                kind, words = self.value(name, line.number, view).run()
-                if kind == "text":
-                    text(words)
-                else:
-                    runs.append([kind, words])
+                pieces.append(self.value(name, line.number, view).run())
             else:
+                look_up = lambda match: self.value(match[1], line.number, view).shown  # noqa: E731
                 inside = re.sub(r"\{([^{}\n]*)\}", look_up, emphasis or code)
-                runs.append(["em" if emphasis else "code", inside])
-        text(line.text[at:])
+                pieces.append(["em" if emphasis else "code", inside])
+        pieces.append(["text", line.text[end:]])
+        runs: list[Words] = []
+        for kind, words in pieces:
+            if kind == "text" and runs and runs[-1][0] == "text":
+                runs[-1][1] += words
+            elif words or kind != "text":
+                runs.append([kind, words])
         return runs
 
     def value(self, expression: str, number: int, view: View) -> Value:
@@ -148,31 +142,25 @@ class Filler:
             trace = self.trace(place["run"]) if "run" in place else view.trace
             view = _at(trace, place.get("step", "1" if "run" in place else str(view.step + 1)), "the run")
         if "node" in place:
-            known = view.node_values(place["node"])
+            names = view.node_values(place["node"])
         elif "candidate" in place:
-            known = view.candidate_values(place["candidate"])
+            names = view.candidate_values(place["candidate"])
         else:
-            known = {**view.run_values(), **view.step_values()}
-        if name not in known:
-            raise Unknown(f"found the name {shown_as(name)}; allowed are {', '.join(sorted(known))}")
-        value = known[name]()
+            names = {**view.run_values(), **view.step_values()}
+        if name not in names:
+            raise Unknown(f"found the name {shown_as(name)}; allowed are {', '.join(sorted(names))}")
+        value = names[name]()
         if noun and isinstance(value.raw, int | float):
             return Value(value.raw, f"{value.shown} {noun.strip()}{'' if value.raw == 1 else 's'}")
         return value
 
     # conditions
 
-    def holds(self, condition: str, view: View) -> bool:
-        left, test, right = self.sides(condition, view)
-        if isinstance(left.raw, str) != isinstance(right.raw, str):
-            return test == "!="
-        return TESTS[test](left.raw, right.raw)
-
     def sides(self, condition: str, view: View) -> tuple[Value, str, Value]:
-        found = re.fullmatch(r"(.+?)\s*(<=|>=|!=|=|<|>)\s*(.+)", condition.strip())
-        if found is None:
+        parts = re.fullmatch(r"(.+?)\s*(<=|>=|!=|=|<|>)\s*(.+)", condition.strip())
+        if parts is None:
             raise Unknown(f"found the condition {shown_as(condition)}; write NAME = VALUE (or !=, <, <=, >, >=)")
-        left, test, right = found.groups()
+        left, test, right = parts.groups()
         if re.fullmatch(r"-?\d+(\.\d+)?", right):
             other = plain(float(right))
         elif re.fullmatch(r'"[^"]*"', right):
@@ -181,37 +169,33 @@ class Filler:
             other = self.read(right, view)
         return self.read(left, view), test, other
 
-    def found(self, condition: str, view: View) -> str:
-        left, _, right = self.sides(condition, view)
-        return f"found {left.shown} and {right.shown}"
-
     # places
 
     def show(self, line: Line | None, view: View) -> list[dict[str, Any]]:
         """What is highlighted: panels, nodes, candidate rows, tokens, metrics."""
-        found: list[dict[str, Any]] = []
-        for part in (line.text.split(",") if line else ()):
+        shown: list[dict[str, Any]] = []
+        for part in line.text.split(",") if line else ():
             name = part.strip()
             kind, _, which = name.partition(" ")
             try:
                 if name in PANELS:
-                    found.append({"kind": "panel", "name": name})
+                    shown.append({"kind": "panel", "name": name})
                 elif name in SPANS:
-                    found.append({"kind": "tokens", "at": self.span(name, view)})
+                    shown.append({"kind": "tokens", "at": self.span(name, view)})
                 elif kind == "node" and which:
-                    found.append({"kind": "node", "node": view.node_number(which)})
+                    shown.append({"kind": "node", "node": view.node_number(which)})
                 elif kind == "candidate" and which:
-                    found.append({"kind": "candidate", "row": view.candidates.index(view.candidate(which))})
+                    shown.append({"kind": "candidate", "row": view.candidates.index(view.candidate(which))})
                 elif kind == "metric" and which:
                     self.read(which, view)
-                    found.append({"kind": "metric", "key": which})
+                    shown.append({"kind": "metric", "key": which})
                 else:
                     allowed = ", ".join((*PANELS, *SPANS, "node N", "candidate N", "metric NAME"))
                     raise Unknown(f"found {shown_as(name)} to show; allowed are {allowed}")
             except Unknown as error:
                 assert line is not None
                 self.fault(line.number, str(error))
-        return found
+        return shown
 
     def span(self, name: str, view: View) -> list[int]:
         start = view.steps["context"]
@@ -228,6 +212,8 @@ class Filler:
 
     def ask(self, ask: Ask, view: View) -> dict[str, Any]:
         try:
+            if ask.options is not None and ask.kind not in ("accepted", "value"):
+                raise Unknown(f"options are the run's own for the question {ask.kind}; leave the line out")
             options, answer = getattr(self, f"ask_{ask.kind}")(ask, view)
         except Unknown as error:
             self.fault(ask.options.number if ask.options and "options" in str(error) else ask.number, str(error))
@@ -241,27 +227,23 @@ class Filler:
             "reveal": [self.words(line, view) for line in ask.reveal],
         }
 
-    def given(self, ask: Ask) -> list[str]:
+    def options(self, ask: Ask) -> list[str]:
         """The writer's options, none where the run gives them."""
         if ask.options is None:
             return []
-        found = [one.strip() for one in ask.options.text.split(",") if one.strip()]
-        if not 2 <= len(found) <= MOST_OPTIONS or len(set(found)) < len(found):
-            raise Unknown(f"options has {len(found)} entries; 2 to {MOST_OPTIONS} different ones are allowed")
-        return found
-
-    def no_options(self, ask: Ask) -> None:
-        if ask.options is not None:
-            raise Unknown(f"options are the run's own for the question {ask.kind}; leave the line out")
+        options = [one.strip() for one in ask.options.text.split(",") if one.strip()]
+        if not 2 <= len(options) <= MOST_OPTIONS or len(set(options)) < len(options):
+            raise Unknown(f"options has {len(options)} entries; 2 to {MOST_OPTIONS} different ones are allowed")
+        return options
 
     def ask_accepted(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
         drafted, depth, truth = view.steps["drafted"], view.steps["depth"], view.steps["accepted"]
         if not drafted:
             raise Unknown(f"step {view.step + 1} drafted nothing, so nothing can be accepted; ask at another step")
-        given = self.given(ask)
-        if given and not all(one.isdecimal() and int(one) <= depth for one in given):
-            raise Unknown(f"options is {shown_as(', '.join(given))}; whole numbers from 0 to {depth} are allowed")
-        numbers = sorted({int(one) for one in given} | {truth} if given else _around(truth, depth))
+        options = self.options(ask)
+        if options and not all(one.isdecimal() and int(one) <= depth for one in options):
+            raise Unknown(f"options is {shown_as(', '.join(options))}; whole numbers from 0 to {depth} are allowed")
+        numbers = sorted({int(one) for one in options} | {truth} if options else _around(truth, depth))
         chain = depth == drafted
 
         def words(n: int) -> str:
@@ -272,11 +254,10 @@ class Filler:
         return [{"runs": [["text", words(n)]]} for n in numbers], numbers.index(truth)
 
     def ask_branch(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
-        self.no_options(ask)
         first = [node for node in view.nodes if node["parent"] == 0]
         if len(first) < 2:
-            found = counted(len(first), "token")
-            raise Unknown(f"step {view.step + 1} has {found} after the root; ask where there are two")
+            tokens = counted(len(first), "token")
+            raise Unknown(f"step {view.step + 1} has {tokens} after the root; ask where there are two")
         won = next((k for k, node in enumerate(first) if node["status"] == "accepted"), -1)
         kept = first[: MOST_OPTIONS - 1]
         if won >= len(kept):
@@ -289,7 +270,6 @@ class Filler:
         return [*options, {"runs": [["text", "none of these"]]}], won if won >= 0 else len(options)
 
     def ask_token(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
-        self.no_options(ask)
         bonus = view.steps["bonus"]
         fell = [node for node in view.nodes if node["parent"] == view.last and node["status"] == "rejected"]
         likely = [token for token, _ in view.targets(view.last)]
@@ -300,13 +280,11 @@ class Filler:
         return [{"runs": [view.token(token).run()]} for token in tokens], tokens.index(bonus)
 
     def ask_candidate(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
-        self.no_options(ask)
         if ask.rest not in ("", "scores"):
             raise Unknown(f"found ask: candidate {ask.rest}; allowed are ask: candidate and ask: candidate scores")
         return self.among(view, view.candidate("chosen"))
 
     def ask_best(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
-        self.no_options(ask)
         best = view.candidate("best")
         most = [one for one in view.candidates if one["would_accept"] == best["would_accept"]]
         if len(most) > 1:
@@ -317,14 +295,11 @@ class Filler:
     def among(self, view: View, answer: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
         """Candidates in the order of the text, at most six, the chosen and the best among them."""
         if len(view.candidates) < 2:
-            found = counted(len(view.candidates), "candidate")
-            raise Unknown(f"step {view.step + 1} has {found}; ask where there are two")
-        first = [answer, view.candidate("chosen"), view.candidate("best"), *view.candidates]
-        kept: list[Mapping[str, Any]] = []
-        for one in first:
-            if one not in kept and len(kept) < 6:
-                kept.append(one)
-        kept.sort(key=lambda one: (one["pool"], one["position"]))
+            ranked = counted(len(view.candidates), "candidate")
+            raise Unknown(f"step {view.step + 1} has {ranked}; ask where there are two")
+        first = (answer, view.candidate("chosen"), view.candidate("best"), *view.candidates)
+        unique = {id(one): one for one in first}.values()
+        kept = sorted(list(unique)[:6], key=lambda one: (one["pool"], one["position"]))
         options = [
             {"runs": [view.token(view.offer(one), 34).run()], "position": one["position"], "pool": one["pool"]}
             for one in kept
@@ -334,28 +309,33 @@ class Filler:
     def ask_value(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
         if not ask.rest:
             raise Unknown("found ask: value without a name; write ask: value accepted of step 3")
-        value, given = self.read(ask.rest, view), self.given(ask)
-        if not given:
+        value, options = self.read(ask.rest, view), self.options(ask)
+        if not options:
             raise Unknown("options is missing; write the values to choose from, with commas between them")
-        if value.shown not in given:
-            given = [*given[: MOST_OPTIONS - 1], value.shown]
-        if all(_leading(one) is not None for one in given):
-            given.sort(key=lambda one: _leading(one) or 0.0)
+        if value.shown not in options:
+            options = [*options[: MOST_OPTIONS - 1], value.shown]
+        if all(_leading(one) is not None for one in options):
+            options.sort(key=lambda one: _leading(one) or 0.0)
         kind = "code" if value.code else "text"
-        return [{"runs": [[kind, one]]} for one in given], given.index(value.shown)
+        return [{"runs": [[kind, one]]} for one in options], options.index(value.shown)
 
     def ask_yes(self, ask: Ask, view: View) -> tuple[list[dict[str, Any]], int]:
-        self.no_options(ask)
         condition = ask.rest.removeprefix("if").strip()
         if not condition:
             raise Unknown("found ask: yes without a condition; write ask: yes if differs > 0")
-        return [{"runs": [["text", word]]} for word in ("Yes", "No")], 0 if self.holds(condition, view) else 1
+        return [{"runs": [["text", word]]} for word in ("Yes", "No")], 0 if _holds(*self.sides(condition, view)) else 1
+
+
+def _holds(left: Value, test: str, right: Value) -> bool:
+    if isinstance(left.raw, str) != isinstance(right.raw, str):
+        return test == "!="
+    return TESTS[test](left.raw, right.raw)
 
 
 def _leading(text: str) -> float | None:
     """The number a text begins with, for putting options in order."""
-    found = re.match(r"-?[\d,]*\.?\d+", text)
-    return float(found[0].replace(",", "")) if found else None
+    number = re.match(r"-?[\d,]*\.?\d+", text)
+    return float(number[0].replace(",", "")) if number else None
 
 
 def _at(trace: Trace, step: str, run: str) -> View:
@@ -368,5 +348,5 @@ def _at(trace: Trace, step: str, run: str) -> View:
 
 def _around(truth: int, depth: int) -> set[int]:
     """Numbers of tokens to choose from: none, all, the answer, and what lies between."""
-    found = {0, truth, depth, max(1, depth // 3), max(1, 2 * depth // 3)}
-    return {n for n in found if 0 <= n <= depth} | ({1} if depth < 4 else set())
+    numbers = {0, truth, depth, max(1, depth // 3), max(1, 2 * depth // 3)}
+    return {n for n in numbers if 0 <= n <= depth} | ({1} if depth < 4 else set())

@@ -13,7 +13,7 @@ from typing import Any
 from decoders.folders import ASSETS
 from decoders.trace.report import payload
 from specviz.places import GALLERY, home
-from specviz.server.desk import Desk, Service
+from specviz.server.desk import Desk, Service, get
 from specviz.server.forms import Missing
 from specviz.server.store import EVERYBODY
 
@@ -60,6 +60,8 @@ def places() -> list[Path]:
 class Lessons(Service):
     """The page "Lessons": those that come along, and a teacher's own in ``SPECVIZ_HOME/lessons``."""
 
+    name, title, order, module = "lessons", "Lessons", 40, "lesson/page"
+
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
         self._kept: dict[Path, tuple[int, dict[str, Any]]] = {}
@@ -75,18 +77,7 @@ class Lessons(Service):
             found.setdefault(name if path.parent == LESSONS else f"own-{name}", path)
         return found
 
-    def lesson(self, key: str) -> dict[str, Any]:
-        """A lesson, filled. Raises LessonError; Missing where there is none."""
-        try:
-            path = self.files()[key]
-            stamp = path.stat().st_mtime_ns
-        except (KeyError, OSError):
-            raise Missing(f"There is no lesson {key[:40]!r} here.") from None
-        kept = self._kept.get(path)
-        if kept is None or kept[0] != stamp:
-            kept = self._kept[path] = (stamp, load(path, self.runs()))
-        return {"id": key, "own": path.parent != LESSONS, **kept[1]}
-
+    @get()
     def listing(self) -> dict[str, Any]:
         """All lessons as cards; a lesson that cannot be shown tells its faults instead."""
         cards = []
@@ -103,6 +94,7 @@ class Lessons(Service):
             cards.append({**shown, "stops": len(lesson["stops"]), "asked": asked})
         return {"lessons": cards}
 
+    @get("runs/{name}")
     def run(self, name: str) -> dict[str, Any]:
         """A run that a lesson is about, as JSON; the page Inspect can open a teacher's own from then on. Raises
         Missing.
@@ -115,6 +107,19 @@ class Lessons(Service):
         if key not in self.desk.store:
             self.desk.store.put(trace, kind="opened", owner=EVERYBODY)
         return payload(trace)
+
+    @get("{key}")
+    def lesson(self, key: str) -> dict[str, Any]:
+        """A lesson, filled. Raises LessonError; Missing where there is none."""
+        try:
+            path = self.files()[key]
+            stamp = path.stat().st_mtime_ns
+        except (KeyError, OSError):
+            raise Missing(f"There is no lesson {key[:40]!r} here.") from None
+        kept = self._kept.get(path)
+        if kept is None or kept[0] != stamp:
+            kept = self._kept[path] = (stamp, load(path, self.runs()))
+        return {"id": key, "own": path.parent != LESSONS, **kept[1]}
 
 
 def _in_order(path: Path) -> tuple[int, str]:

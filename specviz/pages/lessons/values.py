@@ -20,6 +20,11 @@ from .reading import shown_as
 NODES = ("root", "first", "last", "refused")
 RANKED = ("chosen", "best")
 
+STEP = (
+    "drafted", "depth", "accepted", "emitted", "route", "reason", "outcome", "origins", "entropy", "draft_ms",
+    "verify_ms", "commit_ms", "elapsed_ms",
+)  # fmt: skip
+
 Words = list[str]  # ["text" | "em" | "code", words]
 
 
@@ -31,15 +36,15 @@ class Runs:
 
     def names(self) -> dict[str, Path]:
         """Name → file. A gallery run has two names where the one without its number is no other run's."""
-        found: dict[str, Path] = {}
+        named: dict[str, Path] = {}
         bare: dict[str, list[Path]] = {}
         for folder in self.folders:
             for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else ():
                 if not is_id(path.stem):
                     continue
-                found.setdefault(path.stem, path)
+                named.setdefault(path.stem, path)
                 bare.setdefault(re.sub(r"^\d+-", "", path.stem), []).append(path)
-        return {**{name: paths[0] for name, paths in bare.items() if len(paths) == 1}, **found}
+        return {**{name: paths[0] for name, paths in bare.items() if len(paths) == 1}, **named}
 
     def find(self, name: str) -> tuple[str, Trace]:
         """The run's id and its trace. Raises KeyError where there is none, TraceError where it cannot be read."""
@@ -64,6 +69,9 @@ class Value:
 
     def run(self) -> Words:
         return ["code" if self.code else "text", self.shown]
+
+
+Names = Mapping[str, Callable[[], Value]]  # looked up when a text names them: not all were recorded
 
 
 class Unknown(ValueError):
@@ -96,8 +104,8 @@ class View:
         pieces = self.trace.tables["pieces"]
         hexes = dict(zip(pieces["id"], pieces["hex"], strict=True))
         text = bytes.fromhex("".join(hexes.get(i, "") for i in ids)).decode("utf-8", "replace")
-        text = re.sub(r"[ \n\t\r]", lambda found: _SPACES[found[0]], text)
-        text = re.sub("␣{4,}", lambda found: f"␣×{len(found[0])}", text)
+        text = re.sub(r"[ \n\t\r]", lambda match: _SPACES[match[0]], text)
+        text = re.sub("␣{4,}", lambda match: f"␣×{len(match[0])}", text)
         return text if len(text) <= most else text[: most - 1] + "…"
 
     def token(self, ids: list[int] | int, most: int = 60) -> Value:
@@ -128,40 +136,33 @@ class View:
 
     def node_number(self, name: str) -> int:
         """``name``: a number in the tree, or one of ``NODES``."""
-        if name == "root":
-            return 0
-        if name == "first":
-            found = 1 if len(self.nodes) > 1 else -1
-        elif name == "last":
-            found = self.last
-        elif name == "refused":
-            refused = (one["parent"] == self.last and one["status"] == "rejected" for one in self.nodes)
-            found = next((k for k, fell in enumerate(refused) if fell), -1)
-        elif name.isdecimal():
-            found = int(name) if int(name) < len(self.nodes) else -1
-        else:
+        fell = (self.last, "rejected")
+        refused = (k for k, node in enumerate(self.nodes) if (node["parent"], node["status"]) == fell)
+        named = {"root": 0, "first": 1, "last": self.last, "refused": next(refused, -1)}
+        if name not in named and not name.isdecimal():
             raise Unknown(f"found the node {shown_as(name)}; allowed are a number, {', '.join(NODES)}")
-        if found < 0:
-            drafted = len(self.nodes) - 1
-            raise Unknown(f"step {self.step + 1} has no node {name!r}: it drafted {counted(drafted, 'token')}")
-        return found
+        number = named[name] if name in named else int(name)
+        if not 0 <= number < len(self.nodes) and name != "root":
+            drafted = counted(len(self.nodes) - 1, "token")
+            raise Unknown(f"step {self.step + 1} has no node {name!r}: it drafted {drafted}")
+        return number
 
     def candidate(self, name: str) -> dict[str, Any]:
         """``name``: a rank from 1, or one of ``RANKED``."""
         if not self.candidates:
             raise Unknown(f"step {self.step + 1} ranked no candidates")
         if name == "chosen":
-            found = [one for one in self.candidates if one["chosen"]]
+            matching = [one for one in self.candidates if one["chosen"]]
         elif name == "best":
-            known = [one for one in self.candidates if one["would_accept"] >= 0]
-            found = sorted(known, key=lambda one: -one["would_accept"])
+            measured = [one for one in self.candidates if one["would_accept"] >= 0]
+            matching = sorted(measured, key=lambda one: -one["would_accept"])
         elif name.isdecimal() and int(name) > 0:
-            found = self.candidates[int(name) - 1 : int(name)]
+            matching = self.candidates[int(name) - 1 : int(name)]
         else:
             raise Unknown(f"found the candidate {shown_as(name)}; allowed are a rank from 1, {' and '.join(RANKED)}")
-        if not found:
+        if not matching:
             raise Unknown(f"step {self.step + 1} has no candidate {name!r}: it has {len(self.candidates)}")
-        return found[0]
+        return matching[0]
 
     def targets(self, node: int) -> list[tuple[int, float]]:
         """The target's first choices after a visited node."""
@@ -169,76 +170,55 @@ class View:
 
     # names
 
-    def run_values(self) -> dict[str, Callable[[], Value]]:
+    def run_values(self) -> Names:
         run = self.trace.run
         units = {metric.key: metric.unit for metric in METRICS}
-        found: dict[str, Callable[[], Value]] = {}
-        for key, value in run.get("metrics", {}).items():
-            found[key] = lambda key=key, value=value: _metric(key, value, units.get(key, ""))
-        method = run["method"]
-        settings = {**method.get("params", {}), **{k: v for k, v in method.get("resolved", {}).items()}}
-        for name, value in settings.items():
-            found[f"setting.{name}"] = lambda value=value: plain(value)
-        found |= {
+        method, metrics = run["method"], run.get("metrics", {})
+        settings = {**method.get("params", {}), **method.get("resolved", {})}
+        return {
+            **{key: lambda key=key: _metric(key, metrics[key], units.get(key, "")) for key in metrics},
+            **_columns({f"setting.{name}": value for name, value in settings.items()}),
             "title": lambda: plain(run.get("title", "")),
             "method": lambda: plain(method.get("title") or method["name"]),
             "model": lambda: plain(run["model"].get("name", "")),
             "prompt_tokens": lambda: plain(run["prompt_length"]),
             "output": lambda: self.token(self.trace.output_ids),
         }
-        return found
 
-    def step_values(self) -> dict[str, Callable[[], Value]]:
-        row, trace = self.steps, self.trace
-        tokens = trace.tables["tokens"]["id"]
+    def step_values(self) -> Names:
+        row, tokens = self.steps, self.trace.tables["tokens"]["id"]
         start, emitted, accepted = row["context"], row["emitted"], row["accepted"]
         kinds = [node["origin"] for node in self.nodes]
-        found: dict[str, Callable[[], Value]] = {
+        origins = {"branches": "branch", "successors": "successor", "expansions": "expansion", "copied": "main"}
+        beside = ("branch", "successor", "expansion")  # the main chain
+        return {
             "step": lambda: plain(self.step + 1),
             "root": lambda: self.token(tokens[start - 1]),
             "bonus": lambda: self.token(row["bonus"]),
             "written": lambda: self.token(tokens[start : start + emitted]),
             "kept": lambda: self.token(tokens[start : start + accepted]),
-            "draft": lambda: self.token([node["token"] for node in self.nodes[1:] if self._straight(node)]),
+            "draft": lambda: self.token([node["token"] for node in self.nodes[1:] if node["origin"] not in beside]),
             "candidates": lambda: plain(len(self.candidates)),
             "regret": lambda: plain(self.candidate("best")["would_accept"] - self.candidate("chosen")["would_accept"]),
+            **_columns({name: kinds.count(origin) for name, origin in origins.items()}),
+            **_columns(row, *STEP),
         }
-        for name in ("drafted", "depth", "accepted", "emitted", "route", "reason", "outcome", "origins"):
-            found[name] = lambda name=name: plain(row[name])
-        for name in ("entropy", "draft_ms", "verify_ms", "commit_ms", "elapsed_ms"):
-            found[name] = lambda name=name: plain(row[name])
-        for name, origin in (("branches", "branch"), ("successors", "successor"), ("expansions", "expansion")):
-            found[name] = lambda origin=origin: plain(kinds.count(origin))
-        found["copied"] = lambda: plain(kinds.count("main"))
-        for name in row:
-            if name.startswith("term:"):
-                found[name[5:]] = lambda name=name: plain(row[name])
-        return found
 
-    def _straight(self, node: Mapping[str, Any]) -> bool:
-        return node["origin"] not in ("branch", "successor", "expansion")
-
-    def node_values(self, name: str) -> dict[str, Callable[[], Value]]:
+    def node_values(self, name: str) -> Names:
         number = self.node_number(name)
         node = self.nodes[number]
-        found: dict[str, Callable[[], Value]] = {
+        return {
             "token": lambda: self.token(node["token"]),
             "prob": lambda: _probability(node["prob"]),
             "draft_prob": lambda: _probability(node["draft_prob"]),
             "rank": lambda: plain(node["rank"] + 1),
-            "depth": lambda: plain(node["depth"]),
-            "status": lambda: plain(node["status"]),
-            "origin": lambda: plain(node["origin"]),
             "siblings": lambda: plain(sum(one["parent"] == node["parent"] for one in self.nodes)),
             "wanted": lambda: self.token(self._wanted(node["parent"])[0]),
             "wanted_prob": lambda: _probability(self._wanted(node["parent"])[1]),
             "next": lambda: self.token(self._wanted(number)[0]),
             "next_prob": lambda: _probability(self._wanted(number)[1]),
+            **_columns(node, "depth", "status", "origin"),
         }
-        for key in node:
-            if key.startswith("term:"):
-                found[key[5:]] = lambda key=key: plain(node[key])
-        return found
 
     def _wanted(self, parent: int) -> tuple[int, float]:
         choices = self.targets(parent)
@@ -246,19 +226,19 @@ class View:
             raise Unknown(f"the target's choices after node {parent} were not recorded: it was not visited")
         return choices[0]
 
-    def candidate_values(self, name: str) -> dict[str, Callable[[], Value]]:
-        one = self.candidate(name)
-        found: dict[str, Callable[[], Value]] = {
-            "score": lambda: plain(one["score"]),
-            "length": lambda: plain(one["length"]),
-            "would_accept": lambda: plain(one["would_accept"]),
-            "rank": lambda: plain(self.candidates.index(one) + 1),
-            "offer": lambda: self.token(self.offer(one)),
+    def candidate_values(self, name: str) -> Names:
+        candidate = self.candidate(name)
+        return {
+            "rank": lambda: plain(self.candidates.index(candidate) + 1),
+            "offer": lambda: self.token(self.offer(candidate)),
+            **_columns(candidate, "score", "length", "would_accept"),
         }
-        for key in one:
-            if key.startswith("term:"):
-                found[key[5:]] = lambda key=key: plain(one[key])
-        return found
+
+
+def _columns(row: Mapping[str, Any], *names: str) -> Names:
+    """Columns of a row as they are (all, without ``names``), and the method's own numbers without their ``term:``."""
+    terms = [name for name in row if name.startswith("term:")]
+    return {name.removeprefix("term:"): lambda name=name: plain(row[name]) for name in (*(names or row), *terms)}
 
 
 def plain(value: Any) -> Value:

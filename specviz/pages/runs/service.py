@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from specviz.server.desk import Service
+from specviz.server.bodies import Body, Ids, Texts
+from specviz.server.desk import Service, get, post
 from specviz.server.forms import Rejected
+from specviz.server.http import Owner
 from specviz.server.store import EVERYBODY, MAX_TAGS, MAX_TITLE, checked_tag
 from specviz.words import sentence
 
 
+class Change(Body):
+    """What changes of some runs; None leaves it as it is."""
+
+    ids: Texts
+    title: str | None = None
+    keep: bool | None = None
+    add: Texts | None = None
+    drop: Texts | None = None
+
+
 class Runs(Service):
     """What a user may see and change of the stored runs."""
+
+    name, title, order = "runs", "Runs", 70
+    cannot = "The library cannot"
+
+    @get()
+    def shown(self, owner: Owner) -> dict[str, Any]:
+        """The list, the run to open on, and the room."""
+        return {"runs": self.listing(owner), "first": self.desk.first, "room": self.room()}
 
     def listing(self, owner: str) -> list[dict[str, Any]]:
         """What ``owner`` may see in a list, the running ones first; ``mine``: may be changed and deleted."""
@@ -38,20 +57,12 @@ class Runs(Service):
             return False
         return entry.owner == (owner or None) or (entry.owner == EVERYBODY and not self.desk.rules.shared)
 
-    def change(
-        self,
-        keys: Sequence[str],
-        owner: str,
-        *,
-        title: str | None = None,
-        add: Sequence[str] = (),
-        drop: Sequence[str] = (),
-        keep: bool | None = None,
-    ) -> list[str]:
+    @post("change")
+    def change(self, asked: Change, owner: Owner) -> list[str]:
         """Another title, tags more or fewer, kept or not; returns the runs that were changed. Raises Rejected."""
-        store, library = self.desk.store, self.desk.library
+        store, library, title = self.desk.store, self.desk.library, asked.title
         try:
-            added = [checked_tag(tag) for tag in add]
+            added = [checked_tag(tag) for tag in asked.add or ()]
         except ValueError as problem:
             raise Rejected("library", sentence(problem)) from None
         if title is not None:
@@ -61,17 +72,17 @@ class Runs(Service):
                     "library", f"The title has {len(title)} characters: 1 to {MAX_TITLE} are needed, give another one."
                 )
         done = []
-        for key in keys:
+        for key in asked.ids:
             entry = store.entry(key)
             if entry is None or not self.may_change(key, owner):
                 continue
-            tags = [tag for tag in dict.fromkeys((*entry.tags, *added)) if tag not in drop]
+            tags = [tag for tag in dict.fromkeys((*entry.tags, *added)) if tag not in (asked.drop or ())]
             if len(tags) > MAX_TAGS:
                 raise Rejected(
                     "library", f"A run has at most {MAX_TAGS} tags, and this would make {len(tags)}: remove one first."
                 )
             try:
-                changed = store.change(key, title=title, tags=tags, keep=keep)
+                changed = store.change(key, title=title, tags=tags, keep=asked.keep)
             except ValueError as problem:
                 raise Rejected("library", sentence(problem)) from None
             except KeyError:  # trimmed in the meantime
@@ -85,17 +96,19 @@ class Runs(Service):
             done.append(key)
         return done
 
-    def stop(self, keys: Sequence[str], owner: str) -> list[str]:
+    @post("stop")
+    def stop(self, ids: Ids, owner: Owner) -> list[str]:
         """End those of the runs that wait or go on and are ``owner``'s; returns them."""
-        mine = self.desk.runner.owned(keys, owner)
+        mine = self.desk.runner.owned(ids, owner)
         for job in mine:
             self.desk.runner.cancel(job)
         return [job.id for job in mine]
 
-    def delete(self, keys: Sequence[str], owner: str) -> list[str]:
+    @post("delete")
+    def delete(self, ids: Ids, owner: Owner) -> list[str]:
         """Delete runs of ``owner``, their files too; returns those that are gone. Raises Rejected."""
         gone = []
-        for key in keys:
+        for key in ids:
             if self.may_change(key, owner):
                 try:
                     if self.desk.library is not None:

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from specviz.server.desk import Desk, Service
+from specviz.server.desk import Desk, Service, get, post
+from specviz.server.http import problem as refused
 from specviz.server.runner import QueueFull
+from specviz.shell.assets import plotly
 from specviz.words import sentence
 
 if TYPE_CHECKING:
@@ -50,6 +52,8 @@ class _RunFirst(Exception):
 class Trees(Service):
     """The page "Trees": designs of every size and prompt budget, and the machine's latency."""
 
+    name, title, order = "trees", "Trees", 60
+
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
         self._change = threading.Lock()
@@ -65,6 +69,7 @@ class Trees(Service):
         """Stop measuring."""
         self._closing.set()
 
+    @get()
     def shown(self) -> dict[str, Any]:
         """All that the page draws, as JSON: the acceptance table and where it is from, and for every prompt budget
         the trees of every size, compared."""
@@ -79,6 +84,7 @@ class Trees(Service):
             "trained": design.place is not None, "missing": design.missing, "problem": design.problem,
             "acceptance": design.table, "within": _within(design.table), "measured": design.measured,
             "source": design.text, "m": len(design.table), "ensemble": design.ensemble, "budgets": {}, "in_use": None,
+            "plotly": plotly(),
             **self._state(latency),
         }  # fmt: skip
         try:
@@ -91,11 +97,20 @@ class Trees(Service):
             answer["problem"] = answer["problem"] or sentence(problem)
         return answer
 
+    @get("latency")
     def latency(self) -> dict[str, Any]:
         """What is kept of this machine's latency, how far a measurement is, and why the last one failed."""
         return self._state(_kept(self.desk.loader.target))
 
-    def measure(self) -> dict[str, Any]:
+    @post("measure")
+    def measure(self) -> Any:
+        """``latency`` after ``_begin``; 403 on a server that is everybody's."""
+        if self.desk.rules.public:
+            return refused(403, "Nothing is measured on a public server: run specviz on a computer of your own.")
+        self._begin()
+        return self.latency()
+
+    def _begin(self) -> None:
         """Measure L(n) anew, when no run goes on; one measurement at a time. Raises Rejected without a model."""
         target = self.desk.target()
         with self._change:
@@ -104,7 +119,6 @@ class Trees(Service):
                 self._progress, self._failed = (0, 1), ""
         if begins:
             threading.Thread(target=self._measure, args=(target,), name="latency", daemon=True).start()
-        return self.latency()
 
     def _state(self, latency: Latency | None) -> dict[str, Any]:
         progress = self._progress
@@ -153,7 +167,7 @@ class Trees(Service):
                 return
             quiet = 0 if any(runner.load().values()) else quiet + 1
         if _kept(target) is None:
-            self.measure()
+            self._begin()
 
 
 def source(target: Any) -> Source:

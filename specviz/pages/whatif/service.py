@@ -9,15 +9,18 @@ import dataclasses
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cachetools import FIFOCache
+from pydantic import Field
 
 from decoders.errors import UserError
 from decoders.trace.report import payload
 from specviz.places import is_id
-from specviz.server.desk import Desk, Service
-from specviz.server.runner import Job, QueueFull
+from specviz.server.bodies import Body, PageSession, Params, needs
+from specviz.server.desk import Desk, Service, get, post
+from specviz.server.http import Owner
+from specviz.server.runner import QueueFull
 from specviz.words import sentence
 
 if TYPE_CHECKING:
@@ -31,6 +34,29 @@ MOST_REASONS = 200
 GOES_ON = "This run still goes on: its steps can be drafted again when it is over."
 
 
+Number = Annotated[
+    int, Field(ge=0, lt=2**31), needs("steps and candidates are whole numbers from 0; given was {given}")
+]
+
+
+class Redraft(Body):
+    """A step to draft again, by another method or on from another candidate."""
+
+    step: Number
+    method: str | None = None
+    params: Params | None = None
+    candidate: Number | None = None
+
+
+class Continuation(Body):
+    """A step that another method goes on from; the run ends with the open page ``session``."""
+
+    step: Number
+    method: str
+    params: Params | None = None
+    session: PageSession = None
+
+
 class Busy(UserError):
     """Too many questions wait; the same may be asked again after ``retry_s`` seconds."""
 
@@ -40,11 +66,19 @@ class Busy(UserError):
 class WhatIfs(Service):
     """Redrafts of single steps, and runs that go on from one."""
 
+    name = "whatif"  # asked for on the page Inspect
+    cannot = "A step cannot be asked to"
+
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
         self._read: OrderedDict[str, ReadRun] = OrderedDict()  # the worker's alone
         self._reasons: FIFOCache[str, str] = FIFOCache(MOST_REASONS)
         self._waiting = threading.BoundedSemaphore(MOST_ASKED)
+
+    @get("{key}")
+    def able(self, key: str) -> dict[str, str]:
+        """Whether a run's steps can be drafted again."""
+        return {"reason": self.reason(key)}
 
     def reason(self, key: str) -> str:
         """Why no step of a run can be drafted again here, in a sentence; "" where it can. Raises UnknownTrace."""
@@ -68,14 +102,8 @@ class WhatIfs(Service):
             self._reasons[key] = "" if words is None else sentence(UserError(words))
         return self._reasons[key]
 
-    def redraft(
-        self,
-        key: str,
-        step: int,
-        method: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        candidate: int | None = None,
-    ) -> dict[str, Any]:
+    @post("{key}/draft")
+    def redraft(self, key: str, asked: Redraft) -> dict[str, Any]:
         """One step (from 0) drafted again: the step as a trace of its own, and how it compares with the recorded one.
 
         By ``method`` with its ``params``, or on from a ``candidate`` of the step; without either as it was recorded.
@@ -83,13 +111,14 @@ class WhatIfs(Service):
         """
         self._check(key)
         target = self.desk.target()
-        chosen, own = self._method(method, params) if candidate is None else (None, None)
+        candidate = asked.candidate
+        chosen, own = self._method(asked.method, asked.params) if candidate is None else (None, None)
 
         def work() -> Any:
             run, read_ms = self._ready(key, target, chosen, own)
             name = None if chosen is None else chosen.name
             used = own if own is not None else _own(run.trace, self.desk.methods())
-            redrafted = run.redraft(step, name, used if candidate is None else None, candidate=candidate)
+            redrafted = run.redraft(asked.step, name, used if candidate is None else None, candidate=candidate)
             return dataclasses.replace(redrafted, read_ms=read_ms)
 
         if not self._waiting.acquire(blocking=False):
@@ -106,18 +135,9 @@ class WhatIfs(Service):
             "read_ms": round(again.read_ms, 1), "ms": round(again.ms, 1), "notes": list(again.notes),
         }  # fmt: skip
 
-    def go_on(
-        self,
-        key: str,
-        step: int,
-        method: str,
-        params: Mapping[str, Any] | None = None,
-        *,
-        owner: str = "",
-        session: str = "",
-    ) -> Job:
-        """A new run with another method that starts where a step began: what was written before it is prompt. It ends
-        with the open page ``session``.
+    @post("{key}/continue")
+    def go_on(self, key: str, asked: Continuation, owner: Owner) -> dict[str, str]:
+        """A new run with another method that starts where a step began: what was written before it is prompt.
 
         Raises UserError with a sentence, UnknownTrace for a run that is not there.
         """
@@ -125,17 +145,18 @@ class WhatIfs(Service):
 
         self._check(key)
         target, trace = self.desk.target(), self.desk.trace(key)
-        chosen, own = self._method(method, params)
-        run = go_on(target, trace, step, chosen, own)
+        chosen, own = self._method(asked.method, asked.params)
+        run = go_on(target, trace, asked.step, chosen, own)
         self.desk.check_size("", run["max_new_tokens"])
-        title = f"{trace.run.get('title') or 'Untitled run'}, from step {step + 1} with {chosen.title}"[:200]
+        title = f"{trace.run.get('title') or 'Untitled run'}, from step {asked.step + 1} with {chosen.title}"[:200]
 
         def build(cancel: threading.Event) -> Any:
             from decoders import Run
 
             return Run(target, **run, title=title, cancel=cancel)
 
-        return self.desk.queue(build, title=title, owner=owner, session=session)
+        job = self.desk.queue(build, title=title, owner=owner, session=asked.session or "")
+        return {"id": job.id, "title": job.title}
 
     # --- runs that were read ---
 
