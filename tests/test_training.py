@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import random
 import re
 from dataclasses import replace
@@ -71,6 +72,12 @@ def test_a_stream_is_decided_by_its_seed_and_splits_are_disjoint():
         assert seen.isdisjoint(str(e.messages) for e in other)
     with pytest.raises(ValueError, match="held_out"):
         next(stream("test", 0))
+
+
+def test_the_tasks_are_those_that_the_bundled_target_learnt():
+    rng = random.Random("drills")
+    texts = [str(e) for e in islice(stream("train", 0), 400)] + [str(lookup(rng)) for _ in range(200)]
+    assert hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] == "4fa86e8346d18771"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
