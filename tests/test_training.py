@@ -16,22 +16,22 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 from decoders.training.batches import IGNORED, PROMPT, RESPONSE, bucket, pad
 from decoders.training.demo.batches import encode_chats, training_batches
-from decoders.training.demo.evaluation import score
+from decoders.training.demo.evaluation import evaluate_demo, held_out_examples, score
 from decoders.training.demo.making import (
     Budget,
     Recipe,
     Run,
     build_model,
-    evaluate_demo,
-    held_out_examples,
     learning_rate_factor,
     teacher_forced,
     train_demo,
 )
-from decoders.training.demo.tasks import FAMILIES, GENERATORS, Example, stream, user_message
+from decoders.training.demo.tasks import GENERATORS, stream
 from decoders.training.demo.tasks.drills import lookup
+from decoders.training.demo.tasks.example import FAMILIES, Example
 from decoders.training.demo.tasks.snippets import javascript
 from decoders.training.demo.tokenizer import train_tokenizer
+from decoders.training.message import user_message
 from decoders.training.muon import orthogonalise
 
 TINY = Recipe(
