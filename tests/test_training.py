@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import random
 import re
 from dataclasses import replace
@@ -15,22 +16,22 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenize
 
 from decoders.training.batches import IGNORED, PROMPT, RESPONSE, bucket, pad
 from decoders.training.demo.batches import encode_chats, training_batches
-from decoders.training.demo.evaluation import score
+from decoders.training.demo.evaluation import evaluate_demo, held_out_examples, score
 from decoders.training.demo.making import (
     Budget,
     Recipe,
     Run,
     build_model,
-    evaluate_demo,
-    held_out_examples,
     learning_rate_factor,
     teacher_forced,
     train_demo,
 )
-from decoders.training.demo.tasks import FAMILIES, GENERATORS, Example, stream, user_message
+from decoders.training.demo.tasks import GENERATORS, stream
 from decoders.training.demo.tasks.drills import lookup
+from decoders.training.demo.tasks.example import FAMILIES, Example
 from decoders.training.demo.tasks.snippets import javascript
 from decoders.training.demo.tokenizer import train_tokenizer
+from decoders.training.message import user_message
 from decoders.training.muon import orthogonalise
 
 TINY = Recipe(
@@ -71,6 +72,12 @@ def test_a_stream_is_decided_by_its_seed_and_splits_are_disjoint():
         assert seen.isdisjoint(str(e.messages) for e in other)
     with pytest.raises(ValueError, match="held_out"):
         next(stream("test", 0))
+
+
+def test_the_tasks_are_those_that_the_bundled_target_learnt():
+    rng = random.Random("drills")
+    texts = [str(e) for e in islice(stream("train", 0), 400)] + [str(lookup(rng)) for _ in range(200)]
+    assert hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16] == "4fa86e8346d18771"
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -33,6 +34,7 @@ LLMLINGUA_MODEL = "microsoft/llmlingua-2-xlm-roberta-large-meetingbank"
 LLMLINGUA_VARIABLE = "SPECVIZ_LLMLINGUA_MODEL"  # a folder or hub id instead of LLMLINGUA_MODEL
 TOPIC = 0.7  # share of a sentence's score that its likeness to the question has; the rest comes from its neighbours
 RELEVANCE = 0.7  # of maximal marginal relevance; the rest is novelty
+Counter = Callable[[Sequence[str]], list[int]]  # how many tokens each of some texts has
 ROUNDS = 100  # of the power iteration, at most
 
 _IDEOGRAPHS = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
@@ -111,8 +113,7 @@ def _decoded(prompt: Prompt, tokenizer: Any, segment: Segment) -> str:
     return tokenizer.decode(list(prompt.tokens[segment.start : segment.stop]), clean_up_tokenization_spaces=False)
 
 
-def _counter(tokenizer: Any) -> Callable[[Sequence[str]], list[int]]:
-    """How many tokens each of some texts has."""
+def _counter(tokenizer: Any) -> Counter:
     return lambda texts: [len(i) for i in tokenizer(list(texts), add_special_tokens=False)["input_ids"]]
 
 
@@ -123,31 +124,19 @@ def _assembled(
     it.
     """
     at = [i for i, s in enumerate(prompt.segments) if s.name == "context"]
-    gaps = {i for a, b in pairwise(at) for i in range(a + 1, b)}
     texts = {i: p.head + body + p.tail for i, p, body in zip(at, passages, bodies, strict=True) if body.strip()}
-    last = max(texts)
+    first, last = min(texts), max(texts)
     texts[last] = texts[last].removesuffix(passages[at.index(last)].tail) + passages[-1].tail
+    gone = {i for a, b in pairwise(at) if b == first or b not in texts for i in range(a + 1, b)}
+    gone.update(i for i in at if i not in texts)
     tokens: list[int] = []
     segments: list[Segment] = []
-    pending: list[tuple[Segment, list[int]]] = []
-
-    def add(segment: Segment, ids: list[int]) -> None:
-        segments.append(Segment(segment.name, len(tokens), len(tokens) + len(ids), segment.passage))
-        tokens.extend(ids)
-
     for i, segment in enumerate(prompt.segments):
-        old = list(prompt.tokens[segment.start : segment.stop])
-        if i in gaps:
-            pending.append((segment, old))
-        elif segment.name != "context":
-            add(segment, old)
-        else:
-            if i in texts:
-                if any(s.name == "context" for s in segments):
-                    for gap in pending:
-                        add(*gap)
-                add(segment, tokenizer(texts[i], add_special_tokens=False)["input_ids"])
-            pending = []
+        if i not in gone:
+            old = prompt.tokens[segment.start : segment.stop]
+            ids = tokenizer(texts[i], add_special_tokens=False)["input_ids"] if i in texts else old
+            segments.append(Segment(segment.name, len(tokens), len(tokens) + len(ids), segment.passage))
+            tokens += ids
     return tokens, segments
 
 
@@ -182,22 +171,22 @@ class Vectors:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Vectors:
-        known: dict[str, int] = {}
+        column_of: dict[str, int] = {}
         rows, columns, values = [], [], []
         for row, text in enumerate(texts):
             counts: dict[int, int] = {}
             for term in _TERM.findall(text.lower()):
-                column = known.setdefault(term, len(known))
+                column = column_of.setdefault(term, len(column_of))
                 counts[column] = counts.get(column, 0) + 1
             rows += [row] * len(counts)
             columns += counts.keys()
             values += counts.values()
         r, c = np.asarray(rows, dtype=np.int64), np.asarray(columns, dtype=np.int64)
-        v, found_in = np.asarray(values, dtype=np.float64), np.bincount(c, minlength=len(known))
-        v *= np.log1p(len(texts) / found_in)[c]
+        v, sentences_with = np.asarray(values, dtype=np.float64), np.bincount(c, minlength=len(column_of))
+        v *= np.log1p(len(texts) / sentences_with)[c]
         v /= np.sqrt(np.bincount(r, v * v, minlength=len(texts)))[r]
         starts = np.concatenate([[0], np.cumsum(np.bincount(r, minlength=len(texts)))])
-        return cls(r, c, v, starts, np.argsort(c, kind="stable"), np.concatenate([[0], np.cumsum(found_in)]))
+        return cls(r, c, v, starts, np.argsort(c, kind="stable"), np.concatenate([[0], np.cumsum(sentences_with)]))
 
     def neighbours(self, weights: np.ndarray) -> np.ndarray:
         """For every sentence, the sum over sentences of their cosine times their weight ``[sentences]``."""
@@ -253,9 +242,7 @@ def by_marginal_relevance(score: np.ndarray, vectors: Vectors) -> Iterator[int]:
         nearest = np.maximum(nearest, vectors.cosines(best)[: len(score)])
 
 
-def _extracted(
-    passages: Sequence[Passage], budget: int, ratio: float, topic: str, count: Callable[[Sequence[str]], list[int]]
-) -> list[str]:
+def _extracted(passages: Sequence[Passage], budget: int, ratio: float, topic: str, count: Counter) -> list[str]:
     """The bodies of the passages, shortened to ``budget`` tokens in all (heads and tails included)."""
     owner, units = [], []
     for number, passage in enumerate(passages):
@@ -298,36 +285,26 @@ def _joined(passages: Sequence[Passage], owner: Sequence[int], kept: dict[int, s
     return bodies
 
 
-def _tokens_of(
-    passages: Sequence[Passage], owner: Sequence[int], kept: dict[int, str], count: Callable[[Sequence[str]], list[int]]
-) -> int:
+def _tokens_of(passages: Sequence[Passage], owner: Sequence[int], kept: dict[int, str], count: Counter) -> int:
     bodies = _joined(passages, owner, kept)
     return sum(count([p.head + body + p.tail for p, body in zip(passages, bodies, strict=True) if body]))
 
 
-def _first_words(text: str, budget: int, count: Callable[[Sequence[str]], list[int]]) -> str:
+def _first_words(text: str, budget: int, count: Counter) -> str:
     """As many whole words of a text as ``budget`` tokens hold, "" if not even one."""
     ends = [m.end() for m in _WORD.finditer(text)]
-    low, high = 0, len(ends)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if count([text[: ends[middle - 1]]])[0] <= budget:
-            low = middle
-        else:
-            high = middle - 1
-    return text[: ends[low - 1]] if low else ""
+    words = bisect_right(ends, budget, key=lambda end: count([text[:end]])[0])
+    return text[: ends[words - 1]] if words else ""
 
 
-def _by_llmlingua(
-    passages: Sequence[Passage], budget: int, ratio: float, topic: str, count: Callable[[Sequence[str]], list[int]]
-) -> list[str]:
+def _by_llmlingua(passages: Sequence[Passage], budget: int, ratio: float, topic: str, count: Counter) -> list[str]:
     """The bodies as LLMLingua-2 shortens them (Pan et al. 2024): it drops words, by a rate and without a topic."""
     name = os.environ.get(LLMLINGUA_VARIABLE, LLMLINGUA_MODEL)
-    given = [p.body for p in passages if p.body]
-    if not given:
+    bodies = [p.body for p in passages if p.body]
+    if not bodies:
         return [""] * len(passages)
     answer = _llmlingua(name).compress_prompt_llmlingua2(
-        given, rate=1 / ratio, force_tokens=["\n", "?"], drop_consecutive=True
+        bodies, rate=1 / ratio, force_tokens=["\n", "?"], drop_consecutive=True
     )
     shortened = iter(answer["compressed_prompt_list"])
     return [next(shortened).strip() if p.body else "" for p in passages]

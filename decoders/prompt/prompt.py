@@ -11,6 +11,7 @@ import numpy as np
 
 from decoders.errors import UserError
 
+Part = tuple[str, str, int]  # a text, the name of its segment, its passage
 SEGMENTS = ("template", "instruction", "context", "question", "chat", "text")
 
 
@@ -122,16 +123,12 @@ class Prompt:
         """
         passages = [context] if isinstance(context, str) else list(context)
         passages = [p for p in passages if p.strip()]
-        parts: list[tuple[str, str, int]] = []
+        parts: list[Part] = []
         if instruction.strip():
             parts.append((instruction, "instruction", -1))
-        if len(passages) == 1:
-            parts += [*_gap(parts), (passages[0], "context", 0)]
-        else:
-            for i, passage in enumerate(passages):
-                parts += (_gap(parts) if i == 0 else [("\n", "template", -1)]) + [
-                    (f"[{i + 1}] {passage}", "context", i)
-                ]
+        for i, passage in enumerate(passages):
+            numbered = f"[{i + 1}] {passage}" if len(passages) > 1 else passage
+            parts += [*([("\n", "template", -1)] if i else _gap(parts)), (numbered, "context", i)]
         if question.strip():
             parts += [*_gap(parts), (question, "question", -1)]
         _not_empty("".join(text for text, _, _ in parts))
@@ -139,7 +136,7 @@ class Prompt:
         return _templated(tokenizer, [*(m["role"] for m in earlier), "user"], turns)
 
 
-def _gap(parts: list) -> list[tuple[str, str, int]]:
+def _gap(parts: list[Part]) -> list[Part]:
     return [("\n\n", "template", -1)] if parts else []
 
 
@@ -148,27 +145,36 @@ def _not_empty(text: str) -> None:
         raise UserError("the prompt is empty: type at least one character, or open an example")
 
 
-def _templated(tokenizer: Any, roles: list[str], turns: list[list[tuple[str, str, int]]]) -> Prompt:
-    """Render the chat template around marks, so that every part's place is known without searching for its text."""
-    if not tokenizer.chat_template:
-        flat: list[tuple[str, str, int]] = []
-        for turn in turns:
-            flat += ([("\n\n", "template", -1)] if flat else []) + turn
-        return _encode(tokenizer, flat, special=True)
-    marks = [f"\ue000{i}\ue001" for i in range(len(turns))]
+def rendered(tokenizer: Any, roles: Sequence[str], ask: bool = True) -> list[str | int]:
+    """The chat template's text around turns of these roles, with number i where the content of turn i belongs: every
+    part's place is known without searching for its text. Some templates leave earlier turns out. ``ask``: the
+    assistant is to go on.
+    """
+    marks = [f"\ue000{i}\ue001" for i in range(len(roles))]
     messages = [{"role": role, "content": mark} for role, mark in zip(roles, marks, strict=True)]
-    rest = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    pieces: list[tuple[str, str, int]] = []
-    for mark, turn in zip(marks, turns, strict=True):
-        before, mark_there, rest = rest.partition(mark)
-        if not mark_there:  # the template left this turn out (some drop earlier ones)
-            rest = before
-            continue
-        pieces += [(before, "template", -1), *turn]
-    return _encode(tokenizer, [*pieces, (rest, "template", -1)], special=False)
+    rest = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=ask)
+    parts: list[str | int] = []
+    for i, mark in enumerate(marks):
+        before, there, after = rest.partition(mark)
+        if there:
+            parts += [before, i]
+            rest = after
+    return [*parts, rest]
 
 
-def _encode(tokenizer: Any, parts: Sequence[tuple[str, str, int]], *, special: bool) -> Prompt:
+def _templated(tokenizer: Any, roles: list[str], turns: list[list[Part]]) -> Prompt:
+    """The turns in the model's chat template or, without one, with blank lines between them."""
+    pieces: list[Part] = []
+    if not tokenizer.chat_template:
+        for turn in turns:
+            pieces += [*_gap(pieces), *turn]
+        return _encode(tokenizer, pieces, special=True)
+    for part in rendered(tokenizer, roles):
+        pieces += turns[part] if isinstance(part, int) else [(part, "template", -1)]
+    return _encode(tokenizer, pieces, special=False)
+
+
+def _encode(tokenizer: Any, parts: Sequence[Part], *, special: bool) -> Prompt:
     """Tokenise the joined text once; each token belongs to the part its first character lies in.
 
     Where what was typed spells a special token, template and typed parts are tokenised apart, so that it stays text.

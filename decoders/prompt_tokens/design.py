@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,16 +31,10 @@ from .trees import (
     transition,
 )
 
+if TYPE_CHECKING:
+    from .latency import Latency
+
 DEFAULT_SIZE = 24
-
-
-class Timing(Protocol):
-    """What a design asks of ``decoders.prompt_tokens.latency.Latency``."""
-
-    @property
-    def largest(self) -> int: ...
-
-    def ms(self, rows: int) -> float: ...
 
 
 def assumed_acceptance(m: int, ranks: int = RANKS) -> tuple[tuple[float, ...], ...]:
@@ -228,7 +222,7 @@ def check_size(size: int, m: int, ensemble: int = 1) -> None:
         )
 
 
-def best_size(trees: dict[int, PromptTrees], latency: Timing) -> int:
+def best_size(trees: dict[int, PromptTrees], latency: Latency) -> int:
     """argmax τ(n)/L(n) over the sizes (PPD §4.2.2); the smaller one on a tie. Raises UserError where L knows none."""
     measured = {n: t for n, t in trees.items() if t.size <= latency.largest}
     if not measured:
@@ -274,7 +268,7 @@ class SizePoint:
 
 
 def compare_sizes(
-    acceptance: Table, sizes: Sequence[int], ensemble: int = 1, latency: Timing | None = None
+    acceptance: Table, sizes: Sequence[int], ensemble: int = 1, latency: Latency | None = None
 ) -> list[SizePoint]:
     """Designed, naive and random trees of every size with their time on this machine (fig. 8a and 8b).
 
@@ -310,7 +304,7 @@ def sizes_up_to(most: int, m: int, ensemble: int = 1) -> list[int]:
 
 
 def trees_for(
-    folder: Path | None, m: int, size: int | None = None, latency: Timing | None = None, ensemble: int = 1
+    folder: Path | None, m: int, size: int | None = None, latency: Latency | None = None, ensemble: int = 1
 ) -> PromptTrees:
     """The trees a run uses for the prompt tokens in ``folder``, in one call.
 

@@ -12,22 +12,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
-
 from decoders.errors import UserError
-from decoders.model.shape import token_ids
 from decoders.prompt.files import parse_record
+from decoders.prompt.prompt import rendered
 
+from .answers import greedy_answers
 from .batches import PROMPT, RESPONSE, Document
-from .message import user_message
+from .message import Message, turns, user_message
 
 LEAST_TOKENS = 2000  # to be learnt; less teaches nothing
 LEAST_DOCUMENTS = 4
 HELD_OUT = 48  # documents for validation, at most a tenth of a file's
-MARK = "\ue000{}\ue001"
 FORMS = (
     'allowed are {"text": "..."}, {"messages": [{"role": "user", "content": "..."}, {"role": "assistant", ...}]} and '
-    "the forms of prompt files with a \"reference\""
+    'the forms of prompt files with a "reference"'
 )
 
 
@@ -55,18 +53,16 @@ class FileSource:
     ) -> None:  # fmt: skip
         self.seed, self.documents = seed, documents
         self.label = ", ".join(path.name for path in files)
-        found: list[Document] = []
-        for path in files:
-            found += read_documents(tokenizer, path, length, answered)
-        learnt = sum(document.kinds.count(RESPONSE) for document in found)
-        if len(found) < LEAST_DOCUMENTS or (learnt < LEAST_TOKENS and not answered):
+        read = [document for path in files for document in read_documents(tokenizer, path, length, answered)]
+        learnt = sum(document.kinds.count(RESPONSE) for document in read)
+        if len(read) < LEAST_DOCUMENTS or (learnt < LEAST_TOKENS and not answered):
             raise UserError(
-                f"{self.label} is too little to learn from: {len(found):,} documents with {learnt:,} tokens to learn; "
+                f"{self.label} is too little to learn from: {len(read):,} documents with {learnt:,} tokens to learn; "
                 f"at least {LEAST_DOCUMENTS} documents and {LEAST_TOKENS:,} tokens are needed"
             )
-        random.Random(f"specviz data {seed}").shuffle(found)
-        kept = max(1, min(HELD_OUT, len(found) // 10))
-        self._held_out, self._train = found[:kept], found[kept:]
+        random.Random(f"specviz data {seed}").shuffle(read)
+        count = max(1, min(HELD_OUT, len(read) // 10))
+        self._held_out, self._train = read[:count], read[count:]
 
     def chunk(self, index: int) -> list[Document]:
         """The next documents of endless epochs, each in an order of its own."""
@@ -89,7 +85,6 @@ class DistilledSource:
 
     def __init__(self, source: Source, model: Any, tokenizer: Any, rows: int = 16) -> None:
         self.source, self.model, self.rows = source, model, rows
-        self.stop = _stop_ids(model)
         self.padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
         self.label = f"{source.label}, answered by the target"
 
@@ -100,29 +95,13 @@ class DistilledSource:
         return self._answered(self.source.held_out())
 
     def _answered(self, documents: list[Document]) -> list[Document]:
-        order = sorted(range(len(documents)), key=lambda i: len(documents[i].ids))
-        made: dict[int, Document] = {}
-        for start in range(0, len(order), self.rows):
-            group = order[start : start + self.rows]
-            prompts = [_prompt_of(documents[i]) for i in group]
-            limit = max(len(documents[i].ids) - len(p) for i, p in zip(group, prompts, strict=True)) + 8
-            for i, prompt, answer in zip(group, prompts, self._greedy(prompts, limit), strict=True):
-                kinds = documents[i].kinds[: len(prompt)]
-                made[i] = Document((*prompt, *answer), (*kinds, *([RESPONSE] * len(answer))))
-        return [made[i] for i in range(len(documents))]
-
-    @torch.no_grad()
-    def _greedy(self, prompts: list[tuple[int, ...]], limit: int) -> list[list[int]]:
-        longest = max(map(len, prompts))
-        device = self.model.device
-        ids = torch.tensor([[self.padding] * (longest - len(p)) + list(p) for p in prompts], device=device)
-        mask = torch.tensor([[0] * (longest - len(p)) + [1] * len(p) for p in prompts], device=device)
-        out = self.model.generate(
-            input_ids=ids, attention_mask=mask, max_new_tokens=limit, do_sample=False, pad_token_id=self.padding
-        )
-        answers: list[list[int]] = out[:, longest:].tolist()
-        ends = [next((i + 1 for i, t in enumerate(a) if t in self.stop), len(a)) for a in answers]
-        return [answer[:end] for answer, end in zip(answers, ends, strict=True)]
+        prompts = [_prompt_of(document) for document in documents]
+        lengths = [len(document.ids) - len(prompt) for document, prompt in zip(documents, prompts, strict=True)]
+        answers = greedy_answers(self.model, prompts, lengths, spare=8, padding=self.padding, rows=self.rows)
+        return [
+            Document((*prompt, *answer), (*document.kinds[: len(prompt)], *[RESPONSE] * len(answer)))
+            for document, prompt, answer in zip(documents, prompts, answers, strict=True)
+        ]
 
 
 def _prompt_of(document: Document) -> tuple[int, ...]:
@@ -133,20 +112,14 @@ def _prompt_of(document: Document) -> tuple[int, ...]:
     return document.ids[: last + 1]
 
 
-def _stop_ids(model: Any) -> set[int]:
-    return set(token_ids(model.generation_config.eos_token_id))
-
-
 def read_documents(tokenizer: Any, path: Path, length: int, answered: bool) -> list[Document]:
     """One file's documents. Raises UserError naming the file and the line for what is missing, empty or not text."""
     try:
-        data = path.read_bytes()
+        text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise UserError(f"cannot read the training file {path}: {(error.strerror or str(error)).lower()}") from None
-    try:
-        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
+        line = error.object.count(b"\n", 0, error.start) + 1
         raise UserError(f"{path}, line {line}: not text in UTF-8, so it cannot be learnt from") from None
     if "\0" in text:
         raise UserError(f"{path}, line {text[: text.index(chr(0))].count(chr(10)) + 1}: holds a NUL: not text")
@@ -160,15 +133,15 @@ def read_documents(tokenizer: Any, path: Path, length: int, answered: bool) -> l
         if not line.strip():
             continue
         try:
-            given = _conversation(json.loads(line), f"{path.stem}-{number}")
+            record = _conversation(json.loads(line), f"{path.stem}-{number}")
         except json.JSONDecodeError as error:
             raise UserError(f"{path}, line {number}: not JSON ({error.msg}); {FORMS}") from None
         except (ValueError, RecursionError) as error:
             raise UserError(f"{path}, line {number}: {error}; {FORMS}") from None
-        if isinstance(given, str):
-            documents += _pieces(tokenizer, given, length)
-        elif given[-1]["role"] == "assistant" or answered:
-            documents.append(encoded(tokenizer, given))
+        if isinstance(record, str):
+            documents += _pieces(tokenizer, record, length)
+        elif record[-1]["role"] == "assistant" or answered:
+            documents.append(encoded(tokenizer, record))
         else:
             unanswered += 1
     if not documents:
@@ -178,7 +151,7 @@ def read_documents(tokenizer: Any, path: Path, length: int, answered: bool) -> l
     return documents
 
 
-def _conversation(item: Any, name: str) -> str | list[dict[str, str]]:
+def _conversation(item: Any, name: str) -> str | list[Message]:
     """A record's text, or its messages. Raises ValueError saying what is wrong."""
     if isinstance(item, dict) and isinstance(item.get("text"), str):
         if not item["text"].strip():
@@ -193,9 +166,9 @@ def _conversation(item: Any, name: str) -> str | list[dict[str, str]]:
                 raise ValueError(f"message {number} needs a 'role' and a text 'content'")
         return [{"role": m["role"], "content": m["content"]} for m in messages]
     record = parse_record(item, name)
-    asked = record.turns[0] if record.turns else user_message(record.instruction, record.context, record.question)
-    messages = [{"role": "user", "content": asked}]
-    return [*messages, {"role": "assistant", "content": record.reference}] if record.reference.strip() else messages
+    user = record.turns[0] if record.turns else user_message(record.instruction, record.context, record.question)
+    both = turns(user, record.reference)
+    return [*both] if record.reference.strip() else [both[0]]
 
 
 def _pieces(tokenizer: Any, text: str, length: int) -> list[Document]:
@@ -223,20 +196,10 @@ def encoded(tokenizer: Any, messages: Sequence[Any]) -> Document:
 
 def _rendered(tokenizer: Any, messages: Sequence[Any]) -> Iterator[tuple[str, int]]:
     """The template's text and the contents in between, in order, with what each is."""
-    asked = messages[-1]["role"] != "assistant"
     kinds = [RESPONSE if m["role"] == "assistant" else PROMPT for m in messages]
-    if not tokenizer.chat_template:
-        for message, kind in zip(messages, kinds, strict=True):
-            yield message["content"], kind
-            yield "\n\n", PROMPT
-        return
-    marked = [{"role": m["role"], "content": MARK.format(i)} for i, m in enumerate(messages)]
-    rest = tokenizer.apply_chat_template(marked, tokenize=False, add_generation_prompt=asked)
-    for i, (message, kind) in enumerate(zip(messages, kinds, strict=True)):
-        before, found, after = rest.partition(MARK.format(i))
-        if not found:  # the template leaves this message out
-            continue
-        yield before, PROMPT
-        yield message["content"], kind
-        rest = after
-    yield rest, PROMPT
+    if tokenizer.chat_template:
+        parts = rendered(tokenizer, [m["role"] for m in messages], ask=kinds[-1] == PROMPT)
+    else:
+        parts = [part for i in range(len(messages)) for part in (i, "\n\n")]
+    for part in parts:
+        yield (messages[part]["content"], kinds[part]) if isinstance(part, int) else (part, PROMPT)

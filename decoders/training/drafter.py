@@ -46,17 +46,6 @@ class Recipe:
     fast: bool = False  # bf16 matrix products and compiled layers
 
 
-@dataclass(frozen=True)
-class Validation:
-    """On held-out documents, read along the given text: mean loss per answer token; β and the share of equal first
-    choices, each averaged over the positions reached up to the first rejection in a block (methods.md §6).
-    """
-
-    loss: float
-    acceptance: float
-    agreement: float
-
-
 def reached_mean(values: Float[Tensor, "rows length"], wanted: Bool[Tensor, "rows length"], block: int) -> float:
     """The mean over wanted positions reached: up to and including the first rejection in each block, in expectation.
 
@@ -104,12 +93,6 @@ class Run(PartRun):
     def factor(self, done: float) -> float:
         return cosine_factor(self.step, done, self.recipe.warmup_steps)
 
-    def _next_batch(self) -> Batch:
-        while True:
-            batch = next(self.feed)
-            if bool((batch.kinds[:, 1:] == RESPONSE).any()):
-                return batch
-
     # --- learning
 
     def _half(self) -> Any:
@@ -119,10 +102,8 @@ class Run(PartRun):
         mask = block_mask(length, self.recipe.block, self.device)
         return [Seen(k, v, rotary[0], rotary[1], mask) for k, v in kvs] if rotary is not None else []
 
-    def train_step(self, done: float) -> float:
-        """One optimiser step; gives the mean loss of its answers' tokens."""
-        started = time.perf_counter()
-        recipe, batch = self.recipe, self._next_batch()
+    def forward(self, done: float) -> tuple[Batch, Tensor, Tensor]:
+        recipe, batch = self.recipe, next(batch for batch in self.feed if bool((batch.kinds[:, 1:] == RESPONSE).any()))
         weights = position_weights(batch, recipe.prompt_share, recipe.prompt_weight, self.seed, self.step)
         ids = batch.ids.to(self.device)
         with self._half():
@@ -132,22 +113,15 @@ class Run(PartRun):
                     kvs, rotary = self.teacher(ids)
                 seen = self._seen(kvs, rotary, ids.shape[1])
             states = self.draft(ids, seen)
-        loss, answer_loss = weighted_loss(self.draft.head, states, batch, weights)
-        return self.learn(batch, loss, answer_loss, self.factor(done), started)
-
-    def described(self, validation: Validation) -> dict[str, Any]:
-        return {
-            "acceptance": round(validation.acceptance, 4),
-            "agreement": round(validation.agreement, 4),
-            "cost": round(self.cost, 4),
-            "expected_speedup": round(expected_speedup(validation.acceptance, self.cost, GAMMA), 3),
-        }
+        return batch, *weighted_loss(self.draft.head, states, batch, weights)
 
     @torch.no_grad()
-    def validate(self) -> Validation:
-        """The draft model on held-out documents, the same ones each time, against the target's own distributions."""
-        total = count = 0.0
-        accepted = equal = 0.0
+    def validate(self) -> dict[str, Any]:
+        """On held-out documents, read along the text as it stands, against the target's own distributions: mean loss
+        per answer token; β and the share of equal first choices, each averaged over the positions reached up to the
+        first rejection in a block (methods.md §6).
+        """
+        total = count = accepted = equal = 0.0
         for batch in self.held_out:
             ids, wanted = batch.ids.to(self.device), (batch.kinds[:, 1:] == RESPONSE).to(self.device)
             if not wanted.any():
@@ -165,7 +139,13 @@ class Run(PartRun):
             same[wanted] = (told.argmax(-1) == logits.argmax(-1)).float()
             accepted += reached_mean(shared, wanted, self.recipe.block) * n
             equal += reached_mean(same, wanted, self.recipe.block) * n
-        return Validation(total / count, accepted / count, equal / count)
+        return {
+            "held_out_loss": round(total / count, 4),
+            "acceptance": round(accepted / count, 4),
+            "agreement": round(equal / count, 4),
+            "cost": round(self.cost, 4),
+            "expected_speedup": round(expected_speedup(accepted / count, self.cost, GAMMA), 3),
+        }
 
 
 @torch.no_grad()

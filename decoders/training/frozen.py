@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from decoders.model.shape import ModelShape
 
-KeysValues = tuple[Tensor, Tensor]
+from .teacher import KeysValues, window_mask
 
 
 def refusal(shape: ModelShape) -> str | None:
@@ -25,26 +25,36 @@ def refusal(shape: ModelShape) -> str | None:
     return shape.unlike_llama("prompt tokens cannot be trained for", "they can for")
 
 
+class Linear(NamedTuple):
+    """Linear layers that read the same rows, joined; the bias is None where they have none."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    @classmethod
+    def of(cls, dtype: torch.dtype, *linears: Any) -> Linear:
+        """Without gradient, in this dtype."""
+
+        def joined(tensors: list[Tensor]) -> Tensor:
+            return (torch.cat(tensors) if len(tensors) > 1 else tensors[0]).detach().to(dtype)
+
+        bias = None if linears[0].bias is None else joined([linear.bias for linear in linears])
+        return cls(joined([linear.weight for linear in linears]), bias)
+
+
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One decoder layer's weights, joined where they read the same rows; biases and norms are None where absent."""
+    """One decoder layer's weights and, in fp32, its norms: of what attention and MLP read, of queries and of keys."""
 
-    qkv: Tensor
-    qkv_bias: Tensor | None
-    out: Tensor
-    out_bias: Tensor | None
-    gate_up: Tensor
-    gate_up_bias: Tensor | None
-    down: Tensor
-    down_bias: Tensor | None
-    before: Tensor
-    between: Tensor
+    qkv: Linear
+    out: Linear
+    gate_up: Linear
+    down: Linear
+    attention_norm: Tensor
+    mlp_norm: Tensor
     q_norm: Tensor | None
     k_norm: Tensor | None
     eps: float
-    heads: int
-    kv_heads: int
-    head_dim: int
     window: int | None
 
 
@@ -75,18 +85,16 @@ class FrozenTarget:
     """
 
     def __init__(self, model: Any, *, fast: bool = False) -> None:
-        shape, stack = ModelShape.of(model.config), model.model
+        self.shape, stack = ModelShape.of(model.config), model.model
         self.dtype = torch.bfloat16 if fast else model.dtype
         self.rotary = stack.rotary_emb
         self.embedding = stack.embed_tokens.weight.detach()
         self.norm = stack.norm.weight.detach()
-        self.eps = shape.norm_eps
-        head = model.get_output_embeddings()
-        self.head_weight, self.head_bias = head.weight.detach().to(self.dtype), _bias((head,), self.dtype)
+        self.own_head = Linear.of(self.dtype, model.get_output_embeddings())
         self.act = stack.layers[0].mlp.act_fn
         self.layers = [
-            _layer(layer, shape, self.dtype, window)
-            for layer, window in zip(stack.layers, shape.layer_windows, strict=True)
+            _layer(layer, self.shape.norm_eps, self.dtype, window)
+            for layer, window in zip(stack.layers, self.shape.layer_windows, strict=True)
         ]
         self._angles: tuple[Tensor, Tensor] | None = None
         compiled = (lambda f: torch.compile(f, dynamic=True)) if fast else lambda f: f
@@ -108,17 +116,14 @@ class FrozenTarget:
         cos, sin = (angle[:length][None, None] for angle in self.angles(length))
         x = F.embedding(ids, self.embedding).float()
         kvs = []
-        at = torch.arange(length, device=ids.device)
+        grouped = self.shape.heads != self.shape.kv_heads
         for layer in self.layers:
             q, k, v = self._read(x, layer, cos, sin)
             kvs.append((k, v))
-            mask = None
-            if layer.window is not None and length > layer.window:
-                mask = (at[:, None] >= at) & (at > at[:, None] - layer.window)
-            grouped = layer.heads != layer.kv_heads
+            mask = window_mask(length, layer.window, ids.device)
             out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, enable_gqa=grouped)
             x = self._write(x, out, layer, self.act, self.dtype)
-        return Text(kvs, _norm(x, self.norm, self.eps))
+        return Text(kvs, _norm(x, self.norm, self.shape.norm_eps))
 
     def look(
         self,
@@ -147,9 +152,9 @@ class FrozenTarget:
             mask = torch.zeros(sees.shape, dtype=self.dtype, device=x.device)
             masks[window] = mask.masked_fill_(~sees, -math.inf)[:, None]
         exits: list[Tensor] = []
+        group = self.shape.heads // self.shape.kv_heads
         for i, (layer, (keys, values)) in enumerate(zip(self.layers, text.kvs, strict=True)):
             q, k, v = self._read(x, layer, cos, sin)
-            group = layer.heads // layer.kv_heads
             keys, values = (t.index_select(0, places.batch) for t in (keys, values))
             if prefix is not None:
                 before = (t[i].to(self.dtype).expand(len(x), -1, -1, -1) for t in prefix)
@@ -162,13 +167,13 @@ class FrozenTarget:
                 exits.append(x)
         if joining is not None:
             x = torch.einsum("ecrh,e->crh", torch.stack(exits), joining)
-        return _norm(x, self.norm, self.eps)
+        return _norm(x, self.norm, self.shape.norm_eps)
 
     def _read(self, x: Tensor, layer: Layer, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values ``[batch, heads, rows, head_dim]``, after rotary."""
-        h = F.linear(self._normed(x, layer.before, layer.eps, self.dtype), layer.qkv, layer.qkv_bias)
-        h = h.unflatten(-1, (-1, layer.head_dim)).transpose(1, 2)
-        q, k, v = h.split([layer.heads, layer.kv_heads, layer.kv_heads], 1)
+        h = F.linear(self._normed(x, layer.attention_norm, layer.eps, self.dtype), *layer.qkv)
+        h = h.unflatten(-1, (-1, self.shape.head_dim)).transpose(1, 2)
+        q, k, v = h.split([self.shape.heads, self.shape.kv_heads, self.shape.kv_heads], 1)
         if layer.q_norm is not None and layer.k_norm is not None:
             q = self._normed(q.float(), layer.q_norm, layer.eps, self.dtype)
             k = self._normed(k.float(), layer.k_norm, layer.eps, self.dtype)
@@ -178,47 +183,25 @@ class FrozenTarget:
         self, states: Float[Tensor, "*rows hidden"], other: Float[Tensor, "vocab hidden"] | None = None
     ) -> Float[Tensor, "*rows vocab"]:
         """Logits, fp32, of the target's head or of another one."""
-        if other is not None:
-            return F.linear(states.to(self.dtype), other.to(self.dtype)).float()
-        return F.linear(states.to(self.dtype), self.head_weight, self.head_bias).float()
+        head = self.own_head if other is None else (other.to(self.dtype), None)
+        return F.linear(states.to(self.dtype), *head).float()
 
 
-def _layer(layer: Any, shape: ModelShape, dtype: torch.dtype, window: int | None) -> Layer:
+def _layer(layer: Any, eps: float, dtype: torch.dtype, window: int | None) -> Layer:
     attention, mlp = layer.self_attn, layer.mlp
-    qkv, gate_up = (attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)
-
-    def joined(linears: tuple[Any, ...]) -> Tensor:
-        return torch.cat([linear.weight.detach() for linear in linears]).to(dtype)
-
-    def norm(name: str) -> Tensor | None:
-        module = getattr(attention, name, None)
-        return None if module is None else module.weight.detach().float()
-
+    norms = (
+        layer.input_layernorm, layer.post_attention_layernorm, getattr(attention, "q_norm", None),
+        getattr(attention, "k_norm", None),
+    )  # fmt: skip
     return Layer(
-        joined(qkv),
-        _bias(qkv, dtype),
-        joined((attention.o_proj,)),
-        _bias((attention.o_proj,), dtype),
-        joined(gate_up),
-        _bias(gate_up, dtype),
-        joined((mlp.down_proj,)),
-        _bias((mlp.down_proj,), dtype),
-        layer.input_layernorm.weight.detach().float(),
-        layer.post_attention_layernorm.weight.detach().float(),
-        norm("q_norm"),
-        norm("k_norm"),
-        shape.norm_eps,
-        shape.heads,
-        shape.kv_heads,
-        shape.head_dim,
-        window,
+        Linear.of(dtype, attention.q_proj, attention.k_proj, attention.v_proj),
+        Linear.of(dtype, attention.o_proj),
+        Linear.of(dtype, mlp.gate_proj, mlp.up_proj),
+        Linear.of(dtype, mlp.down_proj),
+        *(None if norm is None else norm.weight.detach().float() for norm in norms),  # pyright: ignore[reportArgumentType]
+        eps=eps,
+        window=window,
     )
-
-
-def _bias(linears: tuple[Any, ...], dtype: torch.dtype) -> Tensor | None:
-    if linears[0].bias is None:
-        return None
-    return torch.cat([linear.bias.detach() for linear in linears]).to(dtype)
 
 
 def _norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -255,10 +238,10 @@ def turned(x: Float[Tensor, "*batch rows size"], cos: Tensor, sin: Tensor) -> Fl
 
 def _write(x: Tensor, attended: Tensor, layer: Layer, act: Any, dtype: torch.dtype) -> Tensor:
     """The rest of the layer, behind its attention."""
-    x = x + F.linear(attended.transpose(1, 2).flatten(2), layer.out, layer.out_bias).float()
-    h = F.linear(_norm(x, layer.between, layer.eps).to(dtype), layer.gate_up, layer.gate_up_bias)
+    x = x + F.linear(attended.transpose(1, 2).flatten(2), *layer.out).float()
+    h = F.linear(_norm(x, layer.mlp_norm, layer.eps).to(dtype), *layer.gate_up)
     gate, up = h.chunk(2, -1)
-    return x + F.linear(act(gate) * up, layer.down, layer.down_bias).float()
+    return x + F.linear(act(gate) * up, *layer.down).float()
 
 
 class Attend(torch.autograd.Function):

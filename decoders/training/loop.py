@@ -15,9 +15,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -66,6 +67,9 @@ class Feed:
         self.chunk_of = chunk_of
         self.chunk = self.taken = 0
         self._left: Iterator[Batch] | None = None
+
+    def __iter__(self) -> Feed:
+        return self
 
     def __next__(self) -> Batch:
         while True:
@@ -138,49 +142,7 @@ class LogFile:
         return thin if not lines or thin[-1] == lines[-1] else [*thin, lines[-1]]
 
 
-def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
-    """Write a checkpoint whole or not at all."""
-    new = folder / "checkpoint.new"
-    try:
-        torch.save(state, new)
-        os.replace(new, folder / CHECKPOINT)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            new.unlink(missing_ok=True)
-        raise
-
-
-def read_checkpoint(
-    folder: Path, settings: dict[str, Any], resume: bool, device: torch.device
-) -> dict[str, Any] | None:
-    """The checkpoint of a run in ``folder`` (made where missing), None if there is none yet.
-
-    Raises UserError for a run that is not to be resumed, or that has other settings ("fast" may differ).
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / CHECKPOINT).exists():
-        return None
-    if not resume:
-        raise UserError(f"{folder} holds a run: resume it, or give another folder with --out")
-    state = torch.load(folder / CHECKPOINT, weights_only=True, map_location=device)
-    earlier = state.get("settings", state)  # the bundled target's checkpoints had their seed beside the rest
-    for setting, value in settings.items():
-        if setting != "fast" and earlier.get(setting) != value:
-            raise UserError(
-                f"the run in {folder} has {setting} {earlier.get(setting)!r}, not {value!r}: "
-                "give the same again, or another folder with --out"
-            )
-    return state
-
-
 # --- runs
-
-
-class Validation(Protocol):
-    """What a validation finds: at least the mean loss on held-out documents."""
-
-    @property
-    def loss(self) -> float: ...
 
 
 class TrainingRun:
@@ -206,6 +168,11 @@ class TrainingRun:
     # --- what a kind of run says
 
     @property
+    def log_steps(self) -> int:
+        """How many steps lie between two validations."""
+        return self.recipe.validate_steps
+
+    @property
     def settings(self) -> dict[str, Any]:
         """What a resumed run must have in common with the interrupted one."""
         raise NotImplementedError
@@ -218,25 +185,34 @@ class TrainingRun:
         """Of the learning rates, where ``done`` of the budget is spent."""
         raise NotImplementedError
 
-    def train_step(self, done: float) -> float:
-        """One optimiser step, where ``done`` of the budget is spent; gives the loss."""
+    def forward(self, done: float) -> tuple[Batch, Tensor, Tensor]:
+        """The next batch, where ``done`` of the budget is spent; its loss to step down, and the one that is told."""
         raise NotImplementedError
 
-    def validate(self) -> Validation:
-        """How good it is on held-out documents, the same ones each time."""
-        raise NotImplementedError
-
-    def described(self, validation: Any) -> dict[str, Any]:
-        """A validation's numbers for the log, the loss apart."""
+    def validate(self) -> dict[str, Any]:
+        """How good it is on held-out documents, the same ones each time: the log's numbers, "held_out_loss" first."""
         raise NotImplementedError
 
     # --- checkpoints
 
     def open(self, resume: bool) -> None:
-        """Begin in an empty folder, or go on from the checkpoint there."""
-        state = read_checkpoint(self.folder, self.settings, resume, self.device)
-        if state is None:
+        """Begin in an empty folder (made where missing), or go on from the checkpoint there.
+
+        Raises UserError for a run that is not to be resumed, or that has other settings ("fast" may differ).
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not (self.folder / CHECKPOINT).exists():
             return
+        if not resume:
+            raise UserError(f"{self.folder} holds a run: resume it, or give another folder with --out")
+        state = torch.load(self.folder / CHECKPOINT, weights_only=True, map_location=self.device)
+        earlier = state.get("settings", state)  # the bundled target's checkpoints had their seed beside the rest
+        for setting, value in self.settings.items():
+            if setting != "fast" and earlier.get(setting) != value:
+                raise UserError(
+                    f"the run in {self.folder} has {setting} {earlier.get(setting)!r}, not {value!r}: "
+                    "give the same again, or another folder with --out"
+                )
         self.trained.load_state_dict(state[self.stored])
         self.optimisers.load(state["optimisers"])
         for name in self.counted:
@@ -251,16 +227,26 @@ class TrainingRun:
             self.stored: self.trained.state_dict(), "optimisers": self.optimisers.state(), "settings": self.settings,
             "chunk": self.feed.chunk, "taken": self.feed.taken, **{name: getattr(self, name) for name in self.counted},
         }  # fmt: skip
-        save_checkpoint(self.folder, state)
+        new = self.folder / "checkpoint.new"
+        try:
+            torch.save(state, new)
+            os.replace(new, self.folder / CHECKPOINT)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                new.unlink(missing_ok=True)
+            raise
         self.saved_step = self.step
 
     # --- learning
 
-    def learn(self, batch: Batch, loss: Tensor, shown: Tensor, factor: float, started: float) -> float:
-        """Step down the gradient of ``loss``, made of ``batch`` since ``started``; ``shown`` is the loss that is told.
+    def train_step(self, done: float) -> float:
+        """One optimiser step, where ``done`` of the budget is spent; gives the loss that is told.
 
         Raises UserError, which says where, if the loss or the gradient is no number any more.
         """
+        started = time.perf_counter()
+        batch, loss, shown = self.forward(done)
+        factor = self.factor(done)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.trained.parameters(), 1.0)
         if not (math.isfinite(float(loss.detach())) and math.isfinite(float(norm))):
@@ -280,14 +266,13 @@ class TrainingRun:
     def log(self, done: float) -> dict[str, Any]:
         """Validate, and add a line to ``log.jsonl``."""
         started = time.perf_counter()
-        validation = self.validate()
+        numbers = self.validate()
         self.seconds += time.perf_counter() - started
         line = {
             **{name: getattr(self, name) for name in self.counted},
             "seconds": round(self.seconds, 1),
             "loss": round(self.pace.loss, 4),
-            "held_out_loss": round(validation.loss, 4),
-            **self.described(validation),
+            **numbers,
             "lr_factor": round(self.factor(done), 4),
             "tokens_per_second": round(self.pace.tokens_per_second),
         }
@@ -295,6 +280,27 @@ class TrainingRun:
             self.log_file.add(line)
         self.logged_step = self.step
         return line
+
+    def progress(self, done: float, logged: dict[str, Any] | None = None, warning: str = "") -> Progress:
+        """Where it stands, for a progress bar."""
+        rate = self.pace.tokens_per_second
+        return Progress(self.step, self.tokens, self.seconds, done, self.loss, rate, logged, warning)
+
+    def advance(
+        self, spent: Callable[[], float], save: Callable[[], str | None], save_minutes: float,
+        progress: Callable[[Progress], None] | None,
+    ) -> None:  # fmt: skip
+        """Learn until all of the budget is ``spent``; every so many minutes ``save``, which gives what to warn of."""
+        saved = time.monotonic()
+        while (done := spent()) < 1:
+            self.train_step(done)
+            logged = self.log(done) if self.step % self.log_steps == 0 else None
+            warning = None
+            if time.monotonic() - saved > save_minutes * 60:
+                warning = save()
+                saved = time.monotonic()
+            if progress is not None:
+                progress(self.progress(done, logged, warning or ""))
 
 
 class PartRun(TrainingRun):
@@ -304,14 +310,11 @@ class PartRun(TrainingRun):
     dtype = torch.float16  # of the part's file
     config: Any
 
-    def __init__(
-        self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Any, seed: int
-    ) -> None:
+    def __init__(self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Any, seed: int) -> None:
         super().__init__(folder, recipe, seed)
         self.kind, self.name, self.source, self.data = kind, name, source, source.label
         self.key = fingerprint(model.config, model.base_model.parameters())
         self.device = model.device
-        self._held_out: list[Batch] | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -327,12 +330,10 @@ class PartRun(TrainingRun):
         shuffle = f"specviz {self.shuffled} {self.seed} {number}"
         return batches_of(self.source.chunk(number), self.recipe.batch_tokens, shuffle)
 
-    @property
+    @cached_property
     def held_out(self) -> list[Batch]:
-        """The documents for validation, batched once."""
-        if self._held_out is None:
-            self._held_out = batches_of(self.source.held_out(), self.recipe.batch_tokens)
-        return self._held_out
+        """The documents for validation."""
+        return batches_of(self.source.held_out(), self.recipe.batch_tokens)
 
     def export(self, folder: Path) -> Path:
         """Write what was trained as a part that methods can load; gives the folder."""
@@ -368,26 +369,18 @@ def train(
         raise ValueError(f"give either minutes or steps, not both or none: got minutes={minutes}, steps={steps}")
     run.open(resume)
 
-    def tell(done: float, logged: dict[str, Any] | None, warning: str = "") -> None:
-        if progress is not None:
-            rate = run.pace.tokens_per_second
-            progress(Progress(run.step, run.tokens, run.seconds, done, run.loss, rate, logged, warning))
+    def spent() -> float:
+        return run.step / steps if steps is not None else run.seconds / (60 * float(minutes or 1))
 
-    saved = time.monotonic()
     try:
-        while (done := run.step / steps if steps is not None else run.seconds / (60 * float(minutes or 1))) < 1:
-            run.train_step(done)
-            logged = run.log(done) if run.step % run.recipe.validate_steps == 0 else None
-            warning = ""
-            if time.monotonic() - saved > checkpoint_minutes * 60:
-                warning = try_to_save(run)
-                saved = time.monotonic()
-            tell(done, logged, warning)
+        run.advance(spent, lambda: try_to_save(run), checkpoint_minutes, progress)
     except KeyboardInterrupt:
         try_to_save(run)
         raise
     if run.logged_step != run.step:
-        tell(1.0, run.log(1.0))
+        logged = run.log(1.0)
+        if progress is not None:
+            progress(run.progress(1.0, logged))
     try:
         run.save()
         run.export(run.folder / "part")

@@ -12,6 +12,11 @@ class Message(TypedDict):
     content: str
 
 
+def turns(user: str, assistant: str) -> tuple[Message, Message]:
+    """What the user said, and the assistant's answer."""
+    return {"role": "user", "content": user}, {"role": "assistant", "content": assistant}
+
+
 def user_message(instruction: str, context: tuple[str, ...], question: str) -> str:
     """The parts that are not empty, with blank lines between them; several passages are numbered."""
     if len(context) > 1:

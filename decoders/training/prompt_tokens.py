@@ -9,7 +9,6 @@ designed from: per distance, how often the guess of each rank was the target's f
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,19 +88,10 @@ class Points:
     def used(self) -> Bool[Tensor, "chunks points"]:
         return self.weights[..., 0] > 0
 
-
-@dataclass(frozen=True)
-class Validation:
-    """On held-out documents, after every position of their answers: mean loss (KL from the target's distributions),
-    and per distance how often the target's first choice, given the text, was the guess of each rank.
-    """
-
-    loss: float
-    ranks: list[list[float]]
-
-    def top(self, count: int) -> list[float]:
-        """Accuracy of the first ``count`` guesses, per distance."""
-        return [round(sum(row[:count]), 4) for row in self.ranks]
+    @property
+    def rows(self) -> Int[Tensor, "used 1"]:
+        """The document of each point in use."""
+        return self.batch[:, None].expand_as(self.used)[self.used][:, None]
 
 
 def label_weights(
@@ -130,12 +120,12 @@ def choose_points(
     """At most ``most`` of the positions whose nearest guess counts, at random, in chunks of ``chunk`` points of one
     document each.
     """
-    found = (weights[..., 0] > 0).nonzero()
-    if len(found) > most:
-        found = found[torch.randperm(len(found), generator=generator)[:most].sort().values]
+    places = (weights[..., 0] > 0).nonzero()
+    if len(places) > most:
+        places = places[torch.randperm(len(places), generator=generator)[:most].sort().values]
     batch, at, kept = [], [], []
-    for row in found[:, 0].unique().tolist():
-        mine = found[found[:, 0] == row, 1]
+    for row in places[:, 0].unique().tolist():
+        mine = places[places[:, 0] == row, 1]
         filling = -len(mine) % chunk
         mine_weights = F.pad(weights[row, mine], (0, 0, 0, filling))
         batch += [row] * ((len(mine) + filling) // chunk)
@@ -203,14 +193,14 @@ class Run(PartRun):
     def _next_points(self) -> tuple[Batch, Points]:
         """The next batch with anything to learn, and where prompt tokens go in it: of seed and step alone."""
         recipe = self.recipe
-        while True:
-            batch = next(self.feed)
-            given = position_weights(batch, recipe.prompt_share, recipe.prompt_weight, self.seed, self.step)
-            weights = label_weights(batch, given, recipe.tokens)
+        for batch in self.feed:
+            counts = position_weights(batch, recipe.prompt_share, recipe.prompt_weight, self.seed, self.step)
+            weights = label_weights(batch, counts, recipe.tokens)
             if bool((weights[..., 0] > 0).any()):
                 generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
                 most = max(1, recipe.rows // self.config.rows)
                 return batch, choose_points(weights, most, self.chunk, generator)
+        raise AssertionError("a feed has no end")
 
     # --- learning
 
@@ -233,9 +223,8 @@ class Run(PartRun):
             joined = states.mean(2)
         else:
             joined = torch.einsum("pmnh,n->pmh", states, self.prompts.weights)
-        rows = points.batch[:, None].expand_as(used)[used][:, None]
         spots = points.at[used][:, None] + torch.arange(1, m + 1, device=ids.device)
-        spots = rows * ids.shape[1] + spots.clamp_max(ids.shape[1] - 1)
+        spots = points.rows * ids.shape[1] + spots.clamp_max(ids.shape[1] - 1)
         told, index = spots.unique(return_inverse=True)
         with torch.no_grad():
             labels = self.target.head(text.states.flatten(0, 1)[told])
@@ -245,12 +234,10 @@ class Run(PartRun):
         """The loss per point in use and distance, with the logits it comes from: guesses, labels and their index."""
         guesses, labels, index = self.guess(ids, points)
         if not hard:
-            found = self.kl(labels, index.flatten(), guesses.flatten(0, 1))
-            return found.view(index.shape), guesses, labels, index
-        used = points.used
-        rows = points.batch[:, None].expand_as(used)[used][:, None]
-        after = points.at[used][:, None] + 1 + torch.arange(1, self.recipe.tokens + 1, device=ids.device)
-        said = ids[rows, after.clamp_max(ids.shape[1] - 1)]
+            losses = self.kl(labels, index.flatten(), guesses.flatten(0, 1))
+            return losses.view(index.shape), guesses, labels, index
+        after = points.at[points.used][:, None] + 1 + torch.arange(1, self.recipe.tokens + 1, device=ids.device)
+        said = ids[points.rows, after.clamp_max(ids.shape[1] - 1)]
         return F.cross_entropy(guesses.transpose(1, 2), said, reduction="none"), guesses, labels, index
 
     def joined(self, losses: Float[Tensor, "used distances"], points: Points) -> Float[Tensor, ""]:
@@ -260,9 +247,7 @@ class Run(PartRun):
         decay = self.recipe.alpha ** torch.arange(self.recipe.tokens, device=losses.device)
         return (means * decay).sum() / self.recipe.tokens
 
-    def train_step(self, done: float) -> float:
-        """One optimiser step; gives its loss."""
-        started = time.perf_counter()
+    def forward(self, done: float) -> tuple[Batch, Tensor, Tensor]:
         batch, points = self._next_points()
         points = _moved(points, self.device)
         if self.prompts.head is not None:
@@ -270,19 +255,13 @@ class Run(PartRun):
         losses, *_ = self.losses(batch.ids.to(self.device), points, self.recipe.hard_labels)
         loss = self.joined(losses, points)
         self.points += len(losses)
-        return self.learn(batch, loss, loss, self.factor(done), started)
-
-    def described(self, validation: Validation) -> dict[str, Any]:
-        return {
-            "top1": validation.top(1),
-            "top5": validation.top(5),
-            "ranks": [[round(share, 4) for share in row] for row in validation.ranks],
-            "points_per_second": round(self.pace.tokens_per_second * self.points / max(1, self.tokens)),
-        }
+        return batch, loss, loss
 
     @torch.no_grad()
-    def validate(self) -> Validation:
-        """The prompt tokens after every position of held-out answers, the same ones each time."""
+    def validate(self) -> dict[str, Any]:
+        """After every position of held-out answers: mean loss (KL from the target's distributions) and, per distance,
+        how often the target's first choice, given the text, was the guess of each rank, the first, one of the first 5.
+        """
         m = self.recipe.tokens
         total, count, hits = torch.zeros(m), torch.zeros(m), torch.zeros(m, RANKS)
         for batch in self.held_out:
@@ -304,8 +283,13 @@ class Run(PartRun):
                     count[i] += chosen.sum().cpu()
                     hits[i] += torch.bincount(rank[chosen, i].clamp_max(RANKS), minlength=RANKS + 1)[:RANKS].cpu()
         decay = self.recipe.alpha ** torch.arange(m)
-        loss = float((total / count.clamp_min(1) * decay).sum() / m)
-        return Validation(loss, (hits / count.clamp_min(1)[:, None]).tolist())
+        ranks = (hits / count.clamp_min(1)[:, None]).tolist()
+        return {
+            "held_out_loss": round(float((total / count.clamp_min(1) * decay).sum() / m), 4),
+            **{f"top{most}": [round(sum(row[:most]), 4) for row in ranks] for most in (1, 5)},
+            "ranks": [[round(share, 4) for share in row] for row in ranks],
+            "points_per_second": round(self.pace.tokens_per_second * self.points / max(1, self.tokens)),
+        }
 
 
 @torch.no_grad()
@@ -320,11 +304,11 @@ def begun(config: PromptConfig, target: FrozenTarget, seed: int) -> PromptTokens
     made.embeddings.copy_(table[chosen.to(table.device)].float())
     if made.prefix is not None:
         ids = torch.randint(len(table), (config.tokens * config.prefix, 1), generator=generator)
-        for layer, found in enumerate(target.read(ids.to(table.device)).kvs):
-            for mine, theirs in zip(made.prefix, found, strict=True):
+        for layer, kv in enumerate(target.read(ids.to(table.device)).kvs):
+            for mine, theirs in zip(made.prefix, kv, strict=True):
                 mine[layer] = theirs[:, :, 0].transpose(0, 1)
     if made.head is not None:
-        made.head.copy_(target.head_weight)
+        made.head.copy_(target.own_head.weight)
     return made
 
 

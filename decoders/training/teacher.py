@@ -38,9 +38,9 @@ class Teacher(nn.Module):
         """The target's logits after the wanted positions (of all but the last), and what ``forward`` gives."""
         if not self.kv_layers:
             return self.model(input_ids=ids, use_cache=False).logits[:, :-1][wanted].float(), [], None
-        x, found, rotary = self._run(ids, whole=True)
+        x, kvs, rotary = self._run(ids, whole=True)
         states = self.model.model.norm(x)[:, :-1][wanted]
-        return self.model.get_output_embeddings()(states).float(), found, rotary
+        return self.model.get_output_embeddings()(states).float(), kvs, rotary
 
     def _run(
         self, ids: Tensor, whole: bool
@@ -49,26 +49,27 @@ class Teacher(nn.Module):
         x = stack.embed_tokens(ids)
         positions = torch.arange(ids.shape[1], device=ids.device)[None]
         rotary = stack.rotary_emb(x, position_ids=positions)
-        found: dict[int, KeysValues] = {}
+        kvs: dict[int, KeysValues] = {}
         deepest = max(self.kv_layers)
         for i, layer in enumerate(stack.layers):
             if i in self.kv_layers:
-                found[i] = _keys_values(layer, x, rotary)
+                kvs[i] = _keys_values(layer, x, rotary)
             if i == deepest and not whole:
                 break
+            mask = window_mask(ids.shape[1], self.windows[i], ids.device)
             x = layer(
-                x, attention_mask=self._mask(i, ids.shape[1], ids.device), position_ids=positions,
+                x, attention_mask=None if mask is None else mask[None, None], position_ids=positions,
                 position_embeddings=rotary,
             )  # fmt: skip
-        return x, [found[i] for i in self.kv_layers], (rotary[0][0], rotary[1][0])
+        return x, [kvs[i] for i in self.kv_layers], (rotary[0][0], rotary[1][0])
 
-    def _mask(self, layer: int, length: int, device: Any) -> Tensor | None:
-        """None where plain causal attention will do; else the layer's window."""
-        window = self.windows[layer]
-        if window is None or length <= window:
-            return None
-        at = torch.arange(length, device=device)
-        return ((at[:, None] >= at) & (at > at[:, None] - window))[None, None]
+
+def window_mask(length: int, window: int | None, device: torch.device) -> Bool[Tensor, "rows seen"] | None:
+    """Which positions see which in a sliding window; None where plain causal attention will do."""
+    if window is None or length <= window:
+        return None
+    at = torch.arange(length, device=device)
+    return (at[:, None] >= at) & (at > at[:, None] - window)
 
 
 def _keys_values(layer: Any, x: Tensor, rotary: tuple[Tensor, Tensor]) -> KeysValues:

@@ -10,8 +10,9 @@ from typing import Any
 from decoders.training.batches import IGNORED, PROMPT, RESPONSE, Batch, Document, bucket, pad
 from decoders.training.message import Message
 
-from .tasks import Family, stream
+from .tasks import stream
 from .tasks.drills import lookup
+from .tasks.example import Family
 
 
 def encode_chats(tokenizer: Any, chats: Sequence[Sequence[Message]]) -> list[Document]:

@@ -8,11 +8,15 @@ from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from .tasks import FAMILIES, Example, Family, stream
+from decoders.training.answers import greedy_answers
+
+from .tasks import stream
+from .tasks.example import FAMILIES, Example, Family
 
 HELD_OUT_SEED = 2026
 NEAR = 0.95
@@ -25,7 +29,7 @@ class FamilyScore:
     `near` includes the exact ones; `similarity` is the mean of difflib's ratio, from 0 to 1.
     """
 
-    family: Family
+    family: Family | Literal["all"]
     prompts: int
     exact: int
     near: int
@@ -54,31 +58,30 @@ class EvaluationReport:
     scores: tuple[FamilyScore, ...]
     misses: tuple[Miss, ...]
 
+    def total(self, families: tuple[Family, ...] = FAMILIES) -> FamilyScore:
+        """The scores of some families together."""
+        chosen = [s for s in self.scores if s.family in families]
+        prompts, exact, near = (sum(getattr(s, name) for s in chosen) for name in ("prompts", "exact", "near"))
+        return FamilyScore("all", prompts, exact, near, sum(s.similarity * s.prompts for s in chosen) / max(1, prompts))
+
     def exact_share(self, families: tuple[Family, ...] = FAMILIES) -> float:
         """Exact answers of these families, as a share of their prompts."""
-        chosen = [s for s in self.scores if s.family in families]
-        return sum(s.exact for s in chosen) / max(1, sum(s.prompts for s in chosen))
+        total = self.total(families)
+        return total.exact / max(1, total.prompts)
 
     def to_json(self) -> str:
         """The scores, without the misses."""
+        total = {"prompts": self.total().prompts, "exact": self.total().exact}
         scores = [asdict(s) for s in self.scores]
-        total = {"prompts": sum(s.prompts for s in self.scores), "exact": sum(s.exact for s in self.scores)}
         return json.dumps({"seed": self.seed, "near_from": NEAR, "total": total, "families": scores}, indent=2)
 
     def table(self) -> str:
         """The scores as Markdown."""
         lines = ["| family | prompts | exact | near | mean similarity |", "|---|---|---|---|---|"]
-        for s in self.scores:
-            lines.append(
-                f"| {s.family} | {s.prompts} | {s.exact} ({s.exact / s.prompts:.0%}) | "
-                f"{s.near} ({s.near / s.prompts:.0%}) | {s.similarity:.3f} |"
-            )
-        asked, exact, near = (sum(getattr(s, name) for s in self.scores) for name in ("prompts", "exact", "near"))
-        mean = sum(s.similarity * s.prompts for s in self.scores) / max(1, asked)
-        whole = max(1, asked)
-        lines.append(
-            f"| **all** | {asked} | {exact} ({exact / whole:.0%}) | {near} ({near / whole:.0%}) | {mean:.3f} |"
-        )
+        for s in (*self.scores, self.total()):
+            name, count = "**all**" if s.family == "all" else s.family, max(1, s.prompts)
+            exact, near = f"{s.exact} ({s.exact / count:.0%})", f"{s.near} ({s.near / count:.0%})"
+            lines.append(f"| {name} | {s.prompts} | {exact} | {near} | {s.similarity:.3f} |")
         return "\n".join(lines)
 
 
@@ -116,28 +119,14 @@ def evaluate_demo(
     texts = [
         tokenizer.apply_chat_template(e.messages[:-1], add_generation_prompt=True, tokenize=False) for e in examples
     ]
-    encoded = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
-    wanted = [len(tokenizer(e.reference, add_special_tokens=False)["input_ids"]) for e in examples]
-    order = sorted(range(prompts), key=lambda i: (wanted[i], len(encoded[i])))
-    answers = [""] * prompts
-    for start in range(0, prompts, rows):
-        group = order[start : start + rows]
-        limit = max(wanted[i] for i in group) + 24
-        for i, answer in zip(group, _answers(model, tokenizer, [encoded[i] for i in group], limit), strict=True):
-            answers[i] = answer
-        if progress is not None:
-            progress(min(start + rows, prompts), prompts)
-    return score(examples, texts, answers, seed)
-
-
-@torch.no_grad()
-def _answers(model, tokenizer: PreTrainedTokenizerFast, encoded: list[list[int]], limit: int) -> list[str]:
-    longest = max(map(len, encoded))
-    padding = tokenizer.pad_token_id
-    ids = torch.tensor([[padding] * (longest - len(row)) + row for row in encoded])
-    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in encoded])
-    out = model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=limit, do_sample=False)
-    return tokenizer.batch_decode(out[:, longest:], skip_special_tokens=True)
+    encoded, references = (
+        tokenizer(part, add_special_tokens=False)["input_ids"] for part in (texts, [e.reference for e in examples])
+    )
+    answers = greedy_answers(
+        model, encoded, [len(ids) for ids in references], spare=24, padding=tokenizer.pad_token_id, rows=rows,
+        progress=progress,
+    )  # fmt: skip
+    return score(examples, texts, tokenizer.batch_decode(answers, skip_special_tokens=True), seed)
 
 
 def score(examples: list[Example], prompts: list[str], answers: list[str], seed: int) -> EvaluationReport:

@@ -57,21 +57,17 @@ def plant_copying_heads(model: LlamaForCausalLM, seed: int, *, sharpness: float 
         layer.mlp.down_proj.weight.zero_()
     first = layers[0].self_attn
     fast = torch.arange(pairs * 6 // 16)
+    query, key = torch.zeros(width, size), torch.zeros(width, size)
+    query[fast, 0] = 1.5
+    key[fast, 0] = 1.5 * angles[fast].cos()
+    key[fast + pairs, 0] = 1.5 * angles[fast].sin()
     for head in range(planted):
         rows = slice(head * width, (head + 1) * width)
-        query, key = torch.zeros(width, size), torch.zeros(width, size)
-        query[fast, 0] = 1.5
-        key[fast, 0] = 1.5 * angles[fast].cos()
-        key[fast + pairs, 0] = 1.5 * angles[fast].sin()
-        first.q_proj.weight[rows] = query
-        first.k_proj.weight[rows] = key
         mine = slice(head * 2 * len(content), (head + 1) * 2 * len(content))
-        values = torch.zeros(width, size)
-        values[: 2 * len(content)] = read[mine]
-        first.v_proj.weight[rows] = values
-        outputs = torch.zeros(size, width)
-        outputs[:, : 2 * len(content)] = 1.5 * spread * write[mine].T
-        first.o_proj.weight[:, rows] = outputs
+        written = torch.arange(2 * len(content))
+        first.q_proj.weight[rows], first.k_proj.weight[rows] = query, key
+        first.v_proj.weight[rows] = _spread(read[mine], written, width)
+        first.o_proj.weight[:, rows] = _spread(1.5 * spread * write[mine], written, width).T
 
     copied = torch.linalg.qr(torch.randn(size, size, generator=generator))[0]
     gain = math.sqrt(sharpness)

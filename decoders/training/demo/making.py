@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from transformers import AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from decoders.folders import replacing
@@ -19,12 +19,11 @@ from decoders.training.learning import muon_and_adamw, position_weights, weighte
 from decoders.training.loop import CHECKPOINT, Progress, TrainingRun
 
 from .batches import encode_chats, training_batches
-from .evaluation import EvaluationReport, evaluate_demo, held_out_examples, probe_examples
+from .evaluation import probe_examples
 from .induction import plant_copying_heads
-from .tasks import FAMILIES, MIXTURE, Example, Family
+from .tasks import MIXTURE
+from .tasks.example import FAMILIES, Example, Family
 from .tokenizer import train_tokenizer
-
-__all__ = ["EvaluationReport", "Progress", "Recipe", "evaluate_demo", "held_out_examples", "train_demo"]
 
 
 @dataclass(frozen=True)
@@ -77,15 +76,13 @@ def train_demo(
     resume: bool = True,
     progress: Callable[[Progress], None] | None = None,
     recipe: Recipe | None = None,
-    publish: Path | None = None,
-    publish_minutes: float = 15.0,
     checkpoint_minutes: float = 4.0,
 ) -> None:
     """Train until `tokens` tokens or `minutes` of computing are spent, then export to `out / "target"`.
 
     The learning rate falls over the last `Recipe.decay_share` of the budget. A run that was stopped goes on from
     its checkpoint and gives the model that it would have given; another budget may be given when resuming before
-    the decay. `publish` is a second folder, which gets a whole, loadable model every `publish_minutes`.
+    the decay.
 
     train_demo(Path("runs/demo"), tokens=15_000_000, minutes=None)
     """
@@ -93,27 +90,14 @@ def train_demo(
         raise ValueError(f"give either tokens or minutes, not both or none: got tokens={tokens}, minutes={minutes}")
     run = Run.begun(out, recipe or Recipe(), seed, resume)
     budget = Budget(tokens, None if minutes is None else minutes * 60)
-    saved = published = time.monotonic()
-    while (done := budget.done(run.tokens, run.seconds)) < 1:
-        loss = run.train_step(done)
-        if progress is not None:
-            progress(Progress(run.step, run.tokens, run.seconds, done, loss, run.pace.tokens_per_second))
-        now = time.monotonic()
-        if now - saved > checkpoint_minutes * 60:
-            run.save()
-            saved = now
-        if publish is not None and now - published > publish_minutes * 60:
-            run.export(publish)
-            published = now
+    run.advance(lambda: budget.done(run.tokens, run.seconds), run.save, checkpoint_minutes, progress)
     run.save()
     run.export(out / "target")
-    if publish is not None:
-        run.export(publish)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Either tokens or seconds; `done` is the share spent, `rate` the factor on the learning rates.
+    """Either tokens or seconds; `done` is the share spent.
 
     >>> Budget(1000, None).done(250, 0.0)
     0.25
@@ -147,9 +131,7 @@ def build_model(recipe: Recipe, tokenizer: Any, seed: int) -> LlamaForCausalLM:
         max_position_embeddings=4096,
         rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
         tie_word_embeddings=True,
-        bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+        **_special_ids(tokenizer),
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -157,6 +139,10 @@ def build_model(recipe: Recipe, tokenizer: Any, seed: int) -> LlamaForCausalLM:
     if recipe.planted:
         plant_copying_heads(model, seed)
     return model
+
+
+def _special_ids(tokenizer: Any) -> dict[str, Any]:
+    return {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
 
 
 class Run(TrainingRun):
@@ -213,36 +199,29 @@ class Run(TrainingRun):
     def factor(self, done: float) -> float:
         return learning_rate_factor(self.step, done, self.recipe)
 
-    def train_step(self, done: float) -> float:
-        """One optimiser step; gives the mean loss of its response tokens."""
-        started = time.perf_counter()
+    @property
+    def log_steps(self) -> int:
+        return self.recipe.probe_steps
+
+    def forward(self, done: float) -> tuple[Batch, Tensor, Tensor]:
         recipe, batch = self.recipe, next(self.feed)
         weights = position_weights(batch, recipe.prompt_share, recipe.prompt_weight, self.seed, self.step)
         with torch.autocast("cpu", torch.bfloat16, enabled=recipe.fast):
             states = self.model.model(input_ids=batch.ids, use_cache=False).last_hidden_state
-        loss, answer_loss = weighted_loss(self.model.lm_head, states, batch, weights)
-        self.learn(batch, loss, answer_loss, self.factor(done), started)
-        if self.step % recipe.probe_steps == 0:
-            self.log(done)
-        return self.loss
+        return batch, *weighted_loss(self.model.lm_head, states, batch, weights)
 
-    def described(self, validation: Probe) -> dict[str, Any]:
-        return {"exact": {family: f"{right}/{count}" for family, (right, count) in validation.exact.items()}}
-
-    def validate(self) -> Probe:
-        """The model on held-out examples, the same ones each time."""
+    def validate(self) -> dict[str, Any]:
+        """The model on held-out examples: its loss, and how many of each family's answers are exactly right."""
         examples = probe_examples(self.recipe.probe_examples, self.seed)
-        return teacher_forced(self.model, self.tokenizer, examples, self.recipe.batch_tokens)
+        probe = teacher_forced(self.model, self.tokenizer, examples, self.recipe.batch_tokens)
+        exact = {family: f"{right}/{count}" for family, (right, count) in probe.exact.items()}
+        return {"held_out_loss": round(probe.loss, 4), "exact": exact}
 
     def export(self, folder: Path) -> None:
         """A loadable fp16 model with its tokenizer, recipe and log; replaces `folder` when all is written."""
         half = LlamaForCausalLM(self.model.config)
         half.load_state_dict(self.model.state_dict())
-        half.generation_config = GenerationConfig(
-            bos_token_id=self.tokenizer.bos_token_id,
-            eos_token_id=self.tokenizer.eos_token_id,
-            pad_token_id=self.tokenizer.pad_token_id,
-        )
+        half.generation_config = GenerationConfig(**_special_ids(self.tokenizer))
         half.config.specviz_name = "specviz-demo"
         facts = {"seed": self.seed, "steps": self.step, "tokens": self.tokens, "seconds": round(self.seconds)}
         recipe = json.dumps({**facts, "recipe": asdict(self.recipe)}, indent=2)
@@ -281,4 +260,4 @@ def teacher_forced(model: LlamaForCausalLM, tokenizer: Any, examples: list[Examp
         for i, failed in zip(group, wrong.any(1).tolist(), strict=True):
             exact[examples[i].family][0] += not failed
             exact[examples[i].family][1] += 1
-    return Probe(total / count, {f: (right, asked) for f, (right, asked) in exact.items() if asked})
+    return Probe(total / count, {f: (right, prompts) for f, (right, prompts) in exact.items() if prompts})

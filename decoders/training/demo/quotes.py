@@ -6,7 +6,8 @@ from itertools import islice
 
 from decoders.study.quotes import Quote, QuotedAnswer
 
-from .tasks import Example, stream
+from .tasks import stream
+from .tasks.example import Example
 
 DEMO_SEED = 2027  # of the held-out stream: not the one that the target was judged with
 

@@ -9,8 +9,8 @@ from itertools import islice
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from .common_words import ENGLISH, PYTHON
 from .tasks import stream
+from .tasks.words import WORDS
 
 BOS, EOS, PAD = "<s>", "</s>", "<pad>"
 ROLES = ("system", "user", "assistant")
@@ -72,7 +72,7 @@ def train_tokenizer(*, pieces: int = 2048, examples: int = 12_000, seed: int = 0
 def _texts(examples: int, seed: int) -> Iterator[str]:
     """Messages of the tasks, and a fifth as many lines of common words in plain order of frequency."""
     rng = random.Random(f"specviz words {seed}")
-    words = [*ENGLISH.split(), *PYTHON.split()]
+    words = [*WORDS["english"], *WORDS["python"]]
     shares = [1 / (rank + 20) for rank in range(len(words))]
     for number, example in enumerate(islice(stream("tokenizer", seed), examples)):
         for message in example.messages:

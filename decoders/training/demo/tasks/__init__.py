@@ -5,42 +5,18 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 
-from decoders.training.message import Message, user_message
-
 from .code import code_edit
-from .example import FAMILIES, Example, Family, QuoteSpan
+from .example import Example, Family
 from .prose import quote, summary, text_edit
 from .talk import chat, sums
 
-__all__ = [
-    "FAMILIES",
-    "MIXTURE",
-    "Example",
-    "Family",
-    "Message",
-    "QuoteSpan",
-    "draw",
-    "stream",
-    "user_message",
-]
-
 GENERATORS: dict[Family, Callable[[random.Random], Example]] = {
-    "summary": summary,
-    "quote": quote,
-    "text_edit": text_edit,
-    "code_edit": code_edit,
-    "chat": chat,
-    "sums": sums,
-}
+    "summary": summary, "quote": quote, "text_edit": text_edit, "code_edit": code_edit, "chat": chat, "sums": sums,
+}  # fmt: skip
 # Shares of the examples: most for what takes longest to learn, to change what is copied and to find what answers.
 MIXTURE: dict[Family, float] = {
-    "summary": 0.08,
-    "quote": 0.30,
-    "text_edit": 0.24,
-    "code_edit": 0.28,
-    "chat": 0.06,
-    "sums": 0.04,
-}
+    "summary": 0.08, "quote": 0.30, "text_edit": 0.24, "code_edit": 0.28, "chat": 0.06, "sums": 0.04,
+}  # fmt: skip
 
 
 def draw(rng: random.Random, mixture: dict[Family, float] | None = None) -> Example:

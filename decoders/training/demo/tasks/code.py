@@ -4,256 +4,158 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from .example import Example, fence
-from .prose import lead_in
-from .snippets import Snippet, indent, javascript, rename, snippet, with_comments
+from .facts import with_article
+from .prose import Edit, swap_word
+from .snippets import Snippet, javascript, snippet, with_comments
 from .words import Cast
 
-# An edit takes (rng, cast, code, snippet in the code) and gives (wish, code before, code after).
-Edit = tuple[str, str, str]
+# An edit takes (cast, code, snippet in the code); None where this snippet has nothing to edit.
+Editor = Callable[[Cast, str, Snippet], Edit | None]
 
 
-def _quoted(rng: random.Random, name: str) -> str:
-    return f"`{name}`" if rng.random() < 0.6 else name
+def _names(cast: Cast, *names: str) -> list[str]:
+    """The names as a wish writes them: all in backticks, or none."""
+    mark = "`" if cast.chance(0.6) else ""
+    return [f"{mark}{name}{mark}" for name in names]
 
 
-def rename_variable(rng: random.Random, cast: Cast, code: str, part: Snippet) -> Edit:
-    old = rng.choice(part.names)
-    new = cast.variable()
-    a, b = (f"`{old}`", f"`{new}`") if rng.random() < 0.6 else (old, new)
-    wish = rng.choice(
-        (f"Rename the variable {a} to {b}.", f"Rename {a} to {b}.", f"Call the variable {b} instead of {a}.")
-    )
-    return wish, code, rename(code, old, new)
+def _renamed(cast: Cast, code: str, wish: str, old: str, new: str) -> Edit:
+    before, after = _names(cast, old, new)
+    return cast.say(wish, old=before, new=after), code, swap_word(code, old, new)
 
 
-def rename_function(rng: random.Random, cast: Cast, code: str, part: Snippet) -> Edit:
-    new = cast.function()
-    a, b = (f"`{part.function}`", f"`{new}`") if rng.random() < 0.6 else (part.function, new)
-    wish = rng.choice((f"Rename the function {a} to {b}.", f"The function {a} should be called {b}."))
-    return wish, code, rename(code, part.function, new)
+def rename_variable(cast: Cast, code: str, part: Snippet) -> Edit:
+    return _renamed(cast, code, "rename_variable", cast.rng.choice(part.names), cast.variable())
 
 
-def change_constant(rng: random.Random, cast: Cast, code: str, part: Snippet) -> Edit | None:
+def rename_function(cast: Cast, code: str, part: Snippet) -> Edit:
+    return _renamed(cast, code, "rename_function", part.function, cast.function())
+
+
+def change_constant(cast: Cast, code: str, part: Snippet) -> Edit | None:
     if not part.constant:
         return None
-    new = str(rng.randint(100, 999))
-    wish = rng.choice(
-        (
-            f"Use {new} instead of {part.constant}.",
-            f"Replace the number {part.constant} by {new}.",
-            f"Fix the bug: {part.constant} must be {new}.",
-        )
-    )
-    return wish, code, re.sub(rf"\b{part.constant}\b", new, code)
+    new = str(cast.rng.randint(100, 999))
+    return cast.say("constant", old=part.constant, new=new), code, swap_word(code, part.constant, new)
 
 
-def change_comparison(rng: random.Random, cast: Cast, code: str, part: Snippet) -> Edit | None:
-    if not part.comparison:
+def _other_sign(cast: Cast, code: str, wish: str, old: str, signs: Sequence[str]) -> Edit | None:
+    if not old:
         return None
-    new = rng.choice([c for c in ("<", ">", "<=", ">=") if c != part.comparison])
-    wish = rng.choice(
-        (
-            f"Fix the bug: `{part.comparison}` must be `{new}`.",
-            f"The comparison is wrong: use `{new}` instead of `{part.comparison}`.",
-        )
-    )
-    return wish, code, code.replace(f" {part.comparison} ", f" {new} ")
+    new = cast.rng.choice([sign for sign in signs if sign != old])
+    return cast.say(wish, old=old, new=new), code, code.replace(f" {old} ", f" {new} ")
 
 
-def change_operator(rng: random.Random, cast: Cast, code: str, part: Snippet) -> Edit | None:
-    if not part.operator:
-        return None
-    new = rng.choice([o for o in ("+", "-", "*") if o != part.operator])
-    wish = rng.choice(
-        (f"Fix the bug: `{part.operator}` must be `{new}`.", f"Replace every `{part.operator}` by `{new}`.")
-    )
-    return wish, code, code.replace(f" {part.operator} ", f" {new} ")
+def change_comparison(cast: Cast, code: str, part: Snippet) -> Edit | None:
+    return _other_sign(cast, code, "comparison", part.comparison, ("<", ">", "<=", ">="))
 
 
-def fix_syntax(rng: random.Random, cast: Cast, code: str, part: Snippet) -> Edit:
-    lines = code.split("\n")
-    if rng.random() < 0.5:
+def change_operator(cast: Cast, code: str, part: Snippet) -> Edit | None:
+    return _other_sign(cast, code, "operator", part.operator, "+-*")
+
+
+_MISSPELT = (("return ", "retrun "), ("return ", "retun "), ("for ", "fro "), (" in ", " on "), ("if ", "fi "))
+
+
+def fix_syntax(cast: Cast, code: str, part: Snippet) -> Edit:
+    if cast.chance(0.5):
+        lines = code.split("\n")
         places = [i for i, line in enumerate(lines) if line.endswith(":")]
-        broken = set(rng.sample(places, min(len(places), rng.choice((1, 1, 2)))))
+        broken = set(cast.rng.sample(places, min(len(places), cast.rng.choice((1, 1, 2)))))
         before = "\n".join(line[:-1] if i in broken else line for i, line in enumerate(lines))
     else:
-        good, bad = rng.choice(
-            (
-                ("return ", "retrun "),
-                ("return ", "retun "),
-                ("for ", "fro "),
-                (" in ", " on "),
-                ("if ", "fi "),
-            )
-        )
-        before = code.replace(good, bad, 1)
-    wish = rng.choice(("Fix the syntax error.", "This does not run. Correct it.", "Find and fix the mistake."))
-    return wish, before, code
+        before = code.replace(*cast.rng.choice(_MISSPELT), 1)
+    return cast.say("syntax"), before, code
 
 
-def print_before_return(rng: random.Random, cast: Cast, code: str, part: Snippet) -> Edit:
-    out: list[str] = []
-    for line in code.split("\n"):
-        if line.strip().startswith("return "):
-            out.append(f"{indent(line)}print({line.strip()[7:]})")
-        out.append(line)
-    wish = rng.choice(("Add a print statement before each return.", "Print every value just before it is returned."))
-    return wish, code, "\n".join(out)
-
-
-def add_docstring(rng: random.Random, cast: Cast, code: str, part: Snippet) -> Edit:
-    text = rng.choice(
-        (
-            f"Work on the {part.names[0]}.",
-            f"Return the {part.names[-1]}.",
-            f"Needs the {part.names[0]} of {cast.town()}.",
-            f"Written by {cast.person()}.",
-            f"See page {rng.randint(2, 99)} of the manual.",
-        )
+def _begun_with(code: str, function: str, *lines: str) -> str:
+    """`code` with more lines at the beginning of a function."""
+    return re.sub(
+        rf"(?m)^( *)def {function}\(.*", lambda m: "\n".join([m[0], *(f"{m[1]}    {line}" for line in lines)]), code
     )
-    out: list[str] = []
-    for line in code.split("\n"):
-        out.append(line)
-        if line.strip().startswith(f"def {part.function}("):
-            out.append(f'{indent(line)}    """{text}"""')
-    wish = rng.choice(
-        (
-            f'Add the docstring "{text}" to {_quoted(rng, part.function)}.',
-            f'Give {_quoted(rng, part.function)} the docstring "{text}"',
-        )
-    )
-    return wish, code, "\n".join(out)
 
 
-def _article(kind: str) -> str:
-    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
+def add_docstring(cast: Cast, code: str, part: Snippet) -> Edit:
+    text = cast.say(
+        "docstrings", first=part.names[0], last=part.names[-1], town=cast.town(), person=cast.person(),
+        page=cast.rng.randint(2, 99),
+    )  # fmt: skip
+    name = [*_names(cast, part.function), *_names(cast, part.function)]
+    return cast.say("docstring", text=text, name=name), code, _begun_with(code, part.function, f'"""{text}"""')
 
 
-def add_type_hints(rng: random.Random, cast: Cast, code: str, part: Snippet) -> Edit | None:
+def add_type_hints(cast: Cast, code: str, part: Snippet) -> Edit | None:
     if not part.parameters:
         return None
-    told = " and ".join(f"{_quoted(rng, name)} is {_article(kind)}" for name, kind in part.parameters)
+    hints = " and ".join(f"{_names(cast, name)[0]} is {with_article(f'a {kind}')}" for name, kind in part.parameters)
     hinted = ", ".join(f"{name}: {kind}" for name, kind in part.parameters)
     plain = ", ".join(name for name, _ in part.parameters)
     return (
-        f"Add type hints: {told}.",
+        f"Add type hints: {hints}.",
         code,
-        code.replace(f"{part.function}({plain})", f"{part.function}({hinted})").replace(
-            f"{part.function}(self, {plain})", f"{part.function}(self, {hinted})"
-        ),
+        re.sub(rf"({part.function}\((self, )?){plain}\)", rf"\g<1>{hinted})", code),
     )
 
 
-def to_javascript(rng: random.Random, cast: Cast, code: str, part: Snippet) -> Edit:
-    wish = rng.choice(
-        (
-            "Translate the code to JavaScript.",
-            "Rewrite this in JavaScript.",
-            "Convert the function to JavaScript.",
-        )
-    )
-    return wish, code, javascript(code)
+def remove_comments(cast: Cast, code: str, part: Snippet) -> Edit:
+    return cast.say("remove_comments"), with_comments(cast, code), code
 
 
-def remove_comments(rng: random.Random, cast: Cast, code: str, part: Snippet) -> Edit:
-    return rng.choice(("Remove all comments.", "Delete the comments.")), with_comments(rng, code), code
-
-
-def remove_prints(rng: random.Random, cast: Cast, code: str, part: Snippet) -> Edit | None:
-    after = "\n".join(line for line in code.split("\n") if not line.strip().startswith("print("))
-    if after == code:
-        return None
-    return rng.choice(("Remove the print statements.", "Delete every print.")), code, after
-
-
-def log_instead_of_print(rng: random.Random, cast: Cast, code: str, part: Snippet) -> Edit | None:
-    if "print(" not in code:
-        return None
-    return (
-        rng.choice(("Use logger.info instead of print.", "Replace print by logger.info.")),
-        code,
-        code.replace("print(", "logger.info("),
-    )
-
-
-def add_check(rng: random.Random, cast: Cast, code: str, part: Snippet) -> Edit | None:
+def add_check(cast: Cast, code: str, part: Snippet) -> Edit | None:
     if not part.parameters:
         return None
-    name = rng.choice(part.parameters)[0]
-    out: list[str] = []
-    for line in code.split("\n"):
-        out.append(line)
-        if line.strip().startswith(f"def {part.function}("):
-            out.append(f"{indent(line)}    if {name} is None:")
-            out.append(f'{indent(line)}        raise ValueError("{name} is missing")')
-    wish = rng.choice(
-        (
-            f"Raise a ValueError if {_quoted(rng, name)} is None.",
-            f"Check that {_quoted(rng, name)} is not None.",
-        )
-    )
-    return wish, code, "\n".join(out)
+    name = cast.rng.choice(part.parameters)[0]
+    wish = cast.say("check", name=[*_names(cast, name), *_names(cast, name)])
+    lines = f"if {name} is None:", f'    raise ValueError("{name} is missing")'
+    return wish, code, _begun_with(code, part.function, *lines)
 
 
-def add_default(rng: random.Random, cast: Cast, code: str, part: Snippet) -> Edit | None:
+def add_default(cast: Cast, code: str, part: Snippet) -> Edit | None:
     if not part.parameters:
         return None
     name, kind = part.parameters[-1]
-    value = "None" if kind == "list" else str(rng.randint(100, 999))
-    pattern = rf"(def {part.function}\(.*\b{name})\)"
-    wish = rng.choice(
-        (
-            f"Give {_quoted(rng, name)} the default {value}.",
-            f"Let {value} be the default of {_quoted(rng, name)}.",
-        )
-    )
-    return wish, code, re.sub(pattern, rf"\1={value})", code)
+    value = "None" if kind == "list" else str(cast.rng.randint(100, 999))
+    wish = cast.say("default", name=[*_names(cast, name), *_names(cast, name)], value=value)
+    return wish, code, re.sub(rf"(def {part.function}\(.*\b{name})\)", rf"\1={value})", code)
 
 
-def shorten_updates(rng: random.Random, cast: Cast, code: str, part: Snippet) -> Edit | None:
-    after = re.sub(r"([\w.]+) = \1 ([-+*]) ", r"\1 \2= ", code)
-    if after == code:
-        return None
-    return (
-        rng.choice(("Use `+=` and the like where possible.", "Write `x = x + y` as `x += y` everywhere.")),
-        code,
-        after,
-    )
+def _everywhere(wish: str, change: Callable[[str], str]) -> Editor:
+    """The edit that changes whatever it can in any code."""
+
+    def edit(cast: Cast, code: str, part: Snippet) -> Edit | None:
+        after = change(code)
+        return None if after == code else (cast.say(wish), code, after)
+
+    return edit
 
 
-EDITS: tuple[tuple[Callable[..., Edit | None], int], ...] = (
-    (rename_variable, 8),
-    (rename_function, 4),
-    (change_constant, 3),
-    (change_comparison, 2),
-    (change_operator, 2),
-    (fix_syntax, 3),
-    (print_before_return, 2),
-    (add_docstring, 3),
-    (add_type_hints, 2),
-    (to_javascript, 4),
-    (remove_comments, 2),
-    (remove_prints, 1),
-    (log_instead_of_print, 1),
-    (add_check, 2),
-    (add_default, 2),
-    (shorten_updates, 2),
+print_before_return = _everywhere(
+    "print_before_return", lambda code: re.sub(r"(?m)^( *)return (.*)", r"\1print(\2)\n\g<0>", code)
 )
+to_javascript = _everywhere("javascript", javascript)
+remove_prints = _everywhere("remove_prints", lambda code: re.sub(r"(?m)^ *print\(.*\n", "", code))
+log_instead_of_print = _everywhere("log_instead_of_print", lambda code: code.replace("print(", "logger.info("))
+shorten_updates = _everywhere("shorten_updates", lambda code: re.sub(r"([\w.]+) = \1 ([-+*]) ", r"\1 \2= ", code))
+
+# How often each edit is drawn.
+EDITS: dict[Editor, int] = {
+    rename_variable: 8, rename_function: 4, change_constant: 3, change_comparison: 2, change_operator: 2, fix_syntax: 3,
+    print_before_return: 2, add_docstring: 3, add_type_hints: 2, to_javascript: 4, remove_comments: 2, remove_prints: 1,
+    log_instead_of_print: 1, add_check: 2, add_default: 2, shorten_updates: 2,
+}  # fmt: skip
 
 
 def code_edit(rng: random.Random) -> Example:
     """One or two functions and one change to make to them."""
     while True:
-        edit = rng.choices([e for e, _ in EDITS], [w for _, w in EDITS])[0]
+        edit = rng.choices(list(EDITS), list(EDITS.values()))[0]
         cast = Cast(rng)
         parts = [snippet(cast) for _ in range(rng.choice((1, 1, 1, 2, 2, 3)))]
-        code = "\n\n".join(p.code for p in parts)
-        made = edit(rng, cast, code, rng.choice(parts))
-        if made is None or made[1] == made[2]:
-            continue
-        wish, before, after = made
-        language = "javascript" if edit is to_javascript else "python"
-        return Example("code_edit", lead_in(rng, wish), (fence(before),), "", fence(after, language))
+        made = edit(cast, "\n\n".join(p.code for p in parts), rng.choice(parts))
+        if made is not None and made[1] != made[2]:
+            wish, before, after = made
+            language = "javascript" if edit is to_javascript else "python"
+            return Example("code_edit", cast.lead_in(wish), (fence(before),), "", fence(after, language))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from decoders.training.message import Message, user_message
+from decoders.training.message import Message, turns, user_message
 
 from .facts import facts
-from .words import ADJECTIVE, COLOUR, IDENTIFIER, PLACE, PLURAL, THING, Cast
+from .words import WORDS, Cast
 
 
 def lookup(rng: random.Random) -> list[Message]:
@@ -17,49 +17,42 @@ def lookup(rng: random.Random) -> list[Message]:
     task that asks once per context teaches slowly. A replacement is the same seen from the other end: at every word of
     a copy, whether the instruction names it.
     """
-    return rng.choice((_questions, _replacements))(rng)
+    return rng.choice((_questions, _replacements))(Cast(rng))
 
 
-def _questions(rng: random.Random) -> list[Message]:
-    items = facts(Cast(rng), rng.randint(2, 6))
-    quoted = rng.random() < 0.5
-    turns = [(q.text, f'"{item.text}"' if quoted else q.answer) for item in items for q in item.questions]
+def _questions(cast: Cast) -> list[Message]:
+    rng = cast.rng
+    items = facts(cast, rng.randint(2, 6))
+    quoted = cast.chance(0.5)
+    answered = [(q.text, f'"{item.text}"' if quoted else q.answer) for item in items for q in item.questions]
     instruction = "Copy the sentence that answers the question." if quoted else "Answer briefly."
-    return _chat(instruction, tuple(item.text for item in items), rng.sample(turns, min(len(turns), rng.randint(3, 6))))
+    chosen = rng.sample(answered, min(len(answered), rng.randint(3, 6)))
+    return _chat(instruction, tuple(item.text for item in items), chosen)
 
 
 def _word(cast: Cast) -> str:
+    if cast.chance(0.3):
+        return cast.person() if cast.chance(0.5) else cast.town()
+    word = cast.pick(cast.rng.choice(("thing", "place", "plural")))
+    return f"{cast.rng.choice(WORDS['adjective'] + WORDS['colour'])} {word}" if cast.chance(0.3) else word
+
+
+def _replacements(cast: Cast) -> list[Message]:
     rng = cast.rng
-    if rng.random() < 0.3:
-        return cast.person() if rng.random() < 0.5 else cast.town()
-    word = cast.pick(rng.choice((THING, PLACE, PLURAL)))
-    return f"{rng.choice(ADJECTIVE + COLOUR)} {word}" if rng.random() < 0.3 else word
-
-
-_WISHES = (
-    "Replace {a} with {b}.", 'Replace "{a}" with "{b}".', "Change {a} to {b}.", "Write {b} instead of {a}.",
-    "Use {b} instead of {a}.", "Rename {a} to {b}.", "Call the variable `{b}` instead of `{a}`.", "Replace {a} by {b}.",
-)  # fmt: skip
-
-
-def _replacements(rng: random.Random) -> list[Message]:
-    cast = Cast(rng)
-    code = rng.random() < 0.5
-    given = [cast.pick(IDENTIFIER) if code else _word(cast) for _ in range(rng.randint(4, 10))]
-    old, new = given[-1], cast.pick(IDENTIFIER) if code else _word(cast)
+    code = cast.chance(0.5)
+    *words, old, new = (cast.pick("identifier") if code else _word(cast) for _ in range(rng.randint(4, 10) + 1))
+    words.append(old)
     for _ in range(rng.randint(0, 2)):  # the other names stand once, so that the copy always knows its place
-        given.insert(rng.randrange(len(given)), old)
-    turn = rng.randrange(len(given))
-    given = given[turn:] + given[:turn]
-    joint = rng.choice((" + ", ", ", " = ", "(", "\n")) if code else rng.choice((", ", " and ", "\n", ". "))
-    wish = rng.choice(_WISHES).format(a=old, b=new)
-    return _chat(wish, (joint.join(given),), [("", joint.join(new if name == old else name for name in given))])
+        words.insert(rng.randrange(len(words)), old)
+    turn = rng.randrange(len(words))
+    words = words[turn:] + words[:turn]
+    joint = rng.choice((" + ", ", ", " = ", "(", "\n") if code else (", ", " and ", "\n", ". "))
+    wish = cast.say("drill_replace", old=old, new=new)
+    return _chat(wish, (joint.join(words),), [("", joint.join(new if name == old else name for name in words))])
 
 
-def _chat(instruction: str, passages: tuple[str, ...], turns: list[tuple[str, str]]) -> list[Message]:
-    messages: list[Message] = []
-    for i, (question, answer) in enumerate(turns):
-        asked = user_message(instruction, passages, question) if i == 0 else question
-        messages.append({"role": "user", "content": asked})
-        messages.append({"role": "assistant", "content": answer})
-    return messages
+def _chat(instruction: str, passages: tuple[str, ...], answered: list[tuple[str, str]]) -> list[Message]:
+    """A conversation of (question, answer) pairs; the first question comes with instruction and passages."""
+    (first, answer), *later = answered
+    pairs = [(user_message(instruction, passages, first), answer), *later]
+    return [message for pair in pairs for message in turns(*pair)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from decoders.training.message import Message, user_message
+from decoders.training.message import Message, turns, user_message
 
 Family = Literal["summary", "quote", "text_edit", "code_edit", "chat", "sums"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
@@ -52,8 +52,7 @@ class Example:
         """All turns, oldest first; the last one is the gold answer."""
         return [
             *self.history,
-            {"role": "user", "content": user_message(self.instruction, self.context, self.question)},
-            {"role": "assistant", "content": self.reference},
+            *turns(user_message(self.instruction, self.context, self.question), self.reference),
         ]
 
 

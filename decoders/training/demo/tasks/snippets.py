@@ -2,223 +2,17 @@
 
 from __future__ import annotations
 
-import random
 import re
 from dataclasses import dataclass
 
-from .words import Cast
+from .words import FOLDER, Cast
 
-# Slots: f function, g class, s list, a b parameters, r t results, x loop variable, n constant, o operator,
-# q comparison. The comment above each says what its parameters hold.
-_SOURCE = """\
-# s: list, a: int
-def {f}({s}, {a}):
-    {r} = {n}
-    for {x} in {s}:
-        if {x} {q} {a}:
-            {r} = {r} {o} {x}
-    return {r}
-
-
-# s: list
-def {f}({s}):
-    {r} = []
-    for {x} in {s}:
-        {t} = {x} {o} {n}
-        {r}.append({t})
-    return {r}
-
-
-# s: list, a: float
-def {f}({s}, {a}):
-    if not {s}:
-        return {a}
-    {r} = len({s})
-    {t} = sum({s}) {o} {r}
-    return {t}
-
-
-# s: list, a: int
-def {f}({s}, {a}):
-    {r} = {{}}
-    for {x} in {s}:
-        {r}[{x}] = {a} {o} {n}
-    return {r}
-
-
-# a: int, b: str, x: int
-class {g}:
-    def __init__(self, {a}, {b}):
-        self.{a} = {a}
-        self.{b} = {b}
-        self.{r} = {n}
-
-    def {f}(self, {x}):
-        self.{r} = self.{r} {o} {x}
-        return self.{r}
-
-
-# a: int, b: int
-def {f}({a}, {b}):
-    {r} = {n}
-    while {r} {q} {a}:
-        {r} = {r} {o} {b}
-        print({r})
-    return {r}
-
-
-# a: int, b: int
-def {f}({a}, {b}):
-    {r} = {a} {o} {b}
-    {t} = {r} {o} {n}
-    return {t}
-
-
-# s: list, a: int
-def {f}({s}, {a}):
-    {r} = []
-    {t} = {n}
-    for {x} in {s}:
-        {t} = {t} {o} {x}
-        if {t} {q} {a}:
-            {r}.append({t})
-            {t} = {n}
-    return {r}
-
-
-# s: list, a: str
-def {f}({s}, {a}):
-    {r} = {n}
-    for {x} in {s}:
-        if {x} == {a}:
-            return {r}
-        {r} = {r} + 1
-    return None
-
-
-# a: int, b: int
-def {f}({a}, {b}):
-    if {a} {q} {n}:
-        {r} = {b}
-    else:
-        {r} = {b} {o} {a}
-    print({r})
-    return {r}
-
-
-# s: list, a: int
-class {g}:
-    def __init__(self, {s}):
-        self.{s} = {s}
-        self.{r} = []
-
-    def {f}(self, {a}):
-        for {x} in self.{s}:
-            if {x} {q} {a}:
-                self.{r}.append({x})
-        return self.{r}
-
-
-# s: list
-def {f}({s}):
-    {r} = {s}[0]
-    for {x} in {s}:
-        if {x} {q} {r}:
-            {r} = {x}
-    return {r}
-
-
-# a: int, b: int
-def {f}({a}, {b}):
-    {r} = []
-    for {x} in range({a}):
-        {t} = {x} {o} {b}
-        if {t} {q} {n}:
-            {r}.append({t})
-    print({r})
-    return {r}
-
-
-# s: list, a: int, b: int
-def {f}({s}, {a}, {b}):
-    {r} = {n}
-    for {x} in {s}:
-        if {x} {q} {a} and {x} != {b}:
-            {r} = {r} + {x}
-    return {r}
-
-
-# s: list, a: str
-def {f}({s}, {a}):
-    {t} = {{}}
-    for {x} in {s}:
-        {r} = {x}[{a}]
-        if {r} in {t}:
-            {t}[{r}] = {t}[{r}] + 1
-        else:
-            {t}[{r}] = {n}
-    return {t}
-
-
-# a: int
-class {g}:
-    def __init__(self, {a}):
-        self.{a} = {a}
-        self.{r} = {n}
-
-    def {f}(self):
-        if self.{r} {q} self.{a}:
-            return False
-        self.{r} = self.{r} + 1
-        return True
-
-
-# a: int
-def {f}({a}):
-    {r} = {n}
-    {t} = 1
-    while {t} {q} {a}:
-        {t} = {t} + {r}
-        {r} = {r} {o} {t}
-    return {r}
-
-
-# a: int, s: list
-def {f}({a}, {s}):
-    {r} = len({s})
-    {t} = {a} {o} {r}
-    for {x} in {s}:
-        print({x})
-    return {t}
-"""
-
-
-@dataclass(frozen=True)
-class _Template:
-    """Code with slots, and the types of its parameters by slot."""
-
-    code: str
-    kinds: dict[str, str]
-
-    @classmethod
-    def parse(cls, block: str) -> _Template:
-        told, code = block.strip("\n").split("\n", 1)
-        return cls(code, dict(re.findall(r"(\w): (\w+)", told)))
-
-
-_TEMPLATES = tuple(_Template.parse(block) for block in _SOURCE.split("\n\n\n"))
-
-_COMMENTS = (
-    "start here",
-    "this is the result",
-    "check the value first",
-    "needed later",
-    "see the notes",
-    "keep this simple",
-    "one step at a time",
-    "nothing to do here",
-    "old code below",
-    "add it up",
+# Of each template (`snippets.txt`), the types of its parameters by slot, and its code.
+_TEMPLATES = tuple(
+    (dict(re.findall(r"(\w): (\w+)", kinds)), code.rstrip("\n"))
+    for kinds, code in (
+        block.split("\n", 1) for block in (FOLDER / "snippets.txt").read_text("utf-8").split("\n\n\n")[1:]
+    )
 )
 
 
@@ -240,50 +34,35 @@ class Snippet:
 
 def snippet(cast: Cast) -> Snippet:
     """One snippet whose names all begin differently."""
-    rng = cast.rng
-    chosen = rng.choice(_TEMPLATES)
-    template, kinds = chosen.code, chosen.kinds
-    values: dict[str, str] = {}
-    for slot, draw in (
-        ("f", cast.function),
-        ("s", cast.sequence),
-        ("a", cast.variable),
-        ("b", cast.variable),
-        ("r", cast.variable),
-        ("t", cast.variable),
-        ("x", cast.variable),
-        ("g", lambda: cast.variable().title().replace("_", "")),
-    ):
-        if "{" + slot + "}" in template:
-            values[slot] = draw()
-    variables = tuple(values[slot] for slot in "sabrtx" if slot in values)
-    values["n"] = str(rng.randint(2, 99))
-    values["o"] = rng.choice("+-*")
-    values["q"] = rng.choice(("<", ">", "<=", ">=", "=="))
+    kinds, template = cast.rng.choice(_TEMPLATES)
+    draws = {"f": cast.function, "s": cast.sequence, **dict.fromkeys("abrtx", cast.variable)}
+    draws["g"] = lambda: cast.variable().title().replace("_", "")
+    values = {slot: draw() for slot, draw in draws.items() if "{" + slot + "}" in template}
+    values["n"] = str(cast.rng.randint(2, 99))
+    values["o"] = cast.rng.choice("+-*")
+    values["q"] = cast.rng.choice(("<", ">", "<=", ">=", "=="))
     signature = re.search(r"def {f}\((.*?)\)", template)
-    slots = re.findall(r"{(\w)}", signature.group(1)) if signature else []
+    slots = re.findall(r"{(\w)}", signature[1]) if signature else []
     return Snippet(
-        code=template.format(**values),
-        function=values["f"],
-        parameters=tuple((values[s], kinds.get(s, "int")) for s in slots),
-        names=variables,
-        constant=values["n"] if "{n}" in template else "",
-        operator=values["o"] if "{o}" in template else "",
-        comparison=values["q"] if "{q}" in template else "",
+        template.format(**values),
+        values["f"],
+        tuple((values[slot], kinds.get(slot, "int")) for slot in slots),
+        tuple(values[slot] for slot in "sabrtx" if slot in values),
+        *(values[slot] if "{" + slot + "}" in template else "" for slot in "noq"),
     )
 
 
-def with_comments(rng: random.Random, code: str) -> str:
+def with_comments(cast: Cast, code: str) -> str:
     """`code` with a comment line above one to three of its lines."""
     lines = code.split("\n")
-    candidates = [
+    possible = [
         i for i, line in enumerate(lines) if i and line.strip() and not line.strip().startswith(("else", "class"))
     ]
-    chosen = set(rng.sample(candidates, min(len(candidates), rng.choice((1, 2, 2, 3)))))
+    chosen = set(cast.rng.sample(possible, min(len(possible), cast.rng.choice((1, 2, 2, 3)))))
     out: list[str] = []
     for number, line in enumerate(lines):
         if number in chosen:
-            out.append(f"{indent(line)}# {rng.choice(_COMMENTS)}")
+            out.append(f"{indent(line)}# {cast.say('comments')}")
         out.append(line)
     return "\n".join(out)
 
@@ -293,16 +72,21 @@ def indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" "))]
 
 
-def rename(code: str, old: str, new: str) -> str:
-    """`code` with the identifier `old` called `new`."""
-    return re.sub(rf"\b{re.escape(old)}\b", lambda _: new, code)
-
-
-def _parts(pattern: str, line: str) -> tuple[str, ...]:
-    """The groups of a pattern that the whole line is known to match."""
-    match = re.fullmatch(pattern, line)
-    assert match is not None, line
-    return match.groups()
+# Python's words and calls, and the beginnings of its blocks, in JavaScript
+_EXPRESSIONS = (
+    (r"\bself\.", "this."), (r"\bprint\(", "console.log("), (r"\.append\(", ".push("),
+    (r"\blen\((\w+)\)", r"\1.length"), (r"\bnot (\w+)", r"!\1"), (" and ", " && "), (" == ", " === "),
+    (" != ", " !== "), (r"\bNone\b", "null"), (r"\bTrue\b", "true"), (r"\bFalse\b", "false"),
+)  # fmt: skip
+_BLOCKS = (
+    (r"class (\w+):", r"class \1 {"),
+    (r"def __init__\((?:self(?:, )?)?(.*)\):", r"constructor(\1) {"),
+    (r"def (\w+)\((?:self(?:, )?)?(.*)\):", r"\1(\2) {"),
+    (r"for (\w+) in range\((.*)\):", r"for (let \1 = 0; \1 < \2; \1++) {"),
+    (r"for (\w+) in (.*):", r"for (const \1 of \2) {"),
+    (r"(if|while) (.*):", r"\1 (\2) {"),
+    (r"else:", "} else {"),
+)
 
 
 def javascript(code: str) -> str:
@@ -318,55 +102,28 @@ def javascript(code: str) -> str:
     open_blocks: list[str] = []  # their indents
     declared: set[str] = set()
     in_class = False
-    lines = code.split("\n")
-    for line in lines:
-        body = line.strip()
-        if not body:
-            continue
-        margin = indent(line)
+    for line in filter(str.strip, code.split("\n")):
+        body, margin = line.strip(), indent(line)
         while open_blocks and len(margin) <= len(open_blocks[-1]):
             closed = open_blocks.pop()
-            if body == "else:" and closed == margin:
-                break
-            out.append(closed + "}")
-        if body.startswith("class "):
-            in_class = True
-            out.append(f"{body[:-1]} {{")
-        elif body.startswith("def "):
-            name, parameters = _parts(r"def (\w+)\((.*)\):", body)
-            declared = set(re.findall(r"\w+", parameters))
-            name = "constructor" if name == "__init__" else name
-            parameters = re.sub(r"^self(, )?", "", parameters)
-            out.append(f"{margin}{'' if in_class else 'function '}{name}({parameters}) {{")
-        elif body.startswith("for "):
-            variable, source = _parts(r"for (\w+) in (.*):", body)
-            if source.startswith("range("):
-                end = source[6:-1]
-                out.append(f"{margin}for (let {variable} = 0; {variable} < {end}; {variable}++) {{")
-            else:
-                out.append(f"{margin}for (const {variable} of {_expression(source)}) {{")
-        elif body.startswith(("if ", "while ")):
-            word, condition = body[:-1].split(" ", 1)
-            out.append(f"{margin}{word} ({_expression(condition)}) {{")
-        elif body == "else:":
-            out.append(f"{margin}}} else {{")
-        else:
-            assigned = re.match(r"(\w+) = ", body)
-            new = assigned is not None and assigned.group(1) not in declared
-            if new and assigned is not None:
-                declared.add(assigned.group(1))
-            out.append(f"{margin}{'var ' if new else ''}{_expression(body)};")
+            if body != "else:" or closed != margin:
+                out.append(closed + "}")
+        in_class |= body.startswith("class ")
+        said = body
+        for python, other in _EXPRESSIONS:
+            said = re.sub(python, other, said)
         if body.endswith(":"):
             open_blocks.append(margin)
+            said = next(re.sub(start, other, said) for start, other in _BLOCKS if re.fullmatch(start, said))
+        if body.startswith("def "):
+            declared = set(re.findall(r"\w+", body)[2:])
+            said = said if in_class else f"function {said}"
+        elif not body.endswith(":"):
+            assigned = re.match(r"(\w+) = ", body)
+            if assigned and assigned[1] not in declared:
+                declared.add(assigned[1])
+                said = f"var {said}"
+            said += ";"
+        out.append(margin + said)
     out.extend(margin + "}" for margin in reversed(open_blocks))
     return "\n".join(out)
-
-
-def _expression(python: str) -> str:
-    text = python.replace("self.", "this.").replace("print(", "console.log(").replace(".append(", ".push(")
-    text = re.sub(r"\blen\((\w+)\)", r"\1.length", text)
-    text = re.sub(r"\bnot (\w+)", r"!\1", text)
-    text = text.replace(" and ", " && ").replace(" == ", " === ").replace(" != ", " !== ")
-    for word, other in (("None", "null"), ("True", "true"), ("False", "false")):
-        text = re.sub(rf"\b{word}\b", other, text)
-    return text

@@ -4,118 +4,90 @@ from __future__ import annotations
 
 import random
 
+from decoders.training.message import turns
+
 from .code import change_constant, print_before_return, rename_function, rename_variable
-from .example import Example, Message, fence
+from .example import Example, fence
 from .facts import facts
-from .prose import bullets, lead_in, numbered, swap_word
+from .prose import bullets, numbered, swap_word
 from .snippets import snippet
-from .words import PLURAL, Cast
+from .words import Cast
 
 
-def _turns(user: str, assistant: str) -> tuple[Message, Message]:
-    return {"role": "user", "content": user}, {"role": "assistant", "content": assistant}
-
-
-def _code_chat(rng: random.Random) -> Example:
-    cast = Cast(rng)
+def _code_chat(cast: Cast) -> Example:
     part = snippet(cast)
-    first = f"{rng.choice(('Show me', 'Print', 'Repeat'))} this code.\n\n{fence(part.code)}"
+    first = f"{cast.rng.choice(('Show me', 'Print', 'Repeat'))} this code.\n\n{fence(part.code)}"
     while True:
-        edit = rng.choice((rename_variable, rename_variable, rename_function, change_constant, print_before_return))
-        made = edit(rng, cast, part.code, part)
+        edits = (rename_variable, rename_variable, rename_function, change_constant, print_before_return)
+        made = cast.rng.choice(edits)(cast, part.code, part)
         if made is not None and made[1] != made[2]:
-            wish, _, after = made
-            return Example("chat", wish, (), "", fence(after), _turns(first, fence(part.code)))
+            return Example("chat", made[0], (), "", fence(made[2]), turns(first, fence(part.code)))
 
 
-def _prose_chat(rng: random.Random) -> Example:
-    cast = Cast(rng)
-    told = facts(cast, rng.choice((3, 3, 4)))
-    extra = told.pop().text
-    sentences = [f.text for f in told]
+def _prose_chat(cast: Cast) -> Example:
+    rng = cast.rng
+    *items, last = facts(cast, rng.choice((3, 3, 4)))
+    sentences = [item.text for item in items]
     notes = " ".join(sentences)
-    letter = rng.random() < 0.4
+    letter = cast.chance(0.4)
+    reader, writer = (cast.first(), cast.first()) if letter else ("", "")
     if letter:
-        reader, writer = cast.first(), cast.first()
-        ask = rng.choice((f"Write a letter to {reader} from {writer}.", f"Write to {reader} and sign as {writer}."))
+        ask = cast.say("letter", reader=reader, writer=writer)
         answer = f"Dear {reader},\n\n{notes}\n\nBest wishes,\n{writer}"
     else:
-        ask = rng.choice(("Write a short article.", "Write a post about this.", "Tell me about this."))
-        answer = f"Here is the news. {notes}"
-    history = _turns(f"{ask}\n\n{notes}", answer)
+        ask, answer = cast.say("article"), f"Here is the news. {notes}"
+    history = turns(f"{ask}\n\n{notes}", answer)
     kind = rng.randrange(7)
-    names = [n for f in told for n in f.names]
     if kind <= 1:
-        old = rng.choice(names)
+        old = rng.choice([name for item in items for name in item.names])
         new = cast.person() if " " in old else cast.town() if old[0].isupper() else f"new {old}"
-        wish = rng.choice(
-            (
-                f'Replace "{old}" with "{new}".',
-                f"Say {new} instead of {old}.",
-                f"Rewrite it with {new} instead of {old}.",
-            )
+        wish, after = cast.say("chat_replace", old=old, new=new), swap_word(answer, old, new)
+    elif kind <= 3 and letter:
+        other = cast.first()
+        wish = cast.say("chat_reader" if kind == 2 else "chat_writer", other=other)
+        after = (
+            answer.replace(f"Dear {reader},", f"Dear {other},") if kind == 2 else answer.removesuffix(writer) + other
         )
-        after = swap_word(answer, old, new)
-    elif kind == 2 and not letter:
-        wish = rng.choice(("Repeat it as a list.", "Now give me that as a list."))
-        after = bullets(["Here is the news.", *sentences])
-    elif kind == 3 and not letter:
-        wish = "Number the sentences."
-        after = numbered(["Here is the news.", *sentences])
     elif kind == 2:
-        other = cast.first()
-        wish = rng.choice((f"Send the same letter to {other}.", f"Write the same to {other}."))
-        after = answer.replace(f"Dear {reader},", f"Dear {other},")
+        wish, after = cast.say("chat_list"), bullets(["Here is the news.", *sentences])
     elif kind == 3:
-        other = cast.first()
-        wish = rng.choice((f"Sign as {other}.", f"Let {other} sign it."))
-        after = answer.removesuffix(writer) + other
+        wish, after = "Number the sentences.", numbered(["Here is the news.", *sentences])
     elif kind == 4:
         title = f"News from {cast.town()}"
-        wish = rng.choice((f'Add the title "{title}".', f'Put "{title}" above it.'))
-        after = f"# {title}\n\n{answer}"
+        wish, after = cast.say("chat_title", title=title), f"# {title}\n\n{answer}"
     elif kind == 5:
-        wish = f"Add this after the last fact: {extra}"
-        after = answer.replace(notes, f"{notes} {extra}")
+        wish, after = f"Add this after the last fact: {last.text}", answer.replace(notes, f"{notes} {last.text}")
     else:
-        wish = rng.choice(("Shorter, please: drop the last fact.", "Leave out the last fact."))
-        after = answer.replace(notes, " ".join(sentences[:-1]))
+        wish, after = cast.say("chat_shorter"), answer.replace(notes, " ".join(sentences[:-1]))
     return Example("chat", wish, (), "", after, history)
 
 
 def chat(rng: random.Random) -> Example:
     """Two turns: the second one rewrites the first answer."""
-    return _code_chat(rng) if rng.random() < 0.3 else _prose_chat(rng)
-
-
-_GAIN = ("buys", "finds", "gets", "wins")
-_LOSS = ("sells", "loses", "gives away", "drops")
+    cast = Cast(rng)
+    return _code_chat(cast) if cast.chance(0.3) else _prose_chat(cast)
 
 
 def sums(rng: random.Random) -> Example:
     """Two to four additions and subtractions between 0 and 60, every step written out."""
+    cast = Cast(rng)
     value = start = rng.randint(2, 30)
-    steps: list[tuple[str, int]] = []
+    changes: list[int] = []
     working: list[str] = []
     for _ in range(rng.choice((2, 2, 3, 4))):
         change = rng.randint(1, 9)
-        sign = "+" if value < 10 or (value <= 50 and rng.random() < 0.5) else "-"
-        after = value + change if sign == "+" else value - change
-        steps.append((sign, change))
-        working.append(f"{value} {sign} {change} = {after}")
-        value = after
-    if rng.random() < 0.5:
-        wished = ", ".join(f"{'add' if sign == '+' else 'subtract'} {change}" for sign, change in steps)
-        instruction = rng.choice(("Work step by step.", "Calculate step by step.", "Show every step."))
-        reference = "\n".join([*working, f"The answer is {value}."])
-        return Example("sums", lead_in(rng, instruction), (f"Start with {start}, {wished}.",), "", reference)
-    cast = Cast(rng)
-    who, what = cast.first(), rng.choice(PLURAL)
-    story = " ".join(
-        [f"{who} has {start} {what}."]
-        + [f"{who} {rng.choice(_GAIN if sign == '+' else _LOSS)} {change}." for sign, change in steps]
-    )
-    question = f"How many {what} does {who} have now?"
-    instruction = rng.choice(("Solve the problem step by step.", "Answer and show every step."))
-    reference = "\n".join([*working, f"{who} has {value} {what}."])
-    return Example("sums", lead_in(rng, instruction), (story,), question, reference)
+        sign = "+" if value < 10 or (value <= 50 and cast.chance(0.5)) else "-"
+        changes.append(change if sign == "+" else -change)
+        working.append(f"{value} {sign} {change} = {value + changes[-1]}")
+        value += changes[-1]
+    if cast.chance(0.5):
+        steps = ", ".join(f"{'add' if change > 0 else 'subtract'} {abs(change)}" for change in changes)
+        wish, text, question = "sums_steps", f"Start with {start}, {steps}.", ""
+        end = f"The answer is {value}."
+    else:
+        who, what = cast.first(), cast.word("plural")
+        steps = [f"{who} {cast.say('gain' if change > 0 else 'loss')} {abs(change)}." for change in changes]
+        wish, text = "sums_story", " ".join([f"{who} has {start} {what}.", *steps])
+        question, end = f"How many {what} does {who} have now?", f"{who} has {value} {what}."
+    instruction = cast.lead_in(cast.say(wish))
+    return Example("sums", instruction, (text,), question, "\n".join([*working, end]))
