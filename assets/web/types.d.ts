@@ -197,6 +197,12 @@ type Attributes<Target = Element> = { [name: string]: unknown } & {
     | ((event: HTMLElementEventMap[name] & { currentTarget: Target }) => unknown)
     | null;
 };
+/** An HTML element's name, and its classes behind dots: "p", "p.sv-note.sv-faint". */
+type TagName = Tag | `${Tag}.${string}`;
+type Tag = keyof HTMLElementTagNameMap;
+type ElementOf<Name extends TagName> = HTMLElementTagNameMap[
+  Name extends Tag ? Name : Name extends `${infer Its extends Tag}.${string}` ? Its : never
+];
 /** What a tooltip says: its nodes, made when it is shown. */
 type Tip = () => Child[];
 /** Where something is in the window. */

@@ -17,18 +17,17 @@ export class Board {
   /** @param {import("specviz/attribution/view.js").Attribution} view */
   constructor(view) {
     this.view = view;
-    this.summary = h("div", { class: "sv-a-summary" });
-    this.slider = h("input", {
+    this.summary = h("div.sv-a-summary");
+    this.slider = h("input.sv-a-range", {
       type: "range",
       min: 1,
       max: 12,
       step: 1,
-      class: "sv-a-range",
       "aria-label": "Shortest run shown, in tokens",
       oninput: ({ currentTarget }) => this.view.set({ minRun: Number(currentTarget.value) }),
     });
-    this.sliderText = h("output", { class: "sv-a-now" });
-    this.lengths = s("svg", { class: "sv-a-lengths", "aria-hidden": "true", preserveAspectRatio: "none" });
+    this.sliderText = h("output.sv-a-now");
+    this.lengths = s("svg.sv-a-lengths", { "aria-hidden": "true", preserveAspectRatio: "none" });
     this.countedButtons = /** @type {Counted[]} */ (Object.keys(COUNTED)).map((counted) => {
       const attributes = { class: "sv-button sv-quiet", role: "radio", "data-counted": counted };
       const choose = () => this.view.set({ counted });
@@ -42,21 +41,15 @@ export class Board {
     );
     this.view.tip.add(this.restButton, "Mark what was copied from nowhere: the answer's own words.");
     const controls = h(
-      "div",
-      { class: "sv-a-controls" },
-      h(
-        "label",
-        { class: "sv-a-min" },
-        h("span", {}, "min_run ", this.sliderText),
-        h("span", { class: "sv-a-slide" }, this.lengths, this.slider),
-      ),
-      h("div", { class: "sv-a-seg", role: "radiogroup", "aria-label": "What counts as copied" }, this.countedButtons),
+      "div.sv-a-controls",
+      h("label.sv-a-min", h("span", "min_run ", this.sliderText), h("span.sv-a-slide", this.lengths, this.slider)),
+      h("div.sv-a-seg", { role: "radiogroup", "aria-label": "What counts as copied" }, this.countedButtons),
       this.restButton,
     );
-    this.lanes = h("div", { class: "sv-a-lanes" });
+    this.lanes = h("div.sv-a-lanes");
     this.element = h(
-      "section",
-      { class: "sv-card sv-a-board", "aria-label": "What was copied" },
+      "section.sv-card.sv-a-board",
+      { "aria-label": "What was copied" },
       this.summary,
       controls,
       this.lanes,
@@ -73,19 +66,13 @@ export class Board {
     const { doc, found } = this.view;
     const all = doc.output_tokens;
     const wrong = found.not_verbatim;
-    const bar = h("div", { class: "sv-a-bar", role: "img" });
-    const list = h("ul", { class: "sv-a-shares" });
+    const bar = h("div.sv-a-bar", { role: "img" });
+    const list = h("ul.sv-a-shares");
     /** @type {(name: string, text: string, count: number, number: string) => void} */
     const row = (name, text, count, number) => {
       if (!count) return;
       bar.append(h("i", { class: name, style: `flex:${count}` }));
-      const line = h(
-        "li",
-        {},
-        h("span", { class: `sv-a-key ${name}` }, number),
-        ` ${text} `,
-        h("b", {}, percent(count, all)),
-      );
+      const line = h("li", h("span", { class: `sv-a-key ${name}` }, number), ` ${text} `, h("b", percent(count, all)));
       list.append(line);
     };
     found.sources.forEach((mine, k) => {
@@ -107,8 +94,8 @@ export class Board {
       found.links.length > 0 && h("span", { class: wrong ? "sv-a-wrong" : "sv-a-right", tabindex: "0" }, check);
     if (verdict) this.view.tip.add(verdict, "Verbatim: the source's tokens, or their text, are the run's.");
     this.summary.replaceChildren(
-      h("div", { class: "sv-a-big" }, h("b", {}, percent(found.copied_tokens, all)), h("span", {}, "copied")),
-      h("div", { class: "sv-a-how" }, h("p", {}, facts.join(" · "), verdict ? " · " : "", verdict), bar, list),
+      h("div.sv-a-big", h("b", percent(found.copied_tokens, all)), h("span", "copied")),
+      h("div.sv-a-how", h("p", facts.join(" · "), verdict ? " · " : "", verdict), bar, list),
       found.score ? this.goldBox(found.score) : "",
     );
   }
@@ -118,12 +105,12 @@ export class Board {
     /** @type {(name: string, formula: string, value: number) => HTMLElement} */
     const cell = (name, formula, value) =>
       this.view.tip.add(
-        h("div", { tabindex: "0" }, h("dt", {}, name), h("dd", {}, thousandths(value))),
+        h("div", { tabindex: "0" }, h("dt", name), h("dd", thousandths(value))),
         `Tokens ${formula}. Quoted: the known quotes, drawn with a line above.`,
       );
     return h(
-      "dl",
-      { class: "sv-a-gold-box", "aria-label": "Against the known quotes" },
+      "dl.sv-a-gold-box",
+      { "aria-label": "Against the known quotes" },
       cell("precision", "found and quoted ÷ found", score.precision),
       cell("recall", "found and quoted ÷ quoted", score.recall),
       cell("F1", "their harmonic mean", score.f1),
@@ -167,20 +154,19 @@ export class Board {
     const rows = signals.map((signal, k) => this.lane(signal, k, ours));
     if (gold) rows.unshift(this.goldLane(gold, length));
     const head = h(
-      "div",
-      { class: "sv-a-lane sv-a-lane-head", "aria-hidden": "true" },
-      h("span", {}, "signal"),
-      h("span", {}, `the answer, ${plural(length, "token")}`),
-      h("span", {}, "copied"),
-      h("span", {}, gold ? "F1" : "agrees"),
+      "div.sv-a-lane.sv-a-lane-head",
+      { "aria-hidden": "true" },
+      h("span", "signal"),
+      h("span", `the answer, ${plural(length, "token")}`),
+      h("span", "copied"),
+      h("span", gold ? "F1" : "agrees"),
     );
     this.lanes.replaceChildren(head, ...rows);
   }
 
   /** @type {(length: number, spans: [from: number, to: number, look: string, run: number | null][]) => SVGElement} */
   strip(length, spans) {
-    const svg = s("svg", {
-      class: "sv-a-strip",
+    const svg = s("svg.sv-a-strip", {
       viewBox: `0 0 ${Math.max(1, length)} 10`,
       preserveAspectRatio: "none",
       "aria-hidden": "true",
@@ -211,18 +197,12 @@ export class Board {
     const beside = chosen ? "shown" : `${percent(same, length)} of the tokens as the one shown`;
     const text = `${name}: ${what}, ${beside}`;
     const row = h(
-      "button",
-      {
-        type: "button",
-        class: "sv-a-lane",
-        "aria-pressed": String(chosen),
-        "aria-label": text,
-        onclick: () => this.view.set({ active: k }),
-      },
-      h("span", { class: "sv-a-lane-name" }, name),
-      none ? h("span", { class: "sv-faint" }, none) : this.strip(length, spans),
-      h("span", {}, percent(copied, length)),
-      h("span", {}, last),
+      "button.sv-a-lane",
+      { "aria-pressed": String(chosen), "aria-label": text, onclick: () => this.view.set({ active: k }) },
+      h("span.sv-a-lane-name", name),
+      none ? h("span.sv-faint", none) : this.strip(length, spans),
+      h("span", percent(copied, length)),
+      h("span", last),
     );
     return this.view.tip.add(row, () => [text]);
   }
@@ -239,16 +219,12 @@ export class Board {
     });
     const quoted = gold.quoted_tokens;
     return h(
-      "div",
-      {
-        class: "sv-a-lane sv-a-lane-gold",
-        role: "img",
-        "aria-label": `Known quotes: ${percent(quoted, length)} of the answer`,
-      },
-      h("span", { class: "sv-a-lane-name" }, "known quotes"),
+      "div.sv-a-lane.sv-a-lane-gold",
+      { role: "img", "aria-label": `Known quotes: ${percent(quoted, length)} of the answer` },
+      h("span.sv-a-lane-name", "known quotes"),
       this.strip(length, spans),
-      h("span", {}, percent(quoted, length)),
-      h("span", {}),
+      h("span", percent(quoted, length)),
+      h("span"),
     );
   }
 }

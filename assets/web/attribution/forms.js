@@ -15,9 +15,8 @@ export function chosenSignals(form) {
 export function checks(group) {
   const usual = (stored.get("signals") || "pld+h").split(",");
   return h(
-    "fieldset",
-    { class: "sva-checks" },
-    h("legend", {}, "Signals"),
+    "fieldset.sva-checks",
+    h("legend", "Signals"),
     must(page.catalog).signals.map((signal) => {
       const input = h("input", {
         type: "checkbox",
@@ -27,11 +26,11 @@ export function checks(group) {
       });
       input.checked = !signal.missing && usual.includes(signal.name);
       return h(
-        "label",
-        { class: "sva-check", title: signal.missing || signal.tells },
+        "label.sva-check",
+        { title: signal.missing || signal.tells },
         input,
         ` ${short(signal.title)}`,
-        signal.missing ? h("small", {}, " not available") : null,
+        signal.missing ? h("small", " not available") : null,
       );
     }),
   );
@@ -48,7 +47,7 @@ export const choices = (name) => part(name).querySelector(".sva-checks")?.replac
  */
 export function area(name, label, rows, value = "", hint) {
   const field = h("textarea", { name, rows, placeholder: hint, spellcheck: "false" }, value);
-  return { field, label: h("label", { class: "sva-field" }, h("span", {}, label), field) };
+  return { field, label: h("label.sva-field", h("span", label), field) };
 }
 
 /**

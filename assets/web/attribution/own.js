@@ -29,24 +29,22 @@ export function answerForm() {
   write.addEventListener("change", () => {
     answer.field.disabled = write.checked;
   });
-  const go = h("button", { type: "submit", class: "svp-button sva-go" }, "Attribute");
-  const bad = h("p", { class: "svp-note", role: "status" });
+  const go = h("button.svp-button.sva-go", { type: "submit" }, "Attribute");
+  const bad = h("p.svp-note", { role: "status" });
   const box = h(
-    "form",
-    { class: "sva-form", "aria-label": "An answer of your own" },
+    "form.sva-form",
+    { "aria-label": "An answer of your own" },
     h(
-      "div",
-      { class: "sva-two" },
+      "div.sva-two",
       context.label,
       h(
-        "div",
-        { class: "sva-stack" },
+        "div.sva-stack",
         question.label,
         answer.label,
-        h("label", { class: "sva-check" }, write, " The model writes the answer instead"),
+        h("label.sva-check", write, " The model writes the answer instead"),
       ),
     ),
-    h("div", { class: "sva-row" }, checks("own"), go),
+    h("div.sva-row", checks("own"), go),
     bad,
   );
   box.addEventListener("submit", async (event) => {

@@ -43,38 +43,31 @@ export function scoreForm() {
     name = chosen.name;
     text.field.value = await chosen.text();
   });
-  const limit = h("input", {
+  const limit = h("input.svp-input", {
     type: "number",
-    class: "svp-input",
     min: 1,
     max: catalog().max_rows,
     value: 40,
     "aria-label": "Answers at most",
   });
-  const go = h("button", { type: "submit", class: "svp-button sva-go", value: "text" }, "Score these rows");
+  const go = h("button.svp-button.sva-go", { type: "submit", value: "text" }, "Score these rows");
   const demo = h(
-    "button",
-    {
-      type: "submit",
-      class: "svp-button",
-      value: "demo",
-      title: "Answers of the demo generator: their quotes are known by construction",
-    },
+    "button.svp-button",
+    { type: "submit", value: "demo", title: "Answers of the demo generator: their quotes are known by construction" },
     "Score the demo's quotes",
   );
-  const bad = h("p", { class: "svp-note", role: "status" });
+  const bad = h("p.svp-note", { role: "status" });
   const box = h(
-    "form",
-    { class: "sva-form", "aria-label": "Score known quotes", novalidate: true },
+    "form.sva-form",
+    { "aria-label": "Score known quotes", novalidate: true },
     h(
-      "p",
-      { class: "sva-soft" },
+      "p.sva-soft",
       "Every answer is given to each signal, and the tokens it links to a passage are compared with " +
         "the quoted ones: precision, recall and F1 per answer, then averaged (PLD+ table 10).",
     ),
     text.label,
-    h("div", { class: "sva-row" }, file, h("label", { class: "sva-check" }, "at most ", limit, " answers")),
-    h("div", { class: "sva-row" }, checks("quotes"), go, demo),
+    h("div.sva-row", file, h("label.sva-check", "at most ", limit, " answers")),
+    h("div.sva-row", checks("quotes"), go, demo),
     bad,
   );
   box.addEventListener("submit", async (event) => {
@@ -116,26 +109,20 @@ export function drawScores() {
   const stop = () => postJson("api/attribution/stop", { id: told.id });
   const progress = going
     ? h(
-        "div",
-        { class: "sva-row" },
+        "div.sva-row",
         h("progress", { max: told.total, value: told.done, "aria-label": "Scored" }),
         h("span", { role: "status" }, `${told.done} of ${plural(told.total, "answer")}`),
-        h("button", { type: "button", class: "svp-button", onclick: stop }, "Stop"),
+        h("button.svp-button", { onclick: stop }, "Stop"),
       )
     : null;
-  const errors = [
-    told.error && alertNote(told.error),
-    ...told.notes.map((text) => h("p", { class: "sva-bad" }, coded(text))),
-  ];
+  const errors = [told.error && alertNote(told.error), ...told.notes.map((text) => h("p.sva-bad", coded(text)))];
   const tabs = h(
-    "div",
-    { class: "sva-tabs", role: "radiogroup", "aria-label": "What counts as found" },
+    "div.sva-tabs",
+    { role: "radiogroup", "aria-label": "What counts as found" },
     /** @type {Counted[]} */ (Object.keys(MODES)).map((mode) =>
       h(
-        "button",
+        "button.svp-button",
         {
-          type: "button",
-          class: "svp-button",
           role: "radio",
           "aria-checked": String(mode === counted),
           onclick: () => {
@@ -153,13 +140,13 @@ export function drawScores() {
   /** @type {HTMLElement} */
   const chart =
     box.querySelector(".sva-chart") ||
-    h("div", { class: "sva-chart", role: "img", "aria-label": "F1 by min_run; the same numbers are in the table" });
+    h("div.sva-chart", { role: "img", "aria-label": "F1 by min_run; the same numbers are in the table" });
   box.replaceChildren(
-    h("h3", {}, `${told.name}: ${plural(told.done, "answer")}${state}`),
+    h("h3", `${told.name}: ${plural(told.done, "answer")}${state}`),
     progress || "",
     ...errors.filter(Boolean),
     tabs,
-    h("div", { class: "sva-pair" }, h("div", { class: "sva-scroll" }, sweepTable(told, counted)), chart),
+    h("div.sva-pair", h("div.sva-scroll", sweepTable(told, counted)), chart),
     answersTable(told, counted),
   );
   drawChart(chart, told, counted);
@@ -170,63 +157,47 @@ const numberClass = (k) => `svp-num${k % 3 === 2 ? " sva-f1" : ""}`;
 
 /** @param {(QuoteScore | undefined)[]} scores at the thresholds shown; those that are not known stay empty */
 const scoreCells = (scores) =>
-  scores
-    .flatMap((score) => (score ? [score.precision, score.recall, score.f1].map(thousandths) : ["", "", ""]))
+  scores.flatMap((score) => (score ? [score.precision, score.recall, score.f1].map(thousandths) : ["", "", ""]))
     .map((text, k) => h("td", { class: numberClass(k) }, text));
 
 /** Precision, recall and F1 by threshold, the paper's below. @type {(told: Scores, counted: Counted) => HTMLElement} */
 function sweepTable(told, counted) {
   const { min_runs, paper } = catalog();
-  const rows = told.rows
-    .filter((row) => row.counted === counted)
+  const rows = told.rows.filter((row) => row.counted === counted)
     .map((row) =>
       h(
         "tr",
-        {},
         h("th", { scope: "row" }, short(row.title)),
         scoreCells(SHOWN.map((n) => row.scores[min_runs.indexOf(n)])),
-        h("td", { class: "svp-num" }, String(row.examples)),
+        h("td.svp-num", String(row.examples)),
       ),
     );
   const published = paper.rows.map(([name, precision, recall, f1]) => {
     const at = minRunOf(name) ?? SHOWN[0];
-    const own = scoreCells(
-      SHOWN.map((n) => (n === at ? { precision, recall, f1, right_passage: null } : undefined)),
-    );
-    return h(
-      "tr",
-      { class: "sva-paper" },
-      h("th", { scope: "row" }, name.replace(/, min_run \d+/, "")),
-      own,
-      h("td", {}),
-    );
+    const own = scoreCells(SHOWN.map((n) => (n === at ? { precision, recall, f1, right_passage: null } : undefined)));
+    return h("tr.sva-paper", h("th", { scope: "row" }, name.replace(/, min_run \d+/, "")), own, h("td"));
   });
-  const heads = SHOWN.map((n) => h("th", { scope: "colgroup", colspan: 3, class: "sva-group" }, `min_run ${n}`));
+  const heads = SHOWN.map((n) => h("th.sva-group", { scope: "colgroup", colspan: 3 }, `min_run ${n}`));
   const sub = SHOWN.flatMap(() =>
     ["P", "R", "F1"].map((text, k) => h("th", { scope: "col", class: numberClass(k) }, text)),
   );
   return h(
-    "table",
-    { class: "svp-grid sva-sweep" },
+    "table.svp-grid.sva-sweep",
     h(
       "thead",
-      {},
       h(
         "tr",
-        {},
         h("th", { scope: "col", rowspan: 2 }, "signal"),
         heads,
-        h("th", { scope: "col", rowspan: 2, class: "svp-num" }, "answers"),
+        h("th.svp-num", { scope: "col", rowspan: 2 }, "answers"),
       ),
-      h("tr", {}, sub),
+      h("tr", sub),
     ),
     h(
       "tbody",
-      {},
       rows,
       h(
-        "tr",
-        { class: "svp-kind" },
+        "tr.svp-kind",
         h(
           "th",
           { colspan: 2 + 3 * SHOWN.length, scope: "colgroup" },
@@ -246,47 +217,38 @@ function answersTable(told, counted) {
   const value = (answer, method) => answer.f1[method]?.[counted][k];
   /** @param {ScoredAnswer} answer */
   const worst = (answer) => Math.min(...methods.map((method) => value(answer, method) ?? -1));
-  const rows = told.answers
-    .map((answer, number) => ({ answer, number }))
+  const rows = told.answers.map((answer, number) => ({ answer, number }))
     .sort((a, b) => worst(a.answer) - worst(b.answer));
   /** @param {number} number */
   const go = (number) => opening(told.id, number, methods);
   return h(
-    "details",
-    { class: "sva-answers", open: told.state === "done" },
-    h("summary", {}, "Answer by answer, the worst first (F1 at min_run 2)"),
+    "details.sva-answers",
+    { open: told.state === "done" },
+    h("summary", "Answer by answer, the worst first (F1 at min_run 2)"),
     h(
-      "div",
-      { class: "sva-scroll" },
+      "div.sva-scroll",
       h(
-        "table",
-        { class: "svp-grid" },
+        "table.svp-grid",
         h(
           "thead",
-          {},
           h(
             "tr",
-            {},
             h("th", { scope: "col" }, "question"),
-            h("th", { scope: "col", class: "svp-num" }, "quotes"),
-            methods.map((method) => h("th", { scope: "col", class: "svp-num" }, titleOf(method))),
+            h("th.svp-num", { scope: "col" }, "quotes"),
+            methods.map((method) => h("th.svp-num", { scope: "col" }, titleOf(method))),
           ),
         ),
         h(
           "tbody",
-          {},
           rows.map(({ answer, number }) =>
             h(
               "tr",
               { onclick: () => go(number) },
               h(
                 "td",
-                {},
                 h(
-                  "button",
+                  "button.svp-link",
                   {
-                    type: "button",
-                    class: "svp-link",
                     onclick: (event) => {
                       event.stopPropagation();
                       go(number);
@@ -295,8 +257,8 @@ function answersTable(told, counted) {
                   answer.question || answer.id,
                 ),
               ),
-              h("td", { class: "svp-num" }, String(answer.quotes)),
-              methods.map((method) => h("td", { class: "svp-num" }, thousandths(value(answer, method)))),
+              h("td.svp-num", String(answer.quotes)),
+              methods.map((method) => h("td.svp-num", thousandths(value(answer, method)))),
             ),
           ),
         ),
@@ -328,8 +290,7 @@ async function drawChart(box, told, counted) {
   if (!box.isConnected) return;
   const ink = getComputedStyle(document.body).getPropertyValue("--svp-ink").trim();
   /** @type {object[]} */
-  const lines = told.rows
-    .filter((row) => row.counted === counted)
+  const lines = told.rows.filter((row) => row.counted === counted)
     .map((row, k) => ({
       name: short(row.title),
       x: catalog().min_runs,

@@ -84,10 +84,7 @@ function draw() {
   if (!page.docs.size) return;
   const docs = ordered();
   view().host.hidden = false;
-  const active = Math.max(
-    0,
-    docs.findIndex((doc) => doc.id === page.chosen),
-  );
+  const active = Math.max(0, docs.findIndex((doc) => doc.id === page.chosen));
   view().load(docs, { minRun: page.minRun, counted: page.counted, active });
   drawSignals();
   drawExports();
@@ -175,19 +172,13 @@ export function drawSignals() {
   const none = reason || !page.docs.size;
   const box = part("signals");
   const busy = [...page.waiting.keys()].map((name) =>
-    h(
-      "span",
-      { class: "sva-busy", role: "status" },
-      h("i", { class: "svp-spin", "aria-hidden": "true" }),
-      titleOf(name),
-    ),
+    h("span.sva-busy", { role: "status" }, h("i.svp-spin", { "aria-hidden": "true" }), titleOf(name)),
   );
   /** @type {(text: string, added: SignalCard[], attributes: Attributes<HTMLButtonElement>) => HTMLElement} */
   const adding = (text, added, attributes) =>
     h(
       "button",
       {
-        type: "button",
         class: "svp-button",
         disabled: Boolean(none),
         onclick: () => add(added.map((signal) => signal.name)),
@@ -204,16 +195,16 @@ export function drawSignals() {
   const all = can.length > 1 ? adding(`+ all ${can.length}`, can, { class: "svp-button svp-call" }) : "";
   const missing = left.filter((signal) => signal.missing);
   const notes = [
-    ...missing.map((signal) => h("p", {}, h("b", {}, `${short(signal.title)}: `), coded(signal.missing))),
-    ...page.notes.map((text) => h("p", { class: "sva-bad" }, coded(text))),
+    ...missing.map((signal) => h("p", h("b", `${short(signal.title)}: `), coded(signal.missing))),
+    ...page.notes.map((text) => h("p.sva-bad", coded(text))),
   ];
   const waits = left.filter((signal) => !page.waiting.has(signal.name));
   box.replaceChildren(
-    ...(waits.length || busy.length ? [h("span", { class: "sva-label" }, "Other signals on this answer")] : []),
+    ...(waits.length || busy.length ? [h("span.sva-label", "Other signals on this answer")] : []),
     ...waits.map(one),
     all,
     ...busy,
-    reason && waits.length ? h("span", { class: "sva-soft" }, coded(reason)) : "",
+    reason && waits.length ? h("span.sva-soft", coded(reason)) : "",
     ...notes,
   );
   box.hidden = !box.childElementCount;
@@ -221,10 +212,7 @@ export function drawSignals() {
 
 /** Links to what is shown as files. */
 export function drawExports() {
-  const others = ordered()
-    .slice(1)
-    .map((doc) => doc.id)
-    .join(",");
+  const others = ordered().slice(1).map((doc) => doc.id).join(",");
   const chosen = page.chosen || page.id;
   /** @param {string} format */
   const address = (format) => {
@@ -235,7 +223,7 @@ export function drawExports() {
   };
   /** @type {(format: string, text: string, title: string) => HTMLElement} */
   const link = (format, text, title) =>
-    h("a", { class: "svp-button", href: address(format), download: "", title, "data-format": format }, text);
+    h("a.svp-button", { href: address(format), download: "", title, "data-format": format }, text);
   part("exports").replaceChildren(
     link("html", "HTML", "One page with all signals that works from disk, without a request"),
     link("json", "JSON", "The spans shown, with character offsets"),

@@ -31,22 +31,21 @@ export class Sides {
     const inside = (a, b) =>
       pieces(gold?.quotes ?? [], a, b).map(([x, y, quotes]) => {
         const text = safe(doc.output.slice(place(x), place(y)));
-        return quotes.length ? h("span", { class: "sv-a-gold" }, text) : text;
+        return quotes.length ? h("span.sv-a-gold", text) : text;
       });
     const length = [...doc.output].length;
-    const body = h("div", { class: "sv-a-text" });
+    const body = h("div.sv-a-text");
     this.view.root.classList.toggle("sv-a-code", /```|\n {2,}\S|\n\t/.test(doc.output));
     for (const [a, b, link] of parts(found.links, length)) {
-      if (!link) body.append(h("span", { class: "sv-a-own" }, inside(a, b)));
+      if (!link) body.append(h("span.sv-a-own", inside(a, b)));
       else body.append(this.mark(link, inside(a, b)));
     }
     if (!length)
-      body.append(h("p", { class: "sv-empty" }, "This run wrote nothing, so there is nothing to attribute."));
+      body.append(h("p.sv-empty", "This run wrote nothing, so there is nothing to attribute."));
     else if (!doc.run.signal)
       body.prepend(
         h(
-          "p",
-          { class: "sv-a-nothing" },
+          "p.sv-a-nothing",
           `${doc.run.method_title} records no source of its drafts: choose another signal to attribute this answer.`,
         ),
       );
@@ -75,12 +74,7 @@ export class Sides {
         "data-side": "answer",
         "aria-label": label,
       },
-      h(
-        "sup",
-        { class: "sv-a-num", "aria-hidden": "true" },
-        `${link.number}${link.verbatim ? "" : "≠"}`,
-        h("i", {}, tag(source)),
-      ),
+      h("sup.sv-a-num", { "aria-hidden": "true" }, `${link.number}${link.verbatim ? "" : "≠"}`, h("i", tag(source))),
       inside,
     );
   }
@@ -95,7 +89,7 @@ export class Sides {
         ["from", `${source.name}, characters ${link.source[0]}–${link.source[1]}`],
         ["verbatim", link.verbatim ? "yes" : "no: the source says"],
       ]),
-      h("div", { class: "sv-a-quote" }, safe(text.length > 160 ? `${text.slice(0, 157)}…` : text)),
+      h("div.sv-a-quote", safe(text.length > 160 ? `${text.slice(0, 157)}…` : text)),
     ];
   }
 
@@ -116,7 +110,7 @@ export class Sides {
     this.sources.note.textContent = listed.length ? `${used} of ${listed.length} used` : "";
     if (!listed.length)
       this.sources.body.append(
-        h("p", { class: "sv-empty" }, "This prompt has no passages, and nothing was copied from the rest of it."),
+        h("p.sv-empty", "This prompt has no passages, and nothing was copied from the rest of it."),
       );
   }
 
@@ -129,7 +123,7 @@ export class Sides {
     const open = this.opened.get(key) ?? mine.links > 0;
     const place = places(source.text);
     const count = [...source.text].length;
-    const body = h("div", { class: "sv-a-text sv-a-passage-text", tabindex: open && count > 600 ? 0 : null });
+    const body = h("div.sv-a-text.sv-a-passage-text", { tabindex: open && count > 600 ? 0 : null });
     const spans = links.map((link) => link.source);
     for (const [a, b, over] of pieces(spans, 0, count)) {
       const text = safe(source.text.slice(place(a), place(b)));
@@ -140,8 +134,7 @@ export class Sides {
     const note = mine.links
       ? `${mine.copied_tokens} tokens in ${plural(mine.links, "run")}, longest ${mine.longest}`
       : "not used";
-    const map = s("svg", {
-      class: "sv-a-map",
+    const map = s("svg.sv-a-map", {
       viewBox: `0 0 ${Math.max(1, count)} 6`,
       preserveAspectRatio: "none",
       "aria-hidden": "true",
@@ -157,12 +150,12 @@ export class Sides {
       /** @type {HTMLElement | null} */ (this.sources.body.querySelector(`[data-source="${key}"] button`))?.focus();
     };
     const head = h(
-      "button",
-      { type: "button", class: "sv-a-passage-head", "aria-expanded": String(open), onclick: flip },
-      h("span", { class: "sv-a-key" }, tag(source)),
-      h("b", { class: "sv-a-passage-name" }, source.name),
-      h("span", { class: "sv-a-note" }, note),
-      h("b", { class: "sv-a-used" }, used),
+      "button.sv-a-passage-head",
+      { "aria-expanded": String(open), onclick: flip },
+      h("span.sv-a-key", tag(source)),
+      h("b.sv-a-passage-name", source.name),
+      h("span.sv-a-note", note),
+      h("b.sv-a-used", used),
       map,
     );
     this.view.tip.add(
@@ -216,7 +209,7 @@ function origin(runs, start, text) {
       "data-side": "source",
       "aria-label": `Source of ${runs.length > 1 ? "runs" : "run"} ${numbers.join(", ")}: ${text}`,
     },
-    begun.length ? h("sup", { class: "sv-a-num", "aria-hidden": "true" }, begun.join(",")) : null,
+    begun.length ? h("sup.sv-a-num", { "aria-hidden": "true" }, begun.join(",")) : null,
     text,
   );
 }

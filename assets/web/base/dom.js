@@ -26,13 +26,32 @@ export function must(value, what = "a part of the page") {
  */
 export const later = () => /** @type {any} */ (undefined);
 
-/** @type {(element: Element, attributes: { [name: string]: unknown }) => void} */
-function assign(element, attributes) {
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
+// what is set as a property, once the element has its children: a select's value, a slider's within its range
+const PROPERTIES = ["value", "checked"];
+
+/**
+ * Attributes, where the first of ``rest`` are some, and children.
+ *
+ * @template {Element} Target
+ * @param {Target} element
+ * @param {string[]} classes
+ * @param {(object | Child)[]} rest
+ */
+function fill(element, classes, [first, ...rest]) {
+  const bare = first === null || typeof first !== "object" || first instanceof Node || Array.isArray(first);
+  const given = /** @type {{ [name: string]: unknown }} */ (bare ? {} : first);
+  const attributes = Object.entries(given).filter(([, value]) => value !== null && value !== undefined);
+  const properties = attributes.filter(([name]) => PROPERTIES.includes(name));
+  if (classes.length) element.setAttribute("class", classes.join(" "));
+  for (const [name, value] of attributes) {
+    if (value === false || PROPERTIES.includes(name)) continue;
     if (typeof value === "function") element.addEventListener(name.slice(2), /** @type {EventListener} */ (value));
+    else if (name === "class") element.setAttribute(name, [...classes, value].join(" "));
     else element.setAttribute(name, value === true ? "" : String(value));
   }
+  append(element, /** @type {Child[]} */ (bare ? [first, ...rest] : rest));
+  for (const [name, value] of properties) Reflect.set(element, name, value);
+  return element;
 }
 
 /**
@@ -52,31 +71,34 @@ export function append(element, children) {
 }
 
 /**
- * An HTML element: h("button", {class: "sv-button", onclick: fn}, "text", child).
+ * An HTML element: h("button.sv-button", { onclick: fn }, "text", child). Classes stand behind the tag's name (those of
+ * the attribute ``class`` join them); the attributes may be left out. A button submits nothing unless its type says so.
  *
- * @template {keyof HTMLElementTagNameMap} Tag
- * @param {Tag} tag
- * @param {Attributes<HTMLElementTagNameMap[Tag]>} [attributes]
+ * @template {TagName} Name
+ * @param {Name} name
+ * @param {Attributes<ElementOf<Name>> | Child} [first]
  * @param {Child[]} children
+ * @returns {ElementOf<Name>}
  */
-export function h(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
-  assign(element, attributes);
-  return append(element, children);
+export function h(name, first, ...children) {
+  const [tag, ...classes] = name.split(".");
+  const element = /** @type {ElementOf<Name>} */ (document.createElement(tag));
+  if (element instanceof HTMLButtonElement) element.type = "button";
+  return fill(element, classes, [first, ...children]);
 }
 
 /**
  * An SVG element, made the same way.
  *
  * @template {keyof SVGElementTagNameMap} Tag
- * @param {Tag} tag
- * @param {Attributes<SVGElementTagNameMap[Tag]>} [attributes]
+ * @param {Tag | `${Tag}.${string}`} name
+ * @param {Attributes<SVGElementTagNameMap[Tag]> | Child} [first]
  * @param {Child[]} children
  */
-export function s(tag, attributes = {}, ...children) {
-  const element = document.createElementNS(NAMESPACE, tag);
-  assign(element, attributes);
-  return append(element, children);
+export function s(name, first, ...children) {
+  const [tag, ...classes] = name.split(".");
+  const element = /** @type {SVGElementTagNameMap[Tag]} */ (document.createElementNS(NAMESPACE, tag));
+  return fill(element, classes, [first, ...children]);
 }
 
 /**
@@ -84,8 +106,7 @@ export function s(tag, attributes = {}, ...children) {
  *
  * @type {(event: Event, selector: string) => HTMLElement | null}
  */
-export const closest = (event, selector) =>
-  event.target instanceof Element ? event.target.closest(selector) : null;
+export const closest = (event, selector) => event.target instanceof Element ? event.target.closest(selector) : null;
 
 const ICONS = {
   play: "M4 2.5v11l9-5.5z",
@@ -108,19 +129,15 @@ export function icon(name) {
     "stroke-linecap": "round",
     "stroke-linejoin": "round",
   });
-  return s("svg", { class: "sv-icon", width: 14, height: 14, viewBox: "0 0 16 16", "aria-hidden": "true" }, path);
+  return s("svg.sv-icon", { width: 14, height: 14, viewBox: "0 0 16 16", "aria-hidden": "true" }, path);
 }
 
 /** @type {(label: string, attributes?: Attributes<HTMLButtonElement>, ...children: Child[]) => HTMLButtonElement} */
 export function button(label, attributes, ...children) {
-  return h("button", { type: "button", class: "sv-button", "aria-label": label, ...attributes }, ...children);
+  return h("button", { class: "sv-button", "aria-label": label, ...attributes }, ...children);
 }
 
-/**
- * The theme's colours and fonts, for what is drawn on a canvas.
- *
- * @param {Element} root
- */
+/** The theme's colours and fonts, for what is drawn on a canvas. @param {Element} root */
 export function readColors(root) {
   const style = getComputedStyle(root);
   /** @type {(name: string) => string} */
@@ -141,11 +158,7 @@ export function readColors(root) {
   };
 }
 
-/**
- * Runs fn at most once per frame.
- *
- * @type {(fn: () => void) => () => void}
- */
+/** Runs fn at most once per frame. @type {(fn: () => void) => () => void} */
 export function framed(fn) {
   let waiting = 0;
   return () => {
@@ -165,7 +178,7 @@ export class Tooltip {
     /** @type {WeakMap<Element, Tip>} */
     this.fills = new WeakMap();
     this.timer = 0;
-    this.element = h("div", { class: "sv-tip", role: "tooltip", hidden: true });
+    this.element = h("div.sv-tip", { role: "tooltip", hidden: true });
     root.append(this.element);
     /** @type {(event: Event) => void} */
     const over = (event) => {
@@ -226,32 +239,22 @@ export class Tooltip {
   }
 }
 
-/**
- * Label–value lines for a tooltip.
- *
- * @param {Fact[]} rows
- */
+/** Label–value lines for a tooltip. @param {Fact[]} rows */
 export function facts(rows) {
-  const list = h("dl", { class: "sv-facts" });
+  const list = h("dl.sv-facts");
   for (const [label, value] of rows) {
     if (value === null || value === undefined || value === "") continue;
-    list.append(h("dt", {}, label), append(h("dd", {}), [value]));
+    list.append(h("dt", label), append(h("dd"), [value]));
   }
   return list;
 }
 
-/**
- * A titled panel.
- *
- * @param {string} name
- * @param {string} title
- * @param {Child[]} tools
- */
+/** A titled panel. @param {string} name @param {string} title @param {Child[]} tools */
 export function card(name, title, ...tools) {
-  const note = h("span", { class: "sv-note" });
-  const heading = h("h3", { class: "sv-heading" }, title);
-  const bar = h("header", { class: "sv-bar" }, heading, note, h("span", { class: "sv-grow" }), ...tools);
-  const body = h("div", { class: "sv-body", tabindex: "0", role: "region", "aria-label": title });
+  const note = h("span.sv-note");
+  const heading = h("h3.sv-heading", title);
+  const bar = h("header.sv-bar", heading, note, h("span.sv-grow"), ...tools);
+  const body = h("div.sv-body", { tabindex: "0", role: "region", "aria-label": title });
   const element = h("section", { class: `sv-card sv-${name}`, "aria-label": title }, bar, body);
   return { element, body, note, bar, heading };
 }
@@ -270,9 +273,5 @@ export function write(element, text) {
   element.textContent = text;
 }
 
-/**
- * A sentence whose commands stand between backticks, as nodes.
- *
- * @type {(text: string) => Child[]}
- */
-export const coded = (text) => text.split("`").map((piece, k) => (k % 2 ? h("code", {}, piece) : piece));
+/** A sentence whose commands stand between backticks, as nodes. @type {(text: string) => Child[]} */
+export const coded = (text) => text.split("`").map((piece, k) => (k % 2 ? h("code", piece) : piece));

@@ -29,8 +29,8 @@ export function field(control, value, changed, released) {
     parts.push(box);
   } else if (control.kind === "choice") {
     const select = h(
-      "select",
-      { id, class: "svp-select", "aria-describedby": hint, onchange: changed },
+      "select.svp-select",
+      { id, "aria-describedby": hint, onchange: changed },
       control.choices.map((c) => h("option", { value: c }, c)),
     );
     if (control.optional) select.prepend(h("option", { value: "" }, "off"));
@@ -41,10 +41,9 @@ export function field(control, value, changed, released) {
     const number = control.kind !== "str";
     const { low, high } = control;
     const step = control.step ?? (whole ? 1 : "any");
-    const input = h("input", {
+    const input = h("input.svp-input", {
       id,
       type: number ? "number" : "text",
-      class: "svp-input",
       "aria-describedby": hint,
       min: number ? low : null,
       max: number ? high : null,
@@ -56,9 +55,8 @@ export function field(control, value, changed, released) {
     let slider = null;
     if (number && low !== null && high !== null && high - low <= 1000) {
       const grain = step === "any" ? (high - low) / 100 : step;
-      const range = h("input", {
+      const range = h("input.svp-range", {
         type: "range",
-        class: "svp-range",
         min: low,
         max: high,
         step: grain,
@@ -79,7 +77,7 @@ export function field(control, value, changed, released) {
     }
     /** @type {HTMLInputElement | null} */
     let enable = null;
-    const alert = h("span", { class: "svp-wrong", role: "alert" });
+    const alert = h("span.svp-wrong", { role: "alert" });
     wrong = alert;
     const mark = () => {
       const off = enable && !enable.checked;
@@ -88,17 +86,10 @@ export function field(control, value, changed, released) {
         const range =
           low !== null && high !== null
             ? `from ${low} to ${high}`
-            : low !== null
-              ? `of at least ${low}`
-              : high !== null
-                ? `of at most ${high}`
-                : "";
+            : low !== null ? `of at least ${low}` : high !== null ? `of at most ${high}` : "";
         const n = Number(input.value);
         if (
-          input.value === "" ||
-          !Number.isFinite(n) ||
-          (whole && !Number.isInteger(n)) ||
-          (low !== null && n < low) ||
+          input.value === "" || !Number.isFinite(n) || (whole && !Number.isInteger(n)) || (low !== null && n < low) ||
           (high !== null && n > high)
         )
           text = `Needs a ${whole ? "whole " : ""}number ${range}.`;
@@ -135,9 +126,9 @@ export function field(control, value, changed, released) {
     "div",
     { class: `svf-row svf-${control.kind}` },
     h("label", { for: id }, control.label),
-    h("div", { class: "svf-value" }, parts),
+    h("div.svf-value", parts),
     wrong,
-    h("p", { id: hint, class: "svf-help" }, control.help),
+    h("p.svf-help", { id: hint }, control.help),
   );
   return { row, read, name: control.name };
 }

@@ -343,11 +343,7 @@ export class Model {
     return groups(this.rows("targets", step), node, (row) => ({ token: token[row], prob: prob[row] }));
   }
 
-  /**
-   * Source spans used by a tree, numbered from 1; every node of a span gets its number.
-   *
-   * @param {TreeNode[]} nodes
-   */
+  /** Source spans used by a tree, numbered from 1; every node of a span gets its number. @param {TreeNode[]} nodes */
   spans(nodes) {
     /** @type {StepView["spans"]} */
     const spans = [];

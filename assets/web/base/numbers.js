@@ -25,11 +25,7 @@ export function format(value, digits = 3) {
 /** A value of any type: a number as people read it, yes or no, text as it is. @type {(value: unknown) => string} */
 export const plain = (value) => (typeof value === "boolean" ? (value ? "yes" : "no") : format(value));
 
-/**
- * A probability in a narrow place: 1.0, .93, .004, <.001.
- *
- * @type {(value: number | null | undefined) => string}
- */
+/** A probability in a narrow place: 1.0, .93, .004, <.001. @type {(value: number | null | undefined) => string} */
 export function probability(value) {
   if (value === null || value === undefined) return "–";
   if (value >= 0.995) return "1.0";
@@ -42,5 +38,4 @@ export function probability(value) {
  *
  * @type {(value: number | null | undefined) => string}
  */
-export const thousandths = (value) =>
-  value === null || value === undefined ? "–" : value.toFixed(3).replace(/^0/, "");
+export const thousandths = (value) => value === null || value === undefined ? "–" : value.toFixed(3).replace(/^0/, "");

@@ -36,8 +36,8 @@ export function drawCharts(library, grid, charts, clicked) {
   plotsOf.set(grid, plots);
   while (plots.length < charts.length) {
     /** @type {Plot} */
-    const plot = h("div", { class: "svp-plot", role: "img" });
-    grid.append(h("figure", { class: "svp-chart" }, plot));
+    const plot = h("div.svp-plot", { role: "img" });
+    grid.append(h("figure.svp-chart", plot));
     new ResizeObserver(() => {
       if (plot.data && plot.offsetWidth) library.Plots.resize(plot);
     }).observe(plot);

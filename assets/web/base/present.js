@@ -29,13 +29,13 @@ export class Presenter {
     this.on = this.begun = false;
     this.since = this.ticker = 0;
     this.told = "";
-    this.time = h("b", { class: "sv-present-time" }, "0:00");
+    this.time = h("b.sv-present-time", "0:00");
     const leave = button("Leave presenter mode (Esc)", { class: "sv-button sv-quiet", onclick: () => this.set(false) });
-    leave.append(h("kbd", {}, "Esc"));
-    this.place = h("span", { class: "sv-present-place" });
+    leave.append(h("kbd", "Esc"));
+    this.place = h("span.sv-present-place");
     this.bar = h(
-      "div",
-      { class: "sv-present-bar", role: "group", "aria-label": "Presenter mode" },
+      "div.sv-present-bar",
+      { role: "group", "aria-label": "Presenter mode" },
       this.place,
       h("span", { "aria-label": "Time on this step", role: "timer" }, this.time),
       leave,

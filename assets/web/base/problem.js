@@ -6,4 +6,4 @@ import { h } from "specviz/base/dom.js";
 export const sentence = (problem) => (problem instanceof Error ? problem.message : String(problem));
 
 /** The same as a note on the page. @param {unknown} problem */
-export const alertNote = (problem) => h("p", { class: "svp-note svp-error", role: "alert" }, sentence(problem));
+export const alertNote = (problem) => h("p.svp-note.svp-error", { role: "alert" }, sentence(problem));

@@ -101,11 +101,11 @@ export function explain(owner, key, told) {
   const whole = open ? null : numbers(key, model);
   const here = view && OF_STEP[key] && (!open || DRAFT.includes(key)) ? OF_STEP[key](view) : "";
   /** @type {(label: string, text: string) => HTMLElement} */
-  const line = (label, text) => h("div", { class: "sv-formula" }, h("span", {}, label), text);
+  const line = (label, text) => h("div.sv-formula", h("span", label), text);
   return [
-    h("b", {}, term.label || key),
-    term.help ? h("div", {}, term.help) : null,
-    term.formula ? h("div", { class: "sv-formula" }, `= ${term.formula}`) : null,
+    h("b", term.label || key),
+    term.help ? h("div", term.help) : null,
+    term.formula ? h("div.sv-formula", `= ${term.formula}`) : null,
     whole ? line("this run", `${whole[0]} = ${percent(key, whole[1])}`) : null,
     here ? line("this step", here) : null,
     terms[key] ? codeLine(codeOf(model, key, view)) : null,
@@ -115,7 +115,7 @@ export function explain(owner, key, told) {
 /** @param {string} code */
 function codeLine(code) {
   const [file, name] = code.split(" ");
-  return h("div", { class: "sv-tip-code" }, h("code", {}, file), " · ", h("code", {}, name));
+  return h("div.sv-tip-code", h("code", file), " · ", h("code", name));
 }
 
 /**
@@ -124,6 +124,6 @@ function codeLine(code) {
  * @type {(owner: Owner, key: string, ...words: Child[]) => HTMLElement}
  */
 export function term(owner, key, ...words) {
-  const span = h("span", { class: "sv-term", tabindex: "0" }, ...words);
+  const span = h("span.sv-term", { tabindex: "0" }, ...words);
   return owner.tip.add(span, () => explain(owner, key));
 }

@@ -32,11 +32,7 @@ export const glyphs = (text) => safe(text).replace(/[ \n\t\r]/g, (character) => 
 const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 /** In a narrow place: eight spaces are ␣×8. @type {(cells: { text: string }[], most: number) => string} */
-const brief = (cells, most) =>
-  cut(
-    glyphs(joined(cells)).replace(/␣{4,}/g, (spaces) => `␣×${spaces.length}`),
-    most,
-  );
+const brief = (cells, most) => cut(glyphs(joined(cells)).replace(/␣{4,}/g, (spaces) => `␣×${spaces.length}`), most);
 
 /** The text of cells. @type {(cells: { text: string }[]) => string} */
 export const joined = (cells) => cells.map((cell) => cell.text).join("");

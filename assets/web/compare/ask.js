@@ -12,11 +12,7 @@ const DEFAULTS = ["pld", "pld+h", "adapld"];
 const MODES = { segments: "Segments", chat: "Chat", text: "Plain text" };
 /** @type {Record<PromptMode, [name: string, label: string, rows: number][]>} */
 const FIELDS = {
-  segments: [
-    ["instruction", "Instruction", 2],
-    ["context", "Context", 7],
-    ["question", "Question", 1],
-  ],
+  segments: [["instruction", "Instruction", 2], ["context", "Context", 7], ["question", "Question", 1]],
   chat: [["text", "Text", 9]],
   text: [["text", "Text", 9]],
 };
@@ -30,8 +26,7 @@ function prompt() {
   const asked = { mode, reference: values.reference || "" };
   for (const [name] of FIELDS[mode]) asked[name] = values[name] || "";
   const same =
-    example &&
-    example.prompt.mode === mode &&
+    example && example.prompt.mode === mode &&
     FIELDS[mode].every(([name]) => (example.prompt[name] || "") === asked[name]);
   if (same) asked.title = example.label;
   return asked;
@@ -50,29 +45,19 @@ export function choosePrompt(choice) {
 export function drawPrompt() {
   const { form, data } = page;
   const select = h(
-    "select",
-    { class: "svp-select", id: "svc-prompt" },
-    h(
-      "optgroup",
-      { label: "Examples" },
-      data.examples.map((one) => h("option", { value: one.id }, one.label)),
-    ),
+    "select.svp-select",
+    { id: "svc-prompt" },
+    h("optgroup", { label: "Examples" }, data.examples.map((one) => h("option", { value: one.id }, one.label))),
     h("option", { value: "own" }, "Your own prompt"),
     h("option", { value: "trace" }, "The run open on Inspect"),
   );
   select.value = form.choice;
   select.addEventListener("change", () => choosePrompt(select.value));
   /** @type {HTMLElement[]} */
-  const parts = [h("label", { for: "svc-prompt", class: "svf-title" }, "Prompt"), select];
+  const parts = [h("label.svf-title", { for: "svc-prompt" }, "Prompt"), select];
   if (form.choice === "trace") {
     const run = app.inspector?.model?.run;
-    parts.push(
-      h(
-        "p",
-        { class: "svc-help" },
-        run ? `“${run.title}”: its prompt, token by token.` : "No run is open on Inspect yet.",
-      ),
-    );
+    parts.push(h("p.svc-help", run ? `“${run.title}”: its prompt, token by token.` : "No run is open on Inspect yet."));
   } else {
     const modes = /** @type {PromptMode[]} */ (Object.keys(MODES)).map((mode) => {
       const radio = h("input", { type: "radio", name: "svc-mode", value: mode });
@@ -81,15 +66,14 @@ export function drawPrompt() {
         form.mode = mode;
         drawPrompt();
       });
-      return h("label", {}, radio, MODES[mode]);
+      return h("label", radio, MODES[mode]);
     });
-    parts.push(h("fieldset", { class: "svc-modes" }, h("legend", { class: "svc-unseen" }, "The prompt's form"), modes));
+    parts.push(h("fieldset.svc-modes", h("legend.svc-unseen", "The prompt's form"), modes));
     for (const [name, label, rows] of FIELDS[form.mode]) {
       const id = `svc-${name}`;
-      const area = h("textarea", {
+      const area = h("textarea.svc-area", {
         id,
         rows,
-        class: "svc-area",
         spellcheck: "false",
         placeholder: name === "context" ? "The text to work on. Put --- on a line of its own between passages." : null,
       });
@@ -100,7 +84,7 @@ export function drawPrompt() {
       parts.push(h("label", { for: id }, label), area);
     }
     const note = data.examples.find((one) => one.id === form.choice)?.note;
-    if (note) parts.push(h("p", { class: "svc-help" }, note));
+    if (note) parts.push(h("p.svc-help", note));
   }
   part("prompt-form").replaceChildren(...parts);
 }
@@ -116,7 +100,7 @@ function addLane(name) {
 }
 
 /** A lane's letter. @param {number} n 0: plain decoding */
-const letter = (n) => colored(h("b", { class: "sv-lane-mark", "aria-hidden": "true" }, MARKS[n]), n);
+const letter = (n) => colored(h("b.sv-lane-mark", { "aria-hidden": "true" }, MARKS[n]), n);
 
 function drawLanes() {
   const baseline = methods().find((m) => m.name === "plain");
@@ -124,10 +108,8 @@ function drawLanes() {
   const add =
     page.wanted.length < page.data.most && usable().length
       ? h(
-          "button",
+          "button.svp-button.svc-add",
           {
-            type: "button",
-            class: "svp-button svc-add",
             onclick: () => {
               addLane();
               drawLanes();
@@ -139,11 +121,10 @@ function drawLanes() {
       : null;
   part("lane-forms").replaceChildren(
     h(
-      "div",
-      { class: "svc-form-card svc-base" },
+      "div.svc-form-card.svc-base",
       letter(0),
-      h("b", {}, baseline ? baseline.title : "Plain decoding"),
-      h("span", { class: "svc-help" }, "always runs: the baseline"),
+      h("b", baseline ? baseline.title : "Plain decoding"),
+      h("span.svc-help", "always runs: the baseline"),
     ),
     ...cards,
     add ?? "",
@@ -152,28 +133,16 @@ function drawLanes() {
 
 /** A lane's method and parameters. @type {(one: WantedLane, n: number) => HTMLElement} */
 function laneCard(one, n) {
-  const method = must(
-    methods().find((m) => m.name === one.method),
-    one.method,
-  );
+  const method = must(methods().find((m) => m.name === one.method), one.method);
   const kept = (page.kept[`${n} ${one.method}`] ??= {});
   /** @type {(label: string, some: MethodCard[]) => Child} */
   const group = (label, some) => some.length > 0 && h("optgroup", { label }, some.map((m) => methodOption(m)));
   const select = h(
-    "select",
-    { class: "svp-select", id: `svc-method-${n}`, "aria-label": `Method of lane ${MARKS[n + 1]}` },
-    group(
-      "Lossless",
-      usable().filter((m) => m.lossless),
-    ),
-    group(
-      "Lossy",
-      usable().filter((m) => !m.lossless),
-    ),
-    group(
-      "Not available here",
-      methods().filter((m) => m.missing && m.name !== "plain"),
-    ),
+    "select.svp-select",
+    { id: `svc-method-${n}`, "aria-label": `Method of lane ${MARKS[n + 1]}` },
+    group("Lossless", usable().filter((m) => m.lossless)),
+    group("Lossy", usable().filter((m) => !m.lossless)),
+    group("Not available here", methods().filter((m) => m.missing && m.name !== "plain")),
   );
   select.value = one.method;
   select.addEventListener("change", () => {
@@ -185,22 +154,15 @@ function laneCard(one, n) {
   one.read = read;
   one.wrong = () => rows.some((row) => row.row.querySelector('[aria-invalid="true"]'));
   const details = rows.length
-    ? h(
-        "details",
-        { open: one.open },
-        h("summary", {}, "Parameters"),
-        rows.map((row) => row.row),
-      )
+    ? h("details", { open: one.open }, h("summary", "Parameters"), rows.map((row) => row.row))
     : null;
   details?.addEventListener("toggle", () => {
     one.open = details.open;
   });
   return h(
-    "div",
-    { class: "svc-form-card" },
+    "div.svc-form-card",
     h(
-      "div",
-      { class: "svc-form-head" },
+      "div.svc-form-head",
       letter(n + 1),
       select,
       h(
@@ -210,10 +172,8 @@ function laneCard(one, n) {
       ),
       page.wanted.length > 1
         ? h(
-            "button",
+            "button.svp-x.svc-remove",
             {
-              type: "button",
-              class: "svp-x svc-remove",
               "aria-label": `Remove lane ${MARKS[n + 1]}`,
               title: "Remove",
               onclick: () => {
@@ -226,7 +186,7 @@ function laneCard(one, n) {
           )
         : null,
     ),
-    h("p", { class: "svc-help" }, method.summary),
+    h("p.svc-help", method.summary),
     details,
   );
 }
@@ -261,14 +221,7 @@ function drawSettings() {
   const missing = methods().filter((m) => m.missing);
   part("settings").replaceChildren(
     ...length.map((row) => row.row),
-    rest.length
-      ? h(
-          "details",
-          {},
-          h("summary", {}, "Sampling"),
-          rest.map((row) => row.row),
-        )
-      : "",
+    rest.length ? h("details", h("summary", "Sampling"), rest.map((row) => row.row)) : "",
     missingMethods(missing),
   );
 }

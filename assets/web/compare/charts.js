@@ -102,8 +102,8 @@ export async function drawCharts() {
   const wanted = charts(colors);
   while (grid.children.length < wanted.length) {
     /** @type {Plot} */
-    const plot = h("div", { class: "svc-plot", role: "img" });
-    grid.append(h("figure", { class: "svc-card" }, plot));
+    const plot = h("div.svc-plot", { role: "img" });
+    grid.append(h("figure.svc-card", plot));
     new ResizeObserver(() => {
       if (plot.data && plot.offsetWidth) Plotly.Plots.resize(plot);
     }).observe(plot);

@@ -4,16 +4,7 @@ import { Tooltip, format, h, must, readColors as inspectorColors } from "specviz
 import { drawGo, stop } from "specviz/compare/ask.js";
 import { firstDifference } from "specviz/compare/lane.js";
 import {
-  drawLasts,
-  drawRows,
-  key,
-  limit,
-  paint,
-  pause,
-  seek,
-  setClock,
-  setLimit,
-  toggle,
+  drawLasts, drawRows, key, limit, paint, pause, seek, setClock, setLimit, toggle,
 } from "specviz/compare/race.js";
 import { Ruler } from "specviz/compare/ruler.js";
 import { MARKS, drawn, name, page, part } from "specviz/compare/state.js";
@@ -26,7 +17,7 @@ function card(name, title, help, ...inside) {
   return h(
     "section",
     { class: `svc-card svc-card-${name}`, "aria-label": title },
-    h("header", {}, h("h3", {}, title), help ? h("span", { class: "svc-help" }, help) : null),
+    h("header", h("h3", title), help ? h("span.svc-help", help) : null),
     inside,
   );
 }
@@ -37,15 +28,14 @@ export function frame() {
     const radio = h("input", { type: "radio", name: "svc-clock", value: clock });
     radio.checked = clock === page.clock;
     radio.addEventListener("change", () => setClock(clock));
-    return h("label", {}, radio, h("span", {}, CLOCKS[clock]));
+    return h("label", radio, h("span", CLOCKS[clock]));
   });
-  const lasts = h("select", { class: "svp-select svc-lasts", "aria-label": "How long the race lasts" });
+  const lasts = h("select.svp-select.svc-lasts", { "aria-label": "How long the race lasts" });
   lasts.addEventListener("change", () => {
     page.lasts = lasts.value === "real" ? "real" : Number(lasts.value);
   });
-  const slider = h("input", {
+  const slider = h("input.svc-slider", {
     type: "range",
-    class: "svc-slider",
     min: 0,
     max: 1,
     step: 1,
@@ -62,74 +52,71 @@ export function frame() {
     seek(position);
   }));
   const play = h(
-    "button",
-    { type: "button", class: "svp-button svc-play", onclick: toggle, "aria-label": "Play the race", title: "Space" },
+    "button.svp-button.svc-play",
+    { onclick: toggle, "aria-label": "Play the race", title: "Space" },
     "▶ Race",
   );
   const root = h(
-    "div",
-    { class: "sv svc", role: "group", tabindex: "-1", "aria-label": "Comparison" },
+    "div.sv.svc",
+    { role: "group", tabindex: "-1", "aria-label": "Comparison" },
     h(
-      "header",
-      { class: "svc-head" },
-      h("h2", { class: "svc-title" }),
-      h("span", { class: "svc-about" }),
-      h("button", { type: "button", class: "svp-button svc-stop", hidden: true, onclick: stop }, "■ Stop all lanes"),
-      h("button", { type: "button", class: "svp-button svc-link", onclick: copyLink }, "Copy link"),
+      "header.svc-head",
+      h("h2.svc-title"),
+      h("span.svc-about"),
+      h("button.svp-button.svc-stop", { hidden: true, onclick: stop }, "■ Stop all lanes"),
+      h("button.svp-button.svc-link", { onclick: copyLink }, "Copy link"),
     ),
     card(
       "race",
       "Race",
       "Every lane as it was recorded, on one clock.",
       h(
-        "div",
-        { class: "svc-controls" },
+        "div.svc-controls",
         play,
-        h("fieldset", { class: "svc-clocks" }, h("legend", { class: "svc-unseen" }, "Clock"), clocks),
+        h("fieldset.svc-clocks", h("legend.svc-unseen", "Clock"), clocks),
         slider,
-        h("output", { class: "svc-at" }),
+        h("output.svc-at"),
         lasts,
       ),
-      h("ol", { class: "svc-lanes" }),
+      h("ol.svc-lanes"),
     ),
     card(
       "ruler",
       "By output position",
       null,
       h(
-        "ul",
-        { class: "svc-key", "aria-label": "Legend" },
-        h("li", {}, h("i", { class: "svc-k-acc" }), "accepted draft, in one forward"),
-        h("li", {}, h("i", { class: "svc-k-own" }), "the target's own token"),
-        h("li", {}, h("b", {}, "12"), "the 12th forward"),
-        h("li", {}, h("i", { class: "svc-k-off" }), "writes something else"),
+        "ul.svc-key",
+        { "aria-label": "Legend" },
+        h("li", h("i.svc-k-acc"), "accepted draft, in one forward"),
+        h("li", h("i.svc-k-own"), "the target's own token"),
+        h("li", h("b", "12"), "the 12th forward"),
+        h("li", h("i.svc-k-off"), "writes something else"),
       ),
       ruler.element,
-      h("p", { class: "svc-reached", "aria-live": "off" }),
+      h("p.svc-reached", { "aria-live": "off" }),
     ),
     h(
-      "div",
-      { class: "svc-pair" },
+      "div.svc-pair",
       card(
         "stretches",
         "Where do they differ most?",
         "Stretches in which one method needs fewer forwards than all others.",
-        h("div", { class: "svc-stretches" }, h("p", { class: "svc-help" }, "Known when all lanes are over.")),
+        h("div.svc-stretches", h("p.svc-help", "Known when all lanes are over.")),
       ),
       card(
         "lens",
         "Against plain decoding",
         "Is every output what the target writes by itself?",
-        h("div", { class: "svc-lens-rows" }, h("p", { class: "svc-help" }, "Checked when all lanes are over.")),
+        h("div.svc-lens-rows", h("p.svc-help", "Checked when all lanes are over.")),
       ),
     ),
     card(
       "numbers",
       "Numbers",
       "Hover or focus a name for its formula.",
-      h("div", { class: "svc-table svl-scroll" }, h("p", { class: "svc-help" }, "Known when all lanes are over.")),
+      h("div.svc-table.svl-scroll", h("p.svc-help", "Known when all lanes are over.")),
     ),
-    h("div", { class: "svc-charts" }),
+    h("div.svc-charts"),
   );
   part("results").replaceChildren(root);
   page.tip = new Tooltip(root);

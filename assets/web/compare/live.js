@@ -64,8 +64,7 @@ export function begin(lanes) {
 /** Lane after lane, as the worker takes them. @param {number} ticket */
 async function follow(ticket) {
   const mine = idsOf(page.lanes.filter((lane) => lane.mine));
-  const settled = page.lanes
-    .filter((lane) => lane.id)
+  const settled = page.lanes.filter((lane) => lane.id)
     .map(async (lane) => {
       try {
         take(lane, await getTrace(lane.id), ticket);
@@ -213,7 +212,7 @@ function over(ticket) {
   if (!idsOf(drawn()).length) {
     drawStretches();
     for (const name of ["table", "lens-rows"])
-      part(name).replaceChildren(h("p", { class: "svc-help" }, "No lane wrote anything."));
+      part(name).replaceChildren(h("p.svc-help", "No lane wrote anything."));
     return;
   }
   asked("stretches", ticket, "stretches", ({ stretches }) => {

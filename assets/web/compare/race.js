@@ -13,15 +13,15 @@ const STATES = { waiting: "waiting", running: "running", failed: "failed", stopp
 
 /** What a lane's row is made of. @param {DrawnLane | CompareLane} lane */
 export const laneParts = (lane) => ({
-  name: h("b", { class: "svc-name" }),
-  settings: h("span", { class: "svc-params" }),
-  verdict: h("span", { class: "svc-verdict" }),
-  fill: h("i", { class: "svc-fill" }),
-  own: h("span", { class: "svc-numbers" }),
-  text: h("code", { class: "svc-text" }),
-  state: h("span", { class: "svc-state", role: "status" }),
-  error: h("p", { class: "svc-error", role: "alert" }),
-  inspect: h("button", { type: "button", class: "svp-link svc-inspect", onclick: () => inspect(lane) }, "Inspect ↗"),
+  name: h("b.svc-name"),
+  settings: h("span.svc-params"),
+  verdict: h("span.svc-verdict"),
+  fill: h("i.svc-fill"),
+  own: h("span.svc-numbers"),
+  text: h("code.svc-text"),
+  state: h("span.svc-state", { role: "status" }),
+  error: h("p.svc-error", { role: "alert" }),
+  inspect: h("button.svp-link.svc-inspect", { onclick: () => inspect(lane) }, "Inspect ↗"),
 });
 
 /** A row per lane: who it is, how it fares. */
@@ -33,10 +33,9 @@ export function drawRows() {
         const p = (lane.parts = laneParts(lane));
         return colored(
           h(
-            "li",
-            { class: "svc-lane" },
-            h("div", { class: "svc-who" }, mark(lane), p.name, p.settings, p.state, p.verdict, p.inspect),
-            h("div", { class: "svc-track", "aria-hidden": "true" }, p.fill),
+            "li.svc-lane",
+            h("div.svc-who", mark(lane), p.name, p.settings, p.state, p.verdict, p.inspect),
+            h("div.svc-track", { "aria-hidden": "true" }, p.fill),
             p.own,
             p.text,
           ),
@@ -237,9 +236,7 @@ export function paint() {
   const at =
     page.clock === "time"
       ? seconds(page.at)
-      : page.clock === "step"
-        ? plural(Math.floor(page.at), "forward")
-        : plural(Math.floor(page.at), "token");
+      : page.clock === "step" ? plural(Math.floor(page.at), "forward") : plural(Math.floor(page.at), "token");
   if (part("at").textContent !== at) part("at").textContent = at;
   slider.setAttribute("aria-valuetext", at);
 }
@@ -248,8 +245,7 @@ export function paint() {
 /** @type {(lanes: DrawnLane[], position: number) => string} */
 function told(lanes, position) {
   if (!position || !lanes.length) return "Nothing is written yet.";
-  const parts = lanes
-    .filter((one) => position <= one.aligned)
+  const parts = lanes.filter((one) => position <= one.aligned)
     .map(({ mark: letter, lane }) => {
       const k = lane.stepOf[position - 1];
       const inside = lane.accepted[k] > position - 1 - lane.start(k);

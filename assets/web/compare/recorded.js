@@ -17,8 +17,7 @@ function groups() {
   }
   /** @param {RunRecord[]} runs */
   const rank = (runs) => (runs.some((r) => r.kind !== "gallery") ? 0 : 1);
-  return [...byPrompt.values()]
-    .filter((runs) => runs.length > 1)
+  return [...byPrompt.values()].filter((runs) => runs.length > 1)
     .sort((a, b) => rank(a) - rank(b) || b.length - a.length);
 }
 
@@ -38,9 +37,7 @@ function picked(runs) {
 
 /** The usual methods of the largest group in the gallery; null where there is none. */
 export function example() {
-  const gallery = groups()
-    .map((runs) => runs.filter((r) => r.kind === "gallery"))
-    .sort((a, b) => b.length - a.length);
+  const gallery = groups().map((runs) => runs.filter((r) => r.kind === "gallery")).sort((a, b) => b.length - a.length);
   return gallery.length && gallery[0].length > 1 ? picked(gallery[0]) : null;
 }
 
@@ -62,13 +59,13 @@ export function drawRecorded() {
   const prompts = groups();
   if (!prompts.length)
     return place.replaceChildren(
-      h("p", { class: "svc-help" }, "Runs of one prompt by several methods appear here when there are any."),
+      h("p.svc-help", "Runs of one prompt by several methods appear here when there are any."),
     );
   const runs = prompts.find(([first]) => first.prompt === page.group) ?? prompts[0];
   page.group = runs[0].prompt ?? "";
   const select = h(
-    "select",
-    { class: "svp-select", id: "svc-group", "aria-label": "Prompt with recorded runs" },
+    "select.svp-select",
+    { id: "svc-group", "aria-label": "Prompt with recorded runs" },
     prompts.map((one) =>
       h(
         "option",
@@ -89,12 +86,10 @@ export function drawRecorded() {
     box.addEventListener("change", able);
     const label = h(
       "label",
-      {},
       box,
-      h("span", {}, one.method),
+      h("span", one.method),
       h(
         "small",
-        {},
         [
           one.tokens_per_step ? `${one.tokens_per_step.toFixed(2)} tokens/step` : "",
           one.lossless ? "" : "lossy",
@@ -106,20 +101,15 @@ export function drawRecorded() {
     );
     return { box, label };
   });
-  const go = h(
-    "button",
-    { type: "button", class: "svp-button svc-open", onclick: () => openRuns(chosen()) },
-    "Compare these runs",
-  );
-  const chosen = () =>
-    boxes.flatMap(({ box }) => (box.checked ? [box.value] : []));
+  const go = h("button.svp-button.svc-open", { onclick: () => openRuns(chosen()) }, "Compare these runs");
+  const chosen = () => boxes.flatMap(({ box }) => (box.checked ? [box.value] : []));
   function able() {
     const count = chosen().length;
     go.disabled = count < 2 || count > page.data.most + 1;
     go.title = go.disabled ? `Choose 2 to ${page.data.most + 1} runs` : "";
   }
   able();
-  place.replaceChildren(select, h("div", { class: "svc-boxes" }, boxes.map(({ label }) => label)), go);
+  place.replaceChildren(select, h("div.svc-boxes", boxes.map(({ label }) => label)), go);
 }
 
 /** The button that opens the example. */

@@ -25,8 +25,7 @@ export function drawStretches() {
   if (!page.stretches.length) {
     return place.replaceChildren(
       h(
-        "p",
-        { class: "svc-help" },
+        "p.svc-help",
         drawn().length < 2
           ? "There is only one run."
           : "No method wins a stretch of the output that all of them share.",
@@ -39,39 +38,32 @@ export function drawStretches() {
       if (!winner) return [];
       const forwards = one.forwards[one.run];
       const text = winner.lane.pieces.phrase(winner.lane.output.slice(one.from, one.to), 90);
-      const others = drawn()
-        .filter((lane) => lane !== winner && lane.id in one.forwards)
+      const others = drawn().filter((lane) => lane !== winner && lane.id in one.forwards)
         .map((lane) => `${lane.mark} ${one.forwards[lane.id]}`)
         .join(", ");
       return colored(
         h(
-          "div",
-          { class: "svc-stretch" },
+          "div.svc-stretch",
           h(
-            "button",
+            "button.svc-go",
             {
-              type: "button",
-              class: "svc-go",
               onclick: () => show(one),
               "aria-label":
                 `Tokens ${one.from + 1} to ${one.to}: ${name(winner)} needs ` +
                 `${forwards} forwards, ${one.gain} fewer than the next`,
             },
             mark(winner),
-            h("span", { class: "svc-gain" }, h("b", {}, `−${one.gain}`), one.gain === 1 ? " forward" : " forwards"),
+            h("span.svc-gain", h("b", `−${one.gain}`), one.gain === 1 ? " forward" : " forwards"),
             h(
-              "span",
-              { class: "svc-where" },
+              "span.svc-where",
               `tokens ${(one.from + 1).toLocaleString("en")}–${one.to.toLocaleString("en")}: ` +
                 `${name(winner)} ${forwards}, ${others}`,
             ),
-            h("code", {}, text),
+            h("code", text),
           ),
           h(
-            "button",
+            "button.svp-link",
             {
-              type: "button",
-              class: "svp-link",
               onclick: () => inspect(winner, winner.lane.stepOf[one.from]),
               "aria-label": `Open ${name(winner)} on Inspect at token ${one.from + 1}`,
             },
@@ -121,12 +113,12 @@ export function drawLens() {
     else if (check?.state === "differs") more = divergence(lane, check);
     const row = colored(
       h(
-        "div",
-        { class: "svc-lens-row", "data-verdict": state },
+        "div.svc-lens-row",
+        { "data-verdict": state },
         mark(lane),
-        h("b", {}, name(lane)),
-        h("span", { class: "svc-verdict", "data-verdict": state }, `${sign} ${baseline ? "plain decoding" : words}`),
-        h("span", { class: "svc-more" }, more),
+        h("b", name(lane)),
+        h("span.svc-verdict", { "data-verdict": state }, `${sign} ${baseline ? "plain decoding" : words}`),
+        h("span.svc-more", more),
       ),
       lane.n,
     );
@@ -135,8 +127,7 @@ export function drawLens() {
   part("lens-rows").replaceChildren(
     ...rows.flat(),
     h(
-      "p",
-      { class: "svc-help" },
+      "p.svc-help",
       "A near tie: neither token, nor any later one, lies more than rounding below the " +
         "best logit. A bug: a lossless method wrote what the target would not have.",
     ),
@@ -158,8 +149,8 @@ function divergence(lane, { position, got, got_prob, expected, expected_prob, ga
   ];
   return [
     h(
-      "button",
-      { type: "button", class: "svp-link", onclick: () => show({ from: position, to: position + 1 }) },
+      "button.svp-link",
+      { onclick: () => show({ from: position, to: position + 1 }) },
       `token ${(position + 1).toLocaleString("en")}`,
     ),
     `: wrote ${token(lane, got)}${share(got_prob)}, plain decoding ${token(lane, expected)}${share(expected_prob)}.`,
@@ -171,11 +162,7 @@ function divergence(lane, { position, got, got_prob, expected, expected_prob, ga
 /** The lane's output against plain decoding's, folded until asked for. */
 /** @type {(lane: DrawnLane, check: LaneDivergence) => HTMLElement} */
 function diff(lane, check) {
-  const holder = h(
-    "details",
-    { class: "svc-diff sv-compared" },
-    h("summary", {}, `${name(lane)} and plain decoding, token by token`),
-  );
+  const holder = h("details.svc-diff.sv-compared", h("summary", `${name(lane)} and plain decoding, token by token`));
   holder.addEventListener("toggle", () => {
     if (!holder.open || holder.querySelector(".sv-diff")) return;
     const pieces = Object.create(lane.lane.pieces, {
@@ -211,25 +198,22 @@ export function drawTable() {
     .filter((metric) => lanes.some((lane) => value(lane, metric) !== null && value(lane, metric) !== undefined))
     .map((metric) => {
       const sign = BETTER[metric.key] || 0;
-      const known = lanes
-        .filter((lane) => lane.method !== "plain")
-        .map((lane) => sign * (value(lane, metric) ?? NaN))
+      const known = lanes.filter((lane) => lane.method !== "plain").map((lane) => sign * (value(lane, metric) ?? NaN))
         .filter((n) => !Number.isNaN(n));
       const best = sign && known.length > 1 ? Math.max(...known) : null;
       const head = h(
         "th",
         { scope: "row", tabindex: "0" },
         metric.label,
-        metric.unit && metric.unit !== "share" && metric.unit !== "×" ? h("small", {}, ` ${metric.unit}`) : null,
+        metric.unit && metric.unit !== "share" && metric.unit !== "×" ? h("small", ` ${metric.unit}`) : null,
       );
       page.tip?.add(head, () => [
-        h("b", {}, metric.label),
-        h("div", {}, `= ${metric.formula}`),
-        h("div", { class: "svc-help" }, metric.help),
+        h("b", metric.label),
+        h("div", `= ${metric.formula}`),
+        h("div.svc-help", metric.help),
       ]);
       return h(
         "tr",
-        {},
         head,
         lanes.map((lane) => {
           const wins = best !== null && lane.method !== "plain" && sign * (value(lane, metric) ?? NaN) === best;
@@ -238,11 +222,7 @@ export function drawTable() {
             { class: `svp-num${wins ? " svc-best" : ""}` },
             cell(metric, value(lane, metric)),
             wins
-              ? h(
-                  "span",
-                  { class: "svc-star", title: "best of the methods", "aria-label": ", best of the methods" },
-                  " ★",
-                )
+              ? h("span.svc-star", { title: "best of the methods", "aria-label": ", best of the methods" }, " ★")
               : null,
           );
         }),
@@ -250,44 +230,33 @@ export function drawTable() {
     });
   const depth = h("th", { scope: "row", tabindex: "0" }, "Acceptance by depth");
   page.tip?.add(depth, () => [
-    h("b", {}, "Acceptance by depth"),
-    h("div", {}, "= accepted ÷ reached"),
+    h("b", "Acceptance by depth"),
+    h("div", "= accepted ÷ reached"),
     h(
-      "div",
-      { class: "svc-help" },
+      "div.svc-help",
       "A depth is reached by a step where the node above was " +
         "accepted and has a child to try; siblings are one decision.",
     ),
   ]);
-  rows.push(
-    h(
-      "tr",
-      {},
-      depth,
-      lanes.map((lane) => h("td", { class: "svc-depths" }, depths(lane))),
-    ),
-  );
+  rows.push(h("tr", depth, lanes.map((lane) => h("td.svc-depths", depths(lane)))));
   part("table").replaceChildren(
     h(
-      "table",
-      { class: "svp-grid" },
+      "table.svp-grid",
       h(
         "thead",
-        {},
         h(
           "tr",
-          {},
-          h("th", { scope: "col" }, h("span", { class: "svc-unseen" }, "Number")),
+          h("th", { scope: "col" }, h("span.svc-unseen", "Number")),
           lanes.map((lane) =>
             colored(
               h(
-                "th",
-                { scope: "col", class: "svp-num" },
+                "th.svp-num",
+                { scope: "col" },
                 mark(lane),
                 " ",
                 name(lane),
                 settings(lane) && drawn().some((o) => o !== lane && o.method === lane.method)
-                  ? h("small", {}, ` ${settings(lane)}`)
+                  ? h("small", ` ${settings(lane)}`)
                   : null,
               ),
               lane.n,
@@ -295,7 +264,7 @@ export function drawTable() {
           ),
         ),
       ),
-      h("tbody", {}, rows),
+      h("tbody", rows),
     ),
   );
 }
@@ -303,25 +272,24 @@ export function drawTable() {
 /** A bar per depth, the first ten, and the numbers for those who listen. @param {CompareLane} lane */
 function depths(lane) {
   const rows = page.numbers[lane.id].depths;
-  if (!rows.length) return h("span", { class: "svc-help" }, "–");
+  if (!rows.length) return h("span.svc-help", "–");
   const first = rows.slice(0, 10);
   /** @type {(accepted: number, reached: number) => string} */
   const percent = (accepted, reached) => `${Math.round((100 * accepted) / reached)} %`;
   const said = first.map(([d, reached, accepted]) => `${d}: ${percent(accepted, reached)}`).join(", ");
   const bars = h(
-    "span",
-    { class: "svc-bars", role: "img", tabindex: "0", "aria-label": `Acceptance by depth ${said}` },
+    "span.svc-bars",
+    { role: "img", tabindex: "0", "aria-label": `Acceptance by depth ${said}` },
     first.map(([, reached, accepted]) => {
-      const share = h("i", {});
+      const share = h("i");
       share.style.height = `${(100 * accepted) / reached}%`;
-      return h("i", {}, share);
+      return h("i", share);
     }),
   );
   page.tip?.add(bars, () => [
-    h("b", {}, name(lane)),
+    h("b", name(lane)),
     facts(
-      rows
-        .slice(0, 12)
+      rows.slice(0, 12)
         .map(([d, reached, accepted]) => [`depth ${d}`, `${percent(accepted, reached)} (${accepted} of ${reached})`]),
     ),
   ]);

@@ -9,9 +9,7 @@ const methods = () => catalog().methods.filter((m) => m.name !== "plain");
 
 /** The lines chosen; at first methods that are there. */
 function lines() {
-  const usable = methods()
-    .filter((m) => !m.missing)
-    .map((m) => m.name);
+  const usable = methods().filter((m) => !m.missing).map((m) => m.name);
   const usual = FIRST.filter((name) => usable.includes(name));
   return (state().lines ??= (usual.length ? usual : usable.slice(0, 2)).map((method) => ({ method, params: {} })));
 }
@@ -46,12 +44,10 @@ export function restore(about) {
 /** What is asked, in words. */
 export function head() {
   return h(
-    "header",
-    { class: "svl-head" },
-    h("h2", {}, "Methods × prompts"),
+    "header.svl-head",
+    h("h2", "Methods × prompts"),
     h(
-      "p",
-      { class: "svl-question" },
+      "p.svl-question",
       "Every method on every prompt, as in the papers’ tables: a row per task, a column per method. " +
         "The runs are timed in turn and repeated, and every output is checked against plain decoding’s.",
     ),
@@ -65,14 +61,10 @@ export function head() {
 /** @type {(line: LabFormLine, method: MethodCard, again: boolean, changes: Changes) => HTMLElement | null} */
 function parameters(line, method, again, { check, redraw }) {
   if (!method.controls.length) return null;
-  const words = () =>
-    changed(line)
-      .map(([name, value]) => `${name} = ${value}`)
-      .join(", ") || "usual parameters";
-  const summary = h("summary", {}, words());
+  const words = () => changed(line).map(([name, value]) => `${name} = ${value}`).join(", ") || "usual parameters";
+  const summary = h("summary", words());
   const fields = method.controls.map((c) => {
-    const box = h("input", {
-      class: "svp-input",
+    const box = h("input.svp-input", {
       "aria-label": `${method.name}: ${c.label}`,
       title: c.help,
       placeholder: typed(c.default),
@@ -95,11 +87,11 @@ function parameters(line, method, again, { check, redraw }) {
     change(0, { method: method.name, params: { ...line.params }, open: true }),
   );
   const details = h(
-    "details",
-    { class: "svb-params", open: line.open },
+    "details.svb-params",
+    { open: line.open },
     summary,
-    h("div", { class: "svl-form" }, fields),
-    h("div", { class: "svb-more" }, another, again ? link("Remove", () => change(1)) : null),
+    h("div.svl-form", fields),
+    h("div.svb-more", another, again ? link("Remove", () => change(1)) : null),
   );
   details.addEventListener("toggle", () => {
     line.open = details.open;
@@ -123,30 +115,28 @@ export function fields(changes) {
       changes.redraw();
     });
     return h(
-      "div",
-      { class: "svb-method", "data-method": m.name },
+      "div.svb-method",
+      { "data-method": m.name },
       h(
-        "label",
-        { class: "svl-check", title: m.summary },
+        "label.svl-check",
+        { title: m.summary },
         box,
-        h("span", {}, m.name),
-        m.lossless ? null : h("span", { class: "svf-badge svf-lossy" }, "lossy"),
+        h("span", m.name),
+        m.lossless ? null : h("span.svf-badge.svf-lossy", "lossy"),
       ),
       h(
-        "div",
-        { class: "svb-lines" },
-        m.missing ? h("small", {}, m.missing) : mine.map((line, n) => parameters(line, m, n > 0, changes)),
+        "div.svb-lines",
+        m.missing ? h("small", m.missing) : mine.map((line, n) => parameters(line, m, n > 0, changes)),
       ),
     );
   });
   const plain = h("input", { type: "checkbox", checked: true, disabled: true, id: "svl-batch-plain" });
   const base = h(
-    "div",
-    { class: "svb-method" },
-    h("label", { class: "svl-check" }, plain, h("span", {}, "plain")),
-    h("div", { class: "svb-lines" }, h("small", {}, "The baseline: it always runs.")),
+    "div.svb-method",
+    h("label.svl-check", plain, h("span", "plain")),
+    h("div.svb-lines", h("small", "The baseline: it always runs.")),
   );
-  return h("fieldset", { class: "svb-methods" }, h("legend", {}, "Methods"), base, rows);
+  return h("fieldset.svb-methods", h("legend", "Methods"), base, rows);
 }
 
 // --- the tables ---
@@ -156,8 +146,7 @@ export function fields(changes) {
  *
  * @type {(runs: object[], text: Node, attributes: Attributes<HTMLButtonElement>) => Node}
  */
-const opens = (runs, text, attributes) =>
-  runs.length ? h("button", { type: "button", class: "svb-open", ...attributes }, text) : text;
+const opens = (runs, text, attributes) => runs.length ? h("button", { class: "svb-open", ...attributes }, text) : text;
 
 /** @param {LabTable} table @param {LabTableLine} line @param {number} n */
 function cell(table, line, n) {
@@ -177,14 +166,14 @@ function cell(table, line, n) {
     "td",
     { class: `svp-num${c.best ? " svb-best" : ""}` },
     opens(c.runs, number, { "aria-label": `${words}. Open its runs`, onclick }),
-    c.spread ? h("small", {}, ` ± ${c.spread}`) : null,
-    c.partly ? h("small", { class: "svl-failed" }, ` (${c.partly})`) : null,
+    c.spread ? h("small", ` ± ${c.spread}`) : null,
+    c.partly ? h("small.svl-failed", ` (${c.partly})`) : null,
   );
 }
 
 /** @param {LabCheck} check */
 function checked(check) {
-  if (!check.checked) return h("td", { class: "svp-num" }, "–");
+  if (!check.checked) return h("td.svp-num", "–");
   const words = `${check.same}/${check.checked}${check.bugs ? `, ${check.bugs} differ` : ""}`;
   const sign = check.same === check.checked ? "✓ " : check.bugs ? "✗ " : "";
   const text = h(check.bugs ? "strong" : "span", { class: check.bugs ? "svl-failed" : null }, sign + words);
@@ -193,7 +182,7 @@ function checked(check) {
     word: `token ${run.at}, ${run.verdict}${run.repeat > 1 ? `, repeat ${run.repeat}` : ""}`,
   }));
   const onclick = () => list(`${check.name}: not plain decoding’s output`, runs);
-  return h("td", { class: "svp-num" }, opens(runs, text, { "data-check": check.name, onclick }));
+  return h("td.svp-num", opens(runs, text, { "data-check": check.name, onclick }));
 }
 
 /** @param {LabBatchResults} results @param {LabTable} table */
@@ -201,15 +190,11 @@ function tableOf({ checks }, table) {
   const byName = new Map(checks.map((c) => [c.name, c]));
   const heads = table.columns.map((name) =>
     h(
-      "th",
-      { scope: "col", class: "svp-num" },
+      "th.svp-num",
+      { scope: "col" },
       name,
       byName.get(name)?.lossy
-        ? h(
-            "span",
-            { class: "svb-lossy", title: "Not lossless: the output may differ from plain decoding's" },
-            " † lossy",
-          )
+        ? h("span.svb-lossy", { title: "Not lossless: the output may differ from plain decoding's" }, " † lossy")
         : null,
     ),
   );
@@ -218,31 +203,24 @@ function tableOf({ checks }, table) {
       "tr",
       { class: n && n === table.lines.length - 1 ? "svb-all" : null },
       h("th", { scope: "row" }, line.name),
-      h("td", { class: "svp-num" }, line.prompts.toLocaleString()),
+      h("td.svp-num", line.prompts.toLocaleString()),
       table.columns.map((_, k) => cell(table, line, k)),
     ),
   );
   return h(
-    "div",
-    { class: "svl-scroll" },
+    "div.svl-scroll",
     h(
-      "table",
-      { class: "svp-grid svl-table svb-table", "data-metric": table.metric },
+      "table.svp-grid.svl-table.svb-table",
+      { "data-metric": table.metric },
       h("caption", { title: `${table.label} = ${table.formula}` }, table.title),
-      h(
-        "thead",
-        {},
-        h("tr", {}, h("th", { scope: "col" }, "task"), h("th", { scope: "col", class: "svp-num" }, "prompts"), heads),
-      ),
-      h("tbody", {}, rows),
+      h("thead", h("tr", h("th", { scope: "col" }, "task"), h("th.svp-num", { scope: "col" }, "prompts"), heads)),
+      h("tbody", rows),
       h(
         "tfoot",
-        {},
         h(
           "tr",
-          {},
           h("th", { scope: "row" }, "same as plain"),
-          h("td", {}),
+          h("td"),
           table.columns.map((name) => checked(must(byName.get(name)))),
         ),
       ),
@@ -254,22 +232,14 @@ function tableOf({ checks }, table) {
 export function below(s) {
   if (!s.rows)
     return goesOn(s.state)
-      ? [h("p", { class: "svp-empty" }, "The first numbers come when every method is through the first prompt.")]
+      ? [h("p.svp-empty", "The first numbers come when every method is through the first prompt.")]
       : [];
   return [
-    s.warnings.map((text) => h("div", { class: "svp-note svp-error svb-warning", role: "alert" }, text)),
-    s.about.notes.map((text) => h("p", { class: "svp-note" }, text)),
-    h(
-      "div",
-      { class: "svb-tables" },
-      s.tables.map((table) => tableOf(s, table)),
-    ),
+    s.warnings.map((text) => h("div.svp-note.svp-error.svb-warning", { role: "alert" }, text)),
+    s.about.notes.map((text) => h("p.svp-note", text)),
+    h("div.svb-tables", s.tables.map((table) => tableOf(s, table))),
     formulaList(s.formulas),
-    h(
-      "ul",
-      { class: "svb-remarks" },
-      s.remarks.map((text) => h("li", {}, text)),
-    ),
+    h("ul.svb-remarks", s.remarks.map((text) => h("li", text))),
   ].flat();
 }
 

@@ -6,24 +6,8 @@ import { sentence } from "specviz/base/problem.js";
 import * as batch from "specviz/lab/batch.js";
 import { show } from "specviz/lab/results.js";
 import {
-  BATCH,
-  OWN,
-  SHORT,
-  allowed,
-  catalog,
-  closing,
-  dialog,
-  field,
-  lab,
-  note,
-  parameters,
-  parts,
-  post,
-  recipe,
-  refresh,
-  state,
-  suggested,
-  typed,
+  BATCH, OWN, SHORT, allowed, catalog, closing, dialog, field, lab, note, parameters, parts, post, recipe, refresh,
+  state, suggested, typed,
 } from "specviz/lab/state.js";
 import { app } from "specviz/shell/state.js";
 
@@ -35,9 +19,7 @@ function body(extra = {}) {
   const prompts =
     form.prompts === "file"
       ? { file: lab.file || {} }
-      : form.prompts === "trace"
-        ? { trace: app.shown || "" }
-        : form.prompts || undefined;
+      : form.prompts === "trace" ? { trace: app.shown || "" } : form.prompts || undefined;
   const asked = {
     count: form.count || null,
     max_new_tokens: form.max_new_tokens || null,
@@ -95,16 +77,15 @@ function promptFields({ prompts: set, count, max_new_tokens, repeats, training_s
   if (kind !== "turns") options.push(["turns", sets.turns]);
   options.push(["trace", "The prompt of the run in Inspect"], ["file", "A prompt file …"]);
   const select = h(
-    "select",
-    { class: "svp-select", id: "svl-prompts" },
+    "select.svp-select",
+    { id: "svl-prompts" },
     options.map(([value, text]) => h("option", { value }, text)),
   );
   select.value = s.prompts;
-  const picker = h("input", {
+  const picker = h("input.svl-file", {
     type: "file",
     id: "svl-file",
     accept: ".jsonl,.ndjson,.json,.txt,.md",
-    class: "svl-file",
     hidden: s.prompts !== "file",
     "aria-label": "Prompt file",
   });
@@ -119,7 +100,7 @@ function promptFields({ prompts: set, count, max_new_tokens, repeats, training_s
     check();
   });
   return [
-    h("div", { class: "svl-field svl-wide" }, h("label", { for: "svl-prompts" }, "Prompts"), select, picker),
+    h("div.svl-field.svl-wide", h("label", { for: "svl-prompts" }, "Prompts"), select, picker),
     numberField("count", "How many", count, { max: 5000 }),
     numberField("max_new_tokens", "New tokens", max_new_tokens, { max: 4096 }),
     repeats ? numberField("repeats", "Repeats", repeats, { max: 100 }) : null,
@@ -133,9 +114,8 @@ function ownFields() {
   const usual = usable.find((m) => m.name === "pld+h") ?? usable[0];
   const chosen = (s.methods ??= usual ? [usual.name] : []);
   const methods = h(
-    "fieldset",
-    { class: "svl-methods svl-wide" },
-    h("legend", {}, "Methods"),
+    "fieldset.svl-methods.svl-wide",
+    h("legend", "Methods"),
     usable.map((m) => {
       const box = h("input", { type: "checkbox", value: m.name, id: `svl-method-${m.name}` });
       box.checked = chosen.includes(m.name);
@@ -143,7 +123,7 @@ function ownFields() {
         s.methods = usable.map((u) => u.name).filter((n) => (n === m.name ? box.checked : chosen.includes(n)));
         drawMain();
       });
-      return h("label", { class: "svl-check", title: m.summary }, box, m.name);
+      return h("label.svl-check", { title: m.summary }, box, m.name);
     }),
   );
   const known = parameters();
@@ -153,14 +133,13 @@ function ownFields() {
       axis.values = "";
     }
     const select = h(
-      "select",
-      { class: "svp-select", id: `svl-param-${n}` },
+      "select.svp-select",
+      { id: `svl-param-${n}` },
       h("option", { value: "" }, n ? "nothing more" : "nothing: compare the methods"),
       Object.values(known).map((c) => h("option", { value: c.name }, `${c.label} (${c.name})`)),
     );
     select.value = axis.param;
-    const values = h("input", {
-      class: "svp-input",
+    const values = h("input.svp-input", {
       id: `svl-values-${n}`,
       placeholder: "1, 2, 4 or 0..1 step 0.1",
       "aria-label": "Values",
@@ -178,30 +157,24 @@ function ownFields() {
     });
     const control = known[axis.param];
     return h(
-      "div",
-      { class: "svl-field svl-wide svl-axis" },
+      "div.svl-field.svl-wide.svl-axis",
       h("label", { for: `svl-param-${n}` }, n ? "and" : "Vary"),
       select,
       values,
-      control ? h("small", {}, `${allowed(control)}. ${control.help}`) : null,
+      control ? h("small", `${allowed(control)}. ${control.help}`) : null,
     );
   });
   const rest = Object.values(known).filter((c) => !s.vary.some((v) => v.param === c.name));
   const wasOpen = Boolean(parts.setup.querySelector(".svl-rest[open]"));
   const fixed = rest.length
     ? h(
-        "details",
-        { class: "svl-rest svl-wide", open: wasOpen },
-        h("summary", {}, "Other parameters"),
+        "details.svl-rest.svl-wide",
+        { open: wasOpen },
+        h("summary", "Other parameters"),
         h(
-          "div",
-          { class: "svl-form" },
+          "div.svl-form",
           rest.map((c) => {
-            const box = h("input", {
-              class: "svp-input",
-              placeholder: typed(c.default),
-              "aria-label": c.label,
-            });
+            const box = h("input.svp-input", { placeholder: typed(c.default), "aria-label": c.label });
             box.value = s.fixed[c.name] || "";
             box.addEventListener("input", () => {
               s.fixed[c.name] = box.value;
@@ -213,8 +186,8 @@ function ownFields() {
       )
     : null;
   const metric = h(
-    "select",
-    { class: "svp-select", id: "svl-metric" },
+    "select.svp-select",
+    { id: "svl-metric" },
     catalog().metrics.filter((m) => !m.trained).map((m) => h("option", { value: m.key, title: m.help }, m.label)),
   );
   metric.value = s.metric;
@@ -223,7 +196,7 @@ function ownFields() {
     check();
     drawFormula();
   });
-  const formula = h("small", { class: "svl-formula" });
+  const formula = h("small.svl-formula");
   const drawFormula = () => {
     formula.textContent = catalog().metrics.find((x) => x.key === s.metric)?.formula ?? "";
   };
@@ -231,7 +204,7 @@ function ownFields() {
   return [
     methods,
     axes,
-    h("div", { class: "svl-field svl-wide" }, h("label", { for: "svl-metric" }, "Measure"), metric, formula),
+    h("div.svl-field.svl-wide", h("label", { for: "svl-metric" }, "Measure"), metric, formula),
     numberField("temperature", "Temperature", 0, { min: 0, max: 2, step: 0.1 }),
     fixed,
   ];
@@ -241,37 +214,27 @@ function ownFields() {
 function head(r) {
   if (!r) {
     return h(
-      "header",
-      { class: "svl-head" },
-      h("h2", {}, "Your own sweep"),
+      "header.svl-head",
+      h("h2", "Your own sweep"),
       h(
-        "p",
-        { class: "svl-question" },
+        "p.svl-question",
         "Choose methods, up to two parameters to vary, the prompts " +
           "and what to measure. Two parameters make a heat map.",
       ),
     );
   }
-  const metrics = r.metrics.map(
-    (key) => [...catalog().metrics, ...r.own].find((m) => m.key === key)?.label || key,
-  );
+  const metrics = r.metrics.map((key) => [...catalog().metrics, ...r.own].find((m) => m.key === key)?.label || key);
   /** @type {(name: string, ...value: Child[]) => Child[]} */
-  const fact = (name, ...value) => [h("dt", {}, name), h("dd", {}, ...value)];
+  const fact = (name, ...value) => [h("dt", name), h("dd", ...value)];
   const values = (/** @type {LabAxis} */ axis) =>
-    h(
-      "span",
-      { class: "svl-values" },
-      axis.values.map((v) => h("span", {}, typed(v))),
-    );
+    h("span.svl-values", axis.values.map((v) => h("span", typed(v))));
   return h(
-    "header",
-    { class: "svl-head" },
-    h("p", { class: "svl-cite", title: catalog().papers[r.paper] }, `${SHORT[r.paper]}, ${r.figure}`),
-    h("h2", {}, r.title),
-    h("p", { class: "svl-question" }, r.question),
+    "header.svl-head",
+    h("p.svl-cite", { title: catalog().papers[r.paper] }, `${SHORT[r.paper]}, ${r.figure}`),
+    h("h2", r.title),
+    h("p.svl-question", r.question),
     h(
-      "dl",
-      { class: "svl-facts" },
+      "dl.svl-facts",
       r.axes.map((axis) => fact("Varies", `${axis.label} `, values(axis))),
       r.alone ? null : fact("Lines", r.lines.map((l) => l.label).join(" · ")),
       r.training_steps
@@ -298,8 +261,8 @@ export function drawMain() {
       : [...ownFields(), ...promptFields(OWN_PROMPTS)];
   parts.setup.replaceChildren(
     many ? batch.head() : head(r),
-    h("div", { class: "svl-form" }, form),
-    h("div", { class: "svl-go" }, parts.run, parts.estimate),
+    h("div.svl-form", form),
+    h("div.svl-go", parts.run, parts.estimate),
     parts.note,
   );
   note("");
@@ -313,8 +276,7 @@ function check() {
   const ticket = ++lab.ticket;
   const missing = recipe()?.missing ?? [];
   const why =
-    catalog().reason ||
-    (missing.length ? `Not available here: ${missing.join(", ")}.` : "") ||
+    catalog().reason || (missing.length ? `Not available here: ${missing.join(", ")}.` : "") ||
     (state().prompts === "file" && !lab.file ? "Choose a prompt file." : "");
   parts.run.disabled = Boolean(why);
   if (why) {
@@ -356,9 +318,6 @@ async function start(yes = false) {
 
 /** @param {string} question */
 const ask = (question) =>
-  dialog(
-    h("p", {}, question),
-    h("div", { class: "svl-row" }, closing("Start it", () => start(true), "svl-run"), closing("Not now")),
-  );
+  dialog(h("p", question), h("div.svl-row", closing("Start it", () => start(true), "svl-run"), closing("Not now")));
 
 parts.run.addEventListener("click", () => start());

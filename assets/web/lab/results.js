@@ -7,21 +7,7 @@ import { clearCharts, drawCharts, plotly } from "specviz/base/plotly.js";
 import { alertNote, sentence } from "specviz/base/problem.js";
 import * as batch from "specviz/lab/batch.js";
 import {
-  address,
-  catalog,
-  file,
-  formulaList,
-  goesOn,
-  lab,
-  link,
-  list,
-  note,
-  number,
-  parts,
-  post,
-  recipe,
-  refresh,
-  when,
+  address, catalog, file, formulaList, goesOn, lab, link, list, note, number, parts, post, recipe, refresh, when,
 } from "specviz/lab/state.js";
 
 const POLL_MS = 1200;
@@ -33,14 +19,14 @@ const ENDED = {
   error: "ended on an error",
 };
 
-const bar = h("div", { class: "svl-bar" });
+const bar = h("div.svl-bar");
 const meter = h("progress", { max: 1, "aria-label": "Progress" });
-const left = h("span", { class: "svl-left", role: "status" });
-const stop = h("button", { type: "button", class: "svp-button svl-cancel", onclick: cancel }, "Cancel");
-const progress = h("div", { class: "svl-progress", hidden: true }, meter, left, stop);
-const grid = h("div", { class: "svl-charts" });
-const caption = h("p", { class: "svl-caption" });
-const under = h("div", { class: "svl-below" });
+const left = h("span.svl-left", { role: "status" });
+const stop = h("button.svp-button.svl-cancel", { onclick: cancel }, "Cancel");
+const progress = h("div.svl-progress", { hidden: true }, meter, left, stop);
+const grid = h("div.svl-charts");
+const caption = h("p.svl-caption");
+const under = h("div.svl-below");
 
 /** Shows results, or none ("" for an id). @param {string} id */
 export function show(id) {
@@ -184,8 +170,8 @@ function drawBar({ about, state, measured, tables, rows }) {
     .join(" · ");
   const metrics = catalog().metrics.filter((m) => measured.includes(m.key) && !(tables && m.parts));
   const select = h(
-    "select",
-    { class: "svp-select", "aria-label": tables ? "What the cells show" : "What is drawn" },
+    "select.svp-select",
+    { "aria-label": tables ? "What the cells show" : "What is drawn" },
     h("option", { value: "" }, "As planned"),
     metrics.map((m) => h("option", { value: m.key, title: m.help }, m.label)),
   );
@@ -197,8 +183,8 @@ function drawBar({ about, state, measured, tables, rows }) {
   });
   const gone = { type: "button", class: "svp-button", onclick: remove, title: "Delete these results and their runs" };
   bar.replaceChildren(
-    h("div", { class: "svl-about" }, h("b", {}, recipe() ? "Results" : about.title), h("span", {}, words)),
-    metrics.length ? h("label", { class: "svl-draw" }, tables ? "Cells show " : "Draw ", select) : "",
+    h("div.svl-about", h("b", recipe() ? "Results" : about.title), h("span", words)),
+    metrics.length ? h("label.svl-draw", tables ? "Cells show " : "Draw ", select) : "",
     ...(rows && tables ? batch.files(lab.metrics) : []),
     ...(rows ? [file("csv", tables ? "Runs: CSV" : "CSV"), file("json", "JSON")] : []),
     goesOn(state) ? "" : h("button", gone, "Delete"),
@@ -244,18 +230,12 @@ function profileTable(table) {
       );
     });
   return h(
-    "div",
-    { class: "svl-scroll" },
+    "div.svl-scroll",
     h(
-      "table",
-      { class: "svp-grid svl-table" },
-      h("caption", {}, table.label),
-      h("thead", {}, h("tr", {}, cells(table.heads, "th"))),
-      h(
-        "tbody",
-        {},
-        table.rows.map((row) => h("tr", {}, cells(row, "td"))),
-      ),
+      "table.svp-grid.svl-table",
+      h("caption", table.label),
+      h("thead", h("tr", cells(table.heads, "th"))),
+      h("tbody", table.rows.map((row) => h("tr", cells(row, "td")))),
     ),
   );
 }
@@ -280,37 +260,31 @@ function pointTable(results) {
   const places = placeColumns(results);
   const heads = columns.map(({ label, unit }) => {
     const said = !unit || unit === "share" || label.toLowerCase().includes(unit.replace("/", " per "));
-    return h("th", { scope: "col", class: "svp-num" }, label, said ? "" : ` (${unit})`);
+    return h("th.svp-num", { scope: "col" }, label, said ? "" : ` (${unit})`);
   });
   const rows = points.map((point) => {
     const numbers = columns.map(({ key, unit }) => {
       const { n, mean, se, low, high } = point.values[key] ?? {};
       const title = n ? `quartiles ${number(low, unit)} to ${number(high, unit)}; ${n} runs` : null;
-      const spread = se ? h("small", {}, ` ± ${number(se, unit)}`) : null;
-      return h("td", { class: "svp-num", title }, number(mean, unit), spread);
+      const spread = se ? h("small", ` ± ${number(se, unit)}`) : null;
+      return h("td.svp-num", { title }, number(mean, unit), spread);
     });
     const { runs, count, failed } = point;
     return h(
       "tr",
-      {},
-      places.map(([, , cell]) => h("td", {}, cell(point))),
+      places.map(([, , cell]) => h("td", cell(point))),
       numbers,
       h(
-        "td",
-        { class: "svp-num" },
+        "td.svp-num",
         runs.length ? link(plural(runs.length, "run"), () => behind(point)) : String(count || ""),
-        failed ? h("small", { class: "svl-failed" }, ` ${failed} failed`) : null,
+        failed ? h("small.svl-failed", ` ${failed} failed`) : null,
       ),
     );
   });
   const texts = places.map(([, head]) => h("th", { scope: "col" }, head));
-  const count = h("th", { scope: "col", class: "svp-num" }, "runs");
-  const head = h("thead", {}, h("tr", {}, texts, heads, count));
-  return h(
-    "div",
-    { class: "svl-scroll" },
-    h("table", { class: "svp-grid svl-table" }, head, h("tbody", {}, rows)),
-  );
+  const count = h("th.svp-num", { scope: "col" }, "runs");
+  const head = h("thead", h("tr", texts, heads, count));
+  return h("div.svl-scroll", h("table.svp-grid.svl-table", head, h("tbody", rows)));
 }
 
 /** What stands below the charts. @param {LabResults} results */
@@ -318,8 +292,8 @@ function below(results) {
   const { rows, about, columns, points, profiles, formulas, failed, errors } = results;
   if (!rows) return [];
   return [
-    failed ? h("div", { class: "svp-note svp-error" }, `${plural(failed, "run")} failed. `, errors.join(" ")) : "",
-    ...about.notes.map((text) => h("p", { class: "svp-note" }, text)),
+    failed ? h("div.svp-note.svp-error", `${plural(failed, "run")} failed. `, errors.join(" ")) : "",
+    ...about.notes.map((text) => h("p.svp-note", text)),
     ...(columns.length || points.some((p) => p.runs.length) ? [pointTable(results)] : []),
     ...profiles.map(profileTable),
     formulaList(formulas),

@@ -35,14 +35,14 @@ export const lab = {
 
 /** The parts that are filled as another experiment is chosen. */
 export const parts = {
-  list: h("nav", { class: "svl-list", "aria-label": "Experiments" }),
-  chosen: h("summary", {}),
-  setup: h("div", { class: "svl-setup" }),
-  run: h("button", { type: "button", class: "svl-run", id: "svl-run" }, "Run"),
-  estimate: h("span", { class: "svl-estimate", role: "status" }),
-  note: h("p", { class: "svp-note svl-note", role: "status" }),
-  results: h("div", { class: "svl-results" }),
-  dialog: h("dialog", { class: "svl-dialog" }),
+  list: h("nav.svl-list", { "aria-label": "Experiments" }),
+  chosen: h("summary"),
+  setup: h("div.svl-setup"),
+  run: h("button.svl-run", { id: "svl-run" }, "Run"),
+  estimate: h("span.svl-estimate", { role: "status" }),
+  note: h("p.svp-note.svl-note", { role: "status" }),
+  results: h("div.svl-results"),
+  dialog: h("dialog.svl-dialog"),
 };
 
 /** @type {(what: string, body: object) => Promise<any>} */
@@ -102,10 +102,7 @@ export const state = () =>
     max_new_tokens: "",
     training_steps: "",
     methods: null,
-    vary: [
-      { param: "", values: "" },
-      { param: "", values: "" },
-    ],
+    vary: [{ param: "", values: "" }, { param: "", values: "" }],
     fixed: {},
     metric: "tokens_per_step",
     temperature: "",
@@ -144,18 +141,14 @@ export function allowed({ kind, choices, low, high, optional }) {
 
 /** @type {(label: string, input: Child, help?: string) => HTMLElement} */
 export const field = (label, input, help) =>
-  h("label", { class: "svl-field" }, h("span", {}, label), input, help ? h("small", {}, help) : null);
+  h("label.svl-field", h("span", label), input, help ? h("small", help) : null);
 
 /** A button that looks like a link. @param {string} text @param {() => void} onclick */
-export const link = (text, onclick) => h("button", { type: "button", class: "svp-link", onclick }, text);
+export const link = (text, onclick) => h("button.svp-link", { onclick }, text);
 
 /** How the numbers are defined. @param {LabResults["formulas"]} formulas */
 export const formulaList = (formulas) =>
-  h(
-    "dl",
-    { class: "svl-formulas" },
-    formulas.map((f) => [h("dt", {}, f.label), h("dd", {}, `= ${f.formula}. `, h("span", {}, f.help))]),
-  );
+  h("dl.svl-formulas", formulas.map((f) => [h("dt", f.label), h("dd", `= ${f.formula}. `, h("span", f.help))]));
 
 /** A sentence below the run button. @param {string} text @param {boolean} [error] */
 export function note(text, error) {
@@ -172,12 +165,8 @@ export async function refresh() {
 /** A link to the results as a file. @param {string} format @param {string} text */
 export const file = (format, text) =>
   h(
-    "a",
-    {
-      class: "svp-button",
-      href: `api/lab/results/${encodeURIComponent(lab.id)}/download?format=${format}`,
-      download: "",
-    },
+    "a.svp-button",
+    { href: `api/lab/results/${encodeURIComponent(lab.id)}/download?format=${format}`, download: "" },
     text,
   );
 
@@ -192,7 +181,6 @@ export const closing = (text, then, kind = "svp-button") =>
   h(
     "button",
     {
-      type: "button",
       class: kind,
       onclick: () => {
         parts.dialog.close();
@@ -206,18 +194,18 @@ export const closing = (text, then, kind = "svp-button") =>
 export function list(title, runs) {
   if (runs.length === 1 && !runs[0].word) return inspect(runs[0].trace);
   const name = (/** @type {LabRun} */ { trace, prompt }) => {
-    if (!trace) return h("span", {}, prompt);
+    if (!trace) return h("span", prompt);
     const link = closing(prompt, () => inspect(trace), "svp-link");
     link.dataset.trace = trace;
     return link;
   };
   const names = lab.shown?.names ?? {};
   const word = (/** @type {LabRun} */ run) => run.word || (names[run.category] ?? run.category);
-  const rows = runs.map((run) => h("li", {}, name(run), h("span", {}, word(run))));
+  const rows = runs.map((run) => h("li", name(run), h("span", word(run))));
   dialog(
-    h("h3", {}, `${plural(runs.length, "run")}: ${title}`),
-    h("ul", { class: "svl-runs" }, rows),
-    h("div", { class: "svl-row" }, closing("Close")),
+    h("h3", `${plural(runs.length, "run")}: ${title}`),
+    h("ul.svl-runs", rows),
+    h("div.svl-row", closing("Close")),
   );
 }
 

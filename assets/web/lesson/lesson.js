@@ -29,7 +29,7 @@ export class Lesson {
     this.answers = { ...options.answers };
     /** The stop, from 0; behind the last one: the end. */
     this.at = clamp(Number(options.at) || 0, 0, lesson.stops.length);
-    this.root = h("div", { class: "sv sv-lesson", tabindex: "-1" });
+    this.root = h("div.sv.sv-lesson", { tabindex: "-1" });
     this.presenter = new Presenter(this.root, {
       changed: () =>
         requestAnimationFrame(() => {
@@ -40,30 +40,26 @@ export class Lesson {
     });
     /** @type {(label: string, act: () => void, ...inside: Child[]) => HTMLElement} */
     const tool = (label, act, ...inside) => button(label, { onclick: act }, ...inside);
-    this.linkLabel = h("span", {}, "Copy link");
-    this.dots = h("div", { class: "sv-dots", role: "group", "aria-label": "Stops of this lesson" });
+    this.linkLabel = h("span", "Copy link");
+    this.dots = h("div.sv-dots", { role: "group", "aria-label": "Stops of this lesson" });
     const back = options.leave ? tool("All lessons", options.leave, icon("previous"), "Lessons") : null;
     const share = options.link
       ? tool("Copy a link to this stop", () => this.copy(), icon("link"), this.linkLabel)
       : null;
-    const present = tool("Present", () => this.presenter.toggle(), "Present ", h("kbd", {}, "F"));
+    const present = tool("Present", () => this.presenter.toggle(), "Present ", h("kbd", "F"));
     const head = h(
-      "header",
-      { class: "sv-lesson-head" },
+      "header.sv-lesson-head",
       back,
-      h("h2", { class: "sv-lesson-title" }, lesson.title),
+      h("h2.sv-lesson-title", lesson.title),
       this.dots,
-      h("span", { class: "sv-lesson-tools" }, share, present),
+      h("span.sv-lesson-tools", share, present),
     );
-    this.words = h("div", { class: "sv-lesson-words", "aria-live": "polite" });
-    this.nav = h("nav", { class: "sv-lesson-nav", "aria-label": "Lesson" });
-    this.text = h("article", { class: "sv-card sv-lesson-text" }, this.words, this.nav);
-    this.stage = h("div", { class: "sv-lesson-stage" });
-    this.problem = h("p", { class: "sv-message", role: "alert", hidden: true });
-    this.root.append(
-      head,
-      h("div", { class: "sv-lesson-body" }, this.text, h("div", { class: "sv-lesson-view" }, this.problem, this.stage)),
-    );
+    this.words = h("div.sv-lesson-words", { "aria-live": "polite" });
+    this.nav = h("nav.sv-lesson-nav", { "aria-label": "Lesson" });
+    this.text = h("article.sv-card.sv-lesson-text", this.words, this.nav);
+    this.stage = h("div.sv-lesson-stage");
+    this.problem = h("p.sv-message", { role: "alert", hidden: true });
+    this.root.append(head, h("div.sv-lesson-body", this.text, h("div.sv-lesson-view", this.problem, this.stage)));
     this.host.replaceChildren(this.root);
     this.inspector = new Inspector(this.stage, { actions: false, present: false });
     const again = framed(() => this.mark());
@@ -254,8 +250,8 @@ export class Lesson {
         )
       : null;
     this.words.replaceChildren(
-      h("p", { class: "sv-lesson-place" }, h("span", {}, `${this.at + 1} of ${count}`), this.away, open),
-      h("h3", { class: "sv-lesson-stop" }, stop.title),
+      h("p.sv-lesson-place", h("span", `${this.at + 1} of ${count}`), this.away, open),
+      h("h3.sv-lesson-stop", stop.title),
       ...paragraphs(stop.text),
     );
     if (stop.ask) this.words.append(question(this, stop.ask, revealed));
@@ -266,7 +262,7 @@ export class Lesson {
     const back = button(
       "Back",
       { disabled: this.at === 0, onclick: () => this.go(this.at - 1) },
-      h("kbd", {}, "←"),
+      h("kbd", "←"),
       " Back",
     );
     if (!this.stop) {
@@ -276,10 +272,10 @@ export class Lesson {
             `Next lesson: ${next.title}`,
             { class: "sv-button sv-primary", onclick: () => next.go() },
             `Next: ${next.title} `,
-            h("kbd", {}, "→"),
+            h("kbd", "→"),
           )
         : null;
-      return this.nav.replaceChildren(back, again, h("span", { class: "sv-grow" }), on || "");
+      return this.nav.replaceChildren(back, again, h("span.sv-grow"), on || "");
     }
     const last = this.at === this.lesson.stops.length - 1;
     const on = button(
@@ -290,9 +286,9 @@ export class Lesson {
         onclick: () => this.next(),
       },
       last ? "Finish " : "Next ",
-      h("kbd", {}, "→"),
+      h("kbd", "→"),
     );
-    return this.nav.replaceChildren(back, h("span", { class: "sv-grow" }), on);
+    return this.nav.replaceChildren(back, h("span.sv-grow"), on);
   }
 
   // ---- the inspector's places -----------------------------------------------------------------------------------
@@ -408,10 +404,7 @@ export class Lesson {
     }
     for (const card of cards) card?.classList.add("sv-spot");
     for (const pane of inspector.panes)
-      pane.paint(
-        "spot",
-        positions.map((position) => [position, "sv-spot-token"]),
-      );
+      pane.paint("spot", positions.map((position) => [position, "sv-spot-token"]));
     const home = { node: "tree", candidate: "candidates", tokens: "texts", metric: "metrics" };
     const told = new Set(this.places.map((one) => (one.kind === "panel" ? one.name : home[one.kind])));
     for (const name of ["tree", "candidates", "drafter", "prompts", "diff", "metrics", "texts"]) {

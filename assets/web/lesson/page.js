@@ -14,7 +14,7 @@ import { goTo } from "specviz/shell/tabs.js";
 class LessonPage {
   /** @type {HTMLElement} */
   box = document.body; // until the page is there
-  place = h("div", { class: "svn-page" }, h("p", { class: "svp-empty" }, "Opening the lessons …"));
+  place = h("div.svn-page", h("p.svp-empty", "Opening the lessons …"));
   /** @type {(LessonCard | FaultyLesson)[]} */
   lessons = [];
   /** @type {Lesson | null} */
@@ -68,15 +68,10 @@ function state(card) {
 function card(one, number) {
   if (one.faults)
     return h(
-      "li",
-      { class: "svn-card svn-faulty" },
-      h("h3", {}, one.id.replace(/^own-/, "")),
-      h("p", { class: "svn-about" }, "This lesson cannot be shown yet:"),
-      h(
-        "ul",
-        { class: "svn-faults" },
-        one.faults.map((text) => h("li", {}, text)),
-      ),
+      "li.svn-card.svn-faulty",
+      h("h3", one.id.replace(/^own-/, "")),
+      h("p.svn-about", "This lesson cannot be shown yet:"),
+      h("ul.svn-faults", one.faults.map((text) => h("li", text))),
     );
   const { words, at, done } = state(one);
   const finished = done >= 1;
@@ -84,37 +79,22 @@ function card(one, number) {
     "li",
     { class: `svn-card${finished ? " svn-finished" : ""}` },
     h(
-      "div",
-      { class: "svn-top" },
-      h("span", { class: "svn-number" }, one.own ? "Own lesson" : String(number)),
-      h("span", { class: "svn-minutes" }, finished ? "✓ done · " : "", minutes(one.minutes)),
+      "div.svn-top",
+      h("span.svn-number", one.own ? "Own lesson" : String(number)),
+      h("span.svn-minutes", finished ? "✓ done · " : "", minutes(one.minutes)),
     ),
-    h("h3", {}, one.title),
-    h("p", { class: "svn-about" }, one.about),
+    h("h3", one.title),
+    h("p.svn-about", one.about),
+    h("ul.svn-learn", one.learn.map((text) => h("li", text))),
     h(
-      "ul",
-      { class: "svn-learn" },
-      one.learn.map((text) => h("li", {}, text)),
-    ),
-    h(
-      "div",
-      { class: "svn-foot" },
+      "div.svn-foot",
+      h("button.svp-button.svn-go", { "aria-label": `${words}: ${one.title}`, onclick: () => play(one.id, at) }, words),
       h(
-        "button",
-        {
-          type: "button",
-          class: "svp-button svn-go",
-          "aria-label": `${words}: ${one.title}`,
-          onclick: () => play(one.id, at),
-        },
-        words,
-      ),
-      h(
-        "span",
-        { class: "svn-progress", role: "img", "aria-label": `${Math.round(100 * done)} % seen` },
+        "span.svn-progress",
+        { role: "img", "aria-label": `${Math.round(100 * done)} % seen` },
         h("i", { style: `width:${100 * done}%` }),
       ),
-      h("span", { class: "svn-asked" }, `${one.asked} ${one.asked === 1 ? "question" : "questions"}`),
+      h("span.svn-asked", `${one.asked} ${one.asked === 1 ? "question" : "questions"}`),
     ),
   );
 }
@@ -126,38 +106,25 @@ function drawCards() {
   const total = ours.reduce((sum, one) => sum + (one.minutes || 0), 0);
   page.place.replaceChildren(
     h(
-      "header",
-      { class: "svn-head" },
-      h("h2", {}, "Lessons"),
+      "header.svn-head",
+      h("h2", "Lessons"),
       h(
         "p",
-        {},
         `Short tours over recorded runs: ${ours.length} lessons, ${minutes(total)} in all. Read, ` +
           `predict, then see what happened. The keys → ← and the digits are enough; F makes it large for a class.`,
       ),
     ),
+    h("ol.svn-cards", ours.map((one, k) => card(one, k + 1))),
+    own.length ? h("h2.svn-own", "Your own") : "",
+    own.length ? h("ul.svn-cards", own.map((one, k) => card(one, k + 1))) : "",
     h(
-      "ol",
-      { class: "svn-cards" },
-      ours.map((one, k) => card(one, k + 1)),
-    ),
-    own.length ? h("h2", { class: "svn-own" }, "Your own") : "",
-    own.length
-      ? h(
-          "ul",
-          { class: "svn-cards" },
-          own.map((one, k) => card(one, k + 1)),
-        )
-      : "",
-    h(
-      "p",
-      { class: "svn-write" },
+      "p.svn-write",
       "A lesson is a plain text file: put yours into the folder that ",
-      h("code", {}, "specviz lessons"),
+      h("code", "specviz lessons"),
       " names, and it appears here. ",
-      h("code", {}, "specviz lessons check FILE"),
+      h("code", "specviz lessons check FILE"),
       " says what is wrong with one; ",
-      h("code", {}, "assets/lessons/README.md"),
+      h("code", "assets/lessons/README.md"),
       " tells how to write it.",
     ),
   );
@@ -182,14 +149,14 @@ async function play(id, at = 0, present = false) {
   } catch (problem) {
     if (ticket !== page.ticket) return;
     drawCards();
-    page.place.prepend(h("p", { class: "svp-note svp-error svn-problem", role: "alert" }, sentence(problem)));
+    page.place.prepend(h("p.svp-note.svp-error.svn-problem", { role: "alert" }, sentence(problem)));
     return;
   }
   leave();
   const order = page.lessons.flatMap((one) => (one.faults ? [] : [one]));
   const after = order[order.findIndex((one) => one.id === id) + 1];
   const before = kept(id);
-  const host = h("div", { class: "svn-player" });
+  const host = h("div.svn-player");
   page.place.replaceChildren(host);
   const start = Math.min(Math.max(0, at), lesson.stops.length);
   /** @param {LessonProgress} progress */

@@ -17,9 +17,7 @@ const PAGE = 200; // rows drawn at a time
 const size = (/** @type {number | undefined} */ bytes) =>
   bytes === undefined
     ? ""
-    : bytes < 1 << 20
-      ? `${Math.max(1, Math.round(bytes / 1024))} KiB`
-      : `${(bytes / (1 << 20)).toFixed(1)} MiB`;
+    : bytes < 1 << 20 ? `${Math.max(1, Math.round(bytes / 1024))} KiB` : `${(bytes / (1 << 20)).toFixed(1)} MiB`;
 /** @param {number | null | undefined} value @param {number} digits */
 const number = (value, digits) => (value === null || value === undefined ? "" : value.toFixed(digits));
 const date = (/** @type {RunRecord} */ { created }) =>
@@ -59,8 +57,7 @@ function wanted(text) {
     else if (word === "kept") tests.push((run) => Boolean(run.keep));
     else
       tests.push((run) =>
-        `${run.title} ${run.method} ${run.model || ""} ${KINDS[run.kind]} ${(run.tags || []).join(" ")}`
-          .toLowerCase()
+        `${run.title} ${run.method} ${run.model || ""} ${KINDS[run.kind]} ${(run.tags || []).join(" ")}`.toLowerCase()
           .includes(word),
       );
   }
@@ -70,35 +67,27 @@ function wanted(text) {
 /** @param {Part} part */
 export function mount({ element }) {
   const box = place(element, "table");
-  const search = h("input", {
+  const search = h("input.svp-input.svp-search", {
     type: "search",
-    class: "svp-input svp-search",
     placeholder: "Search: words, method:pld, model:demo, tag:good, lossy, kept",
     "aria-label": "Search the runs",
   });
-  const room = h("span", { class: "svr-room" });
-  const problem = h("p", { class: "svr-problem", role: "alert" });
-  const tags = h("div", { class: "svr-tags" });
-  const bar = h("div", { class: "svr-bar", role: "group", "aria-label": "Selected runs", hidden: true });
+  const room = h("span.svr-room");
+  const problem = h("p.svr-problem", { role: "alert" });
+  const tags = h("div.svr-tags");
+  const bar = h("div.svr-bar", { role: "group", "aria-label": "Selected runs", hidden: true });
   const all = h("input", { type: "checkbox", "aria-label": "Select all runs that are shown" });
   const heads = COLUMNS.map(([key, text, kind]) =>
-    h(
-      "th",
-      { scope: "col", class: kind },
-      h("button", { type: "button", class: "svr-sort", onclick: () => sortBy(key) }, text),
-    ),
+    h("th", { scope: "col", class: kind }, h("button.svr-sort", { onclick: () => sortBy(key) }, text)),
   );
   const body = h("tbody");
   const grid = h(
-    "table",
-    { class: "svp-grid" },
-    h("thead", {}, h("tr", {}, h("th", { class: "svr-check" }, all), heads, h("th", { "aria-label": "Actions" }))),
+    "table.svp-grid",
+    h("thead", h("tr", h("th.svr-check", all), heads, h("th", { "aria-label": "Actions" }))),
     body,
   );
-  const empty = h("p", { class: "svp-empty" });
-  const more = h("button", {
-    type: "button",
-    class: "svp-button",
+  const empty = h("p.svp-empty");
+  const more = h("button.svp-button", {
     hidden: true,
     onclick: () => {
       most += PAGE;
@@ -171,7 +160,7 @@ export function mount({ element }) {
 
   /** @param {RunRecord} run @param {HTMLElement} cell */
   function rename(run, cell) {
-    const field = h("input", { class: "svp-input", maxlength: 200, "aria-label": "Title" });
+    const field = h("input.svp-input", { maxlength: 200, "aria-label": "Title" });
     field.value = run.title;
     cell.replaceChildren(field);
     edit(field, (title) => (title && title !== run.title ? act("change", { ids: [run.id], title }) : draw()));
@@ -179,12 +168,7 @@ export function mount({ element }) {
 
   /** @param {string[]} ids @param {HTMLElement} at */
   function addTag(ids, at) {
-    const field = h("input", {
-      class: "svp-input svr-newtag",
-      maxlength: 30,
-      placeholder: "tag",
-      "aria-label": "New tag",
-    });
+    const field = h("input.svp-input.svr-newtag", { maxlength: 30, placeholder: "tag", "aria-label": "New tag" });
     at.append(field);
     edit(field, (text) => (text ? act("change", { ids, add: text.split(/[\s,]+/).filter(Boolean) }) : draw()));
   }
@@ -217,18 +201,15 @@ export function mount({ element }) {
       drawBar();
     });
     const chips = h(
-      "span",
-      { class: "svr-chips" },
+      "span.svr-chips",
       (run.tags || []).map((tag) =>
         h(
-          "span",
-          { class: "svr-tag" },
-          h("button", { type: "button", title: `Only runs tagged ${tag}`, onclick: quiet(() => filterBy(tag)) }, tag),
+          "span.svr-tag",
+          h("button", { title: `Only runs tagged ${tag}`, onclick: quiet(() => filterBy(tag)) }, tag),
           run.mine
             ? h(
                 "button",
                 {
-                  type: "button",
                   "aria-label": `Remove the tag ${tag}`,
                   onclick: quiet(() => act("change", { ids: [run.id], drop: [tag] })),
                 },
@@ -238,24 +219,12 @@ export function mount({ element }) {
         ),
       ),
     );
-    const name = h(
-      "td",
-      { class: "svr-title" },
-      h("button", { type: "button", class: "svp-link", onclick: quiet(go) }, run.title),
-      chips,
-    );
+    const name = h("td.svr-title", h("button.svp-link", { onclick: quiet(go) }, run.title), chips);
     /** @type {(mark: string, label: string, fn: () => void, more?: object) => HTMLElement} */
     const button = (mark, label, fn, more) =>
       h(
         "button",
-        {
-          type: "button",
-          class: "svr-act",
-          title: label,
-          "aria-label": `${label}: ${run.title}`,
-          onclick: quiet(fn),
-          ...more,
-        },
+        { class: "svr-act", title: label, "aria-label": `${label}: ${run.title}`, onclick: quiet(fn), ...more },
         mark,
       );
     const acts = !run.mine
@@ -279,28 +248,28 @@ export function mount({ element }) {
     const when = date(run);
     const cells = [
       name,
-      h("td", { class: "svr-method" }, run.method || "", run.lossless === false ? " (lossy)" : ""),
-      h("td", { class: "svr-model" }, run.model || ""),
-      h("td", { class: "svp-num svr-tokens" }, number(run.tokens, 0)),
-      h("td", { class: "svp-num svr-steps" }, number(run.steps, 0)),
-      h("td", { class: "svp-num svr-per" }, number(run.tokens_per_step, 2)),
-      h("td", { class: "svr-ended" }, ended(run)),
-      h("td", { class: "svp-num svr-size" }, size(run.bytes)),
-      h("td", { class: "svr-when" }, when ? when.toLocaleString([], { dateStyle: "medium", timeStyle: "short" }) : ""),
+      h("td.svr-method", run.method || "", run.lossless === false ? " (lossy)" : ""),
+      h("td.svr-model", run.model || ""),
+      h("td.svp-num.svr-tokens", number(run.tokens, 0)),
+      h("td.svp-num.svr-steps", number(run.steps, 0)),
+      h("td.svp-num.svr-per", number(run.tokens_per_step, 2)),
+      h("td.svr-ended", ended(run)),
+      h("td.svp-num.svr-size", size(run.bytes)),
+      h("td.svr-when", when ? when.toLocaleString([], { dateStyle: "medium", timeStyle: "short" }) : ""),
     ];
     return h(
       "tr",
       { class: run.id === app.current ? "svp-now" : null, "data-id": run.id, onclick: go },
-      h("td", { class: "svr-check", onclick: quiet(() => {}) }, check),
+      h("td.svr-check", { onclick: quiet(() => {}) }, check),
       cells,
-      h("td", { class: "svr-acts" }, acts),
+      h("td.svr-acts", acts),
     );
   }
 
   // --- what is done with several ---
 
   const barButton = (/** @type {string} */ text, /** @type {() => void} */ fn, kind = "") =>
-    h("button", { type: "button", class: `svp-button ${kind}`, onclick: () => fn() }, text);
+    h("button", { class: `svp-button ${kind}`, onclick: () => fn() }, text);
 
   function askDelete() {
     const ids = [...chosen];
@@ -309,7 +278,7 @@ export function mount({ element }) {
     const what = ids.length === 1 && first ? `“${first.title}”` : `${ids.length} runs`;
     const yes = ids.length === 1 ? "Delete" : `Delete ${ids.length}`;
     bar.replaceChildren(
-      h("span", {}, `Delete ${what}? This cannot be undone.`),
+      h("span", `Delete ${what}? This cannot be undone.`),
       barButton(yes, () => act("delete", { ids }), "svr-danger"),
       no,
     );
@@ -325,7 +294,7 @@ export function mount({ element }) {
     if (!ids.length) return;
     const kept = runs.length > 0 && runs.every((run) => run.keep);
     bar.replaceChildren(
-      h("span", {}, `${plural(ids.length, "run")} selected`),
+      h("span", `${plural(ids.length, "run")} selected`),
       barButton("Add tag", () => addTag(ids, bar)),
       barButton(kept ? "Do not keep" : "Keep", () => act("change", { ids, keep: !kept })),
       barButton("Delete", askDelete, "svr-danger"),
@@ -377,13 +346,7 @@ export function mount({ element }) {
     for (const run of matching.slice(0, most)) {
       if (!by && run.kind !== kind) {
         kind = run.kind;
-        rows.push(
-          h(
-            "tr",
-            { class: "svp-kind" },
-            h("th", { colspan: COLUMNS.length + 2, scope: "colgroup" }, KINDS[kind] || kind),
-          ),
-        );
+        rows.push(h("tr.svp-kind", h("th", { colspan: COLUMNS.length + 2, scope: "colgroup" }, KINDS[kind] || kind)));
       }
       rows.push(row(run));
     }
@@ -391,17 +354,12 @@ export function mount({ element }) {
     const used = [...new Set(app.runs.flatMap((run) => run.tags || []))].sort();
     const words = search.value.split(/\s+/);
     tags.replaceChildren(
-      ...used
-        .slice(0, 30)
+      ...used.slice(0, 30)
         .map((tag) =>
           h(
-            "span",
-            { class: "svr-tag", "data-on": words.includes(`tag:${tag}`) },
-            h(
-              "button",
-              { type: "button", "aria-pressed": String(words.includes(`tag:${tag}`)), onclick: () => filterBy(tag) },
-              tag,
-            ),
+            "span.svr-tag",
+            { "data-on": words.includes(`tag:${tag}`) },
+            h("button", { "aria-pressed": String(words.includes(`tag:${tag}`)), onclick: () => filterBy(tag) }, tag),
           ),
         ),
     );
@@ -409,9 +367,7 @@ export function mount({ element }) {
     more.textContent = `Show ${Math.min(PAGE, matching.length - most)} more of ${matching.length}`;
     empty.textContent = matching.length
       ? ""
-      : app.runs.length
-        ? "No run matches."
-        : "There is no recorded run yet: run a method on the Inspect page.";
+      : app.runs.length ? "No run matches." : "There is no recorded run yet: run a method on the Inspect page.";
     grid.hidden = !matching.length;
     drawBar();
     drawRoom();
@@ -423,14 +379,6 @@ export function mount({ element }) {
   });
   on("runs", draw);
   on("current", draw);
-  box.append(
-    h("div", { class: "svr-head" }, search, room),
-    tags,
-    problem,
-    bar,
-    h("div", { class: "svr-scroll" }, grid),
-    empty,
-    more,
-  );
+  box.append(h("div.svr-head", search, room), tags, problem, bar, h("div.svr-scroll", grid), empty, more);
   draw();
 }

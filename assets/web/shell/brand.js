@@ -41,19 +41,13 @@ export function mount({ element, props, watch, trigger }) {
     props.value = JSON.stringify({ session, tab });
     trigger("go");
   });
-  const pill = h("span", { class: "svp-pill", role: "status" });
+  const pill = h("span.svp-pill", { role: "status" });
   const theme = h(
-    "button",
-    {
-      type: "button",
-      class: "svp-button",
-      title: "Light or dark",
-      "aria-label": "Switch between light and dark",
-      onclick: turn,
-    },
+    "button.svp-button",
+    { title: "Light or dark", "aria-label": "Switch between light and dark", onclick: turn },
     "◐",
   );
-  const user = h("span", { class: "svp-user", hidden: true });
+  const user = h("span.svp-user", { hidden: true });
   async function signOut() {
     await fetch("logout", { method: "POST" }).catch(() => {});
     location.reload(); // it leads to the page where one signs in
@@ -70,11 +64,8 @@ export function mount({ element, props, watch, trigger }) {
       out: "Signed out: load the page again",
     };
     const [short, ...rest] = words[model.state].split(" · ");
-    const more = rest.length ? h("span", { class: "svp-more" }, ` · ${rest.join(" · ")}`) : null;
-    pill.replaceChildren(
-      h("b", { "aria-hidden": "true" }, MARKS[model.state]),
-      h("span", {}, short, more || ""),
-    );
+    const more = rest.length ? h("span.svp-more", ` · ${rest.join(" · ")}`) : null;
+    pill.replaceChildren(h("b", { "aria-hidden": "true" }, MARKS[model.state]), h("span", short, more || ""));
     pill.title = model.text || "";
   }
   let misses = 0;
@@ -86,10 +77,7 @@ export function mount({ element, props, watch, trigger }) {
       misses = 0;
       app.rules = rules;
       if (name && user.hidden) {
-        user.replaceChildren(
-          h("b", {}, name),
-          h("button", { type: "button", class: "svp-button", onclick: signOut }, "Log out"),
-        );
+        user.replaceChildren(h("b", name), h("button.svp-button", { onclick: signOut }, "Log out"));
         user.hidden = false;
       }
       const changed = model.state !== app.model.state;
@@ -110,8 +98,8 @@ export function mount({ element, props, watch, trigger }) {
     setTimeout(poll, wait);
   }
   place(element, "brand").append(
-    h("span", { class: "svp-name", role: "heading", "aria-level": 1 }, h("b", {}, "spec"), "viz"),
-    h("span", { class: "svp-grow" }),
+    h("span.svp-name", { role: "heading", "aria-level": 1 }, h("b", "spec"), "viz"),
+    h("span.svp-grow"),
     pill,
     user,
     theme,

@@ -17,7 +17,7 @@ function brief({ title, method, lossless, tokens_per_step: perStep }) {
 /** @param {Part} part */
 export function mount({ element }) {
   const box = place(element, "chooser");
-  const fold = h("button", { type: "button", class: "svp-button", "aria-controls": "sv-panel" });
+  const fold = h("button.svp-button", { "aria-controls": "sv-panel" });
   const wide = () => innerWidth >= 1100;
   let folded = stored.get("panel") ? stored.get("panel") === "folded" : !wide();
   if (!wide()) folded = true;
@@ -39,7 +39,7 @@ export function mount({ element }) {
     stored.set("panel", folded ? "folded" : "open");
     apply();
   });
-  const select = h("select", { class: "svp-select", "aria-label": "Recorded run" });
+  const select = h("select.svp-select", { "aria-label": "Recorded run" });
   select.addEventListener("change", () => open(select.value));
   function draw() {
     const kinds = [...new Set(app.runs.map((run) => run.kind))];

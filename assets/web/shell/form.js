@@ -76,8 +76,7 @@ export function mount({ element, props, trigger }) {
 
   function draw() {
     const method =
-      catalog.methods.find((m) => m.name === chosen) ||
-      catalog.methods.find((m) => m.name === "pld+h" && !m.missing) ||
+      catalog.methods.find((m) => m.name === chosen) || catalog.methods.find((m) => m.name === "pld+h" && !m.missing) ||
       catalog.methods.find((m) => !m.missing) ||
       catalog.methods[0];
     caution(catalog.reason, method);
@@ -87,14 +86,10 @@ export function mount({ element, props, trigger }) {
       lenient = catalog.methods.filter((m) => !m.lossless && !m.missing),
       missing = catalog.methods.filter((m) => m.missing);
     const group = (/** @type {string} */ label, /** @type {MethodCard[]} */ methods) =>
-      h(
-        "optgroup",
-        { label },
-        methods.map((m) => methodOption(m)),
-      );
+      h("optgroup", { label }, methods.map((m) => methodOption(m)));
     const select = h(
-      "select",
-      { id: "svf-method", class: "svp-select", "aria-describedby": "svf-summary" },
+      "select.svp-select",
+      { id: "svf-method", "aria-describedby": "svf-summary" },
       [
         group("Lossless: the output is plain decoding's", lossless),
         lenient.length ? group("Lossy: the output may differ", lenient) : null,
@@ -133,11 +128,11 @@ export function mount({ element, props, trigger }) {
     const wasOpen = Boolean(box.querySelector(".svf-sampling[open]")),
       paramsOpen = !box.querySelector(".svf-params:not([open])");
     box.replaceChildren(
-      h("label", { for: "svf-method", class: "svf-title" }, "Method"),
+      h("label.svf-title", { for: "svf-method" }, "Method"),
       select,
       h(
-        "p",
-        { id: "svf-summary", class: "svf-summary" },
+        "p.svf-summary",
+        { id: "svf-summary" },
         h(
           "span",
           {
@@ -150,25 +145,20 @@ export function mount({ element, props, trigger }) {
         ),
         " ",
         method.summary,
-        method.paper ? h("span", { class: "svf-paper" }, ` ${method.paper}`) : null,
+        method.paper ? h("span.svf-paper", ` ${method.paper}`) : null,
       ),
       missingMethods(missing),
       fields.length
         ? h(
-            "details",
-            { class: "svf-params", open: paramsOpen },
-            h("summary", {}, "Parameters of the method"),
+            "details.svf-params",
+            { open: paramsOpen },
+            h("summary", "Parameters of the method"),
             fields.map((f) => f.row),
           )
         : "",
       ...length.map((f) => f.row),
       rest.length
-        ? h(
-            "details",
-            { class: "svf-sampling", open: wasOpen },
-            h("summary", {}, "Sampling"),
-            sampling.map((f) => f.row),
-          )
+        ? h("details.svf-sampling", { open: wasOpen }, h("summary", "Sampling"), sampling.map((f) => f.row))
         : "",
     );
     changed();

@@ -17,12 +17,8 @@ export function busy(feed) {
   const { state, ahead, tokens, steps } = feed;
   const words =
     state === "queued"
-      ? ahead > 0
-        ? `Waiting: ${plural(ahead, "run")} before yours.`
-        : "Waiting to start."
-      : tokens
-        ? `Running: ${tokens} tokens in ${steps} steps.`
-        : "Running: reading the prompt.";
+      ? ahead > 0 ? `Waiting: ${plural(ahead, "run")} before yours.` : "Waiting to start."
+      : tokens ? `Running: ${tokens} tokens in ${steps} steps.` : "Running: reading the prompt.";
   say(words, "busy");
 }
 

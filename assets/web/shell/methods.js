@@ -14,9 +14,8 @@ export const methodOption = ({ name, title, lossless, missing }, more = "") =>
 export const missingMethods = (missing) =>
   missing.length
     ? h(
-        "details",
-        { class: "svf-missing" },
-        h("summary", {}, `${missing.length} not available here`),
-        missing.map((method) => h("p", {}, h("b", {}, method.title), `: ${method.missing}`)),
+        "details.svf-missing",
+        h("summary", `${missing.length} not available here`),
+        missing.map((method) => h("p", h("b", method.title), `: ${method.missing}`)),
       )
     : "";

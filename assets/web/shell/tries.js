@@ -4,7 +4,7 @@ import { emit } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { app } from "specviz/shell/state.js";
 
-export const strip = h("div", { class: "svp-tries", hidden: true });
+export const strip = h("div.svp-tries", { hidden: true });
 /** @type {{prompt: string, run: Run}[]} */
 const tries = [];
 
@@ -59,7 +59,7 @@ function draw(runs) {
     };
     const name = `Open run ${k + 1} of this prompt`;
     const cells = [
-      h("button", { type: "button", class: "svp-link", "aria-label": name, onclick: open }, `${k + 1}`),
+      h("button.svp-link", { "aria-label": name, onclick: open }, `${k + 1}`),
       methods ? titleOf(run) : null,
       ...shown.map((name) => setting(paramsOf(run)[name])),
       ...columns.map(([key, , text]) => {
@@ -70,16 +70,11 @@ function draw(runs) {
     return h(
       "tr",
       { class: run.id === app.shown ? "svp-now" : null, onclick: open },
-      cells.filter((cell) => cell !== null).map((cell) => h("td", {}, cell)),
+      cells.filter((cell) => cell !== null).map((cell) => h("td", cell)),
     );
   });
   const head = heads.filter((text) => text !== null).map((text) => h("th", { scope: "col" }, text));
   strip.replaceChildren(
-    h(
-      "table",
-      { class: "svp-tried", "aria-label": "Runs of this prompt" },
-      h("thead", {}, h("tr", {}, head)),
-      h("tbody", {}, rows),
-    ),
+    h("table.svp-tried", { "aria-label": "Runs of this prompt" }, h("thead", h("tr", head)), h("tbody", rows)),
   );
 }
