@@ -209,7 +209,10 @@ type Tip = () => Child[];
 type Box = Pick<DOMRect, "left" | "right" | "top" | "bottom" | "width">;
 type Tooltip = import("specviz/base/dom.js").Tooltip;
 /** The theme's colours and fonts, for a canvas. */
-type Colors = ReturnType<typeof import("specviz/base/dom.js").readColors>;
+type Colors = Record<
+  | "accepted" | "rejected" | "own" | "ghost" | "line" | "faint" | "card" | "source" | "heat" | "pin" | "ink" | "raised"
+  | "sans" | "mono", string
+>;
 /** A titled panel's elements: base/dom.js card. */
 type Card = ReturnType<typeof import("specviz/base/dom.js").card>;
 /** Label and value; left out where the value is empty. */

@@ -137,25 +137,23 @@ export function button(label, attributes, ...children) {
   return h("button", { class: "sv-button", "aria-label": label, ...attributes }, ...children);
 }
 
+/** @type {(keyof Colors)[]} */
+const COLORS = [
+  "accepted", "rejected", "own", "ghost", "line", "faint", "card", "source", "heat", "pin", "ink", "raised",
+];
+
 /** The theme's colours and fonts, for what is drawn on a canvas. @param {Element} root */
 export function readColors(root) {
-  const style = getComputedStyle(root);
-  /** @type {(name: string) => string} */
-  const of = (name) => style.getPropertyValue(`--sv-${name}`).trim();
-  return {
-    accepted: of("accepted"),
-    rejected: of("rejected"),
-    own: of("own"),
-    ghost: of("ghost"),
-    line: of("line"),
-    faint: of("faint"),
-    card: of("card"),
-    source: of("source"),
-    heat: of("heat"),
-    pin: of("pin"),
-    sans: of("sans"),
-    mono: of("mono"),
-  };
+  const probe = h("i");
+  root.append(probe);
+  const style = getComputedStyle(probe);
+  const colors = COLORS.map((name) => {
+    probe.style.color = `var(--sv-${name})`; // a colour as it is drawn: the property itself may name two
+    return [name, style.color];
+  });
+  const fonts = ["sans", "mono"].map((name) => [name, style.getPropertyValue(`--sv-${name}`).trim()]);
+  probe.remove();
+  return /** @type {Colors} */ (Object.fromEntries([...colors, ...fonts]));
 }
 
 /** Runs fn at most once per frame. @type {(fn: () => void) => () => void} */
@@ -257,6 +255,18 @@ export function card(name, title, ...tools) {
   const body = h("div.sv-body", { tabindex: "0", role: "region", "aria-label": title });
   const element = h("section", { class: `sv-card sv-${name}`, "aria-label": title }, bar, body);
   return { element, body, note, bar, heading };
+}
+
+/** Copies a link, and says so on its label for a moment; where that is not allowed, shows the link. */
+/** @type {(url: string, label: Element) => Promise<void>} */
+export async function copyLink(url, label) {
+  try {
+    await navigator.clipboard.writeText(url);
+    label.textContent = "Copied";
+  } catch {
+    window.prompt("Copy this link:", url);
+  }
+  setTimeout(() => (label.textContent = "Copy link"), 1500);
 }
 
 /** @type {WeakMap<Element, string>} */

@@ -32,3 +32,20 @@ export const postJson = (url, body) =>
     url,
     fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) }),
   );
+
+/** Where a run's trace is. @param {string} id */
+export const traceUrl = (id) => `api/traces/${encodeURIComponent(id)}`;
+
+/**
+ * The events of a run that goes on, from behind the one numbered ``after``; ``closed``: the server says it is over.
+ *
+ * @type {(id: string, after: number, received: (event: LiveEvent) => void, closed: () => void) => EventSource}
+ */
+export function listen(id, after, received, closed) {
+  const source = new EventSource(`api/live/${encodeURIComponent(id)}?after=${after}`);
+  source.onmessage = (message) => received(JSON.parse(message.data));
+  source.onerror = () => {
+    if (source.readyState === EventSource.CLOSED) closed();
+  };
+  return source;
+}

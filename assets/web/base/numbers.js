@@ -39,3 +39,19 @@ export function probability(value) {
  * @type {(value: number | null | undefined) => string}
  */
 export const thousandths = (value) => value === null || value === undefined ? "–" : value.toFixed(3).replace(/^0/, "");
+
+/** A share of one: 12 %, below a tenth 3.4 %. @param {number} value */
+export const percentage = (value) => `${(100 * value).toFixed(value && value < 0.1 ? 1 : 0)} %`;
+
+/**
+ * A date as people here write it, "" where it is none.
+ *
+ * @type {(text: string, dateStyle?: "short" | "medium") => string}
+ */
+export function when(text, dateStyle = "medium") {
+  const date = new Date(text);
+  return Number.isNaN(+date) ? "" : date.toLocaleString([], { dateStyle, timeStyle: "short" });
+}
+
+/** A title without what it says behind a colon. @param {string} title */
+export const short = (title) => title.split(":")[0];

@@ -1,6 +1,7 @@
 /* Page "Compare", the results' frame: their cards, colours and letters, how the lanes are aligned. */
 
-import { Tooltip, format, h, must, readColors as inspectorColors } from "specviz/base/dom.js";
+import { Tooltip, copyLink, h, must, readColors } from "specviz/base/dom.js";
+import { format } from "specviz/base/numbers.js";
 import { drawGo, stop } from "specviz/compare/ask.js";
 import { firstDifference } from "specviz/compare/lane.js";
 import {
@@ -25,23 +26,17 @@ function card(name, title, help, ...inside) {
 /** The results' cards, empty. */
 export function frame() {
   const clocks = /** @type {Clock[]} */ (Object.keys(CLOCKS)).map((clock) => {
-    const radio = h("input", { type: "radio", name: "svc-clock", value: clock });
-    radio.checked = clock === page.clock;
-    radio.addEventListener("change", () => setClock(clock));
-    return h("label", radio, h("span", CLOCKS[clock]));
+    const choice = { type: "radio", name: "svc-clock", value: clock, checked: clock === page.clock };
+    return h("label", h("input", { ...choice, onchange: () => setClock(clock) }), h("span", CLOCKS[clock]));
   });
-  const lasts = h("select.svp-select.svc-lasts", { "aria-label": "How long the race lasts" });
-  lasts.addEventListener("change", () => {
-    page.lasts = lasts.value === "real" ? "real" : Number(lasts.value);
+  const lasts = h("select.svp-select.svc-lasts", {
+    "aria-label": "How long the race lasts",
+    onchange: ({ currentTarget: { value } }) => {
+      page.lasts = value === "real" ? "real" : Number(value);
+    },
   });
-  const slider = h("input.svc-slider", {
-    type: "range",
-    min: 0,
-    max: 1,
-    step: 1,
-    value: 0,
-    "aria-label": "Clock of the race",
-  });
+  const whole = { min: 0, max: 1, step: 1, value: 0 };
+  const slider = h("input.svc-slider", { type: "range", "aria-label": "Clock of the race", ...whole });
   slider.addEventListener("input", () => {
     pause();
     seek(Number(slider.value));
@@ -51,28 +46,22 @@ export function frame() {
     if (page.clock !== "position") setClock("position", position);
     seek(position);
   }));
-  const play = h(
-    "button.svp-button.svc-play",
-    { onclick: toggle, "aria-label": "Play the race", title: "Space" },
-    "▶ Race",
-  );
+  const playing = { onclick: toggle, "aria-label": "Play the race", title: "Space" };
   const root = h(
     "div.sv.svc",
-    { role: "group", tabindex: "-1", "aria-label": "Comparison" },
+    { role: "group", tabindex: "-1", "aria-label": "Comparison", onkeydown: key },
     h(
       "header.svc-head",
       h("h2.svc-title"),
       h("span.svc-about"),
       h("button.svp-button.svc-stop", { hidden: true, onclick: stop }, "■ Stop all lanes"),
-      h("button.svp-button.svc-link", { onclick: copyLink }, "Copy link"),
+      h("button.svp-button.svc-link", { onclick: () => copyLink(location.href, part("link")) }, "Copy link"),
     ),
     card(
-      "race",
-      "Race",
-      "Every lane as it was recorded, on one clock.",
+      "race", "Race", "Every lane as it was recorded, on one clock.",
       h(
         "div.svc-controls",
-        play,
+        h("button.svp-button.svc-play", playing, "▶ Race"),
         h("fieldset.svc-clocks", h("legend.svc-unseen", "Clock"), clocks),
         slider,
         h("output.svc-at"),
@@ -81,9 +70,7 @@ export function frame() {
       h("ol.svc-lanes"),
     ),
     card(
-      "ruler",
-      "By output position",
-      null,
+      "ruler", "By output position", null,
       h(
         "ul.svc-key",
         { "aria-label": "Legend" },
@@ -98,61 +85,40 @@ export function frame() {
     h(
       "div.svc-pair",
       card(
-        "stretches",
-        "Where do they differ most?",
+        "stretches", "Where do they differ most?",
         "Stretches in which one method needs fewer forwards than all others.",
         h("div.svc-stretches", h("p.svc-help", "Known when all lanes are over.")),
       ),
       card(
-        "lens",
-        "Against plain decoding",
-        "Is every output what the target writes by itself?",
+        "lens", "Against plain decoding", "Is every output what the target writes by itself?",
         h("div.svc-lens-rows", h("p.svc-help", "Checked when all lanes are over.")),
       ),
     ),
     card(
-      "numbers",
-      "Numbers",
-      "Hover or focus a name for its formula.",
+      "numbers", "Numbers", "Hover or focus a name for its formula.",
       h("div.svc-table.svl-scroll", h("p.svc-help", "Known when all lanes are over.")),
     ),
     h("div.svc-charts"),
   );
   part("results").replaceChildren(root);
   page.tip = new Tooltip(root);
-  root.addEventListener("keydown", key);
   page.framed = true;
   page.colors = null;
   drawLasts();
 }
 
-async function copyLink() {
-  const label = part("link");
-  try {
-    await navigator.clipboard.writeText(location.href);
-    label.textContent = "Copied";
-  } catch {
-    window.prompt("Copy this link:", location.href);
-  }
-  setTimeout(() => {
-    label.textContent = "Copy link";
-  }, 1500);
-}
-
-/** The theme's colours, and each lane's. */
-function readColors() {
+/** The theme's colours, and each lane's. @returns {LaneColors} */
+function laneColors() {
   const root = must(part("results").firstElementChild, "comparison");
   const style = getComputedStyle(root);
-  /** @param {string} name */
-  const read = (name) => style.getPropertyValue(name).trim();
-  for (const lane of page.lanes) lane.color = read(`--svc-lane-${lane.n}`);
-  return { ...inspectorColors(root), ink: read("--sv-ink"), raised: read("--sv-raised"), on: read("--svc-on") };
+  for (const lane of page.lanes) lane.color = style.getPropertyValue(`--svc-lane-${lane.n}`).trim();
+  return { ...readColors(root), on: style.getPropertyValue("--svc-on").trim() };
 }
 
 /** Plain decoding is P; the others are A, B, … in their order. Whether anything changed. */
 function letters() {
-  let next = 0,
-    moved = false;
+  let next = 0;
+  let moved = false;
   for (const lane of page.lanes) {
     const n = lane.method === "plain" ? 0 : ++next;
     moved ||= n !== lane.n;
@@ -172,6 +138,12 @@ function reference() {
   return lanes.length ? longest(lossless.length ? lossless : lanes) : null;
 }
 
+/** What ran, and when. @param {Run} run */
+function about({ model = {}, created }) {
+  const size = model.parameters && `${format(Number(model.parameters) / 1e6)}M parameters`;
+  return [model.name, size, model.dtype, model.device, created?.slice(0, 10)].filter(Boolean).join(" · ");
+}
+
 /** The lanes grew: what is drawn of all of them, once per frame. */
 export function changed() {
   if (!page.framed) return;
@@ -179,38 +151,19 @@ export function changed() {
     part("lanes").replaceChildren();
     page.colors = null;
   }
-  const colors = (page.colors ??= readColors());
+  const colors = (page.colors ??= laneColors());
   const lanes = drawn();
   const first = reference();
   if (first)
     for (const lane of lanes)
       lane.aligned = lane === first ? lane.lane.length : firstDifference(first.lane.output, lane.lane.output);
   part("title").textContent = page.title || "Comparison";
-  const model = lanes[0]?.lane.run.model;
-  part("about").textContent = model
-    ? [
-        model.name,
-        `${format(model.parameters ? Number(model.parameters) / 1e6 : null)}M parameters`,
-        model.dtype,
-        model.device,
-        lanes[0].lane.run.created?.slice(0, 10),
-      ]
-        .filter((t) => t && !String(t).startsWith("–"))
-        .join(" · ")
-    : "";
+  part("about").textContent = lanes.length ? about(lanes[0].lane.run) : "";
   drawRows();
-  if (first)
-    page.ruler?.set(
-      lanes.map((lane) => ({
-        lane: lane.lane,
-        color: lane.color,
-        name: name(lane),
-        mark: lane.mark,
-        aligned: lane.aligned,
-      })),
-      first.lane,
-      colors,
-    );
+  if (first) {
+    const rows = lanes.map((one) => ({ ...one, name: name(one) }));
+    page.ruler?.set(rows, first.lane, colors);
+  }
   setLimit();
   if (page.live) page.at = limit();
   paint();

@@ -1,10 +1,10 @@
 /* Page "Compare", the race: a row per lane, the clock, and everything that moves with it. */
 
-import { clamp, closest, h, must, plural } from "specviz/base/dom.js";
+import { closest, h, must } from "specviz/base/dom.js";
+import { clamp, plural } from "specviz/base/numbers.js";
 import { safe } from "specviz/base/text.js";
-import { colored, drawn, mark, name, page, part, seconds, settings } from "specviz/compare/state.js";
-import { open as openRun } from "specviz/shell/open.js";
-import { goTo } from "specviz/shell/tabs.js";
+import { drawn, mark, name, page, part, seconds, settings, tint } from "specviz/compare/state.js";
+import { onInspect } from "specviz/shell/open.js";
 
 const LASTS = [5, 10, 20, 40]; // seconds a race lasts
 const SHOWN_TEXT = 260; // characters of a lane's text
@@ -31,15 +31,13 @@ export function drawRows() {
     list.replaceChildren(
       ...page.lanes.map((lane) => {
         const p = (lane.parts = laneParts(lane));
-        return colored(
-          h(
-            "li.svc-lane",
-            h("div.svc-who", mark(lane), p.name, p.settings, p.state, p.verdict, p.inspect),
-            h("div.svc-track", { "aria-hidden": "true" }, p.fill),
-            p.own,
-            p.text,
-          ),
-          lane.n,
+        return h(
+          "li.svc-lane",
+          { style: tint(lane.n) },
+          h("div.svc-who", mark(lane), p.name, p.settings, p.state, p.verdict, p.inspect),
+          h("div.svc-track", { "aria-hidden": "true" }, p.fill),
+          p.own,
+          p.text,
         );
       }),
     );
@@ -65,9 +63,7 @@ export function drawRows() {
 /** Opens a lane on Inspect, at a step or where it stands now. @param {CompareLane} lane @param {number} [step] */
 export function inspect(lane, step) {
   const now = lane.lane?.done(page.clock, page.at) ?? 0;
-  goTo("inspect");
-  openRun(lane.id, { step: step ?? Math.max(0, now - 1) });
-  scrollTo({ top: 0 });
+  onInspect(lane.id, { step: step ?? Math.max(0, now - 1) });
 }
 
 /** Where the clock ends. */

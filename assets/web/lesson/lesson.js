@@ -1,6 +1,7 @@
 /* A guided tour beside an inspector of its own; questions are asked before the trace tells. */
 
-import { button, clamp, closest, framed, h, icon } from "specviz/base/dom.js";
+import { button, closest, copyLink, framed, h, icon } from "specviz/base/dom.js";
+import { clamp } from "specviz/base/numbers.js";
 import { Presenter } from "specviz/base/present.js";
 import { sentence } from "specviz/base/problem.js";
 import { Inspector } from "specviz/inspect/inspector.js";
@@ -40,12 +41,12 @@ export class Lesson {
     });
     /** @type {(label: string, act: () => void, ...inside: Child[]) => HTMLElement} */
     const tool = (label, act, ...inside) => button(label, { onclick: act }, ...inside);
-    this.linkLabel = h("span", "Copy link");
     this.dots = h("div.sv-dots", { role: "group", "aria-label": "Stops of this lesson" });
     const back = options.leave ? tool("All lessons", options.leave, icon("previous"), "Lessons") : null;
-    const share = options.link
-      ? tool("Copy a link to this stop", () => this.copy(), icon("link"), this.linkLabel)
-      : null;
+    const { link } = options;
+    const label = h("span", "Copy link");
+    const copy = () => copyLink(new URL(link?.(this.at) ?? "", location.href).href, label);
+    const share = link ? tool("Copy a link to this stop", copy, icon("link"), label) : null;
     const present = tool("Present", () => this.presenter.toggle(), "Present ", h("kbd", "F"));
     const head = h(
       "header.sv-lesson-head",
@@ -411,16 +412,5 @@ export class Lesson {
       const texts = name === "texts" && (told.has("prompt") || told.has("output") || told.has("pool"));
       inspector.root.classList.toggle(`sv-tells-${name}`, told.has(name) || texts);
     }
-  }
-
-  async copy() {
-    const url = new URL(this.options.link?.(this.at) ?? "", location.href).href;
-    try {
-      await navigator.clipboard.writeText(url);
-      this.linkLabel.textContent = "Copied";
-    } catch {
-      window.prompt("Copy this link:", url);
-    }
-    setTimeout(() => (this.linkLabel.textContent = "Copy link"), 1500);
   }
 }
