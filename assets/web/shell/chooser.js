@@ -5,14 +5,8 @@ import { h } from "specviz/base/dom.js";
 import { stored } from "specviz/base/storage.js";
 import { open } from "specviz/shell/open.js";
 import { place } from "specviz/shell/place.js";
-import { KINDS } from "specviz/shell/runs.js";
+import { fillRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
-
-/** @param {RunRecord} run */
-function brief({ title, method, lossless, tokens_per_step: perStep }) {
-  const speed = perStep === null || perStep === undefined ? "" : `${perStep.toFixed(2)} tokens/step`;
-  return [title, method + (lossless === false ? " (lossy)" : ""), speed].filter(Boolean).join(" · ");
-}
 
 /** @param {Part} part */
 export function mount({ element }) {
@@ -41,17 +35,7 @@ export function mount({ element }) {
   });
   const select = h("select.svp-select", { "aria-label": "Recorded run" });
   select.addEventListener("change", () => open(select.value));
-  function draw() {
-    const kinds = [...new Set(app.runs.map((run) => run.kind))];
-    const options = (/** @type {string} */ kind) =>
-      app.runs.filter((run) => run.kind === kind).map((run) => h("option", { value: run.id }, brief(run)));
-    select.replaceChildren(...kinds.map((kind) => h("optgroup", { label: KINDS[kind] || kind }, options(kind))));
-    if (!app.runs.some((run) => run.id === app.current))
-      select.prepend(
-        h("option", { value: app.current, disabled: true }, app.current ? "A run from a link" : "No recorded run yet"),
-      );
-    select.value = app.current;
-  }
+  const draw = () => fillRuns(select, app.current);
   on("runs", draw);
   on("current", draw);
   box.append(fold, select);
