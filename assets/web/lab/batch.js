@@ -1,7 +1,12 @@
 /* Page "Lab", methods × prompts: which methods with which parameters, and the tables that come of it. */
 
-import { h, must, plural } from "specviz/base/dom.js";
-import { allowed, catalog, field, file, formulaList, goesOn, link, list, state, typed } from "specviz/lab/state.js";
+import { h, must } from "specviz/base/dom.js";
+import { bound } from "specviz/base/field.js";
+import { plural } from "specviz/base/numbers.js";
+import { heads } from "specviz/base/table.js";
+import {
+  allowed, catalog, field, file, formulaList, goesOn, link, list, state, tabled, titled, typed,
+} from "specviz/lab/state.js";
 
 const FIRST = ["pld", "pld+h", "adapld"];
 
@@ -15,7 +20,8 @@ function lines() {
 }
 
 /** The parameters that were typed. @param {LabFormLine} line */
-const changed = ({ params }) => Object.entries(params).filter(([, value]) => value !== "");
+const changed = ({ params }) =>
+  Object.entries(params).flatMap(([name, value]) => (value.trim() ? [[name, value.trim()]] : []));
 
 /** What is asked of the server. */
 export function body() {
@@ -41,18 +47,12 @@ export function restore(about) {
   form.prompts = about.prompts in sets && about.prompts !== batch.prompts ? about.prompts : "";
 }
 
+const QUESTION =
+  "Every method on every prompt, as in the papers’ tables: a row per task, a column per method. " +
+  "The runs are timed in turn and repeated, and every output is checked against plain decoding’s.";
+
 /** What is asked, in words. */
-export function head() {
-  return h(
-    "header.svl-head",
-    h("h2", "Methods × prompts"),
-    h(
-      "p.svl-question",
-      "Every method on every prompt, as in the papers’ tables: a row per task, a column per method. " +
-        "The runs are timed in turn and repeated, and every output is checked against plain decoding’s.",
-    ),
-  );
-}
+export const head = () => titled("Methods × prompts", QUESTION);
 
 // --- the form ---
 
@@ -63,20 +63,14 @@ function parameters(line, method, again, { check, redraw }) {
   if (!method.controls.length) return null;
   const words = () => changed(line).map(([name, value]) => `${name} = ${value}`).join(", ") || "usual parameters";
   const summary = h("summary", words());
-  const fields = method.controls.map((c) => {
-    const box = h("input.svp-input", {
-      "aria-label": `${method.name}: ${c.label}`,
-      title: c.help,
-      placeholder: typed(c.default),
-      "data-param": c.name,
-    });
-    box.value = line.params[c.name] || "";
-    box.addEventListener("input", () => {
-      line.params[c.name] = box.value.trim();
-      summary.textContent = words();
-      check();
-    });
-    return field(c.label, box, allowed(c));
+  const told = () => {
+    summary.textContent = words();
+    check();
+  };
+  const fields = method.controls.map(({ name, label, help, default: usual }, k) => {
+    const about = { "aria-label": `${method.name}: ${label}`, title: help, placeholder: typed(usual) };
+    const box = h("input.svp-input", { ...about, "data-param": name });
+    return field(label, bound(box, line.params, name, told), allowed(method.controls[k]));
   });
   /** @param {number} taken @param {LabFormLine[]} put */
   const change = (taken, ...put) => {
@@ -106,28 +100,20 @@ export function fields(changes) {
   const rows = methods().map((m) => {
     const mine = chosen.filter((line) => line.method === m.name);
     const others = chosen.filter((line) => line.method !== m.name);
-    const id = `svl-batch-${m.name}`;
-    const box = h("input", { type: "checkbox", value: m.name, id, disabled: Boolean(m.missing) });
-    box.checked = mine.length > 0;
+    const tick = { value: m.name, disabled: Boolean(m.missing), checked: mine.length > 0 };
+    const box = h("input", { type: "checkbox", id: `svl-batch-${m.name}`, ...tick });
     box.addEventListener("change", () => {
       const now = box.checked ? [...chosen, { method: m.name, params: {} }] : others;
       state().lines = now.sort((a, b) => order.indexOf(a.method) - order.indexOf(b.method));
       changes.redraw();
     });
+    const fields = mine.map((line, n) => parameters(line, m, n > 0, changes));
+    const lossy = !m.lossless && h("span.svf-badge.svf-lossy", "lossy");
     return h(
       "div.svb-method",
       { "data-method": m.name },
-      h(
-        "label.svl-check",
-        { title: m.summary },
-        box,
-        h("span", m.name),
-        m.lossless ? null : h("span.svf-badge.svf-lossy", "lossy"),
-      ),
-      h(
-        "div.svb-lines",
-        m.missing ? h("small", m.missing) : mine.map((line, n) => parameters(line, m, n > 0, changes)),
-      ),
+      h("label.svl-check", { title: m.summary }, box, h("span", m.name), lossy),
+      h("div.svb-lines", m.missing ? h("small", m.missing) : fields),
     );
   });
   const plain = h("input", { type: "checkbox", checked: true, disabled: true, id: "svl-batch-plain" });
@@ -148,26 +134,26 @@ export function fields(changes) {
  */
 const opens = (runs, text, attributes) => runs.length ? h("button", { class: "svb-open", ...attributes }, text) : text;
 
-/** @param {LabTable} table @param {LabTableLine} line @param {number} n */
+/** @param {Pick<LabTable, "columns">} table @param {LabTableLine} line @param {number} n */
 function cell(table, line, n) {
-  const c = line.cells[n],
-    name = table.columns[n];
+  const { text, spread, count, prompts, best, failed, partly, runs } = line.cells[n];
+  const name = table.columns[n];
   const words = [
-    `${line.name}, ${name}: ${c.text}${c.spread ? ` ± ${c.spread}` : ""}`,
-    `mean of ${plural(c.count, "value")} from ${plural(c.prompts, "prompt")}`,
-    c.best ? "best of its row" : "",
-    c.failed ? `${plural(c.failed, "run")} failed` : "",
+    `${line.name}, ${name}: ${text}${spread && ` ± ${spread}`}`,
+    `mean of ${plural(count, "value")} from ${plural(prompts, "prompt")}`,
+    best && "best of its row",
+    failed && `${plural(failed, "run")} failed`,
   ]
     .filter(Boolean)
     .join("; ");
-  const number = h(c.best ? "strong" : "span", { title: words }, c.text);
-  const onclick = () => list(`${name}, ${line.name}`, c.runs);
+  const number = h(best ? "strong" : "span", { title: words }, text);
+  const onclick = () => list(`${name}, ${line.name}`, runs);
   return h(
-    "td",
-    { class: `svp-num${c.best ? " svb-best" : ""}` },
-    opens(c.runs, number, { "aria-label": `${words}. Open its runs`, onclick }),
-    c.spread ? h("small", ` ± ${c.spread}`) : null,
-    c.partly ? h("small.svl-failed", ` (${c.partly})`) : null,
+    "td.svp-num",
+    { class: best && "svb-best" },
+    opens(runs, number, { "aria-label": `${words}. Open its runs`, onclick }),
+    spread && h("small", ` ± ${spread}`),
+    partly && h("small.svl-failed", ` (${partly})`),
   );
 }
 
@@ -185,46 +171,27 @@ function checked(check) {
   return h("td.svp-num", opens(runs, text, { "data-check": check.name, onclick }));
 }
 
-/** @param {LabBatchResults} results @param {LabTable} table */
-function tableOf({ checks }, table) {
-  const byName = new Map(checks.map((c) => [c.name, c]));
-  const heads = table.columns.map((name) =>
-    h(
-      "th.svp-num",
-      { scope: "col" },
-      name,
-      byName.get(name)?.lossy
-        ? h("span.svb-lossy", { title: "Not lossless: the output may differ from plain decoding's" }, " † lossy")
-        : null,
-    ),
-  );
-  const rows = table.lines.map((line, n) =>
+/** @param {LabBatchResults} results @param {LabTable} asked */
+function tableOf({ checks }, { columns, lines, metric, label, formula, title }) {
+  const checkOf = (/** @type {string} */ name) => must(checks.find((check) => check.name === name));
+  const lossy = { title: "Not lossless: the output may differ from plain decoding's" };
+  const methods = columns.map((name) => [name, checkOf(name).lossy && h("span.svb-lossy", lossy, " † lossy")]);
+  const rows = lines.map((line, n) =>
     h(
       "tr",
-      { class: n && n === table.lines.length - 1 ? "svb-all" : null },
+      { class: n > 0 && n === lines.length - 1 && "svb-all" },
       h("th", { scope: "row" }, line.name),
       h("td.svp-num", line.prompts.toLocaleString()),
-      table.columns.map((_, k) => cell(table, line, k)),
+      columns.map((_, k) => cell({ columns }, line, k)),
     ),
   );
-  return h(
-    "div.svl-scroll",
-    h(
-      "table.svp-grid.svl-table.svb-table",
-      { "data-metric": table.metric },
-      h("caption", { title: `${table.label} = ${table.formula}` }, table.title),
-      h("thead", h("tr", h("th", { scope: "col" }, "task"), h("th.svp-num", { scope: "col" }, "prompts"), heads)),
-      h("tbody", rows),
-      h(
-        "tfoot",
-        h(
-          "tr",
-          h("th", { scope: "row" }, "same as plain"),
-          h("td"),
-          table.columns.map((name) => checked(must(byName.get(name)))),
-        ),
-      ),
-    ),
+  const same = [h("th", { scope: "row" }, "same as plain"), h("td"), columns.map((name) => checked(checkOf(name)))];
+  return tabled(
+    { class: "svb-table", "data-metric": metric },
+    heads(["task"], ["prompts", ...methods]),
+    rows,
+    h("caption", { title: `${label} = ${formula}` }, title),
+    h("tfoot", h("tr", same)),
   );
 }
 

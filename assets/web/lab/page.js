@@ -3,12 +3,13 @@
 import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
+import { when } from "specviz/base/numbers.js";
 import { alertNote, sentence } from "specviz/base/problem.js";
 import * as batch from "specviz/lab/batch.js";
 import { drawMain } from "specviz/lab/form.js";
 import { drawResults, show } from "specviz/lab/results.js";
 import {
-  BATCH, OWN, SHORT, address, catalog, lab, note, parts, recipe, refresh, restore, when,
+  BATCH, OWN, SHORT, address, catalog, lab, note, parts, recipe, refresh, restore,
 } from "specviz/lab/state.js";
 import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";

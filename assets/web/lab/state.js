@@ -1,11 +1,13 @@
 /* Page "Lab": what it knows, and the small things its modules share. */
 
-import { h, must, plural } from "specviz/base/dom.js";
+import { h, must } from "specviz/base/dom.js";
 import { getJson, postJson } from "specviz/base/json.js";
+import { percentage, plural } from "specviz/base/numbers.js";
+import { tell } from "specviz/base/problem.js";
+import { table } from "specviz/base/table.js";
 import { setAddress } from "specviz/shell/address.js";
-import { open as openRun } from "specviz/shell/open.js";
+import { onInspect } from "specviz/shell/open.js";
 import { app } from "specviz/shell/state.js";
-import { goTo } from "specviz/shell/tabs.js";
 
 export const OWN = "own";
 export const BATCH = "batch";
@@ -59,19 +61,13 @@ export const goesOn = (state) => state === "queued" || state === "running";
 /** A measured number of a unit. @param {number | null | undefined} value @param {string} unit */
 export const number = (value, unit) => {
   if (value === null || value === undefined) return "–";
-  if (unit === "share") return `${(100 * value).toFixed(value && value < 0.1 ? 1 : 0)} %`;
+  if (unit === "share") return percentage(value);
   return Math.abs(value) >= 100 ? Math.round(value).toLocaleString() : String(Number(value.toPrecision(3)));
 };
 
 /** A parameter as it is typed. @param {Setting} value */
 export const typed = (value) =>
   value === null ? "off" : value === true ? "yes" : value === false ? "no" : String(value);
-
-/** @param {string} text */
-export const when = (text) => {
-  const date = new Date(text);
-  return Number.isNaN(+date) ? "" : date.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-};
 
 /** Puts what is shown into the address. */
 export function address() {
@@ -150,12 +146,16 @@ export const link = (text, onclick) => h("button.svp-link", { onclick }, text);
 export const formulaList = (formulas) =>
   h("dl.svl-formulas", formulas.map((f) => [h("dt", f.label), h("dd", `= ${f.formula}. `, h("span", f.help))]));
 
+/** What is asked, in words. @type {(title: string, question: string, above?: Child, below?: Child) => HTMLElement} */
+export const titled = (title, question, above, below) =>
+  h("header.svl-head", above, h("h2", title), h("p.svl-question", question), below);
+
+/** A table that scrolls by itself. @type {(...parts: Parameters<typeof table>) => HTMLElement} */
+export const tabled = ({ class: name, ...attributes }, ...inside) =>
+  h("div.svl-scroll", table({ class: ["svl-table", name].filter(Boolean).join(" "), ...attributes }, ...inside));
+
 /** A sentence below the run button. @param {string} text @param {boolean} [error] */
-export function note(text, error) {
-  parts.note.textContent = text;
-  parts.note.classList.toggle("svp-error", Boolean(text && error));
-  parts.note.setAttribute("role", error ? "alert" : "status");
-}
+export const note = (text, error) => tell(parts.note, text, error);
 
 /** Asks anew what there is to run and what results there are. */
 export async function refresh() {
@@ -192,10 +192,10 @@ export const closing = (text, then, kind = "svp-button") =>
 
 /** Runs to open: the only one at once, else by name. @param {string} title @param {LabRun[]} runs */
 export function list(title, runs) {
-  if (runs.length === 1 && !runs[0].word) return inspect(runs[0].trace);
+  if (runs.length === 1 && !runs[0].word) return onInspect(runs[0].trace);
   const name = (/** @type {LabRun} */ { trace, prompt }) => {
     if (!trace) return h("span", prompt);
-    const link = closing(prompt, () => inspect(trace), "svp-link");
+    const link = closing(prompt, () => onInspect(trace), "svp-link");
     link.dataset.trace = trace;
     return link;
   };
@@ -207,11 +207,4 @@ export function list(title, runs) {
     h("ul.svl-runs", rows),
     h("div.svl-row", closing("Close")),
   );
-}
-
-/** @param {string} trace */
-function inspect(trace) {
-  goTo("inspect");
-  openRun(trace);
-  scrollTo({ top: 0 });
 }
