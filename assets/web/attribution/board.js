@@ -1,8 +1,8 @@
 /* What was copied from where, in numbers: shares, the threshold, every signal's runs along the answer. */
 
 import { SOURCES, at, look, passages, percent, size, tag } from "specviz/attribution/links.js";
-import { button, clamp, h, plural, s } from "specviz/base/dom.js";
-import { thousandths } from "specviz/base/numbers.js";
+import { append, button, h, s, stretched } from "specviz/base/dom.js";
+import { clamp, plural, short, thousandths } from "specviz/base/numbers.js";
 
 /** @type {Record<Counted, string>} */
 export const COUNTED = { whole: "Whole quotations", drafted: "Drafted tokens" };
@@ -18,14 +18,9 @@ export class Board {
   constructor(view) {
     this.view = view;
     this.summary = h("div.sv-a-summary");
-    this.slider = h("input.sv-a-range", {
-      type: "range",
-      min: 1,
-      max: 12,
-      step: 1,
-      "aria-label": "Shortest run shown, in tokens",
-      oninput: ({ currentTarget }) => this.view.set({ minRun: Number(currentTarget.value) }),
-    });
+    const shortest = { type: "range", min: 1, max: 12, step: 1, "aria-label": "Shortest run shown, in tokens" };
+    this.slider = h("input.sv-a-range", shortest);
+    this.slider.addEventListener("input", () => this.view.set({ minRun: Number(this.slider.value) }));
     this.sliderText = h("output.sv-a-now");
     this.lengths = s("svg.sv-a-lengths", { "aria-hidden": "true", preserveAspectRatio: "none" });
     this.countedButtons = /** @type {Counted[]} */ (Object.keys(COUNTED)).map((counted) => {
@@ -34,11 +29,9 @@ export class Board {
       const one = button(COUNTED[counted], { ...attributes, onclick: choose }, COUNTED[counted]);
       return this.view.tip.add(one, WHY[counted]);
     });
-    this.restButton = button(
-      "Mark what nobody copied",
-      { class: "sv-button sv-toggle", onclick: () => this.view.set({ rest: !this.view.rest }) },
-      "Mark what nobody copied",
-    );
+    const rest = "Mark what nobody copied";
+    const toggle = { class: "sv-button sv-toggle", onclick: () => this.view.set({ rest: !this.view.rest }) };
+    this.restButton = button(rest, toggle, rest);
     this.view.tip.add(this.restButton, "Mark what was copied from nowhere: the answer's own words.");
     const controls = h(
       "div.sv-a-controls",
@@ -47,13 +40,8 @@ export class Board {
       this.restButton,
     );
     this.lanes = h("div.sv-a-lanes");
-    this.element = h(
-      "section.sv-card.sv-a-board",
-      { "aria-label": "What was copied" },
-      this.summary,
-      controls,
-      this.lanes,
-    );
+    const board = h("section.sv-card.sv-a-board", { "aria-label": "What was copied" });
+    this.element = append(board, [this.summary, controls, this.lanes]);
   }
 
   draw() {
@@ -72,8 +60,7 @@ export class Board {
     const row = (name, text, count, number) => {
       if (!count) return;
       bar.append(h("i", { class: name, style: `flex:${count}` }));
-      const line = h("li", h("span", { class: `sv-a-key ${name}` }, number), ` ${text} `, h("b", percent(count, all)));
-      list.append(line);
+      list.append(h("li", h("span.sv-a-key", { class: name }, number), ` ${text} `, h("b", percent(count, all))));
     };
     found.sources.forEach((mine, k) => {
       const source = doc.sources[k];
@@ -166,14 +153,10 @@ export class Board {
 
   /** @type {(length: number, spans: [from: number, to: number, look: string, run: number | null][]) => SVGElement} */
   strip(length, spans) {
-    const svg = s("svg.sv-a-strip", {
-      viewBox: `0 0 ${Math.max(1, length)} 10`,
-      preserveAspectRatio: "none",
-      "aria-hidden": "true",
-    });
-    for (const [a, b, name, run] of spans)
-      svg.append(s("rect", { x: a, y: 0, width: b - a, height: 10, class: name, "data-run": run }));
-    return svg;
+    const rects = spans.map(([a, b, name, run]) =>
+      s("rect", { x: a, y: 0, width: b - a, height: 10, class: name, "data-run": run }),
+    );
+    return stretched("sv-a-strip", length, 10, rects);
   }
 
   /** A signal's copied runs along the answer; ``ours``: the passages of the one shown. */
@@ -191,7 +174,7 @@ export class Board {
     const theirs = passages(links, length);
     const same = theirs.filter((passage, i) => passage === ours[i]).length;
     const last = this.view.gold ? thousandths(score?.f1) : chosen ? "" : percent(same, length);
-    const name = doc.run.method_title.split(":")[0];
+    const name = short(doc.run.method_title);
     const none = doc.run.signal ? "" : "no source recorded";
     const what = none || `${percent(copied, length)} copied in ${plural(links.length, "run")}`;
     const beside = chosen ? "shown" : `${percent(same, length)} of the tokens as the one shown`;

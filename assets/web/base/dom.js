@@ -101,6 +101,13 @@ export function s(name, first, ...children) {
   return fill(element, classes, [first, ...children]);
 }
 
+/** Marks along a line of ``length``, stretched to the width of their place. */
+/** @type {(name: string, length: number, high: number, marks: SVGElement[]) => SVGElement} */
+export function stretched(name, length, high, marks) {
+  const box = { viewBox: `0 0 ${Math.max(1, length)} ${high}`, preserveAspectRatio: "none" };
+  return s("svg", { class: name, "aria-hidden": "true", ...box }, marks);
+}
+
 /**
  * The nearest element around what an event happened in that matches a selector.
  *

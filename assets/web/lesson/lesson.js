@@ -1,6 +1,6 @@
 /* A guided tour beside an inspector of its own; questions are asked before the trace tells. */
 
-import { button, closest, copyLink, framed, h, icon } from "specviz/base/dom.js";
+import { append, button, closest, copyLink, framed, h, icon } from "specviz/base/dom.js";
 import { clamp } from "specviz/base/numbers.js";
 import { Presenter } from "specviz/base/present.js";
 import { sentence } from "specviz/base/problem.js";
@@ -10,6 +10,9 @@ import { before } from "specviz/lesson/asked.js";
 import { drawEnd, paragraphs, question } from "specviz/lesson/words.js";
 
 const SIZES = [1, 0.94, 0.88, 0.82, 0.76, 0.7, 0.64];
+
+/** A stop with a question: its dot's class, and what is said of it. */
+const DOTS = { ask: ["ask", "a question"], right: ["right", "predicted"], wrong: ["wrong", "missed"] };
 
 export class Lesson {
   /** What is drawn: a run, and whether as it stood before a stop. */
@@ -218,78 +221,55 @@ export class Lesson {
   }
 
   drawDots() {
-    this.dots.replaceChildren(
-      ...this.lesson.stops.map((stop, k) => {
-        const answered = k in this.answers;
-        const right = answered && this.answers[k] === stop.ask?.answer;
-        const state = !stop.ask ? "" : !answered ? " sv-dot-ask" : right ? " sv-dot-right" : " sv-dot-wrong";
-        const told = !stop.ask ? "" : !answered ? ", a question" : right ? ", predicted" : ", missed";
-        return button(`Stop ${k + 1}: ${stop.title}${told}`, {
-          class: `sv-dot${state}`,
-          title: stop.title,
-          "aria-current": k === this.at ? "step" : null,
-          onclick: () => this.go(k),
-        });
-      }),
-    );
+    const dots = this.lesson.stops.map(({ title, ask }, k) => {
+      const answered = k in this.answers;
+      const right = answered && this.answers[k] === ask?.answer;
+      const [state, told] = !ask ? [] : !answered ? DOTS.ask : right ? DOTS.right : DOTS.wrong;
+      return button(`Stop ${k + 1}: ${title}${told ? `, ${told}` : ""}`, {
+        class: `sv-dot ${state ? `sv-dot-${state}` : ""}`,
+        title,
+        "aria-current": k === this.at && "step",
+        onclick: () => this.go(k),
+      });
+    });
+    this.dots.replaceChildren(...dots);
   }
 
   /** @type {(stop: LessonStop, revealed: boolean) => void} */
-  drawStop(stop, revealed) {
-    const count = this.lesson.stops.length;
-    this.away = button(
-      "Back to this stop's step",
-      { class: "sv-button sv-quiet sv-away", hidden: true, onclick: () => this.inspector.setStep(stop.step) },
-      `back to step ${stop.step + 1}`,
-    );
-    const { open: go } = this.options;
-    const open = go
-      ? button(
-          "Open this run in Inspect",
-          { class: "sv-button sv-quiet", onclick: () => go(stop.run, stop.step) },
-          "Open in Inspect",
-        )
-      : null;
-    this.words.replaceChildren(
-      h("p.sv-lesson-place", h("span", `${this.at + 1} of ${count}`), this.away, open),
-      h("h3.sv-lesson-stop", stop.title),
-      ...paragraphs(stop.text),
-    );
-    if (stop.ask) this.words.append(question(this, stop.ask, revealed));
+  drawStop({ title, text, ask, run, step }, revealed) {
+    const quiet = "sv-button sv-quiet";
+    const back = { class: `${quiet} sv-away`, hidden: true, onclick: () => this.inspector.setStep(step) };
+    this.away = button("Back to this stop's step", back, `back to step ${step + 1}`);
+    const { open } = this.options;
+    const go = { class: quiet, onclick: () => open?.(run, step) };
+    const place = h("span", `${this.at + 1} of ${this.lesson.stops.length}`);
+    this.words.replaceChildren();
+    append(this.words, [
+      h("p.sv-lesson-place", place, this.away, open && button("Open this run in Inspect", go, "Open in Inspect")),
+      h("h3.sv-lesson-stop", title),
+      paragraphs(text),
+      ask && question(this, ask, revealed),
+    ]);
   }
 
   drawNav() {
     const { next } = this.options;
-    const back = button(
-      "Back",
-      { disabled: this.at === 0, onclick: () => this.go(this.at - 1) },
-      h("kbd", "←"),
-      " Back",
-    );
+    const key = (/** @type {string} */ name) => h("kbd", name);
+    const backs = { disabled: this.at === 0, onclick: () => this.go(this.at - 1) };
+    /** @type {HTMLElement[]} */
+    const inside = [button("Back", backs, key("←"), " Back")];
+    const grow = h("span.sv-grow");
+    const primary = "sv-button sv-primary";
     if (!this.stop) {
-      const again = button("Begin again", { onclick: () => this.restart() }, "Begin again");
-      const on = next
-        ? button(
-            `Next lesson: ${next.title}`,
-            { class: "sv-button sv-primary", onclick: () => next.go() },
-            `Next: ${next.title} `,
-            h("kbd", "→"),
-          )
-        : null;
-      return this.nav.replaceChildren(back, again, h("span.sv-grow"), on || "");
+      inside.push(button("Begin again", { onclick: () => this.restart() }, "Begin again"), grow);
+      const on = { class: primary, onclick: () => next?.go() };
+      if (next) inside.push(button(`Next lesson: ${next.title}`, on, `Next: ${next.title} `, key("→")));
+    } else {
+      const words = this.at === this.lesson.stops.length - 1 ? "Finish" : "Next";
+      const on = this.waiting ? { "aria-disabled": "true" } : { class: primary };
+      inside.push(grow, button(words, { ...on, onclick: () => this.next() }, `${words} `, key("→")));
     }
-    const last = this.at === this.lesson.stops.length - 1;
-    const on = button(
-      last ? "Finish" : "Next",
-      {
-        class: `sv-button ${this.waiting ? "" : "sv-primary"}`,
-        "aria-disabled": this.waiting ? "true" : null,
-        onclick: () => this.next(),
-      },
-      last ? "Finish " : "Next ",
-      h("kbd", "→"),
-    );
-    return this.nav.replaceChildren(back, h("span.sv-grow"), on);
+    this.nav.replaceChildren(...inside);
   }
 
   // ---- the inspector's places -----------------------------------------------------------------------------------
