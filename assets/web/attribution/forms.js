@@ -45,11 +45,8 @@ export function area(name, label, rows, value = "", hint) {
   return { field, label: h("label.sva-field", h("span", label), field) };
 }
 
-/**
- * Does ``work`` while the button rests; says in ``bad`` what went wrong.
- *
- * @type {(button: HTMLButtonElement, bad: HTMLElement, work: () => Promise<void>) => Promise<void>}
- */
+/** Does ``work`` while the button rests; says in ``bad`` what went wrong. */
+/** @type {(button: HTMLButtonElement, bad: HTMLElement, work: () => Promise<void>) => Promise<void>} */
 export async function starting(button, bad, work) {
   button.disabled = true;
   tell(bad, "");

@@ -35,11 +35,7 @@ export function answerForm() {
   const box = h(
     "form.sva-form",
     { "aria-label": "An answer of your own" },
-    h(
-      "div.sva-two",
-      context.label,
-      h("div.sva-stack", question.label, answer.label, instead),
-    ),
+    h("div.sva-two", context.label, h("div.sva-stack", question.label, answer.label, instead)),
     h("div.sva-row", checks("own"), go),
     bad,
   );

@@ -166,12 +166,7 @@ function sweepTable(told, counted) {
       h("tr", h("th", both, "signal"), groups, h("th.svp-num", both, "answers")),
       h("tr", letters.map((text, k) => h("th", { scope: "col", class: numberClass(k) }, text))),
     ),
-    h(
-      "tbody",
-      rows,
-      h("tr.svp-kind", h("th", { colspan: 2 + 3 * SHOWN.length, scope: "colgroup" }, where)),
-      published,
-    ),
+    h("tbody", rows, h("tr.svp-kind", h("th", { colspan: 2 + 3 * SHOWN.length, scope: "colgroup" }, where)), published),
   );
 }
 

@@ -164,11 +164,8 @@ export class Sides {
   }
 }
 
-/**
- * A part of a source that runs were copied from; the numbers of those that begin there stand before it.
- *
- * @type {(runs: SourceLink[], start: number, text: string) => HTMLElement}
- */
+/** A part of a source that runs were copied from; the numbers of those that begin there stand before it. */
+/** @type {(runs: SourceLink[], start: number, text: string) => HTMLElement} */
 function origin(runs, start, text) {
   const numbers = runs.map((link) => link.number);
   const begun = runs.filter((link) => link.source[0] === start).map((link) => link.number);

@@ -108,11 +108,8 @@ export function stretched(name, length, high, marks) {
   return s("svg", { class: name, "aria-hidden": "true", ...box }, marks);
 }
 
-/**
- * The nearest element around what an event happened in that matches a selector.
- *
- * @type {(event: Event, selector: string) => HTMLElement | null}
- */
+/** The nearest element around what an event happened in that matches a selector. */
+/** @type {(event: Event, selector: string) => HTMLElement | null} */
 export const closest = (event, selector) => event.target instanceof Element ? event.target.closest(selector) : null;
 
 const ICONS = {
@@ -228,11 +225,8 @@ export class Tooltip {
     this.element.style.transform = `translate(${Math.round(left)}px, ${Math.round(top - frame.top)}px)`;
   }
 
-  /**
-   * Shows after a moment's rest, so that the marks of what is hovered are seen first.
-   *
-   * @type {(owner: Element, fill: Tip) => void}
-   */
+  /** Shows after a moment's rest, so that the marks of what is hovered are seen first. */
+  /** @type {(owner: Element, fill: Tip) => void} */
   later(owner, fill) {
     this.hide();
     this.timer = setTimeout(() => this.show(owner, fill()), 250);
@@ -279,11 +273,8 @@ export async function copyLink(url, label) {
 /** @type {WeakMap<Element, string>} */
 const texts = new WeakMap();
 
-/**
- * Writes text only where it changed since the last time: a new text node costs a layout.
- *
- * @type {(element: Element, text: string) => void}
- */
+/** Writes text only where it changed since the last time: a new text node costs a layout. */
+/** @type {(element: Element, text: string) => void} */
 export function write(element, text) {
   if (texts.get(element) === text) return;
   texts.set(element, text);

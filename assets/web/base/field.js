@@ -76,11 +76,8 @@ function typed(control, value, changed, released) {
 /** @param {Control} control */
 const idOf = ({ name }) => `svf-${name}`;
 
-/**
- * A row of a form: ``changed`` is called as its value is typed, ``released`` when a slider is let go.
- *
- * @type {(control: Control, value: Setting | undefined, changed: () => unknown, released?: () => unknown) => Field}
- */
+/** A row of a form: ``changed`` is called as its value is typed, ``released`` when a slider is let go. */
+/** @type {(control: Control, value: Setting | undefined, changed: () => unknown, released?: () => unknown) => Field} */
 export function field(control, value, changed, released) {
   const { name, kind, label, help, choices, optional } = control;
   const id = idOf(control);
@@ -107,11 +104,8 @@ export function field(control, value, changed, released) {
   return { row, read: made.read, name };
 }
 
-/**
- * A row per control, named ``prefix`` and its name; what is typed stays in ``kept``.
- *
- * @type {(controls: Control[], kept: Record<string, Setting>, changed?: () => void, prefix?: string) => Field[]}
- */
+/** A row per control, named ``prefix`` and its name; what is typed stays in ``kept``. */
+/** @type {(controls: Control[], kept: Record<string, Setting>, changed?: () => void, prefix?: string) => Field[]} */
 export const fields = (controls, kept, changed = () => {}, prefix = "") =>
   controls.map((control) => {
     const { name } = control;

@@ -16,12 +16,8 @@ export const asked = (name) =>
   new URLSearchParams(location.hash.slice(1)).get(name) ?? new URLSearchParams(location.search).get(name);
 
 export class Presenter {
-  /**
-   * ``root`` fills the window while presenting; ``hashed``: the address keeps it after #; ``changed(on)`` is told.
-   *
-   * @param {HTMLElement} root
-   * @param {{ hashed?: boolean, changed?: (on: boolean) => void }} options
-   */
+  /** ``root`` fills the window while presenting; ``hashed``: the address keeps it after #; ``changed(on)`` is told. */
+  /** @param {HTMLElement} root @param {{ hashed?: boolean, changed?: (on: boolean) => void }} options */
   constructor(root, { hashed = false, changed = () => {} } = {}) {
     this.root = root;
     this.hashed = hashed;
@@ -64,11 +60,8 @@ export class Presenter {
     this.changed(on);
   }
 
-  /**
-   * Begins once, where the address asks for it and means this page.
-   *
-   * @param {{ present?: boolean | string, actions?: unknown }} options
-   */
+  /** Begins once, where the address asks for it and means this page. */
+  /** @param {{ present?: boolean | string, actions?: unknown }} options */
   begin({ present, actions }) {
     if (this.begun) return;
     this.begun = true;

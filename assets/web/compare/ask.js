@@ -1,7 +1,7 @@
 /* Page "Compare", what is asked: the prompt, the methods and their parameters, the buttons that start and stop. */
 
 import { append, h, must } from "specviz/base/dom.js";
-import { fields, valuesOf } from "specviz/base/field.js";
+import { bound, fields, valuesOf } from "specviz/base/field.js";
 import { getJson } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
 import { sentence, tell } from "specviz/base/problem.js";
@@ -73,11 +73,8 @@ function texts() {
   const areas = FIELDS[form.mode].map(([name, label, rows]) => {
     const id = `svc-${name}`;
     const placeholder = name === "context" && "The text to work on. Put --- on a line of its own between passages.";
-    const area = h("textarea.svc-area", { id, rows, spellcheck: "false", placeholder, value: form.values[name] || "" });
-    area.addEventListener("input", () => {
-      form.values[name] = area.value;
-    });
-    return [h("label", { for: id }, label), area];
+    const area = h("textarea.svc-area", { id, rows, spellcheck: "false", placeholder });
+    return [h("label", { for: id }, label), bound(area, form.values, name)];
   });
   const note = data.examples.find((one) => one.id === form.choice)?.note;
   return [

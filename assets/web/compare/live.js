@@ -47,7 +47,8 @@ export function begin(lanes) {
 /** Lane after lane, as the worker takes them. @param {number} ticket */
 async function follow(ticket) {
   const mine = idsOf(page.lanes.filter((lane) => lane.mine));
-  const settled = page.lanes.filter((lane) => lane.id)
+  const settled = page.lanes
+    .filter((lane) => lane.id)
     .map(async (lane) => {
       try {
         take(lane, await getTrace(lane.id), ticket);
@@ -155,11 +156,8 @@ function watch(lane, ticket) {
   });
 }
 
-/**
- * What the server makes of the runs that are over; says in ``place`` what went wrong.
- *
- * @type {(what: string, ticket: number, place: string, draw: (answer: any) => void) => Promise<void>}
- */
+/** What the server makes of the runs that are over; says in ``place`` what went wrong. */
+/** @type {(what: string, ticket: number, place: string, draw: (answer: any) => void) => Promise<void>} */
 async function asked(what, ticket, place, draw) {
   try {
     const answer = await getJson(`api/compare/${what}?runs=${idsOf(drawn()).map(encodeURIComponent).join(",")}`);

@@ -15,49 +15,37 @@ import { place } from "specviz/shell/place.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 
+const WHAT =
+  "A comparison runs several methods on one prompt and plays them back as a race, aligned by output position.";
+const HOW =
+  "Two to four methods draft for the same model on the same prompt, beside plain decoding: see who needs how many " +
+  "forwards for which part of the output.";
+
 function layout() {
+  const show = { hidden: true, onclick: () => openRuns(example()?.map((one) => one.id) ?? []) };
+  const asked = [
+    h("div.svc-lane-forms"),
+    h("div.svc-settings.svp-form"),
+    h("p.svf-reason.svc-reason", { role: "status", hidden: true }),
+    h("p.svp-note.svc-note", { role: "status" }),
+    h("div.svc-row", h("button.svl-run.svc-run", { onclick: () => run(begin) }, "Run")),
+  ];
+  const recorded = [
+    h("h3", "Recorded runs"),
+    h("p.svc-help", "Of one prompt; no model is needed."),
+    h("div.svc-recorded"),
+  ];
   page.box.replaceChildren(
-    h(
-      "div.svc-empty",
-      h(
-        "p",
-        "A comparison runs several methods on one prompt and plays them back as a race, aligned by output position.",
-      ),
-      h(
-        "button.svl-run.svc-example",
-        { hidden: true, onclick: () => openRuns(example()?.map((one) => one.id) ?? []) },
-        "",
-      ),
-    ),
+    h("div.svc-empty", h("p", WHAT), h("button.svl-run.svc-example", show)),
     h(
       "details.svc-setup",
       { open: true },
-      h(
-        "summary",
-        h("h2", "Compare methods on one prompt"),
-        h(
-          "span.svc-help",
-          "Two to four methods draft for the same model on the same prompt, beside plain " +
-            "decoding: see who needs how many forwards for which part of the output.",
-        ),
-      ),
+      h("summary", h("h2", "Compare methods on one prompt"), h("span.svc-help", HOW)),
       h(
         "div.svc-columns",
         h("div.svc-prompt-form"),
-        h(
-          "div.svc-lane-column",
-          h("div.svc-lane-forms"),
-          h("div.svc-settings.svp-form"),
-          h("p.svf-reason.svc-reason", { role: "status", hidden: true }),
-          h("p.svp-note.svc-note", { role: "status" }),
-          h("div.svc-row", h("button.svl-run.svc-run", { onclick: () => run(begin) }, "Run")),
-        ),
-        h(
-          "div.svc-recorded-column",
-          h("h3", "Recorded runs"),
-          h("p.svc-help", "Of one prompt; no model is needed."),
-          h("div.svc-recorded"),
-        ),
+        h("div.svc-lane-column", asked),
+        h("div.svc-recorded-column", recorded),
       ),
     ),
     h("div.svc-results"),
@@ -83,7 +71,8 @@ async function load() {
     drawExample();
   });
   on("model", () =>
-    catalog().catch((problem) => note(sentence(problem), true))
+    catalog()
+      .catch((problem) => note(sentence(problem), true))
       .then(() => {
         if (page.lanes.length && !going()) lens(page.ticket);
       }),
@@ -91,7 +80,8 @@ async function load() {
   on("current", () => {
     if (page.form.choice === "trace") drawPrompt();
   });
-  const ids = (new URLSearchParams(location.search).get("lanes") || "").split(",").filter(Boolean)
+  const ids = (new URLSearchParams(location.search).get("lanes") || "").split(",")
+    .filter(Boolean)
     .slice(0, page.data.most + 1);
   if (ids.length) openRuns(ids);
   page.box.dataset.ready = "yes";
@@ -101,8 +91,8 @@ async function load() {
 export function mount({ element }) {
   app.pages.compare = page;
   page.box = place(element, "compare");
-  let asked = false,
-    wide = 0;
+  let asked = false;
+  let wide = 0;
   const seen = new ResizeObserver(() => {
     if (!page.box.offsetWidth) return pause();
     if (!asked) {

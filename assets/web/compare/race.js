@@ -241,7 +241,8 @@ export function paint() {
 /** @type {(lanes: DrawnLane[], position: number) => string} */
 function told(lanes, position) {
   if (!position || !lanes.length) return "Nothing is written yet.";
-  const parts = lanes.filter((one) => position <= one.aligned)
+  const parts = lanes
+    .filter((one) => position <= one.aligned)
     .map(({ mark: letter, lane }) => {
       const k = lane.stepOf[position - 1];
       const inside = lane.accepted[k] > position - 1 - lane.start(k);

@@ -18,7 +18,8 @@ function groups() {
   }
   /** @param {RunRecord[]} runs */
   const rank = (runs) => (runs.some((r) => r.kind !== "gallery") ? 0 : 1);
-  return [...byPrompt.values()].filter((runs) => runs.length > 1)
+  return [...byPrompt.values()]
+    .filter((runs) => runs.length > 1)
     .sort((a, b) => rank(a) - rank(b) || b.length - a.length);
 }
 

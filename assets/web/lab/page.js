@@ -8,9 +8,7 @@ import { alertNote, sentence } from "specviz/base/problem.js";
 import * as batch from "specviz/lab/batch.js";
 import { drawMain } from "specviz/lab/form.js";
 import { drawResults, show } from "specviz/lab/results.js";
-import {
-  BATCH, OWN, SHORT, address, catalog, lab, note, parts, recipe, refresh, restore,
-} from "specviz/lab/state.js";
+import { BATCH, OWN, SHORT, address, catalog, lab, note, parts, recipe, refresh, restore } from "specviz/lab/state.js";
 import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 
@@ -34,7 +32,8 @@ function items() {
       tag ? h("span.svl-tag", tag) : null,
       h("span.svl-name", title),
     );
-  const groups = Object.entries(papers).filter(([key]) => key)
+  const groups = Object.entries(papers)
+    .filter(([key]) => key)
     .map(([key, title]) => [
       h("h3", { title }, SHORT[key] || title),
       recipes.filter((r) => r.paper === key).map((r) => item(r.name, r.figure, r.title, r.question)),

@@ -54,12 +54,8 @@ const COLUMNS = [
   { ...words("when", "When", (run) => when(run.created)), by: (run) => +new Date(run.created) || 0 },
 ];
 
-/**
- * What a search asks for: a test per word; method:, model: and tag: look in their place, "a b" is one word.
- *
- * @param {string} text
- * @returns {(run: RunRecord) => boolean}
- */
+/** What a search asks for: a test per word; method:, model: and tag: look in their place, "a b" is one word. */
+/** @param {string} text @returns {(run: RunRecord) => boolean} */
 function wanted(text) {
   /** @type {((run: RunRecord) => boolean)[]} */
   const tests = [];
@@ -126,9 +122,7 @@ export function mount({ element }) {
       /** @type {{done: string[]}} */
       const { done } = await postJson(`api/runs/${what}`, asked);
       const left = asked.ids.length - done.length;
-      said = left
-        ? `${left} of ${asked.ids.length} runs are not yours, or are gone: they stay as they are.`
-        : "";
+      said = left ? `${left} of ${asked.ids.length} runs are not yours, or are gone: they stay as they are.` : "";
       if (what === "delete") for (const id of done) chosen.delete(id);
     } catch (error) {
       said = sentence(error);
@@ -139,12 +133,8 @@ export function mount({ element }) {
 
   // --- one row ---
 
-  /**
-   * A field in place of what it changes; Enter and leaving it give its text to `done`, Escape does not.
-   *
-   * @param {HTMLInputElement} field
-   * @param {(text: string) => void} done
-   */
+  /** A field in place of what it changes; Enter and leaving it give its text to `done`, Escape does not. */
+  /** @param {HTMLInputElement} field @param {(text: string) => void} done */
   function edit(field, done) {
     editing = true;
     let over = false;

@@ -12,12 +12,8 @@ import { stop } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";
 
 /** @typedef {Record<string, Setting>} Values */
-/**
- * What stands beside the run button: why it is off, and that a lossy method may answer otherwise.
- *
- * @param {string} reason
- * @param {MethodCard} [method]
- */
+/** What stands beside the run button: why it is off, and that a lossy method may answer otherwise. */
+/** @param {string} reason @param {MethodCard} [method] */
 function caution(reason, method) {
   const lossy =
     method && !method.lossless
@@ -27,11 +23,8 @@ function caution(reason, method) {
   emit("caution", (app.caution = { reason, lossy }));
 }
 
-/**
- * ``value`` is {"method", "params", "settings", "pooled"}; triggers "offered" with every catalog and "run".
- *
- * @param {Part} part
- */
+/** ``value`` is {"method", "params", "settings", "pooled"}; triggers "offered" with every catalog and "run". */
+/** @param {Part} part */
 export function mount({ element, props, trigger }) {
   const box = place(element, "form");
   /** @type {Record<string, Values>} by method, so that changing the method back and forth loses nothing */

@@ -13,13 +13,8 @@ import { goTo } from "specviz/shell/tabs.js";
 
 let newest = 0; // an answer to an older question is dropped
 
-/**
- * Opens the run ``id`` (FIRST: the server's first); ``answer``: the server's, where it was asked before.
- *
- * @param {string} id
- * @param {At} [at]
- * @param {Promise<Response>} [answer]
- */
+/** Opens the run ``id`` (FIRST: the server's first); ``answer``: the server's, where it was asked before. */
+/** @param {string} id @param {At} [at] @param {Promise<Response>} [answer] */
 export async function open(id, at = {}, answer) {
   const ticket = ++newest;
   const before = app.current;

@@ -2,7 +2,7 @@
 
 import { emit, on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
-import { postJson } from "specviz/base/json.js";
+import { postJson, traceUrl } from "specviz/base/json.js";
 import { sentence } from "specviz/base/problem.js";
 import { Inspector } from "specviz/inspect/inspector.js";
 import { address, link } from "specviz/shell/address.js";
@@ -53,7 +53,7 @@ on("stop", stop);
 export function show(trace, at) {
   const id = trace.run.id;
   /** @param {string} format */
-  const file = (format) => `api/traces/${encodeURIComponent(id)}/download?format=${format}`;
+  const file = (format) => `${traceUrl(id)}/download?format=${format}`;
   const downloads = {
     trace: file("trace"),
     html: (/** @type {At} */ state) => `${file("html")}&step=${state.step || 0}`,
