@@ -197,23 +197,22 @@ type Attributes<Target = Element> = { [name: string]: unknown } & {
     | ((event: HTMLElementEventMap[name] & { currentTarget: Target }) => unknown)
     | null;
 };
-type TagName = keyof HTMLElementTagNameMap;
-/** The element of a name with classes, ``div.sv-row``. */
-type Named<Name> = HTMLElementTagNameMap[(Name extends `${infer Tag}.${string}` ? Tag : Name) & TagName];
-/** base/dom.js h, with attributes or without. */
-interface MakeElement {
-  <Name extends TagName | `${TagName}.${string}`>(
-    name: Name, attributes: Attributes<Named<Name>>, ...children: Child[]
-  ): Named<Name>;
-  <Name extends TagName | `${TagName}.${string}`>(name: Name, ...children: Child[]): Named<Name>;
-}
+/** An HTML element's name, and its classes behind dots: "p", "p.sv-note.sv-faint". */
+type TagName = Tag | `${Tag}.${string}`;
+type Tag = keyof HTMLElementTagNameMap;
+type ElementOf<Name extends TagName> = HTMLElementTagNameMap[
+  Name extends Tag ? Name : Name extends `${infer Its extends Tag}.${string}` ? Its : never
+];
 /** What a tooltip says: its nodes, made when it is shown. */
 type Tip = () => Child[];
 /** Where something is in the window. */
 type Box = Pick<DOMRect, "left" | "right" | "top" | "bottom" | "width">;
 type Tooltip = import("specviz/base/dom.js").Tooltip;
 /** The theme's colours and fonts, for a canvas. */
-type Colors = ReturnType<typeof import("specviz/base/dom.js").readColors>;
+type Colors = Record<
+  | "accepted" | "rejected" | "own" | "ghost" | "line" | "faint" | "card" | "source" | "heat" | "pin" | "ink" | "raised"
+  | "sans" | "mono", string
+>;
 /** A titled panel's elements: base/dom.js card. */
 type Card = ReturnType<typeof import("specviz/base/dom.js").card>;
 /** Label and value; left out where the value is empty. */

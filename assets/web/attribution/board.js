@@ -1,8 +1,8 @@
 /* What was copied from where, in numbers: shares, the threshold, every signal's runs along the answer. */
 
 import { SOURCES, at, look, passages, percent, size, tag } from "specviz/attribution/links.js";
-import { button, clamp, h, plural, s } from "specviz/base/dom.js";
-import { thousandths } from "specviz/base/numbers.js";
+import { append, button, h, s, stretched } from "specviz/base/dom.js";
+import { clamp, plural, short, thousandths } from "specviz/base/numbers.js";
 
 /** @type {Record<Counted, string>} */
 export const COUNTED = { whole: "Whole quotations", drafted: "Drafted tokens" };
@@ -17,50 +17,31 @@ export class Board {
   /** @param {import("specviz/attribution/view.js").Attribution} view */
   constructor(view) {
     this.view = view;
-    this.summary = h("div", { class: "sv-a-summary" });
-    this.slider = h("input", {
-      type: "range",
-      min: 1,
-      max: 12,
-      step: 1,
-      class: "sv-a-range",
-      "aria-label": "Shortest run shown, in tokens",
-      oninput: ({ currentTarget }) => this.view.set({ minRun: Number(currentTarget.value) }),
-    });
-    this.sliderText = h("output", { class: "sv-a-now" });
-    this.lengths = s("svg", { class: "sv-a-lengths", "aria-hidden": "true", preserveAspectRatio: "none" });
+    this.summary = h("div.sv-a-summary");
+    const shortest = { type: "range", min: 1, max: 12, step: 1, "aria-label": "Shortest run shown, in tokens" };
+    this.slider = h("input.sv-a-range", shortest);
+    this.slider.addEventListener("input", () => this.view.set({ minRun: Number(this.slider.value) }));
+    this.sliderText = h("output.sv-a-now");
+    this.lengths = s("svg.sv-a-lengths", { "aria-hidden": "true", preserveAspectRatio: "none" });
     this.countedButtons = /** @type {Counted[]} */ (Object.keys(COUNTED)).map((counted) => {
       const attributes = { class: "sv-button sv-quiet", role: "radio", "data-counted": counted };
       const choose = () => this.view.set({ counted });
       const one = button(COUNTED[counted], { ...attributes, onclick: choose }, COUNTED[counted]);
       return this.view.tip.add(one, WHY[counted]);
     });
-    this.restButton = button(
-      "Mark what nobody copied",
-      { class: "sv-button sv-toggle", onclick: () => this.view.set({ rest: !this.view.rest }) },
-      "Mark what nobody copied",
-    );
+    const rest = "Mark what nobody copied";
+    const toggle = { class: "sv-button sv-toggle", onclick: () => this.view.set({ rest: !this.view.rest }) };
+    this.restButton = button(rest, toggle, rest);
     this.view.tip.add(this.restButton, "Mark what was copied from nowhere: the answer's own words.");
     const controls = h(
-      "div",
-      { class: "sv-a-controls" },
-      h(
-        "label",
-        { class: "sv-a-min" },
-        h("span", {}, "min_run ", this.sliderText),
-        h("span", { class: "sv-a-slide" }, this.lengths, this.slider),
-      ),
-      h("div", { class: "sv-a-seg", role: "radiogroup", "aria-label": "What counts as copied" }, this.countedButtons),
+      "div.sv-a-controls",
+      h("label.sv-a-min", h("span", "min_run ", this.sliderText), h("span.sv-a-slide", this.lengths, this.slider)),
+      h("div.sv-a-seg", { role: "radiogroup", "aria-label": "What counts as copied" }, this.countedButtons),
       this.restButton,
     );
-    this.lanes = h("div", { class: "sv-a-lanes" });
-    this.element = h(
-      "section",
-      { class: "sv-card sv-a-board", "aria-label": "What was copied" },
-      this.summary,
-      controls,
-      this.lanes,
-    );
+    this.lanes = h("div.sv-a-lanes");
+    const board = h("section.sv-card.sv-a-board", { "aria-label": "What was copied" });
+    this.element = append(board, [this.summary, controls, this.lanes]);
   }
 
   draw() {
@@ -73,20 +54,13 @@ export class Board {
     const { doc, found } = this.view;
     const all = doc.output_tokens;
     const wrong = found.not_verbatim;
-    const bar = h("div", { class: "sv-a-bar", role: "img" });
-    const list = h("ul", { class: "sv-a-shares" });
+    const bar = h("div.sv-a-bar", { role: "img" });
+    const list = h("ul.sv-a-shares");
     /** @type {(name: string, text: string, count: number, number: string) => void} */
     const row = (name, text, count, number) => {
       if (!count) return;
       bar.append(h("i", { class: name, style: `flex:${count}` }));
-      const line = h(
-        "li",
-        {},
-        h("span", { class: `sv-a-key ${name}` }, number),
-        ` ${text} `,
-        h("b", {}, percent(count, all)),
-      );
-      list.append(line);
+      list.append(h("li", h("span.sv-a-key", { class: name }, number), ` ${text} `, h("b", percent(count, all))));
     };
     found.sources.forEach((mine, k) => {
       const source = doc.sources[k];
@@ -107,8 +81,8 @@ export class Board {
       found.links.length > 0 && h("span", { class: wrong ? "sv-a-wrong" : "sv-a-right", tabindex: "0" }, check);
     if (verdict) this.view.tip.add(verdict, "Verbatim: the source's tokens, or their text, are the run's.");
     this.summary.replaceChildren(
-      h("div", { class: "sv-a-big" }, h("b", {}, percent(found.copied_tokens, all)), h("span", {}, "copied")),
-      h("div", { class: "sv-a-how" }, h("p", {}, facts.join(" · "), verdict ? " · " : "", verdict), bar, list),
+      h("div.sv-a-big", h("b", percent(found.copied_tokens, all)), h("span", "copied")),
+      h("div.sv-a-how", h("p", facts.join(" · "), verdict ? " · " : "", verdict), bar, list),
       found.score ? this.goldBox(found.score) : "",
     );
   }
@@ -118,12 +92,12 @@ export class Board {
     /** @type {(name: string, formula: string, value: number) => HTMLElement} */
     const cell = (name, formula, value) =>
       this.view.tip.add(
-        h("div", { tabindex: "0" }, h("dt", {}, name), h("dd", {}, thousandths(value))),
+        h("div", { tabindex: "0" }, h("dt", name), h("dd", thousandths(value))),
         `Tokens ${formula}. Quoted: the known quotes, drawn with a line above.`,
       );
     return h(
-      "dl",
-      { class: "sv-a-gold-box", "aria-label": "Against the known quotes" },
+      "dl.sv-a-gold-box",
+      { "aria-label": "Against the known quotes" },
       cell("precision", "found and quoted ÷ found", score.precision),
       cell("recall", "found and quoted ÷ quoted", score.recall),
       cell("F1", "their harmonic mean", score.f1),
@@ -167,27 +141,22 @@ export class Board {
     const rows = signals.map((signal, k) => this.lane(signal, k, ours));
     if (gold) rows.unshift(this.goldLane(gold, length));
     const head = h(
-      "div",
-      { class: "sv-a-lane sv-a-lane-head", "aria-hidden": "true" },
-      h("span", {}, "signal"),
-      h("span", {}, `the answer, ${plural(length, "token")}`),
-      h("span", {}, "copied"),
-      h("span", {}, gold ? "F1" : "agrees"),
+      "div.sv-a-lane.sv-a-lane-head",
+      { "aria-hidden": "true" },
+      h("span", "signal"),
+      h("span", `the answer, ${plural(length, "token")}`),
+      h("span", "copied"),
+      h("span", gold ? "F1" : "agrees"),
     );
     this.lanes.replaceChildren(head, ...rows);
   }
 
   /** @type {(length: number, spans: [from: number, to: number, look: string, run: number | null][]) => SVGElement} */
   strip(length, spans) {
-    const svg = s("svg", {
-      class: "sv-a-strip",
-      viewBox: `0 0 ${Math.max(1, length)} 10`,
-      preserveAspectRatio: "none",
-      "aria-hidden": "true",
-    });
-    for (const [a, b, name, run] of spans)
-      svg.append(s("rect", { x: a, y: 0, width: b - a, height: 10, class: name, "data-run": run }));
-    return svg;
+    const rects = spans.map(([a, b, name, run]) =>
+      s("rect", { x: a, y: 0, width: b - a, height: 10, class: name, "data-run": run }),
+    );
+    return stretched("sv-a-strip", length, 10, rects);
   }
 
   /** A signal's copied runs along the answer; ``ours``: the passages of the one shown. */
@@ -205,24 +174,18 @@ export class Board {
     const theirs = passages(links, length);
     const same = theirs.filter((passage, i) => passage === ours[i]).length;
     const last = this.view.gold ? thousandths(score?.f1) : chosen ? "" : percent(same, length);
-    const name = doc.run.method_title.split(":")[0];
+    const name = short(doc.run.method_title);
     const none = doc.run.signal ? "" : "no source recorded";
     const what = none || `${percent(copied, length)} copied in ${plural(links.length, "run")}`;
     const beside = chosen ? "shown" : `${percent(same, length)} of the tokens as the one shown`;
     const text = `${name}: ${what}, ${beside}`;
     const row = h(
-      "button",
-      {
-        type: "button",
-        class: "sv-a-lane",
-        "aria-pressed": String(chosen),
-        "aria-label": text,
-        onclick: () => this.view.set({ active: k }),
-      },
-      h("span", { class: "sv-a-lane-name" }, name),
-      none ? h("span", { class: "sv-faint" }, none) : this.strip(length, spans),
-      h("span", {}, percent(copied, length)),
-      h("span", {}, last),
+      "button.sv-a-lane",
+      { "aria-pressed": String(chosen), "aria-label": text, onclick: () => this.view.set({ active: k }) },
+      h("span.sv-a-lane-name", name),
+      none ? h("span.sv-faint", none) : this.strip(length, spans),
+      h("span", percent(copied, length)),
+      h("span", last),
     );
     return this.view.tip.add(row, () => [text]);
   }
@@ -239,16 +202,12 @@ export class Board {
     });
     const quoted = gold.quoted_tokens;
     return h(
-      "div",
-      {
-        class: "sv-a-lane sv-a-lane-gold",
-        role: "img",
-        "aria-label": `Known quotes: ${percent(quoted, length)} of the answer`,
-      },
-      h("span", { class: "sv-a-lane-name" }, "known quotes"),
+      "div.sv-a-lane.sv-a-lane-gold",
+      { role: "img", "aria-label": `Known quotes: ${percent(quoted, length)} of the answer` },
+      h("span.sv-a-lane-name", "known quotes"),
       this.strip(length, spans),
-      h("span", {}, percent(quoted, length)),
-      h("span", {}),
+      h("span", percent(quoted, length)),
+      h("span"),
     );
   }
 }

@@ -1,8 +1,9 @@
 /* Page "Attribution": what its two forms share. */
 
-import { page, part, short } from "specviz/attribution/state.js";
+import { page, part } from "specviz/attribution/state.js";
 import { h, must } from "specviz/base/dom.js";
-import { sentence } from "specviz/base/problem.js";
+import { short } from "specviz/base/numbers.js";
+import { sentence, tell } from "specviz/base/problem.js";
 import { stored } from "specviz/base/storage.js";
 
 /** The names of the signals that are ticked. @type {(form: HTMLFormElement) => string[]} */
@@ -15,23 +16,16 @@ export function chosenSignals(form) {
 export function checks(group) {
   const usual = (stored.get("signals") || "pld+h").split(",");
   return h(
-    "fieldset",
-    { class: "sva-checks" },
-    h("legend", {}, "Signals"),
-    must(page.catalog).signals.map((signal) => {
-      const input = h("input", {
-        type: "checkbox",
-        name: `sva-${group}`,
-        value: signal.name,
-        disabled: Boolean(signal.missing),
-      });
-      input.checked = !signal.missing && usual.includes(signal.name);
+    "fieldset.sva-checks",
+    h("legend", "Signals"),
+    must(page.catalog).signals.map(({ name, title, missing, tells }) => {
+      const tick = { value: name, disabled: Boolean(missing), checked: !missing && usual.includes(name) };
       return h(
-        "label",
-        { class: "sva-check", title: signal.missing || signal.tells },
-        input,
-        ` ${short(signal.title)}`,
-        signal.missing ? h("small", {}, " not available") : null,
+        "label.sva-check",
+        { title: missing || tells },
+        h("input", { type: "checkbox", name: `sva-${group}`, ...tick }),
+        ` ${short(title)}`,
+        missing && h("small", " not available"),
       );
     }),
   );
@@ -48,24 +42,18 @@ export const choices = (name) => part(name).querySelector(".sva-checks")?.replac
  */
 export function area(name, label, rows, value = "", hint) {
   const field = h("textarea", { name, rows, placeholder: hint, spellcheck: "false" }, value);
-  return { field, label: h("label", { class: "sva-field" }, h("span", {}, label), field) };
+  return { field, label: h("label.sva-field", h("span", label), field) };
 }
 
-/**
- * Does ``work`` while the button rests; says in ``bad`` what went wrong.
- *
- * @type {(button: HTMLButtonElement, bad: HTMLElement, work: () => Promise<void>) => Promise<void>}
- */
+/** Does ``work`` while the button rests; says in ``bad`` what went wrong. */
+/** @type {(button: HTMLButtonElement, bad: HTMLElement, work: () => Promise<void>) => Promise<void>} */
 export async function starting(button, bad, work) {
   button.disabled = true;
-  bad.textContent = "";
-  bad.className = "svp-note";
+  tell(bad, "");
   try {
     await work();
   } catch (problem) {
-    bad.textContent = sentence(problem);
-    bad.className = "svp-note svp-error";
-    bad.setAttribute("role", "alert");
+    tell(bad, sentence(problem), true);
   }
   button.disabled = false;
 }

@@ -20,22 +20,16 @@ export const NOTHING = {
   score: null,
 };
 
-/**
- * The links of at least ``minRun`` tokens, numbered anew, and what they come to.
- *
- * @type {(view: AttributedView, minRun: number) => Attributed}
- */
+/** The links of at least ``minRun`` tokens, numbered anew, and what they come to. */
+/** @type {(view: AttributedView, minRun: number) => Attributed} */
 export function at(view, minRun) {
   const outcome = view.thresholds.find((one) => one.min_run >= minRun) ?? view.thresholds[view.thresholds.length - 1];
   const links = view.links.filter((link) => size(link) >= minRun).map((link, k) => ({ ...link, number: k + 1 }));
   return { ...outcome, links };
 }
 
-/**
- * The passage of every output token by links to passages: its number, -1 unknown, -2 none.
- *
- * @type {(links: SourceLink[], length: number) => number[]}
- */
+/** The passage of every output token by links to passages: its number, -1 unknown, -2 none. */
+/** @type {(links: SourceLink[], length: number) => number[]} */
 export function passages(links, length) {
   const passageOf = new Array(length).fill(-2);
   for (const link of links)
@@ -43,22 +37,16 @@ export function passages(links, length) {
   return passageOf;
 }
 
-/**
- * From code points, in which offsets are counted, to places in a string; no array where they are the same.
- *
- * @type {(text: string) => (index: number) => number}
- */
+/** From code points, in which offsets are counted, to places in a string; no array where they are the same. */
+/** @type {(text: string) => (index: number) => number} */
 export function places(text) {
   const offsets = [0];
   for (const character of text) offsets.push(offsets[offsets.length - 1] + character.length);
   return text.length === offsets.length - 1 ? (index) => index : (index) => offsets[index];
 }
 
-/**
- * The answer in parts [a, b, link or null], in code points; no character twice.
- *
- * @type {(links: SourceLink[], length: number) => [from: number, to: number, link: SourceLink | null][]}
- */
+/** The answer in parts [a, b, link or null], in code points; no character twice. */
+/** @type {(links: SourceLink[], length: number) => [from: number, to: number, link: SourceLink | null][]} */
 export function parts(links, length) {
   /** @type {ReturnType<typeof parts>} */
   const cut = [];
@@ -97,11 +85,8 @@ export function tag({ kind, passage }) {
   return kind === "output" ? "answer" : `${kind === "pool" ? "pool " : "P"}${passage + 1}`;
 }
 
-/**
- * A source's colour and line by its place in the list; what is no passage has none of its own.
- *
- * @type {(source: { kind: SourceKind }, index: number) => string}
- */
+/** A source's colour and line by its place in the list; what is no passage has none of its own. */
+/** @type {(source: { kind: SourceKind }, index: number) => string} */
 export function look(source, index) {
   if (!SOURCES.includes(source.kind)) return "sv-a-c sv-a-other";
   return `sv-a-c sv-a-c${index % COLORS} sv-a-l${Math.floor(index / COLORS) % LINES}`;

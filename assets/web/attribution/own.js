@@ -22,31 +22,21 @@ const SAMPLE = {
 
 /** A text to attribute, typed. */
 export function answerForm() {
-  const write = h("input", { type: "checkbox", name: "write" });
+  const rest = () => {
+    answer.field.disabled = write.checked;
+  };
+  const write = h("input", { type: "checkbox", name: "write", onchange: rest });
   const answer = area("answer", "Answer", 5, SAMPLE.answer, "The text to attribute, as it stands.");
   const context = area("context", "Sources", 9, SAMPLE.context, CONTEXT_HINT);
   const question = area("question", "Question", 1, SAMPLE.question);
-  write.addEventListener("change", () => {
-    answer.field.disabled = write.checked;
-  });
-  const go = h("button", { type: "submit", class: "svp-button sva-go" }, "Attribute");
-  const bad = h("p", { class: "svp-note", role: "status" });
+  const instead = h("label.sva-check", write, " The model writes the answer instead");
+  const go = h("button.svp-button.sva-go", { type: "submit" }, "Attribute");
+  const bad = h("p.svp-note", { role: "status" });
   const box = h(
-    "form",
-    { class: "sva-form", "aria-label": "An answer of your own" },
-    h(
-      "div",
-      { class: "sva-two" },
-      context.label,
-      h(
-        "div",
-        { class: "sva-stack" },
-        question.label,
-        answer.label,
-        h("label", { class: "sva-check" }, write, " The model writes the answer instead"),
-      ),
-    ),
-    h("div", { class: "sva-row" }, checks("own"), go),
+    "form.sva-form",
+    { "aria-label": "An answer of your own" },
+    h("div.sva-two", context.label, h("div.sva-stack", question.label, answer.label, instead)),
+    h("div.sva-row", checks("own"), go),
     bad,
   );
   box.addEventListener("submit", async (event) => {

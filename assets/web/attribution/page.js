@@ -17,24 +17,12 @@ import { app } from "specviz/shell/state.js";
 function frame() {
   /** @type {(name: string, text: string) => HTMLElement} */
   const opens = (name, text) =>
-    h(
-      "button",
-      {
-        type: "button",
-        class: "svp-button",
-        "data-opens": name,
-        "aria-expanded": "false",
-        onclick: () => toggle(name),
-      },
-      text,
-    );
-  const host = h("div", { class: "sva-host" });
+    h("button.svp-button", { "data-opens": name, "aria-expanded": "false", onclick: () => toggle(name) }, text);
+  const host = h("div.sva-host");
   page.box.replaceChildren(
     h(
-      "div",
-      { class: "sva-head" },
-      h("select", {
-        class: "svp-select sva-runs",
+      "div.sva-head",
+      h("select.svp-select.sva-runs", {
         "aria-label": "Run to attribute",
         onchange: ({ currentTarget }) => {
           page.chosen = "";
@@ -43,16 +31,16 @@ function frame() {
       }),
       opens("own", "Attribute a text"),
       opens("quotes", "Score quotes"),
-      h("span", { class: "sva-exports", role: "group", "aria-label": "Export" }),
+      h("span.sva-exports", { role: "group", "aria-label": "Export" }),
     ),
-    h("section", { class: "sva-own sva-card", hidden: true }),
-    h("section", { class: "sva-quotes sva-card", hidden: true }),
-    h("p", { class: "sva-say svp-note", role: "status" }),
-    h("div", { class: "sva-signals", hidden: true }),
+    h("section.sva-own.sva-card", { hidden: true }),
+    h("section.sva-quotes.sva-card", { hidden: true }),
+    h("p.sva-say.svp-note", { role: "status" }),
+    h("div.sva-signals", { hidden: true }),
     host,
   );
   part("own").append(answerForm());
-  part("quotes").append(scoreForm(), h("div", { class: "sva-scores" }));
+  part("quotes").append(scoreForm(), h("div.sva-scores"));
   page.view = new Attribution(host);
   page.view.changed = ({ minRun, counted, active }) => {
     Object.assign(page, { minRun, counted, chosen: ordered()[active]?.id });
@@ -97,7 +85,7 @@ async function again() {
 export function mount({ element }) {
   app.pages.attribution = page;
   page.box = place(element, "attribution");
-  page.box.replaceChildren(h("p", { class: "svp-empty" }, "Looking for links …"));
+  page.box.replaceChildren(h("p.svp-empty", "Looking for links …"));
   let was = false;
   new ResizeObserver(() => {
     const now = visible();

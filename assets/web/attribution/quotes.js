@@ -2,12 +2,13 @@
 
 import { area, checks, chosenSignals, starting } from "specviz/attribution/forms.js";
 import { show, start } from "specviz/attribution/runs.js";
-import { MODES, page, part, say, short, titleOf } from "specviz/attribution/state.js";
-import { coded, h, must, plural } from "specviz/base/dom.js";
-import { thousandths } from "specviz/base/numbers.js";
+import { MODES, page, part, say, titleOf } from "specviz/attribution/state.js";
+import { append, coded, h, must } from "specviz/base/dom.js";
+import { plural, short, thousandths } from "specviz/base/numbers.js";
 import { getJson, postJson } from "specviz/base/json.js";
-import { plotly } from "specviz/base/plotly.js";
+import { drawCharts, plotly, theme } from "specviz/base/plotly.js";
 import { alertNote, sentence } from "specviz/base/problem.js";
+import { heads, table } from "specviz/base/table.js";
 import { stored } from "specviz/base/storage.js";
 
 const SHOWN = [2, 5, 8]; // of PLD+'s table 10
@@ -43,38 +44,23 @@ export function scoreForm() {
     name = chosen.name;
     text.field.value = await chosen.text();
   });
-  const limit = h("input", {
-    type: "number",
-    class: "svp-input",
-    min: 1,
-    max: catalog().max_rows,
-    value: 40,
-    "aria-label": "Answers at most",
-  });
-  const go = h("button", { type: "submit", class: "svp-button sva-go", value: "text" }, "Score these rows");
-  const demo = h(
-    "button",
-    {
-      type: "submit",
-      class: "svp-button",
-      value: "demo",
-      title: "Answers of the demo generator: their quotes are known by construction",
-    },
-    "Score the demo's quotes",
-  );
-  const bad = h("p", { class: "svp-note", role: "status" });
+  const count = { type: "number", min: 1, max: catalog().max_rows, value: 40, "aria-label": "Answers at most" };
+  const limit = h("input.svp-input", count);
+  const go = h("button.svp-button.sva-go", { type: "submit", value: "text" }, "Score these rows");
+  const title = "Answers of the demo generator: their quotes are known by construction";
+  const demo = h("button.svp-button", { type: "submit", value: "demo", title }, "Score the demo's quotes");
+  const bad = h("p.svp-note", { role: "status" });
   const box = h(
-    "form",
-    { class: "sva-form", "aria-label": "Score known quotes", novalidate: true },
+    "form.sva-form",
+    { "aria-label": "Score known quotes", novalidate: true },
     h(
-      "p",
-      { class: "sva-soft" },
+      "p.sva-soft",
       "Every answer is given to each signal, and the tokens it links to a passage are compared with " +
         "the quoted ones: precision, recall and F1 per answer, then averaged (PLD+ table 10).",
     ),
     text.label,
-    h("div", { class: "sva-row" }, file, h("label", { class: "sva-check" }, "at most ", limit, " answers")),
-    h("div", { class: "sva-row" }, checks("quotes"), go, demo),
+    h("div.sva-row", file, h("label.sva-check", "at most ", limit, " answers")),
+    h("div.sva-row", checks("quotes"), go, demo),
     bad,
   );
   box.addEventListener("submit", async (event) => {
@@ -114,54 +100,35 @@ export function drawScores() {
   const { told, counted } = scoring;
   const going = ["queued", "running"].includes(told.state);
   const stop = () => postJson("api/attribution/stop", { id: told.id });
-  const progress = going
-    ? h(
-        "div",
-        { class: "sva-row" },
-        h("progress", { max: told.total, value: told.done, "aria-label": "Scored" }),
-        h("span", { role: "status" }, `${told.done} of ${plural(told.total, "answer")}`),
-        h("button", { type: "button", class: "svp-button", onclick: stop }, "Stop"),
-      )
-    : null;
-  const errors = [
-    told.error && alertNote(told.error),
-    ...told.notes.map((text) => h("p", { class: "sva-bad" }, coded(text))),
+  const progress = [
+    h("progress", { max: told.total, value: told.done, "aria-label": "Scored" }),
+    h("span", { role: "status" }, `${told.done} of ${plural(told.total, "answer")}`),
+    h("button.svp-button", { onclick: stop }, "Stop"),
   ];
-  const tabs = h(
-    "div",
-    { class: "sva-tabs", role: "radiogroup", "aria-label": "What counts as found" },
-    /** @type {Counted[]} */ (Object.keys(MODES)).map((mode) =>
-      h(
-        "button",
-        {
-          type: "button",
-          class: "svp-button",
-          role: "radio",
-          "aria-checked": String(mode === counted),
-          onclick: () => {
-            scoring.counted = mode;
-            drawScores();
-          },
-        },
-        MODES[mode],
-      ),
-    ),
-  );
+  /** @param {Counted} mode */
+  const choose = (mode) => {
+    scoring.counted = mode;
+    drawScores();
+  };
+  const tabs = /** @type {Counted[]} */ (Object.keys(MODES)).map((mode) => {
+    const state = { role: "radio", "aria-checked": String(mode === counted), onclick: () => choose(mode) };
+    return h("button.svp-button", state, MODES[mode]);
+  });
   const state = going ? " so far" : told.state === "done" ? "" : ` (${told.state})`;
   const box = part("scores");
   box.dataset.state = told.state;
   /** @type {HTMLElement} */
-  const chart =
-    box.querySelector(".sva-chart") ||
-    h("div", { class: "sva-chart", role: "img", "aria-label": "F1 by min_run; the same numbers are in the table" });
-  box.replaceChildren(
-    h("h3", {}, `${told.name}: ${plural(told.done, "answer")}${state}`),
-    progress || "",
-    ...errors.filter(Boolean),
-    tabs,
-    h("div", { class: "sva-pair" }, h("div", { class: "sva-scroll" }, sweepTable(told, counted)), chart),
+  const chart = box.querySelector(".sva-chart") ?? h("div.sva-chart");
+  box.replaceChildren();
+  append(box, [
+    h("h3", `${told.name}: ${plural(told.done, "answer")}${state}`),
+    going && h("div.sva-row", progress),
+    told.error && alertNote(told.error),
+    told.notes.map((text) => h("p.sva-bad", coded(text))),
+    h("div.sva-tabs", { role: "radiogroup", "aria-label": "What counts as found" }, tabs),
+    h("div.sva-pair", h("div.sva-scroll", sweepTable(told, counted)), chart),
     answersTable(told, counted),
-  );
+  ]);
   drawChart(chart, told, counted);
 }
 
@@ -179,62 +146,27 @@ function sweepTable(told, counted) {
   const { min_runs, paper } = catalog();
   const rows = told.rows
     .filter((row) => row.counted === counted)
-    .map((row) =>
-      h(
-        "tr",
-        {},
-        h("th", { scope: "row" }, short(row.title)),
-        scoreCells(SHOWN.map((n) => row.scores[min_runs.indexOf(n)])),
-        h("td", { class: "svp-num" }, String(row.examples)),
-      ),
-    );
+    .map((row) => {
+      const cells = scoreCells(SHOWN.map((n) => row.scores[min_runs.indexOf(n)]));
+      return h("tr", h("th", { scope: "row" }, short(row.title)), cells, h("td.svp-num", String(row.examples)));
+    });
   const published = paper.rows.map(([name, precision, recall, f1]) => {
     const at = minRunOf(name) ?? SHOWN[0];
-    const own = scoreCells(
-      SHOWN.map((n) => (n === at ? { precision, recall, f1, right_passage: null } : undefined)),
-    );
-    return h(
-      "tr",
-      { class: "sva-paper" },
-      h("th", { scope: "row" }, name.replace(/, min_run \d+/, "")),
-      own,
-      h("td", {}),
-    );
+    const own = scoreCells(SHOWN.map((n) => (n === at ? { precision, recall, f1, right_passage: null } : undefined)));
+    return h("tr.sva-paper", h("th", { scope: "row" }, name.replace(/, min_run \d+/, "")), own, h("td"));
   });
-  const heads = SHOWN.map((n) => h("th", { scope: "colgroup", colspan: 3, class: "sva-group" }, `min_run ${n}`));
-  const sub = SHOWN.flatMap(() =>
-    ["P", "R", "F1"].map((text, k) => h("th", { scope: "col", class: numberClass(k) }, text)),
-  );
+  const groups = SHOWN.map((n) => h("th.sva-group", { scope: "colgroup", colspan: 3 }, `min_run ${n}`));
+  const letters = SHOWN.flatMap(() => ["P", "R", "F1"]);
+  const both = { scope: "col", rowspan: 2 };
+  const where = `${paper.where} (GPT-4 and Yi-6b have no min_run)`;
   return h(
-    "table",
-    { class: "svp-grid sva-sweep" },
+    "table.svp-grid.sva-sweep",
     h(
       "thead",
-      {},
-      h(
-        "tr",
-        {},
-        h("th", { scope: "col", rowspan: 2 }, "signal"),
-        heads,
-        h("th", { scope: "col", rowspan: 2, class: "svp-num" }, "answers"),
-      ),
-      h("tr", {}, sub),
+      h("tr", h("th", both, "signal"), groups, h("th.svp-num", both, "answers")),
+      h("tr", letters.map((text, k) => h("th", { scope: "col", class: numberClass(k) }, text))),
     ),
-    h(
-      "tbody",
-      {},
-      rows,
-      h(
-        "tr",
-        { class: "svp-kind" },
-        h(
-          "th",
-          { colspan: 2 + 3 * SHOWN.length, scope: "colgroup" },
-          `${paper.where} (GPT-4 and Yi-6b have no min_run)`,
-        ),
-      ),
-      published,
-    ),
+    h("tbody", rows, h("tr.svp-kind", h("th", { colspan: 2 + 3 * SHOWN.length, scope: "colgroup" }, where)), published),
   );
 }
 
@@ -246,62 +178,22 @@ function answersTable(told, counted) {
   const value = (answer, method) => answer.f1[method]?.[counted][k];
   /** @param {ScoredAnswer} answer */
   const worst = (answer) => Math.min(...methods.map((method) => value(answer, method) ?? -1));
-  const rows = told.answers
-    .map((answer, number) => ({ answer, number }))
-    .sort((a, b) => worst(a.answer) - worst(b.answer));
-  /** @param {number} number */
-  const go = (number) => opening(told.id, number, methods);
+  const order = told.answers.map((answer, number) => ({ answer, number }));
+  order.sort((a, b) => worst(a.answer) - worst(b.answer));
+  const rows = order.map(({ answer, number }) => {
+    const numbers = [String(answer.quotes), ...methods.map((method) => thousandths(value(answer, method)))];
+    return h(
+      "tr",
+      { onclick: () => opening(told.id, number, methods) },
+      h("td", h("button.svp-link", answer.question || answer.id)),
+      numbers.map((text) => h("td.svp-num", text)),
+    );
+  });
   return h(
-    "details",
-    { class: "sva-answers", open: told.state === "done" },
-    h("summary", {}, "Answer by answer, the worst first (F1 at min_run 2)"),
-    h(
-      "div",
-      { class: "sva-scroll" },
-      h(
-        "table",
-        { class: "svp-grid" },
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            h("th", { scope: "col" }, "question"),
-            h("th", { scope: "col", class: "svp-num" }, "quotes"),
-            methods.map((method) => h("th", { scope: "col", class: "svp-num" }, titleOf(method))),
-          ),
-        ),
-        h(
-          "tbody",
-          {},
-          rows.map(({ answer, number }) =>
-            h(
-              "tr",
-              { onclick: () => go(number) },
-              h(
-                "td",
-                {},
-                h(
-                  "button",
-                  {
-                    type: "button",
-                    class: "svp-link",
-                    onclick: (event) => {
-                      event.stopPropagation();
-                      go(number);
-                    },
-                  },
-                  answer.question || answer.id,
-                ),
-              ),
-              h("td", { class: "svp-num" }, String(answer.quotes)),
-              methods.map((method) => h("td", { class: "svp-num" }, thousandths(value(answer, method)))),
-            ),
-          ),
-        ),
-      ),
-    ),
+    "details.sva-answers",
+    { open: told.state === "done" },
+    h("summary", "Answer by answer, the worst first (F1 at min_run 2)"),
+    h("div.sva-scroll", table({}, heads(["question"], ["quotes", ...methods.map(titleOf)]), rows)),
   );
 }
 
@@ -311,34 +203,32 @@ async function opening(scoring, row, signals) {
   try {
     show(await start({ scoring, row, signals }));
   } catch (problem) {
-    say(sentence(problem), "error");
+    say(sentence(problem), true);
   }
 }
 
 /** F1 by threshold. @type {(box: HTMLElement, told: Scores, counted: Counted) => Promise<void>} */
 async function drawChart(box, told, counted) {
   if (!told.rows.length || !box.offsetWidth) return;
-  let Plotly;
+  let library;
   try {
-    Plotly = await plotly(catalog().plotly);
+    library = await plotly(catalog().plotly);
   } catch (problem) {
     box.textContent = sentence(problem);
     return;
   }
   if (!box.isConnected) return;
-  const ink = getComputedStyle(document.body).getPropertyValue("--svp-ink").trim();
+  const rows = told.rows.filter((row) => row.counted === counted);
   /** @type {object[]} */
-  const lines = told.rows
-    .filter((row) => row.counted === counted)
-    .map((row, k) => ({
-      name: short(row.title),
-      x: catalog().min_runs,
-      y: row.scores.map((score) => score.f1),
-      mode: "lines+markers",
-      line: { color: COLORS[k % 6], dash: DASHES[k % 6], width: 2 },
-      marker: { size: 6, symbol: MARKS[k % 6] },
-      hovertemplate: "min_run %{x}: F1 %{y:.3f}<extra>%{fullData.name}</extra>",
-    }));
+  const lines = rows.map((row, k) => ({
+    name: short(row.title),
+    x: catalog().min_runs,
+    y: row.scores.map((score) => score.f1),
+    mode: "lines+markers",
+    line: { color: COLORS[k % 6], dash: DASHES[k % 6], width: 2 },
+    marker: { size: 6, symbol: MARKS[k % 6] },
+    hovertemplate: "min_run %{x}: F1 %{y:.3f}<extra>%{fullData.name}</extra>",
+  }));
   const published = catalog().paper.rows.filter(([name]) => minRunOf(name));
   lines.push({
     name: "PLD+ (h), paper",
@@ -348,20 +238,13 @@ async function drawChart(box, told, counted) {
     line: { color: "#8A8A8A", dash: "dash", width: 1.5 },
     marker: { size: 9, symbol: "circle-open" },
   });
-  const axis = { gridcolor: "rgba(128,128,128,.25)", zeroline: false };
-  Plotly.react(
-    box,
-    lines,
-    {
-      height: 320,
-      margin: { l: 50, r: 10, t: 14, b: 100 },
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: "system-ui, sans-serif", size: 12, color: ink },
-      xaxis: { ...axis, title: { text: "min_run, tokens" }, dtick: 1 },
-      yaxis: { ...axis, title: { text: "token F1" }, range: [0, 1.03] },
-      legend: { orientation: "h", y: -0.3, x: 0 },
-    },
-    { displaylogo: false, displayModeBar: false, responsive: true },
-  );
+  const layout = {
+    template: theme().template,
+    height: 320,
+    margin: { l: 50, r: 10, t: 14, b: 100 },
+    xaxis: { title: { text: "min_run, tokens" }, dtick: 1 },
+    yaxis: { title: { text: "token F1" }, range: [0, 1.03] },
+    legend: { orientation: "h", y: -0.3, x: 0 },
+  };
+  drawCharts(library, box, [{ label: "F1 by min_run; the same numbers are in the table", data: lines, layout }]);
 }

@@ -1,13 +1,14 @@
 /* Page "Attribution", the run that is shown: its links, the signals that found them, the exports. */
 
 import { choices } from "specviz/attribution/forms.js";
-import { page, part, say, short, titleOf, visible } from "specviz/attribution/state.js";
-import { coded, h, must, plural } from "specviz/base/dom.js";
-import { getJson, postJson } from "specviz/base/json.js";
+import { page, part, say, titleOf, visible } from "specviz/attribution/state.js";
+import { append, coded, h, must } from "specviz/base/dom.js";
+import { getJson, listen, postJson } from "specviz/base/json.js";
+import { plural, short } from "specviz/base/numbers.js";
 import { sentence } from "specviz/base/problem.js";
 import { setAddress } from "specviz/shell/address.js";
 import { open } from "specviz/shell/open.js";
-import { KINDS, refreshRuns } from "specviz/shell/runs.js";
+import { fillRuns, refreshRuns } from "specviz/shell/runs.js";
 import { find } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 
@@ -43,7 +44,7 @@ export async function load(id) {
       view().host.hidden = true;
       return drawSignals();
     }
-    say(doc.error, doc.error ? "error" : "");
+    say(doc.error, Boolean(doc.error));
     keep(doc);
     draw();
     const signals = new Set([...catalog().signals.map((one) => one.name), "pld"]);
@@ -57,7 +58,7 @@ export async function load(id) {
     page.box.dataset.ready = id;
   } catch (problem) {
     if (ticket !== page.ticket) return;
-    say(sentence(problem), "error");
+    say(sentence(problem), true);
     view().host.hidden = true;
     page.box.dataset.ready = id;
   }
@@ -84,10 +85,7 @@ function draw() {
   if (!page.docs.size) return;
   const docs = ordered();
   view().host.hidden = false;
-  const active = Math.max(
-    0,
-    docs.findIndex((doc) => doc.id === page.chosen),
-  );
+  const active = Math.max(0, docs.findIndex((doc) => doc.id === page.chosen));
   view().load(docs, { minRun: page.minRun, counted: page.counted, active });
   drawSignals();
   drawExports();
@@ -98,29 +96,22 @@ function draw() {
 function follow(id, done) {
   if (page.feeds.has(id)) return;
   page.feeds.set(id, done);
-  if (page.feeds.size === 1) listen();
+  if (page.feeds.size === 1) next();
 }
 
-function listen() {
+function next() {
   const [first] = page.feeds;
   if (!first) return;
   const [id, done] = first;
-  const source = (page.source = new EventSource(`api/live/${encodeURIComponent(id)}?after=-1`));
   /** @param {Partial<LiveEvent>} event */
   const end = (event) => {
     source.close();
     if (source !== page.source) return;
     page.feeds.delete(id);
-    listen();
+    next();
     done(event);
   };
-  source.onmessage = (message) => {
-    const event = JSON.parse(message.data);
-    if (event.done) end(event);
-  };
-  source.onerror = () => {
-    if (source.readyState === EventSource.CLOSED) end({});
-  };
+  const source = (page.source = listen(id, -1, (event) => event.done && end(event), () => end({})));
 }
 
 function stopFeeds() {
@@ -175,56 +166,36 @@ export function drawSignals() {
   const none = reason || !page.docs.size;
   const box = part("signals");
   const busy = [...page.waiting.keys()].map((name) =>
-    h(
-      "span",
-      { class: "sva-busy", role: "status" },
-      h("i", { class: "svp-spin", "aria-hidden": "true" }),
-      titleOf(name),
-    ),
+    h("span.sva-busy", { role: "status" }, h("i.svp-spin", { "aria-hidden": "true" }), titleOf(name)),
   );
   /** @type {(text: string, added: SignalCard[], attributes: Attributes<HTMLButtonElement>) => HTMLElement} */
-  const adding = (text, added, attributes) =>
-    h(
-      "button",
-      {
-        type: "button",
-        class: "svp-button",
-        disabled: Boolean(none),
-        onclick: () => add(added.map((signal) => signal.name)),
-        ...attributes,
-      },
-      text,
-    );
+  const adding = (text, added, attributes) => {
+    const begin = () => add(added.map((signal) => signal.name));
+    return h("button.svp-button", { disabled: Boolean(none), onclick: begin, ...attributes }, text);
+  };
   /** @param {SignalCard} signal */
-  const one = (signal) =>
-    adding(`+ ${short(signal.title)}`, [signal], {
-      title: signal.missing || signal.tells,
-      disabled: Boolean(none || signal.missing),
-    });
-  const all = can.length > 1 ? adding(`+ all ${can.length}`, can, { class: "svp-button svp-call" }) : "";
+  const one = (signal) => {
+    const { title, missing, tells } = signal;
+    return adding(`+ ${short(title)}`, [signal], { title: missing || tells, disabled: Boolean(none || missing) });
+  };
   const missing = left.filter((signal) => signal.missing);
-  const notes = [
-    ...missing.map((signal) => h("p", {}, h("b", {}, `${short(signal.title)}: `), coded(signal.missing))),
-    ...page.notes.map((text) => h("p", { class: "sva-bad" }, coded(text))),
-  ];
   const waits = left.filter((signal) => !page.waiting.has(signal.name));
-  box.replaceChildren(
-    ...(waits.length || busy.length ? [h("span", { class: "sva-label" }, "Other signals on this answer")] : []),
-    ...waits.map(one),
-    all,
-    ...busy,
-    reason && waits.length ? h("span", { class: "sva-soft" }, coded(reason)) : "",
-    ...notes,
-  );
+  box.replaceChildren();
+  append(box, [
+    (waits.length > 0 || busy.length > 0) && h("span.sva-label", "Other signals on this answer"),
+    waits.map(one),
+    can.length > 1 && adding(`+ all ${can.length}`, can, { class: "svp-call" }),
+    busy,
+    waits.length > 0 && reason && h("span.sva-soft", coded(reason)),
+    missing.map((signal) => h("p", h("b", `${short(signal.title)}: `), coded(signal.missing))),
+    page.notes.map((text) => h("p.sva-bad", coded(text))),
+  ]);
   box.hidden = !box.childElementCount;
 }
 
 /** Links to what is shown as files. */
 export function drawExports() {
-  const others = ordered()
-    .slice(1)
-    .map((doc) => doc.id)
-    .join(",");
+  const others = ordered().slice(1).map((doc) => doc.id).join(",");
   const chosen = page.chosen || page.id;
   /** @param {string} format */
   const address = (format) => {
@@ -235,7 +206,7 @@ export function drawExports() {
   };
   /** @type {(format: string, text: string, title: string) => HTMLElement} */
   const link = (format, text, title) =>
-    h("a", { class: "svp-button", href: address(format), download: "", title, "data-format": format }, text);
+    h("a.svp-button", { href: address(format), download: "", title, "data-format": format }, text);
   part("exports").replaceChildren(
     link("html", "HTML", "One page with all signals that works from disk, without a request"),
     link("json", "JSON", "The spans shown, with character offsets"),
@@ -244,23 +215,7 @@ export function drawExports() {
 }
 
 /** The recorded runs, by kind. */
-export function drawChooser() {
-  const select = find(page.box, ".sva-runs", HTMLSelectElement);
-  const kinds = [...new Set(app.runs.map((run) => run.kind))];
-  const parts = kinds.map((kind) => {
-    const runs = app.runs.filter((run) => run.kind === kind);
-    const options = runs.map(({ id, title, method }) =>
-      h("option", { value: id }, [title, method].filter(Boolean).join(" · ")),
-    );
-    return h("optgroup", { label: KINDS[kind] || kind }, options);
-  });
-  const other = page.id ? "A run from a link" : "No recorded run yet";
-  select.replaceChildren(
-    app.runs.some((run) => run.id === page.id) ? "" : h("option", { value: page.id, disabled: true }, other),
-    ...parts,
-  );
-  select.value = page.id;
-}
+export const drawChooser = () => fillRuns(find(page.box, ".sva-runs", HTMLSelectElement), page.id);
 
 /** Opens the first of the runs that began; the others are its further signals. @param {StartedSignals} started */
 export function show({ runs, notes }) {
@@ -272,7 +227,7 @@ export function show({ runs, notes }) {
   follow(first.id, async (event) => {
     refreshRuns();
     if (page.id !== first.id) return;
-    if (event.started === false) return say(event.error || "The run could not begin.", "error");
+    if (event.started === false) return say(event.error || "The run could not begin.", true);
     await load(first.id);
     if (page.then?.id === first.id) add(page.then.signals);
     page.then = null;

@@ -1,10 +1,10 @@
 /* An answer and its sources side by side: every copied run marked on both. */
 
 import { SOURCES, look, parts, percent, pieces, places, size, tag } from "specviz/attribution/links.js";
-import { card as card_, facts, h, plural, s } from "specviz/base/dom.js";
+import { card, facts, h, s, stretched } from "specviz/base/dom.js";
+import { plural } from "specviz/base/numbers.js";
 import { safe } from "specviz/base/text.js";
 
-/** Where each source's text is unfolded. @param {AttributedSource} source */
 /** Names a source in the page. @param {AttributedSource} source */
 const keyOf = (source) => `${source.kind} ${source.passage}`;
 
@@ -13,8 +13,8 @@ export class Sides {
   /** @param {import("specviz/attribution/view.js").Attribution} view */
   constructor(view) {
     this.view = view;
-    this.answer = card_("a-answer", "Answer");
-    this.sources = card_("a-sources", "Sources");
+    this.answer = card("a-answer", "Answer");
+    this.sources = card("a-sources", "Sources");
     /** Source → whether its text is shown, where somebody chose. @type {Map<string, boolean>} */
     this.opened = new Map();
   }
@@ -31,25 +31,19 @@ export class Sides {
     const inside = (a, b) =>
       pieces(gold?.quotes ?? [], a, b).map(([x, y, quotes]) => {
         const text = safe(doc.output.slice(place(x), place(y)));
-        return quotes.length ? h("span", { class: "sv-a-gold" }, text) : text;
+        return quotes.length ? h("span.sv-a-gold", text) : text;
       });
     const length = [...doc.output].length;
-    const body = h("div", { class: "sv-a-text" });
+    const body = h("div.sv-a-text");
     this.view.root.classList.toggle("sv-a-code", /```|\n {2,}\S|\n\t/.test(doc.output));
     for (const [a, b, link] of parts(found.links, length)) {
-      if (!link) body.append(h("span", { class: "sv-a-own" }, inside(a, b)));
+      if (!link) body.append(h("span.sv-a-own", inside(a, b)));
       else body.append(this.mark(link, inside(a, b)));
     }
-    if (!length)
-      body.append(h("p", { class: "sv-empty" }, "This run wrote nothing, so there is nothing to attribute."));
-    else if (!doc.run.signal)
-      body.prepend(
-        h(
-          "p",
-          { class: "sv-a-nothing" },
-          `${doc.run.method_title} records no source of its drafts: choose another signal to attribute this answer.`,
-        ),
-      );
+    const unsigned =
+      `${doc.run.method_title} records no source of its drafts: choose another signal to attribute this answer.`;
+    if (!length) body.append(h("p.sv-empty", "This run wrote nothing, so there is nothing to attribute."));
+    else if (!doc.run.signal) body.prepend(h("p.sv-a-nothing", unsigned));
     const top = this.answer.body.scrollTop;
     this.answer.body.replaceChildren(body);
     this.answer.body.scrollTop = top;
@@ -59,28 +53,15 @@ export class Sides {
   /** A run in the answer: its number, its passage, its text. */
   /** @type {(link: SourceLink, inside: Child) => HTMLElement} */
   mark(link, inside) {
-    const source = this.view.doc.sources[link.source_index];
-    const name = `${look(source, link.source_index)} sv-a-run`;
-    const first = link.number === 1 ? 0 : -1;
-    const label =
-      `Run ${link.number}, ${plural(size(link), "token")}, from ` +
-      `${source.name}${link.verbatim ? "" : ", not verbatim"}: ${link.text}`;
+    const { number, verbatim, text, source_index: index } = link;
+    const source = this.view.doc.sources[index];
+    const from = `${source.name}${verbatim ? "" : ", not verbatim"}`;
+    const label = `Run ${number}, ${plural(size(link), "token")}, from ${from}: ${text}`;
+    const told = { "data-side": "answer", "aria-label": label };
     return h(
-      "span",
-      {
-        class: name,
-        role: "button",
-        tabindex: first,
-        "data-run": link.number,
-        "data-side": "answer",
-        "aria-label": label,
-      },
-      h(
-        "sup",
-        { class: "sv-a-num", "aria-hidden": "true" },
-        `${link.number}${link.verbatim ? "" : "≠"}`,
-        h("i", {}, tag(source)),
-      ),
+      "span.sv-a-run",
+      { class: look(source, index), role: "button", tabindex: number === 1 ? 0 : -1, "data-run": number, ...told },
+      h("sup.sv-a-num", { "aria-hidden": "true" }, `${number}${verbatim ? "" : "≠"}`, h("i", tag(source))),
       inside,
     );
   }
@@ -95,7 +76,7 @@ export class Sides {
         ["from", `${source.name}, characters ${link.source[0]}–${link.source[1]}`],
         ["verbatim", link.verbatim ? "yes" : "no: the source says"],
       ]),
-      h("div", { class: "sv-a-quote" }, safe(text.length > 160 ? `${text.slice(0, 157)}…` : text)),
+      h("div.sv-a-quote", safe(text.length > 160 ? `${text.slice(0, 157)}…` : text)),
     ];
   }
 
@@ -116,7 +97,7 @@ export class Sides {
     this.sources.note.textContent = listed.length ? `${used} of ${listed.length} used` : "";
     if (!listed.length)
       this.sources.body.append(
-        h("p", { class: "sv-empty" }, "This prompt has no passages, and nothing was copied from the rest of it."),
+        h("p.sv-empty", "This prompt has no passages, and nothing was copied from the rest of it."),
       );
   }
 
@@ -129,7 +110,7 @@ export class Sides {
     const open = this.opened.get(key) ?? mine.links > 0;
     const place = places(source.text);
     const count = [...source.text].length;
-    const body = h("div", { class: "sv-a-text sv-a-passage-text", tabindex: open && count > 600 ? 0 : null });
+    const body = h("div.sv-a-text.sv-a-passage-text", { tabindex: open && count > 600 ? 0 : null });
     const spans = links.map((link) => link.source);
     for (const [a, b, over] of pieces(spans, 0, count)) {
       const text = safe(source.text.slice(place(a), place(b)));
@@ -140,16 +121,8 @@ export class Sides {
     const note = mine.links
       ? `${mine.copied_tokens} tokens in ${plural(mine.links, "run")}, longest ${mine.longest}`
       : "not used";
-    const map = s("svg", {
-      class: "sv-a-map",
-      viewBox: `0 0 ${Math.max(1, count)} 6`,
-      preserveAspectRatio: "none",
-      "aria-hidden": "true",
-    });
-    for (const link of links)
-      map.append(
-        s("rect", { x: link.source[0], width: Math.max(count / 100, link.source[1] - link.source[0]), height: 6 }),
-      );
+    const thin = count / 100;
+    const marks = links.map(({ source: [x, stop] }) => s("rect", { x, width: Math.max(thin, stop - x), height: 6 }));
     const flip = () => {
       this.opened.set(key, !open);
       this.drawSources();
@@ -157,29 +130,22 @@ export class Sides {
       /** @type {HTMLElement | null} */ (this.sources.body.querySelector(`[data-source="${key}"] button`))?.focus();
     };
     const head = h(
-      "button",
-      { type: "button", class: "sv-a-passage-head", "aria-expanded": String(open), onclick: flip },
-      h("span", { class: "sv-a-key" }, tag(source)),
-      h("b", { class: "sv-a-passage-name" }, source.name),
-      h("span", { class: "sv-a-note" }, note),
-      h("b", { class: "sv-a-used" }, used),
-      map,
+      "button.sv-a-passage-head",
+      { "aria-expanded": String(open), onclick: flip },
+      h("span.sv-a-key", tag(source)),
+      h("b.sv-a-passage-name", source.name),
+      h("span.sv-a-note", note),
+      h("b.sv-a-used", used),
+      stretched("sv-a-map", count, 6, marks),
     );
     this.view.tip.add(
       head,
       `${mine.used_tokens} of its ${plural(source.tokens, "token")} were ` +
         `copied (${used}). ${open ? "Click to fold it." : "Click to read it."}`,
     );
-    return h(
-      "article",
-      {
-        class: `sv-a-passage ${look(source, index)}${open ? "" : " sv-a-folded"}`,
-        "data-source": key,
-        "aria-label": `${source.name}: ${used} used, ${note}`,
-      },
-      head,
-      body,
-    );
+    const told = { "data-source": key, "aria-label": `${source.name}: ${used} used, ${note}` };
+    const looks = `${look(source, index)} ${open ? "" : "sv-a-folded"}`;
+    return h("article.sv-a-passage", { class: looks, ...told }, head, body);
   }
 
   /** @type {(number: number, side: string) => HTMLElement[]} */
@@ -198,25 +164,17 @@ export class Sides {
   }
 }
 
-/**
- * A part of a source that runs were copied from; the numbers of those that begin there stand before it.
- *
- * @type {(runs: SourceLink[], start: number, text: string) => HTMLElement}
- */
+/** A part of a source that runs were copied from; the numbers of those that begin there stand before it. */
+/** @type {(runs: SourceLink[], start: number, text: string) => HTMLElement} */
 function origin(runs, start, text) {
   const numbers = runs.map((link) => link.number);
   const begun = runs.filter((link) => link.source[0] === start).map((link) => link.number);
+  const label = `Source of ${runs.length > 1 ? "runs" : "run"} ${numbers.join(", ")}: ${text}`;
+  const told = { "data-run": numbers.join(" "), "data-side": "source", "aria-label": label };
   return h(
-    "span",
-    {
-      class: `sv-a-run ${runs.length > 1 ? "sv-a-twice" : ""}`,
-      role: "button",
-      tabindex: -1,
-      "data-run": numbers.join(" "),
-      "data-side": "source",
-      "aria-label": `Source of ${runs.length > 1 ? "runs" : "run"} ${numbers.join(", ")}: ${text}`,
-    },
-    begun.length ? h("sup", { class: "sv-a-num", "aria-hidden": "true" }, begun.join(",")) : null,
+    "span.sv-a-run",
+    { class: runs.length > 1 && "sv-a-twice", role: "button", tabindex: -1, ...told },
+    begun.length > 0 && h("sup.sv-a-num", { "aria-hidden": "true" }, begun.join(",")),
     text,
   );
 }

@@ -1,5 +1,7 @@
 /* Page "Attribution": what it knows, and the small things its modules share. */
 
+import { short } from "specviz/base/numbers.js";
+import { tell } from "specviz/base/problem.js";
 import { find } from "specviz/shell/place.js";
 
 /** @type {Record<Counted, string>} */
@@ -48,18 +50,10 @@ export const page = new AttributionPage();
 /** @param {string} name */
 export const part = (name) => find(page.box, `.sva-${name}`, HTMLElement);
 
-/** A title without what it says behind a colon. @param {string} title */
-export const short = (title) => title.split(":")[0];
-
 /** @param {string} method */
 export const titleOf = (method) => short(page.catalog?.signals.find((one) => one.name === method)?.title || method);
 
 export const visible = () => Boolean(page.box.offsetWidth);
 
-/** @param {string} text */
-export function say(text, kind = "") {
-  const box = part("say");
-  box.textContent = text;
-  box.className = `sva-say svp-note${kind === "error" ? " svp-error" : ""}`;
-  box.setAttribute("role", kind === "error" ? "alert" : "status");
-}
+/** A sentence above what is shown. @type {(text: string, error?: boolean) => void} */
+export const say = (text, error) => tell(part("say"), text, error);

@@ -33,17 +33,17 @@ export class Attribution {
   /** @param {HTMLElement} host */
   constructor(host) {
     this.host = host;
-    this.root = h("div", { class: "sv sv-attr", tabindex: "-1", role: "group", "aria-label": "Attribution" });
+    this.root = h("div.sv.sv-attr", { tabindex: "-1", role: "group", "aria-label": "Attribution" });
     this.tip = new Tooltip(this.root);
-    this.heading = h("div", { class: "sv-a-title" });
+    this.heading = h("div.sv-a-title");
     this.board = new Board(this);
     this.sides = new Sides(this);
-    this.layer = s("svg", { class: "sv-a-links", "aria-hidden": "true" });
+    this.layer = s("svg.sv-a-links", { "aria-hidden": "true" });
     this.root.append(
-      h("header", { class: "sv-a-head" }, this.heading),
+      h("header.sv-a-head", this.heading),
       this.board.element,
-      h("div", { class: "sv-a-grid" }, this.sides.answer.element, this.sides.sources.element),
-      h("p", { class: "sv-a-keys" }, ...keys()),
+      h("div.sv-a-grid", this.sides.answer.element, this.sides.sources.element),
+      h("p.sv-a-keys", ...keys()),
       this.layer,
     );
     this.host.replaceChildren(this.root);
@@ -117,9 +117,9 @@ export class Attribution {
 
   drawHead() {
     const { run } = this.doc;
-    const by = h("div", { class: "sv-by" }, h("b", {}, run.method_title), h("span", {}, run.model));
+    const by = h("div.sv-by", h("b", run.method_title), h("span", run.model));
     if (run.forced) {
-      const chip = h("span", { class: "sv-chip", tabindex: "0" }, "answer given");
+      const chip = h("span.sv-chip", { tabindex: "0" }, "answer given");
       by.append(
         this.tip.add(
           chip,
@@ -127,8 +127,8 @@ export class Attribution {
         ),
       );
     }
-    if (run.signal === "attention") by.append(h("span", { class: "sv-chip" }, "by where the draft model looked"));
-    this.heading.replaceChildren(h("h2", { class: "sv-title" }, this.signal.title || "Untitled answer"), by);
+    if (run.signal === "attention") by.append(h("span.sv-chip", "by where the draft model looked"));
+    this.heading.replaceChildren(h("h2.sv-title", this.signal.title || "Untitled answer"), by);
   }
 
   // ---- one run ---------------------------------------------------------------------------------------------------
@@ -233,22 +233,16 @@ export class Attribution {
     const middle = (a.edge + b.edge) / 2;
     const d = `M${a.edge} ${a.y} C${middle} ${a.y} ${middle} ${b.y} ${b.edge} ${b.y}`;
     const ends = `M${a.x} ${a.y} H${a.edge} M${b.edge} ${b.y} H${b.x}`; // thin: they pass over text
-    this.layer.setAttribute(
-      "class",
-      `sv-a-links ${source.className.replace(/sv-a-(passage|folded)\b/g, "")}`,
-    );
+    this.layer.setAttribute("class", `sv-a-links ${source.className.replace(/sv-a-(passage|folded)\b/g, "")}`);
     const dots = [a, b].map(({ x, y, hidden }) =>
       hidden
-        ? s("path", {
-            d: `M${x - 5} ${y - 4 * hidden} L${x} ${y + 3 * hidden} L${x + 5} ${y - 4 * hidden}`,
-            class: "sv-a-line",
-          })
+        ? s("path.sv-a-line", { d: `M${x - 5} ${y - 4 * hidden} L${x} ${y + 3 * hidden} L${x + 5} ${y - 4 * hidden}` })
         : s("circle", { cx: x, cy: y, r: 2.5 }),
     );
     this.layer.replaceChildren(
-      s("path", { d: ends, class: "sv-a-line sv-a-thin" }),
-      s("path", { d, class: "sv-a-line-back" }),
-      s("path", { d, class: "sv-a-line" }),
+      s("path.sv-a-line.sv-a-thin", { d: ends }),
+      s("path.sv-a-line-back", { d }),
+      s("path.sv-a-line", { d }),
       ...dots,
     );
   }
@@ -290,7 +284,7 @@ function into(element, box) {
 
 function keys() {
   /** @param {string} name */
-  const key = (name) => h("kbd", {}, name);
+  const key = (name) => h("kbd", name);
   return [
     key("Tab"),
     " to the runs, ",

@@ -16,6 +16,6 @@ interface PlotlyLibrary {
 }
 
 /** A chart to draw; ``label`` says in words what it is. */
-interface Chart { key?: string; label: string; data: object[]; layout: object; config: object; kind?: string }
+interface Chart { key?: string; label: string; data: object[]; layout: object; config?: object; kind?: string }
 
 interface Window { Plotly?: PlotlyLibrary }

@@ -26,13 +26,32 @@ export function must(value, what = "a part of the page") {
  */
 export const later = () => /** @type {any} */ (undefined);
 
-/** @type {(element: Element, attributes: { [name: string]: unknown }) => void} */
-function assign(element, attributes) {
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === undefined || value === false) continue;
+// what is set as a property, once the element has its children: a select's value, a slider's within its range
+const PROPERTIES = ["value", "checked"];
+
+/**
+ * Attributes, where the first of ``rest`` are some, and children.
+ *
+ * @template {Element} Target
+ * @param {Target} element
+ * @param {string[]} classes
+ * @param {(object | Child)[]} rest
+ */
+function fill(element, classes, [first, ...rest]) {
+  const bare = first === null || typeof first !== "object" || first instanceof Node || Array.isArray(first);
+  const given = /** @type {{ [name: string]: unknown }} */ (bare ? {} : first);
+  const attributes = Object.entries(given).filter(([, value]) => value !== null && value !== undefined);
+  const properties = attributes.filter(([name]) => PROPERTIES.includes(name));
+  if (classes.length) element.setAttribute("class", classes.join(" "));
+  for (const [name, value] of attributes) {
+    if (value === false || PROPERTIES.includes(name)) continue;
     if (typeof value === "function") element.addEventListener(name.slice(2), /** @type {EventListener} */ (value));
+    else if (name === "class") element.setAttribute(name, [...classes, value].join(" "));
     else element.setAttribute(name, value === true ? "" : String(value));
   }
+  append(element, /** @type {Child[]} */ (bare ? [first, ...rest] : rest));
+  for (const [name, value] of properties) Reflect.set(element, name, value);
+  return element;
 }
 
 /**
@@ -52,40 +71,46 @@ export function append(element, children) {
 }
 
 /**
- * An HTML element: h("button.sv-button", { onclick: fn }, "text", child). Classes may follow the tag's name; attributes
- * may be left out.
+ * An HTML element: h("button.sv-button", { onclick: fn }, "text", child). Classes stand behind the tag's name (those of
+ * the attribute ``class`` join them); the attributes may be left out. A button submits nothing unless its type says so.
  *
- * @type {MakeElement}
+ * @template {TagName} Name
+ * @param {Name} name
+ * @param {Attributes<ElementOf<Name>> | Child} [first]
+ * @param {Child[]} children
+ * @returns {ElementOf<Name>}
  */
-export const h = (/** @type {string} */ name, /** @type {any[]} */ ...parts) => {
+export function h(name, first, ...children) {
   const [tag, ...classes] = name.split(".");
-  const element = /** @type {any} */ (document.createElement(tag));
-  if (classes.length) element.className = classes.join(" ");
-  if (parts[0]?.constructor === Object) assign(element, parts.shift());
-  return append(element, parts);
-};
+  const element = /** @type {ElementOf<Name>} */ (document.createElement(tag));
+  if (element instanceof HTMLButtonElement) element.type = "button";
+  return fill(element, classes, [first, ...children]);
+}
 
 /**
  * An SVG element, made the same way.
  *
  * @template {keyof SVGElementTagNameMap} Tag
- * @param {Tag} tag
- * @param {Attributes<SVGElementTagNameMap[Tag]>} [attributes]
+ * @param {Tag | `${Tag}.${string}`} name
+ * @param {Attributes<SVGElementTagNameMap[Tag]> | Child} [first]
  * @param {Child[]} children
  */
-export function s(tag, attributes = {}, ...children) {
-  const element = document.createElementNS(NAMESPACE, tag);
-  assign(element, attributes);
-  return append(element, children);
+export function s(name, first, ...children) {
+  const [tag, ...classes] = name.split(".");
+  const element = /** @type {SVGElementTagNameMap[Tag]} */ (document.createElementNS(NAMESPACE, tag));
+  return fill(element, classes, [first, ...children]);
 }
 
-/**
- * The nearest element around what an event happened in that matches a selector.
- *
- * @type {(event: Event, selector: string) => HTMLElement | null}
- */
-export const closest = (event, selector) =>
-  event.target instanceof Element ? event.target.closest(selector) : null;
+/** Marks along a line of ``length``, stretched to the width of their place. */
+/** @type {(name: string, length: number, high: number, marks: SVGElement[]) => SVGElement} */
+export function stretched(name, length, high, marks) {
+  const box = { viewBox: `0 0 ${Math.max(1, length)} ${high}`, preserveAspectRatio: "none" };
+  return s("svg", { class: name, "aria-hidden": "true", ...box }, marks);
+}
+
+/** The nearest element around what an event happened in that matches a selector. */
+/** @type {(event: Event, selector: string) => HTMLElement | null} */
+export const closest = (event, selector) => event.target instanceof Element ? event.target.closest(selector) : null;
 
 const ICONS = {
   play: "M4 2.5v11l9-5.5z",
@@ -108,44 +133,34 @@ export function icon(name) {
     "stroke-linecap": "round",
     "stroke-linejoin": "round",
   });
-  return s("svg", { class: "sv-icon", width: 14, height: 14, viewBox: "0 0 16 16", "aria-hidden": "true" }, path);
+  return s("svg.sv-icon", { width: 14, height: 14, viewBox: "0 0 16 16", "aria-hidden": "true" }, path);
 }
 
 /** @type {(label: string, attributes?: Attributes<HTMLButtonElement>, ...children: Child[]) => HTMLButtonElement} */
 export function button(label, attributes, ...children) {
-  return h("button", { type: "button", class: "sv-button", "aria-label": label, ...attributes }, ...children);
+  return h("button", { class: "sv-button", "aria-label": label, ...attributes }, ...children);
 }
 
-/**
- * The theme's colours and fonts, for what is drawn on a canvas.
- *
- * @param {Element} root
- */
+/** @type {(keyof Colors)[]} */
+const COLORS = [
+  "accepted", "rejected", "own", "ghost", "line", "faint", "card", "source", "heat", "pin", "ink", "raised",
+];
+
+/** The theme's colours and fonts, for what is drawn on a canvas. @param {Element} root */
 export function readColors(root) {
-  const style = getComputedStyle(root);
-  /** @type {(name: string) => string} */
-  const of = (name) => style.getPropertyValue(`--sv-${name}`).trim();
-  return {
-    accepted: of("accepted"),
-    rejected: of("rejected"),
-    own: of("own"),
-    ghost: of("ghost"),
-    line: of("line"),
-    faint: of("faint"),
-    card: of("card"),
-    source: of("source"),
-    heat: of("heat"),
-    pin: of("pin"),
-    sans: of("sans"),
-    mono: of("mono"),
-  };
+  const probe = h("i");
+  root.append(probe);
+  const style = getComputedStyle(probe);
+  const colors = COLORS.map((name) => {
+    probe.style.color = `var(--sv-${name})`; // a colour as it is drawn: the property itself may name two
+    return [name, style.color];
+  });
+  const fonts = ["sans", "mono"].map((name) => [name, style.getPropertyValue(`--sv-${name}`).trim()]);
+  probe.remove();
+  return /** @type {Colors} */ (Object.fromEntries([...colors, ...fonts]));
 }
 
-/**
- * Runs fn at most once per frame.
- *
- * @type {(fn: () => void) => () => void}
- */
+/** Runs fn at most once per frame. @type {(fn: () => void) => () => void} */
 export function framed(fn) {
   let waiting = 0;
   return () => {
@@ -165,7 +180,7 @@ export class Tooltip {
     /** @type {WeakMap<Element, Tip>} */
     this.fills = new WeakMap();
     this.timer = 0;
-    this.element = h("div", { class: "sv-tip", role: "tooltip", hidden: true });
+    this.element = h("div.sv-tip", { role: "tooltip", hidden: true });
     root.append(this.element);
     /** @type {(event: Event) => void} */
     const over = (event) => {
@@ -210,11 +225,8 @@ export class Tooltip {
     this.element.style.transform = `translate(${Math.round(left)}px, ${Math.round(top - frame.top)}px)`;
   }
 
-  /**
-   * Shows after a moment's rest, so that the marks of what is hovered are seen first.
-   *
-   * @type {(owner: Element, fill: Tip) => void}
-   */
+  /** Shows after a moment's rest, so that the marks of what is hovered are seen first. */
+  /** @type {(owner: Element, fill: Tip) => void} */
   later(owner, fill) {
     this.hide();
     this.timer = setTimeout(() => this.show(owner, fill()), 250);
@@ -226,53 +238,48 @@ export class Tooltip {
   }
 }
 
-/**
- * Label–value lines for a tooltip.
- *
- * @param {Fact[]} rows
- */
+/** Label–value lines for a tooltip. @param {Fact[]} rows */
 export function facts(rows) {
-  const list = h("dl", { class: "sv-facts" });
+  const list = h("dl.sv-facts");
   for (const [label, value] of rows) {
     if (value === null || value === undefined || value === "") continue;
-    list.append(h("dt", {}, label), append(h("dd", {}), [value]));
+    list.append(h("dt", label), append(h("dd"), [value]));
   }
   return list;
 }
 
-/**
- * A titled panel.
- *
- * @param {string} name
- * @param {string} title
- * @param {Child[]} tools
- */
+/** A titled panel. @param {string} name @param {string} title @param {Child[]} tools */
 export function card(name, title, ...tools) {
-  const note = h("span", { class: "sv-note" });
-  const heading = h("h3", { class: "sv-heading" }, title);
-  const bar = h("header", { class: "sv-bar" }, heading, note, h("span", { class: "sv-grow" }), ...tools);
-  const body = h("div", { class: "sv-body", tabindex: "0", role: "region", "aria-label": title });
+  const note = h("span.sv-note");
+  const heading = h("h3.sv-heading", title);
+  const bar = h("header.sv-bar", heading, note, h("span.sv-grow"), ...tools);
+  const body = h("div.sv-body", { tabindex: "0", role: "region", "aria-label": title });
   const element = h("section", { class: `sv-card sv-${name}`, "aria-label": title }, bar, body);
   return { element, body, note, bar, heading };
+}
+
+/** Copies a link, and says so on its label for a moment; where that is not allowed, shows the link. */
+/** @type {(url: string, label: Element) => Promise<void>} */
+export async function copyLink(url, label) {
+  try {
+    await navigator.clipboard.writeText(url);
+    label.textContent = "Copied";
+  } catch {
+    window.prompt("Copy this link:", url);
+  }
+  setTimeout(() => (label.textContent = "Copy link"), 1500);
 }
 
 /** @type {WeakMap<Element, string>} */
 const texts = new WeakMap();
 
-/**
- * Writes text only where it changed since the last time: a new text node costs a layout.
- *
- * @type {(element: Element, text: string) => void}
- */
+/** Writes text only where it changed since the last time: a new text node costs a layout. */
+/** @type {(element: Element, text: string) => void} */
 export function write(element, text) {
   if (texts.get(element) === text) return;
   texts.set(element, text);
   element.textContent = text;
 }
 
-/**
- * A sentence whose commands stand between backticks, as nodes.
- *
- * @type {(text: string) => Child[]}
- */
-export const coded = (text) => text.split("`").map((piece, k) => (k % 2 ? h("code", {}, piece) : piece));
+/** A sentence whose commands stand between backticks, as nodes. @type {(text: string) => Child[]} */
+export const coded = (text) => text.split("`").map((piece, k) => (k % 2 ? h("code", piece) : piece));

@@ -2,142 +2,138 @@
 
 import { h } from "specviz/base/dom.js";
 
-/**
- * A row of a form, and what reads its value: ``changed`` is called as it is typed, ``released`` when a slider is let
- * go.
- *
- * @param {Control} control
- * @param {Setting | undefined} value
- * @param {() => unknown} changed
- * @param {() => unknown} [released]
- */
-export function field(control, value, changed, released) {
-  const id = `svf-${control.name}`;
-  const hint = `${id}-help`;
-  /** @type {() => Setting} */
-  let read;
-  /** @type {Child} */
-  let wrong = "";
-  /** @type {HTMLElement[]} */
-  const parts = [];
-  const whole = control.kind === "int";
-  if (control.kind === "bool") {
-    const box = h("input", { type: "checkbox", id, "aria-describedby": hint });
-    box.checked = Boolean(value);
-    box.addEventListener("change", changed);
-    read = () => box.checked;
-    parts.push(box);
-  } else if (control.kind === "choice") {
-    const select = h(
-      "select",
-      { id, class: "svp-select", "aria-describedby": hint, onchange: changed },
-      control.choices.map((c) => h("option", { value: c }, c)),
-    );
-    if (control.optional) select.prepend(h("option", { value: "" }, "off"));
-    select.value = String(value ?? "");
-    read = () => (select.value === "" ? null : select.value);
-    parts.push(select);
-  } else {
-    const number = control.kind !== "str";
-    const { low, high } = control;
-    const step = control.step ?? (whole ? 1 : "any");
-    const input = h("input", {
-      id,
-      type: number ? "number" : "text",
-      class: "svp-input",
-      "aria-describedby": hint,
-      min: number ? low : null,
-      max: number ? high : null,
-      step: number ? (whole ? 1 : "any") : null,
-    });
-    const start = value ?? control.default;
-    input.value = start === null || start === undefined ? "" : String(start);
-    /** @type {HTMLInputElement | null} */
-    let slider = null;
-    if (number && low !== null && high !== null && high - low <= 1000) {
-      const grain = step === "any" ? (high - low) / 100 : step;
-      const range = h("input", {
-        type: "range",
-        class: "svp-range",
-        min: low,
-        max: high,
-        step: grain,
-        tabindex: -1,
-        "aria-hidden": "true",
-      });
-      range.value = input.value === "" ? String(low) : input.value;
-      range.addEventListener("input", () => {
-        input.value = range.value;
-        mark();
-        changed();
-      });
-      if (released) range.addEventListener("change", released);
-      input.addEventListener("input", () => {
-        range.value = input.value;
-      });
-      slider = range;
-    }
-    /** @type {HTMLInputElement | null} */
-    let enable = null;
-    const alert = h("span", { class: "svp-wrong", role: "alert" });
-    wrong = alert;
-    const mark = () => {
-      const off = enable && !enable.checked;
-      let text = "";
-      if (!off && number) {
-        const range =
-          low !== null && high !== null
-            ? `from ${low} to ${high}`
-            : low !== null
-              ? `of at least ${low}`
-              : high !== null
-                ? `of at most ${high}`
-                : "";
-        const n = Number(input.value);
-        if (
-          input.value === "" ||
-          !Number.isFinite(n) ||
-          (whole && !Number.isInteger(n)) ||
-          (low !== null && n < low) ||
-          (high !== null && n > high)
-        )
-          text = `Needs a ${whole ? "whole " : ""}number ${range}.`;
-      }
-      alert.textContent = text;
-      input.setAttribute("aria-invalid", text ? "true" : "false");
-    };
-    if (control.optional) {
-      const used = h("input", { type: "checkbox", "aria-label": `Use ${control.label}` });
-      used.checked = value !== null && value !== undefined;
-      enable = used;
-      const able = () => {
-        input.disabled = !used.checked;
-        if (slider) slider.disabled = !used.checked;
-        mark();
-      };
-      used.addEventListener("change", () => {
-        if (used.checked && input.value === "") input.value = slider ? slider.value : String(low ?? 0);
-        able();
-        changed();
-      });
-      parts.push(used);
-      able();
-    }
-    input.addEventListener("input", () => {
+/** A row of a form, and what reads it. @typedef {{ row: HTMLElement, read: () => Setting, name: string }} Field */
+
+/** Which numbers are asked for. @param {Control} control */
+function needs({ kind, low, high }) {
+  const range = low === null ? "" : high === null ? `of at least ${low}` : `from ${low} to ${high}`;
+  return `Needs a ${kind === "int" ? "whole " : ""}number ${range || (high === null ? "" : `of at most ${high}`)}.`;
+}
+
+/** A number or a text, with a slider where its range is narrow, and a tick where it may be left open. */
+/** @type {(control: Control, value: Setting | undefined, changed: () => unknown, released?: () => unknown) =>
+ *   { read: () => Setting, parts: HTMLElement[], wrong: HTMLElement }} */
+function typed(control, value, changed, released) {
+  const { low, high, kind, optional, label } = control;
+  const number = kind !== "str";
+  const step = kind === "int" ? 1 : "any";
+  const wrong = h("span.svp-wrong", { role: "alert" });
+  const mark = () => {
+    const bad = input.willValidate && !input.validity.valid; // a disabled field is not validated
+    wrong.textContent = bad ? needs(control) : "";
+    input.setAttribute("aria-invalid", String(bad));
+  };
+  const input = h("input.svp-input", {
+    id: idOf(control),
+    type: number ? "number" : "text",
+    "aria-describedby": `${idOf(control)}-help`,
+    ...(number ? { min: low, max: high, step, required: true } : null),
+    value: value ?? control.default ?? "",
+    oninput: () => {
+      if (slider) slider.value = input.value;
       mark();
       changed();
-    });
-    if (slider) parts.push(slider);
-    parts.push(input);
-    read = () => (enable && !enable.checked ? null : input.value);
-  }
+    },
+  });
+  const slides = number && low !== null && high !== null && high - low <= 1000;
+  const slider = slides
+    ? h("input.svp-range", {
+        type: "range",
+        min: low,
+        max: high,
+        step: control.step ?? (kind === "int" ? 1 : (high - low) / 100),
+        tabindex: -1,
+        "aria-hidden": "true",
+        value: input.value || low,
+        oninput: ({ currentTarget }) => {
+          input.value = currentTarget.value;
+          mark();
+          changed();
+        },
+        onchange: released,
+      })
+    : null;
+  if (!optional) return { read: () => input.value, parts: [slider, input].filter((part) => part !== null), wrong };
+  const used = h("input", {
+    type: "checkbox",
+    "aria-label": `Use ${label}`,
+    checked: value !== null && value !== undefined,
+    onchange: () => {
+      if (used.checked && input.value === "") input.value = slider ? slider.value : String(low ?? 0);
+      able();
+      changed();
+    },
+  });
+  const able = () => {
+    for (const part of [input, slider]) if (part) part.disabled = !used.checked;
+    mark();
+  };
+  able();
+  const parts = [used, slider, input].filter((part) => part !== null);
+  return { read: () => (used.checked ? input.value : null), parts, wrong };
+}
+
+/** @param {Control} control */
+const idOf = ({ name }) => `svf-${name}`;
+
+/** A row of a form: ``changed`` is called as its value is typed, ``released`` when a slider is let go. */
+/** @type {(control: Control, value: Setting | undefined, changed: () => unknown, released?: () => unknown) => Field} */
+export function field(control, value, changed, released) {
+  const { name, kind, label, help, choices, optional } = control;
+  const id = idOf(control);
+  const common = { id, "aria-describedby": `${id}-help`, onchange: changed };
+  /** @type {{ read: () => Setting, parts: HTMLElement[], wrong?: HTMLElement }} */
+  let made;
+  if (kind === "bool") {
+    const box = h("input", { type: "checkbox", checked: Boolean(value), ...common });
+    made = { read: () => box.checked, parts: [box] };
+  } else if (kind === "choice") {
+    const options = choices.map((choice) => h("option", { value: choice }, choice));
+    if (optional) options.unshift(h("option", { value: "" }, "off"));
+    const select = h("select.svp-select", { value: value ?? "", ...common }, options);
+    made = { read: () => select.value || null, parts: [select] };
+  } else made = typed(control, value, changed, released);
   const row = h(
     "div",
-    { class: `svf-row svf-${control.kind}` },
-    h("label", { for: id }, control.label),
-    h("div", { class: "svf-value" }, parts),
-    wrong,
-    h("p", { id: hint, class: "svf-help" }, control.help),
+    { class: `svf-row svf-${kind}` },
+    h("label", { for: id }, label),
+    h("div.svf-value", made.parts),
+    made.wrong,
+    h("p.svf-help", { id: `${id}-help` }, help),
   );
-  return { row, read, name: control.name };
+  return { row, read: made.read, name };
+}
+
+/** A row per control, named ``prefix`` and its name; what is typed stays in ``kept``. */
+/** @type {(controls: Control[], kept: Record<string, Setting>, changed?: () => void, prefix?: string) => Field[]} */
+export const fields = (controls, kept, changed = () => {}, prefix = "") =>
+  controls.map((control) => {
+    const { name } = control;
+    const row = field({ ...control, name: prefix + name }, name in kept ? kept[name] : control.default, () => {
+      kept[name] = row.read();
+      changed();
+    });
+    return { ...row, name };
+  });
+
+/** What fields hold, by name. @param {Field[]} rows */
+export const valuesOf = (rows) => Object.fromEntries(rows.map(({ name, read }) => [name, read()]));
+
+/**
+ * A field that shows ``owner[key]``, and keeps there what is typed or chosen; ``then`` is called after it.
+ *
+ * @template {HTMLInputElement | HTMLSelectElement | HTMLTextAreaElement} Element
+ * @template {object} Owner
+ * @param {Element} element
+ * @param {Owner} owner
+ * @param {keyof Owner} key
+ * @param {() => unknown} [then]
+ */
+export function bound(element, owner, key, then) {
+  element.value = String(owner[key] ?? "");
+  element.addEventListener("input", () => {
+    Reflect.set(owner, key, element.value);
+    then?.();
+  });
+  return element;
 }

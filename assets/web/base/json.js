@@ -1,5 +1,8 @@
 /* Asking the server: JSON in, JSON out, its own sentence where something is wrong. */
 
+/** What is said where nothing comes back. */
+export const SILENT = "The server does not answer: is it still running?";
+
 /**
  * What a route answers; ``response`` where it was fetched already. Throws an Error with the server's sentence and the
  * ``status``.
@@ -11,7 +14,7 @@ export async function getJson(url, response) {
   try {
     answer = await (response || fetch(url));
   } catch {
-    throw new Error("The server does not answer: is it still running?");
+    throw new Error(SILENT);
   }
   let payload = null;
   try {
@@ -32,3 +35,17 @@ export const postJson = (url, body) =>
     url,
     fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) }),
   );
+
+/** Where a run's trace is. @param {string} id */
+export const traceUrl = (id) => `api/traces/${encodeURIComponent(id)}`;
+
+/** The events of a run that goes on, from behind the one numbered ``after``; ``closed``: the server says it is over. */
+/** @type {(id: string, after: number, received: (event: LiveEvent) => void, closed: () => void) => EventSource} */
+export function listen(id, after, received, closed) {
+  const source = new EventSource(`api/live/${encodeURIComponent(id)}?after=${after}`);
+  source.onmessage = (message) => received(JSON.parse(message.data));
+  source.onerror = () => {
+    if (source.readyState === EventSource.CLOSED) closed();
+  };
+  return source;
+}

@@ -81,21 +81,14 @@ export class Model {
     return this.run.method.lossless === false;
   }
 
-  /**
-   * The numbers of the run's list ``name`` that have a column in ``table``.
-   *
-   * @param {"node_terms" | "step_terms"} name
-   * @param {Columns<{}>} table
-   */
+  /** The numbers of the run's list ``name`` that have a column in ``table``. */
+  /** @param {"node_terms" | "step_terms"} name @param {Columns<{}>} table */
   declared(name, table) {
     return (this.run[name] || []).filter((term) => table[`term:${term.key}`]);
   }
 
-  /**
-   * The token at a position, or at a place in the pool; undefined where it was not recorded.
-   *
-   * @type {(position: Position) => number | undefined}
-   */
+  /** The token at a position, or at a place in the pool; undefined where it was not recorded. */
+  /** @type {(position: Position) => number | undefined} */
   id(position) {
     return position >= POOL ? this.poolIds[position - POOL] : this.trace.tokens.id[position];
   }
@@ -118,11 +111,8 @@ export class Model {
     return this.trace.tokens.id.length;
   }
 
-  /**
-   * Adds the rows of one or more steps; what was counted without them is no longer told.
-   *
-   * @type {(delta: TraceDelta | null, run?: Partial<Run>) => void}
-   */
+  /** Adds the rows of one or more steps; what was counted without them is no longer told. */
+  /** @type {(delta: TraceDelta | null, run?: Partial<Run>) => void} */
   append(delta, run) {
     for (const [table, columns] of Object.entries(delta || {})) {
       const mine = Reflect.get(this.trace, table);
@@ -183,22 +173,16 @@ export class Model {
     this.read = kind.length;
   }
 
-  /**
-   * Runs that a position takes part in: the one it was copied in, and those copied from it.
-   *
-   * @type {(position: Position) => CopiedRun[]}
-   */
+  /** Runs that a position takes part in: the one it was copied in, and those copied from it. */
+  /** @type {(position: Position) => CopiedRun[]} */
   links(position) {
     const own = this.runOf.get(position);
     const from = this.copies.get(position) || [];
     return own ? [own, ...from.filter((run) => run !== own)] : from;
   }
 
-  /**
-   * A step's first row of a table, and the row behind its last.
-   *
-   * @type {(table: PerStep, step: number) => [number, number]}
-   */
+  /** A step's first row of a table, and the row behind its last. */
+  /** @type {(table: PerStep, step: number) => [number, number]} */
   rows(table, step) {
     const first = this.first[table];
     const size = this.trace[table]?.step.length || 0;
@@ -217,11 +201,8 @@ export class Model {
     return place(source[position], pool[position]);
   }
 
-  /**
-   * How an output token was decided: its node (null: not drafted) and what the target liked best there.
-   *
-   * @type {(position: Position) => { node: TreeNode | null, rather: Choice | null } | null}
-   */
+  /** How an output token was decided: its node (null: not drafted) and what the target liked best there. */
+  /** @type {(position: Position) => { node: TreeNode | null, rather: Choice | null } | null} */
   decision(position) {
     const number = this.stepOf(position);
     if (!(number >= 0)) return null;
@@ -232,11 +213,8 @@ export class Model {
     return { node: path[k + 1] || null, rather: choices?.[0] || null };
   }
 
-  /**
-   * The position in whose distribution a node was drafted: the node's number that ends in "_anchor"; -1 if none.
-   *
-   * @type {(node: TreeNode) => Position}
-   */
+  /** The position in whose distribution a node was drafted: the node's number that ends in "_anchor"; -1 if none. */
+  /** @type {(node: TreeNode) => Position} */
   anchorOf(node) {
     for (const { key } of this.nodeTerms) {
       const value = key.endsWith("_anchor") ? this.nodeTerm(node, key) : null;
@@ -270,12 +248,8 @@ export class Model {
     return this.trace.steps[`term:${key}`]?.[step] ?? null;
   }
 
-  /**
-   * Labels, values and help of a row's plain columns, in the table's order.
-   *
-   * @param {keyof Tables} table
-   * @param {number} row
-   */
+  /** Labels, values and help of a row's plain columns, in the table's order. */
+  /** @param {keyof Tables} table @param {number} row */
   plainValues(table, row) {
     return (this.columns[table] ?? []).map((column) => ({ ...column, value: this.plainValue(table, column, row) }));
   }
@@ -343,11 +317,7 @@ export class Model {
     return groups(this.rows("targets", step), node, (row) => ({ token: token[row], prob: prob[row] }));
   }
 
-  /**
-   * Source spans used by a tree, numbered from 1; every node of a span gets its number.
-   *
-   * @param {TreeNode[]} nodes
-   */
+  /** Source spans used by a tree, numbered from 1; every node of a span gets its number. @param {TreeNode[]} nodes */
   spans(nodes) {
     /** @type {StepView["spans"]} */
     const spans = [];
@@ -389,11 +359,8 @@ export class Model {
     return this.trace.candidates[`term:${key}`]?.[candidate.row] ?? null;
   }
 
-  /**
-   * The candidate that would have accepted most (the first of them), null while the run goes on.
-   *
-   * @param {Candidate[]} candidates
-   */
+  /** The candidate that would have accepted most (the first of them), null while the run goes on. */
+  /** @param {Candidate[]} candidates */
   best(candidates) {
     /** @type {Candidate | null} */
     let best = null;

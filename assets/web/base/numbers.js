@@ -6,11 +6,8 @@ export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 /** @type {(count: number, one: string, many?: string) => string} */
 export const plural = (count, one, many) => `${count.toLocaleString("en")} ${count === 1 ? one : many || one + "s"}`;
 
-/**
- * A number as people read it: 1,234 · 12.3 · 0.123 · 1.2e-5; "–" for what was not measured; other values as text.
- *
- * @type {(value: unknown, digits?: number) => string}
- */
+/** A number as people read it: 1,234 · 12.3 · 0.123 · 1.2e-5; "–" for what was not measured; other values as text. */
+/** @type {(value: unknown, digits?: number) => string} */
 export function format(value, digits = 3) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (typeof value !== "number") return String(value);
@@ -25,11 +22,7 @@ export function format(value, digits = 3) {
 /** A value of any type: a number as people read it, yes or no, text as it is. @type {(value: unknown) => string} */
 export const plain = (value) => (typeof value === "boolean" ? (value ? "yes" : "no") : format(value));
 
-/**
- * A probability in a narrow place: 1.0, .93, .004, <.001.
- *
- * @type {(value: number | null | undefined) => string}
- */
+/** A probability in a narrow place: 1.0, .93, .004, <.001. @type {(value: number | null | undefined) => string} */
 export function probability(value) {
   if (value === null || value === undefined) return "–";
   if (value >= 0.995) return "1.0";
@@ -37,10 +30,19 @@ export function probability(value) {
   return value.toFixed(value < 0.01 ? 3 : 2).replace(/^0/, "");
 }
 
-/**
- * A share in a narrow place, to three digits: 1.000, .953, "–" for what was not measured.
- *
- * @type {(value: number | null | undefined) => string}
- */
-export const thousandths = (value) =>
-  value === null || value === undefined ? "–" : value.toFixed(3).replace(/^0/, "");
+/** A share in a narrow place, to three digits: 1.000, .953, "–" for what was not measured. */
+/** @type {(value: number | null | undefined) => string} */
+export const thousandths = (value) => value === null || value === undefined ? "–" : value.toFixed(3).replace(/^0/, "");
+
+/** A share of one: 12 %, below a tenth 3.4 %. @param {number} value */
+export const percentage = (value) => `${(100 * value).toFixed(value && value < 0.1 ? 1 : 0)} %`;
+
+/** A date as people here write it, "" where it is none. */
+/** @type {(text: string, dateStyle?: "short" | "medium") => string} */
+export function when(text, dateStyle = "medium") {
+  const date = new Date(text);
+  return Number.isNaN(+date) ? "" : date.toLocaleString([], { dateStyle, timeStyle: "short" });
+}
+
+/** A title without what it says behind a colon. @param {string} title */
+export const short = (title) => title.split(":")[0];

@@ -2,6 +2,9 @@
 
 import { h } from "specviz/base/dom.js";
 
+/** A chart without buttons. */
+const STILL = { displaylogo: false, displayModeBar: false, responsive: false };
+
 /** @type {Promise<PlotlyLibrary> | null} */
 let loading = null;
 
@@ -17,6 +20,26 @@ export function plotly(url) {
     document.head.append(h("script", { src: url, onload: ready, onerror: fail }));
   });
   return loading;
+}
+
+/** The page's colours, and what its charts share: a template of what their layouts leave open. */
+export function theme() {
+  const style = getComputedStyle(document.body);
+  const [ink, soft, bgcolor, bordercolor] = ["ink", "soft", "face", "line"].map((name) =>
+    style.getPropertyValue(`--svp-${name}`).trim(),
+  );
+  const axis = { gridcolor: "rgba(128,128,128,.25)", zeroline: false, title: { standoff: 6 } };
+  const hoverlabel = { bgcolor, bordercolor, font: { color: ink, size: 12.5 } };
+  const layout = {
+    title: { font: { size: 14 }, x: 0.02, xanchor: "left" },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { family: "system-ui, sans-serif", size: 12, color: ink },
+    xaxis: axis,
+    yaxis: axis,
+    hoverlabel,
+  };
+  return { ink, soft, hoverlabel, template: { layout } };
 }
 
 /** @type {WeakMap<Element, Plot[]>} */
@@ -36,8 +59,8 @@ export function drawCharts(library, grid, charts, clicked) {
   plotsOf.set(grid, plots);
   while (plots.length < charts.length) {
     /** @type {Plot} */
-    const plot = h("div", { class: "svp-plot", role: "img" });
-    grid.append(h("figure", { class: "svp-chart" }, plot));
+    const plot = h("div.svp-plot", { role: "img" });
+    grid.append(h("figure.svp-chart", plot));
     new ResizeObserver(() => {
       if (plot.data && plot.offsetWidth) library.Plots.resize(plot);
     }).observe(plot);
@@ -47,7 +70,7 @@ export function drawCharts(library, grid, charts, clicked) {
     library.purge(plot);
     plot.parentElement?.remove();
   }
-  charts.forEach(({ key = "", label, data, layout, config, kind = "" }, n) => {
+  charts.forEach(({ key = "", label, data, layout, config = STILL, kind = "" }, n) => {
     const plot = plots[n];
     const drawn = Boolean(plot.data);
     plot.setAttribute("aria-label", label);

@@ -16,12 +16,8 @@ export const asked = (name) =>
   new URLSearchParams(location.hash.slice(1)).get(name) ?? new URLSearchParams(location.search).get(name);
 
 export class Presenter {
-  /**
-   * ``root`` fills the window while presenting; ``hashed``: the address keeps it after #; ``changed(on)`` is told.
-   *
-   * @param {HTMLElement} root
-   * @param {{ hashed?: boolean, changed?: (on: boolean) => void }} options
-   */
+  /** ``root`` fills the window while presenting; ``hashed``: the address keeps it after #; ``changed(on)`` is told. */
+  /** @param {HTMLElement} root @param {{ hashed?: boolean, changed?: (on: boolean) => void }} options */
   constructor(root, { hashed = false, changed = () => {} } = {}) {
     this.root = root;
     this.hashed = hashed;
@@ -29,13 +25,13 @@ export class Presenter {
     this.on = this.begun = false;
     this.since = this.ticker = 0;
     this.told = "";
-    this.time = h("b", { class: "sv-present-time" }, "0:00");
+    this.time = h("b.sv-present-time", "0:00");
     const leave = button("Leave presenter mode (Esc)", { class: "sv-button sv-quiet", onclick: () => this.set(false) });
-    leave.append(h("kbd", {}, "Esc"));
-    this.place = h("span", { class: "sv-present-place" });
+    leave.append(h("kbd", "Esc"));
+    this.place = h("span.sv-present-place");
     this.bar = h(
-      "div",
-      { class: "sv-present-bar", role: "group", "aria-label": "Presenter mode" },
+      "div.sv-present-bar",
+      { role: "group", "aria-label": "Presenter mode" },
       this.place,
       h("span", { "aria-label": "Time on this step", role: "timer" }, this.time),
       leave,
@@ -64,11 +60,8 @@ export class Presenter {
     this.changed(on);
   }
 
-  /**
-   * Begins once, where the address asks for it and means this page.
-   *
-   * @param {{ present?: boolean | string, actions?: unknown }} options
-   */
+  /** Begins once, where the address asks for it and means this page. */
+  /** @param {{ present?: boolean | string, actions?: unknown }} options */
   begin({ present, actions }) {
     if (this.begun) return;
     this.begun = true;

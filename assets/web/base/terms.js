@@ -20,11 +20,8 @@ const sum = (values) => values.reduce((/** @type {number} */ total, value) => to
 /** @type {(value: number | null) => string} */
 const ms = (value) => `${format(value || 0)} ms`;
 
-/**
- * The same of one step; a run's metric says what this step adds to it.
- *
- * @type {Record<string, (view: StepView) => string>}
- */
+/** The same of one step; a run's metric says what this step adds to it. */
+/** @type {Record<string, (view: StepView) => string>} */
 const OF_STEP = {
   tokens: (view) => `+ ${view.emitted}`,
   drafted: (view) => `+ ${view.drafted}`,
@@ -61,11 +58,8 @@ const OF_STEP = {
 const lost = ({ best, chosen }) =>
   best && chosen ? `${best.would} − ${chosen.would} = ${best.would - chosen.would}` : "";
 
-/**
- * A run's number, worked out: the parts that Python gave in the formula's places.
- *
- * @type {(key: string, model: Model) => Worked}
- */
+/** A run's number, worked out: the parts that Python gave in the formula's places. */
+/** @type {(key: string, model: Model) => Worked} */
 export function numbers(key, model) {
   const worked = terms[key]?.worked;
   const { value, ...parts } = model.metric(key);
@@ -88,11 +82,8 @@ function codeOf(model, key, view) {
   return terms[key].code;
 }
 
-/**
- * A tooltip: sentence, formula, its numbers, code. ``told`` is what the run's own record says of a metric.
- *
- * @type {(owner: Owner, key: string, told?: Partial<MetricHelp>) => Child[]}
- */
+/** A tooltip: sentence, formula, its numbers, code. ``told`` is what the run's own record says of a metric. */
+/** @type {(owner: Owner, key: string, told?: Partial<MetricHelp>) => Child[]} */
 export function explain(owner, key, told) {
   const term = { ...terms[key], ...told };
   const { model } = owner;
@@ -101,11 +92,11 @@ export function explain(owner, key, told) {
   const whole = open ? null : numbers(key, model);
   const here = view && OF_STEP[key] && (!open || DRAFT.includes(key)) ? OF_STEP[key](view) : "";
   /** @type {(label: string, text: string) => HTMLElement} */
-  const line = (label, text) => h("div", { class: "sv-formula" }, h("span", {}, label), text);
+  const line = (label, text) => h("div.sv-formula", h("span", label), text);
   return [
-    h("b", {}, term.label || key),
-    term.help ? h("div", {}, term.help) : null,
-    term.formula ? h("div", { class: "sv-formula" }, `= ${term.formula}`) : null,
+    h("b", term.label || key),
+    term.help ? h("div", term.help) : null,
+    term.formula ? h("div.sv-formula", `= ${term.formula}`) : null,
     whole ? line("this run", `${whole[0]} = ${percent(key, whole[1])}`) : null,
     here ? line("this step", here) : null,
     terms[key] ? codeLine(codeOf(model, key, view)) : null,
@@ -115,15 +106,12 @@ export function explain(owner, key, told) {
 /** @param {string} code */
 function codeLine(code) {
   const [file, name] = code.split(" ");
-  return h("div", { class: "sv-tip-code" }, h("code", {}, file), " · ", h("code", {}, name));
+  return h("div.sv-tip-code", h("code", file), " · ", h("code", name));
 }
 
-/**
- * Words of a sentence that explain themselves.
- *
- * @type {(owner: Owner, key: string, ...words: Child[]) => HTMLElement}
- */
+/** Words of a sentence that explain themselves. */
+/** @type {(owner: Owner, key: string, ...words: Child[]) => HTMLElement} */
 export function term(owner, key, ...words) {
-  const span = h("span", { class: "sv-term", tabindex: "0" }, ...words);
+  const span = h("span.sv-term", { tabindex: "0" }, ...words);
   return owner.tip.add(span, () => explain(owner, key));
 }

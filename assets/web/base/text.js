@@ -24,19 +24,12 @@ export const safe = (text) => text.replace(UNSEEN, unseen);
 /** The same with ␣ ⏎ → ␍. @type {(text: string) => string} */
 export const glyphs = (text) => safe(text).replace(/[ \n\t\r]/g, (character) => GLYPHS[character]);
 
-/**
- * At most so many characters, the last of them "…" where some are left out.
- *
- * @type {(text: string, most: number) => string}
- */
+/** At most so many characters, the last of them "…" where some are left out. */
+/** @type {(text: string, most: number) => string} */
 const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 /** In a narrow place: eight spaces are ␣×8. @type {(cells: { text: string }[], most: number) => string} */
-const brief = (cells, most) =>
-  cut(
-    glyphs(joined(cells)).replace(/␣{4,}/g, (spaces) => `␣×${spaces.length}`),
-    most,
-  );
+const brief = (cells, most) => cut(glyphs(joined(cells)).replace(/␣{4,}/g, (spaces) => `␣×${spaces.length}`), most);
 
 /** The text of cells. @type {(cells: { text: string }[]) => string} */
 export const joined = (cells) => cells.map((cell) => cell.text).join("");
@@ -50,11 +43,8 @@ function bytesOf(hex) {
 
 const LOWEST = [0, 0, 0x80, 0x800, 0x10000];
 
-/**
- * Length of the valid UTF-8 character that starts at ``at``, or 0.
- *
- * @type {(bytes: Uint8Array, at: number) => number}
- */
+/** Length of the valid UTF-8 character that starts at ``at``, or 0. */
+/** @type {(bytes: Uint8Array, at: number) => number} */
 function characterLength(bytes, at) {
   const lead = bytes[at];
   if (lead < 0x80) return 1;
@@ -150,11 +140,8 @@ export class Pieces {
     return brief(this.cells(ids), most);
   }
 
-  /**
-   * Tokens as cells: usually one token each; tokens that share a grapheme share a cell.
-   *
-   * @type {(ids: (number | undefined)[], from?: number, to?: number) => Cell[]}
-   */
+  /** Tokens as cells: usually one token each; tokens that share a grapheme share a cell. */
+  /** @type {(ids: (number | undefined)[], from?: number, to?: number) => Cell[]} */
   cells(ids, from = 0, to = ids.length) {
     /** @type {Cell[]} */
     const cells = [];
@@ -168,22 +155,16 @@ export class Pieces {
     return cells;
   }
 
-  /**
-   * Only a token that begins with a byte above 127 can continue a grapheme.
-   *
-   * @type {(left: number | undefined, right: number | undefined) => boolean}
-   */
+  /** Only a token that begins with a byte above 127 can continue a grapheme. */
+  /** @type {(left: number | undefined, right: number | undefined) => boolean} */
   mayJoin(left, right) {
     const a = this.get(left);
     const b = this.get(right);
     return !a.special && !b.special && a.bytes.length > 0 && b.bytes.length > 0 && b.bytes[0] >= 0x80;
   }
 
-  /**
-   * The cells of tokens that may share graphemes.
-   *
-   * @type {(ids: (number | undefined)[], from: number, to: number) => Cell[]}
-   */
+  /** The cells of tokens that may share graphemes. */
+  /** @type {(ids: (number | undefined)[], from: number, to: number) => Cell[]} */
   join(ids, from, to) {
     const cells = [];
     const ends = [];

@@ -1,22 +1,19 @@
 /* Page "Compare", what is asked: the prompt, the methods and their parameters, the buttons that start and stop. */
 
-import { h, must, plural } from "specviz/base/dom.js";
-import { field } from "specviz/base/field.js";
+import { append, h, must } from "specviz/base/dom.js";
+import { bound, fields, valuesOf } from "specviz/base/field.js";
 import { getJson } from "specviz/base/json.js";
-import { sentence } from "specviz/base/problem.js";
-import { MARKS, colored, going, page, part, post } from "specviz/compare/state.js";
-import { methodOption, missingMethods } from "specviz/shell/methods.js";
+import { plural } from "specviz/base/numbers.js";
+import { sentence, tell } from "specviz/base/problem.js";
+import { MARKS, going, page, part, post, tint } from "specviz/compare/state.js";
+import { badge, methodGroups, missingMethods } from "specviz/shell/methods.js";
 import { app } from "specviz/shell/state.js";
 
 const DEFAULTS = ["pld", "pld+h", "adapld"];
 const MODES = { segments: "Segments", chat: "Chat", text: "Plain text" };
 /** @type {Record<PromptMode, [name: string, label: string, rows: number][]>} */
 const FIELDS = {
-  segments: [
-    ["instruction", "Instruction", 2],
-    ["context", "Context", 7],
-    ["question", "Question", 1],
-  ],
+  segments: [["instruction", "Instruction", 2], ["context", "Context", 7], ["question", "Question", 1]],
   chat: [["text", "Text", 9]],
   text: [["text", "Text", 9]],
 };
@@ -30,8 +27,7 @@ function prompt() {
   const asked = { mode, reference: values.reference || "" };
   for (const [name] of FIELDS[mode]) asked[name] = values[name] || "";
   const same =
-    example &&
-    example.prompt.mode === mode &&
+    example && example.prompt.mode === mode &&
     FIELDS[mode].every(([name]) => (example.prompt[name] || "") === asked[name]);
   if (same) asked.title = example.label;
   return asked;
@@ -50,59 +46,42 @@ export function choosePrompt(choice) {
 export function drawPrompt() {
   const { form, data } = page;
   const select = h(
-    "select",
-    { class: "svp-select", id: "svc-prompt" },
-    h(
-      "optgroup",
-      { label: "Examples" },
-      data.examples.map((one) => h("option", { value: one.id }, one.label)),
-    ),
+    "select.svp-select",
+    { id: "svc-prompt", value: form.choice, onchange: ({ currentTarget }) => choosePrompt(currentTarget.value) },
+    h("optgroup", { label: "Examples" }, data.examples.map((one) => h("option", { value: one.id }, one.label))),
     h("option", { value: "own" }, "Your own prompt"),
     h("option", { value: "trace" }, "The run open on Inspect"),
   );
-  select.value = form.choice;
-  select.addEventListener("change", () => choosePrompt(select.value));
-  /** @type {HTMLElement[]} */
-  const parts = [h("label", { for: "svc-prompt", class: "svf-title" }, "Prompt"), select];
-  if (form.choice === "trace") {
-    const run = app.inspector?.model?.run;
-    parts.push(
-      h(
-        "p",
-        { class: "svc-help" },
-        run ? `“${run.title}”: its prompt, token by token.` : "No run is open on Inspect yet.",
-      ),
-    );
-  } else {
-    const modes = /** @type {PromptMode[]} */ (Object.keys(MODES)).map((mode) => {
-      const radio = h("input", { type: "radio", name: "svc-mode", value: mode });
-      radio.checked = mode === form.mode;
-      radio.addEventListener("change", () => {
-        form.mode = mode;
-        drawPrompt();
-      });
-      return h("label", {}, radio, MODES[mode]);
-    });
-    parts.push(h("fieldset", { class: "svc-modes" }, h("legend", { class: "svc-unseen" }, "The prompt's form"), modes));
-    for (const [name, label, rows] of FIELDS[form.mode]) {
-      const id = `svc-${name}`;
-      const area = h("textarea", {
-        id,
-        rows,
-        class: "svc-area",
-        spellcheck: "false",
-        placeholder: name === "context" ? "The text to work on. Put --- on a line of its own between passages." : null,
-      });
-      area.value = form.values[name] || "";
-      area.addEventListener("input", () => {
-        form.values[name] = area.value;
-      });
-      parts.push(h("label", { for: id }, label), area);
-    }
-    const note = data.examples.find((one) => one.id === form.choice)?.note;
-    if (note) parts.push(h("p", { class: "svc-help" }, note));
-  }
-  part("prompt-form").replaceChildren(...parts);
+  const place = part("prompt-form");
+  place.replaceChildren(h("label.svf-title", { for: "svc-prompt" }, "Prompt"), select);
+  if (form.choice !== "trace") return append(place, texts());
+  const run = app.inspector?.model?.run;
+  place.append(h("p.svc-help", run ? `“${run.title}”: its prompt, token by token.` : "No run is open on Inspect yet."));
+}
+
+/** How the prompt is made up, and its texts. */
+function texts() {
+  const { form, data } = page;
+  const modes = /** @type {PromptMode[]} */ (Object.keys(MODES)).map((mode) => {
+    const choose = () => {
+      form.mode = mode;
+      drawPrompt();
+    };
+    const input = { type: "radio", name: "svc-mode", value: mode, checked: mode === form.mode, onchange: choose };
+    return h("label", h("input", input), MODES[mode]);
+  });
+  const areas = FIELDS[form.mode].map(([name, label, rows]) => {
+    const id = `svc-${name}`;
+    const placeholder = name === "context" && "The text to work on. Put --- on a line of its own between passages.";
+    const area = h("textarea.svc-area", { id, rows, spellcheck: "false", placeholder });
+    return [h("label", { for: id }, label), bound(area, form.values, name)];
+  });
+  const note = data.examples.find((one) => one.id === form.choice)?.note;
+  return [
+    h("fieldset.svc-modes", h("legend.svc-unseen", "The prompt's form"), modes),
+    areas,
+    note && h("p.svc-help", note),
+  ];
 }
 
 const methods = () => must(page.catalog, "catalog").methods;
@@ -116,161 +95,77 @@ function addLane(name) {
 }
 
 /** A lane's letter. @param {number} n 0: plain decoding */
-const letter = (n) => colored(h("b", { class: "sv-lane-mark", "aria-hidden": "true" }, MARKS[n]), n);
+const letter = (n) => h("b.sv-lane-mark", { "aria-hidden": "true", style: tint(n) }, MARKS[n]);
+
+/** Draws lanes and button after ``change``. @type {(change: () => void) => () => void} */
+const changing = (change) => () => {
+  change();
+  drawLanes();
+  drawGo();
+};
 
 function drawLanes() {
   const baseline = methods().find((m) => m.name === "plain");
-  const cards = page.wanted.map((one, n) => laneCard(one, n));
-  const add =
-    page.wanted.length < page.data.most && usable().length
-      ? h(
-          "button",
-          {
-            type: "button",
-            class: "svp-button svc-add",
-            onclick: () => {
-              addLane();
-              drawLanes();
-              drawGo();
-            },
-          },
-          "+ Add a method",
-        )
-      : null;
-  part("lane-forms").replaceChildren(
+  const more = page.wanted.length < page.data.most && usable().length > 0;
+  const place = part("lane-forms");
+  place.replaceChildren(
     h(
-      "div",
-      { class: "svc-form-card svc-base" },
+      "div.svc-form-card.svc-base",
       letter(0),
-      h("b", {}, baseline ? baseline.title : "Plain decoding"),
-      h("span", { class: "svc-help" }, "always runs: the baseline"),
+      h("b", baseline ? baseline.title : "Plain decoding"),
+      h("span.svc-help", "always runs: the baseline"),
     ),
-    ...cards,
-    add ?? "",
+    ...page.wanted.map((one, n) => laneCard(one, n)),
   );
+  if (more) place.append(h("button.svp-button.svc-add", { onclick: changing(() => addLane()) }, "+ Add a method"));
 }
 
 /** A lane's method and parameters. @type {(one: WantedLane, n: number) => HTMLElement} */
 function laneCard(one, n) {
-  const method = must(
-    methods().find((m) => m.name === one.method),
-    one.method,
-  );
+  const method = must(methods().find((m) => m.name === one.method), one.method);
   const kept = (page.kept[`${n} ${one.method}`] ??= {});
-  /** @type {(label: string, some: MethodCard[]) => Child} */
-  const group = (label, some) => some.length > 0 && h("optgroup", { label }, some.map((m) => methodOption(m)));
+  const lane = `lane ${MARKS[n + 1]}`;
   const select = h(
-    "select",
-    { class: "svp-select", id: `svc-method-${n}`, "aria-label": `Method of lane ${MARKS[n + 1]}` },
-    group(
-      "Lossless",
-      usable().filter((m) => m.lossless),
-    ),
-    group(
-      "Lossy",
-      usable().filter((m) => !m.lossless),
-    ),
-    group(
-      "Not available here",
-      methods().filter((m) => m.missing && m.name !== "plain"),
-    ),
+    "select.svp-select",
+    { id: `svc-method-${n}`, "aria-label": `Method of ${lane}`, value: one.method },
+    methodGroups(methods().filter((m) => m.name !== "plain")),
   );
-  select.value = one.method;
   select.addEventListener("change", () => {
     one.method = select.value;
     drawLanes();
     document.getElementById(`svc-method-${n}`)?.focus();
   });
-  const { rows, read } = fields(method.controls, `lane${n}-`, kept);
-  one.read = read;
-  one.wrong = () => rows.some((row) => row.row.querySelector('[aria-invalid="true"]'));
-  const details = rows.length
-    ? h(
-        "details",
-        { open: one.open },
-        h("summary", {}, "Parameters"),
-        rows.map((row) => row.row),
-      )
-    : null;
-  details?.addEventListener("toggle", () => {
+  const remove = changing(() => page.wanted.splice(n, 1));
+  const rows = fields(method.controls, kept, undefined, `lane${n}-`);
+  one.read = () => valuesOf(rows);
+  one.wrong = () => rows.some(({ row }) => row.querySelector('[aria-invalid="true"]'));
+  const details = h("details", { open: one.open }, h("summary", "Parameters"), rows.map(({ row }) => row));
+  details.addEventListener("toggle", () => {
     one.open = details.open;
   });
   return h(
-    "div",
-    { class: "svc-form-card" },
+    "div.svc-form-card",
     h(
-      "div",
-      { class: "svc-form-head" },
+      "div.svc-form-head",
       letter(n + 1),
       select,
-      h(
-        "span",
-        { class: `svf-badge ${method.lossless ? "svf-lossless" : "svf-lossy"}` },
-        method.lossless ? "= lossless" : "≈ lossy",
-      ),
-      page.wanted.length > 1
-        ? h(
-            "button",
-            {
-              type: "button",
-              class: "svp-x svc-remove",
-              "aria-label": `Remove lane ${MARKS[n + 1]}`,
-              title: "Remove",
-              onclick: () => {
-                page.wanted.splice(n, 1);
-                drawLanes();
-                drawGo();
-              },
-            },
-            "×",
-          )
-        : null,
+      badge(method),
+      page.wanted.length > 1 &&
+        h("button.svp-x.svc-remove", { "aria-label": `Remove ${lane}`, title: "Remove", onclick: remove }, "×"),
     ),
-    h("p", { class: "svc-help" }, method.summary),
-    details,
+    h("p.svc-help", method.summary),
+    rows.length > 0 && details,
   );
-}
-
-/**
- * A row per control, its name after ``prefix``; what is typed stays in ``kept``.
- *
- * @param {Control[]} controls
- * @param {string} prefix
- * @param {Record<string, Setting>} kept
- */
-function fields(controls, prefix, kept) {
-  const rows = controls.map((control, k) => {
-    const { name } = control;
-    /** @returns {void} */
-    const keep = () => {
-      kept[name] = rows[k].read();
-    };
-    return field({ ...control, name: prefix + name }, name in kept ? kept[name] : control.default, keep);
-  });
-  /** @returns {Record<string, Setting>} */
-  const read = () => Object.fromEntries(controls.map((control, k) => [control.name, rows[k].read()]));
-  return { rows, read };
 }
 
 function drawSettings() {
   const settings = must(page.catalog, "catalog").settings.filter((c) => c.name !== "compare");
-  const { rows, read } = fields(settings, "lanes-", page.common);
-  page.readSettings = read;
-  const length = rows.filter((row) => row.name === "lanes-max_new_tokens"),
-    rest = rows.filter((row) => row.name !== "lanes-max_new_tokens");
-  const missing = methods().filter((m) => m.missing);
-  part("settings").replaceChildren(
-    ...length.map((row) => row.row),
-    rest.length
-      ? h(
-          "details",
-          {},
-          h("summary", {}, "Sampling"),
-          rest.map((row) => row.row),
-        )
-      : "",
-    missingMethods(missing),
-  );
+  const rows = fields(settings, page.common, undefined, "lanes-");
+  page.readSettings = () => valuesOf(rows);
+  const length = rows.filter(({ name }) => name === "max_new_tokens").map(({ row }) => row);
+  const rest = rows.filter(({ name }) => name !== "max_new_tokens").map(({ row }) => row);
+  const sampling = rest.length ? h("details", h("summary", "Sampling"), rest) : "";
+  part("settings").replaceChildren(...length, sampling, missingMethods(methods()));
 }
 
 /** What can run, asked for again; the first lanes where none is chosen. */
@@ -296,13 +191,8 @@ export function drawGo() {
   part("reason").hidden = !reason;
 }
 
-/** A sentence beside the button. @param {string} text */
-export function note(text, error = false) {
-  const place = part("note");
-  place.textContent = text;
-  place.classList.toggle("svp-error", Boolean(text && error));
-  place.setAttribute("role", error ? "alert" : "status");
-}
+/** A sentence beside the button. @type {(text: string, error?: boolean) => void} */
+export const note = (text, error) => tell(part("note"), text, error);
 
 /** Starts what is asked; ``begin`` follows the lanes. @param {(lanes: Partial<CompareLane>[]) => void} begin */
 export async function run(begin) {

@@ -1,7 +1,7 @@
 /* Page "Compare", the charts, drawn with Plotly once they are needed. */
 
-import { h, must } from "specviz/base/dom.js";
-import { plotly } from "specviz/base/plotly.js";
+import { must } from "specviz/base/dom.js";
+import { drawCharts as draw, plotly, theme } from "specviz/base/plotly.js";
 import { alertNote } from "specviz/base/problem.js";
 import { drawn, name, page, part } from "specviz/compare/state.js";
 
@@ -72,16 +72,10 @@ function charts(colors) {
   ];
   if (!methods.length) return all;
   const accepted = "accepted draft tokens";
+  const shares = { y: "share of the steps", percent: true };
   return [
     ...all,
-    {
-      key: "lengths",
-      title: "Accepted per step with a draft",
-      x: accepted,
-      y: "share of the steps",
-      data: lengths,
-      percent: true,
-    },
+    { ...shares, key: "lengths", title: "Accepted per step with a draft", x: accepted, data: lengths },
     { key: "steps", title: "Accepted, step by step", x: "forward", y: accepted, data: steps },
   ];
 }
@@ -89,59 +83,35 @@ function charts(colors) {
 /** Draws them, those that are there anew. */
 export async function drawCharts() {
   if (!Object.keys(page.numbers).length || !page.box.offsetWidth) return;
-  const ticket = page.ticket,
-    grid = part("charts");
-  let Plotly;
+  const { ticket } = page;
+  const grid = part("charts");
+  let library;
   try {
-    Plotly = await plotly(page.data.plotly);
+    library = await plotly(page.data.plotly);
   } catch (problem) {
     return grid.replaceChildren(alertNote(problem));
   }
   if (ticket !== page.ticket) return;
-  const colors = must(page.colors);
-  const wanted = charts(colors);
-  while (grid.children.length < wanted.length) {
-    /** @type {Plot} */
-    const plot = h("div", { class: "svc-plot", role: "img" });
-    grid.append(h("figure", { class: "svc-card" }, plot));
-    new ResizeObserver(() => {
-      if (plot.data && plot.offsetWidth) Plotly.Plots.resize(plot);
-    }).observe(plot);
-  }
-  /** @type {NodeListOf<Plot>} */
-  const plots = grid.querySelectorAll(".svc-plot");
-  for (const plot of [...plots].slice(wanted.length)) {
-    Plotly.purge(plot);
-    plot.parentElement?.remove();
-  }
-  const { ink, card: face, line } = colors;
-  wanted.forEach((chart, n) => {
-    const plot = plots[n];
-    plot.dataset.chart = chart.key;
-    plot.setAttribute("aria-label", `${chart.title}; its numbers are in the table and the race`);
-    const axis = { gridcolor: "rgba(128,128,128,.25)", zeroline: false, automargin: true };
-    Plotly.react(
-      plot,
-      chart.data,
-      {
-        title: { text: chart.title, font: { size: 14 }, x: 0.02, xanchor: "left" },
-        height: 300,
-        margin: { l: 52, r: 14, t: 44, b: 78 },
-        paper_bgcolor: "rgba(0,0,0,0)",
-        plot_bgcolor: "rgba(0,0,0,0)",
-        font: { family: "system-ui, sans-serif", size: 12, color: ink },
-        xaxis: { ...axis, title: { text: chart.x, standoff: 6 } },
-        yaxis: {
-          ...axis,
-          title: { text: chart.y },
-          autorange: chart.stack ? "reversed" : true,
-          tickformat: chart.percent ? ".0%" : "",
-        },
-        barmode: chart.stack ? "stack" : "group",
-        legend: { orientation: "h", y: -0.3, x: 0, traceorder: "normal" },
-        hoverlabel: { bgcolor: face, bordercolor: line, font: { color: ink, size: 12.5 } },
+  const { template } = theme();
+  const drawings = charts(must(page.colors)).map(({ key, title, x, y, data, stack, percent }) => ({
+    key,
+    label: `${title}; its numbers are in the table and the race`,
+    data,
+    layout: {
+      template,
+      title: { text: title },
+      height: 300,
+      margin: { l: 52, r: 14, t: 44, b: 78 },
+      xaxis: { title: { text: x }, automargin: true },
+      yaxis: {
+        title: { text: y },
+        automargin: true,
+        autorange: stack ? "reversed" : true,
+        tickformat: percent ? ".0%" : "",
       },
-      { displaylogo: false, displayModeBar: false, responsive: false },
-    );
-  });
+      barmode: stack ? "stack" : "group",
+      legend: { orientation: "h", y: -0.3, x: 0, traceorder: "normal" },
+    },
+  }));
+  draw(library, grid, drawings);
 }

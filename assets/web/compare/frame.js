@@ -1,19 +1,11 @@
 /* Page "Compare", the results' frame: their cards, colours and letters, how the lanes are aligned. */
 
-import { Tooltip, format, h, must, readColors as inspectorColors } from "specviz/base/dom.js";
+import { Tooltip, copyLink, h, must, readColors } from "specviz/base/dom.js";
+import { format } from "specviz/base/numbers.js";
 import { drawGo, stop } from "specviz/compare/ask.js";
 import { firstDifference } from "specviz/compare/lane.js";
 import {
-  drawLasts,
-  drawRows,
-  key,
-  limit,
-  paint,
-  pause,
-  seek,
-  setClock,
-  setLimit,
-  toggle,
+  drawLasts, drawRows, key, limit, paint, pause, seek, setClock, setLimit, toggle,
 } from "specviz/compare/race.js";
 import { Ruler } from "specviz/compare/ruler.js";
 import { MARKS, drawn, name, page, part } from "specviz/compare/state.js";
@@ -26,7 +18,7 @@ function card(name, title, help, ...inside) {
   return h(
     "section",
     { class: `svc-card svc-card-${name}`, "aria-label": title },
-    h("header", {}, h("h3", {}, title), help ? h("span", { class: "svc-help" }, help) : null),
+    h("header", h("h3", title), help ? h("span.svc-help", help) : null),
     inside,
   );
 }
@@ -34,24 +26,17 @@ function card(name, title, help, ...inside) {
 /** The results' cards, empty. */
 export function frame() {
   const clocks = /** @type {Clock[]} */ (Object.keys(CLOCKS)).map((clock) => {
-    const radio = h("input", { type: "radio", name: "svc-clock", value: clock });
-    radio.checked = clock === page.clock;
-    radio.addEventListener("change", () => setClock(clock));
-    return h("label", {}, radio, h("span", {}, CLOCKS[clock]));
+    const choice = { type: "radio", name: "svc-clock", value: clock, checked: clock === page.clock };
+    return h("label", h("input", { ...choice, onchange: () => setClock(clock) }), h("span", CLOCKS[clock]));
   });
-  const lasts = h("select", { class: "svp-select svc-lasts", "aria-label": "How long the race lasts" });
-  lasts.addEventListener("change", () => {
-    page.lasts = lasts.value === "real" ? "real" : Number(lasts.value);
+  const lasts = h("select.svp-select.svc-lasts", {
+    "aria-label": "How long the race lasts",
+    onchange: ({ currentTarget: { value } }) => {
+      page.lasts = value === "real" ? "real" : Number(value);
+    },
   });
-  const slider = h("input", {
-    type: "range",
-    class: "svc-slider",
-    min: 0,
-    max: 1,
-    step: 1,
-    value: 0,
-    "aria-label": "Clock of the race",
-  });
+  const whole = { min: 0, max: 1, step: 1, value: 0 };
+  const slider = h("input.svc-slider", { type: "range", "aria-label": "Clock of the race", ...whole });
   slider.addEventListener("input", () => {
     pause();
     seek(Number(slider.value));
@@ -61,111 +46,79 @@ export function frame() {
     if (page.clock !== "position") setClock("position", position);
     seek(position);
   }));
-  const play = h(
-    "button",
-    { type: "button", class: "svp-button svc-play", onclick: toggle, "aria-label": "Play the race", title: "Space" },
-    "▶ Race",
-  );
+  const playing = { onclick: toggle, "aria-label": "Play the race", title: "Space" };
   const root = h(
-    "div",
-    { class: "sv svc", role: "group", tabindex: "-1", "aria-label": "Comparison" },
+    "div.sv.svc",
+    { role: "group", tabindex: "-1", "aria-label": "Comparison", onkeydown: key },
     h(
-      "header",
-      { class: "svc-head" },
-      h("h2", { class: "svc-title" }),
-      h("span", { class: "svc-about" }),
-      h("button", { type: "button", class: "svp-button svc-stop", hidden: true, onclick: stop }, "■ Stop all lanes"),
-      h("button", { type: "button", class: "svp-button svc-link", onclick: copyLink }, "Copy link"),
+      "header.svc-head",
+      h("h2.svc-title"),
+      h("span.svc-about"),
+      h("button.svp-button.svc-stop", { hidden: true, onclick: stop }, "■ Stop all lanes"),
+      h("button.svp-button.svc-link", { onclick: () => copyLink(location.href, part("link")) }, "Copy link"),
     ),
     card(
-      "race",
-      "Race",
-      "Every lane as it was recorded, on one clock.",
+      "race", "Race", "Every lane as it was recorded, on one clock.",
       h(
-        "div",
-        { class: "svc-controls" },
-        play,
-        h("fieldset", { class: "svc-clocks" }, h("legend", { class: "svc-unseen" }, "Clock"), clocks),
+        "div.svc-controls",
+        h("button.svp-button.svc-play", playing, "▶ Race"),
+        h("fieldset.svc-clocks", h("legend.svc-unseen", "Clock"), clocks),
         slider,
-        h("output", { class: "svc-at" }),
+        h("output.svc-at"),
         lasts,
       ),
-      h("ol", { class: "svc-lanes" }),
+      h("ol.svc-lanes"),
     ),
     card(
-      "ruler",
-      "By output position",
-      null,
+      "ruler", "By output position", null,
       h(
-        "ul",
-        { class: "svc-key", "aria-label": "Legend" },
-        h("li", {}, h("i", { class: "svc-k-acc" }), "accepted draft, in one forward"),
-        h("li", {}, h("i", { class: "svc-k-own" }), "the target's own token"),
-        h("li", {}, h("b", {}, "12"), "the 12th forward"),
-        h("li", {}, h("i", { class: "svc-k-off" }), "writes something else"),
+        "ul.svc-key",
+        { "aria-label": "Legend" },
+        h("li", h("i.svc-k-acc"), "accepted draft, in one forward"),
+        h("li", h("i.svc-k-own"), "the target's own token"),
+        h("li", h("b", "12"), "the 12th forward"),
+        h("li", h("i.svc-k-off"), "writes something else"),
       ),
       ruler.element,
-      h("p", { class: "svc-reached", "aria-live": "off" }),
+      h("p.svc-reached", { "aria-live": "off" }),
     ),
     h(
-      "div",
-      { class: "svc-pair" },
+      "div.svc-pair",
       card(
-        "stretches",
-        "Where do they differ most?",
+        "stretches", "Where do they differ most?",
         "Stretches in which one method needs fewer forwards than all others.",
-        h("div", { class: "svc-stretches" }, h("p", { class: "svc-help" }, "Known when all lanes are over.")),
+        h("div.svc-stretches", h("p.svc-help", "Known when all lanes are over.")),
       ),
       card(
-        "lens",
-        "Against plain decoding",
-        "Is every output what the target writes by itself?",
-        h("div", { class: "svc-lens-rows" }, h("p", { class: "svc-help" }, "Checked when all lanes are over.")),
+        "lens", "Against plain decoding", "Is every output what the target writes by itself?",
+        h("div.svc-lens-rows", h("p.svc-help", "Checked when all lanes are over.")),
       ),
     ),
     card(
-      "numbers",
-      "Numbers",
-      "Hover or focus a name for its formula.",
-      h("div", { class: "svc-table svl-scroll" }, h("p", { class: "svc-help" }, "Known when all lanes are over.")),
+      "numbers", "Numbers", "Hover or focus a name for its formula.",
+      h("div.svc-table.svl-scroll", h("p.svc-help", "Known when all lanes are over.")),
     ),
-    h("div", { class: "svc-charts" }),
+    h("div.svc-charts"),
   );
   part("results").replaceChildren(root);
   page.tip = new Tooltip(root);
-  root.addEventListener("keydown", key);
   page.framed = true;
   page.colors = null;
   drawLasts();
 }
 
-async function copyLink() {
-  const label = part("link");
-  try {
-    await navigator.clipboard.writeText(location.href);
-    label.textContent = "Copied";
-  } catch {
-    window.prompt("Copy this link:", location.href);
-  }
-  setTimeout(() => {
-    label.textContent = "Copy link";
-  }, 1500);
-}
-
-/** The theme's colours, and each lane's. */
-function readColors() {
+/** The theme's colours, and each lane's. @returns {LaneColors} */
+function laneColors() {
   const root = must(part("results").firstElementChild, "comparison");
   const style = getComputedStyle(root);
-  /** @param {string} name */
-  const read = (name) => style.getPropertyValue(name).trim();
-  for (const lane of page.lanes) lane.color = read(`--svc-lane-${lane.n}`);
-  return { ...inspectorColors(root), ink: read("--sv-ink"), raised: read("--sv-raised"), on: read("--svc-on") };
+  for (const lane of page.lanes) lane.color = style.getPropertyValue(`--svc-lane-${lane.n}`).trim();
+  return { ...readColors(root), on: style.getPropertyValue("--svc-on").trim() };
 }
 
 /** Plain decoding is P; the others are A, B, … in their order. Whether anything changed. */
 function letters() {
-  let next = 0,
-    moved = false;
+  let next = 0;
+  let moved = false;
   for (const lane of page.lanes) {
     const n = lane.method === "plain" ? 0 : ++next;
     moved ||= n !== lane.n;
@@ -185,6 +138,12 @@ function reference() {
   return lanes.length ? longest(lossless.length ? lossless : lanes) : null;
 }
 
+/** What ran, and when. @param {Run} run */
+function about({ model = {}, created }) {
+  const size = model.parameters && `${format(Number(model.parameters) / 1e6)}M parameters`;
+  return [model.name, size, model.dtype, model.device, created?.slice(0, 10)].filter(Boolean).join(" · ");
+}
+
 /** The lanes grew: what is drawn of all of them, once per frame. */
 export function changed() {
   if (!page.framed) return;
@@ -192,38 +151,19 @@ export function changed() {
     part("lanes").replaceChildren();
     page.colors = null;
   }
-  const colors = (page.colors ??= readColors());
+  const colors = (page.colors ??= laneColors());
   const lanes = drawn();
   const first = reference();
   if (first)
     for (const lane of lanes)
       lane.aligned = lane === first ? lane.lane.length : firstDifference(first.lane.output, lane.lane.output);
   part("title").textContent = page.title || "Comparison";
-  const model = lanes[0]?.lane.run.model;
-  part("about").textContent = model
-    ? [
-        model.name,
-        `${format(model.parameters ? Number(model.parameters) / 1e6 : null)}M parameters`,
-        model.dtype,
-        model.device,
-        lanes[0].lane.run.created?.slice(0, 10),
-      ]
-        .filter((t) => t && !String(t).startsWith("–"))
-        .join(" · ")
-    : "";
+  part("about").textContent = lanes.length ? about(lanes[0].lane.run) : "";
   drawRows();
-  if (first)
-    page.ruler?.set(
-      lanes.map((lane) => ({
-        lane: lane.lane,
-        color: lane.color,
-        name: name(lane),
-        mark: lane.mark,
-        aligned: lane.aligned,
-      })),
-      first.lane,
-      colors,
-    );
+  if (first) {
+    const rows = lanes.map((one) => ({ ...one, name: name(one) }));
+    page.ruler?.set(rows, first.lane, colors);
+  }
   setLimit();
   if (page.live) page.at = limit();
   paint();

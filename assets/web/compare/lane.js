@@ -1,6 +1,6 @@
 /* A run as a lane beside others of its prompt: what it had written by when. No DOM. */
 
-import { clamp } from "specviz/base/dom.js";
+import { clamp } from "specviz/base/numbers.js";
 import { Pieces } from "specviz/base/text.js";
 
 /** The first index at which two id lists differ, or the end of the shorter one. */

@@ -1,7 +1,7 @@
 /* Page "Compare", its lanes: fetched once, followed while they go on, counted and checked when they are over. */
 
 import { framed, h } from "specviz/base/dom.js";
-import { getJson } from "specviz/base/json.js";
+import { getJson, listen, traceUrl } from "specviz/base/json.js";
 import { alertNote, sentence } from "specviz/base/problem.js";
 import { drawGo } from "specviz/compare/ask.js";
 import { drawCharts } from "specviz/compare/charts.js";
@@ -19,41 +19,24 @@ const idsOf = (lanes) => lanes.filter((lane) => lane.id).map((lane) => lane.id);
 /** @param {CompareLane} lane */
 const unfinished = (lane) => ["waiting", "running"].includes(lane.state);
 /** @type {(id: string) => Promise<Trace | WaitingTrace>} */
-const getTrace = (id) => getJson(`api/traces/${encodeURIComponent(id)}`);
+const getTrace = (id) => getJson(traceUrl(id));
+/** What every comparison begins with. */
+const FRESH = {
+  numbers: {}, lens: {}, stretches: [], mark: null, at: 0, live: true, stopping: false, title: "", framed: false,
+};
+/** A lane of which nothing is known yet. @type {CompareLane} */
+const UNKNOWN = {
+  id: "", method: "", mark: "", n: -1, color: "", state: "waiting", error: "", mine: false, lane: null, ahead: 0,
+  aligned: 0, seq: -1, source: null, parts: null, shown: "",
+};
 
 /** Another comparison: of runs that are there, or of new lanes. @param {Partial<CompareLane>[]} lanes */
 export function begin(lanes) {
   pause();
   const ticket = ++page.ticket;
   for (const lane of page.lanes) lane.source?.close();
-  page.lanes = lanes.map((one) => ({
-    id: one.id || "",
-    method: one.method || "",
-    mark: "",
-    n: -1,
-    color: "",
-    state: one.error ? "failed" : "waiting",
-    error: one.error || "",
-    mine: Boolean(one.mine),
-    lane: null,
-    ahead: 0,
-    aligned: 0,
-    seq: -1,
-    source: null,
-    parts: null,
-    shown: "",
-  }));
-  Object.assign(page, {
-    numbers: {},
-    lens: {},
-    stretches: [],
-    mark: null,
-    at: 0,
-    live: true,
-    stopping: false,
-    title: "",
-  });
-  page.framed = false;
+  page.lanes = lanes.map((one) => ({ ...UNKNOWN, ...one, state: one.error ? "failed" : "waiting" }));
+  Object.assign(page, FRESH);
   part("results").replaceChildren();
   part("empty").hidden = page.lanes.length > 0;
   setAddress({ lanes: idsOf(page.lanes).join(",") });
@@ -142,21 +125,18 @@ function watch(lane, ticket) {
       events = [];
       changed();
     });
-    const source = new EventSource(`api/live/${encodeURIComponent(lane.id)}?after=${lane.seq}`);
     let seen = lane.seq;
-    lane.source = source;
     const end = async () => {
       source.close();
       await again();
       resolve();
     };
-    source.onmessage = (message) => {
+    /** @param {LiveEvent} event */
+    const received = (event) => {
       if (ticket !== page.ticket) {
         source.close();
         return resolve();
       }
-      /** @type {LiveEvent} */
-      const event = JSON.parse(message.data);
       if (event.done) {
         lane.error = event.error || lane.error;
         return end();
@@ -172,17 +152,12 @@ function watch(lane, ticket) {
       }
       seen = Math.max(seen, event.seq);
     };
-    source.onerror = () => {
-      if (source.readyState === EventSource.CLOSED) end();
-    };
+    const source = (lane.source = listen(lane.id, lane.seq, received, end));
   });
 }
 
-/**
- * What the server makes of the runs that are over; says in ``place`` what went wrong.
- *
- * @type {(what: string, ticket: number, place: string, draw: (answer: any) => void) => Promise<void>}
- */
+/** What the server makes of the runs that are over; says in ``place`` what went wrong. */
+/** @type {(what: string, ticket: number, place: string, draw: (answer: any) => void) => Promise<void>} */
 async function asked(what, ticket, place, draw) {
   try {
     const answer = await getJson(`api/compare/${what}?runs=${idsOf(drawn()).map(encodeURIComponent).join(",")}`);
@@ -213,7 +188,7 @@ function over(ticket) {
   if (!idsOf(drawn()).length) {
     drawStretches();
     for (const name of ["table", "lens-rows"])
-      part(name).replaceChildren(h("p", { class: "svc-help" }, "No lane wrote anything."));
+      part(name).replaceChildren(h("p.svc-help", "No lane wrote anything."));
     return;
   }
   asked("stretches", ticket, "stretches", ({ stretches }) => {

@@ -15,73 +15,45 @@ import { place } from "specviz/shell/place.js";
 import { refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 
+const WHAT =
+  "A comparison runs several methods on one prompt and plays them back as a race, aligned by output position.";
+const HOW =
+  "Two to four methods draft for the same model on the same prompt, beside plain decoding: see who needs how many " +
+  "forwards for which part of the output.";
+
 function layout() {
+  const show = { hidden: true, onclick: () => openRuns(example()?.map((one) => one.id) ?? []) };
+  const asked = [
+    h("div.svc-lane-forms"),
+    h("div.svc-settings.svp-form"),
+    h("p.svf-reason.svc-reason", { role: "status", hidden: true }),
+    h("p.svp-note.svc-note", { role: "status" }),
+    h("div.svc-row", h("button.svl-run.svc-run", { onclick: () => run(begin) }, "Run")),
+  ];
+  const recorded = [
+    h("h3", "Recorded runs"),
+    h("p.svc-help", "Of one prompt; no model is needed."),
+    h("div.svc-recorded"),
+  ];
   page.box.replaceChildren(
+    h("div.svc-empty", h("p", WHAT), h("button.svl-run.svc-example", show)),
     h(
-      "div",
-      { class: "svc-empty" },
+      "details.svc-setup",
+      { open: true },
+      h("summary", h("h2", "Compare methods on one prompt"), h("span.svc-help", HOW)),
       h(
-        "p",
-        {},
-        "A comparison runs several methods on one prompt and plays them back as a race, aligned by output position.",
-      ),
-      h(
-        "button",
-        {
-          type: "button",
-          class: "svl-run svc-example",
-          hidden: true,
-          onclick: () => openRuns(example()?.map((one) => one.id) ?? []),
-        },
-        "",
+        "div.svc-columns",
+        h("div.svc-prompt-form"),
+        h("div.svc-lane-column", asked),
+        h("div.svc-recorded-column", recorded),
       ),
     ),
-    h(
-      "details",
-      { class: "svc-setup", open: true },
-      h(
-        "summary",
-        {},
-        h("h2", {}, "Compare methods on one prompt"),
-        h(
-          "span",
-          { class: "svc-help" },
-          "Two to four methods draft for the same model on the same prompt, beside plain " +
-            "decoding: see who needs how many forwards for which part of the output.",
-        ),
-      ),
-      h(
-        "div",
-        { class: "svc-columns" },
-        h("div", { class: "svc-prompt-form" }),
-        h(
-          "div",
-          { class: "svc-lane-column" },
-          h("div", { class: "svc-lane-forms" }),
-          h("div", { class: "svc-settings svp-form" }),
-          h("p", { class: "svf-reason svc-reason", role: "status", hidden: true }),
-          h("p", { class: "svp-note svc-note", role: "status" }),
-          h(
-            "div",
-            { class: "svc-row" },
-            h("button", { type: "button", class: "svl-run svc-run", onclick: () => run(begin) }, "Run"),
-          ),
-        ),
-        h(
-          "div",
-          { class: "svc-recorded-column" },
-          h("h3", {}, "Recorded runs"),
-          h("p", { class: "svc-help" }, "Of one prompt; no model is needed."),
-          h("div", { class: "svc-recorded" }),
-        ),
-      ),
-    ),
-    h("div", { class: "svc-results" }),
+    h("div.svc-results"),
   );
 }
 
 async function load() {
-  page.box.replaceChildren(h("p", { class: "svp-empty" }, "Looking for methods …"));
+  page.box.replaceChildren(h("p.svp-empty", "Looking for methods …"));
   try {
     page.data = await getJson("api/compare");
     layout();
@@ -108,8 +80,7 @@ async function load() {
   on("current", () => {
     if (page.form.choice === "trace") drawPrompt();
   });
-  const ids = (new URLSearchParams(location.search).get("lanes") || "")
-    .split(",")
+  const ids = (new URLSearchParams(location.search).get("lanes") || "").split(",")
     .filter(Boolean)
     .slice(0, page.data.most + 1);
   if (ids.length) openRuns(ids);
@@ -120,8 +91,8 @@ async function load() {
 export function mount({ element }) {
   app.pages.compare = page;
   page.box = place(element, "compare");
-  let asked = false,
-    wide = 0;
+  let asked = false;
+  let wide = 0;
   const seen = new ResizeObserver(() => {
     if (!page.box.offsetWidth) return pause();
     if (!asked) {

@@ -1,10 +1,10 @@
 /* Page "Compare", the race: a row per lane, the clock, and everything that moves with it. */
 
-import { clamp, closest, h, must, plural } from "specviz/base/dom.js";
+import { closest, h, must } from "specviz/base/dom.js";
+import { clamp, plural } from "specviz/base/numbers.js";
 import { safe } from "specviz/base/text.js";
-import { colored, drawn, mark, name, page, part, seconds, settings } from "specviz/compare/state.js";
-import { open as openRun } from "specviz/shell/open.js";
-import { goTo } from "specviz/shell/tabs.js";
+import { drawn, mark, name, page, part, seconds, settings, tint } from "specviz/compare/state.js";
+import { onInspect } from "specviz/shell/open.js";
 
 const LASTS = [5, 10, 20, 40]; // seconds a race lasts
 const SHOWN_TEXT = 260; // characters of a lane's text
@@ -13,15 +13,15 @@ const STATES = { waiting: "waiting", running: "running", failed: "failed", stopp
 
 /** What a lane's row is made of. @param {DrawnLane | CompareLane} lane */
 export const laneParts = (lane) => ({
-  name: h("b", { class: "svc-name" }),
-  settings: h("span", { class: "svc-params" }),
-  verdict: h("span", { class: "svc-verdict" }),
-  fill: h("i", { class: "svc-fill" }),
-  own: h("span", { class: "svc-numbers" }),
-  text: h("code", { class: "svc-text" }),
-  state: h("span", { class: "svc-state", role: "status" }),
-  error: h("p", { class: "svc-error", role: "alert" }),
-  inspect: h("button", { type: "button", class: "svp-link svc-inspect", onclick: () => inspect(lane) }, "Inspect ↗"),
+  name: h("b.svc-name"),
+  settings: h("span.svc-params"),
+  verdict: h("span.svc-verdict"),
+  fill: h("i.svc-fill"),
+  own: h("span.svc-numbers"),
+  text: h("code.svc-text"),
+  state: h("span.svc-state", { role: "status" }),
+  error: h("p.svc-error", { role: "alert" }),
+  inspect: h("button.svp-link.svc-inspect", { onclick: () => inspect(lane) }, "Inspect ↗"),
 });
 
 /** A row per lane: who it is, how it fares. */
@@ -31,16 +31,13 @@ export function drawRows() {
     list.replaceChildren(
       ...page.lanes.map((lane) => {
         const p = (lane.parts = laneParts(lane));
-        return colored(
-          h(
-            "li",
-            { class: "svc-lane" },
-            h("div", { class: "svc-who" }, mark(lane), p.name, p.settings, p.state, p.verdict, p.inspect),
-            h("div", { class: "svc-track", "aria-hidden": "true" }, p.fill),
-            p.own,
-            p.text,
-          ),
-          lane.n,
+        return h(
+          "li.svc-lane",
+          { style: tint(lane.n) },
+          h("div.svc-who", mark(lane), p.name, p.settings, p.state, p.verdict, p.inspect),
+          h("div.svc-track", { "aria-hidden": "true" }, p.fill),
+          p.own,
+          p.text,
         );
       }),
     );
@@ -66,9 +63,7 @@ export function drawRows() {
 /** Opens a lane on Inspect, at a step or where it stands now. @param {CompareLane} lane @param {number} [step] */
 export function inspect(lane, step) {
   const now = lane.lane?.done(page.clock, page.at) ?? 0;
-  goTo("inspect");
-  openRun(lane.id, { step: step ?? Math.max(0, now - 1) });
-  scrollTo({ top: 0 });
+  onInspect(lane.id, { step: step ?? Math.max(0, now - 1) });
 }
 
 /** Where the clock ends. */
@@ -237,9 +232,7 @@ export function paint() {
   const at =
     page.clock === "time"
       ? seconds(page.at)
-      : page.clock === "step"
-        ? plural(Math.floor(page.at), "forward")
-        : plural(Math.floor(page.at), "token");
+      : page.clock === "step" ? plural(Math.floor(page.at), "forward") : plural(Math.floor(page.at), "token");
   if (part("at").textContent !== at) part("at").textContent = at;
   slider.setAttribute("aria-valuetext", at);
 }

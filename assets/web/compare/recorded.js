@@ -1,8 +1,9 @@
 /* Page "Compare", recorded runs of one prompt. */
 
 import { h } from "specviz/base/dom.js";
+import { short, when } from "specviz/base/numbers.js";
 import { begin } from "specviz/compare/live.js";
-import { page, part, short } from "specviz/compare/state.js";
+import { page, part } from "specviz/compare/state.js";
 import { app } from "specviz/shell/state.js";
 
 const PREFERRED = ["plain", "pld", "pld+h", "adapld", "glide"]; // of the recorded runs of one prompt
@@ -38,17 +39,9 @@ function picked(runs) {
 
 /** The usual methods of the largest group in the gallery; null where there is none. */
 export function example() {
-  const gallery = groups()
-    .map((runs) => runs.filter((r) => r.kind === "gallery"))
-    .sort((a, b) => b.length - a.length);
+  const gallery = groups().map((runs) => runs.filter((r) => r.kind === "gallery")).sort((a, b) => b.length - a.length);
   return gallery.length && gallery[0].length > 1 ? picked(gallery[0]) : null;
 }
-
-/** @param {string} text a date */
-const when = (text) => {
-  const date = new Date(text);
-  return Number.isNaN(+date) ? "" : date.toLocaleString([], { dateStyle: "short", timeStyle: "short" });
-};
 
 /** Compares runs. @param {string[]} ids */
 export function openRuns(ids) {
@@ -56,70 +49,47 @@ export function openRuns(ids) {
   part("setup", HTMLDetailsElement).open = false;
 }
 
+/** @param {RunRecord[]} runs of one prompt */
+const titleOf = (runs) => `${runs[0].title} · ${runs.length} runs${runs[0].kind === "gallery" ? " · gallery" : ""}`;
+/** @param {RunRecord} run */
+const about = ({ tokens_per_step: speed, lossless, kind, created }) =>
+  [speed && `${speed.toFixed(2)} tokens/step`, !lossless && "lossy", kind !== "gallery" && when(created, "short")]
+    .filter(Boolean)
+    .join(" · ");
+
 /** Prompts with recorded runs, and the runs of one of them to choose from. */
 export function drawRecorded() {
   const place = part("recorded");
   const prompts = groups();
   if (!prompts.length)
     return place.replaceChildren(
-      h("p", { class: "svc-help" }, "Runs of one prompt by several methods appear here when there are any."),
+      h("p.svc-help", "Runs of one prompt by several methods appear here when there are any."),
     );
   const runs = prompts.find(([first]) => first.prompt === page.group) ?? prompts[0];
   page.group = runs[0].prompt ?? "";
   const select = h(
-    "select",
-    { class: "svp-select", id: "svc-group", "aria-label": "Prompt with recorded runs" },
-    prompts.map((one) =>
-      h(
-        "option",
-        { value: one[0].prompt },
-        `${one[0].title} · ${one.length} runs${one[0].kind === "gallery" ? " · gallery" : ""}`,
-      ),
-    ),
+    "select.svp-select",
+    { id: "svc-group", "aria-label": "Prompt with recorded runs", value: page.group },
+    prompts.map((some) => h("option", { value: some[0].prompt }, titleOf(some))),
   );
-  select.value = page.group;
   select.addEventListener("change", () => {
     page.group = select.value;
     drawRecorded();
   });
   const first = picked(runs);
-  const boxes = runs.map((one) => {
-    const box = h("input", { type: "checkbox", value: one.id });
-    box.checked = first.includes(one);
-    box.addEventListener("change", able);
-    const label = h(
-      "label",
-      {},
-      box,
-      h("span", {}, one.method),
-      h(
-        "small",
-        {},
-        [
-          one.tokens_per_step ? `${one.tokens_per_step.toFixed(2)} tokens/step` : "",
-          one.lossless ? "" : "lossy",
-          one.kind === "gallery" ? "" : when(one.created),
-        ]
-          .filter(Boolean)
-          .join(" · "),
-      ),
-    );
-    return { box, label };
-  });
-  const go = h(
-    "button",
-    { type: "button", class: "svp-button svc-open", onclick: () => openRuns(chosen()) },
-    "Compare these runs",
+  const boxes = runs.map((one) =>
+    h("input", { type: "checkbox", value: one.id, checked: first.includes(one), onchange: able }),
   );
-  const chosen = () =>
-    boxes.flatMap(({ box }) => (box.checked ? [box.value] : []));
+  const labels = runs.map((one, k) => h("label", boxes[k], h("span", one.method), h("small", about(one))));
+  const chosen = () => boxes.flatMap((box) => (box.checked ? [box.value] : []));
+  const go = h("button.svp-button.svc-open", { onclick: () => openRuns(chosen()) }, "Compare these runs");
   function able() {
     const count = chosen().length;
     go.disabled = count < 2 || count > page.data.most + 1;
     go.title = go.disabled ? `Choose 2 to ${page.data.most + 1} runs` : "";
   }
   able();
-  place.replaceChildren(select, h("div", { class: "svc-boxes" }, boxes.map(({ label }) => label)), go);
+  place.replaceChildren(select, h("div.svc-boxes", labels), go);
 }
 
 /** The button that opens the example. */

@@ -1,8 +1,9 @@
 /* Page "Compare", where lanes differ: stretches, the check against plain decoding, the table of numbers. */
 
-import { facts, format, h, must, plural, probability } from "specviz/base/dom.js";
+import { facts, h, must } from "specviz/base/dom.js";
+import { format, percentage, plural, probability } from "specviz/base/numbers.js";
 import { inspect, pause, seek, setClock } from "specviz/compare/race.js";
-import { colored, drawn, mark, name, page, part, settings } from "specviz/compare/state.js";
+import { drawn, mark, name, page, part, settings, tint } from "specviz/compare/state.js";
 import { DiffView } from "specviz/inspect/diff.js";
 
 /** 1: more is better, -1: less is. @type {Record<string, number>} */
@@ -19,68 +20,44 @@ const VERDICTS = {
   waiting: ["…", "not over yet"],
 };
 
+const ROUNDING = "What rounding may do in this dtype: within it, both tokens are right";
+
 /** Where one needs fewer forwards than all others. */
 export function drawStretches() {
-  const place = part("stretches");
-  if (!page.stretches.length) {
-    return place.replaceChildren(
-      h(
-        "p",
-        { class: "svc-help" },
-        drawn().length < 2
-          ? "There is only one run."
-          : "No method wins a stretch of the output that all of them share.",
-      ),
-    );
-  }
-  place.replaceChildren(
-    ...page.stretches.flatMap((one) => {
-      const winner = drawn().find((lane) => lane.id === one.run);
-      if (!winner) return [];
-      const forwards = one.forwards[one.run];
-      const text = winner.lane.pieces.phrase(winner.lane.output.slice(one.from, one.to), 90);
-      const others = drawn()
-        .filter((lane) => lane !== winner && lane.id in one.forwards)
-        .map((lane) => `${lane.mark} ${one.forwards[lane.id]}`)
-        .join(", ");
-      return colored(
-        h(
-          "div",
-          { class: "svc-stretch" },
-          h(
-            "button",
-            {
-              type: "button",
-              class: "svc-go",
-              onclick: () => show(one),
-              "aria-label":
-                `Tokens ${one.from + 1} to ${one.to}: ${name(winner)} needs ` +
-                `${forwards} forwards, ${one.gain} fewer than the next`,
-            },
-            mark(winner),
-            h("span", { class: "svc-gain" }, h("b", {}, `−${one.gain}`), one.gain === 1 ? " forward" : " forwards"),
-            h(
-              "span",
-              { class: "svc-where" },
-              `tokens ${(one.from + 1).toLocaleString("en")}–${one.to.toLocaleString("en")}: ` +
-                `${name(winner)} ${forwards}, ${others}`,
-            ),
-            h("code", {}, text),
-          ),
-          h(
-            "button",
-            {
-              type: "button",
-              class: "svp-link",
-              onclick: () => inspect(winner, winner.lane.stepOf[one.from]),
-              "aria-label": `Open ${name(winner)} on Inspect at token ${one.from + 1}`,
-            },
-            "Inspect ↗",
-          ),
-        ),
-        winner.n,
-      );
-    }),
+  const lanes = drawn();
+  const tie = "No method wins a stretch of the output that all of them share.";
+  const none = lanes.length < 2 ? "There is only one run." : tie;
+  const rows = page.stretches.flatMap((one) => {
+    const winner = lanes.find((lane) => lane.id === one.run);
+    return winner ? [stretch(one, winner)] : [];
+  });
+  part("stretches").replaceChildren(...(page.stretches.length ? rows : [h("p.svc-help", none)]));
+}
+
+/** What a lane gains where it wins. @type {(one: Advantage, winner: DrawnLane) => HTMLElement} */
+function stretch(one, winner) {
+  const from = one.from + 1;
+  const forwards = one.forwards[one.run];
+  const others = drawn().filter((lane) => lane !== winner && lane.id in one.forwards);
+  const theirs = others.map((lane) => `${lane.mark} ${one.forwards[lane.id]}`).join(", ");
+  const place = `tokens ${from.toLocaleString("en")}–${one.to.toLocaleString("en")}`;
+  const needs = `${name(winner)} needs ${forwards} forwards, ${one.gain} fewer than the next`;
+  const open = {
+    onclick: () => inspect(winner, winner.lane.stepOf[one.from]),
+    "aria-label": `Open ${name(winner)} on Inspect at token ${from}`,
+  };
+  return h(
+    "div.svc-stretch",
+    { style: tint(winner.n) },
+    h(
+      "button.svc-go",
+      { onclick: () => show(one), "aria-label": `Tokens ${from} to ${one.to}: ${needs}` },
+      mark(winner),
+      h("span.svc-gain", h("b", `−${one.gain}`), one.gain === 1 ? " forward" : " forwards"),
+      h("span.svc-where", `${place}: ${name(winner)} ${forwards}, ${theirs}`),
+      h("code", winner.lane.pieces.phrase(winner.lane.output.slice(one.from, one.to), 90)),
+    ),
+    h("button.svp-link", open, "Inspect ↗"),
   );
 }
 
@@ -119,24 +96,20 @@ export function drawLens() {
     else if (check?.state === "identical") more = `all ${plural(check.tokens, "token")}`;
     else if (check?.state === "unknown") more = check.text;
     else if (check?.state === "differs") more = divergence(lane, check);
-    const row = colored(
-      h(
-        "div",
-        { class: "svc-lens-row", "data-verdict": state },
-        mark(lane),
-        h("b", {}, name(lane)),
-        h("span", { class: "svc-verdict", "data-verdict": state }, `${sign} ${baseline ? "plain decoding" : words}`),
-        h("span", { class: "svc-more" }, more),
-      ),
-      lane.n,
+    const row = h(
+      "div.svc-lens-row",
+      { "data-verdict": state, style: tint(lane.n) },
+      mark(lane),
+      h("b", name(lane)),
+      h("span.svc-verdict", { "data-verdict": state }, `${sign} ${baseline ? "plain decoding" : words}`),
+      h("span.svc-more", more),
     );
     return check?.state === "differs" ? [row, diff(lane, check)] : [row];
   });
   part("lens-rows").replaceChildren(
     ...rows.flat(),
     h(
-      "p",
-      { class: "svc-help" },
+      "p.svc-help",
       "A near tie: neither token, nor any later one, lies more than rounding below the " +
         "best logit. A bug: a lossless method wrote what the target would not have.",
     ),
@@ -149,17 +122,13 @@ function divergence(lane, { position, got, got_prob, expected, expected_prob, ga
   const close = [
     h("span", { title: "Difference of the target's two best logits there" }, ` Top-2 gap ${format(gap)}`),
     ["near tie", "bug"].includes(verdict) &&
-      h(
-        "span",
-        { title: "What rounding may do in this dtype: within it, both tokens are right" },
-        `; rounding allows ${format(tolerance)} in ${lane.lane.run.model?.dtype}`,
-      ),
+      h("span", { title: ROUNDING }, `; rounding allows ${format(tolerance)} in ${lane.lane.run.model?.dtype}`),
     ".",
   ];
   return [
     h(
-      "button",
-      { type: "button", class: "svp-link", onclick: () => show({ from: position, to: position + 1 }) },
+      "button.svp-link",
+      { onclick: () => show({ from: position, to: position + 1 }) },
       `token ${(position + 1).toLocaleString("en")}`,
     ),
     `: wrote ${token(lane, got)}${share(got_prob)}, plain decoding ${token(lane, expected)}${share(expected_prob)}.`,
@@ -171,11 +140,7 @@ function divergence(lane, { position, got, got_prob, expected, expected_prob, ga
 /** The lane's output against plain decoding's, folded until asked for. */
 /** @type {(lane: DrawnLane, check: LaneDivergence) => HTMLElement} */
 function diff(lane, check) {
-  const holder = h(
-    "details",
-    { class: "svc-diff sv-compared" },
-    h("summary", {}, `${name(lane)} and plain decoding, token by token`),
-  );
+  const holder = h("details.svc-diff.sv-compared", h("summary", `${name(lane)} and plain decoding, token by token`));
   holder.addEventListener("toggle", () => {
     if (!holder.open || holder.querySelector(".sv-diff")) return;
     const pieces = Object.create(lane.lane.pieces, {
@@ -195,135 +160,73 @@ function diff(lane, check) {
 }
 
 /** @type {(metric: MetricHelp, value: number | null | undefined) => string} */
-function cell(metric, value) {
+function cell({ unit }, value) {
   if (value === null || value === undefined) return "–";
-  if (metric.unit === "share") return `${(100 * value).toFixed(value && value < 0.1 ? 1 : 0)} %`;
-  if (metric.unit === "ms") return format(value);
-  return metric.unit === "×" ? `${value.toFixed(2)}×` : format(value);
+  if (unit === "share") return percentage(value);
+  return unit === "×" ? `${value.toFixed(2)}×` : format(value);
+}
+
+/** The head of a row that explains itself. @type {(metric: Omit<MetricHelp, "key">) => HTMLElement} */
+function rowHead({ label, unit, formula, help }) {
+  const said = !["", "share", "×"].includes(unit) && h("small", ` ${unit}`);
+  const head = h("th", { scope: "row", tabindex: "0" }, label, said);
+  page.tip?.add(head, () => [h("b", label), h("div", `= ${formula}`), h("div.svc-help", help)]);
+  return head;
 }
 
 /** Every metric of every lane; the best of the methods has a star. */
 export function drawTable() {
   const lanes = drawn().filter((lane) => page.numbers[lane.id]);
-  /** @type {(lane: CompareLane, metric: MetricHelp) => number | null | undefined} */
-  const value = (lane, metric) => page.numbers[lane.id].metrics[metric.key];
-  const rows = page.data.metrics
-    .filter((metric) => lanes.some((lane) => value(lane, metric) !== null && value(lane, metric) !== undefined))
-    .map((metric) => {
-      const sign = BETTER[metric.key] || 0;
-      const known = lanes
-        .filter((lane) => lane.method !== "plain")
-        .map((lane) => sign * (value(lane, metric) ?? NaN))
-        .filter((n) => !Number.isNaN(n));
-      const best = sign && known.length > 1 ? Math.max(...known) : null;
-      const head = h(
-        "th",
-        { scope: "row", tabindex: "0" },
-        metric.label,
-        metric.unit && metric.unit !== "share" && metric.unit !== "×" ? h("small", {}, ` ${metric.unit}`) : null,
-      );
-      page.tip?.add(head, () => [
-        h("b", {}, metric.label),
-        h("div", {}, `= ${metric.formula}`),
-        h("div", { class: "svc-help" }, metric.help),
-      ]);
-      return h(
-        "tr",
-        {},
-        head,
-        lanes.map((lane) => {
-          const wins = best !== null && lane.method !== "plain" && sign * (value(lane, metric) ?? NaN) === best;
-          return h(
-            "td",
-            { class: `svp-num${wins ? " svc-best" : ""}` },
-            cell(metric, value(lane, metric)),
-            wins
-              ? h(
-                  "span",
-                  { class: "svc-star", title: "best of the methods", "aria-label": ", best of the methods" },
-                  " ★",
-                )
-              : null,
-          );
-        }),
-      );
+  const star = { title: "best of the methods", "aria-label": ", best of the methods" };
+  const rows = page.data.metrics.flatMap((metric) => {
+    const values = lanes.map((lane) => page.numbers[lane.id].metrics[metric.key]);
+    if (values.every((value) => value === null || value === undefined)) return [];
+    const sign = BETTER[metric.key] || 0;
+    const scores = lanes.map((lane, n) => (lane.method === "plain" ? NaN : sign * (values[n] ?? NaN)));
+    const compared = scores.filter((score) => !Number.isNaN(score));
+    const best = sign && compared.length > 1 ? Math.max(...compared) : null;
+    const cells = values.map((value, n) => {
+      const wins = scores[n] === best;
+      const mark = wins && h("span.svc-star", star, " ★");
+      return h("td.svp-num", { class: wins && "svc-best" }, cell(metric, value), mark);
     });
-  const depth = h("th", { scope: "row", tabindex: "0" }, "Acceptance by depth");
-  page.tip?.add(depth, () => [
-    h("b", {}, "Acceptance by depth"),
-    h("div", {}, "= accepted ÷ reached"),
-    h(
-      "div",
-      { class: "svc-help" },
-      "A depth is reached by a step where the node above was " +
-        "accepted and has a child to try; siblings are one decision.",
-    ),
-  ]);
-  rows.push(
-    h(
-      "tr",
-      {},
-      depth,
-      lanes.map((lane) => h("td", { class: "svc-depths" }, depths(lane))),
-    ),
-  );
-  part("table").replaceChildren(
-    h(
-      "table",
-      { class: "svp-grid" },
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          h("th", { scope: "col" }, h("span", { class: "svc-unseen" }, "Number")),
-          lanes.map((lane) =>
-            colored(
-              h(
-                "th",
-                { scope: "col", class: "svp-num" },
-                mark(lane),
-                " ",
-                name(lane),
-                settings(lane) && drawn().some((o) => o !== lane && o.method === lane.method)
-                  ? h("small", {}, ` ${settings(lane)}`)
-                  : null,
-              ),
-              lane.n,
-            ),
-          ),
-        ),
-      ),
-      h("tbody", {}, rows),
-    ),
-  );
+    return [h("tr", rowHead(metric), cells)];
+  });
+  const depth = rowHead({
+    label: "Acceptance by depth",
+    unit: "",
+    formula: "accepted ÷ reached",
+    help:
+      "A depth is reached by a step where the node above was accepted and has a child to try; " +
+      "siblings are one decision.",
+  });
+  rows.push(h("tr", depth, lanes.map((lane) => h("td.svc-depths", depths(lane)))));
+  const heads = lanes.map((lane) => {
+    const twins = lanes.filter(({ method }) => method === lane.method).length > 1;
+    const set = twins && settings(lane);
+    const col = { scope: "col", style: tint(lane.n) };
+    return h("th.svp-num", col, mark(lane), " ", name(lane), set && h("small", ` ${set}`));
+  });
+  const corner = h("th", { scope: "col" }, h("span.svc-unseen", "Number"));
+  part("table").replaceChildren(h("table.svp-grid", h("thead", h("tr", corner, heads)), h("tbody", rows)));
 }
 
 /** A bar per depth, the first ten, and the numbers for those who listen. @param {CompareLane} lane */
 function depths(lane) {
   const rows = page.numbers[lane.id].depths;
-  if (!rows.length) return h("span", { class: "svc-help" }, "–");
+  if (!rows.length) return h("span.svc-help", "–");
   const first = rows.slice(0, 10);
   /** @type {(accepted: number, reached: number) => string} */
   const percent = (accepted, reached) => `${Math.round((100 * accepted) / reached)} %`;
   const said = first.map(([d, reached, accepted]) => `${d}: ${percent(accepted, reached)}`).join(", ");
   const bars = h(
-    "span",
-    { class: "svc-bars", role: "img", tabindex: "0", "aria-label": `Acceptance by depth ${said}` },
-    first.map(([, reached, accepted]) => {
-      const share = h("i", {});
-      share.style.height = `${(100 * accepted) / reached}%`;
-      return h("i", {}, share);
-    }),
+    "span.svc-bars",
+    { role: "img", tabindex: "0", "aria-label": `Acceptance by depth ${said}`, style: tint(lane.n) },
+    first.map(([, reached, accepted]) => h("i", h("i", { style: `height: ${(100 * accepted) / reached}%` }))),
   );
-  page.tip?.add(bars, () => [
-    h("b", {}, name(lane)),
-    facts(
-      rows
-        .slice(0, 12)
-        .map(([d, reached, accepted]) => [`depth ${d}`, `${percent(accepted, reached)} (${accepted} of ${reached})`]),
-    ),
-  ]);
-  return colored(bars, lane.n);
+  /** @type {Fact[]} */
+  const all = rows
+    .slice(0, 12)
+    .map(([d, reached, accepted]) => [`depth ${d}`, `${percent(accepted, reached)} (${accepted} of ${reached})`]);
+  return page.tip?.add(bars, () => [h("b", name(lane)), facts(all)]);
 }

@@ -33,14 +33,14 @@ export class Ruler {
   /** @param {(position: number) => void} scrub called when somebody points at a position */
   constructor(scrub) {
     this.scrub = scrub;
-    this.whole = h("canvas", { class: "sv-ruler-whole", "aria-hidden": "true" });
-    this.window = h("canvas", { class: "sv-ruler-window", "aria-hidden": "true" });
-    this.frame = h("div", { class: "sv-ruler-frame", "aria-hidden": "true" });
-    this.names = h("div", { class: "sv-ruler-names", "aria-hidden": "true" });
-    this.over = h("div", { class: "sv-ruler-over" }, this.whole, this.frame);
+    this.whole = h("canvas.sv-ruler-whole", { "aria-hidden": "true" });
+    this.window = h("canvas.sv-ruler-window", { "aria-hidden": "true" });
+    this.frame = h("div.sv-ruler-frame", { "aria-hidden": "true" });
+    this.names = h("div.sv-ruler-names", { "aria-hidden": "true" });
+    this.over = h("div.sv-ruler-over", this.whole, this.frame);
     this.element = h(
-      "div",
-      { class: "sv-ruler", role: "slider", tabindex: "0", "aria-label": "Output position", "aria-valuemin": "0" },
+      "div.sv-ruler",
+      { role: "slider", tabindex: "0", "aria-label": "Output position", "aria-valuemin": "0" },
       this.over,
       this.names,
       this.window,
@@ -88,9 +88,9 @@ export class Ruler {
     }
     this.names.replaceChildren(
       ...lanes.map(({ name, mark, color }) => {
-        const swatch = h("b", { class: "sv-lane-mark" }, mark);
+        const swatch = h("b.sv-lane-mark", mark);
         swatch.style.setProperty("--sv-lane", color);
-        return h("span", { title: name }, swatch, h("span", {}, name));
+        return h("span", { title: name }, swatch, h("span", name));
       }),
     );
     this.element.setAttribute("aria-valuemax", String(this.length));
@@ -105,8 +105,7 @@ export class Ruler {
     return must(this.theme);
   }
 
-  /** A pen on an empty canvas of this size. */
-  /** @type {(canvas: HTMLCanvasElement, high: number, wide: number) => Pen} */
+  /** A pen on an empty canvas of this size. @type {(canvas: HTMLCanvasElement, high: number, wide: number) => Pen} */
   size(canvas, high, wide) {
     const scale = window.devicePixelRatio || 1;
     if (canvas.width !== Math.round(wide * scale) || canvas.height !== Math.round(high * scale)) {

@@ -2,6 +2,7 @@
 
 import { h } from "specviz/base/dom.js";
 import { postJson } from "specviz/base/json.js";
+import { short } from "specviz/base/numbers.js";
 import { find } from "specviz/shell/place.js";
 
 export const MARKS = ["P", "A", "B", "C", "D", "E"]; // P is plain decoding
@@ -80,18 +81,13 @@ export function part(name, kind) {
 
 /** Asks the server for an action. @param {string} what @param {object} body */
 export const post = (what, body) => postJson(`api/compare/${what}`, body);
-/** A title without what it says behind a colon. @param {string} title */
-export const short = (title) => title.split(":")[0];
 /** @param {number} ms */
 export const seconds = (ms) =>
   ms >= 9950 ? `${(ms / 1000).toFixed(1)} s` : ms >= 100 ? `${(ms / 1000).toFixed(2)} s` : `${ms.toFixed(0)} ms`;
 /** @param {CompareLane} lane */
-export const mark = (lane) => h("b", { class: "sv-lane-mark", "aria-hidden": "true" }, lane.mark);
-/** Gives an element a lane's colour. @type {<T extends HTMLElement>(element: T, n: number) => T} */
-export const colored = (element, n) => {
-  element.style.setProperty("--sv-lane", `var(--svc-lane-${n})`);
-  return element;
-};
+export const mark = (lane) => h("b.sv-lane-mark", { "aria-hidden": "true" }, lane.mark);
+/** The style of what has a lane's colour. @param {number} n */
+export const tint = (n) => `--sv-lane: var(--svc-lane-${n})`;
 /** Whether a lane goes on. */
 export const going = () => page.lanes.some((lane) => ["waiting", "running"].includes(lane.state));
 /** @type {(lane: CompareLane) => lane is DrawnLane} */
@@ -101,9 +97,7 @@ export const drawn = () => page.lanes.filter(hasWritten);
 /** @param {CompareLane} lane */
 export const name = (lane) =>
   short(
-    lane.lane?.run.method.title ||
-      page.catalog?.methods.find((m) => m.name === lane.method)?.title ||
-      lane.method ||
+    lane.lane?.run.method.title || page.catalog?.methods.find((m) => m.name === lane.method)?.title || lane.method ||
       "A run",
   );
 
@@ -120,8 +114,5 @@ export function settings(lane) {
       ? twins.some((other) => JSON.stringify(other.lane.run.method.params?.[key]) !== JSON.stringify(value))
       : typeof value === "number",
   );
-  return entries
-    .slice(0, 3)
-    .map(([key, value]) => `${labels.get(key) || key} ${text(value)}`)
-    .join(" · ");
+  return entries.slice(0, 3).map(([key, value]) => `${labels.get(key) || key} ${text(value)}`).join(" · ");
 }

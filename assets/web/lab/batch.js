@@ -1,7 +1,12 @@
 /* Page "Lab", methods × prompts: which methods with which parameters, and the tables that come of it. */
 
-import { h, must, plural } from "specviz/base/dom.js";
-import { allowed, catalog, field, file, formulaList, goesOn, link, list, state, typed } from "specviz/lab/state.js";
+import { h, must } from "specviz/base/dom.js";
+import { bound } from "specviz/base/field.js";
+import { plural } from "specviz/base/numbers.js";
+import { heads } from "specviz/base/table.js";
+import {
+  allowed, catalog, field, file, formulaList, goesOn, link, list, state, tabled, titled, typed,
+} from "specviz/lab/state.js";
 
 const FIRST = ["pld", "pld+h", "adapld"];
 
@@ -9,15 +14,14 @@ const methods = () => catalog().methods.filter((m) => m.name !== "plain");
 
 /** The lines chosen; at first methods that are there. */
 function lines() {
-  const usable = methods()
-    .filter((m) => !m.missing)
-    .map((m) => m.name);
+  const usable = methods().filter((m) => !m.missing).map((m) => m.name);
   const usual = FIRST.filter((name) => usable.includes(name));
   return (state().lines ??= (usual.length ? usual : usable.slice(0, 2)).map((method) => ({ method, params: {} })));
 }
 
 /** The parameters that were typed. @param {LabFormLine} line */
-const changed = ({ params }) => Object.entries(params).filter(([, value]) => value !== "");
+const changed = ({ params }) =>
+  Object.entries(params).flatMap(([name, value]) => (value.trim() ? [[name, value.trim()]] : []));
 
 /** What is asked of the server. */
 export function body() {
@@ -43,20 +47,12 @@ export function restore(about) {
   form.prompts = about.prompts in sets && about.prompts !== batch.prompts ? about.prompts : "";
 }
 
+const QUESTION =
+  "Every method on every prompt, as in the papers’ tables: a row per task, a column per method. " +
+  "The runs are timed in turn and repeated, and every output is checked against plain decoding’s.";
+
 /** What is asked, in words. */
-export function head() {
-  return h(
-    "header",
-    { class: "svl-head" },
-    h("h2", {}, "Methods × prompts"),
-    h(
-      "p",
-      { class: "svl-question" },
-      "Every method on every prompt, as in the papers’ tables: a row per task, a column per method. " +
-        "The runs are timed in turn and repeated, and every output is checked against plain decoding’s.",
-    ),
-  );
-}
+export const head = () => titled("Methods × prompts", QUESTION);
 
 // --- the form ---
 
@@ -65,26 +61,16 @@ export function head() {
 /** @type {(line: LabFormLine, method: MethodCard, again: boolean, changes: Changes) => HTMLElement | null} */
 function parameters(line, method, again, { check, redraw }) {
   if (!method.controls.length) return null;
-  const words = () =>
-    changed(line)
-      .map(([name, value]) => `${name} = ${value}`)
-      .join(", ") || "usual parameters";
-  const summary = h("summary", {}, words());
-  const fields = method.controls.map((c) => {
-    const box = h("input", {
-      class: "svp-input",
-      "aria-label": `${method.name}: ${c.label}`,
-      title: c.help,
-      placeholder: typed(c.default),
-      "data-param": c.name,
-    });
-    box.value = line.params[c.name] || "";
-    box.addEventListener("input", () => {
-      line.params[c.name] = box.value.trim();
-      summary.textContent = words();
-      check();
-    });
-    return field(c.label, box, allowed(c));
+  const words = () => changed(line).map(([name, value]) => `${name} = ${value}`).join(", ") || "usual parameters";
+  const summary = h("summary", words());
+  const told = () => {
+    summary.textContent = words();
+    check();
+  };
+  const fields = method.controls.map(({ name, label, help, default: usual }, k) => {
+    const about = { "aria-label": `${method.name}: ${label}`, title: help, placeholder: typed(usual) };
+    const box = h("input.svp-input", { ...about, "data-param": name });
+    return field(label, bound(box, line.params, name, told), allowed(method.controls[k]));
   });
   /** @param {number} taken @param {LabFormLine[]} put */
   const change = (taken, ...put) => {
@@ -95,11 +81,11 @@ function parameters(line, method, again, { check, redraw }) {
     change(0, { method: method.name, params: { ...line.params }, open: true }),
   );
   const details = h(
-    "details",
-    { class: "svb-params", open: line.open },
+    "details.svb-params",
+    { open: line.open },
     summary,
-    h("div", { class: "svl-form" }, fields),
-    h("div", { class: "svb-more" }, another, again ? link("Remove", () => change(1)) : null),
+    h("div.svl-form", fields),
+    h("div.svb-more", another, again ? link("Remove", () => change(1)) : null),
   );
   details.addEventListener("toggle", () => {
     line.open = details.open;
@@ -114,77 +100,63 @@ export function fields(changes) {
   const rows = methods().map((m) => {
     const mine = chosen.filter((line) => line.method === m.name);
     const others = chosen.filter((line) => line.method !== m.name);
-    const id = `svl-batch-${m.name}`;
-    const box = h("input", { type: "checkbox", value: m.name, id, disabled: Boolean(m.missing) });
-    box.checked = mine.length > 0;
+    const tick = { value: m.name, disabled: Boolean(m.missing), checked: mine.length > 0 };
+    const box = h("input", { type: "checkbox", id: `svl-batch-${m.name}`, ...tick });
     box.addEventListener("change", () => {
       const now = box.checked ? [...chosen, { method: m.name, params: {} }] : others;
       state().lines = now.sort((a, b) => order.indexOf(a.method) - order.indexOf(b.method));
       changes.redraw();
     });
+    const fields = mine.map((line, n) => parameters(line, m, n > 0, changes));
+    const lossy = !m.lossless && h("span.svf-badge.svf-lossy", "lossy");
     return h(
-      "div",
-      { class: "svb-method", "data-method": m.name },
-      h(
-        "label",
-        { class: "svl-check", title: m.summary },
-        box,
-        h("span", {}, m.name),
-        m.lossless ? null : h("span", { class: "svf-badge svf-lossy" }, "lossy"),
-      ),
-      h(
-        "div",
-        { class: "svb-lines" },
-        m.missing ? h("small", {}, m.missing) : mine.map((line, n) => parameters(line, m, n > 0, changes)),
-      ),
+      "div.svb-method",
+      { "data-method": m.name },
+      h("label.svl-check", { title: m.summary }, box, h("span", m.name), lossy),
+      h("div.svb-lines", m.missing ? h("small", m.missing) : fields),
     );
   });
   const plain = h("input", { type: "checkbox", checked: true, disabled: true, id: "svl-batch-plain" });
   const base = h(
-    "div",
-    { class: "svb-method" },
-    h("label", { class: "svl-check" }, plain, h("span", {}, "plain")),
-    h("div", { class: "svb-lines" }, h("small", {}, "The baseline: it always runs.")),
+    "div.svb-method",
+    h("label.svl-check", plain, h("span", "plain")),
+    h("div.svb-lines", h("small", "The baseline: it always runs.")),
   );
-  return h("fieldset", { class: "svb-methods" }, h("legend", {}, "Methods"), base, rows);
+  return h("fieldset.svb-methods", h("legend", "Methods"), base, rows);
 }
 
 // --- the tables ---
 
-/**
- * A button that opens runs; without any the text alone.
- *
- * @type {(runs: object[], text: Node, attributes: Attributes<HTMLButtonElement>) => Node}
- */
-const opens = (runs, text, attributes) =>
-  runs.length ? h("button", { type: "button", class: "svb-open", ...attributes }, text) : text;
+/** A button that opens runs; without any the text alone. */
+/** @type {(runs: object[], text: Node, attributes: Attributes<HTMLButtonElement>) => Node} */
+const opens = (runs, text, attributes) => runs.length ? h("button", { class: "svb-open", ...attributes }, text) : text;
 
-/** @param {LabTable} table @param {LabTableLine} line @param {number} n */
+/** @param {Pick<LabTable, "columns">} table @param {LabTableLine} line @param {number} n */
 function cell(table, line, n) {
-  const c = line.cells[n],
-    name = table.columns[n];
+  const { text, spread, count, prompts, best, failed, partly, runs } = line.cells[n];
+  const name = table.columns[n];
   const words = [
-    `${line.name}, ${name}: ${c.text}${c.spread ? ` ± ${c.spread}` : ""}`,
-    `mean of ${plural(c.count, "value")} from ${plural(c.prompts, "prompt")}`,
-    c.best ? "best of its row" : "",
-    c.failed ? `${plural(c.failed, "run")} failed` : "",
+    `${line.name}, ${name}: ${text}${spread && ` ± ${spread}`}`,
+    `mean of ${plural(count, "value")} from ${plural(prompts, "prompt")}`,
+    best && "best of its row",
+    failed && `${plural(failed, "run")} failed`,
   ]
     .filter(Boolean)
     .join("; ");
-  const number = h(c.best ? "strong" : "span", { title: words }, c.text);
-  const onclick = () => list(`${name}, ${line.name}`, c.runs);
+  const number = h(best ? "strong" : "span", { title: words }, text);
+  const onclick = () => list(`${name}, ${line.name}`, runs);
   return h(
-    "td",
-    { class: `svp-num${c.best ? " svb-best" : ""}` },
-    opens(c.runs, number, { "aria-label": `${words}. Open its runs`, onclick }),
-    c.spread ? h("small", {}, ` ± ${c.spread}`) : null,
-    c.partly ? h("small", { class: "svl-failed" }, ` (${c.partly})`) : null,
+    "td.svp-num",
+    { class: best && "svb-best" },
+    opens(runs, number, { "aria-label": `${words}. Open its runs`, onclick }),
+    spread && h("small", ` ± ${spread}`),
+    partly && h("small.svl-failed", ` (${partly})`),
   );
 }
 
 /** @param {LabCheck} check */
 function checked(check) {
-  if (!check.checked) return h("td", { class: "svp-num" }, "–");
+  if (!check.checked) return h("td.svp-num", "–");
   const words = `${check.same}/${check.checked}${check.bugs ? `, ${check.bugs} differ` : ""}`;
   const sign = check.same === check.checked ? "✓ " : check.bugs ? "✗ " : "";
   const text = h(check.bugs ? "strong" : "span", { class: check.bugs ? "svl-failed" : null }, sign + words);
@@ -193,60 +165,30 @@ function checked(check) {
     word: `token ${run.at}, ${run.verdict}${run.repeat > 1 ? `, repeat ${run.repeat}` : ""}`,
   }));
   const onclick = () => list(`${check.name}: not plain decoding’s output`, runs);
-  return h("td", { class: "svp-num" }, opens(runs, text, { "data-check": check.name, onclick }));
+  return h("td.svp-num", opens(runs, text, { "data-check": check.name, onclick }));
 }
 
-/** @param {LabBatchResults} results @param {LabTable} table */
-function tableOf({ checks }, table) {
-  const byName = new Map(checks.map((c) => [c.name, c]));
-  const heads = table.columns.map((name) =>
-    h(
-      "th",
-      { scope: "col", class: "svp-num" },
-      name,
-      byName.get(name)?.lossy
-        ? h(
-            "span",
-            { class: "svb-lossy", title: "Not lossless: the output may differ from plain decoding's" },
-            " † lossy",
-          )
-        : null,
-    ),
-  );
-  const rows = table.lines.map((line, n) =>
+/** @param {LabBatchResults} results @param {LabTable} asked */
+function tableOf({ checks }, { columns, lines, metric, label, formula, title }) {
+  const checkOf = (/** @type {string} */ name) => must(checks.find((check) => check.name === name));
+  const lossy = { title: "Not lossless: the output may differ from plain decoding's" };
+  const methods = columns.map((name) => [name, checkOf(name).lossy && h("span.svb-lossy", lossy, " † lossy")]);
+  const rows = lines.map((line, n) =>
     h(
       "tr",
-      { class: n && n === table.lines.length - 1 ? "svb-all" : null },
+      { class: n > 0 && n === lines.length - 1 && "svb-all" },
       h("th", { scope: "row" }, line.name),
-      h("td", { class: "svp-num" }, line.prompts.toLocaleString()),
-      table.columns.map((_, k) => cell(table, line, k)),
+      h("td.svp-num", line.prompts.toLocaleString()),
+      columns.map((_, k) => cell({ columns }, line, k)),
     ),
   );
-  return h(
-    "div",
-    { class: "svl-scroll" },
-    h(
-      "table",
-      { class: "svp-grid svl-table svb-table", "data-metric": table.metric },
-      h("caption", { title: `${table.label} = ${table.formula}` }, table.title),
-      h(
-        "thead",
-        {},
-        h("tr", {}, h("th", { scope: "col" }, "task"), h("th", { scope: "col", class: "svp-num" }, "prompts"), heads),
-      ),
-      h("tbody", {}, rows),
-      h(
-        "tfoot",
-        {},
-        h(
-          "tr",
-          {},
-          h("th", { scope: "row" }, "same as plain"),
-          h("td", {}),
-          table.columns.map((name) => checked(must(byName.get(name)))),
-        ),
-      ),
-    ),
+  const same = [h("th", { scope: "row" }, "same as plain"), h("td"), columns.map((name) => checked(checkOf(name)))];
+  return tabled(
+    { class: "svb-table", "data-metric": metric },
+    heads(["task"], ["prompts", ...methods]),
+    rows,
+    h("caption", { title: `${label} = ${formula}` }, title),
+    h("tfoot", h("tr", same)),
   );
 }
 
@@ -254,22 +196,14 @@ function tableOf({ checks }, table) {
 export function below(s) {
   if (!s.rows)
     return goesOn(s.state)
-      ? [h("p", { class: "svp-empty" }, "The first numbers come when every method is through the first prompt.")]
+      ? [h("p.svp-empty", "The first numbers come when every method is through the first prompt.")]
       : [];
   return [
-    s.warnings.map((text) => h("div", { class: "svp-note svp-error svb-warning", role: "alert" }, text)),
-    s.about.notes.map((text) => h("p", { class: "svp-note" }, text)),
-    h(
-      "div",
-      { class: "svb-tables" },
-      s.tables.map((table) => tableOf(s, table)),
-    ),
+    s.warnings.map((text) => h("div.svp-note.svp-error.svb-warning", { role: "alert" }, text)),
+    s.about.notes.map((text) => h("p.svp-note", text)),
+    h("div.svb-tables", s.tables.map((table) => tableOf(s, table))),
     formulaList(s.formulas),
-    h(
-      "ul",
-      { class: "svb-remarks" },
-      s.remarks.map((text) => h("li", {}, text)),
-    ),
+    h("ul.svb-remarks", s.remarks.map((text) => h("li", text))),
   ].flat();
 }
 

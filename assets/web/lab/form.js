@@ -2,28 +2,13 @@
 
 import { emit } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
+import { bound } from "specviz/base/field.js";
 import { sentence } from "specviz/base/problem.js";
 import * as batch from "specviz/lab/batch.js";
 import { show } from "specviz/lab/results.js";
 import {
-  BATCH,
-  OWN,
-  SHORT,
-  allowed,
-  catalog,
-  closing,
-  dialog,
-  field,
-  lab,
-  note,
-  parameters,
-  parts,
-  post,
-  recipe,
-  refresh,
-  state,
-  suggested,
-  typed,
+  BATCH, OWN, SHORT, allowed, catalog, closing, dialog, field, lab, note, parameters, parts, post, recipe, refresh,
+  state, suggested, titled, typed,
 } from "specviz/lab/state.js";
 import { app } from "specviz/shell/state.js";
 
@@ -35,9 +20,7 @@ function body(extra = {}) {
   const prompts =
     form.prompts === "file"
       ? { file: lab.file || {} }
-      : form.prompts === "trace"
-        ? { trace: app.shown || "" }
-        : form.prompts || undefined;
+      : form.prompts === "trace" ? { trace: app.shown || "" } : form.prompts || undefined;
   const asked = {
     count: form.count || null,
     max_new_tokens: form.max_new_tokens || null,
@@ -62,15 +45,8 @@ function body(extra = {}) {
 
 /** A field for a number. @type {(key: NumberKey, label: string, usual: number, limits: object) => HTMLElement} */
 function numberField(key, label, usual, limits) {
-  const form = state();
-  const attributes = { type: "number", min: 1, placeholder: String(usual), ...limits };
-  const input = h("input", { class: "svp-input", id: `svl-${key}`, ...attributes });
-  input.value = form[key];
-  input.addEventListener("input", () => {
-    form[key] = input.value;
-    check();
-  });
-  return field(label, input);
+  const attributes = { id: `svl-${key}`, type: "number", min: 1, placeholder: String(usual), ...limits };
+  return field(label, bound(h("input.svp-input", attributes), state(), key, check));
 }
 /** @typedef {"count" | "max_new_tokens" | "repeats" | "training_steps" | "temperature"} NumberKey */
 
@@ -94,36 +70,29 @@ function promptFields({ prompts: set, count, max_new_tokens, repeats, training_s
   if (kind !== "examples") options.push(["examples", "Examples of the Inspect page"]);
   if (kind !== "turns") options.push(["turns", sets.turns]);
   options.push(["trace", "The prompt of the run in Inspect"], ["file", "A prompt file …"]);
-  const select = h(
-    "select",
-    { class: "svp-select", id: "svl-prompts" },
-    options.map(([value, text]) => h("option", { value }, text)),
-  );
-  select.value = s.prompts;
-  const picker = h("input", {
+  const picker = h("input.svl-file", {
     type: "file",
     id: "svl-file",
     accept: ".jsonl,.ndjson,.json,.txt,.md",
-    class: "svl-file",
     hidden: s.prompts !== "file",
     "aria-label": "Prompt file",
+    onchange: async ({ currentTarget: { files } }) => {
+      const file = files?.[0];
+      lab.file = file ? { name: file.name, text: await file.text() } : null;
+      check();
+    },
   });
-  picker.addEventListener("change", async () => {
-    const file = picker.files?.[0];
-    lab.file = file ? { name: file.name, text: await file.text() } : null;
-    check();
-  });
-  select.addEventListener("change", () => {
-    s.prompts = select.value;
+  const choices = options.map(([value, text]) => h("option", { value }, text));
+  const select = bound(h("select.svp-select", { id: "svl-prompts" }, choices), s, "prompts", () => {
     picker.hidden = s.prompts !== "file";
     check();
   });
   return [
-    h("div", { class: "svl-field svl-wide" }, h("label", { for: "svl-prompts" }, "Prompts"), select, picker),
+    h("div.svl-field.svl-wide", h("label", { for: "svl-prompts" }, "Prompts"), select, picker),
     numberField("count", "How many", count, { max: 5000 }),
     numberField("max_new_tokens", "New tokens", max_new_tokens, { max: 4096 }),
-    repeats ? numberField("repeats", "Repeats", repeats, { max: 100 }) : null,
-    training_steps ? numberField("training_steps", "Training steps", training_steps, { max: 100000 }) : null,
+    repeats && numberField("repeats", "Repeats", repeats, { max: 100 }),
+    training_steps && numberField("training_steps", "Training steps", training_steps, { max: 100000 }),
   ];
 }
 
@@ -133,157 +102,89 @@ function ownFields() {
   const usual = usable.find((m) => m.name === "pld+h") ?? usable[0];
   const chosen = (s.methods ??= usual ? [usual.name] : []);
   const methods = h(
-    "fieldset",
-    { class: "svl-methods svl-wide" },
-    h("legend", {}, "Methods"),
-    usable.map((m) => {
-      const box = h("input", { type: "checkbox", value: m.name, id: `svl-method-${m.name}` });
-      box.checked = chosen.includes(m.name);
+    "fieldset.svl-methods.svl-wide",
+    h("legend", "Methods"),
+    usable.map(({ name, summary }) => {
+      const tick = { value: name, checked: chosen.includes(name) };
+      const box = h("input", { type: "checkbox", id: `svl-method-${name}`, ...tick });
       box.addEventListener("change", () => {
-        s.methods = usable.map((u) => u.name).filter((n) => (n === m.name ? box.checked : chosen.includes(n)));
+        s.methods = usable.map((m) => m.name).filter((m) => (m === name ? box.checked : chosen.includes(m)));
         drawMain();
       });
-      return h("label", { class: "svl-check", title: m.summary }, box, m.name);
+      return h("label.svl-check", { title: summary }, box, name);
     }),
   );
-  const known = parameters();
+  const there = parameters();
   const axes = s.vary.map((axis, n) => {
-    if (axis.param && !(axis.param in known)) {
-      axis.param = "";
-      axis.values = "";
-    }
-    const select = h(
-      "select",
-      { class: "svp-select", id: `svl-param-${n}` },
-      h("option", { value: "" }, n ? "nothing more" : "nothing: compare the methods"),
-      Object.values(known).map((c) => h("option", { value: c.name }, `${c.label} (${c.name})`)),
-    );
-    select.value = axis.param;
-    const values = h("input", {
-      class: "svp-input",
-      id: `svl-values-${n}`,
-      placeholder: "1, 2, 4 or 0..1 step 0.1",
-      "aria-label": "Values",
-    });
-    values.value = axis.values;
-    values.disabled = !axis.param;
-    values.addEventListener("input", () => {
-      axis.values = values.value;
-      check();
-    });
-    select.addEventListener("change", () => {
-      axis.param = select.value;
-      axis.values = axis.param ? suggested(known[axis.param]) : "";
+    if (!(axis.param in there)) Object.assign(axis, { param: "", values: "" });
+    const params = Object.values(there).map((c) => h("option", { value: c.name }, `${c.label} (${c.name})`));
+    const none = h("option", { value: "" }, n ? "nothing more" : "nothing: compare the methods");
+    const select = bound(h("select.svp-select", { id: `svl-param-${n}` }, none, params), axis, "param", () => {
+      axis.values = axis.param ? suggested(there[axis.param]) : "";
       drawMain();
     });
-    const control = known[axis.param];
+    const hint = { placeholder: "1, 2, 4 or 0..1 step 0.1", "aria-label": "Values", disabled: !axis.param };
+    const control = there[axis.param];
     return h(
-      "div",
-      { class: "svl-field svl-wide svl-axis" },
+      "div.svl-field.svl-wide.svl-axis",
       h("label", { for: `svl-param-${n}` }, n ? "and" : "Vary"),
       select,
-      values,
-      control ? h("small", {}, `${allowed(control)}. ${control.help}`) : null,
+      bound(h("input.svp-input", { id: `svl-values-${n}`, ...hint }), axis, "values", check),
+      control && h("small", `${allowed(control)}. ${control.help}`),
     );
   });
-  const rest = Object.values(known).filter((c) => !s.vary.some((v) => v.param === c.name));
-  const wasOpen = Boolean(parts.setup.querySelector(".svl-rest[open]"));
-  const fixed = rest.length
-    ? h(
-        "details",
-        { class: "svl-rest svl-wide", open: wasOpen },
-        h("summary", {}, "Other parameters"),
-        h(
-          "div",
-          { class: "svl-form" },
-          rest.map((c) => {
-            const box = h("input", {
-              class: "svp-input",
-              placeholder: typed(c.default),
-              "aria-label": c.label,
-            });
-            box.value = s.fixed[c.name] || "";
-            box.addEventListener("input", () => {
-              s.fixed[c.name] = box.value;
-              check();
-            });
-            return field(c.label, box, allowed(c));
-          }),
-        ),
-      )
-    : null;
-  const metric = h(
-    "select",
-    { class: "svp-select", id: "svl-metric" },
-    catalog().metrics.filter((m) => !m.trained).map((m) => h("option", { value: m.key, title: m.help }, m.label)),
-  );
-  metric.value = s.metric;
-  metric.addEventListener("change", () => {
-    s.metric = metric.value;
+  const rest = Object.values(there).filter((c) => !s.vary.some((v) => v.param === c.name));
+  const open = Boolean(parts.setup.querySelector(".svl-rest[open]"));
+  const others = rest.map((c) => {
+    const box = h("input.svp-input", { placeholder: typed(c.default), "aria-label": c.label });
+    return field(c.label, bound(box, s.fixed, c.name, check), allowed(c));
+  });
+  const measured = catalog().metrics.filter((m) => !m.trained);
+  const metrics = measured.map((m) => h("option", { value: m.key, title: m.help }, m.label));
+  const formula = h("small.svl-formula");
+  const drawFormula = () => {
+    formula.textContent = measured.find((m) => m.key === s.metric)?.formula ?? "";
+  };
+  const metric = bound(h("select.svp-select", { id: "svl-metric" }, metrics), s, "metric", () => {
     check();
     drawFormula();
   });
-  const formula = h("small", { class: "svl-formula" });
-  const drawFormula = () => {
-    formula.textContent = catalog().metrics.find((x) => x.key === s.metric)?.formula ?? "";
-  };
   drawFormula();
   return [
     methods,
     axes,
-    h("div", { class: "svl-field svl-wide" }, h("label", { for: "svl-metric" }, "Measure"), metric, formula),
+    h("div.svl-field.svl-wide", h("label", { for: "svl-metric" }, "Measure"), metric, formula),
     numberField("temperature", "Temperature", 0, { min: 0, max: 2, step: 0.1 }),
-    fixed,
+    rest.length > 0 &&
+      h("details.svl-rest.svl-wide", { open }, h("summary", "Other parameters"), h("div.svl-form", others)),
   ];
 }
 
+const SWEEP =
+  "Choose methods, up to two parameters to vary, the prompts and what to measure. Two parameters make a heat map.";
+
 /** What is asked, in words: by the paper, or by oneself. @param {LabRecipe | null} r */
 function head(r) {
-  if (!r) {
-    return h(
-      "header",
-      { class: "svl-head" },
-      h("h2", {}, "Your own sweep"),
-      h(
-        "p",
-        { class: "svl-question" },
-        "Choose methods, up to two parameters to vary, the prompts " +
-          "and what to measure. Two parameters make a heat map.",
-      ),
-    );
-  }
-  const metrics = r.metrics.map(
-    (key) => [...catalog().metrics, ...r.own].find((m) => m.key === key)?.label || key,
-  );
-  /** @type {(name: string, ...value: Child[]) => Child[]} */
-  const fact = (name, ...value) => [h("dt", {}, name), h("dd", {}, ...value)];
-  const values = (/** @type {LabAxis} */ axis) =>
-    h(
-      "span",
-      { class: "svl-values" },
-      axis.values.map((v) => h("span", {}, typed(v))),
-    );
-  return h(
-    "header",
-    { class: "svl-head" },
-    h("p", { class: "svl-cite", title: catalog().papers[r.paper] }, `${SHORT[r.paper]}, ${r.figure}`),
-    h("h2", {}, r.title),
-    h("p", { class: "svl-question" }, r.question),
-    h(
-      "dl",
-      { class: "svl-facts" },
-      r.axes.map((axis) => fact("Varies", `${axis.label} `, values(axis))),
-      r.alone ? null : fact("Lines", r.lines.map((l) => l.label).join(" · ")),
-      r.training_steps
-        ? fact("Trains", `${r.parts} for these lines, alike but for what is compared; kept for the next time`)
-        : null,
-      fact("Measures", metrics.join(" · ")),
-      r.temperature ? fact("Temperature", String(r.temperature)) : null,
-      fact("The paper found", r.finding),
-      fact("Its numbers", r.papers.length ? `drawn from ${r.papers.join(", ")}` : "none printed; ours are drawn alone"),
-      r.note ? fact("Note", r.note) : null,
-    ),
-  );
+  if (!r) return titled("Your own sweep", SWEEP);
+  const metrics = r.metrics.map((key) => [...catalog().metrics, ...r.own].find((m) => m.key === key)?.label || key);
+  /** @param {LabAxis} axis */
+  const values = (axis) => h("span.svl-values", axis.values.map((value) => h("span", typed(value))));
+  const papers = r.papers.length ? `drawn from ${r.papers.join(", ")}` : "none printed; ours are drawn alone";
+  const trains = `${r.parts} for these lines, alike but for what is compared; kept for the next time`;
+  /** What is said of it; nothing of what is empty. @type {[name: string, value: Child][]} */
+  const facts = [
+    ...r.axes.map((axis) => /** @type {[string, Child]} */ (["Varies", [`${axis.label} `, values(axis)]])),
+    ["Lines", !r.alone && r.lines.map((line) => line.label).join(" · ")],
+    ["Trains", r.training_steps > 0 && trains],
+    ["Measures", metrics.join(" · ")],
+    ["Temperature", r.temperature > 0 && String(r.temperature)],
+    ["The paper found", r.finding],
+    ["Its numbers", papers],
+    ["Note", r.note],
+  ];
+  const cite = h("p.svl-cite", { title: catalog().papers[r.paper] }, `${SHORT[r.paper]}, ${r.figure}`);
+  const list = h("dl.svl-facts", facts.map(([name, value]) => value && [h("dt", name), h("dd", value)]));
+  return titled(r.title, r.question, cite, list);
 }
 
 /** Draws what is chosen and its form. */
@@ -298,8 +199,8 @@ export function drawMain() {
       : [...ownFields(), ...promptFields(OWN_PROMPTS)];
   parts.setup.replaceChildren(
     many ? batch.head() : head(r),
-    h("div", { class: "svl-form" }, form),
-    h("div", { class: "svl-go" }, parts.run, parts.estimate),
+    h("div.svl-form", form),
+    h("div.svl-go", parts.run, parts.estimate),
     parts.note,
   );
   note("");
@@ -313,8 +214,7 @@ function check() {
   const ticket = ++lab.ticket;
   const missing = recipe()?.missing ?? [];
   const why =
-    catalog().reason ||
-    (missing.length ? `Not available here: ${missing.join(", ")}.` : "") ||
+    catalog().reason || (missing.length ? `Not available here: ${missing.join(", ")}.` : "") ||
     (state().prompts === "file" && !lab.file ? "Choose a prompt file." : "");
   parts.run.disabled = Boolean(why);
   if (why) {
@@ -356,9 +256,6 @@ async function start(yes = false) {
 
 /** @param {string} question */
 const ask = (question) =>
-  dialog(
-    h("p", {}, question),
-    h("div", { class: "svl-row" }, closing("Start it", () => start(true), "svl-run"), closing("Not now")),
-  );
+  dialog(h("p", question), h("div.svl-row", closing("Start it", () => start(true), "svl-run"), closing("Not now")));
 
 parts.run.addEventListener("click", () => start());

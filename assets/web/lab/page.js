@@ -3,30 +3,18 @@
 import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
+import { when } from "specviz/base/numbers.js";
 import { alertNote, sentence } from "specviz/base/problem.js";
 import * as batch from "specviz/lab/batch.js";
 import { drawMain } from "specviz/lab/form.js";
 import { drawResults, show } from "specviz/lab/results.js";
-import {
-  BATCH,
-  OWN,
-  SHORT,
-  address,
-  catalog,
-  lab,
-  note,
-  parts,
-  recipe,
-  refresh,
-  restore,
-  when,
-} from "specviz/lab/state.js";
+import { BATCH, OWN, SHORT, address, catalog, lab, note, parts, recipe, refresh, restore } from "specviz/lab/state.js";
 import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 
 /** @type {Record<string, string>} */
 const NAMES = { [OWN]: "Your own sweep", [BATCH]: "Methods × prompts" };
-const side = h("details", { class: "svl-side" }, parts.chosen, parts.list);
+const side = h("details.svl-side", parts.chosen, parts.list);
 
 /** The list: experiments and results. */
 function items() {
@@ -34,17 +22,15 @@ function items() {
   /** @type {(name: string, tag: string, title: string, more: string) => HTMLElement} */
   const item = (name, tag, title, more) =>
     h(
-      "button",
+      "button.svl-item",
       {
-        type: "button",
-        class: "svl-item",
         "data-name": name,
         "aria-current": name === lab.choice ? "true" : null,
         onclick: () => choose(name),
         title: more,
       },
-      tag ? h("span", { class: "svl-tag" }, tag) : null,
-      h("span", { class: "svl-name" }, title),
+      tag ? h("span.svl-tag", tag) : null,
+      h("span.svl-name", title),
     );
   const groups = Object.entries(papers)
     .filter(([key]) => key)
@@ -54,22 +40,11 @@ function items() {
     ]);
   const earlier = results.map((about) =>
     h(
-      "button",
-      {
-        type: "button",
-        class: "svl-item svl-result",
-        "data-result": about.id,
-        "aria-current": about.id === lab.id ? "true" : null,
-        onclick: () => reopen(about),
-      },
+      "button.svl-item.svl-result",
+      { "data-result": about.id, "aria-current": about.id === lab.id ? "true" : null, onclick: () => reopen(about) },
+      h("span.svl-name", about.figure ? `${SHORT[about.paper] || ""} ${about.figure}: ${about.title}` : about.title),
       h(
-        "span",
-        { class: "svl-name" },
-        about.figure ? `${SHORT[about.paper] || ""} ${about.figure}: ${about.title}` : about.title,
-      ),
-      h(
-        "span",
-        { class: "svl-when" },
+        "span.svl-when",
         [when(about.created), about.state === "complete" ? "" : about.state].filter(Boolean).join(" · "),
       ),
     ),
@@ -79,7 +54,7 @@ function items() {
   return [
     item(OWN, "", NAMES[OWN], "A method, one or two parameters, values, prompts and a metric"),
     item(BATCH, "", NAMES[BATCH], "Batch mode: a table of tasks and methods, as in the papers"),
-    ...(earlier.length ? [h("details", { class: "svl-earlier", open }, h("summary", {}, count), earlier)] : []),
+    ...(earlier.length ? [h("details.svl-earlier", { open }, h("summary", count), earlier)] : []),
     ...groups.flat(2),
   ];
 }
@@ -152,7 +127,7 @@ async function begin() {
 export async function mount({ element }) {
   app.pages.lab = lab;
   const box = place(element, "lab");
-  box.replaceChildren(h("p", { class: "svp-empty" }, "Looking for experiments …"));
+  box.replaceChildren(h("p.svp-empty", "Looking for experiments …"));
   try {
     await refresh();
   } catch (problem) {
@@ -160,7 +135,7 @@ export async function mount({ element }) {
     return;
   }
   side.open = innerWidth >= 900;
-  box.replaceChildren(side, h("section", { class: "svl-main" }, parts.setup, parts.results), parts.dialog);
+  box.replaceChildren(side, h("section.svl-main", parts.setup, parts.results), parts.dialog);
   await begin();
   parts.list.querySelector(".svl-item[aria-current]")?.scrollIntoView({ block: "nearest" });
   on("lab", drawSide); // what there is has changed

@@ -1,30 +1,19 @@
 /* Page "Lab", the results: progress, charts, the runs behind every point. */
 
 import { emit } from "specviz/base/bus.js";
-import { h, plural } from "specviz/base/dom.js";
+import { append, h } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
-import { clearCharts, drawCharts, plotly } from "specviz/base/plotly.js";
+import { plural, when } from "specviz/base/numbers.js";
+import { clearCharts, drawCharts, plotly, theme } from "specviz/base/plotly.js";
 import { alertNote, sentence } from "specviz/base/problem.js";
+import { heads } from "specviz/base/table.js";
 import * as batch from "specviz/lab/batch.js";
 import {
-  address,
-  catalog,
-  file,
-  formulaList,
-  goesOn,
-  lab,
-  link,
-  list,
-  note,
-  number,
-  parts,
-  post,
-  recipe,
-  refresh,
-  when,
+  address, catalog, file, formulaList, goesOn, lab, link, list, note, number, parts, post, recipe, refresh, tabled,
 } from "specviz/lab/state.js";
 
 const POLL_MS = 1200;
+const REMOVES = "Delete these results and their runs";
 /** @type {Record<string, string>} */
 const ENDED = {
   complete: "",
@@ -33,14 +22,14 @@ const ENDED = {
   error: "ended on an error",
 };
 
-const bar = h("div", { class: "svl-bar" });
+const bar = h("div.svl-bar");
 const meter = h("progress", { max: 1, "aria-label": "Progress" });
-const left = h("span", { class: "svl-left", role: "status" });
-const stop = h("button", { type: "button", class: "svp-button svl-cancel", onclick: cancel }, "Cancel");
-const progress = h("div", { class: "svl-progress", hidden: true }, meter, left, stop);
-const grid = h("div", { class: "svl-charts" });
-const caption = h("p", { class: "svl-caption" });
-const under = h("div", { class: "svl-below" });
+const left = h("span.svl-left", { role: "status" });
+const stop = h("button.svp-button.svl-cancel", { onclick: cancel }, "Cancel");
+const progress = h("div.svl-progress", { hidden: true }, meter, left, stop);
+const grid = h("div.svl-charts");
+const caption = h("p.svl-caption");
+const under = h("div.svl-below");
 
 /** Shows results, or none ("" for an id). @param {string} id */
 export function show(id) {
@@ -123,10 +112,7 @@ function frame() {
 
 /** The server's figures in the page's colours. @param {LabResults["charts"]} figures @returns {Chart[]} */
 function dressed(figures) {
-  const style = getComputedStyle(document.body);
-  const color = (/** @type {string} */ name) => style.getPropertyValue(`--svp-${name}`).trim();
-  const ink = color("ink");
-  const hover = { bgcolor: color("face"), bordercolor: color("line"), font: { color: ink, size: 12.5 } };
+  const { ink, soft, hoverlabel } = theme();
   return figures.map(({ title, paper, figure }) => {
     const { data, layout } = JSON.parse(figure);
     return {
@@ -135,8 +121,8 @@ function dressed(figures) {
       data,
       layout: {
         ...layout,
-        font: { ...layout.font, color: paper ? color("soft") : ink },
-        hoverlabel: { ...layout.hoverlabel, ...hover },
+        font: { ...layout.font, color: paper ? soft : ink },
+        hoverlabel: { ...layout.hoverlabel, ...hoverlabel },
       },
       config: { displaylogo: false, modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d"] },
     };
@@ -166,43 +152,36 @@ export async function drawResults() {
   else clearCharts(grid);
   grid.classList.toggle("svl-empty", !s.rows || !s.charts.length);
   caption.textContent = s.rows ? s.caption : "";
-  const tabled = asBatch(s);
-  under.replaceChildren(...(tabled ? batch.below(tabled) : below(s)));
+  const many = asBatch(s);
+  under.replaceChildren(...(many ? batch.below(many) : below(s)));
   parts.results.dataset.rows = String(s.rows);
   parts.results.dataset.state = s.state;
 }
 
 /** @param {LabResults} results */
 function drawBar({ about, state, measured, tables, rows }) {
-  const words = [
-    when(about.created),
-    about.model.name,
-    about.cases ? plural(about.cases, "prompt") : "",
-    ENDED[state] ?? state,
-  ]
-    .filter(Boolean)
-    .join(" · ");
+  const prompts = about.cases > 0 && plural(about.cases, "prompt");
+  const words = [when(about.created), about.model.name, prompts, ENDED[state] ?? state].filter(Boolean).join(" · ");
   const metrics = catalog().metrics.filter((m) => measured.includes(m.key) && !(tables && m.parts));
   const select = h(
-    "select",
-    { class: "svp-select", "aria-label": tables ? "What the cells show" : "What is drawn" },
+    "select.svp-select",
+    { "aria-label": tables ? "What the cells show" : "What is drawn", value: lab.metrics?.[0] ?? "" },
     h("option", { value: "" }, "As planned"),
     metrics.map((m) => h("option", { value: m.key, title: m.help }, m.label)),
   );
-  select.value = lab.metrics?.[0] ?? "";
   select.addEventListener("change", () => {
     lab.metrics = select.value ? [select.value] : null;
     if (lab.shown) lab.shown = { ...lab.shown, charts: undefined };
     poll();
   });
-  const gone = { type: "button", class: "svp-button", onclick: remove, title: "Delete these results and their runs" };
-  bar.replaceChildren(
-    h("div", { class: "svl-about" }, h("b", {}, recipe() ? "Results" : about.title), h("span", {}, words)),
-    metrics.length ? h("label", { class: "svl-draw" }, tables ? "Cells show " : "Draw ", select) : "",
-    ...(rows && tables ? batch.files(lab.metrics) : []),
-    ...(rows ? [file("csv", tables ? "Runs: CSV" : "CSV"), file("json", "JSON")] : []),
-    goesOn(state) ? "" : h("button", gone, "Delete"),
-  );
+  bar.replaceChildren();
+  append(bar, [
+    h("div.svl-about", h("b", recipe() ? "Results" : about.title), h("span", words)),
+    metrics.length > 0 && h("label.svl-draw", tables ? "Cells show " : "Draw ", select),
+    rows > 0 && tables && batch.files(lab.metrics),
+    rows > 0 && [file("csv", tables ? "Runs: CSV" : "CSV"), file("json", "JSON")],
+    !goesOn(state) && h("button.svp-button", { onclick: remove, title: REMOVES }, "Delete"),
+  ]);
 }
 
 async function remove() {
@@ -230,34 +209,16 @@ function behind({ series, x, y, level, runs, failed }) {
 }
 
 /** A profile's places as rows; heads and shares as the server gives them. @param {LabProfile} table */
-function profileTable(table) {
-  const named = new Set(table.rows.map((row) => row[0])).size > 1;
-  /** @type {(row: (string | number | null)[], tag: "th" | "td") => HTMLElement[]} */
-  const cells = (row, tag) =>
-    row.slice(named ? 0 : 1).map((cell, n) => {
-      const column = n + (named ? 0 : 1),
-        text = column < 2;
-      return h(
-        tag,
-        { class: text ? null : "svp-num", scope: tag === "th" ? "col" : null },
-        typeof cell === "number" ? number(cell, column < 2 + table.measured ? table.unit : "") : (cell ?? "–"),
-      );
-    });
-  return h(
-    "div",
-    { class: "svl-scroll" },
-    h(
-      "table",
-      { class: "svp-grid svl-table" },
-      h("caption", {}, table.label),
-      h("thead", {}, h("tr", {}, cells(table.heads, "th"))),
-      h(
-        "tbody",
-        {},
-        table.rows.map((row) => h("tr", {}, cells(row, "td"))),
-      ),
-    ),
-  );
+function profileTable({ label, unit, heads: names, measured, rows }) {
+  const from = new Set(rows.map((row) => row[0])).size > 1 ? 0 : 1; // one name for all is in the caption
+  /** @type {(row: (string | number | null)[]) => string[]} */
+  const texts = (row) =>
+    row.map((cell, k) => (typeof cell === "number" ? number(cell, k < 2 + measured ? unit : "") : (cell ?? "–")));
+  /** @param {LabProfile["rows"][number]} row */
+  const line = (row) => texts(row).map((text, k) => h("td", { class: k >= 2 && "svp-num" }, text)).slice(from);
+  const said = texts(names);
+  const lines = rows.map((row) => h("tr", line(row)));
+  return tabled({}, heads(said.slice(from, 2), said.slice(2)), lines, h("caption", label));
 }
 
 /** The columns of text of a table of points: a head, and a point's cell. @param {LabResults} results */
@@ -278,39 +239,23 @@ function placeColumns({ about, points }) {
 function pointTable(results) {
   const { columns, points } = results;
   const places = placeColumns(results);
-  const heads = columns.map(({ label, unit }) => {
+  const labels = columns.map(({ label, unit }) => {
     const said = !unit || unit === "share" || label.toLowerCase().includes(unit.replace("/", " per "));
-    return h("th", { scope: "col", class: "svp-num" }, label, said ? "" : ` (${unit})`);
+    return said ? label : `${label} (${unit})`;
   });
   const rows = points.map((point) => {
     const numbers = columns.map(({ key, unit }) => {
       const { n, mean, se, low, high } = point.values[key] ?? {};
       const title = n ? `quartiles ${number(low, unit)} to ${number(high, unit)}; ${n} runs` : null;
-      const spread = se ? h("small", {}, ` ± ${number(se, unit)}`) : null;
-      return h("td", { class: "svp-num", title }, number(mean, unit), spread);
+      const spread = se ? h("small", ` ± ${number(se, unit)}`) : null;
+      return h("td.svp-num", { title }, number(mean, unit), spread);
     });
     const { runs, count, failed } = point;
-    return h(
-      "tr",
-      {},
-      places.map(([, , cell]) => h("td", {}, cell(point))),
-      numbers,
-      h(
-        "td",
-        { class: "svp-num" },
-        runs.length ? link(plural(runs.length, "run"), () => behind(point)) : String(count || ""),
-        failed ? h("small", { class: "svl-failed" }, ` ${failed} failed`) : null,
-      ),
-    );
+    const open = runs.length ? link(plural(runs.length, "run"), () => behind(point)) : String(count || "");
+    const lost = failed > 0 && h("small.svl-failed", ` ${failed} failed`);
+    return h("tr", places.map(([, , cell]) => h("td", cell(point))), numbers, h("td.svp-num", open, lost));
   });
-  const texts = places.map(([, head]) => h("th", { scope: "col" }, head));
-  const count = h("th", { scope: "col", class: "svp-num" }, "runs");
-  const head = h("thead", {}, h("tr", {}, texts, heads, count));
-  return h(
-    "div",
-    { class: "svl-scroll" },
-    h("table", { class: "svp-grid svl-table" }, head, h("tbody", {}, rows)),
-  );
+  return tabled({}, heads(places.map(([, head]) => head), [...labels, "runs"]), rows);
 }
 
 /** What stands below the charts. @param {LabResults} results */
@@ -318,8 +263,8 @@ function below(results) {
   const { rows, about, columns, points, profiles, formulas, failed, errors } = results;
   if (!rows) return [];
   return [
-    failed ? h("div", { class: "svp-note svp-error" }, `${plural(failed, "run")} failed. `, errors.join(" ")) : "",
-    ...about.notes.map((text) => h("p", { class: "svp-note" }, text)),
+    failed ? h("div.svp-note.svp-error", `${plural(failed, "run")} failed. `, errors.join(" ")) : "",
+    ...about.notes.map((text) => h("p.svp-note", text)),
     ...(columns.length || points.some((p) => p.runs.length) ? [pointTable(results)] : []),
     ...profiles.map(profileTable),
     formulaList(formulas),

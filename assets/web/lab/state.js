@@ -1,11 +1,13 @@
 /* Page "Lab": what it knows, and the small things its modules share. */
 
-import { h, must, plural } from "specviz/base/dom.js";
+import { h, must } from "specviz/base/dom.js";
 import { getJson, postJson } from "specviz/base/json.js";
+import { percentage, plural } from "specviz/base/numbers.js";
+import { tell } from "specviz/base/problem.js";
+import { table } from "specviz/base/table.js";
 import { setAddress } from "specviz/shell/address.js";
-import { open as openRun } from "specviz/shell/open.js";
+import { onInspect } from "specviz/shell/open.js";
 import { app } from "specviz/shell/state.js";
-import { goTo } from "specviz/shell/tabs.js";
 
 export const OWN = "own";
 export const BATCH = "batch";
@@ -35,14 +37,14 @@ export const lab = {
 
 /** The parts that are filled as another experiment is chosen. */
 export const parts = {
-  list: h("nav", { class: "svl-list", "aria-label": "Experiments" }),
-  chosen: h("summary", {}),
-  setup: h("div", { class: "svl-setup" }),
-  run: h("button", { type: "button", class: "svl-run", id: "svl-run" }, "Run"),
-  estimate: h("span", { class: "svl-estimate", role: "status" }),
-  note: h("p", { class: "svp-note svl-note", role: "status" }),
-  results: h("div", { class: "svl-results" }),
-  dialog: h("dialog", { class: "svl-dialog" }),
+  list: h("nav.svl-list", { "aria-label": "Experiments" }),
+  chosen: h("summary"),
+  setup: h("div.svl-setup"),
+  run: h("button.svl-run", { id: "svl-run" }, "Run"),
+  estimate: h("span.svl-estimate", { role: "status" }),
+  note: h("p.svp-note.svl-note", { role: "status" }),
+  results: h("div.svl-results"),
+  dialog: h("dialog.svl-dialog"),
 };
 
 /** @type {(what: string, body: object) => Promise<any>} */
@@ -59,19 +61,13 @@ export const goesOn = (state) => state === "queued" || state === "running";
 /** A measured number of a unit. @param {number | null | undefined} value @param {string} unit */
 export const number = (value, unit) => {
   if (value === null || value === undefined) return "–";
-  if (unit === "share") return `${(100 * value).toFixed(value && value < 0.1 ? 1 : 0)} %`;
+  if (unit === "share") return percentage(value);
   return Math.abs(value) >= 100 ? Math.round(value).toLocaleString() : String(Number(value.toPrecision(3)));
 };
 
 /** A parameter as it is typed. @param {Setting} value */
 export const typed = (value) =>
   value === null ? "off" : value === true ? "yes" : value === false ? "no" : String(value);
-
-/** @param {string} text */
-export const when = (text) => {
-  const date = new Date(text);
-  return Number.isNaN(+date) ? "" : date.toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-};
 
 /** Puts what is shown into the address. */
 export function address() {
@@ -102,10 +98,7 @@ export const state = () =>
     max_new_tokens: "",
     training_steps: "",
     methods: null,
-    vary: [
-      { param: "", values: "" },
-      { param: "", values: "" },
-    ],
+    vary: [{ param: "", values: "" }, { param: "", values: "" }],
     fixed: {},
     metric: "tokens_per_step",
     temperature: "",
@@ -144,25 +137,25 @@ export function allowed({ kind, choices, low, high, optional }) {
 
 /** @type {(label: string, input: Child, help?: string) => HTMLElement} */
 export const field = (label, input, help) =>
-  h("label", { class: "svl-field" }, h("span", {}, label), input, help ? h("small", {}, help) : null);
+  h("label.svl-field", h("span", label), input, help ? h("small", help) : null);
 
 /** A button that looks like a link. @param {string} text @param {() => void} onclick */
-export const link = (text, onclick) => h("button", { type: "button", class: "svp-link", onclick }, text);
+export const link = (text, onclick) => h("button.svp-link", { onclick }, text);
 
 /** How the numbers are defined. @param {LabResults["formulas"]} formulas */
 export const formulaList = (formulas) =>
-  h(
-    "dl",
-    { class: "svl-formulas" },
-    formulas.map((f) => [h("dt", {}, f.label), h("dd", {}, `= ${f.formula}. `, h("span", {}, f.help))]),
-  );
+  h("dl.svl-formulas", formulas.map((f) => [h("dt", f.label), h("dd", `= ${f.formula}. `, h("span", f.help))]));
+
+/** What is asked, in words. @type {(title: string, question: string, above?: Child, below?: Child) => HTMLElement} */
+export const titled = (title, question, above, below) =>
+  h("header.svl-head", above, h("h2", title), h("p.svl-question", question), below);
+
+/** A table that scrolls by itself. @type {(...parts: Parameters<typeof table>) => HTMLElement} */
+export const tabled = ({ class: name, ...attributes }, ...inside) =>
+  h("div.svl-scroll", table({ class: ["svl-table", name].filter(Boolean).join(" "), ...attributes }, ...inside));
 
 /** A sentence below the run button. @param {string} text @param {boolean} [error] */
-export function note(text, error) {
-  parts.note.textContent = text;
-  parts.note.classList.toggle("svp-error", Boolean(text && error));
-  parts.note.setAttribute("role", error ? "alert" : "status");
-}
+export const note = (text, error) => tell(parts.note, text, error);
 
 /** Asks anew what there is to run and what results there are. */
 export async function refresh() {
@@ -172,12 +165,8 @@ export async function refresh() {
 /** A link to the results as a file. @param {string} format @param {string} text */
 export const file = (format, text) =>
   h(
-    "a",
-    {
-      class: "svp-button",
-      href: `api/lab/results/${encodeURIComponent(lab.id)}/download?format=${format}`,
-      download: "",
-    },
+    "a.svp-button",
+    { href: `api/lab/results/${encodeURIComponent(lab.id)}/download?format=${format}`, download: "" },
     text,
   );
 
@@ -192,7 +181,6 @@ export const closing = (text, then, kind = "svp-button") =>
   h(
     "button",
     {
-      type: "button",
       class: kind,
       onclick: () => {
         parts.dialog.close();
@@ -204,26 +192,19 @@ export const closing = (text, then, kind = "svp-button") =>
 
 /** Runs to open: the only one at once, else by name. @param {string} title @param {LabRun[]} runs */
 export function list(title, runs) {
-  if (runs.length === 1 && !runs[0].word) return inspect(runs[0].trace);
+  if (runs.length === 1 && !runs[0].word) return onInspect(runs[0].trace);
   const name = (/** @type {LabRun} */ { trace, prompt }) => {
-    if (!trace) return h("span", {}, prompt);
-    const link = closing(prompt, () => inspect(trace), "svp-link");
+    if (!trace) return h("span", prompt);
+    const link = closing(prompt, () => onInspect(trace), "svp-link");
     link.dataset.trace = trace;
     return link;
   };
   const names = lab.shown?.names ?? {};
   const word = (/** @type {LabRun} */ run) => run.word || (names[run.category] ?? run.category);
-  const rows = runs.map((run) => h("li", {}, name(run), h("span", {}, word(run))));
+  const rows = runs.map((run) => h("li", name(run), h("span", word(run))));
   dialog(
-    h("h3", {}, `${plural(runs.length, "run")}: ${title}`),
-    h("ul", { class: "svl-runs" }, rows),
-    h("div", { class: "svl-row" }, closing("Close")),
+    h("h3", `${plural(runs.length, "run")}: ${title}`),
+    h("ul.svl-runs", rows),
+    h("div.svl-row", closing("Close")),
   );
-}
-
-/** @param {string} trace */
-function inspect(trace) {
-  goTo("inspect");
-  openRun(trace);
-  scrollTo({ top: 0 });
 }

@@ -1,6 +1,7 @@
 /* A guided tour beside an inspector of its own; questions are asked before the trace tells. */
 
-import { button, clamp, closest, framed, h, icon } from "specviz/base/dom.js";
+import { append, button, closest, copyLink, framed, h, icon } from "specviz/base/dom.js";
+import { clamp } from "specviz/base/numbers.js";
 import { Presenter } from "specviz/base/present.js";
 import { sentence } from "specviz/base/problem.js";
 import { Inspector } from "specviz/inspect/inspector.js";
@@ -9,6 +10,9 @@ import { before } from "specviz/lesson/asked.js";
 import { drawEnd, paragraphs, question } from "specviz/lesson/words.js";
 
 const SIZES = [1, 0.94, 0.88, 0.82, 0.76, 0.7, 0.64];
+
+/** A stop with a question: its dot's class, and what is said of it. */
+const DOTS = { ask: ["ask", "a question"], right: ["right", "predicted"], wrong: ["wrong", "missed"] };
 
 export class Lesson {
   /** What is drawn: a run, and whether as it stood before a stop. */
@@ -29,7 +33,7 @@ export class Lesson {
     this.answers = { ...options.answers };
     /** The stop, from 0; behind the last one: the end. */
     this.at = clamp(Number(options.at) || 0, 0, lesson.stops.length);
-    this.root = h("div", { class: "sv sv-lesson", tabindex: "-1" });
+    this.root = h("div.sv.sv-lesson", { tabindex: "-1" });
     this.presenter = new Presenter(this.root, {
       changed: () =>
         requestAnimationFrame(() => {
@@ -40,30 +44,26 @@ export class Lesson {
     });
     /** @type {(label: string, act: () => void, ...inside: Child[]) => HTMLElement} */
     const tool = (label, act, ...inside) => button(label, { onclick: act }, ...inside);
-    this.linkLabel = h("span", {}, "Copy link");
-    this.dots = h("div", { class: "sv-dots", role: "group", "aria-label": "Stops of this lesson" });
+    this.dots = h("div.sv-dots", { role: "group", "aria-label": "Stops of this lesson" });
     const back = options.leave ? tool("All lessons", options.leave, icon("previous"), "Lessons") : null;
-    const share = options.link
-      ? tool("Copy a link to this stop", () => this.copy(), icon("link"), this.linkLabel)
-      : null;
-    const present = tool("Present", () => this.presenter.toggle(), "Present ", h("kbd", {}, "F"));
+    const { link } = options;
+    const label = h("span", "Copy link");
+    const copy = () => copyLink(new URL(link?.(this.at) ?? "", location.href).href, label);
+    const share = link ? tool("Copy a link to this stop", copy, icon("link"), label) : null;
+    const present = tool("Present", () => this.presenter.toggle(), "Present ", h("kbd", "F"));
     const head = h(
-      "header",
-      { class: "sv-lesson-head" },
+      "header.sv-lesson-head",
       back,
-      h("h2", { class: "sv-lesson-title" }, lesson.title),
+      h("h2.sv-lesson-title", lesson.title),
       this.dots,
-      h("span", { class: "sv-lesson-tools" }, share, present),
+      h("span.sv-lesson-tools", share, present),
     );
-    this.words = h("div", { class: "sv-lesson-words", "aria-live": "polite" });
-    this.nav = h("nav", { class: "sv-lesson-nav", "aria-label": "Lesson" });
-    this.text = h("article", { class: "sv-card sv-lesson-text" }, this.words, this.nav);
-    this.stage = h("div", { class: "sv-lesson-stage" });
-    this.problem = h("p", { class: "sv-message", role: "alert", hidden: true });
-    this.root.append(
-      head,
-      h("div", { class: "sv-lesson-body" }, this.text, h("div", { class: "sv-lesson-view" }, this.problem, this.stage)),
-    );
+    this.words = h("div.sv-lesson-words", { "aria-live": "polite" });
+    this.nav = h("nav.sv-lesson-nav", { "aria-label": "Lesson" });
+    this.text = h("article.sv-card.sv-lesson-text", this.words, this.nav);
+    this.stage = h("div.sv-lesson-stage");
+    this.problem = h("p.sv-message", { role: "alert", hidden: true });
+    this.root.append(head, h("div.sv-lesson-body", this.text, h("div.sv-lesson-view", this.problem, this.stage)));
     this.host.replaceChildren(this.root);
     this.inspector = new Inspector(this.stage, { actions: false, present: false });
     const again = framed(() => this.mark());
@@ -221,78 +221,55 @@ export class Lesson {
   }
 
   drawDots() {
-    this.dots.replaceChildren(
-      ...this.lesson.stops.map((stop, k) => {
-        const answered = k in this.answers;
-        const right = answered && this.answers[k] === stop.ask?.answer;
-        const state = !stop.ask ? "" : !answered ? " sv-dot-ask" : right ? " sv-dot-right" : " sv-dot-wrong";
-        const told = !stop.ask ? "" : !answered ? ", a question" : right ? ", predicted" : ", missed";
-        return button(`Stop ${k + 1}: ${stop.title}${told}`, {
-          class: `sv-dot${state}`,
-          title: stop.title,
-          "aria-current": k === this.at ? "step" : null,
-          onclick: () => this.go(k),
-        });
-      }),
-    );
+    const dots = this.lesson.stops.map(({ title, ask }, k) => {
+      const answered = k in this.answers;
+      const right = answered && this.answers[k] === ask?.answer;
+      const [state, told] = !ask ? [] : !answered ? DOTS.ask : right ? DOTS.right : DOTS.wrong;
+      return button(`Stop ${k + 1}: ${title}${told ? `, ${told}` : ""}`, {
+        class: `sv-dot ${state ? `sv-dot-${state}` : ""}`,
+        title,
+        "aria-current": k === this.at && "step",
+        onclick: () => this.go(k),
+      });
+    });
+    this.dots.replaceChildren(...dots);
   }
 
   /** @type {(stop: LessonStop, revealed: boolean) => void} */
-  drawStop(stop, revealed) {
-    const count = this.lesson.stops.length;
-    this.away = button(
-      "Back to this stop's step",
-      { class: "sv-button sv-quiet sv-away", hidden: true, onclick: () => this.inspector.setStep(stop.step) },
-      `back to step ${stop.step + 1}`,
-    );
-    const { open: go } = this.options;
-    const open = go
-      ? button(
-          "Open this run in Inspect",
-          { class: "sv-button sv-quiet", onclick: () => go(stop.run, stop.step) },
-          "Open in Inspect",
-        )
-      : null;
-    this.words.replaceChildren(
-      h("p", { class: "sv-lesson-place" }, h("span", {}, `${this.at + 1} of ${count}`), this.away, open),
-      h("h3", { class: "sv-lesson-stop" }, stop.title),
-      ...paragraphs(stop.text),
-    );
-    if (stop.ask) this.words.append(question(this, stop.ask, revealed));
+  drawStop({ title, text, ask, run, step }, revealed) {
+    const quiet = "sv-button sv-quiet";
+    const back = { class: `${quiet} sv-away`, hidden: true, onclick: () => this.inspector.setStep(step) };
+    this.away = button("Back to this stop's step", back, `back to step ${step + 1}`);
+    const { open } = this.options;
+    const go = { class: quiet, onclick: () => open?.(run, step) };
+    const place = h("span", `${this.at + 1} of ${this.lesson.stops.length}`);
+    this.words.replaceChildren();
+    append(this.words, [
+      h("p.sv-lesson-place", place, this.away, open && button("Open this run in Inspect", go, "Open in Inspect")),
+      h("h3.sv-lesson-stop", title),
+      paragraphs(text),
+      ask && question(this, ask, revealed),
+    ]);
   }
 
   drawNav() {
     const { next } = this.options;
-    const back = button(
-      "Back",
-      { disabled: this.at === 0, onclick: () => this.go(this.at - 1) },
-      h("kbd", {}, "←"),
-      " Back",
-    );
+    const key = (/** @type {string} */ name) => h("kbd", name);
+    const backs = { disabled: this.at === 0, onclick: () => this.go(this.at - 1) };
+    /** @type {HTMLElement[]} */
+    const inside = [button("Back", backs, key("←"), " Back")];
+    const grow = h("span.sv-grow");
+    const primary = "sv-button sv-primary";
     if (!this.stop) {
-      const again = button("Begin again", { onclick: () => this.restart() }, "Begin again");
-      const on = next
-        ? button(
-            `Next lesson: ${next.title}`,
-            { class: "sv-button sv-primary", onclick: () => next.go() },
-            `Next: ${next.title} `,
-            h("kbd", {}, "→"),
-          )
-        : null;
-      return this.nav.replaceChildren(back, again, h("span", { class: "sv-grow" }), on || "");
+      inside.push(button("Begin again", { onclick: () => this.restart() }, "Begin again"), grow);
+      const on = { class: primary, onclick: () => next?.go() };
+      if (next) inside.push(button(`Next lesson: ${next.title}`, on, `Next: ${next.title} `, key("→")));
+    } else {
+      const words = this.at === this.lesson.stops.length - 1 ? "Finish" : "Next";
+      const on = this.waiting ? { "aria-disabled": "true" } : { class: primary };
+      inside.push(grow, button(words, { ...on, onclick: () => this.next() }, `${words} `, key("→")));
     }
-    const last = this.at === this.lesson.stops.length - 1;
-    const on = button(
-      last ? "Finish" : "Next",
-      {
-        class: `sv-button ${this.waiting ? "" : "sv-primary"}`,
-        "aria-disabled": this.waiting ? "true" : null,
-        onclick: () => this.next(),
-      },
-      last ? "Finish " : "Next ",
-      h("kbd", {}, "→"),
-    );
-    return this.nav.replaceChildren(back, h("span", { class: "sv-grow" }), on);
+    this.nav.replaceChildren(...inside);
   }
 
   // ---- the inspector's places -----------------------------------------------------------------------------------
@@ -408,26 +385,12 @@ export class Lesson {
     }
     for (const card of cards) card?.classList.add("sv-spot");
     for (const pane of inspector.panes)
-      pane.paint(
-        "spot",
-        positions.map((position) => [position, "sv-spot-token"]),
-      );
+      pane.paint("spot", positions.map((position) => [position, "sv-spot-token"]));
     const home = { node: "tree", candidate: "candidates", tokens: "texts", metric: "metrics" };
     const told = new Set(this.places.map((one) => (one.kind === "panel" ? one.name : home[one.kind])));
     for (const name of ["tree", "candidates", "drafter", "prompts", "diff", "metrics", "texts"]) {
       const texts = name === "texts" && (told.has("prompt") || told.has("output") || told.has("pool"));
       inspector.root.classList.toggle(`sv-tells-${name}`, told.has(name) || texts);
     }
-  }
-
-  async copy() {
-    const url = new URL(this.options.link?.(this.at) ?? "", location.href).href;
-    try {
-      await navigator.clipboard.writeText(url);
-      this.linkLabel.textContent = "Copied";
-    } catch {
-      window.prompt("Copy this link:", url);
-    }
-    setTimeout(() => (this.linkLabel.textContent = "Copy link"), 1500);
   }
 }

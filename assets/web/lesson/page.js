@@ -2,19 +2,19 @@
 
 import { h } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
+import { clamp, plural } from "specviz/base/numbers.js";
 import { alertNote, sentence } from "specviz/base/problem.js";
 import { parse, stored } from "specviz/base/storage.js";
 import { Lesson } from "specviz/lesson/lesson.js";
 import { setAddress } from "specviz/shell/address.js";
-import { open } from "specviz/shell/open.js";
+import { onInspect } from "specviz/shell/open.js";
 import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
-import { goTo } from "specviz/shell/tabs.js";
 
 class LessonPage {
   /** @type {HTMLElement} */
   box = document.body; // until the page is there
-  place = h("div", { class: "svn-page" }, h("p", { class: "svp-empty" }, "Opening the lessons …"));
+  place = h("div.svn-page", h("p.svp-empty", "Opening the lessons …"));
   /** @type {(LessonCard | FaultyLesson)[]} */
   lessons = [];
   /** @type {Lesson | null} */
@@ -31,19 +31,11 @@ const page = new LessonPage();
 const key = (id) => `lesson-${id}`;
 /** Where a learner stands, as this browser keeps it. @type {(id: string) => Partial<LessonProgress>} */
 const kept = (id) => parse(stored.get(key(id)) ?? "");
-/** @param {number} n */
-const minutes = (n) => `${n} ${n === 1 ? "minute" : "minutes"}`;
 
 /** The address of a stop; ``at`` counts from 0. @type {(id: string, at: number, present: boolean) => string} */
 function link(id, at, present) {
-  const url = new URL(location.href);
-  url.hash = "";
-  url.search = "";
-  url.searchParams.set("tab", "lessons");
-  url.searchParams.set("lesson", id);
-  url.searchParams.set("at", String(at + 1));
-  if (present) url.searchParams.set("present", "1");
-  return url.href;
+  const asked = { tab: "lessons", lesson: id, at: String(at + 1), ...(present ? { present: "1" } : null) };
+  return new URL(`?${new URLSearchParams(asked)}`, location.href).href;
 }
 
 /** A run, fetched once. @param {string} name */
@@ -68,53 +60,33 @@ function state(card) {
 function card(one, number) {
   if (one.faults)
     return h(
-      "li",
-      { class: "svn-card svn-faulty" },
-      h("h3", {}, one.id.replace(/^own-/, "")),
-      h("p", { class: "svn-about" }, "This lesson cannot be shown yet:"),
-      h(
-        "ul",
-        { class: "svn-faults" },
-        one.faults.map((text) => h("li", {}, text)),
-      ),
+      "li.svn-card.svn-faulty",
+      h("h3", one.id.replace(/^own-/, "")),
+      h("p.svn-about", "This lesson cannot be shown yet:"),
+      h("ul.svn-faults", one.faults.map((text) => h("li", text))),
     );
   const { words, at, done } = state(one);
   const finished = done >= 1;
   return h(
-    "li",
-    { class: `svn-card${finished ? " svn-finished" : ""}` },
+    "li.svn-card",
+    { class: finished && "svn-finished" },
     h(
-      "div",
-      { class: "svn-top" },
-      h("span", { class: "svn-number" }, one.own ? "Own lesson" : String(number)),
-      h("span", { class: "svn-minutes" }, finished ? "✓ done · " : "", minutes(one.minutes)),
+      "div.svn-top",
+      h("span.svn-number", one.own ? "Own lesson" : String(number)),
+      h("span.svn-minutes", finished ? "✓ done · " : "", plural(one.minutes, "minute")),
     ),
-    h("h3", {}, one.title),
-    h("p", { class: "svn-about" }, one.about),
+    h("h3", one.title),
+    h("p.svn-about", one.about),
+    h("ul.svn-learn", one.learn.map((text) => h("li", text))),
     h(
-      "ul",
-      { class: "svn-learn" },
-      one.learn.map((text) => h("li", {}, text)),
-    ),
-    h(
-      "div",
-      { class: "svn-foot" },
+      "div.svn-foot",
+      h("button.svp-button.svn-go", { "aria-label": `${words}: ${one.title}`, onclick: () => play(one.id, at) }, words),
       h(
-        "button",
-        {
-          type: "button",
-          class: "svp-button svn-go",
-          "aria-label": `${words}: ${one.title}`,
-          onclick: () => play(one.id, at),
-        },
-        words,
-      ),
-      h(
-        "span",
-        { class: "svn-progress", role: "img", "aria-label": `${Math.round(100 * done)} % seen` },
+        "span.svn-progress",
+        { role: "img", "aria-label": `${Math.round(100 * done)} % seen` },
         h("i", { style: `width:${100 * done}%` }),
       ),
-      h("span", { class: "svn-asked" }, `${one.asked} ${one.asked === 1 ? "question" : "questions"}`),
+      h("span.svn-asked", plural(one.asked, "question")),
     ),
   );
 }
@@ -126,38 +98,24 @@ function drawCards() {
   const total = ours.reduce((sum, one) => sum + (one.minutes || 0), 0);
   page.place.replaceChildren(
     h(
-      "header",
-      { class: "svn-head" },
-      h("h2", {}, "Lessons"),
+      "header.svn-head",
+      h("h2", "Lessons"),
       h(
         "p",
-        {},
-        `Short tours over recorded runs: ${ours.length} lessons, ${minutes(total)} in all. Read, ` +
+        `Short tours over recorded runs: ${ours.length} lessons, ${plural(total, "minute")} in all. Read, ` +
           `predict, then see what happened. The keys → ← and the digits are enough; F makes it large for a class.`,
       ),
     ),
+    h("ol.svn-cards", ours.map((one, k) => card(one, k + 1))),
+    ...(own.length ? [h("h2.svn-own", "Your own"), h("ul.svn-cards", own.map((one, k) => card(one, k + 1)))] : []),
     h(
-      "ol",
-      { class: "svn-cards" },
-      ours.map((one, k) => card(one, k + 1)),
-    ),
-    own.length ? h("h2", { class: "svn-own" }, "Your own") : "",
-    own.length
-      ? h(
-          "ul",
-          { class: "svn-cards" },
-          own.map((one, k) => card(one, k + 1)),
-        )
-      : "",
-    h(
-      "p",
-      { class: "svn-write" },
+      "p.svn-write",
       "A lesson is a plain text file: put yours into the folder that ",
-      h("code", {}, "specviz lessons"),
+      h("code", "specviz lessons"),
       " names, and it appears here. ",
-      h("code", {}, "specviz lessons check FILE"),
+      h("code", "specviz lessons check FILE"),
       " says what is wrong with one; ",
-      h("code", {}, "assets/lessons/README.md"),
+      h("code", "assets/lessons/README.md"),
       " tells how to write it.",
     ),
   );
@@ -182,16 +140,16 @@ async function play(id, at = 0, present = false) {
   } catch (problem) {
     if (ticket !== page.ticket) return;
     drawCards();
-    page.place.prepend(h("p", { class: "svp-note svp-error svn-problem", role: "alert" }, sentence(problem)));
+    page.place.prepend(h("p.svp-note.svp-error.svn-problem", { role: "alert" }, sentence(problem)));
     return;
   }
   leave();
   const order = page.lessons.flatMap((one) => (one.faults ? [] : [one]));
   const after = order[order.findIndex((one) => one.id === id) + 1];
   const before = kept(id);
-  const host = h("div", { class: "svn-player" });
+  const host = h("div.svn-player");
   page.place.replaceChildren(host);
-  const start = Math.min(Math.max(0, at), lesson.stops.length);
+  const start = clamp(at, 0, lesson.stops.length);
   /** @param {LessonProgress} progress */
   const keep = ({ at: now, answers }) => {
     stored.set(key(id), JSON.stringify({ at: now, answers }));
@@ -214,9 +172,7 @@ async function play(id, at = 0, present = false) {
     },
     open: (name, step) => {
       page.player?.presenter.set(false);
-      open(name, { step });
-      goTo("inspect");
-      scrollTo({ top: 0 });
+      onInspect(name, { step });
     },
     next: after && !lesson.own ? { title: after.title, go: () => play(after.id, 0, presenting()) } : null,
   });

@@ -1,68 +1,75 @@
 /* The library of runs: searched, sorted, tagged, renamed, kept, deleted. */
 
 import { on } from "specviz/base/bus.js";
-import { h, plural } from "specviz/base/dom.js";
+import { h } from "specviz/base/dom.js";
 import { postJson } from "specviz/base/json.js";
+import { plural, when } from "specviz/base/numbers.js";
 import { sentence } from "specviz/base/problem.js";
-import { open } from "specviz/shell/open.js";
+import { table } from "specviz/base/table.js";
+import { onInspect } from "specviz/shell/open.js";
 import { place } from "specviz/shell/place.js";
 import { KINDS, refreshRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
-import { goTo } from "specviz/shell/tabs.js";
 
 /** @typedef {{ids: string[], title?: string, add?: string[], drop?: string[], keep?: boolean}} RunChange */
 
 const PAGE = 200; // rows drawn at a time
+const NO_RUNS = "There is no recorded run yet: run a method on the Inspect page.";
 
-const size = (/** @type {number | undefined} */ bytes) =>
-  bytes === undefined
-    ? ""
-    : bytes < 1 << 20
-      ? `${Math.max(1, Math.round(bytes / 1024))} KiB`
-      : `${(bytes / (1 << 20)).toFixed(1)} MiB`;
-/** @param {number | null | undefined} value @param {number} digits */
-const number = (value, digits) => (value === null || value === undefined ? "" : value.toFixed(digits));
-const date = (/** @type {RunRecord} */ { created }) =>
-  created && !Number.isNaN(+new Date(created)) ? new Date(created) : null;
-const ended = (/** @type {RunRecord} */ run) => (run.kind === "live" ? run.state : run.stop) || "";
+const MIB = 1 << 20;
 
-/** @type {[key: string, heading: string, kind: string, by: (run: RunRecord) => string | number][]} what sorts them */
-const COLUMNS = [
-  ["title", "Run", "svr-title", (run) => run.title.toLowerCase()],
-  ["method", "Method", "svr-method", (run) => (run.method || "").toLowerCase()],
-  ["model", "Model", "svr-model", (run) => (run.model || "").toLowerCase()],
-  ["tokens", "Tokens", "svp-num svr-tokens", (run) => run.tokens ?? -1],
-  ["steps", "Steps", "svp-num svr-steps", (run) => run.steps ?? -1],
-  ["per_step", "Tokens/step", "svp-num svr-per", (run) => run.tokens_per_step ?? -1],
-  ["ended", "Ended", "svr-ended", ended],
-  ["size", "Size", "svp-num svr-size", (run) => run.bytes ?? -1],
-  ["when", "When", "svr-when", (run) => +(date(run) || 0)],
-];
+/** @param {number} bytes */
+const size = (bytes) =>
+  bytes < MIB ? `${Math.max(1, Math.round(bytes / 1024))} KiB` : `${(bytes / MIB).toFixed(1)} MiB`;
+/** @type {(value: number | null | undefined, text: (value: number) => string) => string} */
+const told = (value, text) => (value === null || value === undefined ? "" : text(value));
+/** @param {RunRecord} run */
+const ended = (run) => (run.kind === "live" ? run.state : run.stop) || "";
+/** @param {number} count */
+const whole = (count) => count.toFixed(0);
 
 /**
- * What a search asks for: a test per word; method:, model: and tag: look in their place, "a b" is one word.
+ * A column: its classes, its text, and what sorts it (text from A on, numbers from the highest).
  *
- * @param {string} text
- * @returns {(run: RunRecord) => boolean}
+ * @typedef {{ key: string, head: string, kind: string, text: (run: RunRecord) => string,
+ *   by: (run: RunRecord) => string | number }} Column
  */
+/** @type {(key: string, head: string, text: (run: RunRecord) => string) => Column} */
+const words = (key, head, text) => ({ key, head, kind: `svr-${key}`, text, by: (run) => text(run).toLowerCase() });
+/** @type {(key: string, head: string, by: (run: RunRecord) => number | null | undefined,
+ *   text: (value: number) => string) => Column} */
+const numbers = (key, head, by, text) => ({
+  key, head, kind: `svp-num svr-${key}`, text: (run) => told(by(run), text), by: (run) => by(run) ?? -1,
+});
+/** @type {Column[]} */
+const COLUMNS = [
+  words("title", "Run", (run) => run.title),
+  words("method", "Method", (run) => (run.method || "") + (run.lossless === false ? " (lossy)" : "")),
+  words("model", "Model", (run) => run.model || ""),
+  numbers("tokens", "Tokens", (run) => run.tokens, whole),
+  numbers("steps", "Steps", (run) => run.steps, whole),
+  numbers("per", "Tokens/step", (run) => run.tokens_per_step, (value) => value.toFixed(2)),
+  words("ended", "Ended", ended),
+  numbers("size", "Size", (run) => run.bytes, size),
+  { ...words("when", "When", (run) => when(run.created)), by: (run) => +new Date(run.created) || 0 },
+];
+
+/** What a search asks for: a test per word; method:, model: and tag: look in their place, "a b" is one word. */
+/** @param {string} text @returns {(run: RunRecord) => boolean} */
 function wanted(text) {
   /** @type {((run: RunRecord) => boolean)[]} */
   const tests = [];
   for (const [, name, quoted, plain] of text.toLowerCase().matchAll(/(?:(method|model|tag):)?(?:"([^"]*)"?|(\S+))/g)) {
     const word = quoted ?? plain;
-    if (name === "method")
-      tests.push((run) => run.method_name === word || (run.method || "").toLowerCase().includes(word));
-    else if (name === "model") tests.push((run) => (run.model || "").toLowerCase().includes(word));
+    /** @param {...string | undefined} texts */
+    const within = (...texts) => texts.join(" ").toLowerCase().includes(word);
+    if (name === "method") tests.push((run) => run.method_name === word || within(run.method));
+    else if (name === "model") tests.push((run) => within(run.model));
     else if (name === "tag") tests.push((run) => (run.tags || []).some((tag) => tag.startsWith(word)));
     else if (word === "lossy" || word === "lossless")
       tests.push((run) => run.kind !== "live" && (run.lossless === false) === (word === "lossy"));
     else if (word === "kept") tests.push((run) => Boolean(run.keep));
-    else
-      tests.push((run) =>
-        `${run.title} ${run.method} ${run.model || ""} ${KINDS[run.kind]} ${(run.tags || []).join(" ")}`
-          .toLowerCase()
-          .includes(word),
-      );
+    else tests.push((run) => within(run.title, run.method, run.model, KINDS[run.kind], ...(run.tags || [])));
   }
   return (run) => tests.every((test) => test(run));
 }
@@ -70,49 +77,36 @@ function wanted(text) {
 /** @param {Part} part */
 export function mount({ element }) {
   const box = place(element, "table");
-  const search = h("input", {
+  const search = h("input.svp-input.svp-search", {
     type: "search",
-    class: "svp-input svp-search",
     placeholder: "Search: words, method:pld, model:demo, tag:good, lossy, kept",
     "aria-label": "Search the runs",
   });
-  const room = h("span", { class: "svr-room" });
-  const problem = h("p", { class: "svr-problem", role: "alert" });
-  const tags = h("div", { class: "svr-tags" });
-  const bar = h("div", { class: "svr-bar", role: "group", "aria-label": "Selected runs", hidden: true });
+  const room = h("span.svr-room");
+  const problem = h("p.svr-problem", { role: "alert" });
+  const tags = h("div.svr-tags");
+  const bar = h("div.svr-bar", { role: "group", "aria-label": "Selected runs", hidden: true });
   const all = h("input", { type: "checkbox", "aria-label": "Select all runs that are shown" });
-  const heads = COLUMNS.map(([key, text, kind]) =>
-    h(
-      "th",
-      { scope: "col", class: kind },
-      h("button", { type: "button", class: "svr-sort", onclick: () => sortBy(key) }, text),
-    ),
+  const heads = COLUMNS.map(({ key, head, kind }) =>
+    h("th", { scope: "col", class: kind }, h("button.svr-sort", { onclick: () => sortBy(key) }, head)),
   );
-  const body = h("tbody");
-  const grid = h(
-    "table",
-    { class: "svp-grid" },
-    h("thead", {}, h("tr", {}, h("th", { class: "svr-check" }, all), heads, h("th", { "aria-label": "Actions" }))),
-    body,
-  );
-  const empty = h("p", { class: "svp-empty" });
-  const more = h("button", {
-    type: "button",
-    class: "svp-button",
-    hidden: true,
-    onclick: () => {
-      most += PAGE;
-      draw();
-    },
-  });
+  const acts = h("th", { "aria-label": "Actions" });
+  const grid = table({}, [h("th.svr-check", all), heads, acts], []);
+  const [body] = grid.tBodies;
+  const empty = h("p.svp-empty");
+  const further = () => {
+    most += PAGE;
+    draw();
+  };
+  const more = h("button.svp-button", { hidden: true, onclick: further });
   /** @type {Set<string>} */
   const chosen = new Set();
   /** @type {RunRecord[]} */
   let matching = [];
-  let sorted = { key: "", up: false },
-    most = PAGE,
-    editing = false,
-    said = "";
+  let sorted = { key: "", up: false };
+  let most = PAGE;
+  let editing = false;
+  let said = "";
 
   /** Names from A, numbers from the highest; then the other way, and back to the order by kind. @param {string} key */
   function sortBy(key) {
@@ -127,11 +121,8 @@ export function mount({ element }) {
     try {
       /** @type {{done: string[]}} */
       const { done } = await postJson(`api/runs/${what}`, asked);
-      said =
-        done.length < asked.ids.length
-          ? `${asked.ids.length - done.length} of ${asked.ids.length} ` +
-            `runs are not yours, or are gone: they stay as they are.`
-          : "";
+      const left = asked.ids.length - done.length;
+      said = left ? `${left} of ${asked.ids.length} runs are not yours, or are gone: they stay as they are.` : "";
       if (what === "delete") for (const id of done) chosen.delete(id);
     } catch (error) {
       said = sentence(error);
@@ -142,12 +133,8 @@ export function mount({ element }) {
 
   // --- one row ---
 
-  /**
-   * A field in place of what it changes; Enter and leaving it give its text to `done`, Escape does not.
-   *
-   * @param {HTMLInputElement} field
-   * @param {(text: string) => void} done
-   */
+  /** A field in place of what it changes; Enter and leaving it give its text to `done`, Escape does not. */
+  /** @param {HTMLInputElement} field @param {(text: string) => void} done */
   function edit(field, done) {
     editing = true;
     let over = false;
@@ -171,20 +158,14 @@ export function mount({ element }) {
 
   /** @param {RunRecord} run @param {HTMLElement} cell */
   function rename(run, cell) {
-    const field = h("input", { class: "svp-input", maxlength: 200, "aria-label": "Title" });
-    field.value = run.title;
+    const field = h("input.svp-input", { maxlength: 200, "aria-label": "Title", value: run.title });
     cell.replaceChildren(field);
     edit(field, (title) => (title && title !== run.title ? act("change", { ids: [run.id], title }) : draw()));
   }
 
   /** @param {string[]} ids @param {HTMLElement} at */
   function addTag(ids, at) {
-    const field = h("input", {
-      class: "svp-input svr-newtag",
-      maxlength: 30,
-      placeholder: "tag",
-      "aria-label": "New tag",
-    });
+    const field = h("input.svp-input.svr-newtag", { maxlength: 30, placeholder: "tag", "aria-label": "New tag" });
     at.append(field);
     edit(field, (text) => (text ? act("change", { ids, add: text.split(/[\s,]+/).filter(Boolean) }) : draw()));
   }
@@ -203,104 +184,64 @@ export function mount({ element }) {
     fn();
   };
 
+  /** A tag: shows its runs alone; one's own can be taken away. @type {(run: RunRecord, tag: string) => Child} */
+  function tagOf(run, tag) {
+    const only = { title: `Only runs tagged ${tag}`, onclick: quiet(() => filterBy(tag)) };
+    const drop = quiet(() => act("change", { ids: [run.id], drop: [tag] }));
+    const remove = h("button", { "aria-label": `Remove the tag ${tag}`, onclick: drop }, "×");
+    return h("span.svr-tag", h("button", only, tag), run.mine && remove);
+  }
+
   /** @param {RunRecord} run */
   function row(run) {
-    const go = () => {
-      goTo("inspect");
-      open(run.id);
-    };
-    const check = h("input", { type: "checkbox", "aria-label": `Select ${run.title}`, disabled: !run.mine });
-    check.checked = chosen.has(run.id);
-    check.addEventListener("change", () => {
-      chosen[check.checked ? "add" : "delete"](run.id);
-      said = "";
-      drawBar();
+    const { id, title, keep } = run;
+    const go = () => onInspect(id);
+    const check = h("input", {
+      type: "checkbox",
+      "aria-label": `Select ${title}`,
+      disabled: !run.mine,
+      checked: chosen.has(id),
+      onchange: ({ currentTarget }) => {
+        chosen[currentTarget.checked ? "add" : "delete"](id);
+        said = "";
+        drawBar();
+      },
     });
-    const chips = h(
-      "span",
-      { class: "svr-chips" },
-      (run.tags || []).map((tag) =>
-        h(
-          "span",
-          { class: "svr-tag" },
-          h("button", { type: "button", title: `Only runs tagged ${tag}`, onclick: quiet(() => filterBy(tag)) }, tag),
-          run.mine
-            ? h(
-                "button",
-                {
-                  type: "button",
-                  "aria-label": `Remove the tag ${tag}`,
-                  onclick: quiet(() => act("change", { ids: [run.id], drop: [tag] })),
-                },
-                "×",
-              )
-            : null,
-        ),
-      ),
-    );
-    const name = h(
-      "td",
-      { class: "svr-title" },
-      h("button", { type: "button", class: "svp-link", onclick: quiet(go) }, run.title),
-      chips,
-    );
+    const chips = h("span.svr-chips", (run.tags || []).map((tag) => tagOf(run, tag)));
+    const name = h("td.svr-title", h("button.svp-link", title), chips);
     /** @type {(mark: string, label: string, fn: () => void, more?: object) => HTMLElement} */
-    const button = (mark, label, fn, more) =>
-      h(
-        "button",
-        {
-          type: "button",
-          class: "svr-act",
-          title: label,
-          "aria-label": `${label}: ${run.title}`,
-          onclick: quiet(fn),
-          ...more,
-        },
-        mark,
-      );
-    const acts = !run.mine
-      ? []
-      : [
-          button(
-            run.keep ? "★" : "☆",
-            run.keep ? "Kept: it is not removed to make room" : "Keep: never remove it to make room",
-            () => act("change", { ids: [run.id], keep: !run.keep }),
-            { "aria-pressed": String(Boolean(run.keep)) },
-          ),
-          button("#", "Add a tag", () => addTag([run.id], chips)),
-          button("✎", "Rename", () => rename(run, name)),
-          button("×", "Delete", () => {
-            chosen.clear();
-            chosen.add(run.id);
-            draw();
-            askDelete();
-          }),
-        ];
-    const when = date(run);
-    const cells = [
-      name,
-      h("td", { class: "svr-method" }, run.method || "", run.lossless === false ? " (lossy)" : ""),
-      h("td", { class: "svr-model" }, run.model || ""),
-      h("td", { class: "svp-num svr-tokens" }, number(run.tokens, 0)),
-      h("td", { class: "svp-num svr-steps" }, number(run.steps, 0)),
-      h("td", { class: "svp-num svr-per" }, number(run.tokens_per_step, 2)),
-      h("td", { class: "svr-ended" }, ended(run)),
-      h("td", { class: "svp-num svr-size" }, size(run.bytes)),
-      h("td", { class: "svr-when" }, when ? when.toLocaleString([], { dateStyle: "medium", timeStyle: "short" }) : ""),
+    const button = (mark, label, fn, more) => {
+      const told = { title: label, "aria-label": `${label}: ${title}`, ...more };
+      return h("button.svr-act", { ...told, onclick: quiet(fn) }, mark);
+    };
+    const kept = keep ? "Kept: it is not removed to make room" : "Keep: never remove it to make room";
+    const change = () => act("change", { ids: [id], keep: !keep });
+    const remove = () => {
+      chosen.clear();
+      chosen.add(id);
+      draw();
+      askDelete();
+    };
+    const acts = run.mine && [
+      button(keep ? "★" : "☆", kept, change, { "aria-pressed": String(Boolean(keep)) }),
+      button("#", "Add a tag", () => addTag([id], chips)),
+      button("✎", "Rename", () => rename(run, name)),
+      button("×", "Delete", remove),
     ];
     return h(
       "tr",
-      { class: run.id === app.current ? "svp-now" : null, "data-id": run.id, onclick: go },
-      h("td", { class: "svr-check", onclick: quiet(() => {}) }, check),
-      cells,
-      h("td", { class: "svr-acts" }, acts),
+      { class: id === app.current && "svp-now", "data-id": id, onclick: go },
+      h("td.svr-check", { onclick: quiet(() => {}) }, check),
+      name,
+      COLUMNS.slice(1).map(({ kind, text }) => h("td", { class: kind }, text(run))),
+      h("td.svr-acts", acts),
     );
   }
 
   // --- what is done with several ---
 
   const barButton = (/** @type {string} */ text, /** @type {() => void} */ fn, kind = "") =>
-    h("button", { type: "button", class: `svp-button ${kind}`, onclick: () => fn() }, text);
+    h("button", { class: `svp-button ${kind}`, onclick: () => fn() }, text);
 
   function askDelete() {
     const ids = [...chosen];
@@ -309,7 +250,7 @@ export function mount({ element }) {
     const what = ids.length === 1 && first ? `“${first.title}”` : `${ids.length} runs`;
     const yes = ids.length === 1 ? "Delete" : `Delete ${ids.length}`;
     bar.replaceChildren(
-      h("span", {}, `Delete ${what}? This cannot be undone.`),
+      h("span", `Delete ${what}? This cannot be undone.`),
       barButton(yes, () => act("delete", { ids }), "svr-danger"),
       no,
     );
@@ -317,15 +258,15 @@ export function mount({ element }) {
   }
 
   function drawBar() {
-    const ids = [...chosen],
-      runs = app.runs.filter((run) => chosen.has(run.id));
+    const ids = [...chosen];
+    const runs = app.runs.filter((run) => chosen.has(run.id));
     bar.hidden = !ids.length;
     all.checked = ids.length > 0 && matching.every((run) => !run.mine || chosen.has(run.id));
     problem.textContent = said || app.room?.problem || "";
     if (!ids.length) return;
     const kept = runs.length > 0 && runs.every((run) => run.keep);
     bar.replaceChildren(
-      h("span", {}, `${plural(ids.length, "run")} selected`),
+      h("span", `${plural(ids.length, "run")} selected`),
       barButton("Add tag", () => addTag(ids, bar)),
       barButton(kept ? "Do not keep" : "Keep", () => act("change", { ids, keep: !kept })),
       barButton("Delete", askDelete, "svr-danger"),
@@ -345,14 +286,8 @@ export function mount({ element }) {
     if (!app.room) return;
     const { count, max_count, bytes, max_bytes } = app.room;
     const text = `${count} of ${max_count} runs, ${Math.ceil(bytes / (1 << 20))} of ${max_bytes >> 20} MiB`;
-    room.replaceChildren(
-      text,
-      h(
-        "i",
-        { "aria-hidden": "true" },
-        h("b", { style: `width: ${Math.min(100, 100 * Math.max(count / max_count, bytes / max_bytes))}%` }),
-      ),
-    );
+    const share = Math.min(100, 100 * Math.max(count / max_count, bytes / max_bytes));
+    room.replaceChildren(text, h("i", { "aria-hidden": "true" }, h("b", { style: `width: ${share}%` })));
     room.title = "When it is full, the runs that were not looked at for longest make room; kept runs (★) stay.";
   }
 
@@ -361,57 +296,35 @@ export function mount({ element }) {
     const mine = new Set(app.runs.filter((run) => run.mine).map((run) => run.id));
     for (const id of chosen) if (!mine.has(id)) chosen.delete(id);
     matching = app.runs.filter(wanted(search.value));
-    const by = COLUMNS.find(([key]) => key === sorted.key);
-    if (by) {
-      const [, , , value] = by;
-      const way = sorted.up ? 1 : -1;
-      matching = [...matching].sort((a, b) => (value(a) < value(b) ? -way : value(a) > value(b) ? way : 0));
-    }
-    heads.forEach((head, k) =>
-      COLUMNS[k][0] === sorted.key
-        ? head.setAttribute("aria-sort", sorted.up ? "ascending" : "descending")
-        : head.removeAttribute("aria-sort"),
-    );
+    const by = COLUMNS.find(({ key }) => key === sorted.key)?.by;
+    const way = sorted.up ? 1 : -1;
+    if (by) matching = [...matching].sort((a, b) => (by(a) < by(b) ? -way : by(a) > by(b) ? way : 0));
+    heads.forEach((head, k) => {
+      const order = COLUMNS[k].key === sorted.key && (sorted.up ? "ascending" : "descending");
+      head.ariaSort = order || null;
+    });
     const rows = [];
     let kind = "";
     for (const run of matching.slice(0, most)) {
       if (!by && run.kind !== kind) {
         kind = run.kind;
-        rows.push(
-          h(
-            "tr",
-            { class: "svp-kind" },
-            h("th", { colspan: COLUMNS.length + 2, scope: "colgroup" }, KINDS[kind] || kind),
-          ),
-        );
+        rows.push(h("tr.svp-kind", h("th", { colspan: COLUMNS.length + 2, scope: "colgroup" }, KINDS[kind] || kind)));
       }
       rows.push(row(run));
     }
     body.replaceChildren(...rows);
     const used = [...new Set(app.runs.flatMap((run) => run.tags || []))].sort();
     const words = search.value.split(/\s+/);
-    tags.replaceChildren(
-      ...used
-        .slice(0, 30)
-        .map((tag) =>
-          h(
-            "span",
-            { class: "svr-tag", "data-on": words.includes(`tag:${tag}`) },
-            h(
-              "button",
-              { type: "button", "aria-pressed": String(words.includes(`tag:${tag}`)), onclick: () => filterBy(tag) },
-              tag,
-            ),
-          ),
-        ),
-    );
+    const chips = used.slice(0, 30).map((tag) => {
+      const on = words.includes(`tag:${tag}`);
+      const button = h("button", { "aria-pressed": String(on), onclick: () => filterBy(tag) }, tag);
+      return h("span.svr-tag", { "data-on": on }, button);
+    });
+    tags.replaceChildren(...chips);
     more.hidden = matching.length <= most;
     more.textContent = `Show ${Math.min(PAGE, matching.length - most)} more of ${matching.length}`;
-    empty.textContent = matching.length
-      ? ""
-      : app.runs.length
-        ? "No run matches."
-        : "There is no recorded run yet: run a method on the Inspect page.";
+    if (matching.length) empty.textContent = "";
+    else empty.textContent = app.runs.length ? "No run matches." : NO_RUNS;
     grid.hidden = !matching.length;
     drawBar();
     drawRoom();
@@ -423,14 +336,6 @@ export function mount({ element }) {
   });
   on("runs", draw);
   on("current", draw);
-  box.append(
-    h("div", { class: "svr-head" }, search, room),
-    tags,
-    problem,
-    bar,
-    h("div", { class: "svr-scroll" }, grid),
-    empty,
-    more,
-  );
+  box.append(h("div.svr-head", search, room), tags, problem, bar, h("div.svr-scroll", grid), empty, more);
   draw();
 }

@@ -2,7 +2,7 @@
 
 import { emit, on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
-import { getJson } from "specviz/base/json.js";
+import { SILENT, getJson } from "specviz/base/json.js";
 import { parse } from "specviz/base/storage.js";
 import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
@@ -12,11 +12,8 @@ import { turn } from "specviz/shell/theme.js";
 /** @type {Record<ModelInfo["state"], string>} */
 const MARKS = { loading: "…", ready: "✓", failed: "!", none: "○", gone: "!", out: "!" };
 
-/**
- * ``value`` is {"session"} after "named" was triggered, and {"session", "tab"} where "go" asks for a tab.
- *
- * @param {Part} part
- */
+/** ``value`` is {"session"} after "named" was triggered, and {"session", "tab"} where "go" asks for a tab. */
+/** @param {Part} part */
 export function mount({ element, props, watch, trigger }) {
   let session = "";
   /** @type {Promise<string> | null} */
@@ -41,19 +38,9 @@ export function mount({ element, props, watch, trigger }) {
     props.value = JSON.stringify({ session, tab });
     trigger("go");
   });
-  const pill = h("span", { class: "svp-pill", role: "status" });
-  const theme = h(
-    "button",
-    {
-      type: "button",
-      class: "svp-button",
-      title: "Light or dark",
-      "aria-label": "Switch between light and dark",
-      onclick: turn,
-    },
-    "◐",
-  );
-  const user = h("span", { class: "svp-user", hidden: true });
+  const pill = h("span.svp-pill", { role: "status" });
+  const turns = { title: "Light or dark", "aria-label": "Switch between light and dark", onclick: turn };
+  const user = h("span.svp-user", { hidden: true });
   async function signOut() {
     await fetch("logout", { method: "POST" }).catch(() => {});
     location.reload(); // it leads to the page where one signs in
@@ -70,11 +57,8 @@ export function mount({ element, props, watch, trigger }) {
       out: "Signed out: load the page again",
     };
     const [short, ...rest] = words[model.state].split(" · ");
-    const more = rest.length ? h("span", { class: "svp-more" }, ` · ${rest.join(" · ")}`) : null;
-    pill.replaceChildren(
-      h("b", { "aria-hidden": "true" }, MARKS[model.state]),
-      h("span", {}, short, more || ""),
-    );
+    const more = rest.length > 0 && h("span.svp-more", ` · ${rest.join(" · ")}`);
+    pill.replaceChildren(h("b", { "aria-hidden": "true" }, MARKS[model.state]), h("span", short, more));
     pill.title = model.text || "";
   }
   let misses = 0;
@@ -86,10 +70,7 @@ export function mount({ element, props, watch, trigger }) {
       misses = 0;
       app.rules = rules;
       if (name && user.hidden) {
-        user.replaceChildren(
-          h("b", {}, name),
-          h("button", { type: "button", class: "svp-button", onclick: signOut }, "Log out"),
-        );
+        user.replaceChildren(h("b", name), h("button.svp-button", { onclick: signOut }, "Log out"));
         user.hidden = false;
       }
       const changed = model.state !== app.model.state;
@@ -98,23 +79,20 @@ export function mount({ element, props, watch, trigger }) {
       if (changed) emit("model", model);
       draw();
     } catch (problem) {
-      if (problem instanceof Error && "status" in problem && problem.status === 401) {
-        app.model = { ...app.model, state: "out", text: problem.message };
-        draw();
-      } else if (++misses > 1) {
-        app.model = { ...app.model, state: "gone", text: "The server does not answer: is it still running?" };
-        draw();
-      }
+      const out = problem instanceof Error && "status" in problem && problem.status === 401;
+      if (out) app.model = { ...app.model, state: "out", text: problem.message };
+      else if (++misses > 1) app.model = { ...app.model, state: "gone", text: SILENT };
+      draw();
       wait = 3000;
     }
     setTimeout(poll, wait);
   }
   place(element, "brand").append(
-    h("span", { class: "svp-name", role: "heading", "aria-level": 1 }, h("b", {}, "spec"), "viz"),
-    h("span", { class: "svp-grow" }),
+    h("span.svp-name", { role: "heading", "aria-level": 1 }, h("b", "spec"), "viz"),
+    h("span.svp-grow"),
     pill,
     user,
-    theme,
+    h("button.svp-button", turns, "◐"),
   );
   draw();
   poll();

@@ -7,8 +7,8 @@ import { app } from "specviz/shell/state.js";
 
 /** @param {Part} part */
 export function mount({ element }) {
-  const off = h("p", { class: "svf-reason", role: "status" });
-  const differs = h("p", { class: "svf-may-differ" });
+  const off = h("p.svf-reason", { role: "status" });
+  const differs = h("p.svf-may-differ");
   function draw() {
     const { reason, lossy } = app.caution;
     off.textContent = reason;

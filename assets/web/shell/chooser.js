@@ -5,19 +5,13 @@ import { h } from "specviz/base/dom.js";
 import { stored } from "specviz/base/storage.js";
 import { open } from "specviz/shell/open.js";
 import { place } from "specviz/shell/place.js";
-import { KINDS } from "specviz/shell/runs.js";
+import { fillRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
-
-/** @param {RunRecord} run */
-function brief({ title, method, lossless, tokens_per_step: perStep }) {
-  const speed = perStep === null || perStep === undefined ? "" : `${perStep.toFixed(2)} tokens/step`;
-  return [title, method + (lossless === false ? " (lossy)" : ""), speed].filter(Boolean).join(" · ");
-}
 
 /** @param {Part} part */
 export function mount({ element }) {
   const box = place(element, "chooser");
-  const fold = h("button", { type: "button", class: "svp-button", "aria-controls": "sv-panel" });
+  const fold = h("button.svp-button", { "aria-controls": "sv-panel" });
   const wide = () => innerWidth >= 1100;
   let folded = stored.get("panel") ? stored.get("panel") === "folded" : !wide();
   if (!wide()) folded = true;
@@ -39,19 +33,9 @@ export function mount({ element }) {
     stored.set("panel", folded ? "folded" : "open");
     apply();
   });
-  const select = h("select", { class: "svp-select", "aria-label": "Recorded run" });
+  const select = h("select.svp-select", { "aria-label": "Recorded run" });
   select.addEventListener("change", () => open(select.value));
-  function draw() {
-    const kinds = [...new Set(app.runs.map((run) => run.kind))];
-    const options = (/** @type {string} */ kind) =>
-      app.runs.filter((run) => run.kind === kind).map((run) => h("option", { value: run.id }, brief(run)));
-    select.replaceChildren(...kinds.map((kind) => h("optgroup", { label: KINDS[kind] || kind }, options(kind))));
-    if (!app.runs.some((run) => run.id === app.current))
-      select.prepend(
-        h("option", { value: app.current, disabled: true }, app.current ? "A run from a link" : "No recorded run yet"),
-      );
-    select.value = app.current;
-  }
+  const draw = () => fillRuns(select, app.current);
   on("runs", draw);
   on("current", draw);
   box.append(fold, select);

@@ -1,23 +1,19 @@
 /* The method form: method, its parameters and the run's settings, made from the server's catalog. */
 
 import { emit, on } from "specviz/base/bus.js";
-import { closest, h } from "specviz/base/dom.js";
-import { field } from "specviz/base/field.js";
+import { append, closest, h } from "specviz/base/dom.js";
+import { field, fields, valuesOf } from "specviz/base/field.js";
 import { getJson } from "specviz/base/json.js";
 import { sentence } from "specviz/base/problem.js";
 import { stored } from "specviz/base/storage.js";
-import { methodOption, missingMethods } from "specviz/shell/methods.js";
-import { place } from "specviz/shell/place.js";
+import { badge, methodGroups, missingMethods } from "specviz/shell/methods.js";
+import { find, place } from "specviz/shell/place.js";
 import { stop } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";
 
 /** @typedef {Record<string, Setting>} Values */
-/**
- * What stands beside the run button: why it is off, and that a lossy method may answer otherwise.
- *
- * @param {string} reason
- * @param {MethodCard} [method]
- */
+/** What stands beside the run button: why it is off, and that a lossy method may answer otherwise. */
+/** @param {string} reason @param {MethodCard} [method] */
 function caution(reason, method) {
   const lossy =
     method && !method.lossless
@@ -27,11 +23,8 @@ function caution(reason, method) {
   emit("caution", (app.caution = { reason, lossy }));
 }
 
-/**
- * ``value`` is {"method", "params", "settings", "pooled"}; triggers "offered" with every catalog and "run".
- *
- * @param {Part} part
- */
+/** ``value`` is {"method", "params", "settings", "pooled"}; triggers "offered" with every catalog and "run". */
+/** @param {Part} part */
 export function mount({ element, props, trigger }) {
   const box = place(element, "form");
   /** @type {Record<string, Values>} by method, so that changing the method back and forth loses nothing */
@@ -39,12 +32,12 @@ export function mount({ element, props, trigger }) {
   /** @type {Catalog} */
   let catalog = { methods: [], settings: [], state: "loading", reason: "Looking for methods …" };
   let chosen = stored.get("method") || "";
-  /** @type {ReturnType<typeof field>[]} */
-  let fields = [];
-  /** @type {ReturnType<typeof field>[]} */
+  /** @type {import("specviz/base/field.js").Field[]} of the method, and of the run */
+  let own = [];
+  /** @type {import("specviz/base/field.js").Field[]} */
   let common = [];
   /** @type {Values} */
-  let commonValues = {};
+  const settings = {};
 
   let againTimer = 0;
   /** Runs with what the form has, in place of the run of this page that goes on. */
@@ -62,115 +55,66 @@ export function mount({ element, props, trigger }) {
   });
 
   function changed() {
-    const collect = (/** @type {typeof fields} */ list) => Object.fromEntries(list.map((f) => [f.name, f.read()]));
-    kept[chosen] = collect(fields);
-    commonValues = { ...commonValues, ...collect(common) };
     const method = catalog.methods.find((m) => m.name === chosen);
-    props.value = JSON.stringify({
-      method: chosen,
-      params: kept[chosen],
-      settings: commonValues,
-      pooled: Boolean(method?.pooled),
-    });
+    const params = (kept[chosen] = valuesOf(own));
+    Object.assign(settings, valuesOf(common));
+    props.value = JSON.stringify({ method: chosen, params, settings, pooled: Boolean(method?.pooled) });
+  }
+
+  /** What is chosen, else what usually is. */
+  function method() {
+    const there = catalog.methods.filter((m) => !m.missing);
+    return (
+      catalog.methods.find((m) => m.name === chosen) ??
+      there.find((m) => m.name === "pld+h") ?? there[0] ?? catalog.methods[0]
+    );
   }
 
   function draw() {
-    const method =
-      catalog.methods.find((m) => m.name === chosen) ||
-      catalog.methods.find((m) => m.name === "pld+h" && !m.missing) ||
-      catalog.methods.find((m) => !m.missing) ||
-      catalog.methods[0];
-    caution(catalog.reason, method);
-    if (!method) return box.replaceChildren();
-    chosen = method.name;
-    const lossless = catalog.methods.filter((m) => m.lossless && !m.missing),
-      lenient = catalog.methods.filter((m) => !m.lossless && !m.missing),
-      missing = catalog.methods.filter((m) => m.missing);
-    const group = (/** @type {string} */ label, /** @type {MethodCard[]} */ methods) =>
-      h(
-        "optgroup",
-        { label },
-        methods.map((m) => methodOption(m)),
-      );
-    const select = h(
-      "select",
-      { id: "svf-method", class: "svp-select", "aria-describedby": "svf-summary" },
-      [
-        group("Lossless: the output is plain decoding's", lossless),
-        lenient.length ? group("Lossy: the output may differ", lenient) : null,
-        missing.length ? group("Not available here", missing) : null,
-      ],
-    );
-    select.value = chosen;
-    select.addEventListener("change", () => {
-      chosen = select.value;
+    const card = method();
+    caution(catalog.reason, card);
+    if (!card) return box.replaceChildren();
+    chosen = card.name;
+    const choose = () => {
+      chosen = find(box, "#svf-method", HTMLSelectElement).value;
       stored.set("method", chosen);
       draw();
       document.getElementById("svf-method")?.focus();
-    });
-    const values = kept[chosen] || {};
-    document.body.classList.toggle("sv-pooled-method", Boolean(method.pooled));
+    };
+    document.body.classList.toggle("sv-pooled-method", Boolean(card.pooled));
     // a lossy threshold is there to be tried: letting go of its slider runs again
-    const tried = (/** @type {Control} */ c) => !method.lossless && c.name === "delta";
-    fields = method.controls.map((c) =>
-      field(
-        tried(c) ? { ...c, help: `${c.help} Letting go of the slider runs.` } : c,
-        c.name in values ? values[c.name] : c.default,
-        changed,
-        tried(c) ? again : undefined,
-      ),
-    );
-    const plain = method.name === "plain",
-      upFront = (/** @type {Control} */ c) =>
-        c.name === "max_new_tokens" || (c.name === "compare" && method.lossless && !plain);
-    const first = catalog.settings.filter(upFront),
-      rest = catalog.settings.filter((c) => !upFront(c) && c.name !== "compare");
-    const make = (/** @type {Control} */ c) =>
-      field(c, c.name in commonValues ? commonValues[c.name] : c.default, changed);
-    const length = first.map(make),
-      sampling = rest.map(make);
-    common = [...length, ...sampling];
-    const wasOpen = Boolean(box.querySelector(".svf-sampling[open]")),
-      paramsOpen = !box.querySelector(".svf-params:not([open])");
-    box.replaceChildren(
-      h("label", { for: "svf-method", class: "svf-title" }, "Method"),
-      select,
+    const values = kept[chosen] || {};
+    own = card.controls.map((c) => {
+      const value = c.name in values ? values[c.name] : c.default;
+      if (card.lossless || c.name !== "delta") return field(c, value, changed);
+      return field({ ...c, help: `${c.help} Letting go of the slider runs.` }, value, changed, again);
+    });
+    const compared = card.lossless && card.name !== "plain";
+    common = fields(catalog.settings.filter((c) => c.name !== "compare" || compared), settings, changed);
+    const upFront = common.filter(({ name }) => ["max_new_tokens", "compare"].includes(name));
+    const sampling = common.filter((row) => !upFront.includes(row));
+    /** @type {(name: string, text: string, rows: typeof own, open: boolean) => Child} */
+    const folded = (name, text, rows, open) =>
+      rows.length > 0 && h("details", { class: name, open }, h("summary", text), rows.map(({ row }) => row));
+    const paramsOpen = !box.querySelector(".svf-params:not([open])");
+    const samplingOpen = Boolean(box.querySelector(".svf-sampling[open]"));
+    const describes = { "aria-describedby": "svf-summary", onchange: choose };
+    const inside = [
+      h("label.svf-title", { for: "svf-method" }, "Method"),
+      h("select.svp-select", { id: "svf-method", value: chosen, ...describes }, methodGroups(catalog.methods)),
       h(
-        "p",
-        { id: "svf-summary", class: "svf-summary" },
-        h(
-          "span",
-          {
-            class: `svf-badge ${method.lossless ? "svf-lossless" : "svf-lossy"}`,
-            title: method.lossless
-              ? "Its output is exactly what plain decoding gives."
-              : "Its output may differ from plain decoding's.",
-          },
-          method.lossless ? "= lossless" : "≈ lossy",
-        ),
-        " ",
-        method.summary,
-        method.paper ? h("span", { class: "svf-paper" }, ` ${method.paper}`) : null,
+        "p.svf-summary",
+        { id: "svf-summary" },
+        badge(card), " ", card.summary,
+        card.paper && h("span.svf-paper", ` ${card.paper}`),
       ),
-      missingMethods(missing),
-      fields.length
-        ? h(
-            "details",
-            { class: "svf-params", open: paramsOpen },
-            h("summary", {}, "Parameters of the method"),
-            fields.map((f) => f.row),
-          )
-        : "",
-      ...length.map((f) => f.row),
-      rest.length
-        ? h(
-            "details",
-            { class: "svf-sampling", open: wasOpen },
-            h("summary", {}, "Sampling"),
-            sampling.map((f) => f.row),
-          )
-        : "",
-    );
+      missingMethods(catalog.methods),
+      folded("svf-params", "Parameters of the method", own, paramsOpen),
+      upFront.map(({ row }) => row),
+      folded("svf-sampling", "Sampling", sampling, samplingOpen),
+    ];
+    box.replaceChildren();
+    append(box, inside);
     changed();
   }
 

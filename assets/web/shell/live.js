@@ -1,15 +1,15 @@
 /* Runs that go on: their events, one feed per run, drawn once per frame. */
 
 import { emit } from "specviz/base/bus.js";
-import { plural } from "specviz/base/dom.js";
-import { getJson } from "specviz/base/json.js";
+import { getJson, listen, traceUrl } from "specviz/base/json.js";
+import { plural } from "specviz/base/numbers.js";
 import { sentence } from "specviz/base/problem.js";
 import { over, refreshRuns } from "specviz/shell/runs.js";
 import { say, show } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";
 
 /** @param {string} id @returns {Promise<Trace>} */
-const traceOf = (id) => getJson(`api/traces/${encodeURIComponent(id)}`);
+const traceOf = (id) => getJson(traceUrl(id));
 
 /** Says how far it is. @param {Feed} feed */
 export function busy(feed) {
@@ -17,48 +17,25 @@ export function busy(feed) {
   const { state, ahead, tokens, steps } = feed;
   const words =
     state === "queued"
-      ? ahead > 0
-        ? `Waiting: ${plural(ahead, "run")} before yours.`
-        : "Waiting to start."
-      : tokens
-        ? `Running: ${tokens} tokens in ${steps} steps.`
-        : "Running: reading the prompt.";
+      ? ahead > 0 ? `Waiting: ${plural(ahead, "run")} before yours.` : "Waiting to start."
+      : tokens ? `Running: ${tokens} tokens in ${steps} steps.` : "Running: reading the prompt.";
   say(words, "busy");
 }
 
-/**
- * A feed of a run's events; ``live`` is a snapshot's, or of nothing yet (seq -1).
- *
- * @param {string} id
- * @param {Live} live
- */
+/** A feed of a run's events; ``live`` is a snapshot's, or of nothing yet (seq -1). */
+/** @param {string} id @param {Live} live */
 export function follow(id, live) {
   const old = app.feeds.get(id);
   if (old) {
     if (live.seq > old.seq) Object.assign(old, { state: live.state, ahead: live.ahead });
     return old;
   }
-  const source = new EventSource(`api/live/${encodeURIComponent(id)}?after=${live.seq}`);
+  const { seq, state, ahead } = live;
+  const source = listen(id, seq, (event) => receive(feed, event), () => end(feed, null));
+  const nothing = { base: -1, tokens: 0, steps: 0, loading: 0, frame: 0, over: false };
   /** @type {Feed} */
-  const feed = {
-    id,
-    source,
-    seq: live.seq,
-    state: live.state,
-    ahead: live.ahead,
-    base: -1,
-    tokens: 0,
-    steps: 0,
-    loading: 0,
-    pending: [],
-    frame: 0,
-    over: false,
-  };
+  const feed = { id, source, seq, state, ahead, pending: [], ...nothing };
   app.feeds.set(id, feed);
-  source.onmessage = (message) => receive(feed, JSON.parse(message.data));
-  source.onerror = () => {
-    if (source.readyState === EventSource.CLOSED) end(feed, null); // the server says it is over
-  };
   return feed;
 }
 

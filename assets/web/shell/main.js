@@ -26,9 +26,9 @@ paint();
 document.body.dataset.svMode = "segments";
 document.body.classList.toggle("sv-folded", innerWidth < 1100 || stored.get("panel") === "folded");
 /** @param {...(Node | string)} inside */
-const frame = (...inside) => h("div", { class: "svp-frame", "aria-hidden": "true" }, inside);
+const frame = (...inside) => h("div.svp-frame", { "aria-hidden": "true" }, inside);
 document.body.append(
-  frame(h("span", { class: "svp-name" }, h("b", {}, "spec"), "viz")),
+  frame(h("span.svp-name", h("b", "spec"), "viz")),
   frame("Loading the editor …"),
   h("div", { id: "sv-boot" }, stage),
 );

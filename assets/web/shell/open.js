@@ -1,7 +1,7 @@
 /* Opening a run: fetched once, followed where it is not over. */
 
 import { emit, on } from "specviz/base/bus.js";
-import { getJson } from "specviz/base/json.js";
+import { getJson, traceUrl } from "specviz/base/json.js";
 import { sentence } from "specviz/base/problem.js";
 import { address } from "specviz/shell/address.js";
 import { early, FIRST } from "specviz/shell/early.js";
@@ -9,21 +9,17 @@ import { busy, draw, follow, reload } from "specviz/shell/live.js";
 import { over } from "specviz/shell/runs.js";
 import { host, say } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";
+import { goTo } from "specviz/shell/tabs.js";
 
 let newest = 0; // an answer to an older question is dropped
 
-/**
- * Opens the run ``id`` (FIRST: the server's first); ``answer``: the server's, where it was asked before.
- *
- * @param {string} id
- * @param {At} [at]
- * @param {Promise<Response>} [answer]
- */
+/** Opens the run ``id`` (FIRST: the server's first); ``answer``: the server's, where it was asked before. */
+/** @param {string} id @param {At} [at] @param {Promise<Response>} [answer] */
 export async function open(id, at = {}, answer) {
   const ticket = ++newest;
   const before = app.current;
   try {
-    const url = id === FIRST ? "api/first" : `api/traces/${encodeURIComponent(id)}`;
+    const url = id === FIRST ? "api/first" : traceUrl(id);
     /** @type {Trace} */
     const trace = await getJson(url, answer || fetch(url));
     if (ticket !== newest) return;
@@ -58,5 +54,12 @@ export async function open(id, at = {}, answer) {
 
 /** The run that the address names, or the server's first. @param {At} at */
 export const openEarly = (at) => open(early.id, at, early.answer);
+
+/** Opens a run on the page "Inspect". @type {(id: string, at?: At) => void} */
+export function onInspect(id, at) {
+  goTo("inspect");
+  open(id, at);
+  scrollTo({ top: 0 });
+}
 
 on("open", (id) => open(id));

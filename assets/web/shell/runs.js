@@ -1,6 +1,7 @@
 /* The list of recorded runs, and which runs of this page go on. */
 
 import { emit } from "specviz/base/bus.js";
+import { h } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
 import { app } from "specviz/shell/state.js";
 
@@ -46,4 +47,23 @@ export async function refreshRuns() {
   } catch {
     /* the model's pill tells when the server is gone */
   }
+}
+
+/** A run in a line. @param {RunRecord} run */
+function brief({ title, method, lossless, tokens_per_step: speed }) {
+  const perStep = typeof speed === "number" && `${speed.toFixed(2)} tokens/step`;
+  return [title, method + (lossless === false ? " (lossy)" : ""), perStep].filter(Boolean).join(" · ");
+}
+
+/** The runs to choose from, by kind; ``current`` is chosen, be it in the list or not. */
+/** @type {(select: HTMLSelectElement, current: string) => void} */
+export function fillRuns(select, current) {
+  const kinds = [...new Set(app.runs.map((run) => run.kind))];
+  const options = (/** @type {string} */ kind) =>
+    app.runs.filter((run) => run.kind === kind).map((run) => h("option", { value: run.id }, brief(run)));
+  select.replaceChildren(...kinds.map((kind) => h("optgroup", { label: KINDS[kind] || kind }, options(kind))));
+  const other = current ? "A run from a link" : "No recorded run yet";
+  if (!app.runs.some((run) => run.id === current))
+    select.prepend(h("option", { value: current, disabled: true }, other));
+  select.value = current;
 }

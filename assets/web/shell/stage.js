@@ -2,7 +2,7 @@
 
 import { emit, on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
-import { postJson } from "specviz/base/json.js";
+import { postJson, traceUrl } from "specviz/base/json.js";
 import { sentence } from "specviz/base/problem.js";
 import { Inspector } from "specviz/inspect/inspector.js";
 import { address, link } from "specviz/shell/address.js";
@@ -10,9 +10,9 @@ import { app } from "specviz/shell/state.js";
 import { goTo } from "specviz/shell/tabs.js";
 import { keepTry, strip } from "specviz/shell/tries.js";
 
-const banner = h("div", { class: "svp-banner", role: "status", hidden: true });
-export const host = h("div", { class: "svp-host" });
-export const stage = h("div", { class: "svp-stage" }, banner, host);
+const banner = h("div.svp-banner", { role: "status", hidden: true });
+export const host = h("div.svp-host");
+export const stage = h("div.svp-stage", banner, host);
 let bannerHad = "";
 
 /** A sentence above the run. @param {string} text @param {"info" | "busy" | "error"} kind */
@@ -28,11 +28,11 @@ export function say(text, kind = "info") {
   }
   bannerHad = `${kind} ${mine}`;
   const parts = [];
-  if (kind === "busy") parts.push(h("span", { class: "svp-spin", "aria-hidden": "true" }));
-  if (text) parts.push(h("span", { class: "svp-words" }, text));
-  if (mine) parts.push(h("button", { type: "button", class: "svp-stop", onclick: stop }, "Stop"));
+  if (kind === "busy") parts.push(h("span.svp-spin", { "aria-hidden": "true" }));
+  if (text) parts.push(h("span.svp-words", text));
+  if (mine) parts.push(h("button.svp-stop", { onclick: stop }, "Stop"));
   if (text && kind !== "busy")
-    parts.push(h("button", { type: "button", class: "svp-x", "aria-label": "Dismiss", onclick: () => say("") }, "×"));
+    parts.push(h("button.svp-x", { "aria-label": "Dismiss", onclick: () => say("") }, "×"));
   banner.replaceChildren(...parts);
 }
 
@@ -53,7 +53,7 @@ on("stop", stop);
 export function show(trace, at) {
   const id = trace.run.id;
   /** @param {string} format */
-  const file = (format) => `api/traces/${encodeURIComponent(id)}/download?format=${format}`;
+  const file = (format) => `${traceUrl(id)}/download?format=${format}`;
   const downloads = {
     trace: file("trace"),
     html: (/** @type {At} */ state) => `${file("html")}&step=${state.step || 0}`,

@@ -2,9 +2,10 @@
 
 import { emit } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
+import { heads } from "specviz/base/table.js";
 import { app } from "specviz/shell/state.js";
 
-export const strip = h("div", { class: "svp-tries", hidden: true });
+export const strip = h("div.svp-tries", { hidden: true });
 /** @type {{prompt: string, run: Run}[]} */
 const tries = [];
 
@@ -27,15 +28,15 @@ export function keepTry({ run }) {
   draw(tries.filter((one) => one.prompt === prompt).map((one) => one.run));
 }
 
+/** @type {(head: string, cell: (run: Run) => string) => [string, (run: Run) => string]} */
+const cellOf = (head, cell) => [head, cell];
+
 /** A parameter as it was set. @param {unknown} value */
 const setting = (value) =>
   value === undefined ? "–" : value === null || value === false ? "off" : value === true ? "on" : String(value);
 
-/**
- * The method and the parameters by which runs differ (of the threshold δ always), and what came of them.
- *
- * @param {Run[]} runs
- */
+/** The method and the parameters by which runs differ (of the threshold δ always), and what came of them. */
+/** @param {Run[]} runs */
 function draw(runs) {
   strip.hidden = runs.length < 2;
   if (strip.hidden) return;
@@ -51,35 +52,23 @@ function draw(runs) {
   );
   const methods = new Set(runs.map(titleOf)).size > 1;
   const columns = COLUMNS.filter(([key]) => runs.some((run) => typeof run.metrics?.[key] === "number"));
-  const heads = ["run", methods ? "method" : null, ...shown.map(label), ...columns.map(([, name]) => name)];
-  const rows = runs.map((run, k) => {
-    const open = (/** @type {Event} */ event) => {
-      event.stopPropagation();
-      emit("open", run.id);
-    };
-    const name = `Open run ${k + 1} of this prompt`;
-    const cells = [
-      h("button", { type: "button", class: "svp-link", "aria-label": name, onclick: open }, `${k + 1}`),
-      methods ? titleOf(run) : null,
-      ...shown.map((name) => setting(paramsOf(run)[name])),
-      ...columns.map(([key, , text]) => {
-        const value = run.metrics?.[key];
-        return typeof value === "number" ? text(value) : "–";
-      }),
-    ];
-    return h(
-      "tr",
-      { class: run.id === app.shown ? "svp-now" : null, onclick: open },
-      cells.filter((cell) => cell !== null).map((cell) => h("td", {}, cell)),
-    );
-  });
-  const head = heads.filter((text) => text !== null).map((text) => h("th", { scope: "col" }, text));
-  strip.replaceChildren(
+  /** What stands in a row, and above it. @type {[head: string, cell: (run: Run, k: number) => Child][]} */
+  const table = [
+    ["run", (_, k) => h("button.svp-link", { "aria-label": `Open run ${k + 1} of this prompt` }, `${k + 1}`)],
+    ...shown.map((name) => cellOf(label(name), (run) => setting(paramsOf(run)[name]))),
+    ...columns.map(([key, name, text]) => {
+      const of = (/** @type {Run} */ run) => run.metrics?.[key];
+      return cellOf(name, (run) => (typeof of(run) === "number" ? text(Number(of(run))) : "–"));
+    }),
+  ];
+  if (methods) table.splice(1, 0, ["method", titleOf]);
+  const rows = runs.map((run, k) =>
     h(
-      "table",
-      { class: "svp-tried", "aria-label": "Runs of this prompt" },
-      h("thead", {}, h("tr", {}, head)),
-      h("tbody", {}, rows),
+      "tr",
+      { class: run.id === app.shown && "svp-now", onclick: () => emit("open", run.id) },
+      table.map(([, cell]) => h("td", cell(run, k))),
     ),
   );
+  const head = h("thead", h("tr", heads(table.map(([name]) => name))));
+  strip.replaceChildren(h("table.svp-tried", { "aria-label": "Runs of this prompt" }, head, h("tbody", rows)));
 }

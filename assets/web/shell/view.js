@@ -19,11 +19,8 @@ function lastWord() {
   }
 }
 
-/**
- * ``value`` is {"trace": id, "own": started by this page, "prompt": its key, "n": differs every time}.
- *
- * @param {Part} part
- */
+/** ``value`` is {"trace": id, "own": started by this page, "prompt": its key, "n": differs every time}. */
+/** @param {Part} part */
 export function mount({ element, props, watch }) {
   place(element, "view").replaceWith(stage);
   for (const old of document.querySelectorAll("#sv-boot, .svp-frame")) old.remove();
