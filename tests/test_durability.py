@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import errno
+import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from decoders.trace import files as tracefile
+from decoders.trace.journal import recover
+from specviz.server.forms import PromptForm
 from specviz.server.library import Library
 from specviz.server.store import TraceStore
 
 from . import synthetic
 from .disk import refusing
 from .stubs import StubDesk
-from .waiting import WAIT_S
-
-
-@pytest.fixture(scope="module")
-def traces() -> list[Any]:
-    return [synthetic.chain(), synthetic.tree()]
+from .waiting import WAIT_S, until
 
 
 def run_one(folder: Path) -> tuple[StubDesk, str]:
@@ -62,3 +61,85 @@ def test_a_disk_that_refuses_at_any_write_costs_files_never_a_run(tmp_path: Path
             lost += 1
             assert "not saved" in desk.library.problem, disk.failed
     assert lost > 5 if lasting else lost < 5
+
+
+def test_a_run_that_is_not_saved_says_so_in_its_last_event(tmp_path: Path) -> None:
+    with refusing(tmp_path / "full", 1):
+        desk = StubDesk(library=Library(tmp_path / "full"))
+        desk.begin()
+        assert desk.loader.wait(WAIT_S)
+        job = desk.submit_text(owner="ann")
+        desk.end()
+    events, _ = job.feed.after(-1)
+    assert events is not None and "Runs are not saved on disk" in json.loads(events[-1])["unsaved"]
+    desk, key = run_one(tmp_path / "free")
+    desk.end()
+    assert desk.library is not None and key in desk.library
+
+
+def test_a_folder_that_becomes_read_only_in_mid_run(tmp_path: Path) -> None:
+    """The steps until then are in the journal, the whole run is in memory, and a later run is saved again."""
+    desk = StubDesk(library=Library(tmp_path))
+    desk.gate.clear()  # it waits after four steps
+    desk.begin()
+    assert desk.loader.wait(WAIT_S)
+    job = desk.submit(PromptForm("text", text="abc"), "pld", {}, {}, owner="ann")
+    journal = tmp_path / f"{job.id}.journal"
+    until(lambda: journal.exists() and recover(journal).rows("steps") == 4, "four steps are in the journal")
+    with refusing(tmp_path, 1, error=errno.EROFS):
+        desk.gate.set()
+        assert job.finished.wait(WAIT_S)
+    assert desk.store.get(job.id).run["stop"] == "eos" and desk.library is not None
+    assert "read-only" in desk.library.problem.lower()
+    later = desk.submit_text(owner="ann").id
+    assert later in desk.library and desk.library.problem == ""
+    desk.end()
+    found = readable(tmp_path)
+    assert later in found and found.get(job.id).rows("steps") >= 4 and found.get(job.id).run["stop"] == "interrupted"
+
+
+def test_a_clock_that_was_set_back_removes_no_new_run(tmp_path: Path) -> None:
+    """Runs of this server count as the newest, and a journal from the future is recovered."""
+    library = Library(tmp_path, max_count=3)
+    for number in range(6):
+        trace = synthetic.chain()
+        trace.run["id"] = f"run{number}"
+        library.finish(trace)
+        os.utime(tmp_path / f"run{number}.spectrace", (1e9 - number, 1e9 - number))  # each seems older than the last
+    library.finish(trace)
+    assert sorted(path.stem for path in tmp_path.glob("*.spectrace")) == ["run3", "run4", "run5"]
+    opening, parts = synthetic.deltas(synthetic.chain())
+    opening.run["id"] = "future"
+    journal = library.start(opening)
+    journal.append(parts[0])
+    journal.close()
+    os.utime(tmp_path / "future.journal", (4e9, 4e9))
+    assert readable(tmp_path).get("future").rows("steps") == 1
+
+
+def test_a_journal_that_cannot_be_recovered_is_set_aside_with_its_reason_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "bad.journal").write_text("nothing")
+    for _ in range(2):
+        readable(tmp_path)
+    assert sum("bad.journal" in record.message for record in caplog.records) == 1
+    assert "cannot be recovered" in (tmp_path / "bad.unreadable.txt").read_text()
+
+
+def test_a_guarded_run_that_is_cut_off_is_recovered_and_one_that_ends_leaves_nothing(tmp_path: Path) -> None:
+    opening, parts = synthetic.deltas(synthetic.chain())
+
+    class Cut:
+        trace = opening
+
+        def __iter__(self) -> Iterator[Any]:
+            yield from parts[:2]
+
+    library = Library(tmp_path)
+    steps = iter(library.guarded(Cut(), "ann"))
+    next(steps)
+    next(steps)
+    (journal,) = tmp_path.glob("*.journal")
+    assert recover(journal).rows("steps") == 2
+    assert next(steps, None) is None and not list(tmp_path.glob("*.journal"))

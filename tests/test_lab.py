@@ -53,6 +53,7 @@ from specviz.server.runner import QueueFull, Runner
 from specviz.server.store import TraceStore
 
 from . import synthetic
+from .disk import refusing
 from .drafts import save_tiny_part
 from .models import prompt_ids, tiny_target, tiny_tokenizer
 from .stubs import StubDesk, app_of
@@ -904,6 +905,22 @@ def test_the_lab_runs_keeps_and_opens_runs(desk: StubDesk) -> None:
     assert [a["id"] for a in others.listing("bo")] == [key] and others.shown(key)["points"] == shown["points"]
     assert not lab.remove(key, "bo") and lab.remove(key, "ada") and lab.listing("ada") == []
     assert not lab.bring("../../etc/passwd") and not lab.bring(trace)
+
+
+def test_results_that_the_disk_refuses_stay_until_the_server_ends(desk: StubDesk) -> None:
+    """They are complete and say so; a run is opened from memory; what was saved before the disk was full stays."""
+    lab = desk.services["lab"]
+    with refusing(lab.folder, 7):
+        key = lab.start(Asked(**ASKED), "ada")["id"]
+        shown = wait(desk, key)
+        until(lambda: key not in lab._active, "the experiment is over")
+    assert shown["state"] == "complete" and shown["rows"] == 4
+    again = lab.shown(key)
+    assert again["rows"] == 4 and "no space left" in again["about"]["notes"][-1]
+    assert [a["id"] for a in lab.listing("ada")] == [key] and lab.listing("bo") == []
+    runs = [run for point in again["points"] for run in point["runs"]]
+    assert all(run["trace"] in desk.store or lab.bring(run["trace"]) for run in runs)
+    assert lab.remove(key, "ada") and lab.listing("ada") == []
 
 
 def test_cancel_keeps_what_is_done_and_a_user_run_goes_first(desk: StubDesk) -> None:

@@ -8,14 +8,14 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from decoders.trace import files as tracefile
 from decoders.trace import journal as runjournal
 from decoders.trace import trace as tr
-from specviz.places import SUFFIX, is_id
+from specviz.places import SUFFIX, is_id, new_id
 
 from .store import EVERYBODY, MAX_TAGS, MAX_TITLE, TraceStore, log, surplus
 
@@ -70,10 +70,40 @@ class Journal:
         finally:
             self._unlock()
 
+    def drop(self) -> None:
+        """The run is kept elsewhere, or not at all: the journal goes."""
+        self.close()
+        with contextlib.suppress(OSError):
+            self._journal.path.unlink(missing_ok=True)
+
     def _unlock(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+class Guarded:
+    """A run that is kept elsewhere once it is over, and journaled until then."""
+
+    def __init__(self, run: Any, library: Library, owner: str) -> None:
+        self.trace: tr.Trace = run.trace
+        self._run, self._library, self._owner = run, library, owner
+
+    def __iter__(self) -> Iterator[Mapping[str, Mapping[str, list[Any]]]]:
+        key = self.trace.run["id"] = new_id()
+        journal = self._library.start(self.trace, self._owner)
+        try:
+            for delta in self._run:
+                journal.append(delta)
+                yield delta
+        finally:
+            self._library.forget(key, journal)
+
+    def finished(self) -> tr.Trace:
+        """The trace, once the run has come to its end."""
+        for _ in self:
+            pass
+        return self.trace
 
 
 class Library:
@@ -87,6 +117,7 @@ class Library:
         self.folder, self.max_count, self.max_bytes = folder, max_count, max_bytes
         self.problem = ""
         self._live: set[str] = set()
+        self._finished: dict[str, float] = {}  # when runs of this server ended, by the monotonic clock
         self._lock: int | None = None
         self._about: dict[str, dict[str, Any]] = {}
         self._change = threading.Lock()
@@ -129,6 +160,17 @@ class Library:
         self._live.add(key)
         return journal
 
+    def guarded(self, run: Any, owner: str = "") -> Guarded:
+        """A run of something that keeps its runs itself: cut off, it is found here by the next server."""
+        return Guarded(run, self, owner)
+
+    def forget(self, key: str, journal: Journal) -> None:
+        """A guarded run is over."""
+        journal.drop()
+        with contextlib.suppress(OSError):
+            self.remove(key)
+        self._live.discard(key)
+
     def finish(self, trace: tr.Trace, journal: Journal | None = None) -> None:
         """The run is over: its file replaces its journal."""
         key = trace.run["id"]
@@ -139,6 +181,7 @@ class Library:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 tracefile.save(trace, self.folder / f"{key}{SUFFIX}")
             self.problem = ""
+            self._finished[key] = time.monotonic()
             self.trim()
         except (tracefile.TraceError, OSError) as error:
             self._failed(error)
@@ -179,9 +222,11 @@ class Library:
                 (self.folder / f"{key}{suffix}").unlink(missing_ok=True)
 
     def trim(self) -> None:
-        """Remove the oldest files beyond the limits, and what is left beside runs that are gone."""
+        """Remove the oldest files beyond the limits; runs of this server are the newest, whatever the clock says."""
         with self._change:
-            files = [(path.stem, path.stat().st_size) for path in self._files(SUFFIX)]
+            paths = sorted(self._files(SUFFIX), key=lambda path: self._finished.get(path.stem, -1))
+            files = [(path.stem, path.stat().st_size) for path in paths]
+            self._finished = {key: self._finished[key] for key, _ in files if key in self._finished}
             kept = [size for key, size in files if self.about(key).get("keep")]
             loose = [(key, str(self.about(key).get("owner", "")), size) for key, size in files]
             loose = [item for item in loose if not self.about(item[0]).get("keep")]
@@ -231,6 +276,7 @@ class Library:
                 log.warning("%s", error)
                 with contextlib.suppress(OSError):
                     path.rename(path.with_suffix(".unreadable"))
+                    path.with_suffix(".unreadable.txt").write_text(f"{error}\n", encoding="utf-8")
                 continue
             try:
                 tracefile.save(trace, path.with_suffix(SUFFIX))
@@ -254,7 +300,7 @@ class Library:
 def _abandoned(path: Path, only_server: bool) -> bool:
     """Whether no server works on this journal any more; ``only_server``: there is no other one, as far as is known."""
     try:
-        rests = time.time() - path.stat().st_mtime
+        rests = abs(time.time() - path.stat().st_mtime)  # the clock may have been set back
         if fcntl is None:
             return rests > 60
         file = os.open(path, os.O_RDONLY)

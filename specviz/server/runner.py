@@ -336,13 +336,16 @@ class Runner:
         trace.run["complete"] = True
         trace.run.setdefault("stop", "")
         self.store.put(trace, owner=job.owner)
+        unsaved = ""
         if self.library is not None:
             self.library.finish(trace, journal)
+            unsaved = "" if job.id in self.library else self.library.problem
         with self._change:
             job.state = "done"
             self._jobs.pop(job.id, None)
         job.error = str(trace.run.get("error") or "")
-        job.feed.publish({"done": True, "stop": trace.run["stop"], "error": job.error, "started": True}, last=True)
+        event = {"done": True, "stop": trace.run["stop"], "error": job.error, "started": True, "unsaved": unsaved}
+        job.feed.publish(event, last=True)
         job.finished.set()
 
 

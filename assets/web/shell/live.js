@@ -153,6 +153,7 @@ async function end(feed, event) {
     if (trace.run.error) say(trace.run.error, "error");
     else if (trace.run.stop === "cancelled") say(`Stopped by you after ${count} tokens.`);
     else if (trace.run.stop === "context full") say(`Stopped after ${count} tokens: the model's context is full.`);
+    else if (event?.unsaved) say(event.unsaved, "error");
     else say("");
   } catch (problem) {
     say(sentence(problem), "error");

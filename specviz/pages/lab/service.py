@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cachetools import FIFOCache
 from fastapi import Response
 
 from decoders.errors import UserError
@@ -47,7 +48,8 @@ log = logging.getLogger(__name__)
 
 MAX_WAITING = 6
 MAX_RESULTS, MAX_BYTES = 40, 1 << 30
-SAVE_EVERY_S = 5.0
+SAVE_SHARE = 0.02  # of an experiment's time, at most, is spent on saving its rows
+MAX_UNSAVED = 8  # results that the disk refused, kept in memory
 MAX_EXPERIMENTS, MAX_PUBLIC_RUNS = 2, 100  # of one user at a time, of one experiment
 KINDS = {  # format → how its files' names end, and their type
     "csv": ("csv", "text/csv; charset=utf-8"), "json": ("json", "application/json"), "zip": ("zip", "application/zip"),
@@ -68,7 +70,8 @@ class Active:
     owner: str
     cancel: threading.Event = field(default_factory=threading.Event)
     progress: Progress | None = None
-    saved_at: float = 0.0
+    save_again: float = 0.0  # by the monotonic clock
+    refused: str = ""  # by the disk
 
 
 class Lab(Service):
@@ -82,6 +85,7 @@ class Lab(Service):
         self._folder = folder
         self._line: deque[Active] = deque()
         self._active: dict[str, Active] = {}
+        self._unsaved: FIFOCache[str, Results] = FIFOCache(MAX_UNSAVED)
         self._owners: dict[str, str] = {}
         self._change = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -118,6 +122,8 @@ class Lab(Service):
         """Results that ``owner`` may see in a list, the newest first."""
         with self._change:
             live = [a.results.about for a in self._active.values() if a.owner == owner]
+            unsaved = [results.about for key, results in self._unsaved.items() if self._owners.get(key) == owner]
+            live += [about for about in unsaved if about not in live]
         kept = []
         for path in self.folder.glob(f"*/{ABOUT}") if self.folder.is_dir() else ():
             key = path.parent.name
@@ -219,8 +225,10 @@ class Lab(Service):
         """Delete kept results with their runs. Whether they were there and may be deleted by ``owner``."""
         with self._change:
             mine = self._owner(id) in (EVERYBODY, owner)
-            if not is_id(id) or id in self._active or not mine or not (self.folder / id / ABOUT).is_file():
+            there = is_id(id) and (id in self._unsaved or (self.folder / id / ABOUT).is_file())
+            if id in self._active or not mine or not there:
                 return False
+            self._unsaved.pop(id, None)
         shutil.rmtree(self.folder / id, ignore_errors=True)
         return True
 
@@ -242,6 +250,8 @@ class Lab(Service):
                 rows = list(active.results.rows)
                 arrange = active.planned.experiment.arrange
                 return Results(dict(active.results.about), arrange(rows) if arrange is not None and rows else rows)
+            if (unsaved := self._unsaved.get(key)) is not None:
+                return Results(dict(unsaved.about), list(unsaved.rows))
         if not is_id(key) or not (self.folder / key / ABOUT).is_file():
             raise Missing(f"there are no results called {key[:40]!r} here: deleted, or made on another server")
         results = Results.load(self.folder / key)
@@ -311,8 +321,7 @@ class Lab(Service):
                 log.exception("experiment %s failed", active.results.id)
                 active.results.about["state"] = "error"
                 active.results.about["notes"].append(sentence(problem))
-                with contextlib.suppress(OSError):
-                    active.results.save(self.folder / active.results.id)
+                self._save(active)
             with self._change:
                 self._active.pop(active.results.id, None)
             self._trim()
@@ -322,28 +331,27 @@ class Lab(Service):
         folder = self.folder / results.id
         experiment = planned.experiment
         results.about["state"] = "running"
-        results.save(folder)
-        with contextlib.suppress(OSError):
-            (folder / OWNER).write_text(active.owner, encoding="utf-8")
+        self._save(active)
 
         def keep(trace: Trace) -> None:
             try:
-                (folder / TRACES).mkdir(exist_ok=True)
+                (folder / TRACES).mkdir(parents=True, exist_ok=True)
                 tracefile.save(trace, folder / TRACES / f"{trace.run['id']}{SUFFIX}")
             except (tracefile.TraceError, OSError) as problem:
-                log.warning("a run of experiment %s is not kept: %s", results.id, problem)
+                self._refused(active, problem)
+                self.desk.store.put(trace, owner=active.owner)
 
         def told(progress: Progress) -> None:
             active.progress = progress
-            if time.monotonic() - active.saved_at > SAVE_EVERY_S:
-                results.save(folder)
-                active.saved_at = time.monotonic()
+            if time.monotonic() >= active.save_again:
+                self._save(active)
 
         def make(
             case: Case, method: str, params: Mapping[str, Any], title: str, cancel: threading.Event, new: int
         ) -> Any:
             settings = RunSettings(max_new_tokens=new, temperature=experiment.temperature)
-            return self.desk.run_of(target, case.prompt, method, title, cancel, params=dict(params), settings=settings)
+            run = self.desk.run_of(target, case.prompt, method, title, cancel, params=dict(params), settings=settings)
+            return run if self.desk.library is None else self.desk.library.guarded(run, active.owner)
 
         def on_worker(work: Any) -> Any:
             try:
@@ -362,12 +370,39 @@ class Lab(Service):
         runs = active.progress.done if active.progress is not None and not active.progress.trains else 0
         if planned.cases and runs >= 8:
             self._pace = max(1e-5, (clock / runs - 0.1) / experiment.max_new_tokens)
-        results.save(folder)
+        self._save(active)
+
+    def _save(self, active: Active) -> None:
+        """Write what there is by now; where the disk refuses, the results stay in memory and say so."""
+        results, started = active.results, time.monotonic()
+        folder = self.folder / results.id
+        results.about["notes"] = [note for note in results.about["notes"] if note != active.refused]
+        try:
+            results.save(folder)
+            if not (folder / OWNER).exists():
+                (folder / OWNER).write_text(active.owner, encoding="utf-8")
+            with self._change:
+                self._unsaved.pop(results.id, None)
+        except OSError as problem:
+            self._refused(active, problem)
+            with self._change:
+                self._unsaved[results.id] = results
+        now = time.monotonic()
+        active.save_again = now + (now - started) / SAVE_SHARE
+
+    def _refused(self, active: Active, problem: Exception) -> None:
+        why = str(getattr(problem, "strerror", None) or problem).lower()
+        if not active.refused:
+            log.warning("experiment %s is not saved on disk: %s", active.results.id, why)
+        active.refused = f"Not all of this is saved on disk ({why}); what is not is kept until the server ends."
+        if active.refused not in active.results.about["notes"]:
+            active.results.about["notes"].append(active.refused)
 
     def _trim(self) -> None:
-        """Remove the oldest results beyond the limits."""
+        """Remove the oldest results beyond the limits; those of this server are the newest, whatever the clock says."""
         size = 0
-        newest = sorted(self.folder.glob(f"*/{ABOUT}"), key=lambda path: path.stat().st_mtime, reverse=True)
+        paths = self.folder.glob(f"*/{ABOUT}")
+        newest = sorted(paths, key=lambda path: (path.parent.name in self._owners, path.stat().st_mtime), reverse=True)
         for place, path in enumerate(newest):
             size += sum(file.stat().st_size for file in path.parent.rglob("*") if file.is_file())
             if place and (place >= MAX_RESULTS or size > MAX_BYTES):
