@@ -21,12 +21,11 @@ HEAVY = {"torch", "transformers", "safetensors", "tokenizers", "jaxtyping"}
 # decoders' modules that open, check and count traces where torch is not installed
 LIGHT = {
     "errors", "folders", "names", "draft.params", "draft.tree", "study.attribution", "study.attribution_export",
-    "study.attribution_text", "trace.check", "trace.files", "trace.metrics", "trace.origins", "trace.report",
-    "trace.tables",
-    "trace.trace",
+    "study.attribution_text", "trace.check", "trace.files", "trace.metrics", "trace.origins",
+    "trace.report", "trace.tables", "trace.trace",
 }  # fmt: skip
 # light to import; what else they need is imported where it is used, and done without where it is missing
-LAZY = {"trace.quality"}
+LAZY = {"trace.journal", "trace.quality"}
 # what specviz may import of decoders at module level
 READERS = LIGHT | LAZY | {"prompt.files", "study.quotes"}
 
@@ -264,7 +263,8 @@ def test_every_third_party_import_is_declared():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     asked = project["dependencies"] + project["optional-dependencies"]["llmlingua"]
     names = {re.split(r"[\[<>=!~ ]", r)[0].replace("-", "_") for r in asked}
-    brought = {"starlette", "pydantic_core", "huggingface_hub", "pyarrow"}  # by fastapi, pydantic, transformers, pandas
+    # by fastapi, pydantic (two), transformers and pandas
+    brought = {"starlette", "pydantic_core", "annotated_types", "huggingface_hub", "pyarrow"}
     used = set()
     for path in [*files("decoders"), *files("specviz"), ROOT / "app.py"]:
         used |= roots(path.read_text("utf-8"), package_of(path))

@@ -122,7 +122,7 @@ def _train_drafter(kind: str, args: argparse.Namespace) -> int:
     recipe = Recipe(
         layers=args.layers, hidden=args.width, kv_layer=args.kv_layer if kind == "glide" else None, fast=args.fast
     )
-    return _train_for(kind, args, Run, recipe, _learnt, "training_charts")
+    return _train_for(kind, args, Run, recipe, _learnt, lambda drawn: drawn.training_charts)
 
 
 def _train_ppd(args: argparse.Namespace) -> int:
@@ -132,14 +132,15 @@ def _train_ppd(args: argparse.Namespace) -> int:
         tokens=args.tokens, vectors=args.ensemble, mask=args.mask, learned=args.learned_weights, prefix=args.prefix,
         exits=args.exits, head=args.head, hard_labels=args.hard_labels, fast=args.fast,
     )  # fmt: skip
-    return _train_for("ppd", args, Run, recipe, _guessed, "prompt_charts")
+    return _train_for("ppd", args, Run, recipe, _guessed, lambda drawn: drawn.prompt_charts)
 
 
 def _train_for(
     kind: str, args: argparse.Namespace, run_of: Callable[..., Any], recipe: Any, sentence: Callable[[Any], str],
-    charts: str,
+    charts: Callable[[Any], Callable[..., Any]],
 ) -> int:  # fmt: skip
-    """Train a part of ``kind`` for a target; ``sentence`` puts a log line into words, ``charts`` draws them."""
+    """Train a part of ``kind`` for a target; ``sentence`` puts a log line into words, ``charts`` takes its drawing
+    from ``views.charts``, which is imported when there is something to draw."""
     common.settle(args.threads)
 
     from decoders.model.load import load_network
@@ -197,13 +198,13 @@ def _guessed(now: Any) -> str:
     )
 
 
-def _draw(out: Path, title: str, charts: str) -> None:
+def _draw(out: Path, title: str, charts: Callable[[Any], Callable[..., Any]]) -> None:
     """The curves so far as a page; a full disk costs the page, not the run."""
     from specviz.views import charts as drawn
 
     try:
         log = [json.loads(line) for line in (out / "log.jsonl").read_text("utf-8").splitlines()]
-        drawn.write_page(out / "curves.html", title, getattr(drawn, charts)(title, log))
+        drawn.write_page(out / "curves.html", title, charts(drawn)(title, log))
     except OSError as error:
         common.say(f"the curves could not be drawn: {error.strerror}", error=True)
 

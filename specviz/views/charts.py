@@ -86,6 +86,53 @@ def bench_chart(report: Mapping[str, Any], value: str = "speedup") -> go.Figure:
     return _figure(bars, title, 150 + 34 * len(rows), across, {"autorange": "reversed", "automargin": True})
 
 
+def training_charts(name: str, log: Sequence[Mapping[str, Any]]) -> list[go.Figure]:
+    """Loss, and acceptance with expected speedup, over the steps of a draft model's training."""
+    about = [[line["tokens"], line["seconds"] / 60, line["expected_speedup"]] for line in log]
+    hover = "%{y:.3f}<br>%{customdata[0]:,} tokens, %{customdata[1]:.1f} min, expected speedup %{customdata[2]:.2f}×"
+    last = log[-1] if log else None
+    reached = f": β {last['acceptance']:.3f}, expected speedup {last['expected_speedup']:.2f}× at γ = 5" if last else ""
+    learnt = (("acceptance", "acceptance β, sampled", BLUE, "solid"),
+              ("agreement", "equal first choices, greedy", GREEN, "dash"))  # fmt: skip
+    return [
+        _curves(f"{name}: loss per answer token", log, LOSS, hover, about),
+        _curves(f"{name}{reached}", log, learnt, hover, about),
+    ]
+
+
+def prompt_charts(name: str, log: Sequence[Mapping[str, Any]]) -> list[go.Figure]:
+    """Loss, and held-out top-1 and top-5 accuracy per distance, over the steps of prompt tokens' training."""
+    about = [[line["points"], line["seconds"] / 60] for line in log]
+    hover = "%{y:.3f}<br>%{customdata[0]:,} insertion points, %{customdata[1]:.1f} min"
+    guesses = [
+        ((key, i), f"top-{key[3:]}, distance {i + 1}", (BLUE, VERMILLION, GREEN, GREY)[i % 4], dash)
+        for i in range(len(log[0]["top1"]) if log else 0)
+        for key, dash in (("top1", "dash"), ("top5", "solid"))
+    ]
+    return [
+        _curves(f"{name}: loss, decayed over distances", log, LOSS, hover, about),
+        _curves(f"{name}: the target's first choice among the first guesses", log, guesses, "%{y:.1%}", about),
+    ]
+
+
+LOSS = (("loss", "training loss", GREY, "solid"), ("held_out_loss", "held-out loss", BLUE, "solid"))
+
+
+def _curves(title: str, log: Sequence[Mapping[str, Any]], curves: Any, hover: str, about: list[Any]) -> go.Figure:
+    """Numbers of a log over its steps; a curve is a key (or a key and a place), a label, a colour and a dash."""
+    lines = [
+        go.Scatter(
+            x=[line["step"] for line in log],
+            y=[line[key] if isinstance(key, str) else line[key[0]][key[1]] for line in log],
+            name=label, mode="lines", line={"color": color, "dash": dash}, customdata=about,
+            hovertemplate=f"step %{{x:,}}: {hover}",
+        )
+        for key, label, color, dash in curves
+    ]  # fmt: skip
+    figure = _figure(lines, _plain(title), 360, {"title": "step"}, {"rangemode": "tozero", **GRID})
+    return figure.update_layout(legend={"orientation": "h", "y": 1.12})
+
+
 def write_page(path: Path, title: str, figures: Sequence[go.Figure]) -> None:
     """One HTML file with all figures, whole or not at all; it works from disk and asks nothing of the network."""
     parts = [
