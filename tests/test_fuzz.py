@@ -89,6 +89,12 @@ def test_what_does_not_fit_the_form_is_one_sentence(
     assert answer.status_code == status and said in answer.json()["error"] and answer.json()["error"].endswith(".")
 
 
+def test_a_form_that_is_none_is_one_sentence(client: TestClient) -> None:
+    kind = {"content-type": "multipart/form-data; boundary=" + "x" * 300}
+    answer = client.post("/gradio_api/upload", content=b"0", headers=kind)
+    assert answer.status_code == 400 and answer.json() == {"error": "What was sent is no form with files."}
+
+
 def test_an_error_of_the_server_stays_one_and_is_logged(
     client: TestClient, desk: StubDesk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

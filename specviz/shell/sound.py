@@ -18,6 +18,7 @@ from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from gradio.route_utils import FnIndexInferError
+from python_multipart.exceptions import FormParserError
 from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -119,11 +120,15 @@ def mend(app: FastAPI) -> None:
     async def no_address(_: Request, error: Exception) -> Response:
         return problem(400, "This is no address.")
 
+    async def no_form(_: Request, error: Exception) -> Response:
+        return problem(400, "What was sent is no form with files.")
+
     for kind, told in (
         (RequestValidationError, invalid),
         (FnIndexInferError, no_endpoint),
         (KeyError, no_endpoint),
         (httpx.InvalidURL, no_address),
+        (FormParserError, no_form),
     ):
         gradio.add_exception_handler(kind, told)
 
