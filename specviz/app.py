@@ -36,7 +36,7 @@ from specviz.server.loader import Loader
 from specviz.server.runner import Runner
 from specviz.server.store import EVERYBODY, TraceStore, load_folder
 from specviz.server.users import Users
-from specviz.shell import assets, frame, login
+from specviz.shell import assets, frame, login, sound
 
 log = logging.getLogger(__name__)
 
@@ -108,6 +108,7 @@ def create_app(
     if users is not None:
         login.add(app, users)
     tell_errors(app)
+    app.add_middleware(sound.Sound)
     app.add_middleware(Guard, rules=desk.rules, users=users, dress=assets.with_head)
     app.add_middleware(GZipMiddleware, minimum_size=2000, compresslevel=4)
     gr.mount_gradio_app(
@@ -125,6 +126,7 @@ def create_app(
         max_file_size=desk.rules.upload_bytes,
         app_kwargs={"docs_url": None, "redoc_url": None, "openapi_url": None},
     )
+    sound.mend(app)
     return app
 
 

@@ -16,5 +16,7 @@ def pages() -> tuple[type[Service], ...]:
     folders = [f"{__name__}.{folder.name}" for folder in pkgutil.iter_modules(__path__) if folder.ispkg]
     modules = [f"{folder}.service" for folder in folders if importlib.util.find_spec(f"{folder}.service")]
     parts = [part for name in modules for part in vars(importlib.import_module(name)).values()]
-    found = {part for part in parts if isinstance(part, type) and issubclass(part, Service) and hasattr(part, "name")}
-    return tuple(sorted(found, key=lambda page: page.order))
+    services = {
+        part for part in parts if isinstance(part, type) and issubclass(part, Service) and hasattr(part, "name")
+    }
+    return tuple(sorted(services, key=lambda page: page.order))

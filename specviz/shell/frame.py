@@ -13,6 +13,7 @@ from specviz.server.desk import Desk
 
 from . import api
 from .parts import part, tell, told
+from .sound import Blocks
 
 
 def theme() -> Base:
@@ -43,7 +44,7 @@ def build(desk: Desk) -> gr.Blocks:
         """Shows the tab that the address names."""
         return selected(request.query_params.get("tab"))
 
-    with gr.Blocks(title="specviz", fill_width=True, analytics_enabled=False, delete_cache=(3600, 3600)) as blocks:
+    with Blocks(title="specviz", fill_width=True, analytics_enabled=False, delete_cache=(3600, 3600)) as blocks:
         brand = part("brand", "sv-brand", events=("named", "go"))
         brand.named(_session, None, brand, queue=False, **QUIET)
         with gr.Tabs(elem_id="sv-tabs") as tabs:

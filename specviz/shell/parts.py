@@ -37,10 +37,10 @@ def part(name: str, elem_id: str, module: str = "", *, events: Sequence[str] = (
 def told(payload: Any) -> dict[str, Any]:
     """What the browser sent as a part's value; empty if it is not what a part sends."""
     try:
-        found = json.loads(payload) if isinstance(payload, str) and len(payload) < 100_000 else None
+        value = json.loads(payload) if isinstance(payload, str) and len(payload) < 100_000 else None
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def tell(**value: Any) -> str:

@@ -42,29 +42,29 @@ class Example:
     def fields(self) -> dict[str, str]:
         """What a prompt's form holds with the example in it: mode, instruction, context, question, text, reference."""
         record = self.record
-        found = dict.fromkeys(("mode", "instruction", "context", "question", "text", "reference"), "")
+        fields = dict.fromkeys(("mode", "instruction", "context", "question", "text", "reference"), "")
         if record.messages or record.turns:
-            found |= {"mode": "chat", "text": typed(record.messages) if record.messages else record.turns[0]}
+            fields |= {"mode": "chat", "text": typed(record.messages) if record.messages else record.turns[0]}
         elif record.text:
-            found |= {"mode": "text", "text": record.text}
+            fields |= {"mode": "text", "text": record.text}
         else:
             context = f"\n{SEPARATOR}\n".join(record.context)
-            found |= {"mode": "segments", "instruction": record.instruction, "context": context}
-            found["question"] = record.question
-        return {**found, "reference": record.reference}
+            fields |= {"mode": "segments", "instruction": record.instruction, "context": context}
+            fields["question"] = record.question
+        return {**fields, "reference": record.reference}
 
 
 @cache
 def examples() -> tuple[Example, ...]:
     """All examples, in the file's order."""
     lines = FILE.read_text(encoding="utf-8").splitlines() if FILE.exists() else []
-    found = []
+    shown = []
     for number, line in enumerate(lines, 1):
         if line.strip():
             item: dict[str, Any] = json.loads(line)
             record = parse_record(item, f"example-{number}")
-            found.append(Example(record, str(item.get("title") or record.id), str(item.get("note") or "")))
-    return tuple(found)
+            shown.append(Example(record, str(item.get("title") or record.id), str(item.get("note") or "")))
+    return tuple(shown)
 
 
 def passages(text: str) -> list[str]:
@@ -73,13 +73,13 @@ def passages(text: str) -> list[str]:
     >>> passages("Ada left.\\n---\\nBo came.")
     ['Ada left.', 'Bo came.']
     """
-    found: list[list[str]] = [[]]
+    parts: list[list[str]] = [[]]
     for line in text.splitlines():
         if line.strip() == SEPARATOR:
-            found.append([])
+            parts.append([])
         else:
-            found[-1].append(line)
-    return [p for p in ("\n".join(lines).strip("\n") for lines in found) if p.strip()]
+            parts[-1].append(line)
+    return [p for p in ("\n".join(lines).strip("\n") for lines in parts) if p.strip()]
 
 
 def turns(text: str) -> list[dict[str, str]]:
@@ -90,17 +90,17 @@ def turns(text: str) -> list[dict[str, str]]:
     >>> [t["role"] for t in turns("User: Hi\\nAssistant: Hello!\\nUser: Bye")]
     ['user', 'assistant', 'user']
     """
-    found: list[tuple[str, list[str]]] = []
+    said: list[tuple[str, list[str]]] = []
     for line in text.splitlines():
         head, colon, rest = line.partition(":")
         role = head.strip().lower()
         if colon and role in ("user", "assistant", "system") and head == head.strip():
-            found.append((role, [rest.removeprefix(" ")]))
-        elif found:
-            found[-1][1].append(line)
+            said.append((role, [rest.removeprefix(" ")]))
+        elif said:
+            said[-1][1].append(line)
         else:
-            found.append(("user", [line]))
-    messages = [{"role": role, "content": "\n".join(lines).strip("\n")} for role, lines in found]
+            said.append(("user", [line]))
+    messages = [{"role": role, "content": "\n".join(lines).strip("\n")} for role, lines in said]
     messages = [m for m in messages if m["content"].strip()]
     if messages and messages[-1]["role"] != "user":
         raise ValueError("The last turn is the assistant's: end with a turn that begins with “User:”.")

@@ -30,10 +30,10 @@ def record_gallery(
     """
     from decoders import Sampling, find_method, record
 
-    known = {e.record.id: e for e in examples()}
+    by_name = {e.record.id: e for e in examples()}
     made = []
     for number, (name, method, temperature) in enumerate(RECORDED, 1):
-        example = known[name]
+        example = by_name[name]
         prompt = replace(example.record.prompt(target.tokenizer), reference=example.record.reference)
         compare = not find_method(method).lossless
         trace = record(

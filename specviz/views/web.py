@@ -50,9 +50,9 @@ def modules() -> Mapping[str, str]:
     >>> "specviz/base/dom.js" in modules()
     True
     """
-    found = {PREFIX + path.relative_to(FOLDER).as_posix(): path for path in sorted(FOLDER.glob("*/*.js"))}
+    files = {PREFIX + path.relative_to(FOLDER).as_posix(): path for path in sorted(FOLDER.glob("*/*.js"))}
     return MappingProxyType(
-        {name: path.read_text(encoding="utf-8") for name, path in found.items()} | {TERMS: _terms()}
+        {name: path.read_text(encoding="utf-8") for name, path in files.items()} | {TERMS: _terms()}
     )
 
 

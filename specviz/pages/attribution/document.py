@@ -43,12 +43,12 @@ def thresholds(
     quotes are known, or the answer does not hold them.
     """
     lengths = sorted({len(link) for link in every})
-    found = []
+    outcomes = []
     for min_run in (*lengths, lengths[-1] + 1 if lengths else 1):
         kept = [link for link in every if len(link) >= min_run]
         score = score_links(trace, gold, kept) if gold is not None else None
         copied = sum(map(len, kept))
-        found.append({
+        outcomes.append({
             "min_run": min_run,
             "links": len(kept),
             "not_verbatim": sum(
@@ -63,17 +63,17 @@ def thresholds(
             ],
             "score": dataclasses.asdict(score) if score is not None else None,
         })  # fmt: skip
-    return found
+    return outcomes
 
 
 def standalone(signals: Sequence[Mapping[str, Any]], min_run: int = 2, whole: bool = True) -> str:
     """Attributions of one answer as one HTML page that works from disk: renderer, style and links in one, no request.
     ``signals`` are ``document``s, shown side by side.
     """
-    given = {"signals": list(signals), "minRun": int(min_run), "counted": "whole" if whole else "drafted"}
+    shown = {"signals": list(signals), "minRun": int(min_run), "counted": "whole" if whole else "drafted"}
     return standalone_page(
         f"{signals[0].get('title') or 'answer'} · attribution",
         '<main id="attribution"><noscript>This page draws the links with JavaScript.</noscript></main>',
-        ("attribution-data", given),
+        ("attribution-data", shown),
         entry="specviz/attribution/standalone.js",
     )

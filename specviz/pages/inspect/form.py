@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
 import secrets
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import gradio as gr
@@ -131,8 +129,7 @@ def build(desk: Desk) -> None:
         """The pool's text and name, and the note below the button."""
 
         def read() -> tuple[tuple[str, str], Any]:
-            with _upload(path) as file:
-                text, name = desk.read_pool(file)
+            text, name = desk.read_pool(_upload(path))
             if not text.strip():
                 raise Rejected("pool", f"The pool file {name} holds no text: give one with at least two words.")
             return (text, name), note(f"{name}: {len(text):,} characters")
@@ -141,8 +138,8 @@ def build(desk: Desk) -> None:
 
     def opened(path: Any, request: gr.Request) -> tuple[Any, Any]:
         def read() -> tuple[Any, Any]:
-            with _upload(path) as file:
-                return tell(trace=desk.open_file(file, owner=owner(request)), n=secrets.token_hex(4)), note()
+            key = desk.open_file(_upload(path), owner=owner(request))
+            return tell(trace=key, n=secrets.token_hex(4)), note()
 
         return _attempt(read, lambda _, words: (gr.skip(), words))
 
@@ -175,16 +172,13 @@ def _attempt(work: Callable[[], Result], refused: Callable[[str, str], Result]) 
         return refused("", note(FAILED, error=True))
 
 
-@contextlib.contextmanager
-def _upload(path: Any) -> Iterator[str]:
-    """An uploaded file, which is removed afterwards. Raises Rejected where none came."""
+def _upload(path: Any) -> str:
+    """An uploaded file. It stays: Gradio names files by what is in them, so somebody else's may be the same one, and
+    removes them after an hour. Raises Rejected where none came.
+    """
     if not isinstance(path, str):
         raise Rejected("file", "No file came through: choose one again.")
-    try:
-        yield path
-    finally:
-        with contextlib.suppress(OSError):
-            Path(path).unlink()
+    return path
 
 
 def _form(sent: tuple[Any, ...]) -> PromptForm:

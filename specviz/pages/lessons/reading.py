@@ -113,14 +113,14 @@ class _Reader:
         if line.startswith("#"):
             self.begin(line, number)
             return
-        found = re.match(r"([A-Za-z]+)\s*:\s*(.*)$", line)
-        key = found[1].lower() if found else ""
-        if found and self.part in ("head", "place"):
-            self.setting(key, found[2], number)
-        elif found and key == "ask" and self.fresh:
-            self.question(found[2], number)
-        elif found and key in ("options", "reveal") and self.fresh and self.part in ("question", "reveal"):
-            self.answer(key, found[2], number)
+        setting = re.match(r"([A-Za-z]+)\s*:\s*(.*)$", line)
+        key = setting[1].lower() if setting else ""
+        if setting and self.part in ("head", "place"):
+            self.setting(key, setting[2], number)
+        elif setting and key == "ask" and self.fresh:
+            self.question(setting[2], number)
+        elif setting and key in ("options", "reveal") and self.fresh and self.part in ("question", "reveal"):
+            self.answer(key, setting[2], number)
         elif self.part == "head":
             self.fault(number, f"found {shown_as(line)} before the first stop; allowed are {_fields(HEAD)} and # TITLE")
         else:

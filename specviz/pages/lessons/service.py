@@ -71,11 +71,11 @@ class Lessons(Service):
 
     def files(self) -> dict[str, Path]:
         """Lesson id → file; a teacher's own are named own-…"""
-        found: dict[str, Path] = {}
+        lessons: dict[str, Path] = {}
         for path in places():
             name = re.sub(r"[^A-Za-z0-9_-]+", "-", path.stem)
-            found.setdefault(name if path.parent == LESSONS else f"own-{name}", path)
-        return found
+            lessons.setdefault(name if path.parent == LESSONS else f"own-{name}", path)
+        return lessons
 
     @get()
     def listing(self) -> dict[str, Any]:

@@ -1,0 +1,177 @@
+"""Requests that make no sense, refused with a sentence: Gradio's routes would break on them, and answer 500.
+
+``Sound`` stands before every route. What no route or file can be called, and JSON that is none (``NaN``, ``1e999``, a
+lone surrogate), goes no further. ``mend`` gives Gradio's application sentences for what it raises about a request;
+whatever else is raised there stays an error of the server, and is logged.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextvars import ContextVar
+from typing import Any
+
+import gradio as gr
+import httpx
+from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
+from gradio.route_utils import FnIndexInferError
+from python_multipart.exceptions import FormParserError
+from starlette.routing import Mount
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from specviz.server.http import problem, refused
+
+log = logging.getLogger(__name__)
+
+API, UPLOAD, TYPED_CALL = "/gradio_api/", "/gradio_api/upload", "/gradio_api/call/v2/"
+CALLS = ("/gradio_api/run/", "/gradio_api/api/", "/gradio_api/call/")
+STREAMS = ("/gradio_api/queue/data", "/gradio_api/call/")  # of events
+MOST_NAME = 255  # bytes of a file's name
+NO_PAGE = "There is no such page."
+NO_ENDPOINT = "There is no such endpoint: there are run, methods and trace_summary."
+
+_unfit: ContextVar[list[str] | None] = ContextVar("unfit", default=None)  # what is wrong with a request's data
+
+
+class Blocks(gr.Blocks):
+    """Gradio's page; data that does not fit its components is the sender's mistake."""
+
+    async def preprocess_data(self, *inputs: Any, **named: Any) -> Any:
+        try:
+            return await super().preprocess_data(*inputs, **named)
+        except (ValueError, gr.Error) as error:
+            log.info("an event's data was refused", exc_info=error)
+            if (unfit := _unfit.get()) is not None:
+                unfit.append("The fields that were sent are not those of the form: load the page again.")
+            raise gr.Error("The fields do not fit the form.", print_exception=False) from error
+
+
+class Sound:
+    """Refuses what nobody can answer, before any route is asked."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        path, request = scope["path"], Request(scope)
+        if not _nameable(path) or (path == "/" and request.query_params.get("page")):
+            await problem(404, NO_PAGE)(scope, receive, send)
+            return
+        if request.method == "POST" and path.startswith(("/api/", API)) and path != UPLOAD:
+            try:
+                body, receive = await _whole(receive)
+            except HTTPException as error:  # it is too large
+                await refused(error)(scope, receive, send)
+                return
+            if text := await run_in_threadpool(_unsound, body):
+                await problem(422, text)(scope, receive, send)
+                return
+        if path.startswith(API):
+            await self._told(path, scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    async def _told(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Gradio's answer; 422 in place of 500 where the data did not fit."""
+        unfit: list[str] = []
+        reset = _unfit.set(unfit)
+        replaced = False
+
+        async def mended(message: Message) -> None:
+            nonlocal replaced
+            if message["type"] == "http.response.start" and message["status"] == 500 and unfit:
+                replaced = True
+                await problem(422, unfit[0])(scope, receive, send)
+            elif not replaced:
+                await send(message)
+
+        try:
+            await self.app(scope, receive, mended)
+        except RuntimeError as error:  # Starlette's: the answer had begun when this was raised
+            if not path.startswith(STREAMS) or not isinstance(error.__cause__, HTTPException):
+                raise
+            await send({"type": "http.response.body"})  # the stream's last event has told it
+        finally:
+            _unfit.reset(reset)
+
+
+def mend(app: FastAPI) -> None:
+    """Sentences for what Gradio's application, which is mounted in ``app``, raises about a request."""
+    gradio: Any
+    (gradio,) = (route.app for route in app.routes if isinstance(route, Mount) and isinstance(route.app, FastAPI))
+
+    async def invalid(_: Request, error: Exception) -> Response:
+        return refused(error)
+
+    async def no_endpoint(request: Request, error: Exception) -> Response:
+        if isinstance(error, KeyError):
+            path, missing = request.url.path, error.args[0] if error.args else None
+            number = isinstance(missing, int) and missing not in gradio.get_blocks().fns
+            if not path.startswith(CALLS) or not (number or missing == f"/{path.removeprefix(TYPED_CALL).rstrip('/')}"):
+                raise error  # a bug
+        return problem(404, NO_ENDPOINT)
+
+    async def no_address(_: Request, error: Exception) -> Response:
+        return problem(400, "This is no address.")
+
+    async def no_form(_: Request, error: Exception) -> Response:
+        return problem(400, "What was sent is no form with files.")
+
+    for kind, told in (
+        (RequestValidationError, invalid),
+        (FnIndexInferError, no_endpoint),
+        (KeyError, no_endpoint),
+        (httpx.InvalidURL, no_address),
+        (FormParserError, no_form),
+    ):
+        gradio.add_exception_handler(kind, told)
+
+
+def _nameable(path: str) -> bool:
+    """Whether a route or a file can be called so.
+
+    >>> _nameable("/assets/a.js"), _nameable("/assets/" + 256 * "a"), _nameable("/\\x00")
+    (True, False, False)
+    """
+    return path.isprintable() and all(len(name.encode("utf-8", "replace")) <= MOST_NAME for name in path.split("/"))
+
+
+def _unsound(body: bytes) -> str:
+    """What is wrong with JSON that Python reads all the same; "" where nothing is, or it is no JSON at all.
+
+    >>> _unsound(b'{"a": 1}'), _unsound(b'{"a": 1e999}')
+    ('', 'What was sent is not JSON: a number in it is not finite, or a text not Unicode.')
+    """
+    try:
+        sent = json.loads(body)
+        json.dumps(sent, ensure_ascii=False, allow_nan=False).encode()
+    except (json.JSONDecodeError, UnicodeDecodeError):
+        return ""  # its route says so
+    except ValueError:
+        return "What was sent is not JSON: a number in it is not finite, or a text not Unicode."
+    except RecursionError:
+        return "What was sent is nested too deeply."
+    if isinstance(sent, dict) and sent.get("session_hash") == "":  # Gradio would queue it under another name
+        return "The name of the open page, “session_hash”, is empty: leave it out or give one."
+    return ""
+
+
+async def _whole(receive: Receive) -> tuple[bytes, Receive]:
+    """A request's body (the guard has bounded it), and a ``receive`` that gives it once more."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        more = message["type"] == "http.request" and message.get("more_body", False)
+    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return first.pop() if first else await receive()
+
+    return body, again

@@ -1,0 +1,138 @@
+"""No request makes a server error: a few hostile ones to every route, and those that once did."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import synthetic
+from fastapi.testclient import TestClient
+
+from decoders.trace import files as tracefile
+from specviz.shell import sound
+from tests.fuzz import Fuzz
+
+from .stubs import StubDesk, app_of
+from .waiting import WAIT_S
+
+JSON = {"content-type": "application/json"}
+NOT_JSON = "What was sent is not JSON: a number in it is not finite, or a text not Unicode."
+LONG = "x" * 5000
+
+
+@pytest.fixture(scope="module")
+def desk() -> StubDesk:
+    return StubDesk(gallery=(synthetic.chain(),))
+
+
+@pytest.fixture(scope="module")
+def client(desk: StubDesk) -> Iterator[TestClient]:
+    with TestClient(app_of(desk), raise_server_exceptions=False) as made:
+        assert desk.loader.wait(WAIT_S)
+        yield made
+
+
+def test_hostile_requests_are_never_a_server_error(tmp_path: Path) -> None:
+    logging.disable(logging.CRITICAL)
+    try:
+        fuzz = Fuzz(tmp_path)
+        asyncio.run(fuzz.run(200, 20))
+    finally:
+        logging.disable(logging.NOTSET)
+    assert sum(counts.total() for counts in fuzz.seen.values()) == 200 and len(fuzz.seen) > 100
+    assert fuzz.failures == [], "\n".join(map(str, fuzz.failures[:3]))
+
+
+@pytest.mark.parametrize("body", ['{"ids": [], "add": NaN}', '{"ids": [], "n": 1e999}', '{"ids": ["\\ud800"]}'])
+@pytest.mark.parametrize("path", ["/api/runs/change", "/gradio_api/run/predict", "/gradio_api/queue/join"])
+def test_what_python_reads_and_json_is_not_is_one_sentence(client: TestClient, path: str, body: str) -> None:
+    answer = client.post(path, content=body, headers=JSON)
+    assert answer.status_code == 422 and answer.json() == {"error": NOT_JSON}
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        *((f"{folder}{LONG}", 404) for folder in ("/assets/", "/static/", "/web/", "/gradio_api/file=", "/")),
+        ("/static/%00", 404),
+        ("/?page=nowhere", 404),
+        ("/gradio_api/proxy=http://[::1", 400),
+    ],
+)
+def test_an_address_that_leads_nowhere_is_one_sentence(client: TestClient, path: str, status: int) -> None:
+    answer = client.get(path)
+    assert answer.status_code == status and answer.json()["error"].endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("path", "sent", "status", "said"),
+    [
+        ("run/predict", {"data": [], "fn_index": 5}, 422, "The fields that were sent are not those of the form"),
+        ("run/predict", {"data": 1}, 422, "data"),
+        ("run/nowhere", {"data": []}, 404, "There is no such endpoint"),
+        ("call/nowhere", {"data": []}, 404, "There is no such endpoint"),
+        ("run/predict", {"data": [], "fn_index": -(10**19)}, 404, "There is no such endpoint"),
+        ("queue/join", {"data": [], "fn_index": 0, "session_hash": ""}, 422, "“session_hash”, is empty"),
+        ("call/v2/nowhere", {}, 404, "There is no such endpoint"),
+    ],
+)
+def test_what_does_not_fit_the_form_is_one_sentence(
+    client: TestClient, path: str, sent: dict[str, Any], status: int, said: str
+) -> None:
+    answer = client.post(f"/gradio_api/{path}", json=sent)
+    assert answer.status_code == status and said in answer.json()["error"] and answer.json()["error"].endswith(".")
+
+
+def test_a_form_that_is_none_is_one_sentence(client: TestClient) -> None:
+    kind = {"content-type": "multipart/form-data; boundary=" + "x" * 300}
+    answer = client.post("/gradio_api/upload", content=b"0", headers=kind)
+    assert answer.status_code == 400 and answer.json() == {"error": "What was sent is no form with files."}
+
+
+def test_an_error_of_the_server_stays_one_and_is_logged(
+    client: TestClient, desk: StubDesk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Negative control: nothing that breaks for another reason is called the sender's mistake."""
+
+    def broken(*_: object) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(desk, "catalog", broken)
+    with TestClient(client.app) as careful, pytest.raises(KeyError, match="a bug"):
+        careful.get("/api/methods")
+    assert client.get("/api/methods").status_code == 500
+    monkeypatch.setattr(sound.gr.Blocks, "preprocess_data", broken)
+    assert client.post("/gradio_api/run/predict", json={"data": [], "fn_index": 0}).status_code == 500
+
+
+def test_two_who_upload_the_same_file_both_open_it(client: TestClient, desk: StubDesk) -> None:
+    """Gradio names an upload by what is in it: both have the same path."""
+    data = tracefile.save(synthetic.quote(), None)
+    assert data is not None
+    sent = [client.post("/gradio_api/upload", files={"files": ("a.spectrace", data)}).json()[0] for _ in range(2)]
+    assert sent[0] == sent[1]
+    config = client.get("/config").json()
+    button = next(one["id"] for one in config["components"] if one["props"].get("elem_id") == "sv-open")
+    index = next(one["id"] for one in config["dependencies"] if one["targets"] == [[button, "upload"]])
+    gate, opened = threading.Barrier(2), []
+
+    def open_file() -> None:
+        gate.wait(WAIT_S)
+        file = {"path": sent[0], "meta": {"_type": "gradio.FileData"}}
+        answer = client.post("/gradio_api/run/predict", json={"data": [file], "fn_index": index, "session_hash": "x"})
+        opened.append(json.loads(answer.json()["data"][0])["trace"])
+
+    threads = [threading.Thread(target=open_file) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_S)
+    assert len(set(opened)) == 2 and all(key in desk.store for key in opened)
+    open_file_again = client.post("/gradio_api/upload", files={"files": ("a.spectrace", data)}).json()[0]
+    assert open_file_again == sent[0] and Path(sent[0]).is_file()
