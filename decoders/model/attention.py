@@ -86,7 +86,7 @@ def _written_out(
     return (weights[..., :keys] @ value).transpose(1, 2).contiguous()
 
 
-Rule = Callable[..., Tensor]  # transformers' mask function: may the row at position q look at the key at position k?
+Rule = Callable[..., Any]  # transformers' mask function: may the row at position q look at the key at position k?
 
 
 class RowMasks:

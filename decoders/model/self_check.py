@@ -21,7 +21,7 @@ from decoders.draft.draft import Draft, Verdict
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 
-from .shape import refusal, rotaries
+from .shape import ModelShape, refusal, rotaries
 
 WINDOW, SWITCH = 12, 20  # what a window and the length of short texts are made while the check runs
 WRITTEN = 6  # tokens after each text
@@ -35,7 +35,7 @@ def check(target: Any) -> None:
     ``target`` is the Target that is being made.
     """
     shape = target.shape
-    declared = getattr(target.config, "sliding_window", None)
+    declared = next((window for window in ModelShape.of(target.config).layer_windows if window), None)
     if declared and not any(shape.layer_windows):
         raise refusal(
             shape.family, f"its configuration names a sliding window of {declared}, but its code was not seen to use it"

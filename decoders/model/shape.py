@@ -8,7 +8,7 @@ from typing import Any
 
 from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
-from decoders.errors import UserError
+from decoders.errors import UserError, first_line
 
 from . import families
 
@@ -55,8 +55,18 @@ class ModelShape:
 
     @classmethod
     def of(cls, config: Any) -> ModelShape:
-        """Of a transformers configuration. Raises UserError for one whose tree verification would be silently wrong."""
+        """Of a transformers configuration. Raises UserError for one whose tree verification would be silently wrong, or
+        that cannot be read.
+        """
         _check(config)
+        try:
+            return cls._read(config)
+        except Exception as error:
+            reason = f"its configuration cannot be read ({type(error).__name__}: {first_line(error, 120)})"
+            raise refusal(config.model_type, reason) from error
+
+    @classmethod
+    def _read(cls, config: Any) -> ModelShape:
         family, heads, hidden = config.model_type, config.num_attention_heads, config.hidden_size
         ropes = rotaries(config)
         rope = next((one for one in ropes if one.get("rope_type", "default") != "default"), ropes[0])
@@ -124,8 +134,8 @@ def rotaries(config: Any) -> list[dict[str, Any]]:
 def refusal(family: str, reason: str) -> UserError:
     """The error for a model that this engine cannot decode rightly, with the reason in one clause."""
     return UserError(
-        f"models of the family {family!r} are refused: {reason}. Supported are {len(families.TESTED)} families, such as "
-        "llama, mistral, qwen3, gemma2, phi3 and gpt_oss."
+        f"models of the family {family!r} are refused: {reason}. Supported are {len(families.TESTED)} families, such "
+        "as llama, mistral, qwen3, gemma2, phi3 and gpt_oss."
     )
 
 
