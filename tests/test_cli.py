@@ -214,6 +214,29 @@ def test_verify_fails_with_1_on_a_difference(capsys, model, prompts, monkeypatch
     assert "FAILED: 1 output differs" in printed and "prompt 1, token 0" in printed and "top-2 gap" in printed
 
 
+def test_verify_says_what_half_precision_promises(capsys, model, prompts):
+    args = ("--prompts", prompts, "--methods", "pld", "--limit", 1, "--max-new-tokens", 4)
+    specviz("verify", "--model", model, "--dtype", "bfloat16", *args)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "bfloat16 promises that no written token lies more than 0.5 below the model's best logit" in printed
+    assert "it cannot promise equal outputs" in printed
+    specviz("verify", "--model", model, *args)
+    assert "promise" not in capsys.readouterr().out
+
+
+def test_a_near_tie_carries_its_number():
+    from decoders.study.divergences import Divergence
+    from decoders.study.lossless import Outcome
+    from specviz.commands import verify
+
+    tie = Divergence(3, 5, 6, "near tie", gap=0.03, shortfall=0.042, tolerance=0.5)
+    said = verify._described(tie, ["a"], types.SimpleNamespace(tokenizer=None))
+    assert said.endswith("top-2 gap 0.03 (near tie: no token lies more than 0.042 below the best logit)")
+    outcomes = [Outcome("plain", "generate()", divergences=[tie])]
+    assert "the farthest here lies 0.042 below" in verify._half_precision(outcomes, "bfloat16", None)
+    assert verify._half_precision(outcomes, "float32", None) == ""
+
+
 def test_bench_measures_and_writes(capsys, model, prompts, tmp_path):
     out, page = tmp_path / "bench.json", tmp_path / "bench.html"
     args = ["--model", model, "--prompts", prompts, "--methods", "pld", "--max-new-tokens", 6, "--repeats", 1]

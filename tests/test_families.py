@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
 import transformers as hf
+from transformers.masking_utils import causal_mask_function
 from transformers.pytorch_utils import Conv1D
 
 from decoders import Prompt, UserError, generate, methods
 from decoders.draft.draft import Draft, Probe
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
-from decoders.model.attention import Masks
-from decoders.model.families import TESTED
+from decoders.engine.decoding import Decoding
+from decoders.model import families
+from decoders.model.attention import Masks, RowMasks
+from decoders.model.families import TESTED, TESTED_ROTARIES
 from decoders.model.linear import PackedLinear
 from decoders.model.load import load_target
 from decoders.model.shape import ModelShape
 from decoders.model.target import Target
 
 from .drafters_for_tests import WildTrees, method_of
-from .models import FAMILIES, GROUPED, VOCAB, configs, network, prompt_ids, tiny_target, tiny_tokenizer
+from .families.cases import cases
+from .families.compare import IDENTICAL, REFUSED, compare, opened
+from .models import FAMILIES, GROUPED, VOCAB, WINDOW, configs, network, prompt_ids, tiny_target, tiny_tokenizer
 
 NEW = 24
 WINDOWED = [family for family, config in configs().items() if any(ModelShape.of(config).layer_windows)]
 SMALL = {"vocab_size": 64, "hidden_size": 16}
+CASES = {case.name: case for case in cases()}
+SUITE = (
+    "phi3 window grouped", "phi3 longrope grouped", "starcoder2 window", "mixtral window grouped",
+    "mistral window longrope grouped", "gpt_oss mixed windows grouped", "deepseek_v3 latent", "gptj",
+    "falcon one kv head", "cohere2 mixed windows grouped", "bert",
+)  # fmt: skip
+SWITCHED = (14, 32, 33)  # lengths of prompts around the change of longrope's positions, behind 32 tokens
 
 
 def reference(family: str, ids: list[int]) -> list[int]:
@@ -38,7 +48,70 @@ def reference(family: str, ids: list[int]) -> list[int]:
 
 
 def test_every_family_that_is_called_tested_is_tested():
-    assert {config.model_type for config in configs().values()} == set(TESTED)
+    tested = {config.model_type for config in configs().values()}
+    assert tested | {case.family for case in cases() if not case.refused} == set(TESTED)
+    assert {case.rotary for case in cases()} == set(TESTED_ROTARIES)
+    assert len({case.name for case in cases()}) == len(cases()) >= 75
+
+
+@pytest.mark.parametrize("name", SUITE)
+def test_families_windows_and_rotary_positions_equal_generate_or_are_refused(name):
+    """A few of ``python -m tests.families``."""
+    result = compare(CASES[name], ("pld+h", "recycling"), SWITCHED if "longrope" in name else (14, 40))
+    assert not result.wrong, result.detail
+    assert result.verdict == (REFUSED if CASES[name].refused else IDENTICAL)
+
+
+@pytest.mark.parametrize("name", ["phi3 window grouped", "gpt_oss mixed windows grouped"])
+def test_an_ignored_window_is_seen(name, monkeypatch):
+    """Negative control: masks that ignore the window give other text, and the check of an untested family says so."""
+    honest = RowMasks.__call__
+    monkeypatch.setattr(RowMasks, "__call__", lambda self, rule, *rest: honest(self, causal_mask_function, *rest))
+    assert "leaves generate()" in compare(CASES[name], ()).detail
+    monkeypatch.setattr(families, "TESTED", ())
+    with pytest.raises(UserError, match="plain decoding gives other logits than generate"):
+        opened(CASES[name])
+
+
+def test_an_unwatched_change_of_rotary_positions_is_seen(monkeypatch):
+    """Negative control: without reading the text again where longrope changes, the text is another one."""
+    monkeypatch.setattr(Target, "rereads", False)
+    assert "leaves generate()" in compare(CASES["phi3 longrope grouped"], ()).detail
+    monkeypatch.setattr(families, "TESTED", ())
+    with pytest.raises(UserError, match="plain decoding gives other logits than generate"):
+        opened(CASES["phi3 longrope grouped"])
+
+
+def test_a_draft_stops_where_rotary_positions_change():
+    target = opened(CASES["phi3 longrope grouped"])
+    session = target.session(Needs(), 60)
+    session.prefill(prompt_ids(1, 30))
+    assert session.reach == 2
+    run = Decoding.of(target, Prompt.from_ids(prompt_ids(1, 30)), "pld", max_new_tokens=8)
+    assert max(step.context_length + step.draft.tree.drafted for step in run if step.context_length <= 32) <= 32
+    assert run.session is not None
+    with pytest.raises(UserError, match="rotary positions changed in the middle of it, behind 32"):
+        run.session.at(31, Needs()).__enter__()
+
+
+def test_windows_are_those_that_the_models_code_asks_for():
+    """A setting that the family's code never reads opens no window, and one without layer types opens it everywhere."""
+    stray = hf.LlamaConfig(**GROUPED, sliding_window=WINDOW)
+    assert ModelShape.of(stray).layer_windows == (None,) * 3
+    assert opened(CASES["starcoder2 window"]).shape.layer_windows == (16,) * 4
+    assert opened(CASES["gpt_oss mixed windows grouped"]).shape.layer_windows == (16, None, 16, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("gptj", "code of their own, which shows no weights"), ("deepseek_v3 latent", "its cache keeps compressed keys")],
+)
+def test_attention_that_cannot_be_read_is_refused_in_one_sentence(name, reason):
+    target = opened(CASES[name])
+    with pytest.raises(UserError, match=reason):
+        generate(target, Prompt.from_ids(prompt_ids(1)), "pld+a", max_new_tokens=4)
+    with pytest.raises(UserError, match=reason):
+        target.session(Needs(heads=((0, 0),)), 20)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -96,8 +169,7 @@ def test_windows_bind(family):
     ids = prompt_ids(3)
     windowed = tiny_target(family)
     unwindowed = tiny_target(family)
-    wide = tuple(None if window is None else 10_000 for window in windowed.shape.layer_windows)
-    unwindowed.shape = replace(windowed.shape, layer_windows=wide)
+    unwindowed.config.sliding_window = 10_000
     logits = []
     for target in (windowed, unwindowed):
         session = target.session(Needs(), 100)
@@ -162,6 +234,7 @@ def test_probes_leave_the_targets_logits_unchanged():
         (hf.MambaConfig(vocab_size=64, hidden_size=16, num_hidden_layers=1), "recurrent"),
         (hf.FalconConfig(**SMALL, alibi=True), "alibi"),
         (hf.T5Config(vocab_size=64, d_model=16), "encoder-decoder"),
+        (hf.BertConfig(**SMALL), "is_decoder is false"),
     ],
 )  # fmt: skip
 def test_families_that_would_be_wrong_are_refused_by_name(tmp_path, config, reason):
@@ -173,8 +246,9 @@ def test_families_that_would_be_wrong_are_refused_by_name(tmp_path, config, reas
     assert config.model_type in str(error.value)
 
 
-def test_an_untested_family_is_checked_before_use():
-    """Cohere is not on the list: it passes its check; a model that scores trees wrongly does not."""
+def test_an_untested_family_is_checked_before_use(monkeypatch):
+    """No family is on the list: Cohere passes its check; a model that scores trees wrongly does not."""
+    monkeypatch.setattr(families, "TESTED", ())
     torch.manual_seed(0)
     config = hf.CohereConfig(**GROUPED)
     target = Target(

@@ -218,6 +218,7 @@ METHODS = (
         params=AttentionParams,
         build=lambda target, params: AttentionCopier(params, selected_heads(target, params)),
         needs=lambda target, params: Needs(heads=selected_heads(target, params)),
+        available=lambda target: target.no_attention,
         terms=(
             Term(
                 "attention",

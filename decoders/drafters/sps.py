@@ -21,7 +21,7 @@ from decoders.draft_models.expansion import EXPANSIONS
 from decoders.draft_models.network import DraftRun, common_prefix, target_rotary
 from decoders.errors import UserError
 from decoders.method.method import Method
-from decoders.model.attention import Masks
+from decoders.model.attention import Masks, RowMasks
 from decoders.model.cache import TreeCache
 from decoders.model.load import load_target
 from decoders.model.memory import Context
@@ -75,7 +75,7 @@ class LanguageModelRun:
         self.drafter, self.vocab, self.limit = drafter, vocab, drafter.context_length
         self.tokens = np.zeros(0, dtype=np.int64)  # those of the cached rows, as far as they are a chain
         self.cache: TreeCache | None = None
-        self.masks = DraftMasks(1, drafter.dtype, drafter.device, drafter.shape.windows)
+        self.masks = DraftMasks(1, drafter.dtype, drafter.device)
 
     @torch.inference_mode()
     def read(self, context: Context) -> Float[Tensor, "vocab"]:
@@ -84,7 +84,7 @@ class LanguageModelRun:
         if self.cache is None or self.cache.capacity < needed:
             drafter, have = self.drafter, 0
             self.cache = TreeCache(len(drafter.layers), needed)
-            self.masks = DraftMasks(needed, drafter.dtype, drafter.device, drafter.shape.windows)
+            self.masks = DraftMasks(needed, drafter.dtype, drafter.device)
         self.cache.length, self.tokens = have, context.tokens.copy()
         self.masks.begin(context.length)
         logits = self._forward(self.tokens[have:].tolist(), np.arange(have, context.length), last_only=True)
@@ -140,20 +140,11 @@ class DraftMasks(Masks):
         return np.asarray(self.depths[before:]) + self.base
 
     def rows(
-        self, length: int, sees: np.ndarray | None, positions: np.ndarray, count: int,
-        prefixes: np.ndarray | None = None,
-    ) -> dict[int | None, Tensor | None]:  # fmt: skip
+        self, length: int, sees: np.ndarray | None, positions: np.ndarray, prefixes: np.ndarray | None = None
+    ) -> RowMasks:
         if self.sees is None:
-            return super().rows(length, sees, positions, count, prefixes)
-        allowed = np.ones((count, length + count), dtype=bool)
-        allowed[:, self.base :] = self.sees[-count:]
-        key_positions = np.concatenate([np.arange(self.base), self.base + np.asarray(self.depths)])
-        masks: dict[int | None, Tensor | None] = {}
-        for window in self.windows:
-            near = allowed if window is None else allowed & (key_positions > positions[:, None] - window)
-            mask = torch.zeros((count, length + count), dtype=self.dtype)
-            masks[window] = mask.masked_fill_(torch.from_numpy(~near), self.least).to(self.device)[None, None]
-        return masks
+            return super().rows(length, sees, positions, prefixes)
+        return RowMasks(self, length, self.sees[-len(positions) :], positions, self.base + np.asarray(self.depths))
 
 
 def differing(target: Any, drafter: Any) -> str | None:

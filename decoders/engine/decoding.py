@@ -179,17 +179,20 @@ class Decoding:
         """Draft at the session's end, score and verify; nothing is committed."""
         written = session.length - session.prompt_length
         started = time.perf_counter()
-        draft = self._propose(session.context, self.room(session) - written - 1)
+        draft = self._propose(session.context, self.room(session) - written - 1, session.reach)
         proposed = time.perf_counter()
         scored = session.score(draft)
         verdict = stopped(draft, self.verifier(draft, scored), self.stop_ids)
         verified = time.perf_counter()
         return Attempt(draft, scored, verdict, (proposed - started) * 1e3, (verified - proposed) * 1e3)
 
-    def _propose(self, context: Context, budget: int) -> Draft:
-        """The drafter's proposal, kept inside the budget (tokens that may be drafted before the bonus)."""
+    def _propose(self, context: Context, budget: int, reach: int) -> Draft:
+        """The drafter's proposal, inside the budget (tokens that may be drafted before the bonus) and the reach."""
         if budget < 1:
             return Draft.empty(context.root, "only one more token may be written", route="none")
+        if reach < 1:
+            return Draft.empty(context.root, "the model's rotary positions change behind this token", route="none")
+        budget = min(budget, reach)
         draft = self.drafter.propose(context, budget)
         if len(draft.tree) - 1 > budget and max(draft.tree.depths) > budget:
             raise ValueError(

@@ -37,7 +37,8 @@ class _Layer(CacheLayerMixin):
 
 
 class TreeCache(Cache):
-    """Keys and values of all layers in one tensor ``[2 * layers, 1, kv_heads, capacity, head_dim]``.
+    """Keys and values of all layers in one tensor ``[2 * layers, 1, kv_heads, capacity, head_dim]``; where a family's
+    keys and values are of different sizes (latent attention), of the larger one.
 
     A forward writes its rows (root, nodes, probes) behind the committed ones; ``commit`` keeps the accepted path and
     forgets the rest. Where the path is the first rows in order, which a depth-first draft makes usual, nothing moves.
@@ -49,15 +50,18 @@ class TreeCache(Cache):
         self.capacity = capacity
         self.length = 0
         self.store: Tensor | None = None
+        self.sizes = (0, 0)  # of a key and a value
         self.prefix: tuple[Tensor, Tensor] | None = None
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         rows = keys.shape[-2]
         stop = self.length + rows
         if self.store is None:
-            _, heads, _, head_dim = keys.shape
-            self.store = keys.new_zeros((2 * len(self.layers), 1, heads, self.capacity, head_dim))
+            self.sizes = keys.shape[3], values.shape[3]
+            self.store = keys.new_zeros((2 * len(self.layers), 1, keys.shape[1], self.capacity, max(self.sizes)))
         key_rows, value_rows = self.store[2 * layer], self.store[2 * layer + 1]
+        if self.sizes[0] != self.sizes[1]:
+            key_rows, value_rows = key_rows[..., : self.sizes[0]], value_rows[..., : self.sizes[1]]
         key_rows[:, :, self.length : stop] = keys
         value_rows[:, :, self.length : stop] = values
         if self.prefix is not None:
@@ -70,11 +74,11 @@ class TreeCache(Cache):
     def keys(self, layer: int) -> Float[Tensor, "kv_heads capacity head_dim"]:
         """Keys of a layer after rotary, as the target's own attention reads them."""
         assert self.store is not None, "nothing was processed yet"
-        return self.store[2 * layer, 0]
+        return self.store[2 * layer, 0, :, :, : self.sizes[0]]
 
     def values(self, layer: int) -> Float[Tensor, "kv_heads capacity head_dim"]:
         assert self.store is not None, "nothing was processed yet"
-        return self.store[2 * layer + 1, 0]
+        return self.store[2 * layer + 1, 0, :, :, : self.sizes[1]]
 
     def commit(self, path: Sequence[int]) -> None:
         """Keep the rows of ``path`` (row numbers of the last forward, ascending)."""

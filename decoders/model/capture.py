@@ -12,20 +12,25 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from decoders.draft.needs import Needs, heads_by_layer
+from decoders.errors import UserError
 
 
 @dataclass(slots=True)
 class Captured:
-    """What one forward let through, by layer: hidden states, and the chosen heads' queries (after rotary, scaled)."""
+    """What one forward let through, by layer: hidden states, the chosen heads' queries (after rotary, scaled), and the
+    sinks of layers that have them.
+    """
 
     hidden: dict[int, Float[Tensor, "rows hidden"]] = field(default_factory=dict)
     queries: dict[int, Float[Tensor, "heads rows head_dim"]] = field(default_factory=dict)
+    sinks: dict[int, Float[Tensor, "heads"]] = field(default_factory=dict)
 
     def of_rows(self, rows: Tensor) -> Captured:
         """The same of some rows only, in the order given."""
         return Captured(
             {layer: states[rows] for layer, states in self.hidden.items()},
             {layer: queries.index_select(1, rows) for layer, queries in self.queries.items()},
+            self.sinks,
         )
 
 
@@ -49,14 +54,14 @@ class Taps:
             for layer in needs.layers:
                 self.hooks.append(self._read_hidden(layer, captured))
             for layer, heads in heads_by_layer(needs.heads).items():
-                self.attentions[layer].query_tap = _query_tap(layer, heads, captured)
+                self.attentions[layer].attention_tap = _query_tap(layer, heads, captured)
             yield captured
         finally:
             while self.hooks:
                 self.hooks.pop().remove()
             if needs.heads:
                 for attention in self.attentions:
-                    attention.query_tap = None
+                    attention.attention_tap = None
 
     def _read_hidden(self, layer: int, captured: Captured) -> Any:
         def before(module: nn.Module, args: tuple, kwargs: dict) -> None:
@@ -70,9 +75,14 @@ class Taps:
         return self.stack.register_forward_hook(after)
 
 
-def _query_tap(layer: int, heads: list[int], captured: Captured) -> Callable[[Tensor, float], None]:
-    def tap(query: Float[Tensor, "1 heads rows head_dim"], scale: float) -> None:
+def _query_tap(layer: int, heads: list[int], captured: Captured) -> Callable[..., None]:
+    def tap(
+        query: Float[Tensor, "1 heads rows head_dim"], key: Tensor, mask: Tensor | None, scale: float,
+        sinks: Float[Tensor, "heads"] | None,
+    ) -> None:  # fmt: skip
         captured.queries[layer] = query[0, torch.as_tensor(heads, device=query.device)] * scale
+        if sinks is not None:
+            captured.sinks[layer] = sinks.float()
 
     return tap
 
@@ -81,4 +91,4 @@ def _attention_of(layer: nn.Module) -> nn.Module:
     for module in layer.modules():
         if getattr(module, "layer_idx", None) is not None and module is not layer:
             return module
-    raise ValueError(f"no attention module with a layer index in {type(layer).__name__}")
+    raise UserError(f"no attention module with a layer index is in {type(layer).__name__}: this model is not supported")

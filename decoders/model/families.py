@@ -6,15 +6,20 @@ Names are transformers' ``model_type``. All else that families differ in is in t
 from __future__ import annotations
 
 TESTED = (
-    "llama", "mistral", "qwen2", "qwen3", "gpt_neox", "gpt2", "phi", "gemma", "gemma2", "gemma3_text", "olmo2",
-    "stablelm", "opt",
+    "llama", "mistral", "ministral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "gemma", "gemma2",
+    "gemma3_text", "phi", "phi3", "phimoe", "gpt_oss", "deepseek_v3", "olmo", "olmo2", "olmo3", "olmoe", "granite",
+    "granitemoe", "cohere", "cohere2", "smollm3", "starcoder2", "exaone4", "glm", "glm4", "nemotron", "helium",
+    "persimmon", "ernie4_5", "apertus", "arcee", "seed_oss", "hunyuan_v1_dense", "stablelm", "falcon", "gptj",
+    "codegen", "gpt2", "gpt_bigcode", "gpt_neox", "biogpt", "opt",
 )  # fmt: skip
 # decoder layers of Llama's build, which GLIDE and the trainings compute by code of their own
 LLAMA_LIKE = ("llama", "mistral", "qwen2", "qwen3")
 QUERY_BIAS = ("qwen2",)  # whatever their configurations say
 QUERY_NORM = ("qwen3",)
-WINDOW_IN_EVERY_LAYER = ("mistral",)  # a sliding window without layer types
+# kinds of rotary positions that the tested families were tested with
+TESTED_ROTARIES = ("default", "linear", "dynamic", "yarn", "llama3", "longrope")
 
+LOOKS_BOTH_WAYS = "it is an encoder (is_decoder is false): its tokens look both ways, so it cannot continue a text"
 _ALIBI = "its alibi biases follow the order of the rows, not their position ids, so a tree would be scored wrongly"
 _RECURRENT = "its recurrent state cannot be rolled back to an accepted path"
 _HYBRID = (

@@ -111,12 +111,12 @@ class Head(nn.Module):
 
     With ``keep`` set, a forward over all rows stores the ``keep`` likeliest next tokens of every row and their
     log-probabilities in ``kept`` (in blocks, so that rows x vocabulary never lie in memory at once), and returns the
-    last row's logits only.
+    last row's logits only. ``scale`` and ``softcap`` are what the model's own code does with the logits behind it.
     """
 
     BLOCK = 256
 
-    def __init__(self, head: Any, softcap: float | None) -> None:
+    def __init__(self, head: Any, softcap: float | None, scale: float = 1.0) -> None:
         super().__init__()
         half = next(head.parameters()).dtype in (torch.float16, torch.bfloat16)
         if half:  # the embedding may be tied to it and stays as it is
@@ -127,7 +127,7 @@ class Head(nn.Module):
                 full.bias = nn.Parameter(head.bias.detach().float(), requires_grad=False)
             head = full
         self.inner: Any = head
-        self.softcap, self.in_half = softcap, half
+        self.softcap, self.scale, self.in_half = softcap, scale, half
         self.keep = 0
         self.kept: tuple[Tensor, Tensor] | None = None
 
@@ -143,6 +143,8 @@ class Head(nn.Module):
         ids, logprobs = [], []
         for start in range(0, hidden.shape[1], self.BLOCK):
             logits = self.inner(hidden[:, start : start + self.BLOCK])
+            if self.scale != 1:
+                logits = logits * self.scale
             if self.softcap:
                 logits = self.softcap * torch.tanh(logits / self.softcap)
             best, index = top_tokens(logits[0], self.keep)

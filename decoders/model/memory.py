@@ -23,13 +23,15 @@ class Memory:
     """Per-position rows of one run, append-only; positions [0, processed) are filled.
 
     ``hidden[layer]`` [capacity, hidden]; ``queries[layer]`` [heads, capacity, head_dim]: after rotary, scaled;
-    ``top_ids`` and ``top_logprobs`` [capacity, k]: the target's likeliest tokens *after* a position.
+    ``top_ids`` and ``top_logprobs`` [capacity, k]: the target's likeliest tokens *after* a position. ``sinks``: the
+    score per head that stands beside those of the keys, in layers that have one.
     """
 
     hidden: dict[int, Float[Tensor, "capacity hidden"]] = field(default_factory=dict)
     queries: dict[int, Float[Tensor, "heads capacity head_dim"]] = field(default_factory=dict)
     top_ids: Int[Tensor, "capacity k"] | None = None
     top_logprobs: Float[Tensor, "capacity k"] | None = None
+    sinks: dict[int, Float[Tensor, "heads"]] = field(default_factory=dict)
 
     def seen_by(self, needs: Needs, captured: Needs) -> Memory:
         """What a drafter with ``needs`` would have kept, of this memory, which was written for ``captured``.
@@ -43,7 +45,7 @@ class Memory:
             rows = self.queries[layer]
             queries[layer] = rows if heads == every[layer] else rows[[every[layer].index(head) for head in heads]]
         hidden = {layer: states for layer, states in self.hidden.items() if layer in needs.layers}
-        seen = Memory(hidden, queries)
+        seen = Memory(hidden, queries, sinks=self.sinks)
         if needs.top_tokens:
             assert self.top_ids is not None and self.top_logprobs is not None
             seen.top_ids = self.top_ids[:, : needs.top_tokens]
@@ -56,6 +58,7 @@ class Memory:
             self.hidden[layer] = _written(self.hidden.get(layer), states, 0, start, capacity)
         for layer, queries in captured.queries.items():
             self.queries[layer] = _written(self.queries.get(layer), queries, 1, start, capacity)
+        self.sinks.update(captured.sinks)
         if top is not None:
             self.top_logprobs = _written(self.top_logprobs, top[0], 0, start, capacity)
             self.top_ids = _written(self.top_ids, top[1], 0, start, capacity)
@@ -176,6 +179,9 @@ class Context:
                 scores = torch.stack(rows_of)
             if softcap := self.shape.attention_softcap:
                 scores = softcap * torch.tanh(scores / softcap)
-            weights = scores.softmax(-1)
+            if (sinks := self.memory.sinks.get(layer)) is None:
+                weights = scores.softmax(-1)
+            else:
+                weights = torch.cat([scores, sinks[chosen][:, None]], -1).softmax(-1)[:, :-1]
             rows.append(torch.nn.functional.pad(weights, (first, 0)) if first else weights)
         return torch.cat(rows)

@@ -6,22 +6,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from decoders.errors import UserError
+from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+from decoders.errors import UserError, first_line
 
 from . import families
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 ROTARIES = ("default", "linear", "llama3", "yarn")  # one fixed frequency per pair, whatever the length
+SWITCHING = "longrope"  # two sets of frequencies: one for short texts, one for long ones
 
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
     """A model's sizes and the ways in which its family differs from others.
 
-    ``layer_windows``: each layer's sliding window, None for full attention; with ``mask_per_layer_type`` the model
-    takes a mask for each kind of layer. ``rotary`` is the kind of its rotary positions, ``rotary_share`` the share of
-    a head that they turn, ``rotary_theta`` their base. ``norm_eps`` is that of RMS norms. Softcaps are None where
-    scores or logits are not squashed; ``tied``: the head is the embedding; ``stop_ids`` end a text.
+    ``layer_windows``: each layer's sliding window, None for full attention, as the configuration names them; a target
+    asks its model's own code. ``rotary`` is the kind of its rotary positions, ``rotary_share`` the share of
+    a head that they turn, ``rotary_theta`` their base; ``rotary_switch`` the length of text beyond which they take
+    other frequencies (longrope), or None. ``norm_eps`` is that of RMS norms. Softcaps are None where
+    scores or logits are not squashed; ``logits_scale`` is what logits are multiplied by; ``tied``: the head is the
+    embedding; ``stop_ids`` end a text.
     """
 
     family: str
@@ -34,13 +39,14 @@ class ModelShape:
     vocab: int
     context_length: int
     layer_windows: tuple[int | None, ...]
-    mask_per_layer_type: bool
     rotary: str
     rotary_share: float
     rotary_theta: float
+    rotary_switch: int | None
     norm_eps: float
     attention_softcap: float | None
     logits_softcap: float | None
+    logits_scale: float
     query_norm: bool
     query_bias: bool
     mlp_bias: bool
@@ -49,11 +55,22 @@ class ModelShape:
 
     @classmethod
     def of(cls, config: Any) -> ModelShape:
-        """Of a transformers configuration. Raises UserError for one whose tree verification would be silently wrong."""
+        """Of a transformers configuration. Raises UserError for one whose tree verification would be silently wrong, or
+        that cannot be read.
+        """
         _check(config)
+        try:
+            return cls._read(config)
+        except Exception as error:
+            reason = f"its configuration cannot be read ({type(error).__name__}: {first_line(error, 120)})"
+            raise refusal(config.model_type, reason) from error
+
+    @classmethod
+    def _read(cls, config: Any) -> ModelShape:
         family, heads, hidden = config.model_type, config.num_attention_heads, config.hidden_size
-        windows, mask_per_layer_type = _windows(config)
-        rope = _setting(config, "rope_parameters", {})
+        ropes = rotaries(config)
+        rope = next((one for one in ropes if one.get("rope_type", "default") != "default"), ropes[0])
+        rotary = rope.get("rope_type", "default")
         return cls(
             family=family,
             layers=config.num_hidden_layers,
@@ -64,27 +81,21 @@ class ModelShape:
             mlp=_setting(config, "intermediate_size", 4 * hidden),
             vocab=config.vocab_size,
             context_length=int(_setting(config, "max_position_embeddings", getattr(config, "n_positions", 2048))),
-            layer_windows=windows,
-            mask_per_layer_type=mask_per_layer_type,
-            rotary=rope.get("rope_type", "default"),
+            layer_windows=_windows(config),
+            rotary=rotary,
             rotary_share=rope.get("partial_rotary_factor", 1.0),
             rotary_theta=rope.get("rope_theta", 10_000.0),
+            rotary_switch=rope["original_max_position_embeddings"] if rotary == SWITCHING else None,
             norm_eps=float(_setting(config, "rms_norm_eps", 1e-6)),
             attention_softcap=getattr(config, "attn_logit_softcapping", None),
             logits_softcap=getattr(config, "final_logit_softcapping", None),
+            logits_scale=float(_setting(config, "logit_scale", 1.0)) / float(_setting(config, "logits_scaling", 1.0)),
             query_norm=family in families.QUERY_NORM,
             query_bias=family in families.QUERY_BIAS or bool(getattr(config, "attention_bias", False)),
             mlp_bias=bool(getattr(config, "mlp_bias", False)),
             tied=bool(getattr(config, "tie_word_embeddings", False)),
             stop_ids=token_ids(getattr(config, "eos_token_id", None)),
         )
-
-    @property
-    def windows(self) -> tuple[int | None, ...]:
-        """The windows that masks are needed for."""
-        if self.mask_per_layer_type:
-            return (None, next(window for window in self.layer_windows if window is not None))
-        return self.layer_windows[:1]
 
     @property
     def cached(self) -> tuple[int, int, int]:
@@ -114,6 +125,20 @@ def _setting(config: Any, name: str, default: Any) -> Any:
     return getattr(config, name, None) or default
 
 
+def rotaries(config: Any) -> list[dict[str, Any]]:
+    """The rotary settings in a configuration, of each kind of layer where these differ; empty ones without any."""
+    settings = _setting(config, "rope_parameters", {})
+    return [one for one in settings.values() if isinstance(one, dict)] or [settings]
+
+
+def refusal(family: str, reason: str) -> UserError:
+    """The error for a model that this engine cannot decode rightly, with the reason in one clause."""
+    return UserError(
+        f"models of the family {family!r} are refused: {reason}. Supported are {len(families.TESTED)} families, such "
+        "as llama, mistral, qwen3, gemma2, phi3 and gpt_oss."
+    )
+
+
 def _check(config: Any) -> None:
     reason = families.REFUSED.get(config.model_type)
     others = set(_setting(config, "layer_types", ())) - {FULL, SLIDING}
@@ -123,19 +148,17 @@ def _check(config: Any) -> None:
     for name, meaning in families.REFUSED_SETTINGS.items():
         if reason is None and getattr(config, name, False):
             reason = meaning
+    fills_gaps = config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    if reason is None and fills_gaps and not getattr(config, "is_decoder", True):
+        reason = families.LOOKS_BOTH_WAYS
     if reason:
-        raise UserError(
-            f"models of the family {config.model_type!r} are refused: {reason}. "
-            f"Supported and tested: {', '.join(families.TESTED)}."
-        )
+        raise refusal(config.model_type, reason)
 
 
-def _windows(config: Any) -> tuple[tuple[int | None, ...], bool]:
-    """Each layer's window, and whether the model takes a mask for each kind of layer."""
-    window, kinds = getattr(config, "sliding_window", None), _setting(config, "layer_types", ())
-    if not kinds and config.model_type in families.WINDOW_IN_EVERY_LAYER:
-        kinds = (SLIDING,) * config.num_hidden_layers
-    if not window or SLIDING not in kinds:
-        return (None,) * config.num_hidden_layers, False
-    windows = tuple(window if kind == SLIDING else None for kind in kinds)
-    return windows, None in windows
+def _windows(config: Any) -> tuple[int | None, ...]:
+    """Each layer's window, by transformers' rule: that of its layer type; without types, the same in every layer."""
+    window, count = getattr(config, "sliding_window", None), config.num_hidden_layers
+    if not window or not hasattr(type(config), "sliding_window"):  # a setting that its family does not have is not read
+        return (None,) * count
+    kinds = _setting(config, "layer_types", (SLIDING,) * count)
+    return tuple(window if kind == SLIDING else None for kind in kinds)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -17,21 +18,22 @@ from torch import Tensor, nn
 
 from decoders.draft.draft import Draft, Scored, Verdict, emitted_tokens, layout_of, reading_of
 from decoders.draft.needs import Needs
-from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
 from decoders.prompt.pieces import Pieces
 from decoders.prompt.prompt import Pool, Prompt, Segment
 
 from . import families
-from .attention import NAME, Masks
+from .attention import NAME, Masks, running
 from .cache import TreeCache
 from .calibration import Calibration, fingerprint, load_calibration
 from .capture import Captured, Taps
 from .linear import Head, pack, packable, top_tokens
 from .memory import Context, Memory
 from .norms import fuse_norms
+from .observe import NumberedMasks, Observed, observe
 from .reading import read_with
-from .shape import FULL, SLIDING, ModelShape, token_ids
+from .self_check import check
+from .shape import ROTARIES, ModelShape, refusal, token_ids
 from .storage import storages
 
 SPARE_ROWS = 512  # cache rows beyond the longest sequence: room for a tree and its probes
@@ -75,12 +77,17 @@ class Target:
         if self.info["packed"]:
             pack(model, packed_from=1 if packed else None)
         self.info["fused_norms"] = fuse_norms(model)
-        self.head = Head(model.get_output_embeddings(), shape.logits_softcap)
+        self.head = Head(model.get_output_embeddings(), shape.logits_softcap, shape.logits_scale)
         _replace(model, model.get_output_embeddings(), self.head)
         self.taps = Taps(self.stack, self.layers)
         self.companions: dict[Any, Any] = {}  # draft models that methods loaded for this target, kept with it
-        if shape.family not in families.TESTED:
-            self._self_check()
+        self.skips_masks = True  # a mask may be left out where rows are causal anyway
+        self.observed = observed = self._observe()
+        self.skips_masks = observed.skips_masks
+        self.shape = replace(shape, layer_windows=observed.windows, kv_heads=observed.kv_heads)
+        self.info["kv_heads"] = observed.kv_heads
+        if shape.family not in families.TESTED or shape.rotary not in families.TESTED_ROTARIES:
+            check(self)
 
     @property
     def stop_ids(self) -> tuple[int, ...]:
@@ -108,6 +115,13 @@ class Target:
         """What ``specviz calibrate`` found for this model (copying heads, best layer), or None."""
         return load_calibration(self.key, self.shape.layers, self.shape.heads)
 
+    @property
+    def no_attention(self) -> str | None:
+        """Why attention rows of this model cannot be read, in one sentence; None where they can."""
+        if not self.observed.unread:
+            return None
+        return f"attention weights of {self.name} ({self.shape.family}) cannot be read: {self.observed.unread}"
+
     def check_fits(self, prompt_length: int) -> None:
         """Raise UserError where a prompt leaves no room for one new token."""
         if prompt_length >= self.context_length:
@@ -128,66 +142,71 @@ class Target:
     ) -> Tensor:  # fmt: skip
         """One stock forward over rows behind the cache: logits [rows, vocab] (fp32), or of the last row only.
 
-        ``sees`` and ``prefixes``: which rows, and which of the cache's prefix tokens, each row may look at.
+        ``sees`` and ``prefixes``: which rows, and which of the cache's prefix tokens, each row may look at. The model
+        itself asks for the masks of its layers.
         """
-        count = len(positions)
-        by_window = masks.rows(cache.length, sees, positions, count, prefixes)
-        attention_mask: Any = by_window[self.shape.windows[0]]
-        if self.shape.mask_per_layer_type:
-            attention_mask = dict(zip((FULL, SLIDING), map(by_window.get, self.shape.windows), strict=True))
+        rows = masks.rows(cache.length, sees, positions, prefixes)
+        row_masks = running.set(rows if self.skips_masks else lambda rule, reach, skip: rows(rule, reach, False))
         inputs: dict[str, Any] = {"inputs_embeds": embeddings}
         if embeddings is None:
             inputs = {"input_ids": torch.as_tensor([list(tokens)], device=self.device)}
-        output = self.model(
-            **inputs,
-            attention_mask=attention_mask,
-            position_ids=torch.from_numpy(positions)[None].to(self.device),
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1 if last_only else 0,
-        )
+        try:
+            output = self.model(
+                **inputs,
+                position_ids=torch.from_numpy(positions)[None].to(self.device),
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1 if last_only else 0,
+            )
+        finally:
+            running.reset(row_masks)
         return output.logits[0].float()
 
-    def _self_check(self) -> None:
-        """A family nobody tested: a small tree must score as its paths do through the model's own attention."""
-        vocab = self.shape.vocab
-        generator = np.random.default_rng(0)
-        prefix = [int(t) for t in generator.integers(3, vocab, 9)]
-        tokens, parents = [int(t) for t in generator.integers(3, vocab, 6)], (-1, 0, 1, 0, 3, 1)
-        tree = DraftTree(tuple(tokens), parents)
-        try:
-            session = self.session(Needs(top_tokens=4), 64)
-            session.prefill([*prefix, tokens[0]])
-            scored = session.score(Draft(tree)).logits.double().cpu()
-            worst = 0.0
-            for node in range(len(tree)):
-                path = [tokens[i] for i in tree.path(node)]
-                worst = max(worst, float((self.reference_logits(prefix + path)[-1] - scored[node]).abs().max()))
-            spread = float(scored.std())
-        except Exception as error:
-            raise UserError(
-                f"models of the family {self.shape.family!r} do not run through this engine "
-                f"({type(error).__name__}: {str(error)[:120]}). Supported and tested: {', '.join(families.TESTED)}."
-            ) from error
-        if not worst <= (1e-3 if self.dtype in (torch.float32, torch.float64) else 0.15) * max(1.0, spread):
-            raise UserError(
-                f"models of the family {self.shape.family!r} are refused: verifying a tree gives other logits "
-                f"than the plain model (largest difference {worst:.2g}). "
-                f"Supported and tested: {', '.join(families.TESTED)}."
-            )
+    def _observe(self) -> Observed:
+        def forward(cache: TreeCache, masks: Any) -> None:
+            try:
+                self.forward(cache, masks, [0], np.arange(1), None)
+            except UserError:
+                raise
+            except Exception as error:
+                raised = f"{type(error).__name__}: {str(error)[:120]}"
+                reason = f"it does not run through this engine ({raised})"
+                raise refusal(self.shape.family, reason) from error
+
+        return observe(forward, self.taps.attentions, self.shape, NumberedMasks(self.dtype, self.device))
+
+    @property
+    def rereads(self) -> bool:
+        """Whether generate() reads the text again where its rotary positions change, as the model's own code says."""
+        switch = self.shape.rotary_switch
+        if switch is None:
+            return False
+        cache = TreeCache(self.shape.layers, switch)
+        cache.length = switch
+        ids = torch.zeros((1, switch + 1), dtype=torch.long, device=self.device)
+        inputs = self.model.prepare_inputs_for_generation(
+            ids, next_sequence_length=1, past_key_values=cache, attention_mask=torch.ones_like(ids)
+        )
+        return inputs.get("past_key_values") is None
 
     @torch.inference_mode()
     def reference_logits(self, tokens: Sequence[int], rows: int = 0) -> Tensor:
         """Logits [rows, vocab] (fp64, CPU) of a plain forward through the model's own eager attention, without a cache;
         of the last ``rows`` tokens, or (0) of all.
         """
-        self._attend_by("eager")
-        try:
+        with self.by_own_attention():
             input_ids = torch.as_tensor([list(tokens)], device=self.device)
             output = self.model(input_ids=input_ids, use_cache=False, logits_to_keep=rows)
+        return output.logits[0].double().cpu()
+
+    @contextmanager
+    def by_own_attention(self) -> Iterator[None]:
+        """The model's own attention and masks, in place of this engine's."""
+        self._attend_by("eager")
+        try:
+            yield
         finally:
             self._attend_by(NAME)
-        return output.logits[0].double().cpu()
 
     def _attend_by(self, name: str) -> None:
         """Have all modules compute attention by one of transformers' attention functions."""
@@ -202,7 +221,9 @@ class Session:
     def __init__(self, target: Target, needs: Needs, capacity: int) -> None:
         self.target, self.needs, self.capacity = target, needs, capacity
         self.cache = TreeCache(target.shape.layers, capacity + SPARE_ROWS)
-        self.masks = Masks(capacity + SPARE_ROWS, target.dtype, target.device, target.shape.windows)
+        if needs.heads and target.no_attention:
+            raise UserError(target.no_attention)
+        self.masks = Masks(capacity + SPARE_ROWS, target.dtype, target.device)
         self.memory = Memory()
         self.buffer = np.zeros(capacity + 1, dtype=np.int64)
         self.length = self.prompt_length = 0
@@ -232,21 +253,34 @@ class Session:
             raise UserError(f"the prompt has {len(tokens)} tokens, but this run was opened for at most {self.capacity}")
         self.buffer[: len(tokens)] = tokens
         self.length = self.prompt_length = len(tokens)
-        rows = len(tokens) - 1
-        if rows == 0:
-            return
-        target = self.target
+        if self.length > 1:
+            self._read()
+
+    def _read(self) -> None:
+        """Process all tokens but the root, from the first one on."""
+        target, rows = self.target, self.length - 1
+        self.cache.length = 0
+        # the first text past the change of rotary positions: all of it is read as generate() reads it, the root too
+        read = self.length if rows == target.shape.rotary_switch else rows
         with target.lock, target.taps.reading(self.needs) as captured:
             target.head.keep = self.needs.top_tokens
             try:
-                positions = np.arange(rows)
                 target.forward(
-                    self.cache, self.masks, tokens[:-1], positions, None, last_only=not self.needs.top_tokens
-                )
+                    self.cache, self.masks, self.buffer[:read].tolist(), np.arange(read), None,
+                    last_only=not self.needs.top_tokens,
+                )  # fmt: skip
                 self.memory.write(0, self.capacity, captured, target.head.kept)
             finally:
                 target.head.keep, target.head.kept = 0, None
         self.cache.length = rows
+
+    @property
+    def reach(self) -> int:
+        """How deep a draft may be here: where rotary positions change with the length of the text, one forward never
+        stands on both sides of the change.
+        """
+        switch = self.target.shape.rotary_switch
+        return self.capacity if switch is None or self.length > switch else switch - self.length
 
     @torch.inference_mode()
     def score(self, draft: Draft) -> Scored:
@@ -259,6 +293,11 @@ class Session:
             raise UserError(f"a draft has {rows} rows; at most {SPARE_ROWS} fit into one verify forward")
         layout = draft.layout or layout_of(draft)
         positions, sees = layout.offsets + (self.length - 1), layout.sees
+        if target.shape.rotary not in ROTARIES:  # a row that stands too far would turn all others
+            last = self.length - 1 + min(self.reach, target.context_length - self.length)
+            if int(positions[:nodes].max()) > last:
+                raise ValueError(f"a draft may be {last - self.length + 1} tokens deep here (Session.reach)")
+            positions = np.minimum(positions, last)
         embeddings = None
         tokens: list[int] = list(tree.tokens)
         if layout.embeddings is None:
@@ -285,11 +324,11 @@ class Session:
         """Keep the accepted path of the draft just scored, append what it emits; the last token is the new root."""
         assert self._scored is not None and self._logits is not None, "score a draft before committing it"
         assert self.whole, "a session that looks at a part of another one commits nothing"
-        tree, path = self._scored.tree, verdict.path
+        target, tree, path = self.target, self._scored.tree, verdict.path
         # where an accepted token ends the run it becomes the root, and roots are unprocessed
         committed = path if verdict.bonus is not None else path[:-1]
         if self.needs.layers or self.needs.heads or self.needs.top_tokens:
-            rows = torch.as_tensor(committed, device=self.target.device)
+            rows = torch.as_tensor(committed, device=target.device)
             top = top_tokens(self._logits[rows], self.needs.top_tokens) if self.needs.top_tokens else None
             self.memory.write(self.length - 1, self.capacity, self._captured.of_rows(rows), top)
         self.cache.commit(committed)
@@ -297,6 +336,8 @@ class Session:
         self.buffer[self.length : self.length + len(emitted)] = emitted
         self.length += len(emitted)
         self._scored = None
+        if self.length - 1 == target.shape.rotary_switch and target.rereads:
+            self._read()
 
     @contextmanager
     def at(self, length: int, needs: Needs) -> Iterator[Session]:
@@ -309,12 +350,18 @@ class Session:
         """
         if not 1 <= length <= self.length:
             raise ValueError(f"a run of {self.length} tokens cannot be cut at {length}; allowed: 1 to {self.length}")
+        switch = self.target.shape.rotary_switch
+        if switch is not None and self.prompt_length <= switch < self.length:
+            raise UserError(
+                f"no step of this run can be looked at again: {self.target.name}'s rotary positions changed in the "
+                f"middle of it, behind {switch} tokens"
+            )
         part = Session(self.target, needs, self.capacity)
         part.memory = self.memory.seen_by(needs, self.needs)
         part.masks, part.segments, part.pool = self.masks, self.segments, self.pool if needs.pool else None
         part.buffer[:length] = self.buffer[:length]
         part.length, part.prompt_length = length, min(length, self.prompt_length)
-        part.cache.store, part.cache.length = self.cache.store, length - 1
+        part.cache.store, part.cache.sizes, part.cache.length = self.cache.store, self.cache.sizes, length - 1
         part.whole = False
         store = self.cache.store
         end = min(self.cache.length, length - 1 + SPARE_ROWS)

@@ -400,5 +400,5 @@ def everything(target: Target, tokens: int) -> Needs | None:
     each = (layers + 1) * target.shape.hidden + layers * heads * target.shape.head_dim
     if tokens * each * target.dtype.itemsize > MOST_KEPT:
         return None
-    pairs = tuple((layer, head) for layer in range(layers) for head in range(heads))
+    pairs = tuple((layer, head) for layer in range(layers if not target.no_attention else 0) for head in range(heads))
     return Needs(heads=pairs, top_tokens=TOP_TOKENS, layers=tuple(range(layers + 1)))

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
             progress=progress,
         )
     _show(outcomes, [record.id for record in kept], target)
-    common.say(note, *missing.values())
+    common.say(note, _half_precision(outcomes, target.info["dtype"], args.tolerance), *missing.values())
     failed = sum(outcome.failed for outcome in outcomes)
     if args.json:
         data = {"schema": "specverify/1", "model": target.info, "max_new_tokens": args.max_new_tokens, "note": note}
@@ -92,6 +92,23 @@ def _described(first: Divergence, ids: list[str], target: Any) -> str:
             return "the end"
         return repr(target.tokenizer.decode([token])) if target.tokenizer else str(token)
 
-    tie = f" ({first.verdict})" if first.verdict != "bug" else ""
+    tie = f" (near tie: no token lies more than {first.shortfall or 0:.2g} below the best logit)"
+    verdict = {"bug": "", "near tie": tie}.get(first.verdict, f" ({first.verdict})")
     where = f"prompt {ids[first.prompt]}, token {first.position}"
-    return f"{where}: {piece(first.got)}, not {piece(first.expected)}; top-2 gap {first.gap:.2g}{tie}"
+    return f"{where}: {piece(first.got)}, not {piece(first.expected)}; top-2 gap {first.gap:.2g}{verdict}"
+
+
+def _half_precision(outcomes: list[Outcome], dtype: str, tolerance: float | None) -> str:
+    """What a check in half precision can and cannot promise, in one line; "" in full precision."""
+    from decoders.study.divergences import tolerance_of
+    from decoders.study.lossless import FULL_PRECISION
+
+    if dtype in FULL_PRECISION:
+        return ""
+    allowed = tolerance_of(dtype) if tolerance is None else tolerance
+    ties = [d.shortfall or 0.0 for outcome in outcomes if outcome.lossless for d in outcome.divergences]
+    farthest = f"; the farthest here lies {max(ties):.2g} below" if ties else ""
+    return (
+        f"{dtype} promises that no written token lies more than {allowed:g} below the model's best logit{farthest}; it "
+        "cannot promise equal outputs, as rows computed together round otherwise than one by one (float32 can)"
+    )
