@@ -22,6 +22,15 @@ def settings_folder() -> Path:
     return Path(platformdirs.user_config_dir("specviz", appauthor=False))
 
 
+def cache_folder() -> Path:
+    """What can be made again (models converted from GGUF files): ``SPECVIZ_HOME``/cache, or where caches belong."""
+    if home := os.environ.get("SPECVIZ_HOME"):
+        return Path(home).expanduser() / "cache"
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("specviz", appauthor=False))
+
+
 def write_json(path: Path, data: Any) -> Path:
     """Write a JSON file, whole or not at all; its folder is made where there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
