@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -109,10 +109,21 @@ def save_calibration(calibration: Calibration, path: Path | None = None) -> Path
     return write_json(path or calibration_folder() / f"{calibration.model_key}.json", calibration.to_json())
 
 
+def has_calibration(key: str) -> bool:
+    """Whether the model with this fingerprint was calibrated, whatever its shape."""
+    return any(True for _ in _calibrations(key))
+
+
 def load_calibration(key: str, layers: int, heads: int) -> Calibration | None:
     """The user's own calibration of the model with this fingerprint and shape, else the one shipped for the bundled
     target; None if it has none.
     """
+    fitting = (c for c in _calibrations(key) if (len(c.head_counts), len(c.head_counts[0])) == (layers, heads))
+    return next(fitting, None)
+
+
+def _calibrations(key: str) -> Iterator[Calibration]:
+    """Calibrations of the model with this fingerprint: the user's own first."""
     for path in (calibration_folder() / f"{key}.json", PACKAGED):
         if not path.is_file():
             continue
@@ -121,10 +132,8 @@ def load_calibration(key: str, layers: int, heads: int) -> Calibration | None:
         except (ValueError, OSError) as error:
             log.warning("%s is left out: %s", path, error)
             continue
-        shape = (len(calibration.head_counts), len(calibration.head_counts[0]))
-        if calibration.model_key == key and shape == (layers, heads):
-            return calibration
-    return None
+        if calibration.model_key == key:
+            yield calibration
 
 
 def ranked(counts: Int[np.ndarray, "layers heads"] | Sequence[Sequence[int]]) -> list[tuple[int, int]]:

@@ -43,6 +43,29 @@ def model_place(model: str | Path) -> str:
     return os.path.expanduser(model)
 
 
+def model_name(model: str | Path) -> str:
+    """What a model is called before it is opened."""
+    if str(model) == SMOLLM2:
+        return "SmolLM2-135M-Instruct"
+    return (
+        BUNDLED_FOLDER.parent.name
+        if str(model) == BUNDLED
+        else Path(model).name
+        if Path(model).exists()
+        else str(model)
+    )
+
+
+def toy_note() -> str:
+    """What the bundled target can and cannot do, and the command that brings a real model, where it is not there."""
+    reason = missing_smollm2()
+    bring = f" {reason[0].upper()}{reason[1:]}, then start again." if reason else " Start again with --model smollm2."
+    return (
+        "The bundled model is a toy of 5 million parameters, trained on generated tasks: it summarises, edits, quotes "
+        f"and rewrites texts like the examples, and writes nonsense for other prompts.{bring}"
+    )
+
+
 def missing_smollm2() -> str | None:
     """Why SmolLM2 cannot be opened, and the command that brings it, in one sentence; None where it is there."""
     try:

@@ -56,16 +56,6 @@ class GgufSource:
     bytes: int
     types: dict[str, int]
 
-    @property
-    def quantisation(self) -> str:
-        """The type of most tensors, vectors (which are never quantised) aside.
-
-        >>> GgufSource("a.gguf", "", 0, {"F32": 61, "Q4_1": 210, "Q8_0": 1}).quantisation
-        'Q4_1'
-        """
-        quantised = {name: count for name, count in self.types.items() if name != "F32"} or self.types
-        return max(quantised, key=lambda name: quantised[name])
-
     def to_json(self) -> dict[str, Any]:
         return {"file": self.file, "sha256": self.sha256, "bytes": self.bytes, "types": self.types}
 
@@ -124,6 +114,12 @@ def converted(file: Path, dtype: torch.dtype, progress: Progress | None = None) 
     except OSError as error:
         raise UserError(_no_room(file, error)) from error
     return folders[0]
+
+
+def converted_models() -> list[tuple[Path, GgufSource]]:
+    """The folders of the models that were converted, with what they were made from."""
+    folders = sorted(converted_folder().glob("*/")) if converted_folder().is_dir() else []
+    return [(folder, source) for folder in folders if not folder.name.startswith(".") and (source := source_of(folder))]
 
 
 def is_converted(file: Path, dtype: torch.dtype = torch.float32) -> bool:
@@ -330,7 +326,7 @@ class _Header:
                 "download it again"
             ) from error
         self.architecture = self.text("general.architecture")
-        self.types = dict(Counter(tensor.tensor_type.name for tensor in self.tensors.values()))
+        self.types = dict(Counter(tensor.tensor_type.name for tensor in self.tensors.values()).most_common())
         self.parameters = sum(int(tensor.n_elements) for tensor in self.tensors.values())
         self.notes: list[str] = []
         self._check_whole()

@@ -77,6 +77,16 @@ def load_network(
     return network.to(where), tokenizer, name
 
 
+def model_folder(model: str | Path) -> str:
+    """Where transformers opens a model: a folder or hub id; of a GGUF file the folder that it is converted to.
+
+    Raises UserError as ``load_target`` does for named models and GGUF files; a missing folder is not looked for.
+    """
+    place = model_place(model)
+    file = gguf_file(Path(place))
+    return place if file is None else str(converted(file, torch.float32))
+
+
 def stock_network(target: Target) -> Any:
     """The target as plain transformers code on the same weights, to be read by a training: the target itself is
     arranged for decoding.

@@ -12,7 +12,7 @@ LIMITS = ("runs", "waiting", "prompt", "new_tokens", "upload", "asks")
 
 def add(commands: Any) -> None:
     parser = commands.add_parser("app", help="open the web app", description="Serve the web app.")
-    parser.add_argument("--model", metavar="PATH_OR_ID", help="model folder or hub id (default: the bundled target)")
+    parser.add_argument("--model", metavar="PATH_OR_ID", help=common.MODEL_HELP)
     parser.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
     parser.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
     parser.add_argument(

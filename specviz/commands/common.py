@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from decoders.model.catalog import default_model, model_place
+from specviz.remembered import remember
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
     from decoders import Prompt, Target
     from decoders.prompt.files import PromptRecord
 
-ROOT = Path(__file__).parent.parent.parent
-BUNDLED = ROOT / "assets" / "demo" / "target"
+MODEL_HELP = "model folder, GGUF file, hub id, smollm2 or bundled (default: smollm2 where it is installed)"
 
 
 def whole(low: int, high: int | None = None) -> Callable[[str], int]:
@@ -82,7 +83,7 @@ def count(
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
-    group.add_argument("--model", metavar="PATH_OR_ID", help="model folder or hub id (default: the bundled target)")
+    group.add_argument("--model", metavar="PATH_OR_ID", help=MODEL_HELP)
     group.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
     group.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
     count(group, "--threads", "CPU threads (default: torch's choice)")
@@ -133,18 +134,12 @@ def prompt_record(args: argparse.Namespace) -> PromptRecord:
 
 
 def model_source(args: argparse.Namespace) -> str:
-    """The model asked for, or the bundled one."""
-    if args.model:
-        return os.path.expanduser(args.model)
-    if not (BUNDLED / "config.json").is_file():
-        raise UserError(
-            f"the bundled target is not there ({BUNDLED}): make it with `specviz train demo`, or give --model"
-        )
-    return str(BUNDLED)
+    """Where the model asked for lies, or the default one (``catalog.default_model``)."""
+    return model_place(args.model or default_model())
 
 
 def open_target(args: argparse.Namespace) -> Target:
-    """Load the model asked for, or the bundled one."""
+    """Load the model asked for, or the default one; remembered for ``specviz models``."""
     quiet()
     if args.threads:
         import torch
@@ -152,7 +147,11 @@ def open_target(args: argparse.Namespace) -> Target:
         torch.set_num_threads(args.threads)
     from decoders import load_target
 
-    return load_target(model_source(args), dtype=args.dtype, device=args.device)
+    source = model_source(args)
+    with opening() as progress:
+        target = load_target(source, dtype=args.dtype, device=args.device, progress=progress)
+    remember(source, target)
+    return target
 
 
 def quiet() -> None:
@@ -291,6 +290,30 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=console(error=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def opening() -> Iterator[Callable[[str, float], None]]:
+    """What ``load_target`` tells of its progress, on stderr: a bar for a model that takes long to open; where stderr is
+    no terminal, a line.
+    """
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    bar = Progress(*columns, console=console(error=True), transient=True, disable=not sys.stderr.isatty())
+
+    def told(words: str, share: float) -> None:
+        if not bar.task_ids:
+            bar.add_task(words, total=1.0)
+            bar.start()
+            if bar.disable:
+                say(f"{words}: this is done once, and may take a minute", error=True)
+        bar.update(bar.task_ids[0], description=words, completed=share)
+
+    try:
+        yield told
+    finally:
+        bar.stop()
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

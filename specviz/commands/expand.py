@@ -17,7 +17,7 @@ def add(commands: Any) -> None:
         description="Grow a Llama-shaped model without changing its output, to measure cost at real sizes.",
     )
     parser.add_argument(
-        "source", nargs="?", metavar="MODEL", help="model folder or hub id (default: the bundled target)"
+        "source", nargs="?", metavar="MODEL", help=common.MODEL_HELP
     )
     parser.add_argument("--model", help=argparse.SUPPRESS)
     parser.add_argument("--to", required=True, metavar="SIZE", help=f"one of {', '.join(SIZES)}")

@@ -80,6 +80,7 @@ class Desk:
         self.store, self.runner, self.loader = store, runner, loader
         self._methods = methods or _registered
         self.first = ""  # the run the page opens on
+        self.note = ""  # what users should know of the model, beside the editor
         self.library: Library | None = None
         self.rules = Rules()
         self.pages = tuple(pages)
@@ -148,6 +149,7 @@ class Desk:
             "methods": described,
             "settings": [dataclasses.asdict(self._bounded(c)) for c in controls(RunSettings)],
             "reason": self.reason(),
+            "note": self.note,
             "state": self.loader.state,
         }
 

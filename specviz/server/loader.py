@@ -23,7 +23,7 @@ class Loader:
         self.name = name
         self.target: Any = None
         self.state = "loading" if load else "none"
-        self.text = "loading the model" if load else reason
+        self.text = f"Loading {name or 'the model'}" if load else reason
         self._load = load
         self._done = threading.Event()
         if load is None:
@@ -55,6 +55,10 @@ class Loader:
             log.info("model ready after %.1f s: %s", time.perf_counter() - began, self.text)
         self._done.set()
 
+    def tell(self, words: str, share: float) -> None:
+        """What is being done while the model loads, and how far it is (from 0 to 1)."""
+        self.text = f"{words}, {share:.0%}"
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until loading is over; whether it is."""
         return self._done.wait(timeout_s)
@@ -70,10 +74,16 @@ def describe(info: Mapping[str, Any]) -> str:
 
     >>> describe({"name": "demo", "parameters": 5_300_000, "dtype": "float32", "device": "cpu"})
     'demo · 5.3M parameters · float32 · cpu'
+    >>> describe({"name": "a", "dtype": "float32", "dequantised": {"types": {"Q4_1": 210, "F32": 61}}})
+    'a · float32, dequantised from Q4_1'
     """
     count = info.get("parameters")
     size = ""
     if isinstance(count, int | float) and count > 0:
         value, unit = (count / 1e9, "B") if count >= 1e9 else (count / 1e6, "M") if count >= 1e6 else (count / 1e3, "k")
         size = f"{value:.3g}{unit} parameters"
-    return " · ".join(str(part) for part in (info.get("name"), size, info.get("dtype"), info.get("device")) if part)
+    dtype, source = info.get("dtype"), info.get("dequantised")
+    if source:
+        quantised = [kind for kind in source["types"] if kind != "F32"] or source["types"]
+        dtype = f"{dtype}, dequantised from {', '.join(quantised)}"
+    return " · ".join(str(part) for part in (info.get("name"), size, dtype, info.get("device")) if part)

@@ -13,18 +13,20 @@ import { app } from "specviz/shell/state.js";
 
 /** @typedef {Record<string, Setting>} Values */
 /**
- * What stands beside the run button: why it is off, and that a lossy method may answer otherwise.
+ * What stands beside the run button: why it is off, what to know of the model, and that a lossy method may answer
+ * otherwise.
  *
  * @param {string} reason
+ * @param {string} [note]
  * @param {MethodCard} [method]
  */
-function caution(reason, method) {
+function caution(reason, note = "", method = undefined) {
   const lossy =
     method && !method.lossless
       ? `≈ lossy: ${method.title.split(":")[0]} may answer otherwise than the model by itself; ` +
         "plain decoding runs too, to compare."
       : "";
-  emit("caution", (app.caution = { reason, lossy }));
+  emit("caution", (app.caution = { reason, note, lossy }));
 }
 
 /**
@@ -80,7 +82,7 @@ export function mount({ element, props, trigger }) {
       catalog.methods.find((m) => m.name === "pld+h" && !m.missing) ||
       catalog.methods.find((m) => !m.missing) ||
       catalog.methods[0];
-    caution(catalog.reason, method);
+    caution(catalog.reason, catalog.note, method);
     if (!method) return box.replaceChildren();
     chosen = method.name;
     const lossless = catalog.methods.filter((m) => m.lossless && !m.missing),
