@@ -26,7 +26,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from decoders.model.catalog import BUNDLED, default_model, model_name, model_place, toy_note
 from specviz.pages import pages
 from specviz.places import GALLERY, home
-from specviz.remembered import remember
+from specviz.remembered import places_of, remember
 from specviz.server import routes
 from specviz.server.desk import Desk
 from specviz.server.forms import Rejected
@@ -74,7 +74,13 @@ def open_desk(
             remember(model_place(chosen), target)
             return target
 
-        loader = Loader(load, name=model_name(chosen))
+        def other(key: str) -> Any:
+            from decoders import load_target
+
+            places = places_of(key)
+            return load_target(places[0], device=device, dtype=dtype) if places else None
+
+        loader = Loader(load, name=model_name(chosen), other=other)
         note = toy_note() if chosen == BUNDLED else ""
     desk = Desk(store, Runner(store, library), loader, pages=pages())
     desk.note = note

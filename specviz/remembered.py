@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from decoders.folders import settings_folder, write_json
+from decoders.model.catalog import BUNDLED, bundled_key
 
 MOST = 20
 
@@ -44,6 +45,12 @@ def remembered() -> list[Remembered]:
         return [_read(one) for one in listed]
     except (OSError, ValueError, KeyError, TypeError):
         return []
+
+
+def places_of(key: str) -> list[str]:
+    """Where models with this fingerprint lie: the bundled target, and those that were opened and are still there."""
+    opened = [one.source for one in remembered() if one.key == key and Path(one.source).exists()]
+    return [*([BUNDLED] if key and key == bundled_key() else []), *opened]
 
 
 def _read(one: Mapping[str, Any]) -> Remembered:

@@ -15,10 +15,11 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from decoders.folders import ASSETS, settings_folder, write_json
+from decoders.folders import settings_folder, write_json
+
+from .catalog import CALIBRATION as PACKAGED
 
 SCHEMA = "speccalibration/1"
-PACKAGED = ASSETS / "demo" / "calibration.json"
 # what makes two models the same one, whatever they are called and in whatever dtype they were loaded
 IGNORED = ("_name_or_path", "name_or_path", "specviz_name", "dtype", "torch_dtype", "transformers_version", "use_cache")
 

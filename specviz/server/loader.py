@@ -10,17 +10,25 @@ from typing import Any
 
 from specviz.words import sentence
 
+MOST_OTHERS = 2  # models of recorded runs that are kept open beside the loaded one
+
 log = logging.getLogger(__name__)
 
 
 class Loader:
     """Loads the target in the background, and says in one line how that goes.
 
-    ``state`` is none (nothing to load: viewing only), loading, ready or failed.
+    ``state`` is none (nothing to load: viewing only), loading, ready or failed. ``other`` opens the model with a
+    fingerprint, for runs that were made with it; None where it is not here.
     """
 
-    def __init__(self, load: Callable[[], Any] | None, *, reason: str = "", name: str = "") -> None:
+    def __init__(
+        self, load: Callable[[], Any] | None, *, reason: str = "", name: str = "",
+        other: Callable[[str], Any] | None = None,
+    ) -> None:  # fmt: skip
         self.name = name
+        self._other, self._others = other, dict[str, Any]()
+        self._opening = threading.Lock()
         self.target: Any = None
         self.state = "loading" if load else "none"
         self.text = f"Loading {name or 'the model'}" if load else reason
@@ -62,6 +70,24 @@ class Loader:
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until loading is over; whether it is."""
         return self._done.wait(timeout_s)
+
+    def made(self, run: Mapping[str, Any]) -> Any:
+        """The model that a recorded run was made with, opened now where it is here; else the loaded one."""
+        key = str((run.get("model") or {}).get("key") or "")
+        if self.target is None or self._other is None or key in ("", self.target.key):
+            return self.target
+        with self._opening:
+            if key in self._others:
+                return self._others[key]
+            try:
+                opened = self._other(key)
+            except (ValueError, OSError) as problem:
+                log.warning("the model of a recorded run cannot be opened: %s", problem)
+                opened = None
+            if opened is None:
+                return self.target
+            self._others = {**dict(list(self._others.items())[1 - MOST_OTHERS :]), key: opened}
+            return opened
 
     def info(self) -> dict[str, Any]:
         """What the page's pill shows."""
