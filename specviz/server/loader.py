@@ -110,6 +110,8 @@ def describe(info: Mapping[str, Any]) -> str:
         size = f"{value:.3g}{unit} parameters"
     dtype, source = info.get("dtype"), info.get("dequantised")
     if source:
-        quantised = [kind for kind in source["types"] if kind != "F32"] or source["types"]
+        counts = dict(source["types"])
+        ordered = sorted(counts, key=counts.__getitem__, reverse=True)
+        quantised = [kind for kind in ordered if kind != "F32"] or ordered
         dtype = f"{dtype}, dequantised from {', '.join(quantised)}"
     return " · ".join(str(part) for part in (info.get("name"), size, dtype, info.get("device")) if part)

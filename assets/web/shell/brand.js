@@ -62,7 +62,7 @@ export function mount({ element, props, watch, trigger }) {
     const model = app.model;
     pill.dataset.state = model.state;
     const words = {
-      loading: model.text,
+      loading: model.text || "Loading the model",
       ready: model.text,
       failed: "Model failed",
       none: "Viewing only",
