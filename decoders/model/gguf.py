@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import functools
 import hashlib
 import json
 import logging
@@ -196,7 +197,8 @@ def _convert(file: Path, key: str, dtype: torch.dtype, folder: Path, told: Progr
     new = folder.with_name(f".{folder.name}.new-{os.getpid()}")
     new.mkdir()
     try:
-        _write(file, header, dtype, new, told)
+        with _lent(header, lambda share: told(f"Converting {file.name}: weights", 0.1 + 0.75 * share)):
+            _write(file, header, dtype, new, told)
         source = GgufSource(file.name, key, file.stat().st_size, header.types)
         (new / SOURCE).write_text(json.dumps({**source.to_json(), "notes": header.notes}, indent=1) + "\n", "utf-8")
         new.rename(folder)
@@ -220,7 +222,7 @@ def _write(file: Path, header: _Header, dtype: torch.dtype, folder: Path, told: 
     header.check(config)
     told(f"Converting {file.name}: its tokenizer", 0.05)
     tokenizer = _tokenizer(file, header)
-    network = _network(file, config, dtype, told)
+    network = _network(file, config, dtype)
     told(f"Converting {file.name}: writing", 0.9)
     config = network.config
     config.specviz_name = file.stem[:80]
@@ -254,13 +256,12 @@ def _tokenizer(file: Path, header: _Header) -> Any:
     return tokenizer
 
 
-def _network(file: Path, config: Any, dtype: torch.dtype, told: Progress) -> Any:
+def _network(file: Path, config: Any, dtype: torch.dtype) -> Any:
     """The model on dequantised weights, as plain transformers code: one read from a GGUF file cannot be saved."""
     try:
-        with _reporting(lambda share: told(f"Converting {file.name}: weights", 0.1 + 0.75 * share)):
-            opened: Any = AutoModelForCausalLM.from_pretrained(
-                file.parent, gguf_file=file.name, config=copy.deepcopy(config), dtype=dtype, output_loading_info=True
-            )
+        opened: Any = AutoModelForCausalLM.from_pretrained(
+            file.parent, gguf_file=file.name, config=copy.deepcopy(config), dtype=dtype, output_loading_info=True
+        )
         read, about = opened
     except Exception as error:
         raise UserError(f"the weights in {file.name} cannot be read: {first_line(error, 160)}") from error
@@ -278,8 +279,11 @@ def _network(file: Path, config: Any, dtype: torch.dtype, told: Progress) -> Any
 
 
 @contextmanager
-def _reporting(share_done: Callable[[float], None]) -> Iterator[None]:
-    """Transformers' reader reports its tensors here, instead of drawing a bar of its own."""
+def _lent(header: _Header, share_done: Callable[[float], None]) -> Iterator[None]:
+    """Transformers' reader takes the file as it was read once (it would read it again for every question, which takes
+    seconds), and reports its tensors here, instead of drawing a bar of its own.
+    """
+    import gguf
     from transformers import modeling_gguf_pytorch_utils as reader
 
     def counted(tensors: Sequence[Any], **_: Any) -> Iterator[Any]:
@@ -287,12 +291,19 @@ def _reporting(share_done: Callable[[float], None]) -> Iterator[None]:
             share_done(done / max(1, len(tensors)))
             yield tensor
 
-    drawn = getattr(reader, "tqdm", None)
-    reader.tqdm = counted  # type: ignore[attr-defined]
+    lent = (
+        (gguf, "GGUFReader", lambda path: header.reader),
+        (gguf, "get_tensor_name_map", functools.cache(gguf.get_tensor_name_map)),
+        (reader, "tqdm", counted),
+    )
+    own = [getattr(module, name) for module, name, _ in lent]
     try:
+        for module, name, value in lent:
+            setattr(module, name, value)
         yield
     finally:
-        reader.tqdm = drawn  # type: ignore[attr-defined]
+        for (module, name, _), value in zip(lent, own, strict=True):
+            setattr(module, name, value)
 
 
 # --- what a file says of itself
@@ -318,8 +329,8 @@ class _Header:
             ) from None
         self.file = file
         try:
-            self._reader: Any = GGUFReader(file)
-            self.tensors = {tensor.name: tensor for tensor in self._reader.tensors}
+            self.reader: Any = GGUFReader(file)
+            self.tensors = {tensor.name: tensor for tensor in self.reader.tensors}
         except Exception as error:
             raise UserError(
                 f"{file.name} is truncated or damaged ({file.stat().st_size:,} bytes; {first_line(error, 120)}): "
@@ -333,7 +344,7 @@ class _Header:
         self._check_vocabulary()
 
     def value(self, key: str) -> Any:
-        field = self._reader.fields.get(key)
+        field = self.reader.fields.get(key)
         return None if field is None else field.contents()
 
     def text(self, key: str) -> str:
@@ -383,7 +394,7 @@ class _Header:
             raise UserError(f"{self.file.name} holds no model: it names no architecture, or has no tensors")
 
     def _check_vocabulary(self) -> None:
-        listed = self._reader.fields.get("tokenizer.ggml.tokens")
+        listed = self.reader.fields.get("tokenizer.ggml.tokens")
         if listed is None or not self.text("tokenizer.ggml.model"):
             raise UserError(f"{self.file.name} holds no tokenizer (tokenizer.ggml.tokens): use a file that has one")
         embedding = self.tensors.get("token_embd.weight")
