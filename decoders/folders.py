@@ -22,8 +22,18 @@ def settings_folder() -> Path:
     return Path(platformdirs.user_config_dir("specviz", appauthor=False))
 
 
+def cache_folder() -> Path:
+    """What can be made again (models converted from GGUF files): ``SPECVIZ_HOME``/cache, or where caches belong."""
+    if home := os.environ.get("SPECVIZ_HOME"):
+        return Path(home).expanduser() / "cache"
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("specviz", appauthor=False))
+
+
 def write_text(path: Path, text: str) -> Path:
-    """Write a text file, whole or not at all; its line ends stay as they are."""
+    """Write a text file, whole or not at all; its folder is made where there is none, its line ends stay."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         partial.write_text(text, encoding="utf-8", newline="")

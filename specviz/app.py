@@ -23,8 +23,10 @@ from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.middleware.gzip import GZipMiddleware
 
+from decoders.model.catalog import BUNDLED, default_model, model_name, model_place, toy_note
 from specviz.pages import pages
-from specviz.places import BUNDLED, GALLERY, home
+from specviz.places import GALLERY, home
+from specviz.remembered import places_of, remember
 from specviz.server import routes
 from specviz.server.desk import Desk
 from specviz.server.forms import Rejected
@@ -54,25 +56,34 @@ def open_desk(
 
     With a ``trace`` and no ``model`` nothing is loaded: for viewing only. Raises Rejected if the trace cannot be read.
     """
-    store = TraceStore()
+    store, note = TraceStore(), ""
     library = Library(home() / "runs")
     load_folder(store, GALLERY, "gallery")
     if trace is not None and model is None:
         loader = Loader(None, reason="Opened for viewing only: start “python app.py” to run methods.")
     else:
-        chosen = str(model) if model is not None else str(BUNDLED)
+        chosen = str(model) if model is not None else default_model()
 
         def load() -> Any:
             from decoders import load_target
             from decoders.drafters.sps import offer_drafter
 
-            target = load_target(chosen, device=device, dtype=dtype)
+            target = load_target(chosen, device=device, dtype=dtype, progress=loader.tell)
             if drafter is not None:
                 offer_drafter(target, drafter)
+            remember(model_place(chosen), target)
             return target
 
-        loader = Loader(load, name=Path(chosen).name if model is None or Path(chosen).exists() else chosen)
+        def other(key: str) -> Any:
+            from decoders import load_target
+
+            places = places_of(key)
+            return load_target(places[0], device=device, dtype=dtype) if places else None
+
+        loader = Loader(load, name=model_name(chosen), other=other)
+        note = toy_note() if chosen == BUNDLED else ""
     desk = Desk(store, Runner(store, library), loader, pages=pages())
+    desk.note = note
     desk.keep_to(rules or Rules())
     listing = store.listing("")
     desk.first = listing[0]["id"] if listing else ""

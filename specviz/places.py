@@ -8,12 +8,13 @@ import secrets
 from pathlib import Path
 
 from decoders.folders import ASSETS
+from decoders.model.catalog import BUNDLED_FOLDER
 from decoders.trace.files import SUFFIX
 
 __all__ = ["BUNDLED", "GALLERY", "SUFFIX", "TRACES", "home", "is_id", "new_id"]
 
 GALLERY = ASSETS / "gallery"
-BUNDLED = ASSETS / "demo" / "target"
+BUNDLED = BUNDLED_FOLDER
 TRACES = "traces"  # the folder of an experiment's runs
 ID = re.compile(r"[A-Za-z0-9_-]{1,80}")
 

@@ -8,6 +8,9 @@ import pytest
 if "PYTEST_XDIST_WORKER" in os.environ:  # as many processes as cores: one thread each, set before torch is there
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# the bundled target is fast and needs no wheel, whatever is installed; tests of the default unset it
+os.environ["SPECVIZ_MODEL"] = "bundled"
+
 from hypothesis import settings
 
 from decoders.trace.trace import Trace

@@ -245,7 +245,7 @@ def started(folder: str) -> tuple[subprocess.Popen[str], int]:
     command = [sys.executable, "-u", "-m", "specviz.cli", "app", "--port", "0"]
     server = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=sys.stderr, text=True, cwd=ROOT,
-        env={**os.environ, "SPECVIZ_HOME": folder},
+        env={**os.environ, "SPECVIZ_HOME": folder, "SPECVIZ_MODEL": "bundled"},
     )  # fmt: skip
     assert server.stdout is not None
     line = server.stdout.readline()

@@ -14,6 +14,7 @@ import torch
 from rich.console import Console
 
 from decoders import load, methods
+from decoders.model import catalog
 from specviz import cli
 from specviz.commands import common
 from specviz.commands.calibrate import heat_map
@@ -171,7 +172,7 @@ def test_methods_says_which_parts_are_missing(capsys, model):
 
 
 def test_methods_are_listed_without_a_model(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(common, "BUNDLED", tmp_path / "gone")
+    monkeypatch.setattr(catalog, "BUNDLED_FOLDER", tmp_path / "gone")
     assert specviz("methods") == 0
     listed = capsys.readouterr().out
     assert "pld+h" in listed and "Which parts are missing is not known: the bundled target is not there" in listed
@@ -441,10 +442,10 @@ def test_the_help_names_every_command(capsys):
 def test_the_bundled_target_is_the_default(capsys, monkeypatch, tmp_path, model):
     from pathlib import Path
 
-    monkeypatch.setattr(common, "BUNDLED", Path(model))
+    monkeypatch.setattr(catalog, "BUNDLED_FOLDER", Path(model))
     assert specviz("run", "--prompt", "the old", "--max-new-tokens", 2, "--json") == 0
     capsys.readouterr()
-    monkeypatch.setattr(common, "BUNDLED", tmp_path / "gone")
+    monkeypatch.setattr(catalog, "BUNDLED_FOLDER", tmp_path / "gone")
     assert "make it with `specviz train demo`, or give --model" in refused(capsys, "run", "--prompt", "a")
 
 

@@ -235,7 +235,7 @@ interface Control {
 }
 
 /** The methods and settings that can be run here, as ``api/methods`` lists them; ``reason``: why nothing can run. */
-interface Catalog { methods: MethodCard[]; settings: Control[]; state: string; reason: string }
+interface Catalog { methods: MethodCard[]; settings: Control[]; state: string; reason: string; note?: string }
 interface MethodCard {
   name: string; title: string; summary: string; paper: string; lossless: boolean; missing: string; pooled: boolean;
   controls: Control[];
@@ -275,7 +275,7 @@ interface PageEvents {
   stop: undefined;
   /** A run could not begin: the sentence. */
   refused: string;
-  caution: { reason: string; lossy: string };
+  caution: { reason: string; note: string; lossy: string };
   /** What the lab has was changed. */
   lab: undefined;
 }

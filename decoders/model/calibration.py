@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,11 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from decoders.folders import ASSETS, settings_folder, write_json
+from decoders.folders import settings_folder, write_json
+
+from .catalog import CALIBRATION as PACKAGED
 
 SCHEMA = "speccalibration/1"
-PACKAGED = ASSETS / "demo" / "calibration.json"
 # what makes two models the same one, whatever they are called and in whatever dtype they were loaded
 IGNORED = ("_name_or_path", "name_or_path", "specviz_name", "dtype", "torch_dtype", "transformers_version", "use_cache")
 
@@ -109,10 +110,21 @@ def save_calibration(calibration: Calibration, path: Path | None = None) -> Path
     return write_json(path or calibration_folder() / f"{calibration.model_key}.json", calibration.to_json())
 
 
+def has_calibration(key: str) -> bool:
+    """Whether the model with this fingerprint was calibrated, whatever its shape."""
+    return any(True for _ in _calibrations(key))
+
+
 def load_calibration(key: str, layers: int, heads: int) -> Calibration | None:
     """The user's own calibration of the model with this fingerprint and shape, else the one shipped for the bundled
     target; None if it has none.
     """
+    fitting = (c for c in _calibrations(key) if (len(c.head_counts), len(c.head_counts[0])) == (layers, heads))
+    return next(fitting, None)
+
+
+def _calibrations(key: str) -> Iterator[Calibration]:
+    """Calibrations of the model with this fingerprint: the user's own first."""
     for path in (calibration_folder() / f"{key}.json", PACKAGED):
         if not path.is_file():
             continue
@@ -121,10 +133,8 @@ def load_calibration(key: str, layers: int, heads: int) -> Calibration | None:
         except (ValueError, OSError) as error:
             log.warning("%s is left out: %s", path, error)
             continue
-        shape = (len(calibration.head_counts), len(calibration.head_counts[0]))
-        if calibration.model_key == key and shape == (layers, heads):
-            return calibration
-    return None
+        if calibration.model_key == key:
+            yield calibration
 
 
 def ranked(counts: Int[np.ndarray, "layers heads"] | Sequence[Sequence[int]]) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Opens a model folder or hub id as a target."""
+"""Opens a model folder, GGUF file, hub id or named model as a target."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from decoders.errors import UserError, first_line
 
+from .catalog import model_place
+from .gguf import Progress, converted, gguf_file, source_of
 from .shape import ModelShape
 from .target import Target
 
@@ -23,25 +25,41 @@ DTYPES = {
 }  # fmt: skip
 
 
-def load_target(model: str | Path, *, dtype: str | None = None, device: str | None = None) -> Target:
-    """Open a model folder or hub id. dtype and device are chosen where not given: cuda → bfloat16, cpu → float32.
+def load_target(
+    model: str | Path, *, dtype: str | None = None, device: str | None = None, progress: Progress | None = None
+) -> Target:
+    """Open a model folder, a GGUF file (or a folder with one), a hub id, or a model by its name (``catalog.NAMES``).
 
-    Raises UserError with one sentence for a missing or incomplete folder, a refused family, an unknown dtype or device.
+    dtype and device are chosen where not given: cuda → bfloat16, cpu → float32. ``progress`` hears what is done, where
+    that takes long: a GGUF file is converted when it is opened for the first time.
+
+    Raises UserError with one sentence for a missing or incomplete folder, a file that cannot be read, a refused family,
+    an unknown dtype or device.
     """
-    return Target(*load_network(model, dtype=dtype, device=device))
+    network, tokenizer, name = load_network(model, dtype=dtype, device=device, progress=progress)
+    target = Target(network, tokenizer, name)
+    source = source_of(Path(network.config._name_or_path))
+    if source is not None:
+        target.info["dequantised"] = source.to_json()
+    return target
 
 
 def load_network(
-    model: str | Path, *, dtype: str | None = None, device: str | None = None, attention: str = "eager"
-) -> tuple[Any, Any, str]:
+    model: str | Path, *, dtype: str | None = None, device: str | None = None, attention: str = "eager",
+    progress: Progress | None = None,
+) -> tuple[Any, Any, str]:  # fmt: skip
     """The transformers model as it is, its tokenizer and its name; arguments and errors as of ``load_target``."""
     where = torch.device(_device(device))
     kind = _dtype(dtype, where)
-    source, name = str(model), str(model)
-    folder = Path(model).expanduser()
-    if folder.exists() or source.startswith((".", "/", "~")) or source.count("/") > 1:
-        _check_folder(folder)
-        source, name = str(folder), _folder_name(folder)
+    source, name = model_place(model), str(model)
+    folder = Path(source).expanduser()
+    if folder.exists() or source.startswith((".", "/", "~")) or source.count("/") > 1 or folder.suffix == ".gguf":
+        if (file := gguf_file(folder)) is not None:
+            folder, name = converted(file, kind, progress), file.stem
+        else:
+            _check_folder(folder)
+            name = _folder_name(folder)
+        source = str(folder)
     try:
         config = AutoConfig.from_pretrained(source).get_text_config(decoder=True)
         ModelShape.of(config)  # refuses a family before its weights are read
@@ -54,9 +72,19 @@ def load_network(
     except Exception as error:
         raise UserError(
             f"the model {str(model)!r} could not be loaded: {first_line(error, 240)}. Give a folder with config.json, "
-            "weights and tokenizer, or a hub id such as org/name."
+            "weights and tokenizer, a GGUF file, or a hub id such as org/name."
         ) from error
     return network.to(where), tokenizer, name
+
+
+def model_folder(model: str | Path) -> str:
+    """Where transformers opens a model: a folder or hub id; of a GGUF file the folder that it is converted to.
+
+    Raises UserError as ``load_target`` does for named models and GGUF files; a missing folder is not looked for.
+    """
+    place = model_place(model)
+    file = gguf_file(Path(place))
+    return place if file is None else str(converted(file, torch.float32))
 
 
 def stock_network(target: Target) -> Any:
@@ -102,7 +130,7 @@ def _check_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise UserError(
             f"there is no model folder {str(folder)!r}: give the folder that holds config.json, "
-            "or a hub id such as org/name"
+            "a GGUF file, or a hub id such as org/name"
         )
     missing = [] if (folder / "config.json").is_file() else ["config.json"]
     if (

@@ -28,6 +28,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from decoders.errors import UserError, first_line
 from decoders.folders import replacing
+from decoders.model.load import model_folder
 from decoders.model.shape import ModelShape
 
 from .shapes import Shape, shape_of
@@ -87,7 +88,7 @@ def expand_to_folder(
     that is renamed at the end. ``progress(done, total)`` counts parameters. What ``specviz calibrate`` found of the
     source, and its trained parts, are kept for the new model too. Raises UserError in one sentence.
     """
-    shape, out, source = shape_of(shape), Path(out).expanduser(), os.path.expanduser(source)
+    shape, out, source = shape_of(shape), Path(out).expanduser(), model_folder(source)
     if out.exists():
         raise UserError(f"{out} is already there: give a new folder, or delete it first")
     stored = _dtype(dtype or shape.dtype)

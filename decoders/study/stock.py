@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel
+
+from decoders.model.load import load_network
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,10 @@ class StockModel:
 
     @classmethod
     def load(cls, source: str, dtype: torch.dtype, device: torch.device) -> StockModel:
-        model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
-        return cls(model.to(device))
+        model, _, _ = load_network(
+            source, dtype=str(dtype).removeprefix("torch."), device=str(device), attention="sdpa"
+        )
+        return cls(model)
 
     def generate(
         self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int], **options: Any

@@ -12,6 +12,7 @@ from . import (
     lab,
     lessons,
     methods,
+    models,
     run,
     train,
     tree,
@@ -22,6 +23,6 @@ from . import (
 )
 
 COMMANDS = (
-    app, run, verify, bench, lab, attribute, whatif, view, export, lessons, methods, calibrate,
+    app, run, verify, bench, lab, attribute, whatif, view, export, lessons, methods, models, calibrate,
     expand, train, tree, users,
 )  # fmt: skip

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from specviz.places import BUNDLED
+from decoders.model.catalog import default_model, model_place
+from specviz.remembered import remember
 from specviz.words import counted
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from decoders import Prompt, Target, Trace
     from decoders.prompt.files import PromptRecord
     from decoders.study.stock import StockModel
+
+MODEL_HELP = "model folder, GGUF file, hub id, smollm2 or bundled (default: smollm2 where it is installed)"
 
 
 def _typed(kind: type, allowed: str, fits: Callable[[Any], bool]) -> Callable[[str], Any]:
@@ -42,9 +45,6 @@ def whole(low: int, high: int | None = None) -> Callable[[str], int]:
 
 
 positive = _typed(float, "a number above 0", lambda value: 0 < value < float("inf"))
-
-
-MODEL_HELP = "model folder or hub id (default: the bundled target)"
 
 # --- options: those of one kind are alike in all commands
 
@@ -129,22 +129,20 @@ def prompt_record(args: argparse.Namespace) -> PromptRecord:
 
 
 def model_source(args: argparse.Namespace) -> str:
-    """The model asked for, or the bundled one."""
-    if args.model:
-        return os.path.expanduser(args.model)
-    if not (BUNDLED / "config.json").is_file():
-        raise UserError(
-            f"the bundled target is not there ({BUNDLED}): make it with `specviz train demo`, or give --model"
-        )
-    return str(BUNDLED)
+    """Where the model asked for lies, or the default one (``catalog.default_model``)."""
+    return model_place(args.model or default_model())
 
 
 def open_target(args: argparse.Namespace) -> Target:
-    """Load the model asked for, or the bundled one."""
+    """Load the model asked for, or the default one; remembered for ``specviz models``."""
     settle(args.threads)
     from decoders import load_target
 
-    return load_target(model_source(args), dtype=args.dtype, device=args.device)
+    source = model_source(args)
+    with opening() as progress:
+        target = load_target(source, dtype=args.dtype, device=args.device, progress=progress)
+    remember(source, target)
+    return target
 
 
 def settle(threads: int | None = None) -> None:
@@ -311,6 +309,30 @@ def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
     with Progress(*columns, console=console(error=True), transient=True, disable=not sys.stderr.isatty()) as bar:
         task = bar.add_task(label, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def opening() -> Iterator[Callable[[str, float], None]]:
+    """What ``load_target`` tells of its progress, on stderr: a bar for a model that takes long to open; where stderr is
+    no terminal, a line.
+    """
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    bar = Progress(*columns, console=console(error=True), transient=True, disable=not sys.stderr.isatty())
+
+    def told(words: str, share: float) -> None:
+        if not bar.task_ids:
+            bar.add_task(words, total=1.0)
+            bar.start()
+            if bar.disable:
+                say(f"{words}: this is done once, and may take a minute", error=True)
+        bar.update(bar.task_ids[0], description=words, completed=share)
+
+    try:
+        yield told
+    finally:
+        bar.stop()
 
 
 def check_writable(path: Path | None) -> None:

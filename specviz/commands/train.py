@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from decoders.model.catalog import BUNDLED, model_place
+
 from . import common
 
 OUT = Path("runs") / "demo"
@@ -148,7 +150,7 @@ def _train_for(
     from decoders.training.loop import train
 
     out = args.out or Path("runs") / kind
-    place = common.model_source(args)
+    place = model_place(args.model or BUNDLED)
     model, tokenizer, name = load_network(place, dtype="float32", device=args.device, attention="sdpa")
     source = source_of(args.data, tokenizer, args.seed, model if args.distill else None)
     minutes = None if args.steps else args.minutes or MINUTES[kind]
@@ -247,7 +249,7 @@ def _evaluate(args: argparse.Namespace) -> int:
 
     from decoders.training.demo.evaluation import evaluate_demo
 
-    folder = Path(args.model) if args.model else args.out / "target" if args.out else Path(common.model_source(args))
+    folder = Path(args.model) if args.model else args.out / "target" if args.out else Path(model_place(BUNDLED))
     options = {} if args.seed is None else {"seed": args.seed}
     with common.progress_bar("answering") as progress:
         report = evaluate_demo(folder, prompts=args.prompts, progress=progress, **options)

@@ -90,6 +90,7 @@ class Desk:
         self.store, self.runner, self.loader = store, runner, loader
         self._methods = methods or _registered
         self.first = ""  # the run the page opens on
+        self.note = ""  # what users should know of the model, beside the editor
         self.library: Library | None = None
         self.rules = Rules()
         self.services: dict[str, Any] = {page.name: page(self) for page in pages}
@@ -140,6 +141,10 @@ class Desk:
             raise Rejected("model", self.reason() or "There is no model.")
         return self.loader.target
 
+    def target_of(self, run: Mapping[str, Any]) -> Any:
+        """The model that a recorded run was made with, where it is here; else the loaded one. Raises Rejected."""
+        return self.loader.made(run) if self.target() is not None else None
+
     def on_worker(self, work: Callable[[], Any]) -> Any:
         """What ``work`` returns, done with the model when no run waits. Raises QueueFull as the server goes down."""
         return self.runner.on_worker(work, device=self._device())
@@ -157,6 +162,7 @@ class Desk:
             "methods": described,
             "settings": [dataclasses.asdict(self._bounded(c)) for c in controls(RunSettings)],
             "reason": self.reason(),
+            "note": self.note,
             "state": self.loader.state,
         }
 
@@ -179,9 +185,9 @@ class Desk:
             "controls": [dataclasses.asdict(c) for c in controls(method.params) if c.kind != "str"],  # those name files
         }
 
-    def _pooled(self, method: Any, params: Any) -> bool:
+    def _pooled(self, method: Any, params: Any, target: Any = None) -> bool:
         """Whether a method drafts from a pool of text; False while there is no model to ask for."""
-        target = self.loader.target
+        target = target or self.loader.target
         if target is None or method.available(target):
             return False
         return bool(method.needs(target, params).pool)
@@ -240,13 +246,14 @@ class Desk:
         title: str = "",
         owner: str = "",
         session: str = "",
+        target: Any = None,
     ) -> Job:
-        """Queue a run. Raises Rejected with the place and the sentence."""
-        target = self.target()
-        chosen, own = self.params_of(method, params)
+        """Queue a run, with ``target`` if not the loaded model. Raises Rejected with the place and the sentence."""
+        target = target or self.target()
+        chosen, own = self.params_of(method, params, target)
         common = checked_params(RunSettings, settings)
         self.check_size(form, common.max_new_tokens)
-        pooled = self._pooled(chosen, own)
+        pooled = self._pooled(chosen, own, target)
         prompt = form.whole(target.tokenizer, pooled=pooled)
         if pooled and prompt.pool is None and prompt.context_pool() is None:
             raise Rejected(
@@ -287,13 +294,16 @@ class Desk:
                 "ask for fewer.",
             )
 
-    def params_of(self, name: str, params: Mapping[str, Any]) -> tuple[Any, Any]:
-        """A method and its parameters, checked. Raises Rejected with the place and the sentence."""
+    def params_of(self, name: str, params: Mapping[str, Any], target: Any = None) -> tuple[Any, Any]:
+        """A method and its parameters, checked, for the loaded model or ``target``. Raises Rejected with the place and
+        the sentence.
+        """
         methods = self._methods()
         if name not in methods:
             raise Rejected("method", f"There is no method {str(name)[:40]!r}: choose one of {', '.join(methods)}.")
         method = methods[name]
-        if self.loader.target is not None and (missing := method.available(self.loader.target)):
+        target = target or self.loader.target
+        if target is not None and (missing := method.available(target)):
             raise Rejected("method", missing)
         return method, checked_params(method.params, params)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from specviz.server.store import TraceStore
 from specviz.views.examples import examples
 from tests import synthetic
 from tests.browser.pace import cost
-from tests.stubs import StubDesk, serving
+from tests.stubs import StubDesk, StubTarget, serving
 from tests.waiting import WAIT_S, becomes, expect, fits, until
 
 Visit = Callable[..., Any]
@@ -427,6 +428,28 @@ def test_a_page_without_a_model_says_so(another: Any) -> None:
         page.wait_for_selector(".svf-reason:has-text('The model folder /nowhere does not exist.')")
         page.wait_for_selector("#sv-run[disabled]")
         wait(page, "specviz.app.shown === 'gallery-0'")
+        page.close()
+
+
+def test_what_the_model_cannot_do_stands_beside_the_editor(another: Any) -> None:
+    """As for the bundled toy; and while a model loads, the pill says how far that is."""
+    gate = threading.Event()
+
+    def load() -> Any:
+        desk.loader.tell("Converting tiny.gguf: weights", 0.43)
+        assert gate.wait(WAIT_S)
+        return StubTarget()
+
+    desk = StubDesk(load=load, gallery=(synthetic.quote(),))
+    desk.note = "A toy: it writes nonsense."
+    with serving(desk) as port:
+        page = another.new_page()
+        page.goto(f"http://127.0.0.1:{port}/")
+        page.wait_for_selector(".svp-pill[data-state=loading]:has-text('Converting tiny.gguf: weights, 43%')")
+        expect(page.locator("#sv-caution .svf-model")).to_have_text("A toy: it writes nonsense.")
+        gate.set()
+        page.wait_for_selector(".svp-pill[data-state=ready]")
+        expect(page.locator("#sv-caution .svf-model")).to_have_text("A toy: it writes nonsense.")
         page.close()
 
 

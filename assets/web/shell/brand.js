@@ -49,7 +49,7 @@ export function mount({ element, props, watch, trigger }) {
     const model = app.model;
     pill.dataset.state = model.state;
     const words = {
-      loading: `Loading ${model.name || "the model"}`,
+      loading: model.text || "Loading the model",
       ready: model.text,
       failed: "Model failed",
       none: "Viewing only",

@@ -1,4 +1,4 @@
-/* Beside the run button: why it is off, and that a lossy method may answer otherwise. */
+/* Beside the run button: why it is off, what to know of the model, and that a lossy method may answer otherwise. */
 
 import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
@@ -9,14 +9,17 @@ import { app } from "specviz/shell/state.js";
 export function mount({ element }) {
   const off = h("p.svf-reason", { role: "status" });
   const differs = h("p.svf-may-differ");
+  const about = h("p.svp-note.svf-model");
   function draw() {
-    const { reason, lossy } = app.caution;
+    const { reason, note, lossy } = app.caution;
+    about.textContent = note;
+    about.hidden = !note;
     off.textContent = reason;
     off.hidden = !reason;
     differs.textContent = lossy;
     differs.hidden = !lossy;
   }
-  place(element, "caution").append(off, differs);
+  place(element, "caution").append(off, differs, about);
   on("caution", draw);
   draw();
 }

@@ -12,15 +12,18 @@ import { stop } from "specviz/shell/stage.js";
 import { app } from "specviz/shell/state.js";
 
 /** @typedef {Record<string, Setting>} Values */
-/** What stands beside the run button: why it is off, and that a lossy method may answer otherwise. */
-/** @param {string} reason @param {MethodCard} [method] */
-function caution(reason, method) {
+/**
+ * What stands beside the run button: why it is off, what to know of the model, and that a lossy method may answer
+ * otherwise.
+ */
+/** @param {string} reason @param {string} [note] @param {MethodCard} [method] */
+function caution(reason, note = "", method = undefined) {
   const lossy =
     method && !method.lossless
       ? `≈ lossy: ${method.title.split(":")[0]} may answer otherwise than the model by itself; ` +
         "plain decoding runs too, to compare."
       : "";
-  emit("caution", (app.caution = { reason, lossy }));
+  emit("caution", (app.caution = { reason, note, lossy }));
 }
 
 /** ``value`` is {"method", "params", "settings", "pooled"}; triggers "offered" with every catalog and "run". */
@@ -72,7 +75,7 @@ export function mount({ element, props, trigger }) {
 
   function draw() {
     const card = method();
-    caution(catalog.reason, card);
+    caution(catalog.reason, catalog.note, card);
     if (!card) return box.replaceChildren();
     chosen = card.name;
     const choose = () => {

@@ -18,7 +18,7 @@ export const app = {
   room: null,
   rules: null,
   model: { state: "loading", text: "" },
-  caution: { reason: "", lossy: "" },
+  caution: { reason: "", note: "", lossy: "" },
   session: async () => "",
   pages: {},
 };

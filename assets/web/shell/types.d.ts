@@ -59,7 +59,7 @@ interface App {
   rules: Rules | null;
   model: ModelInfo;
   /** beside the run button */
-  caution: { reason: string; lossy: string };
+  caution: { reason: string; note: string; lossy: string };
   /** the open page's name for the server */
   session: () => Promise<string>;
   /** by name, what a page that was opened knows */

@@ -221,7 +221,7 @@ class Attribution(Service):
         session = asked.session or ""
         gold = None
         if asked.trace is not None:
-            prompt, answer, title = self._again(target, asked.trace)
+            target, prompt, answer, title = self._again(asked.trace)
             gold = self._known(asked.trace)
         elif asked.scoring is not None:
             gold = self.scorings.row(asked.scoring, asked.row)
@@ -281,15 +281,17 @@ class Attribution(Service):
         self.desk.check_size(text)
         return answer_ids(target, text.rstrip("\n"))
 
-    def _again(self, target: Any, key: str) -> tuple[Prompt, list[int], str]:
-        """Prompt, output and title of a recorded run, token by token."""
+    def _again(self, key: str) -> tuple[Any, Prompt, list[int], str]:
+        """A recorded run's model (the loaded one where that is not here), prompt, output, title, token by token."""
         if self.desk.runner.job(key) is not None:
             raise UserError("this run is not over yet: wait until it is")
         trace = self.desk.trace(key)
         if not trace.output_ids:
             raise UserError("this run wrote nothing, so there is nothing to attribute")
+        target = self.desk.target_of(trace.run)
         check_tokens(target, trace)
-        return of_trace(trace.run, trace.tables["tokens"]).prompt, trace.output_ids, str(trace.run.get("title") or "")
+        prompt = of_trace(trace.run, trace.tables["tokens"]).prompt
+        return target, prompt, trace.output_ids, str(trace.run.get("title") or "")
 
 
 def _quoted(kept: Any) -> QuotedAnswer | None:

@@ -135,7 +135,7 @@ class Compare(Service):
             raise Rejected(
                 "method", f"{len(lanes)} methods were asked for: choose 1 to {MAX_LANES}; plain decoding runs too."
             )
-        form, title = self._form(asked.prompt)
+        form, title, target = self._form(asked.prompt)
         settings = {**(asked.settings or {}), "compare": False}
         begun: list[dict[str, Any]] = []
         first: Rejected | None = None
@@ -143,7 +143,7 @@ class Compare(Service):
             try:
                 job = self.desk.submit(
                     form, lane.method, lane.params or {}, settings, title=title, owner=owner,
-                    session=asked.session or "",
+                    session=asked.session or "", target=target,
                 )  # fmt: skip
                 begun.append({"method": lane.method, "id": job.id})
             except Rejected as problem:
@@ -153,13 +153,15 @@ class Compare(Service):
             raise first
         return {"lanes": begun}
 
-    def _form(self, asked: Prompt) -> tuple[PromptForm, str]:
-        """The prompt as ``desk.submit`` takes it, and the runs' title ("" for its first words)."""
+    def _form(self, asked: Prompt) -> tuple[PromptForm, str, Any]:
+        """The prompt as ``desk.submit`` takes it, the runs' title ("" for its first words), and a recorded run's model
+        (None: the loaded one).
+        """
         if asked.trace is None:
             form = PromptForm(
                 asked.mode or "segments", asked.instruction, asked.context, asked.question, asked.text, asked.reference
             )
-            return form, asked.title[:200]
+            return form, asked.title[:200], None
         if not is_id(asked.trace) or self.desk.runner.job(asked.trace) is not None:
             raise Rejected("prompt", "The run open on Inspect is not over yet: wait for its end, or type a prompt.")
         try:
@@ -168,11 +170,12 @@ class Compare(Service):
             raise Rejected("prompt", str(problem)) from None
         target = self.desk.loader.target
         if target is not None:
+            target = self.desk.target_of(trace.run)
             try:
                 check_tokens(target, trace)
             except UserError as problem:
                 raise Rejected("prompt", sentence(problem)) from None
-        return _recorded(trace), str(trace.run.get("title") or "Recorded prompt")
+        return _recorded(trace), str(trace.run.get("title") or "Recorded prompt"), target
 
     @post("stop")
     def stop(self, ids: Ids, owner: Owner) -> int:
@@ -271,6 +274,7 @@ class Compare(Service):
             return {"state": "unknown", "text": "This run wrote a given answer: there is nothing to compare it with."}
         plain, judged = self._reference(trace), None
         if target is not None:
+            target = self.desk.target_of(trace.run)
             from decoders.study.recorded import check_model
 
             try:

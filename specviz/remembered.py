@@ -1,0 +1,62 @@
+"""Models that were opened here: where they lie and what they are, for ``specviz models``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from decoders.folders import settings_folder, write_json
+from decoders.model.catalog import BUNDLED, bundled_key
+
+MOST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """A model that was opened: its source (path or hub id), what its record says of it, and its fingerprint."""
+
+    source: str
+    name: str
+    key: str
+    parameters: int
+    dtype: str
+    opened: str
+
+
+def remember(source: str | Path, target: Any) -> None:
+    """Put a model that was just opened first in the list; where it cannot be written, it is not remembered."""
+    place = str(Path(source).resolve()) if Path(source).exists() else str(source)
+    info, now = target.info, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    entry = Remembered(place, target.name, target.key, info["parameters"], info["dtype"], now)
+    others = [one for one in remembered() if one.source != place]
+    with contextlib.suppress(OSError):
+        write_json(_file(), {"models": [asdict(one) for one in [entry, *others][:MOST]]})
+
+
+def remembered() -> list[Remembered]:
+    """Models that were opened, the last one first."""
+    try:
+        listed = json.loads(_file().read_text(encoding="utf-8"))["models"]
+        return [_read(one) for one in listed]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
+def places_of(key: str) -> list[str]:
+    """Where models with this fingerprint lie: the bundled target, and those that were opened and are still there."""
+    opened = [one.source for one in remembered() if one.key == key and Path(one.source).exists()]
+    return [*([BUNDLED] if key and key == bundled_key() else []), *opened]
+
+
+def _read(one: Mapping[str, Any]) -> Remembered:
+    texts = {name: str(one[name]) for name in ("source", "name", "key", "dtype", "opened")}
+    return Remembered(**texts, parameters=int(one["parameters"]))
+
+
+def _file() -> Path:
+    return settings_folder() / "models.json"
