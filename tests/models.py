@@ -40,10 +40,6 @@ def configs() -> dict[str, Any]:
         "gemma3": hf.Gemma3TextConfig(**gemma, sliding_window_pattern=2),
         "olmo2": hf.Olmo2Config(**GROUPED),
         "granite": hf.GraniteConfig(**GROUPED, logits_scaling=4.0),
-        "gpt_oss": hf.GptOssConfig(
-            **{**GROUPED, "num_hidden_layers": 4}, head_dim=16, sliding_window=WINDOW, num_local_experts=4,
-            num_experts_per_tok=2,
-        ),
         "stablelm": hf.StableLmConfig(**GROUPED),
         "opt": hf.OPTConfig(
             vocab_size=VOCAB, hidden_size=64, ffn_dim=96, num_hidden_layers=3, num_attention_heads=4,
