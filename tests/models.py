@@ -39,6 +39,7 @@ def configs() -> dict[str, Any]:
         "gemma2": hf.Gemma2Config(**gemma),
         "gemma3": hf.Gemma3TextConfig(**gemma, sliding_window_pattern=2),
         "olmo2": hf.Olmo2Config(**GROUPED),
+        "granite": hf.GraniteConfig(**GROUPED, logits_scaling=4.0),
         "stablelm": hf.StableLmConfig(**GROUPED),
         "opt": hf.OPTConfig(
             vocab_size=VOCAB, hidden_size=64, ffn_dim=96, num_hidden_layers=3, num_attention_heads=4,

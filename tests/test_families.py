@@ -24,6 +24,7 @@ from decoders.model.target import Target
 from .drafters_for_tests import WildTrees, method_of
 from .families.cases import cases
 from .families.compare import IDENTICAL, REFUSED, compare, opened
+from .families.compare import network as case_network
 from .models import FAMILIES, GROUPED, VOCAB, WINDOW, configs, network, prompt_ids, tiny_target, tiny_tokenizer
 
 NEW = 24
@@ -200,6 +201,18 @@ def test_attention_rows_and_hidden_states_equal_eager(family):
             torch.testing.assert_close(context.attention(7, few), expected, atol=1e-5, rtol=1e-4)
     best = out.logits[0, :-1].log_softmax(-1).topk(8)
     torch.testing.assert_close(context.top_logprobs, best.values, atol=2e-5, rtol=1e-4)
+
+
+def test_attention_rows_count_the_sinks():
+    case, ids = CASES["gpt_oss mixed windows grouped"], prompt_ids(5, 50)
+    target, heads = opened(case), tuple((layer, head) for layer in range(4) for head in range(4))
+    out = case_network(case)(torch.tensor([ids]), output_attentions=True)
+    session = target.session(Needs(heads=heads), 60)
+    session.prefill(ids)
+    for row in (len(ids) - 2, 7):
+        expected = torch.cat([attention[0, :, row, : row + 1] for attention in out.attentions])
+        assert expected.sum(-1).max() < 0.999, "the sinks took nothing"
+        torch.testing.assert_close(session.context.attention(row), expected, atol=1e-5, rtol=1e-4)
 
 
 def test_probes_leave_the_targets_logits_unchanged():

@@ -134,16 +134,16 @@ def test_probes_read_apart_are_read_as_defined(family, ablation):
     allowed[length:, extra + length :] = visibility(prompts.config)[:rows, :rows]
     places = np.asarray([*range(length), *(length + row // n for row in range(rows))])
     masks = {}
-    for window in target.shape.windows:
+    for window in set(target.shape.layer_windows):
         near = np.ones_like(allowed)
         if window is not None:
             near[:, extra:] = places[None] > places[:, None] - window
         masks[window] = torch.zeros(1, 1, *allowed.shape).masked_fill_(
             torch.from_numpy(~(allowed & near)), torch.finfo().min
         )
-    mask = masks[target.shape.windows[0]]
-    if target.shape.mask_per_layer_type:
-        mask = {"full_attention": masks[None], "sliding_attention": masks[target.shape.windows[1]]}
+    mask = masks[target.shape.layer_windows[0]]
+    if len(masks) > 1:
+        mask = {"full_attention": masks[None], "sliding_attention": mask}
     cache = DynamicCache()
     if prompts.prefix is not None:
         for layer, (keys, values) in enumerate(zip(*prompts.prefix, strict=True)):
