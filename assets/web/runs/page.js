@@ -76,7 +76,7 @@ function wanted(text) {
 
 /** @param {Part} part */
 export function mount({ element }) {
-  const box = place(element, "table");
+  const box = place(element, "runs");
   const search = h("input.svp-input.svp-search", {
     type: "search",
     placeholder: "Search: words, method:pld, model:demo, tag:good, lossy, kept",
