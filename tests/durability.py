@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -154,7 +154,7 @@ from tests.training import source_for, train_kind, write_text
 folder, out, steps = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 folder.mkdir(parents=True, exist_ok=True)
 def told(now):
-    print(now.step, flush=True)
+    print('step', now.step, flush=True)
 train_kind("drafter", out, network("llama"), source_for("drafter", write_text(folder)), steps=steps, progress=told,
            checkpoint_minutes=0.005)
 """
@@ -175,11 +175,11 @@ def training(folder: Path, chance: random.Random, kill: Kill) -> None:
     with trained(folder, out) as process:
         assert process.stdout is not None
         try:
-            first = int(process.stdout.readline() or -1)
+            first = _step(process.stdout)
             if first != saved + 1 and saved < STEPS:
                 kill.faults.append(f"it went on at step {first}, and its checkpoint was of step {saved}")
             end = time.monotonic() + chance.uniform(0, 3)
-            while time.monotonic() < end and process.stdout.readline():
+            while time.monotonic() < end and _step(process.stdout) >= 0:
                 kill.told += 1
             kept = _saved(out)
         finally:
@@ -188,6 +188,11 @@ def training(folder: Path, chance: random.Random, kill: Kill) -> None:
     steps = [json.loads(line)["step"] for line in (out / "log.jsonl").read_text().splitlines() if line.endswith("}")]
     if any(b <= a for a, b in pairwise(steps)):
         kill.faults.append("its log has a step twice")
+
+
+def _step(lines: Iterable[str]) -> int:
+    """The next step that is printed, -1 where the process ended."""
+    return next((int(line.split()[1]) for line in lines if line.startswith("step ")), -1)
 
 
 def _saved(out: Path) -> int:

@@ -49,6 +49,7 @@ from specviz.experiments.results import profile_of, profile_table
 from specviz.experiments.values import values_of
 from specviz.experiments.variants import DraftVariant, PromptVariant, Variant, named, training, trim
 from specviz.pages.lab.asked import Asked
+from specviz.pages.lab.service import LATEST
 from specviz.server.runner import QueueFull, Runner
 from specviz.server.store import TraceStore
 
@@ -905,6 +906,22 @@ def test_the_lab_runs_keeps_and_opens_runs(desk: StubDesk) -> None:
     assert [a["id"] for a in others.listing("bo")] == [key] and others.shown(key)["points"] == shown["points"]
     assert not lab.remove(key, "bo") and lab.remove(key, "ada") and lab.listing("ada") == []
     assert not lab.bring("../../etc/passwd") and not lab.bring(trace)
+
+
+def test_rows_of_a_killed_server_are_found_again(desk: StubDesk) -> None:
+    """Rows that came after the last whole save; the last line may be half, and lines that were saved do not count."""
+    lab = desk.services["lab"]
+    key = lab.start(Asked(**ASKED), "ada")["id"]
+    wait(desk, key)
+    until(lambda: key not in lab._active, "the experiment is over")
+    results, folder = lab.results(key), lab.folder / key
+    rows = list(results.rows)
+    results.rows = rows[:2]
+    results.about["state"] = "running"
+    results.save(folder)
+    (folder / LATEST).write_text("".join(json.dumps(one) + "\n" for one in list(enumerate(rows))[1:]) + '[4, {"a')
+    again = lab.results(key)
+    assert again.rows == rows and again.about["state"] == "cut off"
 
 
 def test_results_that_the_disk_refuses_stay_until_the_server_ends(desk: StubDesk) -> None:

@@ -58,6 +58,7 @@ KINDS = {  # format → how its files' names end, and their type
 }  # fmt: skip
 TABLES = {"table": "csv", "tex": "tex", "md": "md"}
 OWNER = "owner"
+LATEST = "latest.jsonl"  # rows since the results were saved as a whole: [place, row] a line
 NOBODY = "nobody:"  # no user and no browser is called so
 
 
@@ -71,6 +72,7 @@ class Active:
     cancel: threading.Event = field(default_factory=threading.Event)
     progress: Progress | None = None
     save_again: float = 0.0  # by the monotonic clock
+    written: int = 0  # rows on disk
     refused: str = ""  # by the disk
 
 
@@ -255,6 +257,7 @@ class Lab(Service):
         if not is_id(key) or not (self.folder / key / ABOUT).is_file():
             raise Missing(f"there are no results called {key[:40]!r} here: deleted, or made on another server")
         results = Results.load(self.folder / key)
+        results.rows += _latest(self.folder / key / LATEST, len(results.rows))
         results.about |= {"id": key, "state": _ended(results.about)}
         return results
 
@@ -345,6 +348,8 @@ class Lab(Service):
             active.progress = progress
             if time.monotonic() >= active.save_again:
                 self._save(active)
+            else:
+                self._append(active)
 
         def make(
             case: Case, method: str, params: Mapping[str, Any], title: str, cancel: threading.Event, new: int
@@ -379,6 +384,8 @@ class Lab(Service):
         results.about["notes"] = [note for note in results.about["notes"] if note != active.refused]
         try:
             results.save(folder)
+            active.written = len(results.rows)
+            (folder / LATEST).unlink(missing_ok=True)
             if not (folder / OWNER).exists():
                 (folder / OWNER).write_text(active.owner, encoding="utf-8")
             with self._change:
@@ -389,6 +396,16 @@ class Lab(Service):
                 self._unsaved[results.id] = results
         now = time.monotonic()
         active.save_again = now + (now - started) / SAVE_SHARE
+
+    def _append(self, active: Active) -> None:
+        """Write the rows that are new: little work, so that a process that is killed loses none."""
+        new = list(enumerate(active.results.rows))[active.written :]
+        try:
+            with (self.folder / active.results.id / LATEST).open("a", encoding="utf-8") as file:
+                file.write("".join(json.dumps(row, default=float) + "\n" for row in new))
+            active.written += len(new)
+        except OSError as problem:
+            self._refused(active, problem)
 
     def _refused(self, active: Active, problem: Exception) -> None:
         why = str(getattr(problem, "strerror", None) or problem).lower()
@@ -407,6 +424,17 @@ class Lab(Service):
             size += sum(file.stat().st_size for file in path.parent.rglob("*") if file.is_file())
             if place and (place >= MAX_RESULTS or size > MAX_BYTES):
                 shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def _latest(path: Path, saved: int) -> list[dict[str, Any]]:
+    """Rows behind the first ``saved``; the last line of a process that was killed may be half."""
+    rows = []
+    with contextlib.suppress(OSError, ValueError):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            place, row = json.loads(line)
+            if place == saved + len(rows):
+                rows.append(row)
+    return rows
 
 
 def _ended(about: Mapping[str, Any]) -> str:
