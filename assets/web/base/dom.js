@@ -138,7 +138,7 @@ export function icon(name) {
 
 /** @type {(label: string, attributes?: Attributes<HTMLButtonElement>, ...children: Child[]) => HTMLButtonElement} */
 export function button(label, attributes, ...children) {
-  return h("button", { class: "sv-button", "aria-label": label, ...attributes }, ...children);
+  return h("button.sv-button", { "aria-label": label, ...attributes }, ...children);
 }
 
 /** @type {(keyof Colors)[]} */

@@ -39,7 +39,7 @@ class Row {
     this.score = cell("sv-number");
     this.length = cell("sv-number");
     this.pips = cell("sv-pips");
-    this.pick = offered ? h("button", { type: "button", class: "sv-try" }, "What if") : null;
+    this.pick = offered ? h("button.sv-try", "What if") : null;
     this.element = h(
       "div.sv-crow",
       { role: "row" },

@@ -127,8 +127,8 @@ export class DrafterView extends LookPanel {
         `Position ${node.depth}: ${model.pieces.label(node.token)}, confidence ${probability(confidence)}, ` +
         `${STATES[node.status]}${said}`;
       return h(
-        "button",
-        { type: "button", class: "sv-place-of", "aria-label": label, onclick: () => this.choose(choiceOf(node)) },
+        "button.sv-place-of",
+        { "aria-label": label, onclick: () => this.choose(choiceOf(node)) },
         h("span.sv-place-text", h("small", `${node.depth} `), token, instead, more),
         h("span.sv-sure", level(confidence || 0)),
         h("span.sv-sure-number", probability(confidence)),

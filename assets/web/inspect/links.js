@@ -32,7 +32,7 @@ export class Links {
   /** @param {Inspector} owner */
   constructor(owner) {
     this.owner = owner;
-    this.layer = s("svg", { class: "sv-links", "aria-hidden": "true" });
+    this.layer = s("svg.sv-links", { "aria-hidden": "true" });
     /** @type {CopiedRun[]} */
     this.hovered = [];
     /** @type {CopiedRun[]} */
@@ -120,17 +120,14 @@ export class Links {
     if (!from || !to) return [];
     const d = apart ? across(from, to) : beside(from, to);
     /** @type {Element[]} */
-    const parts = [s("path", { d, class: "sv-link-back" }), s("path", { d, class: "sv-link" })];
+    const parts = [s("path.sv-link-back", { d }), s("path.sv-link", { d })];
     for (const end of [from, to]) {
       const { x, y, hidden } = end;
       if (hidden)
         parts.push(
-          s("path", {
-            d: `M${x - 5} ${y - 4 * hidden} L${x} ${y + 3 * hidden} L${x + 5} ${y - 4 * hidden}`,
-            class: "sv-link",
-          }),
+          s("path.sv-link", { d: `M${x - 5} ${y - 4 * hidden} L${x} ${y + 3 * hidden} L${x + 5} ${y - 4 * hidden}` }),
         );
-      else parts.push(s("circle", { cx: x, cy: y, r: 2.5, class: "sv-link-dot" }));
+      else parts.push(s("circle.sv-link-dot", { cx: x, cy: y, r: 2.5 }));
     }
     return parts;
   }

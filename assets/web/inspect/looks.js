@@ -149,10 +149,8 @@ export function lookedAt({ owner, head, layer, look }, words) {
 /** A button that goes to a place, and lights it while it is hovered. @type {GoTo} */
 export function goTo(owner, position, ...inside) {
   return h(
-    "button",
+    "button.sv-go",
     {
-      type: "button",
-      class: "sv-go",
       onclick: () => owner.reveal(position, true),
       onpointerenter: () => owner.light([position]),
       onpointerleave: () => owner.light([]),

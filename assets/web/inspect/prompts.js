@@ -166,10 +166,8 @@ export class PromptsView extends LookPanel {
   pick({ distance }, seen) {
     if (!seen) return String(distance);
     return h(
-      "button",
+      "button.sv-button.sv-toggle.sv-pick",
       {
-        type: "button",
-        class: "sv-button sv-toggle sv-pick",
         "aria-pressed": String(distance === seen.distance),
         "aria-label": `Prompt token of distance ${distance}: show where it looked`,
         "data-distance": distance,

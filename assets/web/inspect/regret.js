@@ -24,7 +24,7 @@ export class RegretView extends Panel {
       this.whole = true;
       this.draw();
     };
-    this.more = h("button", { type: "button", class: "sv-button sv-quiet", onclick: all });
+    this.more = h("button.sv-button.sv-quiet", { onclick: all });
     this.none = h("p.sv-empty", "At no step would another place have accepted more.");
     this.body.append(this.table, this.more, this.none);
     owner.tip.add(this.note, () => explain(owner, KEY));
@@ -58,7 +58,7 @@ export class RegretView extends Panel {
         this.owner.pause();
         this.owner.setStep(one.step);
       };
-      const button = h("button", { type: "button", class: "sv-link", onclick: go }, `Step ${one.step + 1}`);
+      const button = h("button.sv-link", { onclick: go }, `Step ${one.step + 1}`);
       this.buttons.set(one.step, button);
       const root = model.trace.tokens.id[model.steps.context[one.step] - 1];
       const bar = level(one.tokens / most);

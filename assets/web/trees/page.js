@@ -36,7 +36,7 @@ function drawSizes() {
       { "data-size": p.size, class: p.size === page.size ? "svp-now" : null },
       h(
         "td",
-        h("button", { type: "button", class: "svp-link", "aria-label": name, onclick: go }, String(p.size)),
+        h("button.svp-link", { "aria-label": name, onclick: go }, String(p.size)),
         p.size === best ? h("small", " best") : null,
       ),
       cells.map((text) => h("td.svp-num", text)),
@@ -90,8 +90,8 @@ function drawMachine() {
     told.push(h("p", "Decode steps were not measured on this machine yet, so no size can be chosen for it."));
   if (failed) told.push(alertNote(failed));
   const go = h(
-    "button",
-    { type: "button", class: "svp-button svt-measure", disabled: Boolean(measuring || reason), onclick: measure },
+    "button.svp-button.svt-measure",
+    { disabled: Boolean(measuring || reason), onclick: measure },
     latency ? "Measure again" : "Measure now",
   );
   const waits = measuring && !measuring.done;
@@ -141,7 +141,7 @@ async function watch() {
 /** @param {HTMLElement} box */
 function frame(box) {
   const mini = (/** @type {Child[]} */ ...inside) =>
-    s("svg", { class: "svt-mini", width: 30, height: 14, viewBox: "0 0 30 14", "aria-hidden": "true" }, ...inside);
+    s("svg.svt-mini", { width: 30, height: 14, viewBox: "0 0 30 14", "aria-hidden": "true" }, ...inside);
   box.replaceChildren(
     h(
       "section.svt-setup",
@@ -166,7 +166,7 @@ function frame(box) {
         h("span", "the state is the number of prompt tokens that the last accepted node had; columns: how far ahead"),
         h("span", h("b", "#1 .350"), " first guess, and the chance that the path to it is accepted"),
         h("span", "ends: that acceptance ends there"),
-        h("span", mini(s("path", { class: "svt-hung", d: diamonds(3, 1, 3) })), "prompt tokens on it, "),
+        h("span", mini(s("path.svt-hung", { d: diamonds(3, 1, 3) })), "prompt tokens on it, "),
         h("span", "→3: the state that follows"),
         h("span", "Hover a node, or walk with the arrow keys, to read it in words."),
       ),

@@ -106,8 +106,7 @@ export class WhatIf {
     element.hidden = true;
     note.setAttribute("role", "status");
     /** @type {(text: string, kind: string, onclick: () => void) => HTMLButtonElement} */
-    const act = (text, kind, onclick) =>
-      h("button", { type: "button", class: `sv-button sv-quiet ${kind}`, onclick }, text);
+    const act = (text, kind, onclick) => h("button", { class: `sv-button sv-quiet ${kind}`, onclick }, text);
     const again = act("Draft again", "svw-again", () => this.ask());
     this.goOn = act("Continue from here", "", () => this.continue());
     tip.add(this.goOn, () => ["A new run with this method: it starts with what was written before this step."]);
