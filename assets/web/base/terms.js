@@ -4,16 +4,10 @@ import { OPEN } from "specviz/base/model.js";
 import { format, h, plural } from "specviz/base/dom.js";
 import { terms, verified } from "specviz/generated/terms.js"; // made by specviz/terms.py
 
-/**
- * What a tooltip of numbers needs: the run, the step shown, the tooltip.
- *
- * @typedef {Pick<Inspector, "model" | "number" | "tip">} Owner
- */
-/**
- * The formula with the run's numbers, and what it comes to; null where they are not there.
- *
- * @typedef {[string, number] | null} Worked
- */
+/** What a tooltip of numbers needs: the run, the step shown, the tooltip. */
+/** @typedef {Pick<Inspector, "model" | "number" | "tip">} Owner */
+/** The formula with the run's numbers, and what it comes to; null where they are not there. */
+/** @typedef {[string, number] | null} Worked */
 
 /** @type {(values: (number | null)[]) => number} */
 const sum = (values) => values.reduce((/** @type {number} */ total, value) => total + (value || 0), 0);

@@ -261,11 +261,8 @@ export class CandidateTable extends Panel {
     this.pips(row, one, !!best && best.would > 0 && one.would === best.would);
   }
 
-  /**
-   * A number with its bar between the term's low and high; a term without a range (a layer's number) has no bar.
-   *
-   * @type {(drawn: Row["terms"][number], value: number | null, term: DeclaredTerm) => void}
-   */
+  /** A number with its bar between the term's low and high; a term without a range (a layer's number) has no bar. */
+  /** @type {(drawn: Row["terms"][number], value: number | null, term: DeclaredTerm) => void} */
   level(drawn, value, term) {
     const { cell } = drawn;
     const share = value === null ? "0.00" : clamp((value - term.low) / (term.high - term.low || 1), 0, 1).toFixed(2);

@@ -229,11 +229,8 @@ export class DrafterView extends LookPanel {
       : say("The target wrote ", quoted(owner, view.bonus), " instead.");
   }
 
-  /**
-   * Confidence and its tenth, the candidates there, ranks, overlap and delay.
-   *
-   * @type {(view: StepView, node: TreeNode | null, any: TreeNode | undefined) => Child}
-   */
+  /** Confidence and its tenth, the candidates there, ranks, overlap and delay. */
+  /** @type {(view: StepView, node: TreeNode | null, any: TreeNode | undefined) => Child} */
   sureness(view, node, any) {
     const { owner } = this;
     const confidence = numberOf(owner, any, "confidence");

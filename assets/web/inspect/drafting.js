@@ -63,11 +63,8 @@ export function offered(view, [chain, extra]) {
   return `a main chain of ${plural(chain, "token")} with ${others} beside it`;
 }
 
-/**
- * Which part of a widened draft stood; ``own`` says what made it stand.
- *
- * @type {(owner: Inspector, view: StepView, own: string, lanes: [number, number]) => Child[]}
- */
+/** Which part of a widened draft stood; ``own`` says what made it stand. */
+/** @type {(owner: Inspector, view: StepView, own: string, lanes: [number, number]) => Child[]} */
 export function stood(owner, view, own, [chained]) {
   const main = view.path.filter((node) => !beside(node));
   const extra = view.path.slice(main.length);

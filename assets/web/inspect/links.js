@@ -72,7 +72,7 @@ export class Links {
     const size = this.pinned.reduce((sum, run) => sum + run.stop - run.start, 0);
     const copies = plural(this.pinned.length, "pinned copy", "pinned copies");
     const text = this.pinned.length ? `${copies}, ${plural(size, "token")}` : "pinned, not copied";
-    const clear = { class: "sv-button sv-square sv-quiet", onclick: () => this.owner.setPins([]) };
+    const clear = { class: "sv-square sv-quiet", onclick: () => this.owner.setPins([]) };
     note.replaceChildren(text, button("Unpin", clear, icon("close")));
   }
 
@@ -86,11 +86,8 @@ export class Links {
     this.layer.replaceChildren(...runs.slice(0, MOST_LINES).flatMap((run) => this.line(run, frame)));
   }
 
-  /**
-   * Where a span begins or ends on the page, clamped to its pane.
-   *
-   * @type {(first: Position, last: Position, side: "left" | "right", frame: DOMRect) => End | null}
-   */
+  /** Where a span begins or ends on the page, clamped to its pane. */
+  /** @type {(first: Position, last: Position, side: "left" | "right", frame: DOMRect) => End | null} */
   end(first, last, side, frame) {
     const pane = this.owner.paneOf(first);
     const [element] = pane.elements(first);

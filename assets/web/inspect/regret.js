@@ -1,7 +1,8 @@
 /* Ranking regret over a run: the steps where the ranking chose badly, by how much, the worst first. */
 
 import { append, format, h, plural } from "specviz/base/dom.js";
-import { level, tabled } from "specviz/base/parts.js";
+import { level } from "specviz/base/parts.js";
+import { heads, tabled } from "specviz/base/table.js";
 import { explain } from "specviz/base/terms.js";
 import { Panel } from "specviz/inspect/panel.js";
 
@@ -75,7 +76,7 @@ export class RegretView extends Panel {
       );
     });
     this.table.replaceChildren();
-    append(this.table, tabled(HEADS, rows));
+    append(this.table, tabled(heads(HEADS), rows));
     const left = this.worst.length - shown.length;
     this.more.hidden = left < 1;
     this.more.textContent = `Show ${plural(left, "more step")}`;

@@ -3,8 +3,8 @@
 import { on } from "specviz/base/bus.js";
 import { coded, h, plural, s } from "specviz/base/dom.js";
 import { getJson, postJson } from "specviz/base/json.js";
-import { tabled } from "specviz/base/parts.js";
 import { alertNote, sentence } from "specviz/base/problem.js";
+import { heads, table } from "specviz/base/table.js";
 import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 import { drawCharts, pick } from "specviz/trees/charts.js";
@@ -12,7 +12,7 @@ import { budget, data, fixed, page, parts, share, times } from "specviz/trees/st
 import { diamonds, tell } from "specviz/trees/states.js";
 
 const POLL_MS = 700;
-const SIZES = "size,candidates,prompt tokens,R,τ designed,τ naive,τ random,L ms,τ ÷ L,speedup".split(",");
+const SIZES = "candidates,prompt tokens,R,τ designed,τ naive,τ random,L ms,τ ÷ L,speedup".split(",");
 
 function drawSizes() {
   const { points, best } = budget();
@@ -43,13 +43,13 @@ function drawSizes() {
     );
   });
   const caption = h("caption", `Sizes for ${plural(page.m, "prompt token")}`);
-  parts.sizes.replaceChildren(h("table.svp-grid.svt-grid", caption, tabled(SIZES, rows, "svp-num")));
+  parts.sizes.replaceChildren(table({ class: "svt-grid" }, heads(["size"], SIZES), rows, caption));
 }
 
 function drawAcceptance() {
   const { acceptance, within, source, measured } = data();
   const most = Math.max(...acceptance.flat());
-  const names = ["distance", ...acceptance[0].map((_, k) => `#${k + 1}`), ...within.map((top) => `top ${top.guesses}`)];
+  const names = [...acceptance[0].map((_, k) => `#${k + 1}`), ...within.map((top) => `top ${top.guesses}`)];
   const rows = acceptance.map((row, d) =>
     h(
       "tr",
@@ -66,7 +66,7 @@ function drawAcceptance() {
       h("b", measured ? "Measured" : "Assumed"),
       coded(source.replace(/^(measured|assumed)/, "")),
     ),
-    h("div.svl-scroll", h("table.svp-grid.svt-grid.svt-heats", tabled(names, rows, "svp-num"))),
+    h("div.svl-scroll", table({ class: "svt-grid svt-heats" }, heads(["distance"], names), rows)),
   );
 }
 
