@@ -11,8 +11,8 @@ function needs({ kind, low, high }) {
 }
 
 /** A number or a text, with a slider where its range is narrow, and a tick where it may be left open. */
-/** @type {(control: Control, id: string, value: Setting | undefined, changed: () => unknown, released?: () => unknown) =>
- *   { read: () => Setting, parts: HTMLElement[], wrong: HTMLElement }} */
+/** @type {(control: Control, id: string, value: Setting | undefined, changed: () => unknown,
+ *   released?: () => unknown) => { read: () => Setting, parts: HTMLElement[], wrong: HTMLElement }} */
 function typed(control, id, value, changed, released) {
   const { low, high, kind, optional, label } = control;
   const number = kind !== "str";

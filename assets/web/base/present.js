@@ -1,6 +1,7 @@
 /* Presenter mode: large type, no controls, keys alone, and how long the step has been shown. `&present=1` opens it. */
 
-import { button, clamp, h } from "specviz/base/dom.js";
+import { button, h } from "specviz/base/dom.js";
+import { clamp } from "specviz/base/numbers.js";
 
 /** How much what is drawn in fixed sizes grows: by the window's width. */
 export const zoom = () => clamp(window.innerWidth / 1280, 1.15, 2.5);

@@ -1,7 +1,8 @@
 /* What every number means: a sentence, the formula with a run's or a step's numbers, and the code that made it. */
 
 import { OPEN } from "specviz/base/model.js";
-import { format, h, plural } from "specviz/base/dom.js";
+import { h } from "specviz/base/dom.js";
+import { format, plural } from "specviz/base/numbers.js";
 import { terms, verified } from "specviz/generated/terms.js"; // made by specviz/terms.py
 
 /** What a tooltip of numbers needs: the run, the step shown, the tooltip. */

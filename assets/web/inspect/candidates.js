@@ -1,7 +1,8 @@
 /* The ranking behind a draft: every candidate with its score terms, what it offered and what it would have accepted. */
 
-import { clamp, closest, format, framed, h, plain, plural, write } from "specviz/base/dom.js";
+import { closest, framed, h, write } from "specviz/base/dom.js";
 import { POOL } from "specviz/base/model.js";
+import { clamp, format, plain, plural } from "specviz/base/numbers.js";
 import { told } from "specviz/base/parts.js";
 import { Panel } from "specviz/inspect/panel.js";
 

@@ -1,6 +1,7 @@
 /* The output against plain decoding's: a token-level difference, line by line, side by side. */
 
-import { button, h, plural } from "specviz/base/dom.js";
+import { button, h } from "specviz/base/dom.js";
+import { plural } from "specviz/base/numbers.js";
 import { joined, safe } from "specviz/base/text.js";
 import { Panel } from "specviz/inspect/panel.js";
 

@@ -1,7 +1,8 @@
 /* A draft model's step: how sure it was, what decided, where it looked, its probabilities beside the target's. */
 
-import { append, clamp, format, h, plural, probability } from "specviz/base/dom.js";
+import { append, h } from "specviz/base/dom.js";
 import { OPEN } from "specviz/base/model.js";
+import { clamp, format, plural, probability } from "specviz/base/numbers.js";
 import { formula, level, nth, told } from "specviz/base/parts.js";
 import { pairs, residual } from "specviz/inspect/drafter_pairs.js";
 import {

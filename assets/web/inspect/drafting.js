@@ -1,7 +1,8 @@
 /* What a trace says of a draft model's step, and the words for it. */
 
-import { h, plural } from "specviz/base/dom.js";
+import { h } from "specviz/base/dom.js";
 import { groups } from "specviz/base/model.js";
+import { plural } from "specviz/base/numbers.js";
 
 /** @type {Record<NodeStatus, string>} */
 export const STATES = { root: "root", accepted: "accepted", rejected: "rejected", unreached: "never checked" };

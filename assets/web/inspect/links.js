@@ -1,6 +1,7 @@
 /* Copied spans, linked both ways: the marks in both panes and the drawn line between them. */
 
-import { button, clamp, icon, plural, s } from "specviz/base/dom.js";
+import { button, icon, s } from "specviz/base/dom.js";
+import { clamp, plural } from "specviz/base/numbers.js";
 
 const MOST_LINES = 12;
 

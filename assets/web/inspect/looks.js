@@ -1,6 +1,7 @@
 /* Where a draft model or a prompt token looked: the switch, the selects, the heaviest places. */
 
-import { append, h, probability } from "specviz/base/dom.js";
+import { append, h } from "specviz/base/dom.js";
+import { probability } from "specviz/base/numbers.js";
 import { told } from "specviz/base/parts.js";
 import { choiceOf, label, same } from "specviz/inspect/drafting.js";
 import * as marks from "specviz/inspect/marks.js";

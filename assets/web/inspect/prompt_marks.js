@@ -1,6 +1,7 @@
 /* Prompt tokens in words and small drawings: what they offered, what came of it, the legend. */
 
-import { h, plural, s } from "specviz/base/dom.js";
+import { h, s } from "specviz/base/dom.js";
+import { plural } from "specviz/base/numbers.js";
 import { quoted } from "specviz/inspect/drafting.js";
 
 const KIND = "prompt";

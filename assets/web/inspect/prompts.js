@@ -1,7 +1,8 @@
 /* Prompt tokens (PPD): how many hang on each node, what they guessed, what the text became, the state that follows, and
    where those that were read looked. */
 
-import { append, clamp, h, plural, probability } from "specviz/base/dom.js";
+import { append, h } from "specviz/base/dom.js";
+import { clamp, plural, probability } from "specviz/base/numbers.js";
 import { level } from "specviz/base/parts.js";
 import { heads, tabled } from "specviz/base/table.js";
 import { STATES, choiceOf, label, quoted } from "specviz/inspect/drafting.js";

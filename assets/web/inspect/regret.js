@@ -1,6 +1,7 @@
 /* Ranking regret over a run: the steps where the ranking chose badly, by how much, the worst first. */
 
-import { append, format, h, plural } from "specviz/base/dom.js";
+import { append, h } from "specviz/base/dom.js";
+import { format, plural } from "specviz/base/numbers.js";
 import { level } from "specviz/base/parts.js";
 import { heads, tabled } from "specviz/base/table.js";
 import { explain } from "specviz/base/terms.js";

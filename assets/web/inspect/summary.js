@@ -1,7 +1,8 @@
 /* Words about a run and its steps: the header, the one-sentence step summary, the legend and the keyboard help. */
 
-import { append, button, facts, format, h, plural } from "specviz/base/dom.js";
+import { append, button, facts, h } from "specviz/base/dom.js";
 import { OPEN, POOL } from "specviz/base/model.js";
+import { format, plural } from "specviz/base/numbers.js";
 import { told } from "specviz/base/parts.js";
 import * as terms from "specviz/base/terms.js";
 import { lanes, offered, quoted as token, stood } from "specviz/inspect/drafting.js";

@@ -1,8 +1,9 @@
 /* The draft tree of a step, as SVG: accepted path straight, the rest below it, the target's own token at the end. */
 
-import { h, later, must, probability, s, write } from "specviz/base/dom.js";
+import { h, later, must, s, write } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
 import { OPEN } from "specviz/base/model.js";
+import { probability } from "specviz/base/numbers.js";
 import { lanes } from "specviz/inspect/drafting.js";
 import { rail } from "specviz/inspect/prompt_marks.js";
 import { Panel } from "specviz/inspect/panel.js";

@@ -1,7 +1,8 @@
 /* The drawing of one item of a draft tree: outline by origin, text, probability, badges, its prompt tokens. */
 
-import { later, must, plural, s, write } from "specviz/base/dom.js";
+import { later, must, s, write } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
+import { plural } from "specviz/base/numbers.js";
 import { NODE } from "specviz/inspect/tree_layout.js";
 
 /** @type {Record<NodeStatus | "bonus" | "chip", string>} */

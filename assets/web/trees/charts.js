@@ -1,6 +1,7 @@
 /* Page "Trees": a size is picked, and its numbers and charts. */
 
-import { h, plural } from "specviz/base/dom.js";
+import { h } from "specviz/base/dom.js";
+import { plural } from "specviz/base/numbers.js";
 import { drawCharts as draw, plotly, theme } from "specviz/base/plotly.js";
 import { alertNote } from "specviz/base/problem.js";
 import { address, budget, data, number, page, parts, point, times } from "specviz/trees/state.js";

@@ -1,8 +1,9 @@
 /* Page "Trees": PPD's trees of every state by size and prompt budget, their worth on this machine. Text nodes only. */
 
 import { on } from "specviz/base/bus.js";
-import { coded, h, plural, s } from "specviz/base/dom.js";
+import { coded, h, s } from "specviz/base/dom.js";
 import { getJson, postJson } from "specviz/base/json.js";
+import { plural } from "specviz/base/numbers.js";
 import { alertNote, sentence } from "specviz/base/problem.js";
 import { heads, table } from "specviz/base/table.js";
 import { place } from "specviz/shell/place.js";

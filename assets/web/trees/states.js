@@ -1,7 +1,8 @@
 /* Page "Trees": the trees of every state, drawn. */
 
-import { closest, h, must, plural, s } from "specviz/base/dom.js";
+import { closest, h, must, s } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
+import { plural } from "specviz/base/numbers.js";
 import { level, nth } from "specviz/base/parts.js";
 import { number, parts, point, share } from "specviz/trees/state.js";
 
