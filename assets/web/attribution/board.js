@@ -24,13 +24,13 @@ export class Board {
     this.sliderText = h("output.sv-a-now");
     this.lengths = s("svg.sv-a-lengths", { "aria-hidden": "true", preserveAspectRatio: "none" });
     this.countedButtons = /** @type {Counted[]} */ (Object.keys(COUNTED)).map((counted) => {
-      const attributes = { class: "sv-button sv-quiet", role: "radio", "data-counted": counted };
+      const attributes = { class: "sv-quiet", role: "radio", "data-counted": counted };
       const choose = () => this.view.set({ counted });
       const one = button(COUNTED[counted], { ...attributes, onclick: choose }, COUNTED[counted]);
       return this.view.tip.add(one, WHY[counted]);
     });
     const rest = "Mark what nobody copied";
-    const toggle = { class: "sv-button sv-toggle", onclick: () => this.view.set({ rest: !this.view.rest }) };
+    const toggle = { class: "sv-toggle", onclick: () => this.view.set({ rest: !this.view.rest }) };
     this.restButton = button(rest, toggle, rest);
     this.view.tip.add(this.restButton, "Mark what was copied from nowhere: the answer's own words.");
     const controls = h(

@@ -3,7 +3,8 @@
 import { Board, COUNTED } from "specviz/attribution/board.js";
 import { NOTHING, at } from "specviz/attribution/links.js";
 import { Sides } from "specviz/attribution/sides.js";
-import { Tooltip, clamp, closest, framed, h, must, s } from "specviz/base/dom.js";
+import { Tooltip, closest, framed, h, must, s } from "specviz/base/dom.js";
+import { clamp } from "specviz/base/numbers.js";
 
 /** The number of the first run that an element is a part of, 0 for none. @param {Element | null} element */
 const runOf = (element) => Number(element?.getAttribute("data-run")?.split(" ")[0] || 0);

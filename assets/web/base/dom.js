@@ -1,8 +1,6 @@
-/* Helpers shared by every view: elements, icons, numbers, the tooltip. Text only ever enters through text nodes. */
+/* Helpers shared by every view: elements, icons, the tooltip. Text only ever enters through text nodes. */
 
 import { clamp } from "specviz/base/numbers.js";
-
-export { clamp, format, plain, plural, probability } from "specviz/base/numbers.js";
 
 const NAMESPACE = "http://www.w3.org/2000/svg";
 
@@ -138,7 +136,7 @@ export function icon(name) {
 
 /** @type {(label: string, attributes?: Attributes<HTMLButtonElement>, ...children: Child[]) => HTMLButtonElement} */
 export function button(label, attributes, ...children) {
-  return h("button", { class: "sv-button", "aria-label": label, ...attributes }, ...children);
+  return h("button.sv-button", { "aria-label": label, ...attributes }, ...children);
 }
 
 /** @type {(keyof Colors)[]} */

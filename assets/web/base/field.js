@@ -11,9 +11,9 @@ function needs({ kind, low, high }) {
 }
 
 /** A number or a text, with a slider where its range is narrow, and a tick where it may be left open. */
-/** @type {(control: Control, value: Setting | undefined, changed: () => unknown, released?: () => unknown) =>
- *   { read: () => Setting, parts: HTMLElement[], wrong: HTMLElement }} */
-function typed(control, value, changed, released) {
+/** @type {(control: Control, id: string, value: Setting | undefined, changed: () => unknown,
+ *   released?: () => unknown) => { read: () => Setting, parts: HTMLElement[], wrong: HTMLElement }} */
+function typed(control, id, value, changed, released) {
   const { low, high, kind, optional, label } = control;
   const number = kind !== "str";
   const step = kind === "int" ? 1 : "any";
@@ -24,9 +24,9 @@ function typed(control, value, changed, released) {
     input.setAttribute("aria-invalid", String(bad));
   };
   const input = h("input.svp-input", {
-    id: idOf(control),
+    id,
     type: number ? "number" : "text",
-    "aria-describedby": `${idOf(control)}-help`,
+    "aria-describedby": `${id}-help`,
     ...(number ? { min: low, max: high, step, required: true } : null),
     value: value ?? control.default ?? "",
     oninput: () => {
@@ -73,14 +73,12 @@ function typed(control, value, changed, released) {
   return { read: () => (used.checked ? input.value : null), parts, wrong };
 }
 
-/** @param {Control} control */
-const idOf = ({ name }) => `svf-${name}`;
-
 /** A row of a form: ``changed`` is called as its value is typed, ``released`` when a slider is let go. */
-/** @type {(control: Control, value: Setting | undefined, changed: () => unknown, released?: () => unknown) => Field} */
-export function field(control, value, changed, released) {
+/** @type {(control: Control, value: Setting | undefined, changed: () => unknown, released?: () => unknown,
+ *   prefix?: string) => Field} */
+export function field(control, value, changed, released, prefix = "") {
   const { name, kind, label, help, choices, optional } = control;
-  const id = idOf(control);
+  const id = `${prefix}svf-${name}`;
   const common = { id, "aria-describedby": `${id}-help`, onchange: changed };
   /** @type {{ read: () => Setting, parts: HTMLElement[], wrong?: HTMLElement }} */
   let made;
@@ -92,7 +90,7 @@ export function field(control, value, changed, released) {
     if (optional) options.unshift(h("option", { value: "" }, "off"));
     const select = h("select.svp-select", { value: value ?? "", ...common }, options);
     made = { read: () => select.value || null, parts: [select] };
-  } else made = typed(control, value, changed, released);
+  } else made = typed(control, id, value, changed, released);
   const row = h(
     "div",
     { class: `svf-row svf-${kind}` },
@@ -104,16 +102,17 @@ export function field(control, value, changed, released) {
   return { row, read: made.read, name };
 }
 
-/** A row per control, named ``prefix`` and its name; what is typed stays in ``kept``. */
+/** A row per control; what is typed stays in ``kept``. ``prefix``: of ids, where another form has the same fields. */
 /** @type {(controls: Control[], kept: Record<string, Setting>, changed?: () => void, prefix?: string) => Field[]} */
 export const fields = (controls, kept, changed = () => {}, prefix = "") =>
   controls.map((control) => {
     const { name } = control;
-    const row = field({ ...control, name: prefix + name }, name in kept ? kept[name] : control.default, () => {
+    const keep = () => {
       kept[name] = row.read();
       changed();
-    });
-    return { ...row, name };
+    };
+    const row = field(control, name in kept ? kept[name] : control.default, keep, undefined, prefix);
+    return row;
   });
 
 /** What fields hold, by name. @param {Field[]} rows */

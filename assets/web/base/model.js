@@ -2,11 +2,8 @@
 
 import { Pieces } from "specviz/base/text.js";
 
-/**
- * Tables with rows per step.
- *
- * @typedef {"nodes" | "targets" | "candidates" | "guesses" | "attention" | "probes"} PerStep
- */
+/** Tables with rows per step. */
+/** @typedef {"nodes" | "targets" | "candidates" | "guesses" | "attention" | "probes"} PerStep */
 /** @type {PerStep[]} */
 const PER_STEP = ["nodes", "targets", "candidates", "guesses", "attention", "probes"];
 // a place in the pool is POOL + its position there: sources, copies and marks need not tell the two texts apart

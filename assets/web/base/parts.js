@@ -1,4 +1,4 @@
-/* Small parts that several views draw: tooltips, bars, tables, ordinals. */
+/* Small parts that several views draw: tooltips, bars, ordinals. */
 
 import { h } from "specviz/base/dom.js";
 
@@ -16,15 +16,3 @@ export const formula = (text) => h("div.sv-formula", text);
 
 /** How far a bar is filled. @type {(share: number, name?: string) => HTMLElement} */
 export const level = (share, name) => h("i", { class: name, style: `width:${(100 * share).toFixed(1)}%` });
-
-/** A table's head and body. @type {(heads: string[], rows: Child, ofNumbers?: string) => Child[]} */
-export const tabled = (heads, rows, ofNumbers) => [
-  h(
-    "thead",
-    h(
-      "tr",
-      heads.map((text, k) => h("th", { scope: "col", class: k ? ofNumbers : null }, text)),
-    ),
-  ),
-  h("tbody", rows),
-];

@@ -1,6 +1,7 @@
 /* Presenter mode: large type, no controls, keys alone, and how long the step has been shown. `&present=1` opens it. */
 
-import { button, clamp, h } from "specviz/base/dom.js";
+import { button, h } from "specviz/base/dom.js";
+import { clamp } from "specviz/base/numbers.js";
 
 /** How much what is drawn in fixed sizes grows: by the window's width. */
 export const zoom = () => clamp(window.innerWidth / 1280, 1.15, 2.5);
@@ -26,7 +27,7 @@ export class Presenter {
     this.since = this.ticker = 0;
     this.told = "";
     this.time = h("b.sv-present-time", "0:00");
-    const leave = button("Leave presenter mode (Esc)", { class: "sv-button sv-quiet", onclick: () => this.set(false) });
+    const leave = button("Leave presenter mode (Esc)", { class: "sv-quiet", onclick: () => this.set(false) });
     leave.append(h("kbd", "Esc"));
     this.place = h("span.sv-present-place");
     this.bar = h(

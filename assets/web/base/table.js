@@ -8,7 +8,9 @@ export const heads = (texts, numbers = []) => [
   numbers.map((text) => h("th.svp-num", { scope: "col" }, text)),
 ];
 
-/** A table: its row of heads, its rows, and what else it holds. */
-/** @type {(attributes: Attributes, head: Child[], rows: Child[], ...more: Child[]) => HTMLTableElement} */
-export const table = (attributes, head, rows, ...more) =>
-  h("table.svp-grid", attributes, h("thead", h("tr", head)), h("tbody", rows), more);
+/** What a table holds: its row of heads, and its rows. @type {(head: Child[], rows: Child) => Child[]} */
+export const tabled = (head, rows) => [h("thead", h("tr", head)), h("tbody", rows)];
+
+/** A grid: its row of heads, its rows, and what else it holds. */
+/** @type {(attributes: Attributes, head: Child[], rows: Child, ...more: Child[]) => HTMLTableElement} */
+export const table = (attributes, head, rows, ...more) => h("table.svp-grid", attributes, tabled(head, rows), more);

@@ -1,19 +1,14 @@
 /* What every number means: a sentence, the formula with a run's or a step's numbers, and the code that made it. */
 
 import { OPEN } from "specviz/base/model.js";
-import { format, h, plural } from "specviz/base/dom.js";
+import { h } from "specviz/base/dom.js";
+import { format, plural } from "specviz/base/numbers.js";
 import { terms, verified } from "specviz/generated/terms.js"; // made by specviz/terms.py
 
-/**
- * What a tooltip of numbers needs: the run, the step shown, the tooltip.
- *
- * @typedef {Pick<Inspector, "model" | "number" | "tip">} Owner
- */
-/**
- * The formula with the run's numbers, and what it comes to; null where they are not there.
- *
- * @typedef {[string, number] | null} Worked
- */
+/** What a tooltip of numbers needs: the run, the step shown, the tooltip. */
+/** @typedef {Pick<Inspector, "model" | "number" | "tip">} Owner */
+/** The formula with the run's numbers, and what it comes to; null where they are not there. */
+/** @typedef {[string, number] | null} Worked */
 
 /** @type {(values: (number | null)[]) => number} */
 const sum = (values) => values.reduce((/** @type {number} */ total, value) => total + (value || 0), 0);

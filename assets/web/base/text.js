@@ -61,11 +61,8 @@ function characterLength(bytes, at) {
 
 const decoder = new TextDecoder();
 
-/**
- * A character of a byte string, from byte ``start`` on.
- *
- * @typedef {{ text: string, start: number, valid: boolean }} Character
- */
+/** A character of a byte string, from byte ``start`` on. */
+/** @typedef {{ text: string, start: number, valid: boolean }} Character */
 
 /** The characters of a byte string; a byte that is none becomes ⟨xF0⟩. @type {(bytes: Uint8Array) => Character[]} */
 export function characters(bytes) {

@@ -1,6 +1,7 @@
 /* The ruler by output position: what every forward of every lane brought. */
 
-import { clamp, h, must } from "specviz/base/dom.js";
+import { h, must } from "specviz/base/dom.js";
+import { clamp } from "specviz/base/numbers.js";
 import { upTo } from "specviz/compare/lane.js";
 
 const ROW = 30; // a lane's height in the ruler

@@ -1,7 +1,8 @@
 /* The ranking behind a draft: every candidate with its score terms, what it offered and what it would have accepted. */
 
-import { clamp, closest, format, framed, h, plain, plural, write } from "specviz/base/dom.js";
+import { closest, framed, h, write } from "specviz/base/dom.js";
 import { POOL } from "specviz/base/model.js";
+import { clamp, format, plain, plural } from "specviz/base/numbers.js";
 import { told } from "specviz/base/parts.js";
 import { Panel } from "specviz/inspect/panel.js";
 
@@ -39,7 +40,7 @@ class Row {
     this.score = cell("sv-number");
     this.length = cell("sv-number");
     this.pips = cell("sv-pips");
-    this.pick = offered ? h("button", { type: "button", class: "sv-try" }, "What if") : null;
+    this.pick = offered ? h("button.sv-try", "What if") : null;
     this.element = h(
       "div.sv-crow",
       { role: "row" },
@@ -261,11 +262,8 @@ export class CandidateTable extends Panel {
     this.pips(row, one, !!best && best.would > 0 && one.would === best.would);
   }
 
-  /**
-   * A number with its bar between the term's low and high; a term without a range (a layer's number) has no bar.
-   *
-   * @type {(drawn: Row["terms"][number], value: number | null, term: DeclaredTerm) => void}
-   */
+  /** A number with its bar between the term's low and high; a term without a range (a layer's number) has no bar. */
+  /** @type {(drawn: Row["terms"][number], value: number | null, term: DeclaredTerm) => void} */
   level(drawn, value, term) {
     const { cell } = drawn;
     const share = value === null ? "0.00" : clamp((value - term.low) / (term.high - term.low || 1), 0, 1).toFixed(2);

@@ -1,6 +1,6 @@
 /* The header's actions and the row of step controls. */
 
-import { button, h, icon } from "specviz/base/dom.js";
+import { button, copyLink, h, icon } from "specviz/base/dom.js";
 import * as downloads from "specviz/inspect/downloads.js";
 import * as marks from "specviz/inspect/marks.js";
 import { toggle } from "specviz/inspect/panel.js";
@@ -33,14 +33,11 @@ export function actions(inspector) {
     wrap.append(inspector.tip.add(one, () => ["What this run's answer was copied from, passage by passage."]));
   }
   if (link) {
-    wrap.append(
-      button(
-        "Copy a link to this step",
-        { onclick: () => copyLink(inspector, link) },
-        icon("link"),
-        inspector.linkLabel,
-      ),
-    );
+    const { linkLabel } = inspector;
+    const url = () =>
+      typeof link === "function" ? link(inspector.state()) : link === true ? inspector.address() : link;
+    const onclick = () => copyLink(new URL(url(), location.href).href, linkLabel);
+    wrap.append(button("Copy a link to this step", { onclick }, icon("link"), linkLabel));
   }
   if (inspector.options.actions !== false) wrap.append(downloads.menu(inspector));
   if (inspector.options.actions !== false && inspector.options.present !== false) {
@@ -54,7 +51,7 @@ export function actions(inspector) {
 const keyedButton =
   (inspector) =>
   (label, key, act, ...inside) => {
-    const one = button(label, { class: `sv-button ${inside.length > 1 ? "" : "sv-square"}`, onclick: act }, ...inside);
+    const one = button(label, { class: inside.length > 1 ? null : "sv-square", onclick: act }, ...inside);
     return inspector.tip.add(one, () => [label, " ", h("kbd", key)]);
   };
 
@@ -145,16 +142,4 @@ export class Player {
     // while playing, a screen reader would never come to rest
     sentence.setAttribute("aria-live", this.timer ? "off" : "polite");
   }
-}
-
-/** @type {(inspector: Inspector, link: Address | true) => Promise<void>} */
-async function copyLink(inspector, link) {
-  const url = typeof link === "function" ? link(inspector.state()) : link === true ? inspector.address() : link;
-  try {
-    await navigator.clipboard.writeText(new URL(url, location.href).href);
-    inspector.linkLabel.textContent = "Copied";
-  } catch {
-    window.prompt("Copy this link:", new URL(url, location.href).href);
-  }
-  setTimeout(() => (inspector.linkLabel.textContent = "Copy link"), 1500);
 }

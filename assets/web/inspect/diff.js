@@ -1,6 +1,7 @@
 /* The output against plain decoding's: a token-level difference, line by line, side by side. */
 
-import { button, h, plural } from "specviz/base/dom.js";
+import { button, h } from "specviz/base/dom.js";
+import { plural } from "specviz/base/numbers.js";
 import { joined, safe } from "specviz/base/text.js";
 import { Panel } from "specviz/inspect/panel.js";
 
@@ -75,7 +76,7 @@ export class DiffView extends Panel {
   constructor(owner) {
     super(owner, "diff", "Against plain decoding");
     this.fold = button("Show or hide the comparison", {
-      class: "sv-button sv-quiet",
+      class: "sv-quiet",
       "aria-expanded": "true",
       onclick: () => this.toggle(),
     });
@@ -172,11 +173,8 @@ export class DiffView extends Panel {
     return h("div", { class: `sv-diff-row${differs ? " sv-diff-changed" : ""}`, role: "row" }, left, right);
   }
 
-  /**
-   * One side of a line: stretches of equal sign, the differing ones marked by their sign.
-   *
-   * @type {(edits: Edit[], idOf: (edit: Edit) => number, sign: "+" | "−") => HTMLElement}
-   */
+  /** One side of a line: stretches of equal sign, the differing ones marked by their sign. */
+  /** @type {(edits: Edit[], idOf: (edit: Edit) => number, sign: "+" | "−") => HTMLElement} */
   side(edits, idOf, sign) {
     const { pieces } = this.owner.model;
     const cell = h("code", { role: "cell" });

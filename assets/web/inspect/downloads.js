@@ -31,7 +31,7 @@ export function treeSvg(inspector) {
   for (const name of ["class", "role", "aria-label"]) copy.removeAttribute(name);
   copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
   const paper = s("rect", { width: "100%", height: "100%", fill: inspector.colors.card });
-  const title = s("title", {}, `${inspector.model.run.title || "Run"}, step ${inspector.number + 1}`);
+  const title = s("title", `${inspector.model.run.title || "Run"}, step ${inspector.number + 1}`);
   copy.prepend(title, paper);
   return new XMLSerializer().serializeToString(copy);
 }
@@ -109,7 +109,7 @@ export function menu(inspector) {
         .then(act)
         .catch((error) => inspector.say(`Download failed: ${error.message}`));
     };
-    return h("button", { type: "button", class: "sv-menu-item", role: "menuitem", onclick: run }, label);
+    return h("button.sv-menu-item", { role: "menuitem", onclick: run }, label);
   };
   /** @type {(what: string) => string} */
   const name = (what) => `${String(inspector.model.run.id || "run").replace(/[^\w.-]+/g, "-")}-${what}`;

@@ -1,7 +1,8 @@
 /* A draft model's step: how sure it was, what decided, where it looked, its probabilities beside the target's. */
 
-import { append, clamp, format, h, plural, probability } from "specviz/base/dom.js";
+import { append, h } from "specviz/base/dom.js";
 import { OPEN } from "specviz/base/model.js";
+import { clamp, format, plural, probability } from "specviz/base/numbers.js";
 import { formula, level, nth, told } from "specviz/base/parts.js";
 import { pairs, residual } from "specviz/inspect/drafter_pairs.js";
 import {
@@ -127,8 +128,8 @@ export class DrafterView extends LookPanel {
         `Position ${node.depth}: ${model.pieces.label(node.token)}, confidence ${probability(confidence)}, ` +
         `${STATES[node.status]}${said}`;
       return h(
-        "button",
-        { type: "button", class: "sv-place-of", "aria-label": label, onclick: () => this.choose(choiceOf(node)) },
+        "button.sv-place-of",
+        { "aria-label": label, onclick: () => this.choose(choiceOf(node)) },
         h("span.sv-place-text", h("small", `${node.depth} `), token, instead, more),
         h("span.sv-sure", level(confidence || 0)),
         h("span.sv-sure-number", probability(confidence)),
@@ -229,11 +230,8 @@ export class DrafterView extends LookPanel {
       : say("The target wrote ", quoted(owner, view.bonus), " instead.");
   }
 
-  /**
-   * Confidence and its tenth, the candidates there, ranks, overlap and delay.
-   *
-   * @type {(view: StepView, node: TreeNode | null, any: TreeNode | undefined) => Child}
-   */
+  /** Confidence and its tenth, the candidates there, ranks, overlap and delay. */
+  /** @type {(view: StepView, node: TreeNode | null, any: TreeNode | undefined) => Child} */
   sureness(view, node, any) {
     const { owner } = this;
     const confidence = numberOf(owner, any, "confidence");

@@ -1,6 +1,7 @@
 /* The draft model's probabilities at one position beside the target's, and what replaced a rejected draw. */
 
-import { facts, format, h, plural, probability } from "specviz/base/dom.js";
+import { facts, h } from "specviz/base/dom.js";
+import { format, plural, probability } from "specviz/base/numbers.js";
 import { formula, level, told } from "specviz/base/parts.js";
 import { STATES, beside, label, lanes, numberOf } from "specviz/inspect/drafting.js";
 

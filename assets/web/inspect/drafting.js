@@ -1,7 +1,8 @@
 /* What a trace says of a draft model's step, and the words for it. */
 
-import { h, plural } from "specviz/base/dom.js";
+import { h } from "specviz/base/dom.js";
 import { groups } from "specviz/base/model.js";
+import { plural } from "specviz/base/numbers.js";
 
 /** @type {Record<NodeStatus, string>} */
 export const STATES = { root: "root", accepted: "accepted", rejected: "rejected", unreached: "never checked" };
@@ -63,11 +64,8 @@ export function offered(view, [chain, extra]) {
   return `a main chain of ${plural(chain, "token")} with ${others} beside it`;
 }
 
-/**
- * Which part of a widened draft stood; ``own`` says what made it stand.
- *
- * @type {(owner: Inspector, view: StepView, own: string, lanes: [number, number]) => Child[]}
- */
+/** Which part of a widened draft stood; ``own`` says what made it stand. */
+/** @type {(owner: Inspector, view: StepView, own: string, lanes: [number, number]) => Child[]} */
 export function stood(owner, view, own, [chained]) {
   const main = view.path.filter((node) => !beside(node));
   const extra = view.path.slice(main.length);

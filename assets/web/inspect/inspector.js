@@ -1,8 +1,9 @@
 /* The views around one trace. load, append, setStep, state, on("step" | "pin"). */
 
-import { Tooltip, clamp, format, framed, h, later, plural, readColors } from "specviz/base/dom.js";
+import { Tooltip, framed, h, later, readColors } from "specviz/base/dom.js";
 import { Listeners } from "specviz/base/listeners.js";
 import { Model, POOL } from "specviz/base/model.js";
+import { clamp, format, plural } from "specviz/base/numbers.js";
 import { Presenter, zoom as presenterZoom } from "specviz/base/present.js";
 import { CandidateTable } from "specviz/inspect/candidates.js";
 import * as controls from "specviz/inspect/controls.js";

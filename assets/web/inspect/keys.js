@@ -1,7 +1,8 @@
 /* Keyboard control, and what the tooltip says of a token. */
 
-import { closest, facts, format, h, plural } from "specviz/base/dom.js";
+import { closest, facts, h } from "specviz/base/dom.js";
 import { POOL } from "specviz/base/model.js";
+import { format, plural } from "specviz/base/numbers.js";
 
 /** ``inside``: the focus is in the inspector; else only keys are taken that the page does not use. @type {TakeKey} */
 export function keys(inspector, event, inside) {

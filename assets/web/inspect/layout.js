@@ -18,7 +18,7 @@ export function arrange(inspector) {
     "div.sv-help",
     { role: "dialog", "aria-label": "Keyboard help", tabindex: "-1", hidden: true },
     words.help(),
-    button("Close", { class: "sv-button sv-square sv-quiet", onclick: () => inspector.showHelp(false) }, icon("close")),
+    button("Close", { class: "sv-square sv-quiet", onclick: () => inspector.showHelp(false) }, icon("close")),
   );
   const head = h(
     "header.sv-head",

@@ -1,6 +1,7 @@
 /* Copied spans, linked both ways: the marks in both panes and the drawn line between them. */
 
-import { button, clamp, icon, plural, s } from "specviz/base/dom.js";
+import { button, icon, s } from "specviz/base/dom.js";
+import { clamp, plural } from "specviz/base/numbers.js";
 
 const MOST_LINES = 12;
 
@@ -32,7 +33,7 @@ export class Links {
   /** @param {Inspector} owner */
   constructor(owner) {
     this.owner = owner;
-    this.layer = s("svg", { class: "sv-links", "aria-hidden": "true" });
+    this.layer = s("svg.sv-links", { "aria-hidden": "true" });
     /** @type {CopiedRun[]} */
     this.hovered = [];
     /** @type {CopiedRun[]} */
@@ -72,7 +73,7 @@ export class Links {
     const size = this.pinned.reduce((sum, run) => sum + run.stop - run.start, 0);
     const copies = plural(this.pinned.length, "pinned copy", "pinned copies");
     const text = this.pinned.length ? `${copies}, ${plural(size, "token")}` : "pinned, not copied";
-    const clear = { class: "sv-button sv-square sv-quiet", onclick: () => this.owner.setPins([]) };
+    const clear = { class: "sv-square sv-quiet", onclick: () => this.owner.setPins([]) };
     note.replaceChildren(text, button("Unpin", clear, icon("close")));
   }
 
@@ -86,11 +87,8 @@ export class Links {
     this.layer.replaceChildren(...runs.slice(0, MOST_LINES).flatMap((run) => this.line(run, frame)));
   }
 
-  /**
-   * Where a span begins or ends on the page, clamped to its pane.
-   *
-   * @type {(first: Position, last: Position, side: "left" | "right", frame: DOMRect) => End | null}
-   */
+  /** Where a span begins or ends on the page, clamped to its pane. */
+  /** @type {(first: Position, last: Position, side: "left" | "right", frame: DOMRect) => End | null} */
   end(first, last, side, frame) {
     const pane = this.owner.paneOf(first);
     const [element] = pane.elements(first);
@@ -120,17 +118,14 @@ export class Links {
     if (!from || !to) return [];
     const d = apart ? across(from, to) : beside(from, to);
     /** @type {Element[]} */
-    const parts = [s("path", { d, class: "sv-link-back" }), s("path", { d, class: "sv-link" })];
+    const parts = [s("path.sv-link-back", { d }), s("path.sv-link", { d })];
     for (const end of [from, to]) {
       const { x, y, hidden } = end;
       if (hidden)
         parts.push(
-          s("path", {
-            d: `M${x - 5} ${y - 4 * hidden} L${x} ${y + 3 * hidden} L${x + 5} ${y - 4 * hidden}`,
-            class: "sv-link",
-          }),
+          s("path.sv-link", { d: `M${x - 5} ${y - 4 * hidden} L${x} ${y + 3 * hidden} L${x + 5} ${y - 4 * hidden}` }),
         );
-      else parts.push(s("circle", { cx: x, cy: y, r: 2.5, class: "sv-link-dot" }));
+      else parts.push(s("circle.sv-link-dot", { cx: x, cy: y, r: 2.5 }));
     }
     return parts;
   }

@@ -1,6 +1,7 @@
 /* Where a draft model or a prompt token looked: the switch, the selects, the heaviest places. */
 
-import { append, h, probability } from "specviz/base/dom.js";
+import { append, h } from "specviz/base/dom.js";
+import { probability } from "specviz/base/numbers.js";
 import { told } from "specviz/base/parts.js";
 import { choiceOf, label, same } from "specviz/inspect/drafting.js";
 import * as marks from "specviz/inspect/marks.js";
@@ -149,10 +150,8 @@ export function lookedAt({ owner, head, layer, look }, words) {
 /** A button that goes to a place, and lights it while it is hovered. @type {GoTo} */
 export function goTo(owner, position, ...inside) {
   return h(
-    "button",
+    "button.sv-go",
     {
-      type: "button",
-      class: "sv-go",
       onclick: () => owner.reveal(position, true),
       onpointerenter: () => owner.light([position]),
       onpointerleave: () => owner.light([]),

@@ -1,7 +1,8 @@
 /* A token pane: rows of token spans in chunks (off-screen chunks are not laid out), layers of marks, and a minimap. */
 
-import { clamp, closest, h, later, must } from "specviz/base/dom.js";
+import { closest, h, later, must } from "specviz/base/dom.js";
 import { sheet } from "specviz/base/drawing.js";
+import { clamp } from "specviz/base/numbers.js";
 import { glyphs, safe } from "specviz/base/text.js";
 import { Panel } from "specviz/inspect/panel.js";
 

@@ -20,6 +20,6 @@ export function toggle(tip, label, help, on, flip) {
     one.setAttribute("aria-pressed", String((on = !on)));
     flip(on);
   };
-  const one = button(label, { class: "sv-button sv-toggle", "aria-pressed": String(on), onclick }, label);
+  const one = button(label, { class: "sv-toggle", "aria-pressed": String(on), onclick }, label);
   return tip.add(one, () => [help]);
 }

@@ -1,6 +1,7 @@
 /* Prompt tokens in words and small drawings: what they offered, what came of it, the legend. */
 
-import { h, plural, s } from "specviz/base/dom.js";
+import { h, s } from "specviz/base/dom.js";
+import { plural } from "specviz/base/numbers.js";
 import { quoted } from "specviz/inspect/drafting.js";
 
 const KIND = "prompt";
@@ -138,21 +139,16 @@ export function legend(owner) {
   const count = kind.filter((one) => one === KIND).length;
   /** @type {(...inside: Child[]) => SVGElement} */
   const sample = (...inside) =>
-    s("svg", { class: "sv-mini", width: 26, height: 14, viewBox: "0 0 26 14", "aria-hidden": "true" }, ...inside);
+    s("svg.sv-mini", { width: 26, height: 14, viewBox: "0 0 26 14", "aria-hidden": "true" }, ...inside);
   /** @type {(mini: SVGElement, text: Child, help: string) => HTMLElement} */
   const entry = (mini, text, help) => owner.tip.add(h("li.sv-of", mini, h("span", text)), () => [help]);
   /** @type {(name: string) => SVGElement} */
   const row = (name) =>
-    s(
-      "g",
-      { class: `sv-hung ${name}`, transform: "translate(3 0)" },
-      s("path", { class: "sv-hung-marks", d: chain(2) }),
-    );
+    s("g", { class: `sv-hung ${name}`, transform: "translate(3 0)" }, s("path.sv-hung-marks", { d: chain(2) }));
   const pill = s(
-    "g",
-    { class: "sv-hung" },
-    s("rect", { class: "sv-hung-pill", x: 1, y: 1, width: 22, height: 12, rx: 6 }),
-    s("text", { class: "sv-hung-state", x: 12, y: 10.5 }, "→2"),
+    "g.sv-hung",
+    s("rect.sv-hung-pill", { x: 1, y: 1, width: 22, height: 12, rx: 6 }),
+    s("text.sv-hung-state", { x: 12, y: 10.5 }, "→2"),
   );
   return [
     entry(

@@ -1,8 +1,10 @@
 /* Prompt tokens (PPD): how many hang on each node, what they guessed, what the text became, the state that follows, and
    where those that were read looked. */
 
-import { append, clamp, h, plural, probability } from "specviz/base/dom.js";
-import { level, tabled } from "specviz/base/parts.js";
+import { append, h } from "specviz/base/dom.js";
+import { clamp, plural, probability } from "specviz/base/numbers.js";
+import { level } from "specviz/base/parts.js";
+import { heads, tabled } from "specviz/base/table.js";
 import { STATES, choiceOf, label, quoted } from "specviz/inspect/drafting.js";
 import { LookPanel, goTo, lookedAt, looks } from "specviz/inspect/looks.js";
 import { hung, outcome, over, present } from "specviz/inspect/prompt_marks.js";
@@ -142,7 +144,7 @@ export class PromptsView extends LookPanel {
   /** Guessed, and became. @type {(rows: PromptOutcome[], seen: PromptOutcome | null) => HTMLElement} */
   table(rows, seen) {
     const { owner } = this;
-    const heads = ["distance", "guessed first", "further guesses offered", "became"];
+    const head = heads(["distance", "guessed first", "further guesses offered", "became"]);
     const body = rows.map((row) => {
       const { first, became } = row;
       const right = !!first && became !== undefined && first.token === became;
@@ -158,7 +160,7 @@ export class PromptsView extends LookPanel {
         h("td", this.became(row, right)),
       );
     });
-    const table = h("table.sv-guessed", { "aria-label": "Guessed and became" }, tabled(heads, body));
+    const table = h("table.sv-guessed", { "aria-label": "Guessed and became" }, tabled(head, body));
     return h("div.sv-guessed-box", table);
   }
 
@@ -166,10 +168,8 @@ export class PromptsView extends LookPanel {
   pick({ distance }, seen) {
     if (!seen) return String(distance);
     return h(
-      "button",
+      "button.sv-button.sv-toggle.sv-pick",
       {
-        type: "button",
-        class: "sv-button sv-toggle sv-pick",
         "aria-pressed": String(distance === seen.distance),
         "aria-label": `Prompt token of distance ${distance}: show where it looked`,
         "data-distance": distance,

@@ -1,7 +1,9 @@
 /* Ranking regret over a run: the steps where the ranking chose badly, by how much, the worst first. */
 
-import { append, format, h, plural } from "specviz/base/dom.js";
-import { level, tabled } from "specviz/base/parts.js";
+import { append, h } from "specviz/base/dom.js";
+import { format, plural } from "specviz/base/numbers.js";
+import { level } from "specviz/base/parts.js";
+import { heads, tabled } from "specviz/base/table.js";
 import { explain } from "specviz/base/terms.js";
 import { Panel } from "specviz/inspect/panel.js";
 
@@ -24,7 +26,7 @@ export class RegretView extends Panel {
       this.whole = true;
       this.draw();
     };
-    this.more = h("button", { type: "button", class: "sv-button sv-quiet", onclick: all });
+    this.more = h("button.sv-button.sv-quiet", { onclick: all });
     this.none = h("p.sv-empty", "At no step would another place have accepted more.");
     this.body.append(this.table, this.more, this.none);
     owner.tip.add(this.note, () => explain(owner, KEY));
@@ -58,7 +60,7 @@ export class RegretView extends Panel {
         this.owner.pause();
         this.owner.setStep(one.step);
       };
-      const button = h("button", { type: "button", class: "sv-link", onclick: go }, `Step ${one.step + 1}`);
+      const button = h("button.sv-link", { onclick: go }, `Step ${one.step + 1}`);
       this.buttons.set(one.step, button);
       const root = model.trace.tokens.id[model.steps.context[one.step] - 1];
       const bar = level(one.tokens / most);
@@ -75,7 +77,7 @@ export class RegretView extends Panel {
       );
     });
     this.table.replaceChildren();
-    append(this.table, tabled(HEADS, rows));
+    append(this.table, tabled(heads(HEADS), rows));
     const left = this.worst.length - shown.length;
     this.more.hidden = left < 1;
     this.more.textContent = `Show ${plural(left, "more step")}`;

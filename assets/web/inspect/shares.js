@@ -1,6 +1,7 @@
 /* What a run or a step is made of: outcomes, routes, parts of the drafting time as bars; what was compressed. */
 
-import { format, h, later, plain, plural, write } from "specviz/base/dom.js";
+import { h, later, write } from "specviz/base/dom.js";
+import { format, plain, plural } from "specviz/base/numbers.js";
 import { formula, told } from "specviz/base/parts.js";
 
 /** @type {(share: number) => string} */

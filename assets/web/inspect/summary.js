@@ -1,7 +1,8 @@
 /* Words about a run and its steps: the header, the one-sentence step summary, the legend and the keyboard help. */
 
-import { append, button, facts, format, h, plural } from "specviz/base/dom.js";
+import { append, button, facts, h } from "specviz/base/dom.js";
 import { OPEN, POOL } from "specviz/base/model.js";
+import { format, plural } from "specviz/base/numbers.js";
 import { told } from "specviz/base/parts.js";
 import * as terms from "specviz/base/terms.js";
 import { lanes, offered, quoted as token, stood } from "specviz/inspect/drafting.js";
@@ -170,7 +171,7 @@ export function metrics(owner, list) {
   list.replaceChildren(...shown.map((help) => metric(owner, help, values[help.key] ?? 0)));
   if (helps.length > SHOWN) {
     const toggle = button(owner.allMetrics ? "Fewer metrics" : "All metrics", {
-      class: "sv-button sv-quiet",
+      class: "sv-quiet",
       "aria-expanded": String(!!owner.allMetrics),
       onclick: () => {
         owner.allMetrics = !owner.allMetrics;
@@ -245,11 +246,8 @@ export function heading(owner) {
   return [h("h2.sv-title", run.title || run.id || "Untitled run"), by];
 }
 
-/**
- * The origins of the run's nodes, with how many of them were accepted; none where there is nothing to tell apart.
- *
- * @type {(owner: Inspector, where: string) => HTMLElement[]}
- */
+/** The origins of the run's nodes, with how many of them were accepted; none where there is nothing to tell apart. */
+/** @type {(owner: Inspector, where: string) => HTMLElement[]} */
 function originMarks(owner, where) {
   const { model } = owner;
   /** @type {[name: string, nodes?: number, accepted?: number][]} */

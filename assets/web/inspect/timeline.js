@@ -1,8 +1,9 @@
 /* The step timeline: bars of accepted, own and offered tokens, an accept strip below, and a draggable playhead. */
 
-import { clamp, format, h, plural } from "specviz/base/dom.js";
+import { h } from "specviz/base/dom.js";
 import { sheet } from "specviz/base/drawing.js";
 import { OPEN } from "specviz/base/model.js";
+import { clamp, format, plural } from "specviz/base/numbers.js";
 import * as shares from "specviz/inspect/shares.js";
 
 const LEFT = 26;

@@ -1,8 +1,9 @@
 /* The draft tree of a step, as SVG: accepted path straight, the rest below it, the target's own token at the end. */
 
-import { h, later, must, probability, s, write } from "specviz/base/dom.js";
+import { h, later, must, s, write } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
 import { OPEN } from "specviz/base/model.js";
+import { probability } from "specviz/base/numbers.js";
 import { lanes } from "specviz/inspect/drafting.js";
 import { rail } from "specviz/inspect/prompt_marks.js";
 import { Panel } from "specviz/inspect/panel.js";
@@ -38,15 +39,15 @@ export class TreeView extends Panel {
     this.shown = 0;
     /** The box that is hovered. @type {Box | null} */
     this.lit = null;
-    this.svg = s("svg", { class: "sv-tree-svg", role: "group" });
+    this.svg = s("svg.sv-tree-svg", { role: "group" });
     this.edges = EDGES.map((status) => s("path", { class: `sv-edge sv-edge-${status}` }));
     this.lane = s(
-      "g",
-      { class: "sv-lane", "aria-hidden": "true" },
+      "g.sv-lane",
+      { "aria-hidden": "true" },
       s("rect", { rx: 8 }),
       s("text", { "text-anchor": "end" }, "expansions"),
     );
-    this.distances = s("g", { class: "sv-distances", "aria-hidden": "true" });
+    this.distances = s("g.sv-distances", { "aria-hidden": "true" });
     this.svg.append(this.lane, this.distances, ...this.edges);
     this.svg.addEventListener("pointerover", (event) => this.hover(boxOf(event)));
     this.svg.addEventListener("pointerleave", () => this.hover(null));

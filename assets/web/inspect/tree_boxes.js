@@ -1,7 +1,8 @@
 /* The drawing of one item of a draft tree: outline by origin, text, probability, badges, its prompt tokens. */
 
-import { later, must, plural, s, write } from "specviz/base/dom.js";
+import { later, must, s, write } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
+import { plural } from "specviz/base/numbers.js";
 import { NODE } from "specviz/inspect/tree_layout.js";
 
 /** @type {Record<NodeStatus | "bonus" | "chip", string>} */
@@ -49,10 +50,10 @@ export function boxOf(event) {
 /** The drawing of one item; used again for another item of another step. */
 export class Box {
   constructor() {
-    this.shape = s("path", { class: "sv-box" });
-    this.label = s("text", { class: "sv-label", y: 17 });
-    this.small = s("text", { class: "sv-small", y: 30 });
-    this.group = s("g", {}, this.shape, this.label, this.small);
+    this.shape = s("path.sv-box");
+    this.label = s("text.sv-label", { y: 17 });
+    this.small = s("text.sv-small", { y: 30 });
+    this.group = s("g", this.shape, this.label, this.small);
     boxes.set(this.group, this);
     /** What is drawn. @type {TreeItem} */
     this.item = later();
@@ -97,14 +98,14 @@ export function fill(tree, box, item, view) {
   });
   const shape = item.kind === "chip" ? corner(item.width, NODE, NODE / 2) : outline(origin, item.width, item.high);
   set(box.shape, { d: shape });
-  const doubled = () => s("path", { class: "sv-box sv-inner", transform: "translate(2.5 2.5)" });
+  const doubled = () => s("path.sv-box.sv-inner", { transform: "translate(2.5 2.5)" });
   const inner = box.part("inner", status === "bonus", doubled, box.label);
   if (inner) set(inner, { d: corner(item.width - 5, NODE - 5, 4) });
   set(box.label, item.small ? { x: item.textMiddle, y: 16 } : { x: item.middle, y: 17 });
   set(box.small, item.small ? { x: item.width - item.sideMiddle, y: 15.5 } : { x: item.middle, y: 30 });
   write(box.label, item.text);
   write(box.small, item.line);
-  const bar = () => s("rect", { class: "sv-level", y: 33.5, height: 2 });
+  const bar = () => s("rect.sv-level", { y: 33.5, height: 2 });
   const level = box.part("level", !!item.prob && !!node?.index && !item.small, bar);
   if (level) set(level, { x: 8, width: Math.max(1, (item.width - 14) * (item.prob || 0)) });
   drawBadge(tree, box, node);
@@ -129,10 +130,9 @@ function hang(tree, box, item, view) {
   const hung = box.part("hung", wanted, () =>
     s(
       "g",
-      {},
-      s("path", { class: "sv-hung-marks" }),
-      s("rect", { class: "sv-hung-pill", y: 1, height: 12, rx: 6 }),
-      s("text", { class: "sv-hung-state", y: 10.4 }),
+      s("path.sv-hung-marks"),
+      s("rect.sv-hung-pill", { y: 1, height: 12, rx: 6 }),
+      s("text.sv-hung-state", { y: 10.4 }),
     ),
   );
   if (!hung || item.kind !== "node") return;
@@ -162,12 +162,7 @@ function drawBadge(tree, box, node) {
   const above = node && tree.view.nodes[node.parent];
   const wanted = !!node?.span && above?.span !== node.span;
   const badge = box.part("number", wanted, () =>
-    s(
-      "g",
-      {},
-      s("circle", { class: "sv-badge", cx: 3, cy: 3, r: 7 }),
-      s("text", { class: "sv-badge-text", x: 3, y: 6 }),
-    ),
+    s("g", s("circle.sv-badge", { cx: 3, cy: 3, r: 7 }), s("text.sv-badge-text", { x: 3, y: 6 })),
   );
   if (badge && node) write(must(badge.lastElementChild), String(node.span));
 }
@@ -180,7 +175,7 @@ function drawTag(tree, box, node) {
   const begins = node && node.index && (guess || !(above && above.index && above.origin === node.origin));
   const letter = begins ? tree.owner.model.origin(node.origin).letter : "";
   const tag = box.part("letter", !!letter, () =>
-    s("g", {}, s("rect", { class: "sv-tag", y: -5, height: 13, rx: 3 }), s("text", { class: "sv-tag-text", y: 5 })),
+    s("g", s("rect.sv-tag", { y: -5, height: 13, rx: 3 }), s("text.sv-tag-text", { y: 5 })),
   );
   if (!tag || !node) return;
   const ranked = tree.owner.model.nodeTerms.find(({ key }) => key.endsWith("_rank"));
@@ -198,10 +193,10 @@ function drawTag(tree, box, node) {
 /** A small node as it looks in the tree, for the legend. @param {ReturnType<Model["origin"]>} origin */
 export function originSample(origin) {
   const size = { class: "sv-mini", width: 24, height: 16, viewBox: "-1 -1 26 18", "aria-hidden": "true" };
-  const text = s("text", { class: "sv-mini-text", x: 13, y: 11.5 }, origin.letter);
+  const text = s("text.sv-mini-text", { x: 13, y: 11.5 }, origin.letter);
   return s(
     "svg",
     size,
-    s("g", { class: classOf(origin) }, s("path", { class: "sv-mini-box", d: outline(origin, 24, 16) }), text),
+    s("g", { class: classOf(origin) }, s("path.sv-mini-box", { d: outline(origin, 24, 16) }), text),
   );
 }

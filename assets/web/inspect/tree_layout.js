@@ -91,11 +91,8 @@ export function items(view, opened) {
 /** @type {(item: TreeItem) => boolean} */
 const stands = (item) => item.kind === "bonus" || (item.kind === "node" && item.node.status === "accepted");
 
-/**
- * Gives every item a row; subtrees share rows where they do not meet. Returns the items in drawing order.
- *
- * @type {(tree: { root: TreeItem, wide: boolean }) => { placed: TreeItem[], rows: number }}
- */
+/** Gives every item a row; subtrees share rows where they do not meet. Returns the items in drawing order. */
+/** @type {(tree: { root: TreeItem, wide: boolean }) => { placed: TreeItem[], rows: number }} */
 export function arrange({ root, wide }) {
   /** The depths that are taken in every row. @type {[from: number, to: number][][]} */
   const rows = [];
@@ -145,11 +142,8 @@ export function arrange({ root, wide }) {
   return { placed, rows: rows.length };
 }
 
-/**
- * Gives every item, its width known, its place; ``hangs``: whether prompt tokens hang below the nodes.
- *
- * @type {(placed: TreeItem[], rows: number, hangs: boolean) => { lefts: number[], width: number, height: number }}
- */
+/** Gives every item, its width known, its place; ``hangs``: whether prompt tokens hang below the nodes. */
+/** @type {(placed: TreeItem[], rows: number, hangs: boolean) => { lefts: number[], width: number, height: number }} */
 export function position(placed, rows, hangs) {
   /** @type {number[]} */
   const columns = [];

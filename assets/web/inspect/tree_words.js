@@ -1,7 +1,8 @@
 /* What a draft tree says of an item: its tooltip, and what the target would have written after the accepted path. */
 
-import { facts, format, h, plain, plural, probability } from "specviz/base/dom.js";
+import { facts, h } from "specviz/base/dom.js";
 import { OPEN } from "specviz/base/model.js";
+import { format, plain, plural, probability } from "specviz/base/numbers.js";
 import { STATUS, statusOf } from "specviz/inspect/tree_boxes.js";
 
 export const LABEL = 14; // characters

@@ -129,7 +129,7 @@ export function fields(changes) {
 
 /** A button that opens runs; without any the text alone. */
 /** @type {(runs: object[], text: Node, attributes: Attributes<HTMLButtonElement>) => Node} */
-const opens = (runs, text, attributes) => runs.length ? h("button", { class: "svb-open", ...attributes }, text) : text;
+const opens = (runs, text, attributes) => runs.length ? h("button.svb-open", { ...attributes }, text) : text;
 
 /** @param {Pick<LabTable, "columns">} table @param {LabTableLine} line @param {number} n */
 function cell(table, line, n) {

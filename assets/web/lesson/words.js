@@ -53,7 +53,7 @@ export function drawEnd(player) {
     const said = ask.options[player.answers[k]];
     const before = said ? ["you said ", inline(said.runs), ", it was "] : "not answered; it was ";
     const words = h("span", before, inline(ask.options[ask.answer].runs));
-    const again = { class: "sv-button sv-missed", onclick: () => player.go(k) };
+    const again = { class: "sv-missed", onclick: () => player.go(k) };
     return h("li", button(`Look again: ${title}`, again, h("b", title), words));
   });
   const praise = missed.length ? "What was missed, to look at again:" : asked.length > 0 && "Nothing was missed.";

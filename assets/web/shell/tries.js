@@ -2,7 +2,7 @@
 
 import { emit } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
-import { heads } from "specviz/base/table.js";
+import { heads, tabled } from "specviz/base/table.js";
 import { app } from "specviz/shell/state.js";
 
 export const strip = h("div.svp-tries", { hidden: true });
@@ -69,6 +69,6 @@ function draw(runs) {
       table.map(([, cell]) => h("td", cell(run, k))),
     ),
   );
-  const head = h("thead", h("tr", heads(table.map(([name]) => name))));
-  strip.replaceChildren(h("table.svp-tried", { "aria-label": "Runs of this prompt" }, head, h("tbody", rows)));
+  const head = heads(table.map(([name]) => name));
+  strip.replaceChildren(h("table.svp-tried", { "aria-label": "Runs of this prompt" }, tabled(head, rows)));
 }

@@ -1,7 +1,8 @@
 /* Page "Trees": a size is picked, and its numbers and charts. */
 
-import { h, plural } from "specviz/base/dom.js";
-import { drawCharts as draw, plotly } from "specviz/base/plotly.js";
+import { h } from "specviz/base/dom.js";
+import { plural } from "specviz/base/numbers.js";
+import { drawCharts as draw, plotly, theme } from "specviz/base/plotly.js";
 import { alertNote } from "specviz/base/problem.js";
 import { address, budget, data, number, page, parts, point, times } from "specviz/trees/state.js";
 import { drawStates } from "specviz/trees/states.js";
@@ -156,26 +157,20 @@ export async function drawCharts() {
     parts.charts.replaceChildren(alertNote(problem));
     return;
   }
-  const style = getComputedStyle(document.body);
-  const color = (/** @type {string} */ name) => style.getPropertyValue(`--svp-${name}`).trim();
-  const axis = { gridcolor: "rgba(128,128,128,.25)", zeroline: false };
+  const { template } = theme();
   const drawn = wanted.map(({ key, title, unit, data }) => ({
     key,
     label: `${title}; the same numbers are in the tables of this page`,
     data,
     layout: {
-      title: { text: title, font: { size: 14 }, x: 0.02, xanchor: "left" },
+      template,
+      title: { text: title },
       height: 300,
       margin: { l: 56, r: 14, t: 44, b: 74 },
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: "system-ui, sans-serif", size: 12, color: color("ink") },
-      xaxis: { ...axis, title: { text: "rows n of the tree", standoff: 6 } },
-      yaxis: { ...axis, title: { text: unit }, rangemode: key === "latency" ? "tozero" : "normal" },
+      xaxis: { title: { text: "rows n of the tree" } },
+      yaxis: { title: { text: unit }, rangemode: key === "latency" ? "tozero" : "normal" },
       legend: { orientation: "h", y: -0.28, x: 0 },
-      hoverlabel: { bgcolor: color("face"), bordercolor: color("line"), font: { color: color("ink"), size: 12.5 } },
     },
-    config: { displaylogo: false, displayModeBar: false, responsive: false },
   }));
   draw(library, parts.charts, drawn, ([first]) => pick(page.m, first.x));
 }

@@ -1,10 +1,11 @@
 /* Page "Trees": PPD's trees of every state by size and prompt budget, their worth on this machine. Text nodes only. */
 
 import { on } from "specviz/base/bus.js";
-import { coded, h, plural, s } from "specviz/base/dom.js";
+import { coded, h, s } from "specviz/base/dom.js";
 import { getJson, postJson } from "specviz/base/json.js";
-import { tabled } from "specviz/base/parts.js";
+import { plural } from "specviz/base/numbers.js";
 import { alertNote, sentence } from "specviz/base/problem.js";
+import { heads, table } from "specviz/base/table.js";
 import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 import { drawCharts, pick } from "specviz/trees/charts.js";
@@ -12,7 +13,7 @@ import { budget, data, fixed, page, parts, share, times } from "specviz/trees/st
 import { diamonds, tell } from "specviz/trees/states.js";
 
 const POLL_MS = 700;
-const SIZES = "size,candidates,prompt tokens,R,τ designed,τ naive,τ random,L ms,τ ÷ L,speedup".split(",");
+const SIZES = "candidates,prompt tokens,R,τ designed,τ naive,τ random,L ms,τ ÷ L,speedup".split(",");
 
 function drawSizes() {
   const { points, best } = budget();
@@ -36,20 +37,20 @@ function drawSizes() {
       { "data-size": p.size, class: p.size === page.size ? "svp-now" : null },
       h(
         "td",
-        h("button", { type: "button", class: "svp-link", "aria-label": name, onclick: go }, String(p.size)),
+        h("button.svp-link", { "aria-label": name, onclick: go }, String(p.size)),
         p.size === best ? h("small", " best") : null,
       ),
       cells.map((text) => h("td.svp-num", text)),
     );
   });
   const caption = h("caption", `Sizes for ${plural(page.m, "prompt token")}`);
-  parts.sizes.replaceChildren(h("table.svp-grid.svt-grid", caption, tabled(SIZES, rows, "svp-num")));
+  parts.sizes.replaceChildren(table({ class: "svt-grid" }, heads(["size"], SIZES), rows, caption));
 }
 
 function drawAcceptance() {
   const { acceptance, within, source, measured } = data();
   const most = Math.max(...acceptance.flat());
-  const names = ["distance", ...acceptance[0].map((_, k) => `#${k + 1}`), ...within.map((top) => `top ${top.guesses}`)];
+  const names = [...acceptance[0].map((_, k) => `#${k + 1}`), ...within.map((top) => `top ${top.guesses}`)];
   const rows = acceptance.map((row, d) =>
     h(
       "tr",
@@ -66,7 +67,7 @@ function drawAcceptance() {
       h("b", measured ? "Measured" : "Assumed"),
       coded(source.replace(/^(measured|assumed)/, "")),
     ),
-    h("div.svl-scroll", h("table.svp-grid.svt-grid.svt-heats", tabled(names, rows, "svp-num"))),
+    h("div.svl-scroll", table({ class: "svt-grid svt-heats" }, heads(["distance"], names), rows)),
   );
 }
 
@@ -90,8 +91,8 @@ function drawMachine() {
     told.push(h("p", "Decode steps were not measured on this machine yet, so no size can be chosen for it."));
   if (failed) told.push(alertNote(failed));
   const go = h(
-    "button",
-    { type: "button", class: "svp-button svt-measure", disabled: Boolean(measuring || reason), onclick: measure },
+    "button.svp-button.svt-measure",
+    { disabled: Boolean(measuring || reason), onclick: measure },
     latency ? "Measure again" : "Measure now",
   );
   const waits = measuring && !measuring.done;
@@ -141,7 +142,7 @@ async function watch() {
 /** @param {HTMLElement} box */
 function frame(box) {
   const mini = (/** @type {Child[]} */ ...inside) =>
-    s("svg", { class: "svt-mini", width: 30, height: 14, viewBox: "0 0 30 14", "aria-hidden": "true" }, ...inside);
+    s("svg.svt-mini", { width: 30, height: 14, viewBox: "0 0 30 14", "aria-hidden": "true" }, ...inside);
   box.replaceChildren(
     h(
       "section.svt-setup",
@@ -166,7 +167,7 @@ function frame(box) {
         h("span", "the state is the number of prompt tokens that the last accepted node had; columns: how far ahead"),
         h("span", h("b", "#1 .350"), " first guess, and the chance that the path to it is accepted"),
         h("span", "ends: that acceptance ends there"),
-        h("span", mini(s("path", { class: "svt-hung", d: diamonds(3, 1, 3) })), "prompt tokens on it, "),
+        h("span", mini(s("path.svt-hung", { d: diamonds(3, 1, 3) })), "prompt tokens on it, "),
         h("span", "→3: the state that follows"),
         h("span", "Hover a node, or walk with the arrow keys, to read it in words."),
       ),

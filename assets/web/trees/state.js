@@ -20,7 +20,7 @@ export const page = {
 export const parts = {
   notes: h("div.svt-notes"),
   numbers: h("dl.svt-numbers"),
-  best: h("button", { type: "button", class: "svp-button svt-best" }),
+  best: h("button.svp-button.svt-best"),
   use: h("span.svt-use"),
   size: slider("size", 0, "Size", "Rows of a verify forward at most: root, candidates and prompt tokens."),
   m: slider("m", 1, "Prompt tokens m", "On a node at most: how far ahead its guesses reach."),

@@ -1,7 +1,8 @@
 /* Page "Trees": the trees of every state, drawn. */
 
-import { closest, h, must, plural, s } from "specviz/base/dom.js";
+import { closest, h, must, s } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
+import { plural } from "specviz/base/numbers.js";
 import { level, nth } from "specviz/base/parts.js";
 import { number, parts, point, share } from "specviz/trees/state.js";
 
@@ -81,14 +82,14 @@ function box() {
   return s(
     "g",
     { role: "img" },
-    s("rect", { class: "svt-box", width, height, rx: 6 }),
-    s("rect", { class: "svt-p", x: 1, y: height - 5, height: 4 }),
-    s("rect", { class: "svt-stop", x: 1, y: height - 5, height: 4 }),
-    s("text", { class: "svt-rank", x: 7, y: 15 }),
-    s("text", { class: "svt-number", x: 37, y: 15 }),
-    s("text", { class: "svt-small", x: 7, y: 26 }),
-    s("path", { class: "svt-hung" }),
-    s("text", { class: "svt-next", x: width - 6, y: 26 }),
+    s("rect.svt-box", { width, height, rx: 6 }),
+    s("rect.svt-p", { x: 1, y: height - 5, height: 4 }),
+    s("rect.svt-stop", { x: 1, y: height - 5, height: 4 }),
+    s("text.svt-rank", { x: 7, y: 15 }),
+    s("text.svt-number", { x: 37, y: 15 }),
+    s("text.svt-small", { x: 7, y: 26 }),
+    s("path.svt-hung"),
+    s("text.svt-next", { x: width - 6, y: 26 }),
   );
 }
 
@@ -125,7 +126,7 @@ function drawTree(svg, state, k) {
     "aria-label": `Tree of state ${k}: ${plural(nodes.length - 1, "candidate")}`,
   });
   const [lines, boxes] = svg.children;
-  const edges = fit(lines, nodes.length - 1, () => s("path", { class: "svt-edge" }));
+  const edges = fit(lines, nodes.length - 1, () => s("path.svt-edge"));
   const groups = fit(boxes, nodes.length, box);
   nodes.forEach((node, n) => {
     drawNode(groups[n], node);
@@ -179,7 +180,7 @@ export function drawStates() {
     h(
       "section.svt-state",
       h("header"),
-      h("div.svt-tree", { onkeydown: walk }, s("svg", { role: "group" }, s("g", {}), s("g", {}))),
+      h("div.svt-tree", { onkeydown: walk }, s("svg", { role: "group" }, s("g"), s("g"))),
     ),
   );
   p.states.forEach((state, k) => {

@@ -1,10 +1,11 @@
 /* What if: the step shown, drafted again by the server with another method, other parameters or another candidate. */
 
 import { on } from "specviz/base/bus.js";
-import { button, card, format, h, icon, must, plural } from "specviz/base/dom.js";
-import { field } from "specviz/base/field.js";
+import { button, card, h, icon, must } from "specviz/base/dom.js";
+import { fields, valuesOf } from "specviz/base/field.js";
 import { getJson, postJson } from "specviz/base/json.js";
 import { Model } from "specviz/base/model.js";
+import { format, plural } from "specviz/base/numbers.js";
 import { sentence } from "specviz/base/problem.js";
 import { TreeView } from "specviz/inspect/tree.js";
 import { methodOption } from "specviz/shell/methods.js";
@@ -27,37 +28,25 @@ function promptsOf({ probes }) {
 }
 
 /** The inspector itself, but that its trees in this panel choose nothing. @param {Inspector} inspector */
-function quiet(inspector) {
-  /** @type {Inspector} */
-  const owner = Object.create(inspector);
-  Object.defineProperty(owner, "picker", { value: NO_PICKER });
-  return owner;
-}
+const quiet = (inspector) => /** @type {Inspector} */ (Object.create(inspector, { picker: { value: NO_PICKER } }));
 
-/**
- * What a tree needs of an inspector, for the trace of one step: its places are those of the run itself.
- *
- * @param {Inspector} inspector
- * @param {Trace} trace
- */
-function ownerOf(inspector, trace) {
-  const owner = quiet(inspector);
-  owner.paneOf = inspector.paneOf.bind(inspector);
-  owner.where = inspector.where.bind(inspector);
-  owner.reveal = inspector.reveal.bind(inspector);
-  owner.light = inspector.light.bind(inspector);
-  return Object.assign(owner, { model: new Model(trace), prompts: promptsOf(trace) });
-}
+/** What a tree needs of an inspector, for the trace of one step: its places are those of the run itself. */
+/** @type {(inspector: Inspector, trace: Trace) => Inspector} */
+const ownerOf = (inspector, trace) =>
+  Object.assign(quiet(inspector), {
+    paneOf: inspector.paneOf.bind(inspector),
+    where: inspector.where.bind(inspector),
+    reveal: inspector.reveal.bind(inspector),
+    light: inspector.light.bind(inspector),
+    model: new Model(trace),
+    prompts: promptsOf(trace),
+  });
 
 /** A titled place for a tree. @param {string} name @param {string} label @param {TreeView} tree */
 function lane(name, label, tree) {
   const title = h("h4");
-  const element = h(
-    "section",
-    { class: `svw-lane svw-${name}`, "aria-label": label },
-    title,
-    h("div.svw-tree", tree.element),
-  );
+  const frame = { class: `svw-lane svw-${name}`, "aria-label": label };
+  const element = h("section", frame, title, h("div.svw-tree", tree.element));
   tree.element.classList.add("svw-card");
   tree.bar.querySelector(".sv-heading")?.remove();
   return { title, element, tree };
@@ -71,7 +60,7 @@ export class WhatIf {
     this.reason = "Looking whether this run can be drafted again …";
     /** @type {Catalog | null} */
     this.catalog = null;
-    /** @type {ReturnType<typeof field>[]} */
+    /** @type {ReturnType<typeof fields>} */
     this.fields = [];
     /** Method → its parameters as they were set here. @type {Record<string, Record<string, Setting>>} */
     this.kept = {};
@@ -91,32 +80,23 @@ export class WhatIf {
     // ---- the panel ----------------------------------------------------------------------------------------------
 
     const { tip } = inspector;
-    this.button = button(
-      "Draft this step again",
-      { class: "sv-button sv-quiet svw-open", "aria-expanded": "false", onclick: () => this.toggle() },
-      "What if …",
-    );
-    tip.add(this.button, () => [
-      this.reason || "Draft this step again with another method, other parameters or another place.",
-    ]);
+    const opens = { class: "sv-quiet svw-open", "aria-expanded": "false", onclick: () => this.toggle() };
+    this.button = button("Draft this step again", opens, "What if …");
+    const what = "Draft this step again with another method, other parameters or another place.";
+    tip.add(this.button, () => [this.reason || what]);
     const { element, body, note, bar } = card("whatif", "What if");
     this.element = element;
     this.note = note;
     element.classList.add("svw");
     element.hidden = true;
     note.setAttribute("role", "status");
-    /** @type {(text: string, kind: string, onclick: () => void) => HTMLButtonElement} */
-    const act = (text, kind, onclick) =>
-      h("button", { type: "button", class: `sv-button sv-quiet ${kind}`, onclick }, text);
-    const again = act("Draft again", "svw-again", () => this.ask());
-    this.goOn = act("Continue from here", "", () => this.continue());
-    tip.add(this.goOn, () => ["A new run with this method: it starts with what was written before this step."]);
-    const close = { class: "sv-button sv-square sv-quiet", onclick: () => this.toggle(false) };
+    const again = h("button.sv-button.sv-quiet.svw-again", { onclick: () => this.ask() }, "Draft again");
+    this.goOn = h("button.sv-button.sv-quiet", { onclick: () => this.continue() }, "Continue from here");
+    tip.add(this.goOn, "A new run with this method: it starts with what was written before this step.");
+    const close = { class: "sv-square sv-quiet", onclick: () => this.toggle(false) };
     bar.append(again, this.goOn, button("Close", close, icon("close")));
-    this.select = h("select.svp-select", {
-      "aria-label": "Method to draft this step with",
-      onchange: () => this.chosen(),
-    });
+    const methods = { "aria-label": "Method to draft this step with", onchange: () => this.chosen() };
+    this.select = h("select.svp-select", methods);
     this.byHand = h("option", { value: "" });
     this.controls = h("div.svw-fields");
     this.parameters = h("details.svw-params", h("summary", "Parameters"), this.controls);
@@ -125,12 +105,8 @@ export class WhatIf {
     this.was = lane("was", "Recorded", new TreeView(quiet(inspector)));
     this.would = lane("would", "What if", new TreeView(quiet(inspector)));
     this.lanes = h("div.svw-lanes", this.was.element, this.would.element);
-    body.append(
-      h("div.svw-choose", h("label", "Method ", this.select), this.parameters),
-      this.words,
-      this.notes,
-      this.lanes,
-    );
+    const choose = h("div.svw-choose", h("label", "Method ", this.select), this.parameters);
+    body.append(choose, this.words, this.notes, this.lanes);
 
     inspector.addPanel(element);
     inspector.tree.bar.insertBefore(this.button, inspector.tree.choices);
@@ -239,20 +215,8 @@ export class WhatIf {
   drawControls() {
     const { run } = this.inspector.model;
     const method = must(must(this.catalog).methods.find((m) => m.name === this.method));
-    const recorded = method.name === run.method.name ? run.method.params : {};
-    /** @type {Record<string, Setting>} */
-    const values = { ...recorded, ...this.kept[method.name] };
-    const changed = () => {
-      this.kept[method.name] = this.params();
-      this.soon();
-    };
-    this.fields = method.controls.map((c) => field(c, c.name in values ? values[c.name] : c.default, changed));
-    for (const { row } of this.fields) {
-      // the form of the panel has fields of the same names
-      for (const one of row.querySelectorAll("[id]")) one.id = `svw-${one.id}`;
-      for (const name of ["for", "aria-describedby"])
-        for (const one of row.querySelectorAll(`[${name}]`)) one.setAttribute(name, `svw-${one.getAttribute(name)}`);
-    }
+    const kept = (this.kept[method.name] ??= method.name === run.method.name ? { ...run.method.params } : {});
+    this.fields = fields(method.controls, kept, () => this.soon(), "svw-");
     this.controls.replaceChildren(...this.fields.map((f) => f.row));
   }
 
@@ -279,9 +243,9 @@ export class WhatIf {
     this.timer = setTimeout(() => (this.inspector.player.timer ? this.soon() : this.ask()), REST_MS);
   }
 
-  /** The parameters as they are set. @returns {Record<string, Setting>} */
-  params() {
-    return Object.fromEntries(this.fields.map((f) => [f.name, f.read()]));
+  /** The method and its parameters as they are set. */
+  setup() {
+    return { method: this.method, params: valuesOf(this.fields) };
   }
 
   /** Asks for the draft; one question at a time. @returns {Promise<void>} */
@@ -295,7 +259,7 @@ export class WhatIf {
     /** @type {RedraftQuestion} */
     const question = picked
       ? { step, candidate: picked.row - inspector.model.rows("candidates", step)[0] }
-      : { step, method: this.method, params: this.params() };
+      : { step, ...this.setup() };
     this.lanes.classList.add("svw-stale");
     this.asking = true;
     this.element.setAttribute("aria-busy", "true");
@@ -325,13 +289,8 @@ export class WhatIf {
     this.goOn.disabled = true;
     const run = this.id;
     try {
-      const asked = {
-        step: this.inspector.number,
-        method: this.method,
-        params: this.params(),
-        session: await app.session(),
-      };
-      const { id } = await postJson(`api/whatif/${encodeURIComponent(run)}/continue`, asked);
+      const start = { step: this.inspector.number, ...this.setup(), session: await app.session() };
+      const { id } = await postJson(`api/whatif/${encodeURIComponent(run)}/continue`, start);
       app.mine.add(id);
       await open(id);
       refreshRuns();
@@ -349,7 +308,6 @@ export class WhatIf {
   failed(text) {
     this.note.textContent = "";
     this.words.replaceChildren(h("span.svp-error", text));
-    this.words.hidden = false;
     this.notes.replaceChildren();
     this.lanes.hidden = true;
   }
@@ -371,7 +329,6 @@ export class WhatIf {
         : more < 0
           ? `${tokens(-more)} fewer.`
           : "As many, from another draft.";
-    this.words.hidden = false;
     this.words.replaceChildren(
       "Recorded ",
       h("b", String(recorded)),
