@@ -10,6 +10,7 @@ import tomllib
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,7 @@ METRICS: tuple[Metric, ...] = tuple(
 )
 
 
-def metric_help() -> list[dict[str, str]]:
+def metric_help() -> list[dict[str, Any]]:
     """``METRICS`` as it is stored in a trace's run record."""
     return [{name: getattr(metric, name) for name in ("key", "label", "formula", "unit", "help")} for metric in METRICS]
 
@@ -74,35 +75,35 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     without, copied, all_tokens = steps["drafted"].count(0), _copied(trace), trace.rows("tokens")
     draft_ms, verify_ms = _total(steps["draft_ms"]), _total(steps["verify_ms"])
     decode_ms = timings.get("decode_ms") or (steps["elapsed_ms"][-1] if steps["elapsed_ms"] else None)
-    speed, overlaps, ranked = _ratio(1000 * tokens, decode_ms), _overlaps(trace), regrets(trace)
+    speed, overlaps, ranked = ratio(1000 * tokens, decode_ms), _overlaps(trace), regrets(trace)
     depth_ms, step_ms = _draft_times(trace)
     differs = sum(rank > 0 for rank in trace.tables["tokens"]["rank"])
-    kv_mb, draft_mb = (_ratio(memory.get(name), 1e6) for name in ("kv_bytes", "draft_bytes"))
+    kv_mb, draft_mb = (ratio(memory.get(name), 1e6) for name in ("kv_bytes", "draft_bytes"))
 
-    def ratio(**parts: float | None) -> Measured:
+    def quotient(**parts: float | None) -> Measured:
         """The first part ÷ the second."""
-        return Measured(_ratio(*parts.values()), parts)
+        return Measured(ratio(*parts.values()), parts)
 
     return {
         "tokens": Measured(tokens, {"all": all_tokens, "prompt": run.get("prompt_length")}),
         "steps": Measured(count, {"steps": count}),
         "drafted": Measured(drafted, {"drafted": drafted, "steps": count}),
         "accepted": Measured(accepted, {"accepted": accepted, "steps": count}),
-        "tokens_per_step": Measured(_ratio(accepted + count, count), {"accepted": accepted, "steps": count}),
-        "tokens_per_s": Measured(speed, {"tokens": tokens, "seconds": _ratio(decode_ms, 1000)}),
-        "speedup": ratio(tokens_per_s=speed, plain_tokens_per_s=plain_tokens_per_s),
+        "tokens_per_step": Measured(ratio(accepted + count, count), {"accepted": accepted, "steps": count}),
+        "tokens_per_s": Measured(speed, {"tokens": tokens, "seconds": ratio(decode_ms, 1000)}),
+        "speedup": quotient(tokens_per_s=speed, plain_tokens_per_s=plain_tokens_per_s),
         "prefill_ms": Measured(timings.get("prefill_ms"), {}),
         "kv_mb": Measured(kv_mb, {"bytes_per_token": memory.get("kv_bytes_per_token"), "tokens": all_tokens}),
         "draft_mb": Measured(draft_mb, {}),
-        "draft_ms": ratio(draft_ms=draft_ms, steps=count),
-        "verify_ms": ratio(verify_ms=verify_ms, steps=count),
-        "draft_share": ratio(draft_ms=draft_ms, verify_ms=verify_ms),
-        "beta": ratio(overlap=sum(overlaps), tokens=len(overlaps)),
-        "draft_cost": ratio(depth_ms=depth_ms, verify_ms=step_ms),
-        "draft_efficiency": ratio(accepted=accepted, drafted=drafted),
-        "copied_share": ratio(copied=copied, tokens=tokens),
+        "draft_ms": quotient(draft_ms=draft_ms, steps=count),
+        "verify_ms": quotient(verify_ms=verify_ms, steps=count),
+        "draft_share": quotient(draft_ms=draft_ms, verify_ms=verify_ms),
+        "beta": quotient(overlap=sum(overlaps), tokens=len(overlaps)),
+        "draft_cost": quotient(depth_ms=depth_ms, verify_ms=step_ms),
+        "draft_efficiency": quotient(accepted=accepted, drafted=drafted),
+        "copied_share": quotient(copied=copied, tokens=tokens),
         "no_draft_steps": Measured(without, {"without": without, "steps": count}),
-        "ranking_regret": ratio(regret=sum(one.tokens for one in ranked), ranked=len(ranked)),
+        "ranking_regret": quotient(regret=sum(one.tokens for one in ranked), ranked=len(ranked)),
         "differs": Measured(differs, {"differs": differs, "tokens": tokens}),
     }
 
@@ -142,7 +143,7 @@ def _draft_times(trace: Trace) -> tuple[float | None, float | None]:
     columns = (steps.get("term:forward_ms", ()), steps["depth"], steps["verify_ms"])
     spent = [row for row in zip(*columns, strict=False) if row[1] and None not in row]
     forwards, depths, verifies = (sum(row[i] for row in spent) for i in range(3))
-    return _ratio(forwards, depths), _ratio(verifies, len(spent))
+    return ratio(forwards, depths), ratio(verifies, len(spent))
 
 
 def outcomes(trace: Trace) -> dict[str, int]:
@@ -167,7 +168,7 @@ def drafting_times(trace: Trace) -> dict[str, float | None]:
 def step_term_shares(trace: Trace) -> dict[str, float | None]:
     """Each part of ``drafting_times`` ÷ Σ verify_ms."""
     verify_ms = _total(trace.tables["steps"]["verify_ms"])
-    return {name: _ratio(spent, verify_ms) for name, spent in drafting_times(trace).items()}
+    return {name: ratio(spent, verify_ms) for name, spent in drafting_times(trace).items()}
 
 
 def time_parts(trace: Trace) -> dict[str, float]:
@@ -183,7 +184,8 @@ def accepted_lengths(trace: Trace) -> list[int]:
     return [a for a, drafted in zip(steps["accepted"], steps["drafted"], strict=True) if drafted]
 
 
-def _ratio(above: float | None, below: float | None) -> float | None:
+def ratio(above: float | None, below: float | None) -> float | None:
+    """One ÷ the other; None where one is missing, or nothing to divide by."""
     return above / below if above is not None and below else None
 
 
