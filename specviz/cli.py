@@ -40,8 +40,7 @@ def parser() -> Parser:
     main = Parser(prog="specviz", description="See how speculative decoding drafts, accepts and rejects, step by step.")
     main.add_argument("--version", action="version", version=f"specviz {__version__}")
     commands = main.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
-    for module in COMMANDS:
-        name = module.__name__.rpartition(".")[2]
+    for name, module in COMMANDS.items():
         command = commands.add_parser(name, help=module.HELP, description=module.DESCRIPTION)
         command.set_defaults(run=module.run)
         module.add(command)

@@ -116,7 +116,8 @@ def test_kinds_and_what_no_one_copied():
     assert linked(found, 7, ("prompt",)).tolist() == [-1, -1, -2, -2, -2, -2, -2]
     shares = {(c.kind, c.passage): c for c in attribution.coverage(trace, found)}
     assert list(shares) == [("context", 0), ("pool", 2), ("prompt", -1), ("output", -1)]
-    assert shares["context", 0].copied == 0 and shares["pool", 2].used == 2 and shares["pool", 2].longest == 2
+    assert shares["context", 0].copied_tokens == 0
+    assert shares["pool", 2].used_tokens == 2 and shares["pool", 2].longest == 2
 
 
 def test_a_source_that_says_something_else_is_not_verbatim():

@@ -105,7 +105,8 @@ def test_a_required_column_that_is_missing_is_refused(name: str, added: Callable
 def test_defaults_are_declared_with_the_column():
     from decoders.trace import tables
 
-    (uses, heat, plain) = tables._columns("uses int=-1 how often\nheat float=null how hot\nplain int nothing more")
+    columns = "uses int=-1 how often\nheat float=null how hot\nplain int nothing more"
+    (uses, heat, plain) = tables.read_tables(f"[steps]\n# a comment\n{columns}")["steps"]
     assert (uses.type, uses.default, uses.help) == ("int", -1, "how often")
     assert heat.default is None and plain.default is tables.REQUIRED
 

@@ -158,16 +158,31 @@ def test_an_unknown_recipe_is_named_with_the_nearest() -> None:
         find_recipe("adapld-tabel12")
 
 
-def test_oracles_take_the_best_threshold_per_task_and_per_prompt() -> None:
-    def row(prompt: str, delta: str, quality: float) -> dict[str, Any]:
-        return {"series": casd.SWEEP, "param:delta": delta, "prompt": prompt, "category": "quote",
-                "quality": quality, "trace": prompt + delta, "role": "run"}  # fmt: skip
+def chosen_by_oracles(scores: dict[str, list[float]]) -> dict[str, list[str]]:
+    """The runs each oracle chooses from scores by δ, one per prompt 0, 1, …"""
+    rows = [
+        {"series": casd.SWEEP, "param:delta": delta, "prompt": str(i), "category": "quote", "quality": quality,
+         "trace": f"{i} at {delta}", "role": "run"}
+        for delta, row in scores.items() for i, quality in enumerate(row)
+    ]  # fmt: skip
+    plain = {**rows[0], "series": "Plain decoding", "param:delta": ""}
+    arranged = casd.oracles([*rows, plain])
+    assert [r["role"] for r in arranged[: len(rows) + 1]] == ["hidden"] * len(rows) + ["run"]
+    assert {r["role"] for r in arranged[len(rows) + 1 :]} == {"derived"}
+    return {name: [r["trace"] for r in arranged if r["series"] == name] for name in ("Oracle-D", "Oracle-S")}
 
-    rows = [row("p", "0.1", 0.2), row("p", "0.01", 0.6), row("q", "0.1", 0.9), row("q", "0.01", 0.3)]
-    arranged = casd.oracles([*rows, {**row("p", "", 0.5), "series": "Plain decoding"}])
-    found = {name: [r["trace"] for r in arranged if r["series"] == name] for name in ("Oracle-D", "Oracle-S")}
-    assert found == {"Oracle-D": ["p0.1", "q0.1"], "Oracle-S": ["p0.01", "q0.1"]}
-    assert [r["role"] for r in arranged] == ["hidden"] * 4 + ["run"] + ["derived"] * 4
+
+def test_oracles_take_the_best_threshold_per_task_and_per_prompt() -> None:
+    """δ = .01 is best on the whole (mean .6); by prompt .1, .01 and .1 win, the last on a tie with .001."""
+    chosen = chosen_by_oracles({"0.001": [0.0, 0.2, 0.5], "0.01": [0.5, 1.0, 0.3], "0.1": [0.9, 0.1, 0.5]})
+    assert chosen["Oracle-D"] == ["0 at 0.01", "1 at 0.01", "2 at 0.01"]
+    assert chosen["Oracle-S"] == ["0 at 0.1", "1 at 0.01", "2 at 0.1"]
+    assert chosen_by_oracles({"0.01": [0.5], "0.1": [0.5]})["Oracle-D"] == ["0 at 0.1"]
+
+
+def test_an_oracle_compares_thresholds_on_the_same_prompts() -> None:
+    """A δ whose run failed on a prompt is not better for lacking its score."""
+    assert chosen_by_oracles({"0.1": [1.0], "0.01": [0.5, 0.5]})["Oracle-D"] == ["0 at 0.01", "1 at 0.01"]
 
 
 # --- planning ---

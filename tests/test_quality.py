@@ -1,4 +1,4 @@
-"""Scores of an answer, by hand; CASD's oracles."""
+"""Scores of an answer, by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from decoders import UserError
-from decoders.trace.quality import Oracle, edit_similarity, f1, oracle_d, oracle_s, quality, rouge_l, scores_by_delta
+from decoders.trace.quality import edit_similarity, f1, quality, rouge_l
 
 
 @pytest.mark.parametrize(
@@ -61,39 +61,3 @@ def test_scores_need_no_package_until_asked():
     code += "; print({'rouge_score', 'rapidfuzz'} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "set()"
-
-
-def test_oracles_by_hand():
-    """δ = .01 is best on the whole (mean .6); by sample .1, .01 and .1 win, the last on a tie with .001."""
-    scores = {0.1: [0.9, 0.1, 0.5], 0.01: [0.5, 1.0, 0.3], 1e-3: [0.0, 0.2, 0.5]}
-    assert oracle_d(scores) == Oracle((0.01,) * 3, pytest.approx(0.6))
-    assert oracle_s(scores) == Oracle((0.1, 0.01, 0.1), pytest.approx(0.8))
-    assert oracle_d({0.1: [0.5], 0.01: [0.5]}).deltas == (0.1,)
-
-
-@pytest.mark.parametrize("scores", [{}, {0.1: []}, {0.1: [1.0], 0.01: [1.0, 0.0]}])
-def test_oracles_want_the_same_samples_everywhere(scores):
-    for oracle in (oracle_d, oracle_s):
-        with pytest.raises(UserError, match="same samples at every δ"):
-            oracle(scores)
-
-
-def test_the_oracles_table_comes_from_runs(trace):
-    import copy
-
-    text = trace.text(trace.output_ids)
-    runs = []
-    for delta, reference in ((0.1, text), (0.1, "qqq"), (0.01, "qqq"), (0.01, text)):
-        run = copy.deepcopy(trace)
-        run.run["method"]["params"] = {"delta": delta}
-        run.run["reference"] = reference
-        runs.append(run)
-    score = lambda answer, reference: float(answer == reference)  # noqa: E731
-    assert scores_by_delta(runs, score) == {0.1: [1.0, 0.0], 0.01: [0.0, 1.0]}
-    assert oracle_s(scores_by_delta(runs, score)).score == 1 and oracle_d(scores_by_delta(runs, score)).score == 0.5
-    runs[0].run["reference"] = ""
-    with pytest.raises(UserError, match="has not a reference"):
-        scores_by_delta(runs, score)
-    runs[1].run["method"]["params"] = {}
-    with pytest.raises(UserError, match="threshold δ"):
-        scores_by_delta(runs[1:], score)

@@ -16,7 +16,6 @@ from decoders.model.calibration import fingerprint
 from decoders.parts import find_part, own_place, read_part
 from decoders.training.batches import RESPONSE
 from decoders.training.data import DistilledSource, FileSource, encoded
-from decoders.training.demo.batches import encode_chats
 from decoders.training.demo.source import DemoSource, source_of
 from decoders.training.demo.tasks import stream
 from decoders.training.demo.tokenizer import train_tokenizer
@@ -54,8 +53,12 @@ def source(text):
 def test_conversations_are_what_the_chat_template_renders():
     tokenizer = train_tokenizer(pieces=400, examples=40)
     chats = [example.messages for example in islice(stream("train", 3), 12)]
-    for chat, expected in zip(chats, encode_chats(tokenizer, chats), strict=True):
-        assert encoded(tokenizer, chat) == expected
+    for chat in chats:
+        document = encoded(tokenizer, chat)
+        text = tokenizer.apply_chat_template(chat, tokenize=False)
+        assert list(document.ids) == tokenizer.encode(text, add_special_tokens=False)
+        learnt = [i for i, kind in zip(document.ids, document.kinds, strict=True) if kind == RESPONSE]
+        assert tokenizer.decode(learnt) == "".join(m["content"] + "</s>" for m in chat if m["role"] == "assistant")
     asked = encoded(tokenizer, chats[0][:-1])
     assert RESPONSE not in asked.kinds[-3:], "a prompt alone has nothing to learn at its end"
 

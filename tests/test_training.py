@@ -9,16 +9,17 @@ import re
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from decoders.training.batches import IGNORED, PROMPT, RESPONSE, bucket, pad
-from decoders.training.demo.batches import encode_chats, training_batches
+from decoders.training.data import encoded
+from decoders.training.demo.batches import training_batches
 from decoders.training.demo.evaluation import evaluate_demo, held_out_examples, score
 from decoders.training.demo.making import (
-    Budget,
     Recipe,
     Run,
     build_model,
@@ -31,6 +32,7 @@ from decoders.training.demo.tasks.drills import lookup
 from decoders.training.demo.tasks.example import FAMILIES, Example
 from decoders.training.demo.tasks.snippets import javascript
 from decoders.training.demo.tokenizer import train_tokenizer
+from decoders.training.loop import budget
 from decoders.training.message import user_message
 from decoders.training.muon import orthogonalise
 
@@ -220,7 +222,8 @@ def test_too_few_pieces_are_refused():
 
 def test_documents_are_what_the_chat_template_renders(tokenizer: PreTrainedTokenizerFast):
     chats = [e.messages for e in (*examples_of("chat", 2), *examples_of("quote", 2))]
-    for chat, document in zip(chats, encode_chats(tokenizer, chats), strict=True):
+    for chat in chats:
+        document = encoded(tokenizer, chat)
         text = tokenizer.apply_chat_template(chat, tokenize=False)
         assert list(document.ids) == tokenizer.encode(text, add_special_tokens=False)
         learnt = [i for i, kind in zip(document.ids, document.kinds, strict=True) if kind == RESPONSE]
@@ -229,7 +232,7 @@ def test_documents_are_what_the_chat_template_renders(tokenizer: PreTrainedToken
 
 
 def test_batches_keep_documents_whole_and_within_the_budget(tokenizer: PreTrainedTokenizerFast):
-    documents = encode_chats(tokenizer, [e.messages for e in islice(stream("train", 1), 30)])
+    documents = [encoded(tokenizer, example.messages) for example in islice(stream("train", 1), 30)]
     longest = max(len(d.ids) for d in documents)
     groups = bucket(documents, 2 * longest)
     assert sorted(d.ids for g in groups for d in g) == sorted(d.ids for d in documents)
@@ -284,7 +287,8 @@ def test_the_learning_rate_warms_up_holds_and_falls():
     assert learning_rate_factor(50, 0.79, recipe) == 1.0
     assert learning_rate_factor(50, 0.9, recipe) == pytest.approx(0.5)
     assert learning_rate_factor(50, 1.0, recipe) == 0.0
-    assert Budget(None, 60.0).done(10**9, 30.0) == 0.5
+    half = SimpleNamespace(tokens=10**9, seconds=30.0)
+    assert budget(tokens=None, minutes=1)(half) == 0.5
 
 
 def test_training_lowers_the_loss_and_exports_a_model_that_loads(tmp_path: Path):
@@ -356,6 +360,6 @@ def test_scores_count_exact_and_near_answers():
     report = score(examples, ["p"] * 3, answers, seed=5)
     (only,) = report.scores
     assert (only.prompts, only.exact, only.near) == (3, 1, 2)
-    assert report.exact_share() == pytest.approx(1 / 3)
+    assert (report.total().exact, report.total().prompts) == (1, 3)
     assert [m.answer for m in report.misses] == answers[1:]
     assert '"exact": 1' in report.to_json()

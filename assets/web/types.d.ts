@@ -1,7 +1,7 @@
 /* The words that all folders share: what the server sends of a run, and a run as the views see it. Global: JSDoc says
    `@param {Trace} trace`. Shapes of one folder alone stand in its own types.d.ts. */
 
-// ---- a trace as sent: decoders/trace/tables.py says what every column holds -----------------------------------------
+// ---- a trace as sent: decoders/trace/tables.txt says what every column holds -----------------------------------------
 
 /** A table: a list of values per column. ``term:<key>`` are a method's own numbers, null where not measured. */
 type Columns<Row> = { [name in keyof Row]: Row[name][] } & { [term: `term:${string}`]: (number | null)[] | undefined };

@@ -46,23 +46,17 @@ GATHER_BELOW = 0.3  # share of the positions up to which gathering their states 
 class AdaPldParams:
     layer: int | None = LAYER
     k: int = param(
-        8,
-        "Branches K",
-        "How many of the target's likeliest tokens at the chosen place are tried as the next token.",
-        low=1,
-        high=TOP_TOKENS,
-    )
+        8, "Branches K", "How many of the target's likeliest tokens at the chosen place are tried as the next token.",
+        low=1, high=TOP_TOKENS,
+    )  # fmt: skip
     copy_length: int = param(
         30, "Copy length L", "Most tokens copied after a place that holds the last token itself.", low=1, high=256
     )
     tau: float = param(
-        0.1,
-        "Threshold τ",
-        "How alike two tokens' embeddings must be to stand for one another. The paper tuned 0.1 on Vicuna.",
-        low=-1.0,
-        high=1.0,
-        step=0.05,
-    )
+        0.1, "Threshold τ",
+        "How alike two tokens' embeddings must be to stand for one another. The paper tuned 0.1 on Vicuna.", low=-1.0,
+        high=1.0, step=0.05,
+    )  # fmt: skip
     branches: bool = param(
         True, "Branches", "Try other next tokens beside the copy. Off (the paper's ablation): the copy alone."
     )

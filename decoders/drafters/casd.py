@@ -33,12 +33,10 @@ RATIOS = {"off": 1.0, "3x": 3.0, "5x": 5.0, "10x": 10.0}
 @dataclass(frozen=True)
 class CasdParams:
     delta: float = param(
-        0.1,
-        "Threshold δ",
+        0.1, "Threshold δ",
         "A drafted token stands where the target gives it more than δ and more than the end of text. 1: plain output.",
-        low=0.0,
-        high=1.0,
-    )
+        low=0.0, high=1.0,
+    )  # fmt: skip
     rule: str = param(
         "fixed",
         "Rule",
@@ -56,18 +54,13 @@ class CasdParams:
     depth: int = param(10, "Depth", "Most tokens copied after a place in the pool.", low=1, high=64)
     nodes: int = param(64, "Nodes", "Most drafted tokens of the tree: the most frequent ones stay.", low=1, high=256)
     max_hits: int = param(
-        256,
-        "Places merged",
-        "Of more places in the pool than this, this many are merged, spread evenly over all of them.",
-        low=1,
-        high=5000,
-    )
+        256, "Places merged",
+        "Of more places in the pool than this, this many are merged, spread evenly over all of them.", low=1, high=5000,
+    )  # fmt: skip
     compression: str = param(
-        "off",
-        "Compression",
-        "The target reads a context this much shorter; drafts still come from the full one.",
+        "off", "Compression", "The target reads a context this much shorter; drafts still come from the full one.",
         choices=tuple(RATIOS),
-    )
+    )  # fmt: skip
     compressor: str = param(
         EXTRACTIVE,
         "Compressor",

@@ -28,19 +28,13 @@ PAPER = "PLD+: accelerating LLM inference by leveraging language model artifacts
 NO_PREDECESSOR = -1.0  # score of a candidate at position 0: nothing stands before it to compare
 
 LAYER = param(
-    None,
-    "Layer",
-    "Hidden states compared (0 = embeddings). Off: the calibrated layer, else 0.3 of the model's depth.",
-    low=0,
-    high=200,
-)
+    None, "Layer", "Hidden states compared (0 = embeddings). Off: the calibrated layer, else 0.3 of the model's depth.",
+    low=0, high=200,
+)  # fmt: skip
 _K = param(
-    20,
-    "Draft length K",
-    "Most tokens copied after the chosen place. The paper's tuned value is 70, for GPUs.",
-    low=1,
+    20, "Draft length K", "Most tokens copied after the chosen place. The paper's tuned value is 70, for GPUs.", low=1,
     high=256,
-)
+)  # fmt: skip
 _THETA = param(
     None, "Threshold θ",
     "Only candidates scoring above θ may be copied; if none does, the step is plain. Off: the best one always wins.",
@@ -72,12 +66,9 @@ class AttentionParams:
         choices=AGGREGATIONS,
     )
     heads: int | None = param(
-        None,
-        "Heads",
-        "How many calibrated copying heads. Off: 5 % of all heads, at least 4 (the paper: 50 of 1,024).",
-        low=1,
-        high=1024,
-    )
+        None, "Heads", "How many calibrated copying heads. Off: 5 % of all heads, at least 4 (the paper: 50 of 1,024).",
+        low=1, high=1024,
+    )  # fmt: skip
     layer: int | None = param(
         None, "Layer", "For the two per-layer aggregations (0 = first). Off: the calibrated layer.", low=0, high=199
     )

@@ -61,13 +61,10 @@ class PpdParams:
         None, "Trees", "File of designed trees (`specviz tree design`). Off: trees for the prompt tokens' own accuracy."
     )
     size: int | None = param(
-        None,
-        "Size",
+        None, "Size",
         "Rows of the verify forward at most: root, guesses and prompt tokens. Off: the best for this machine where its "
-        "latency was measured (`specviz tree latency`), else that of the designed trees.",
-        low=3,
-        high=SPARE_ROWS,
-    )
+        "latency was measured (`specviz tree latency`), else that of the designed trees.", low=3, high=SPARE_ROWS,
+    )  # fmt: skip
     top_k: int = param(RANKS, "Top k", "Guesses per distance that may enter the tree.", low=1, high=RANKS)
     tree: bool = param(True, "Tree", "Off: one chain of first guesses, with all prompt tokens on every node.")
     kind: str = param(
@@ -77,13 +74,10 @@ class PpdParams:
         choices=TREE_KINDS,
     )
     watch: int | None = param(
-        None,
-        "Watched layer",
+        None, "Watched layer",
         "Layer of the target, from 0, whose attention is recorded for the prompt tokens that are read: where they look "
-        "in the text. Off: none, as recording it takes time in every step.",
-        low=0,
-        high=999,
-    )
+        "in the text. Off: none, as recording it takes time in every step.", low=0, high=999,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         if self.trees is not None and (self.size is not None or not self.tree or self.kind != DESIGNED):

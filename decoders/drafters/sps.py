@@ -35,18 +35,14 @@ OFFERED = "drafter"  # a target's companion: the source of the drafter for runs 
 
 GAMMA = param(5, "Draft length γ", "Tokens drafted per step.", low=1, high=32)
 SCHEDULE = param(
-    "fixed",
-    "Schedule",
-    "Heuristic: γ grows by two after a fully accepted draft and shrinks by one after any other.",
+    "fixed", "Schedule", "Heuristic: γ grows by two after a fully accepted draft and shrinks by one after any other.",
     choices=("fixed", "heuristic"),
-)
+)  # fmt: skip
 EXPANSION = param(
-    "none",
-    "Expansion",
+    "none", "Expansion",
     "Further candidates beside the chain: CAPE's by confidence, a fixed number, or beam search instead. Expanded "
-    "drafts hold the drafter's first choices and are verified by matching.",
-    choices=EXPANSIONS,
-)
+    "drafts hold the drafter's first choices and are verified by matching.", choices=EXPANSIONS,
+)  # fmt: skip
 SIZE = param(
     4, "Fixed size", "For fixed expansion: candidates at each position, the first one included.", low=2, high=16
 )

@@ -51,21 +51,17 @@ class SpsPpdParams:
         None, "Prompt tokens", "Folder of the drafter's trained prompt tokens. Off: those trained for it."
     )
     tree_size: int | None = param(
-        None,
-        "Tree size",
+        None, "Tree size",
         "Rows of a draft forward at most: root, guesses and prompt tokens. Off: the best for this machine where the "
         "drafter's latency was measured (`specviz tree latency --model DRAFTER`), else that of its designed trees.",
-        low=3,
-        high=SPARE_ROWS // 2,
-    )
+        low=3, high=SPARE_ROWS // 2,
+    )  # fmt: skip
     gamma: int = GAMMA
     schedule: str = SCHEDULE
     expansion: str = param(
-        "none",
-        "Expansion",
-        "Further candidates beside the chain: CAPE's by confidence, or a fixed number.",
+        "none", "Expansion", "Further candidates beside the chain: CAPE's by confidence, or a fixed number.",
         choices=tuple(kind for kind in EXPANSIONS if not kind.startswith("beam")),
-    )
+    )  # fmt: skip
     size: int = SIZE
 
 

@@ -271,15 +271,15 @@ def uncopied(copies: Sequence[Link], length: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What was taken from one source: of its ``tokens``, ``used`` distinct ones went, in ``links`` links, into
-    ``copied`` output tokens; the longest link has ``longest``.
+    """What was taken from one source: of its ``tokens``, ``used_tokens`` distinct ones went, in ``links`` links, into
+    ``copied_tokens`` output tokens; the longest link has ``longest``.
     """
 
     kind: Kind
     passage: int
     tokens: int
-    used: int
-    copied: int
+    used_tokens: int
+    copied_tokens: int
     links: int
     longest: int
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from decoders.trace.trace import Trace
@@ -29,55 +30,30 @@ def to_json(trace: Trace, copies: Sequence[Link]) -> dict[str, Any]:
         i = index[link.home]
         (a, b), (c, d) = text.span(link.start, link.stop), texts[i].span(*sources[i].tokens(link))
         rows.append({
-            "number": number,
-            "kind": link.kind,
-            "passage": link.passage,
-            "source_index": i,
-            "output": [a, b],
-            "source": [c, d],
-            "output_tokens": [link.start, link.stop],
-            "source_tokens": [link.source, link.source_stop],
-            "text": text.text[a:b],
-            "source_text": texts[i].text[c:d],
-            "verbatim": verbatim(trace, link, where),
+            "number": number, "kind": link.kind, "passage": link.passage, "source_index": i, "output": [a, b],
+            "source": [c, d], "output_tokens": [link.start, link.stop],
+            "source_tokens": [link.source, link.source_stop], "text": text.text[a:b],
+            "source_text": texts[i].text[c:d], "verbatim": verbatim(trace, link, where),
         })  # fmt: skip
     length, run, method = len(trace.output_ids), trace.run, trace.run["method"]
+    about = {
+        "id": run["id"], "title": run.get("title", ""), "method": method["name"],
+        "method_title": method.get("title") or method["name"], "signal": signal(trace), "model": run["model"]["name"],
+        "forced": bool(run.get("forced", False)),
+    }  # fmt: skip
     return {
-        "schema": SCHEMA,
-        "run": {
-            "id": run["id"],
-            "title": run.get("title", ""),
-            "method": method["name"],
-            "method_title": method.get("title") or method["name"],
-            "signal": signal(trace),
-            "model": run["model"]["name"],
-            "forced": bool(run.get("forced", False)),
-        },
-        "output": text.text,
-        "output_tokens": length,
-        "copied_tokens": sum(len(link) for link in copies),
-        "verbatim": all(row["verbatim"] for row in rows),
+        "schema": SCHEMA, "run": about, "output": text.text, "output_tokens": length,
+        "copied_tokens": sum(len(link) for link in copies), "verbatim": all(row["verbatim"] for row in rows),
         "sources": [
-            {
-                "kind": source.kind,
-                "passage": source.passage,
-                "name": source.name,
-                "text": source_text.text,
-                "tokens": share.tokens,
-                "used_tokens": share.used,
-                "copied_tokens": share.copied,
-                "links": share.links,
-                "longest": share.longest,
-            }
+            {"name": source.name, "text": source_text.text, **asdict(source.coverage(copies))}
             for source, source_text in zip(sources, texts, strict=True)
-            for share in [source.coverage(copies)]
         ],
         "links": rows,
         "uncopied": [
             {"output": [*text.span(start, stop)], "output_tokens": [start, stop]}
             for start, stop in uncopied(copies, length)
         ],
-    }
+    }  # fmt: skip
 
 
 def marked(trace: Trace, copies: Sequence[Link]) -> Iterator[tuple[str, Link | None]]:
@@ -124,7 +100,7 @@ def markdown(trace: Trace, copies: Sequence[Link]) -> str:
                 false = "" if verbatim(trace, link, where) else " (not verbatim)"
                 quotes.append(f"“{_escaped(' '.join(text.text[a:b].split()), 'x')}” ({a}–{b}){false}")
         name = source.name[0].upper() + source.name[1:]
-        lines.append(f"[^{note}]: {name}, {share.used} of {share.tokens} tokens used: {'; '.join(quotes)}")
+        lines.append(f"[^{note}]: {name}, {share.used_tokens} of {share.tokens} tokens used: {'; '.join(quotes)}")
     return "\n".join(lines).rstrip() + "\n"
 
 

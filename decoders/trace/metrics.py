@@ -1,13 +1,16 @@
 """Every number that specviz reports of a run, defined once (stdlib + numpy only).
 
-``compute(trace)`` gives the values, ``METRICS`` their labels, formulas and units, in the order they are shown.
+``compute(trace)`` gives the values, ``METRICS`` (``metrics.toml``) their labels, formulas and units, in the order they
+are shown.
 """
 
 from __future__ import annotations
 
-import re
+import tomllib
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -29,85 +32,13 @@ class Metric:
     worked: str = ""
 
 
-def _metrics(text: str) -> tuple[Metric, ...]:
-    metrics: list[Metric] = []
-    for block in re.split(r"\n    (?=\S)", text.strip()):
-        head, *worked, help = (line.strip() for line in block.splitlines())
-        key, label, formula, unit = (part.strip() for part in head.split("|"))
-        metrics.append(Metric(key, label, formula, unit, help, *(line.removeprefix("= ") for line in worked)))
-    return tuple(metrics)
+METRICS: tuple[Metric, ...] = tuple(
+    Metric(key, **about)
+    for key, about in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
+)
 
 
-# key | label | formula | unit, and below it the formula with its parts (where it has any) and the help
-METRICS: tuple[Metric, ...] = _metrics("""
-    tokens | Output tokens | number of output tokens | tokens
-        = {all} − {prompt} of the prompt
-        Everything the run emitted.
-    steps | Verify steps | number of verify steps | steps
-        = {steps} rows
-        Forwards of the target after the prompt; plain decoding needs one per token.
-    drafted | Drafted tokens | Σ drafted | tokens
-        = {drafted} in {steps} steps
-        Proposed tokens over all steps; the root is not one of them.
-    accepted | Accepted tokens | Σ accepted | tokens
-        = {accepted} in {steps} steps
-        Draft tokens that stood; the target's own bonus tokens do not count.
-    tokens_per_step | Tokens per step | mean over steps of (accepted + 1) | tokens/step
-        = ({accepted} + {steps}) ÷ {steps}
-        The papers' mean accepted tokens (MAT, MAL, τ): the bonus token counts. Plain decoding has 1.
-    tokens_per_s | Speed | output tokens ÷ decoding seconds | tokens/s
-        = {tokens} ÷ {seconds} s
-        Reading the prompt is not part of it.
-    speedup | Speedup | tokens/s ÷ tokens/s of plain decoding | ×
-        = {tokens_per_s} ÷ {plain_tokens_per_s} tokens/s
-        On the same engine with the same prompt; empty where plain decoding was not run.
-    prefill_ms | Reading the prompt | time of the forward over the prompt | ms
-        The prompt's last token is not part of it: it is the root of step 0.
-    kv_mb | Keys and values | bytes per token × (prompt + output tokens) ÷ 10⁶ | MB
-        = {bytes_per_token} × {tokens} ÷ 10⁶
-        What the target's cache holds at the end of the run.
-    draft_mb | Kept for drafting | bytes of the drafter's tensors and of rows kept per position ÷ 10⁶ | MB
-        A draft model's weights and cache, an index, hidden states and the like; nothing for copying by tokens alone.
-    draft_ms | Drafting time per step | Σ draft_ms ÷ steps | ms
-        = {draft_ms} ms ÷ {steps} steps
-        All that proposing takes, the draft model's forwards and the tree.
-    verify_ms | Verify forward | Σ verify_ms ÷ steps | ms
-        = {verify_ms} ms ÷ {steps} steps
-        The target's forward over a step's rows.
-    draft_share | Drafting cost | Σ draft_ms ÷ Σ verify_ms | share
-        = {draft_ms} ms ÷ {verify_ms} ms
-        Time spent proposing, against the time of the target's forwards.
-    beta | Acceptance β | mean of Σ min(p, q) over drafted tokens up to the first rejection | share
-        = {overlap} ÷ {tokens} tokens
-        Overlap of the target's and the draft model's distributions; of a wider draft, along its main chain alone.
-    draft_cost | Draft forward c | mean ms of a draft model per drafted depth ÷ mean verify_ms | ×
-        = {depth_ms} ms ÷ {verify_ms} ms
-        What one more drafted token costs, in forwards of the target.
-    draft_efficiency | Draft efficiency | Σ accepted ÷ Σ drafted | share
-        = {accepted} ÷ {drafted}
-        How much of what was proposed stood; of a tree, most cannot.
-    copied_share | Copied | output tokens with a source ÷ output tokens | share
-        = {copied} ÷ {tokens} tokens
-        Accepted tokens that the method copied from an earlier position, or from a pool outside the prompt.
-    no_draft_steps | Steps without a draft | number of steps with drafted = 0 | steps
-        = {without} of {steps} steps
-        Each of them says why.
-    ranking_regret | Ranking regret | mean over steps with a chosen candidate of (best − chosen would_accept) | tokens
-        = {regret} ÷ {ranked} steps
-        What a perfect ranking of the same candidates would have added per step; known when the run is over.
-    differs | Not the target's first choice | number of output tokens with rank > 0 | tokens
-        = {differs} of {tokens} tokens
-        0 for a greedy run of a lossless method: drawn tokens and a lossy verifier's leniency count here.
-    quality_f1 | F1 | 2 · precision · recall ÷ (precision + recall) over words | share
-        Words of the answer and the reference without case, punctuation and articles, as bags; empty without one.
-    quality_rouge_l | ROUGE-L | f-measure of the longest common subsequence of words | share
-        Of answer and reference, as the package rouge-score computes it, with stemming off.
-    quality_edit | Edit similarity | 1 − (insertions + deletions) ÷ both lengths | share
-        Of the first line of code, as LongBench scores code completion.
-""")
-
-
-def metric_help() -> list[dict[str, str]]:
+def metric_help() -> list[dict[str, Any]]:
     """``METRICS`` as it is stored in a trace's run record."""
     return [{name: getattr(metric, name) for name in ("key", "label", "formula", "unit", "help")} for metric in METRICS]
 
@@ -144,35 +75,35 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     without, copied, all_tokens = steps["drafted"].count(0), _copied(trace), trace.rows("tokens")
     draft_ms, verify_ms = _total(steps["draft_ms"]), _total(steps["verify_ms"])
     decode_ms = timings.get("decode_ms") or (steps["elapsed_ms"][-1] if steps["elapsed_ms"] else None)
-    speed, overlaps, ranked = _ratio(1000 * tokens, decode_ms), _overlaps(trace), regrets(trace)
+    speed, overlaps, ranked = ratio(1000 * tokens, decode_ms), _overlaps(trace), regrets(trace)
     depth_ms, step_ms = _draft_times(trace)
     differs = sum(rank > 0 for rank in trace.tables["tokens"]["rank"])
-    kv_mb, draft_mb = (_ratio(memory.get(name), 1e6) for name in ("kv_bytes", "draft_bytes"))
+    kv_mb, draft_mb = (ratio(memory.get(name), 1e6) for name in ("kv_bytes", "draft_bytes"))
 
-    def ratio(**parts: float | None) -> Measured:
+    def quotient(**parts: float | None) -> Measured:
         """The first part ÷ the second."""
-        return Measured(_ratio(*parts.values()), parts)
+        return Measured(ratio(*parts.values()), parts)
 
     return {
         "tokens": Measured(tokens, {"all": all_tokens, "prompt": run.get("prompt_length")}),
         "steps": Measured(count, {"steps": count}),
         "drafted": Measured(drafted, {"drafted": drafted, "steps": count}),
         "accepted": Measured(accepted, {"accepted": accepted, "steps": count}),
-        "tokens_per_step": Measured(_ratio(accepted + count, count), {"accepted": accepted, "steps": count}),
-        "tokens_per_s": Measured(speed, {"tokens": tokens, "seconds": _ratio(decode_ms, 1000)}),
-        "speedup": ratio(tokens_per_s=speed, plain_tokens_per_s=plain_tokens_per_s),
+        "tokens_per_step": Measured(ratio(accepted + count, count), {"accepted": accepted, "steps": count}),
+        "tokens_per_s": Measured(speed, {"tokens": tokens, "seconds": ratio(decode_ms, 1000)}),
+        "speedup": quotient(tokens_per_s=speed, plain_tokens_per_s=plain_tokens_per_s),
         "prefill_ms": Measured(timings.get("prefill_ms"), {}),
         "kv_mb": Measured(kv_mb, {"bytes_per_token": memory.get("kv_bytes_per_token"), "tokens": all_tokens}),
         "draft_mb": Measured(draft_mb, {}),
-        "draft_ms": ratio(draft_ms=draft_ms, steps=count),
-        "verify_ms": ratio(verify_ms=verify_ms, steps=count),
-        "draft_share": ratio(draft_ms=draft_ms, verify_ms=verify_ms),
-        "beta": ratio(overlap=sum(overlaps), tokens=len(overlaps)),
-        "draft_cost": ratio(depth_ms=depth_ms, verify_ms=step_ms),
-        "draft_efficiency": ratio(accepted=accepted, drafted=drafted),
-        "copied_share": ratio(copied=copied, tokens=tokens),
+        "draft_ms": quotient(draft_ms=draft_ms, steps=count),
+        "verify_ms": quotient(verify_ms=verify_ms, steps=count),
+        "draft_share": quotient(draft_ms=draft_ms, verify_ms=verify_ms),
+        "beta": quotient(overlap=sum(overlaps), tokens=len(overlaps)),
+        "draft_cost": quotient(depth_ms=depth_ms, verify_ms=step_ms),
+        "draft_efficiency": quotient(accepted=accepted, drafted=drafted),
+        "copied_share": quotient(copied=copied, tokens=tokens),
         "no_draft_steps": Measured(without, {"without": without, "steps": count}),
-        "ranking_regret": ratio(regret=sum(one.tokens for one in ranked), ranked=len(ranked)),
+        "ranking_regret": quotient(regret=sum(one.tokens for one in ranked), ranked=len(ranked)),
         "differs": Measured(differs, {"differs": differs, "tokens": tokens}),
     }
 
@@ -212,7 +143,7 @@ def _draft_times(trace: Trace) -> tuple[float | None, float | None]:
     columns = (steps.get("term:forward_ms", ()), steps["depth"], steps["verify_ms"])
     spent = [row for row in zip(*columns, strict=False) if row[1] and None not in row]
     forwards, depths, verifies = (sum(row[i] for row in spent) for i in range(3))
-    return _ratio(forwards, depths), _ratio(verifies, len(spent))
+    return ratio(forwards, depths), ratio(verifies, len(spent))
 
 
 def outcomes(trace: Trace) -> dict[str, int]:
@@ -237,7 +168,7 @@ def drafting_times(trace: Trace) -> dict[str, float | None]:
 def step_term_shares(trace: Trace) -> dict[str, float | None]:
     """Each part of ``drafting_times`` ÷ Σ verify_ms."""
     verify_ms = _total(trace.tables["steps"]["verify_ms"])
-    return {name: _ratio(spent, verify_ms) for name, spent in drafting_times(trace).items()}
+    return {name: ratio(spent, verify_ms) for name, spent in drafting_times(trace).items()}
 
 
 def time_parts(trace: Trace) -> dict[str, float]:
@@ -253,7 +184,8 @@ def accepted_lengths(trace: Trace) -> list[int]:
     return [a for a, drafted in zip(steps["accepted"], steps["drafted"], strict=True) if drafted]
 
 
-def _ratio(above: float | None, below: float | None) -> float | None:
+def ratio(above: float | None, below: float | None) -> float | None:
+    """One ÷ the other; None where one is missing, or nothing to divide by."""
     return above / below if above is not None and below else None
 
 

@@ -1,4 +1,4 @@
-"""How good an answer is, against a reference: the scores of CASD's tables, and its two oracles.
+"""How good an answer is, against a reference: the scores of CASD's tables.
 
 Every score is from 0 to 1. ``rouge-score`` and ``rapidfuzz`` are imported only where they are used.
 """
@@ -8,15 +8,12 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from decoders.errors import UserError
-
-from .trace import Trace
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -94,59 +91,3 @@ def _rouge() -> Any:
 
 def _missing(score: str, package: str) -> UserError:
     return UserError(f"{score} needs the package {package}: run `pip install {package}`")
-
-
-@dataclass(frozen=True, slots=True)
-class Oracle:
-    """The thresholds an oracle chose, one per sample, and the mean score it reaches."""
-
-    deltas: tuple[float, ...]
-    score: float
-
-
-def oracle_d(scores: Mapping[float, Sequence[float]]) -> Oracle:
-    """CASD (Oracle-D): the one δ with the best mean score over a data set's samples; of equals, the greatest.
-
-    ``scores`` holds, per δ, the score of every sample, in one order.
-
-    >>> oracle_d({0.1: [0.5, 0.1], 0.01: [0.2, 0.8]})
-    Oracle(deltas=(0.01, 0.01), score=0.5)
-    """
-    count = _samples(scores)
-    best = max(sorted(scores, reverse=True), key=lambda delta: sum(scores[delta]))
-    return Oracle((best,) * count, sum(scores[best]) / count)
-
-
-def oracle_s(scores: Mapping[float, Sequence[float]]) -> Oracle:
-    """CASD (Oracle-S): the best δ of every sample; of equals, the greatest.
-
-    >>> oracle_s({0.1: [0.5, 0.1], 0.01: [0.2, 0.8]})
-    Oracle(deltas=(0.1, 0.01), score=0.65)
-    """
-    count = _samples(scores)
-    falling = sorted(scores, reverse=True)
-    chosen = [max(falling, key=lambda delta: scores[delta][i]) for i in range(count)]
-    return Oracle(tuple(chosen), sum(scores[delta][i] for i, delta in enumerate(chosen)) / count)
-
-
-def scores_by_delta(traces: Sequence[Trace], score: Callable[[str, str], float]) -> dict[float, list[float]]:
-    """The oracles' table from runs of CASD with references: every sample at every δ, in one order within each δ."""
-    table: dict[float, list[float]] = {}
-    for trace in traces:
-        params, reference = trace.run["method"]["params"], trace.run.get("reference", "")
-        if "delta" not in params or not reference:
-            lacks = "a threshold δ" if "delta" not in params else "a reference"
-            raise UserError(f"the run {trace.run.get('title', '')!r} has not {lacks}: the oracles compare runs of casd")
-        table.setdefault(float(params["delta"]), []).append(score(trace.text(trace.output_ids), reference))
-    _samples(table)
-    return table
-
-
-def _samples(scores: Mapping[float, Sequence[float]]) -> int:
-    counts = {len(row) for row in scores.values()}
-    if len(counts) != 1 or counts == {0}:
-        raise UserError(
-            "an oracle needs the same samples at every δ, at least one; got "
-            + (", ".join(f"{len(row)} at δ = {delta:g}" for delta, row in scores.items()) or "none")
-        )
-    return counts.pop()

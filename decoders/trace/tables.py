@@ -1,9 +1,9 @@
-"""The tables of ``spectrace/1`` and what every column holds: the one list of columns, of which all else is made.
+"""The tables of ``spectrace/1`` and what every column holds; ``tables.txt`` is the one list, of which all else is made.
 
 A trace outlives its columns. The version stays ``spectrace/1``: columns and tables are only ever added. The columns of
-the first version are required; one that is added later carries a default (``name type=default``), which is read where a
-file has no such column. Columns and tables that this program does not know, of a later version, are kept as they are
-and shown as plain values. ``tests/frozen`` holds files of earlier versions, and a test opens every one.
+the first version are required; one that is added later carries a default, which is read where a file has no such
+column. Columns and tables that this program does not know, of a later version, are kept as they are and shown as plain
+values. ``tests/frozen`` holds files of earlier versions, and a test opens every one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 SCHEMA = "spectrace/1"
@@ -39,130 +40,21 @@ class Column:
     default: Any = REQUIRED
 
 
-def _columns(text: str) -> tuple[Column, ...]:
-    """A column per line: name, type (with a default as JSON: ``int=-1``) and what it holds."""
-    columns = []
-    for line in text.strip().splitlines():
-        name, kind, help = line.split(None, 2)
-        kind, _, default = kind.partition("=")
-        columns.append(Column(name, kind, help, json.loads(default) if default else REQUIRED))
-    return tuple(columns)
+def read_tables(text: str) -> dict[str, tuple[Column, ...]]:
+    """Per ``[table]`` a column a line: name, type (with a default as JSON: ``int=-1``) and what it holds."""
+    tables: dict[str, tuple[Column, ...]] = {}
+    for part in re.split(r"(?m)^\[", text)[1:]:
+        table, *lines = part.strip().splitlines()
+        tables[table.rstrip("]")] = tuple(_column(*line.split(None, 2)) for line in lines if not line.startswith("#"))
+    return tables
 
 
-TABLES: dict[str, tuple[Column, ...]] = {
-    # every token id that occurs anywhere in the trace, once
-    "pieces": _columns("""
-        id       int    token id
-        hex      str    the token's bytes, in hexadecimal (may be part of a UTF-8 character)
-        special  bool   a special token (role marker, end of text): its bytes are its name
-    """),
-    # one row per position: the prompt, then the output
-    "tokens": _columns("""
-        id       int    token id
-        segment  str    template, instruction, context, question, chat or output
-        passage  int    passage number inside the context (from 0), -1 elsewhere
-        step     int    step that emitted it, -1 for the prompt
-        kind     str    prompt, accepted, bonus or plain (a step without a draft)
-        origin   str    where the drafted token came from (one of the run's origins), "" otherwise
-        source   int    position it was copied from, -1 if not copied
-        pool     int    place in the pool it was copied from, -1 if not from there
-        prob     float  the target's probability of it when it was decided (temperature 1)
-        rank     int    its rank in the target's distribution then (0 = the target's first choice), -1 for the prompt
-    """),
-    # one row per verify step; the method's numbers follow as columns "term:<key>", see run["step_terms"]
-    "steps": _columns("""
-        context      int    committed tokens before the step, the root included (the root is at context - 1)
-        route        str    the way the method took (lexical, none, ...)
-        reason       str    why there is no draft, "" if there is one
-        drafted      int    proposed tokens (root excluded)
-        depth        int    deepest proposed token
-        accepted     int    accepted draft tokens (bonus excluded)
-        emitted      int    tokens added to the output
-        bonus        int    the target's own token after the accepted path, -1 if a stop token ended the run
-        outcome      str    full (deepest path accepted), partial, none (all rejected) or plain (no draft)
-        origins      str    origins of the accepted nodes, each once, in order, joined by "+"; "" if none was accepted
-        entropy      float  of the target's distribution at the root, in nats
-        draft_ms     float  proposing (the drafter's propose and observe)
-        verify_ms    float  the target's forward over root, draft and probes, and the decision
-        commit_ms    float  keeping the accepted rows
-        elapsed_ms   float  since decoding began (prefill excluded), at the end of the step
-    """),
-    # one row per tree node, root first, in tree order; the method's numbers follow as columns "term:<key>", see
-    # run["node_terms"]
-    "nodes": _columns("""
-        step        int    step
-        token       int    token id
-        parent      int    node number inside the step, -1 for the root
-        depth       int    distance from the root
-        origin      str    root, or one of the run's origins: where the token came from
-        source      int    position the token was copied from, -1 if not copied
-        pool        int    place in the pool it was copied from, -1 if not from there
-        draft_prob  float  the drafter's probability, where it has one
-        prob        float  the target's probability of the token after its parent (temperature 1), None for the root
-        rank        int    its rank in the target's distribution after its parent (0 = first choice), -1 for the root
-        status      str    root, accepted, rejected or unreached
-        reason      str    match, mismatch, parent rejected, after stop, ...
-    """),
-    # what the target would have said after each visited node (the root and the accepted path): its first choices
-    "targets": _columns("""
-        step   int    step
-        node   int    node the choice follows
-        token  int    token id
-        prob   float  probability (temperature 1)
-    """),
-    # the ranking behind each draft, losers included; score terms follow as columns "term:<key>", see run["terms"]
-    "candidates": _columns("""
-        step          int    step
-        position      int    anchor: earlier position with the root's token, its draft follows; -1 if only in the pool
-        pool          int    the anchor's place in the pool, -1 if it is not from there
-        score         float  what the method ranks by
-        length        int    tokens it offers
-        rank          int    0 = best
-        chosen        bool   the draft was copied from it
-        excluded      str    why it could not win, "" if it could
-        would_accept  int    tokens of its offer that equal the output that followed; -1 until the run is over
-    """),
-    # a draft model's own say after each node it went on from, beside the target's: the first choices of both, the
-    # drafted tokens and what was emitted, as compared: at temperature 1, or after the run's warpers where tokens were
-    # drawn; in the order of the drafter's ranks
-    "guesses": _columns("""
-        step        int    step
-        node        int    node the token would follow
-        token       int    token id
-        rank        int    its rank in the drafter's distribution (0 = the drafter's first choice)
-        draft_prob  float  q, the drafter's probability of it
-        prob        float  p, the target's probability of it
-        residual    float  its share of (p - q)+, where that replaced a rejected draw
-    """),
-    # where a draft model's queries, or those of probes, looked in the target's cache; small weights are left out
-    "attention": _columns("""
-        step      int    step
-        node      int    node whose query it is; from the step's drafted + 1 on its probes, in their order
-        layer     int    the target's layer whose keys were read, from 0
-        head      int    the target's head, from 0; -1 for the mean over all heads
-        position  int    position looked at
-        weight    float  attention weight
-    """),
-    # extra rows that were scored but never committed
-    "probes": _columns("""
-        step    int    step
-        parent  int    node it hangs on
-        offset  int    its position id minus its parent's
-        kind    str    what it is for; "joint": no row of its own, what those of this place guess together
-        token   int    the target's first choice after it
-        prob    float  that choice's probability
-    """),
-    # the text a method drafts from where it does not stand in the prompt: all of it, or (if long) what was referred to
-    "pool": _columns("""
-        position  int   place in the pool
-        id        int   token id
-        passage   int   passage number, from 0
-    """),
-    # what plain greedy decoding wrote for the same prompt, where it was run for comparison
-    "plain": _columns("""
-        id  int  token id
-    """),
-}
+def _column(name: str, kind: str, help: str) -> Column:
+    kind, _, default = kind.partition("=")
+    return Column(name, kind, help, json.loads(default) if default else REQUIRED)
+
+
+TABLES = read_tables(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"))
 
 OPTIONAL_TABLES = {"guesses", "attention"}  # added later: a file without them is read as if they were empty
 

@@ -348,6 +348,19 @@ class PartRun(TrainingRun):
 # --- the loop
 
 
+def budget(**most: float | None) -> Callable[[TrainingRun], float]:
+    """The share of a budget that a run has spent; the one of these that is a number counts: ``minutes`` (computing
+    time), ``steps`` or ``tokens``. Raises ValueError where it is not exactly one.
+    """
+    limits = {name: value for name, value in most.items() if value is not None}
+    if len(limits) != 1:
+        got = ", ".join(f"{name}={value}" for name, value in most.items())
+        raise ValueError(f"give either {' or '.join(most)}, not both or none: got {got}")
+    [(unit, limit)] = limits.items()
+    counter, each = {"minutes": ("seconds", 60), "steps": ("step", 1), "tokens": ("tokens", 1)}[unit]
+    return lambda run: getattr(run, counter) / (each * limit)
+
+
 def train(
     run: PartRun,
     *,
@@ -365,15 +378,10 @@ def train(
     Raises UserError for settings other than the checkpoint's, for an end that cannot be written, and where the loss is
     no number any more.
     """
-    if (minutes is None) == (steps is None):
-        raise ValueError(f"give either minutes or steps, not both or none: got minutes={minutes}, steps={steps}")
+    spent = budget(minutes=minutes, steps=steps)
     run.open(resume)
-
-    def spent() -> float:
-        return run.step / steps if steps is not None else run.seconds / (60 * float(minutes or 1))
-
     try:
-        run.advance(spent, lambda: try_to_save(run), checkpoint_minutes, progress)
+        run.advance(lambda: spent(run), lambda: try_to_save(run), checkpoint_minutes, progress)
     except KeyboardInterrupt:
         try_to_save(run)
         raise

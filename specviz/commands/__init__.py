@@ -2,27 +2,10 @@
 
 from __future__ import annotations
 
-from . import (
-    app,
-    attribute,
-    bench,
-    calibrate,
-    expand,
-    export,
-    lab,
-    lessons,
-    methods,
-    models,
-    run,
-    train,
-    tree,
-    users,
-    verify,
-    view,
-    whatif,
-)
+from importlib import import_module
 
-COMMANDS = (
-    app, run, verify, bench, lab, attribute, whatif, view, export, lessons, methods, models, calibrate,
-    expand, train, tree, users,
+NAMES = (
+    "app", "run", "verify", "bench", "lab", "attribute", "whatif", "view", "export", "lessons", "methods", "models",
+    "calibrate", "expand", "train", "tree", "users",
 )  # fmt: skip
+COMMANDS = {name: import_module(f"{__name__}.{name}") for name in NAMES}

@@ -24,11 +24,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.add_prompts(parser, 40)
     common.flag(parser, "--no-generate", "do not check plain decoding against transformers' generate()")
     parser.add_argument(
-        "--tolerance",
-        type=common.positive,
-        metavar="X",
+        "--tolerance", type=common.positive, metavar="X",
         help="how far below the best logit a half-precision token may lie (default: bfloat16 0.5, float16 0.1)",
-    )
+    )  # fmt: skip
     common.file(parser, "--json", "write the result to a file too")
     common.add_model(parser)
 
@@ -47,14 +45,9 @@ def run(args: argparse.Namespace) -> int:
     stock = None if args.no_generate else common.stock_model(args, target)
     with common.progress_bar("verifying") as progress:
         outcomes = check_lossless(
-            target,
-            prompts,
-            methods,
-            max_new_tokens=args.max_new_tokens,
-            stock=stock,
-            tolerance=args.tolerance,
+            target, prompts, methods, max_new_tokens=args.max_new_tokens, stock=stock, tolerance=args.tolerance,
             progress=progress,
-        )
+        )  # fmt: skip
     _show(outcomes, [record.id for record in kept], target)
     common.say(note, _half_precision(outcomes, target.info["dtype"], args.tolerance), *missing.values())
     failed = sum(outcome.failed for outcome in outcomes)

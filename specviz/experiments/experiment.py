@@ -39,6 +39,10 @@ TRAINED = {  # kind → what may differ between parts that are trained for an ex
     "glide": DRAFT_MODEL, "drafter": DRAFT_MODEL,
     "ppd": ("tokens", "vectors", "mask", "learned", "prefix", "exits", "head", "hard_labels"),
 }  # fmt: skip
+AS_IT_IS = (  # fields of an experiment that its description has as they are
+    "name", "title", "paper", "figure", "question", "finding", "note", "prompts", "count", "max_new_tokens",
+    "temperature", "by_category", "chart", "against", "repeats",
+)  # fmt: skip
 Row = dict[str, Any]
 Values = tuple[Any, ...] | Callable[[Mapping[str, Any]], Sequence[Any]]
 
@@ -275,14 +279,10 @@ class Experiment:
             for a in self.axes
         ]
         return {
-            "name": self.name, "title": self.title, "paper": self.paper, "figure": self.figure,
-            "question": self.question, "finding": self.finding, "note": self.note, "prompts": self.prompts,
-            "count": self.count, "max_new_tokens": self.max_new_tokens, "temperature": self.temperature,
-            "metrics": list(self.metrics), "x": self.along, "by_category": self.by_category, "chart": self.chart,
-            "axes": axes, "against": self.against,
-            "against_label": self.quantity(self.against).label if self.against else "",
+            **{name: getattr(self, name) for name in AS_IT_IS}, "metrics": list(self.metrics), "x": self.along,
+            "axes": axes, "against_label": self.quantity(self.against).label if self.against else "",
             "training_steps": self.training_steps if self.trains else 0, "data": list(self.data),
-            "parts": self.parts[1] if self.trains else "", "alone": self.measure is not None, "repeats": self.repeats,
+            "parts": self.parts[1] if self.trains else "", "alone": self.measure is not None,
             "lines": [{**dataclasses.asdict(line), "params": dict(line.params)} for line in self.lines],
             "papers": [dataclasses.asdict(series) for series in self.papers],
             "own": [{k: v for k, v in dataclasses.asdict(q).items() if k != "of"} for q in self.own],

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from decoders.trace import metrics
+from decoders.trace.metrics import ratio
 from decoders.trace.trace import Trace
 
 EDIT_TASKS = ("code_edit", "code")
@@ -22,9 +23,9 @@ SUMMARY_TASKS = ("summary", "summarization", "text_edit")
 LONG = 5  # accepted lengths of so many tokens and more are one class
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
-    """One number per run; ``of`` gives it from a trace (None: it is not defined for that run)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Named:
+    """What is shown of anything that can be drawn."""
 
     key: str
     label: str
@@ -32,26 +33,26 @@ class Quantity:
     unit: str
     help: str
     needs_reference: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity(_Named):
+    """One number per run; ``of`` gives it from a trace and its task (None: it is not defined for that run)."""
+
     of: Callable[[Trace, str], float | None] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Breakdown:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breakdown(_Named):
     """Numbers per run that belong together, by part; ``whole`` says that they are shares of one whole."""
 
-    key: str
-    label: str
-    formula: str
-    unit: str
-    help: str
     of: Callable[[Trace], Mapping[str, float]]
     parts: tuple[str, ...] = ()  # in the order they are drawn; others follow
     whole: bool = True
-    needs_reference: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile(_Named):
     """Amounts per run, by place along something inside it (``along``) and by part.
 
     ``whole``: the parts are shares of what was counted at a place. Otherwise there are two, ``TOTAL`` and ``COUNT``,
@@ -59,27 +60,15 @@ class Profile:
     {place: {part: amount}} from a trace (None: the amounts come from elsewhere).
     """
 
-    key: str
-    label: str
-    formula: str
-    unit: str
-    help: str
     along: str
     of: Callable[[Trace], Mapping[str, Mapping[str, float]]] | None = None
     parts: tuple[str, ...] = ()  # in the order they are drawn
     whole: bool = False
     counted: bool = False
-    needs_reference: bool = False
 
 
 TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))  # label, formula, unit, help
 TOTAL, COUNT = "total", "count"
-
-
-def _of_metric(metric: metrics.Metric) -> Quantity:
-    return Quantity(
-        metric.key, metric.label, metric.formula, metric.unit, metric.help, metric.key.startswith("quality_")
-    )
 
 
 def _quality(trace: Trace, category: str) -> float | None:
@@ -88,35 +77,28 @@ def _quality(trace: Trace, category: str) -> float | None:
     return trace.run.get("metrics", {}).get(f"quality_{kind}")
 
 
+def _branch_fraction(trace: Trace, _: str) -> float | None:
+    won = _won(trace)
+    return ratio(sum("branch" in origin for origin in won), len(won))
+
+
 def _won(trace: Trace) -> list[str]:
     return [origin for origin in trace.tables["steps"]["origins"] if origin]
 
 
-def _reuse_rate(trace: Trace, _: str) -> float | None:
-    steps = trace.rows("steps")
-    return len(_won(trace)) / steps if steps else None
-
-
-def _branch_fraction(trace: Trace, _: str) -> float | None:
-    won = _won(trace)
-    return sum("branch" in origin for origin in won) / len(won) if won else None
-
-
 def _reuse_length(trace: Trace, _: str) -> float | None:
     lengths = [length for length in metrics.accepted_lengths(trace) if length]
-    return sum(lengths) / len(lengths) if lengths else None
+    return ratio(sum(lengths), len(lengths))
 
 
 def _recovery(trace: Trace, _: str) -> float | None:
-    routes = metrics.routes(trace)
-    missed = routes.get("semantic", 0) + routes.get("none", 0)
-    return routes.get("semantic", 0) / missed if missed else None
+    routes = Counter(metrics.routes(trace))
+    return ratio(routes["semantic"], routes["semantic"] + routes["none"])
 
 
 def _kept_context(trace: Trace, _: str) -> float | None:
     numbers = trace.run.get("compression") or {}
-    whole, kept = numbers.get("context_tokens"), numbers.get("kept_tokens")
-    return kept / whole if whole and kept is not None else None
+    return ratio(numbers.get("kept_tokens"), numbers.get("context_tokens"))
 
 
 def _expected_speedup(trace: Trace, _: str) -> float | None:
@@ -128,22 +110,19 @@ def _expected_speedup(trace: Trace, _: str) -> float | None:
 
 
 def _input_rows(trace: Trace, _: str) -> float | None:
+    probes = sum(kind != "joint" for kind in trace.tables["probes"]["kind"])
     steps = trace.rows("steps")
-    drafted = sum(trace.tables["steps"]["drafted"])
-    return 1 + (drafted + sum(kind != "joint" for kind in trace.tables["probes"]["kind"])) / steps if steps else None
-
-
-def _tree_size(trace: Trace, _: str) -> float | None:
-    drafted = trace.tables["steps"]["drafted"]
-    return sum(drafted) / len(drafted) if drafted else None
+    return ratio(steps + sum(trace.tables["steps"]["drafted"]) + probes, steps)
 
 
 EXTRA: tuple[Quantity, ...] = tuple(
-    Quantity(key, **TEXTS[key], of=of)
+    Quantity(key=key, **TEXTS[key], of=of)
     for key, of in {
-        "quality": _quality, "reuse_rate": _reuse_rate, "branch_fraction": _branch_fraction,
-        "reuse_length": _reuse_length, "semantic_recovery": _recovery, "kept_context": _kept_context,
-        "expected_speedup": _expected_speedup, "tree_size": _tree_size, "input_rows": _input_rows,
+        "quality": _quality, "reuse_rate": lambda trace, _: ratio(len(_won(trace)), trace.rows("steps")),
+        "branch_fraction": _branch_fraction, "reuse_length": _reuse_length, "semantic_recovery": _recovery,
+        "kept_context": _kept_context, "expected_speedup": _expected_speedup,
+        "tree_size": lambda trace, _: ratio(sum(trace.tables["steps"]["drafted"]), trace.rows("steps")),
+        "input_rows": _input_rows,
     }.items()
 )  # fmt: skip
 
@@ -179,7 +158,7 @@ def _cost(trace: Trace) -> dict[str, float]:
 
 
 BREAKDOWNS: tuple[Breakdown, ...] = tuple(
-    Breakdown(key, **TEXTS[key], of=of, parts=parts)
+    Breakdown(key=key, **TEXTS[key], of=of, parts=parts)
     for key, of, parts in (
         ("outcomes", lambda trace: _shares(metrics.outcomes(trace), OUTCOMES), OUTCOMES),
         ("routes", lambda trace: _shares(metrics.routes(trace), ROUTES), ROUTES),
@@ -210,14 +189,17 @@ def _ranks(trace: Trace) -> dict[str, dict[str, float]]:
 
 LEARNING, LOSS = LEARNT = ("learning", "loss")  # from a training's log
 PROFILES: tuple[Profile, ...] = (
-    Profile("confidence", **TEXTS["confidence"], of=_confidence),
-    Profile("ranks", **TEXTS["ranks"], of=_ranks, parts=(*(name for name, _ in RANKS), BEYOND)),
-    Profile(LEARNING, **TEXTS[LEARNING]),
-    Profile(LOSS, **TEXTS[LOSS]),
+    Profile(key="confidence", **TEXTS["confidence"], of=_confidence),
+    Profile(key="ranks", **TEXTS["ranks"], of=_ranks, parts=(*(name for name, _ in RANKS), BEYOND)),
+    Profile(key=LEARNING, **TEXTS[LEARNING]),
+    Profile(key=LOSS, **TEXTS[LOSS]),
 )
 
+_METRICS = (
+    Quantity(**metric, needs_reference=metric["key"].startswith("quality_")) for metric in metrics.metric_help()
+)
 QUANTITIES: dict[str, Quantity | Breakdown | Profile] = {
-    quantity.key: quantity for quantity in (*map(_of_metric, metrics.METRICS), *EXTRA, *BREAKDOWNS, *PROFILES)
+    quantity.key: quantity for quantity in (*_METRICS, *EXTRA, *BREAKDOWNS, *PROFILES)
 }
 
 

@@ -13,7 +13,8 @@ import shutil
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 from decoders.errors import UserError
 from specviz.places import home
@@ -47,11 +48,6 @@ class Variant:
     def recipe(self) -> Any:
         """How it is trained."""
         raise NotImplementedError
-
-    @property
-    def answered(self) -> bool:
-        """Whether it learns from the target's own answers."""
-        return False
 
     def check(self, target: Target) -> None:
         """Raise UserError for a target that it cannot be trained for, or settings that do not fit it."""
@@ -103,10 +99,6 @@ class DraftVariant(Variant):
             layers=self.layers, hidden=self.width, kv_layer=self.kv_layer, batch_tokens=BATCH_TOKENS,
             validate_steps=max(1, self.steps // LOOKS),
         )  # fmt: skip
-
-    @property
-    def answered(self) -> bool:
-        return self.distill
 
     def config(self, target: Target) -> Any:
         """Its shape. Raises UserError as ``check`` does."""
@@ -177,7 +169,8 @@ class PromptVariant(Variant):
     def run(self, folder: Path, network: Any, name: str, source: Any) -> Any:
         from decoders.training.prompt_tokens import Run
 
-        return Run(self.kind, folder, network, name, _Shorter(source), self.recipe, SEED)
+        shorter = SimpleNamespace(label=source.label, chunk=source.chunk, held_out=lambda: source.held_out()[:HELD_OUT])
+        return Run(self.kind, folder, network, name, cast(Any, shorter), self.recipe, SEED)
 
     def finish(self, part: Path) -> None:
         """Trees for its own accuracy at the last validation; where no guess held, none can be designed."""
@@ -189,17 +182,6 @@ class PromptVariant(Variant):
         with contextlib.suppress(UserError):
             ranks = read_part(part).training["log"][-1]["ranks"]
             save_trees(default_trees(self.tokens, size, ranks, self.vectors), part / FILE)
-
-
-class _Shorter:
-    """A source with fewer held-out documents."""
-
-    def __init__(self, source: Any) -> None:
-        self.label, self.chunk = source.label, source.chunk
-        self._held_out = source.held_out
-
-    def held_out(self) -> list[Any]:
-        return self._held_out()[:HELD_OUT]
 
 
 def variant_of(experiment: Experiment, setting: Setting) -> Variant | None:
@@ -236,7 +218,7 @@ def training(variant: Variant, target: Target, network: Any) -> Generator[int]:
     from decoders.training.loop import CHECKPOINT
 
     folder = variant.folder(target.key)
-    answers = network if variant.answered else None
+    answers = network if isinstance(variant, DraftVariant) and variant.distill else None
     source = source_of(variant.data, target.tokenizer, SEED, answers, documents=DOCUMENTS)
     run = variant.run(folder, network, target.name, source)
     run.open(resume=True)

@@ -7,27 +7,12 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from decoders.training.batches import IGNORED, PROMPT, RESPONSE, Batch, Document, bucket, pad
-from decoders.training.message import Message
+from decoders.training.batches import IGNORED, RESPONSE, Batch, Document, bucket, pad
+from decoders.training.data import encoded
 
 from .tasks import stream
 from .tasks.drills import lookup
 from .tasks.example import Family
-
-
-def encode_chats(tokenizer: Any, chats: Sequence[Sequence[Message]]) -> list[Document]:
-    """Each conversation as the chat template renders it; the assistant's turns are RESPONSE."""
-    contents = [m["content"] for chat in chats for m in chat]
-    encoded = iter(tokenizer(contents, add_special_tokens=False)["input_ids"])
-    out: list[Document] = []
-    for chat in chats:
-        ids, kinds = [tokenizer.bos_token_id], [PROMPT]
-        for message in chat:
-            body = [*next(encoded), tokenizer.eos_token_id]
-            ids += [tokenizer.convert_tokens_to_ids(f"<|{message['role']}|>"), *body]
-            kinds += [PROMPT] + [RESPONSE if message["role"] == "assistant" else PROMPT] * len(body)
-        out.append(Document(tuple(ids), tuple(kinds)))
-    return out
 
 
 def repetition(rng: random.Random, pieces: int, real: Sequence[int], tokenizer: Any) -> Document:
@@ -70,12 +55,11 @@ def training_batches(
     """
     rng = random.Random(f"specviz batches {seed} {chunk}")
     drawn = islice(stream("train", seed, chunk, mixture), examples)
-    documents = encode_chats(tokenizer, [e.messages for e in drawn])
+    documents = [encoded(tokenizer, example.messages) for example in drawn]
     for _ in range(round(repeated * examples)):
         real = rng.choice(documents[:examples]).ids
         documents.append(repetition(rng, len(tokenizer), real, tokenizer))
-    if drills := round(looked_up * examples):
-        documents += encode_chats(tokenizer, [lookup(rng) for _ in range(drills)])
+    documents += [encoded(tokenizer, lookup(rng)) for _ in range(round(looked_up * examples))]
     groups = bucket(documents, budget)
     rng.shuffle(groups)
     padding = tokenizer.pad_token_id

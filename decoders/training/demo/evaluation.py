@@ -50,24 +50,20 @@ class Miss:
 class EvaluationReport:
     """Greedy answers to held-out prompts.
 
-    >>> EvaluationReport(7, (FamilyScore("sums", 4, 3, 3, 0.9),), ()).exact_share(("sums",))
-    0.75
+    >>> EvaluationReport(7, (FamilyScore("sums", 4, 3, 3, 0.9), FamilyScore("quote", 2, 1, 2, 0.9)), ()).total().exact
+    4
     """
 
     seed: int
     scores: tuple[FamilyScore, ...]
     misses: tuple[Miss, ...]
 
-    def total(self, families: tuple[Family, ...] = FAMILIES) -> FamilyScore:
-        """The scores of some families together."""
-        chosen = [s for s in self.scores if s.family in families]
-        prompts, exact, near = (sum(getattr(s, name) for s in chosen) for name in ("prompts", "exact", "near"))
-        return FamilyScore("all", prompts, exact, near, sum(s.similarity * s.prompts for s in chosen) / max(1, prompts))
-
-    def exact_share(self, families: tuple[Family, ...] = FAMILIES) -> float:
-        """Exact answers of these families, as a share of their prompts."""
-        total = self.total(families)
-        return total.exact / max(1, total.prompts)
+    def total(self) -> FamilyScore:
+        """The scores of all families together."""
+        prompts, exact, near = (sum(getattr(s, name) for s in self.scores) for name in ("prompts", "exact", "near"))
+        return FamilyScore(
+            "all", prompts, exact, near, sum(s.similarity * s.prompts for s in self.scores) / max(1, prompts)
+        )
 
     def to_json(self) -> str:
         """The scores, without the misses."""

@@ -15,10 +15,11 @@ from transformers import AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForC
 
 from decoders.folders import replacing
 from decoders.training.batches import PROMPT, RESPONSE, Batch, pad
+from decoders.training.data import encoded
 from decoders.training.learning import muon_and_adamw, position_weights, weighted_loss
-from decoders.training.loop import CHECKPOINT, Progress, TrainingRun
+from decoders.training.loop import CHECKPOINT, Progress, TrainingRun, budget
 
-from .batches import encode_chats, training_batches
+from .batches import training_batches
 from .evaluation import probe_examples
 from .induction import plant_copying_heads
 from .tasks import MIXTURE
@@ -86,31 +87,11 @@ def train_demo(
 
     train_demo(Path("runs/demo"), tokens=15_000_000, minutes=None)
     """
-    if (tokens is None) == (minutes is None):
-        raise ValueError(f"give either tokens or minutes, not both or none: got tokens={tokens}, minutes={minutes}")
+    spent = budget(tokens=tokens, minutes=minutes)
     run = Run.begun(out, recipe or Recipe(), seed, resume)
-    budget = Budget(tokens, None if minutes is None else minutes * 60)
-    run.advance(lambda: budget.done(run.tokens, run.seconds), run.save, checkpoint_minutes, progress)
+    run.advance(lambda: spent(run), run.save, checkpoint_minutes, progress)
     run.save()
     run.export(out / "target")
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Either tokens or seconds; `done` is the share spent.
-
-    >>> Budget(1000, None).done(250, 0.0)
-    0.25
-    """
-
-    tokens: int | None
-    seconds: float | None
-
-    def done(self, tokens: int, seconds: float) -> float:
-        if self.tokens is not None:
-            return tokens / self.tokens
-        assert self.seconds is not None
-        return seconds / self.seconds
 
 
 def learning_rate_factor(step: int, done: float, recipe: Recipe) -> float:
@@ -238,7 +219,7 @@ class Run(TrainingRun):
 @torch.no_grad()
 def teacher_forced(model: LlamaForCausalLM, tokenizer: Any, examples: list[Example], budget: int) -> Probe:
     """Loss and exact matches of the last turn of each example, from one forward pass over the references."""
-    documents = encode_chats(tokenizer, [e.messages for e in examples])
+    documents = [encoded(tokenizer, example.messages) for example in examples]
     order = sorted(range(len(examples)), key=lambda i: len(documents[i].ids))
     exact = {family: [0, 0] for family in FAMILIES}
     total, count = 0.0, 0

@@ -46,7 +46,7 @@ SWEEP = "CASD, δ swept"
 def oracles(rows: list[Row]) -> list[Row]:
     """The sweep hidden, and its best δ per task (Oracle-D) and per prompt (Oracle-S) as series of their own.
 
-    Equal scores: the largest δ, which is the nearest to plain decoding.
+    Of the δ that have a score of every prompt; of equals the largest, which is the nearest to plain decoding.
     """
     shown = [{**row, "role": "hidden"} if row["series"] == SWEEP else row for row in rows]
     swept = [row for row in shown if row["series"] == SWEEP and row.get("quality") is not None]
@@ -55,7 +55,9 @@ def oracles(rows: list[Row]) -> list[Row]:
         scores: dict[str, list[float]] = {}
         for row in group:
             scores.setdefault(row["param:delta"], []).append(row["quality"])
-        return max(scores, key=lambda delta: sum(scores[delta]) / len(scores[delta]))
+        most = max(map(len, scores.values()))
+        whole = [delta for delta in sorted(scores, key=float, reverse=True) if len(scores[delta]) == most]
+        return max(whole, key=lambda delta: sum(scores[delta]))
 
     derived = []
     for name, column in (("Oracle-D", "category"), ("Oracle-S", "prompt")):

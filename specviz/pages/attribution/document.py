@@ -58,7 +58,7 @@ def thresholds(
             "own_tokens": len(trace.output_ids) - copied,
             "uncopied": uncopied(kept, len(trace.output_ids)),
             "sources": [
-                {"used_tokens": one.used, "copied_tokens": one.copied, "links": one.links, "longest": one.longest}
+                {name: getattr(one, name) for name in ("used_tokens", "copied_tokens", "links", "longest")}
                 for one in coverage(trace, kept, among=every)
             ],
             "score": dataclasses.asdict(score) if score is not None else None,
