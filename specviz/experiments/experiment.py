@@ -282,7 +282,7 @@ class Experiment:
             **{name: getattr(self, name) for name in AS_IT_IS}, "metrics": list(self.metrics), "x": self.along,
             "axes": axes, "against_label": self.quantity(self.against).label if self.against else "",
             "training_steps": self.training_steps if self.trains else 0, "data": list(self.data),
-            "parts": self.parts[1] if self.trains else "", "alone": self.measure is not None,
+            "parts": self.parts[1] if self.trains else "", "promptless": self.measure is not None,
             "lines": [{**dataclasses.asdict(line), "params": dict(line.params)} for line in self.lines],
             "papers": [dataclasses.asdict(series) for series in self.papers],
             "own": [{k: v for k, v in dataclasses.asdict(q).items() if k != "of"} for q in self.own],

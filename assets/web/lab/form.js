@@ -174,7 +174,7 @@ function head(r) {
   /** What is said of it; nothing of what is empty. @type {[name: string, value: Child][]} */
   const facts = [
     ...r.axes.map((axis) => /** @type {[string, Child]} */ (["Varies", [`${axis.label} `, values(axis)]])),
-    ["Lines", !r.alone && r.lines.map((line) => line.label).join(" · ")],
+    ["Lines", !r.promptless && r.lines.map((line) => line.label).join(" · ")],
     ["Trains", r.training_steps > 0 && trains],
     ["Measures", metrics.join(" · ")],
     ["Temperature", r.temperature > 0 && String(r.temperature)],
@@ -193,7 +193,7 @@ export function drawMain() {
   const had = document.activeElement?.id;
   const many = lab.choice === BATCH;
   const form = r
-    ? promptFields(r).slice(r.alone ? 3 : 0)
+    ? promptFields(r).slice(r.promptless ? 3 : 0)
     : many
       ? [batch.fields({ check, redraw: drawMain }), ...promptFields(catalog().batch)]
       : [...ownFields(), ...promptFields(OWN_PROMPTS)];

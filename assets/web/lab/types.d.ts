@@ -10,7 +10,7 @@ interface LabLine { label: string; method: string; params: Record<string, Settin
 interface LabExperiment {
   name: string; title: string; paper: string; figure: string; question: string; finding: string; note: string;
   prompts: string; count: number; max_new_tokens: number; temperature: number; metrics: string[]; x: string;
-  axes: LabAxis[]; training_steps: number; parts: string; alone: boolean; repeats: number; lines: LabLine[];
+  axes: LabAxis[]; training_steps: number; parts: string; promptless: boolean; repeats: number; lines: LabLine[];
   own: { key: string; label: string }[];
 }
 /** A recipe; the values of its axes are texts; ``papers``: where printed numbers are from. */
