@@ -34,7 +34,6 @@ from rich.table import Table
 from tests.load import ROOT, started
 from tests.waiting import until
 
-TEXT = "Write the story of the lamp again: the lamp at the old station was sold to the museum of the city."
 LANES = ("pld", "pld+h", "adapld")
 SWEEP = {"free": {"methods": ["pld"], "vary": [{"param": "k", "values": "2, 4, 6, 8, 10, 12"}]}, "prompts": "examples"}
 
@@ -98,10 +97,11 @@ class Server:
 def runs(server: Server, kind: str, chance: random.Random, kill: Kill) -> Generator[None, Server, None]:
     """A run alone, or beside two others: begun, killed at the yield, and looked for in the next server."""
     lanes = LANES[: 3 if kind == "comparison" else 1]
+    recorded = max(server.json("GET", "/api/runs")["runs"], key=lambda run: run.get("tokens") or 0)
     asked = {
-        "prompt": {"mode": "text", "text": f"{TEXT} {chance.random()}"},
+        "prompt": {"trace": recorded["id"]},
         "lanes": [{"method": name, "params": {}} for name in lanes],
-        "settings": {"max_new_tokens": 512, "temperature": 0.7},
+        "settings": {"max_new_tokens": 512, "temperature": 0.8, "seed": chance.randrange(1000)},
     }
     keys = [lane["id"] for lane in server.json("POST", "/api/compare/start", asked)["lanes"]]
     seen: dict[str, list[int]] = {key: [] for key in keys}
