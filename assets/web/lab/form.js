@@ -91,8 +91,8 @@ function promptFields({ prompts: set, count, max_new_tokens, repeats, training_s
     h("div.svl-field.svl-wide", h("label", { for: "svl-prompts" }, "Prompts"), select, picker),
     numberField("count", "How many", count, { max: 5000 }),
     numberField("max_new_tokens", "New tokens", max_new_tokens, { max: 4096 }),
-    repeats && numberField("repeats", "Repeats", repeats, { max: 100 }),
-    training_steps && numberField("training_steps", "Training steps", training_steps, { max: 100000 }),
+    repeats ? numberField("repeats", "Repeats", repeats, { max: 100 }) : null,
+    training_steps ? numberField("training_steps", "Training steps", training_steps, { max: 100000 }) : null,
   ];
 }
 
