@@ -114,6 +114,7 @@ function watch(lane, ticket) {
         });
       }
       if (ticket === page.ticket) changed();
+      flush(); // what came while the answer was on its way, and is not in it
     };
     const flush = framed(() => {
       if (ticket !== page.ticket || !lane.lane) return;
