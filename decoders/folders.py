@@ -44,8 +44,7 @@ def write_text(path: Path, text: str) -> Path:
 
 
 def write_json(path: Path, data: Any) -> Path:
-    """Write a JSON file, whole or not at all; its folder is made where there is none."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a JSON file as ``write_text`` does."""
     return write_text(path, json.dumps(data, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from decoders.trace import files as tracefile
+from decoders.trace import journal as runjournal
 from decoders.trace.journal import recover
 from specviz.server.forms import PromptForm
 from specviz.server.library import Library
@@ -125,6 +127,28 @@ def test_a_journal_that_cannot_be_recovered_is_set_aside_with_its_reason_once(
         readable(tmp_path)
     assert sum("bad.journal" in record.message for record in caplog.records) == 1
     assert "cannot be recovered" in (tmp_path / "bad.unreadable.txt").read_text()
+
+
+def test_a_journal_appears_with_its_whole_header_and_what_a_kill_cut_off_before_is_removed(tmp_path: Path) -> None:
+    """Nobody ever reads half a header: the file gets its name once its prompt is in it."""
+    opening, _ = synthetic.deltas(synthetic.chain())
+    written: list[bool] = []
+
+    class Looking(runjournal.Journal):
+        def _write(self, data: bytes) -> None:
+            for half in (data[: len(data) // 2], data[len(data) // 2 :]):
+                written.append(self.path.exists())
+                super()._write(half)
+
+    journal = Looking(tmp_path / "a.journal")
+    journal.start(opening)
+    journal.close()
+    assert written == [False, False] and recover(tmp_path / "a.journal").rows("steps") == 0
+    for name, age in ((".b.journal.17", 100), (".c.journal.18", 0)):
+        (tmp_path / name).write_text("half")
+        os.utime(tmp_path / name, (time.time() - age, time.time() - age))
+    readable(tmp_path)
+    assert [path.name for path in tmp_path.glob(".*.journal.*")] == [".c.journal.18"]
 
 
 def test_a_guarded_run_that_is_cut_off_is_recovered_and_one_that_ends_leaves_nothing(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ recovered.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import math
@@ -46,13 +47,18 @@ class Journal:
         self._file: io.FileIO | None = None
 
     def start(self, trace: Trace) -> None:
-        """Create the file: the run's record, and whatever the trace holds so far (its prompt)."""
+        """Create the file: the run's record, and whatever the trace holds so far (its prompt), whole or not at all."""
         line = dumps({"journal": 2, "schema": SCHEMA, "run": trace.run, "tables": trace.tables})
+        partial = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(self.path, "wb", buffering=0)  # noqa: SIM115 (open for as long as the run lasts)
+            self._file = open(partial, "wb", buffering=0)  # noqa: SIM115 (open for as long as the run lasts)
             self._write(line.encode() + b"\n")
+            os.replace(partial, self.path)
         except OSError as fault:
+            self.close()
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
             raise TraceError(f"{self.path.name} cannot be written: {why(fault)}") from None
 
     def append(self, delta: Delta) -> None:

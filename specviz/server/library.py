@@ -70,12 +70,6 @@ class Journal:
         finally:
             self._unlock()
 
-    def drop(self) -> None:
-        """The run is kept elsewhere, or not at all: the journal goes."""
-        self.close()
-        with contextlib.suppress(OSError):
-            self._journal.path.unlink(missing_ok=True)
-
     def _unlock(self) -> None:
         if self._lock is not None:
             os.close(self._lock)
@@ -165,8 +159,8 @@ class Library:
         return Guarded(run, self, owner)
 
     def forget(self, key: str, journal: Journal) -> None:
-        """A guarded run is over."""
-        journal.drop()
+        """A guarded run is over: it is kept elsewhere, or not at all."""
+        journal.close()
         with contextlib.suppress(OSError):
             self.remove(key)
         self._live.discard(key)
@@ -267,6 +261,8 @@ class Library:
         except OSError as error:
             self._failed(error)
             only_server = False
+        if only_server:
+            self._sweep()
         for path in self._files(JOURNAL):
             if path.stem in self._live or not _abandoned(path, only_server):
                 continue
@@ -288,6 +284,13 @@ class Library:
             if is_id(path.stem) and path.stem not in store:
                 self.bring(path.stem, store, shared=shared)
 
+    def _sweep(self) -> None:
+        """Remove what a killed server was about to write and had not renamed yet."""
+        for path in self.folder.glob(".*"):
+            with contextlib.suppress(OSError):
+                if path.name != ".lock" and path.is_file() and _rests(path) > 60:
+                    path.unlink()
+
     def _files(self, suffix: str) -> list[Path]:
         """Oldest first."""
         files = []
@@ -297,10 +300,15 @@ class Library:
         return [path for _, path in sorted(files)]
 
 
+def _rests(path: Path) -> float:
+    """Seconds since it was last written; the clock may have been set back since."""
+    return abs(time.time() - path.stat().st_mtime)
+
+
 def _abandoned(path: Path, only_server: bool) -> bool:
     """Whether no server works on this journal any more; ``only_server``: there is no other one, as far as is known."""
     try:
-        rests = abs(time.time() - path.stat().st_mtime)  # the clock may have been set back
+        rests = _rests(path)
         if fcntl is None:
             return rests > 60
         file = os.open(path, os.O_RDONLY)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import html
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
+
+from decoders.folders import write_text
 
 # colour-blind-safe (Okabe and Ito), as in the rest of the app
 BLUE, VERMILLION, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8A8A8A"
@@ -145,12 +146,7 @@ def write_page(path: Path, title: str, figures: Sequence[go.Figure]) -> None:
         "<style>:root{color-scheme:light dark}body{margin:1rem auto;max-width:1100px}</style>"
         f"</head><body>{''.join(parts)}</body></html>\n"
     )
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_text(page, encoding="utf-8")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_text(path, page)
 
 
 def _plain(text: str) -> str:

@@ -399,7 +399,9 @@ class Lab(Service):
 
     def _append(self, active: Active) -> None:
         """Write the rows that are new: little work, so that a process that is killed loses none."""
-        new = list(enumerate(active.results.rows))[active.written :]
+        new = list(enumerate(active.results.rows[active.written :], active.written))
+        if not new:  # a training goes on
+            return
         try:
             with (self.folder / active.results.id / LATEST).open("a", encoding="utf-8") as file:
                 file.write("".join(json.dumps(row, default=float) + "\n" for row in new))
