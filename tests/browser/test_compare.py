@@ -7,15 +7,17 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from decoders.trace.trace import Trace
+from specviz.server.forms import PromptForm
 from tests import synthetic
 from tests.browser.pace import cost
 from tests.stubs import StubDesk, StubRun, serving, visiting
 from tests.synthetic import CODE, EDITED, Synthetic
-from tests.waiting import becomes, expect, fits
+from tests.waiting import WAIT_S, becomes, expect, fits, until
 
 Visit = Callable[..., Any]
 PROMPT = (("instruction", -1, "Edit the code: bool, not int.\n"), ("context", 0, CODE))
@@ -206,6 +208,46 @@ def test_lanes_run_live_and_one_that_fails_leaves_the_others(visit: Visit, desk:
     page.wait_for_selector(".svc-run:not([disabled])", state="attached")
     desk.gate.set()
     page.problems[:] = [text for text in page.problems if "404" not in text]  # runs that never began are nowhere
+
+
+def test_steps_that_come_while_a_run_is_fetched_are_drawn_when_it_is_there(visit: Visit, desk: Lanes) -> None:
+    """The answer is as old as its question; the steps told since then are not in it, and nobody tells them again."""
+    begin = threading.Event()
+
+    class Late(StubRun):
+        def __iter__(self) -> Iterator[Any]:
+            assert begin.wait(WAIT_S)
+            yield from super().__iter__()
+
+    desk.gate.clear()
+    before = desk.submit(PromptForm("text", text="abc"), "pld", {}, {}, owner="somebody")
+    until(lambda: before.state == "running", "the run before it holds the worker")
+    with mock.patch.object(desk, "run_of", lambda *stated, **_: Late(made("chain", 4), stated[-1], gate=desk.gate)):
+        page = visit()
+        page.wait_for_selector(".svc-run:not([disabled])")
+        page.select_option("#svc-method-0", "pld")
+        for _ in range(page.locator(".svc-remove").count() - 1):
+            page.locator(".svc-remove").last.click()
+        page.fill("#svc-instruction", "Edit the code.")
+        page.click(".svc-run")
+        page.wait_for_function(f"() => {STATE}.lanes[0]?.source?.readyState === 1")  # it waits, and is listened to
+        held: list[Any] = []
+        page.route("**/api/traces/*", lambda route: held.append((route, route.fetch())))
+        page.evaluate(
+            f"""() => {{ window.told = 0; {STATE}.lanes[0].source.addEventListener("message",
+            (message) => {{ if (JSON.parse(message.data).delta) window.told += 1; }}); }}"""
+        )
+        before.cancel.set()
+        becomes(page, lambda: len(held), 1)  # it runs now: asked for, and answered without a step
+        begin.set()
+        page.wait_for_function("() => window.told === 4")
+        assert page.evaluate(f"{STATE}.lanes[0].lane") is None
+        route, answer = held[0]
+        route.fulfill(response=answer)
+        page.wait_for_function(f"() => {STATE}.lanes[0].lane?.steps === 4")  # while the fifth is waited for
+        page.unroute("**/api/traces/*")
+        desk.gate.set()
+        over(page)
 
 
 @pytest.mark.pace
