@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from fastapi import FastAPI
@@ -19,7 +20,7 @@ from fastapi.testclient import TestClient
 from decoders import Prompt
 from decoders.drafters.pld import PldDrafter
 from decoders.errors import UserError
-from decoders.study.bench import Contender, alternated
+from decoders.study.bench import Contender, Sample, alternated
 from decoders.trace.trace import Trace
 from specviz import cli
 from specviz.experiments import Results, plan
@@ -49,6 +50,18 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
 
 
+@pytest.fixture(autouse=True)
+def _once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As often as is asked for, however busy the machine is."""
+    monkeypatch.setattr("specviz.experiments.batch.REPEATED", 0)
+
+
+@pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which every step takes 10 ms, whatever is drafted."""
+    monkeypatch.setattr(Sample, "tokens_per_s", property(lambda self: 100.0 * (self.accepted / self.steps + 1)))
+
+
 @pytest.fixture(scope="module")
 def target() -> Any:
     made = tiny_target("llama")
@@ -63,7 +76,8 @@ def made_cases(count: int = 3) -> list[Case]:
 @pytest.fixture(scope="module")
 def done(target: Any) -> tuple[Results, list[Trace]]:
     kept: list[Trace] = []
-    return run(target, plan(target, SMALL, made_cases()), keep=kept.append), kept
+    with mock.patch("specviz.experiments.batch.REPEATED", 0):
+        return run(target, plan(target, SMALL, made_cases()), keep=kept.append), kept
 
 
 # --- what is run ---
@@ -162,7 +176,7 @@ def test_a_lossless_method_that_changes_the_output_is_told_loudly(target: Any, m
     assert not any(line.cells[1].best for table in tables(results) for line in table.lines)
     assert "**0/2, 2 DIFFER**" in written(results, "md") and r"\textbf{0/2, 2 DIFFER}" in written(results, "tex")
     (row,) = [r for r in csv.reader(io.StringIO(written(results, "csv"))) if r[0] == "outputs_bugs"]
-    assert row[4::2] == ["0", "2"]
+    assert row[4::3] == ["0", "2"]
 
 
 # --- the arithmetic, by hand ---
@@ -179,9 +193,9 @@ ROWS = [
     # task a: prompts 0 and 1, task b: prompt 2; two repeats
     *(row("plain", p, r, speedup=1.0, tokens_per_step=1.0 if r == 1 else None) for r in (1, 2) for p in range(3)),
     row("x", 0, 1, speedup=2.0, tokens_per_step=3.0), row("x", 1, 1, speedup=4.0, tokens_per_step=5.0),
-    row("x", 2, 1, speedup=1.5, tokens_per_step=1.004),
+    row("x", 2, 1, speedup=1.3, tokens_per_step=1.804),
     row("x", 0, 2, speedup=3.0), row("x", 1, 2, speedup=5.0),
-    row("x", 2, 2, speedup=2.5, same=0.0, differs_at=7.0, verdict="lossy by design"),
+    row("x", 2, 2, speedup=1.7, same=0.0, differs_at=7.0, verdict="lossy by design"),
 ]  # fmt: skip
 
 
@@ -199,14 +213,15 @@ def test_a_table_by_hand() -> None:
     assert (steps.columns, [line.name for line in speedup.lines]) == (("plain", "x"), ["a", "b", "overall"])
     assert [line.prompts for line in speedup.lines] == [2, 1, 3]
     a, b, overall = (line.cells[1] for line in speedup.lines)
-    assert a.mean == 3.5 and a.deviation == pytest.approx(0.5**0.5) and (a.text, a.spread) == ("3.50", "0.71")
-    assert (b.text, b.spread, b.count) == ("2.00", "0.71", 2)  # repeats 1.5 and 2.5
-    assert overall.mean == pytest.approx(3.0) and overall.spread == "0.71"  # repeats 2.5 and 3.5
+    # medians of 2, 3 and 4, 5; quartiles 2.25, 2.75 and 4.25, 4.75
+    assert (a.mean, a.low, a.high, a.text, a.spread, a.count) == (3.5, 3.25, 3.75, "3.50", "3.25–3.75", 4)
+    assert (b.text, b.spread, b.count, b.disturbed) == ("1.50", "1.40–1.60", 2, 0)
+    assert overall.mean == pytest.approx(8.5 / 3) and overall.spread == "2.63–3.03" and overall.disturbed == 0
     assert speedup.lines[0].cells[0].spread == ""  # what is always 1 has no spread
-    assert [line.cells[1].best for line in speedup.lines] == [True] * 3
+    assert [line.cells[1].best for line in speedup.lines] == [True] * 3  # plain's 1 lies below every range
     counted = [line.cells[1] for line in steps.lines]
-    assert [(c.text, c.spread, c.count) for c in counted] == [("4.00", "", 2), ("1.00", "", 1), ("3.00", "", 3)]
-    assert [line.cells[1].best for line in steps.lines] == [True, False, True]  # 1.004 and 1 are shown as equal
+    assert [(c.text, c.spread, c.count) for c in counted] == [("4.00", "", 2), ("1.80", "", 1), ("3.27", "", 3)]
+    assert [line.cells[1].best for line in steps.lines] == [True] * 3
     assert [run["trace"] for run in a.runs] == ["x0", "x1"]
     plain, x = checks(by_hand())
     assert (plain.text, x.text, x.lossy, x.bugs) == ("6/6", "5/6", True, 0) and warnings(by_hand()) == []
@@ -215,6 +230,56 @@ def test_a_table_by_hand() -> None:
     assert tokens.lines[0].cells[1].text == "–" and tokens.title == "Draft efficiency (%)"
     with pytest.raises(UserError, match="not one number per run"):
         tables(by_hand(), ["ranks"])
+
+
+def measured(*values: tuple[str, float, float]) -> tuple[Any, str]:
+    """The cells of one prompt's speedups, given twice per method at 3 tokens per step; and the notes."""
+    rows = [
+        row(name, 0, repeat, speedup=of, tokens_per_step=3.0 if repeat == 1 else None)
+        for name, *both in values for repeat, of in enumerate(both, 1)
+    ]  # fmt: skip
+    results = Results(by_hand().about, rows)
+    return {name: cell for name, cell in zip(("plain", "x", "y"), tables(results)[1].lines[0].cells, strict=False)}, (
+        " ".join(notes(results))
+    )
+
+
+def test_numbers_that_cannot_be_right_are_marked_and_never_the_best() -> None:
+    plain = ("plain", 1.0, 1.0)
+    cells, said = measured(plain, ("x", 33.78, 34.0), ("y", 1.4, 1.5))
+    assert (cells["x"].text, cells["x"].disturbed, cells["x"].best) == ("–", 1, False)  # 3 tokens per step, 33 times
+    assert (cells["y"].text, cells["y"].best) == ("1.45", True) and "‡ 1 measurement" in said
+    cells, said = measured(plain, ("x", 1.0, 2.8), ("y", 1.1, 1.2))  # x: quartiles 1.45 to 2.35
+    assert (cells["x"].text, cells["x"].disturbed, cells["x"].best) == ("1.90", 1, False)
+    assert not cells["y"].best and "‡ 1 measurement" in said  # x may be faster
+    cells, said = measured(plain, ("x", 1.8, 2.0), ("y", 1.85, 2.1))  # the ranges meet
+    assert not any(cell.best or cell.disturbed for cell in cells.values()) and "‡" not in said
+    cells, _ = measured(plain, ("x", 1.8, 2.0), ("y", 2.3, 2.4))
+    assert [name for name, cell in cells.items() if cell.best] == ["y"]
+    once = Results(by_hand().about, [r for r in ROWS if r["repeat"] == 1])
+    assert not any(cell.best for line in tables(once)[1].lines for cell in line.cells)  # one repeat tells no range
+    disturbed = Results(by_hand().about, [{**r, "speedup": 40.0} if r["series"] == "x" else r for r in ROWS])
+    for form, mark in (("csv", "40"), ("md", "–‡"), ("tex", r"--\textsuperscript{\ddag}")):
+        assert (mark in written(disturbed, form)) is (form != "csv")
+
+
+def test_what_was_disturbed_is_measured_again_beside_plain_decoding(
+    target: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that stalls while "pld" runs on the first prompt, once."""
+    monkeypatch.setattr("specviz.experiments.batch.REPEATED", 2)
+    stalls = [50.0]
+
+    def stalled(sample: Any) -> float:
+        return stalls.pop() if sample.name == "pld" and stalls else 100.0 * (sample.accepted / sample.steps + 1)
+
+    monkeypatch.setattr(Sample, "tokens_per_s", property(stalled))
+    results = run(target, plan(target, SMALL, made_cases()))
+    more = [row for row in results.rows if row["repeat"] > 2]
+    assert {(row["series"], row["place"]) for row in more} == {("plain", 0), ("pld", 0)}
+    assert sorted({row["repeat"] for row in more})[:2] == [3, 4] and all(not row["trace"] for row in more)
+    assert not any(cell.disturbed for line in tables(results)[1].lines for cell in line.cells)
+    assert "‡" not in " ".join(notes(results)) and results.about["state"] == "complete"
 
 
 def test_what_has_to_be_known_is_said() -> None:
@@ -235,11 +300,11 @@ def test_files_hold_the_same_numbers_and_names_are_text() -> None:
     made = by_hand()
     grid = list(csv.DictReader(io.StringIO(written(made, "csv"), newline="")))
     (overall,) = [r for r in grid if (r["metric"], r["task"]) == ("speedup", "overall")]
-    assert (overall["prompts"], float(overall["x"]), float(overall["x ±"])) == ("3", 3.0, pytest.approx(0.707107))
+    assert (overall["prompts"], float(overall["x"]), float(overall["x low"])) == ("3", 2.83333, 2.63333)
     text = written(made, "md")
-    assert "| overall | 3 | 1.00 | **3.00** ± 0.71 |" in text and "| task | prompts | plain | x † |" in text
+    assert "| overall | 3 | 1.00 | **2.83** (2.63–3.03) |" in text and "| task | prompts | plain | x † |" in text
     tex = written(made, "tex")
-    assert r"overall & 3 & 1.00 & \textbf{3.00} {\scriptsize $\pm$ 0.71} \\" in tex and tex.count(r"\toprule") == 2
+    assert r"overall & 3 & 1.00 & \textbf{2.83} {\scriptsize [2.63--3.03]} \\" in tex and tex.count(r"\toprule") == 2
     assert written(made, "md", ["steps"]).count("| task |") == 1
     with pytest.raises(UserError, match="choose of csv, tex, md"):
         written(made, "exe")
@@ -292,7 +357,7 @@ def wait(desk: Desk, key: str) -> dict[str, Any]:
     return until(over, f"the batch {key} is over")
 
 
-def test_a_batch_in_the_app(desk: Desk) -> None:
+def test_a_batch_in_the_app(desk: Desk, steady: None) -> None:
     app = FastAPI()  # these routes alone: the whole page takes seconds to make
     add_page(app, desk.services["lab"])
     tell_errors(app)
@@ -304,7 +369,7 @@ def test_a_batch_in_the_app(desk: Desk) -> None:
         steps, speedup = shown["tables"]
         assert [line["task"] for line in steps["lines"]] == ["qa", "rag", "all"]
         assert steps["columns"] == ("plain", "pld")
-        assert speedup["lines"][2]["cells"][1]["count"] == 6 and speedup["lines"][2]["cells"][1]["spread"]
+        assert speedup["lines"][2]["cells"][1]["count"] == 6 and not speedup["lines"][2]["cells"][1]["disturbed"]
         other = client.get(f"/api/lab/results/{key}?metrics=kv_mb").json()
         assert [t["metric"] for t in other["tables"]] == ["kv_mb"] and other["rows"] == 12  # nothing ran again
         assert shown["about"]["prompts"] == "set.jsonl" and "(set.jsonl)" in " ".join(shown["remarks"])

@@ -3,14 +3,15 @@
 A row of its results is one method on one prompt in one repeat: ``repeat`` from 1; ``tokens_per_s`` and ``speedup`` of a
 run that was not recorded; ``same``, 1 where every output was plain decoding's, else 0, with ``differs_at`` (an output
 token's number from 0) and ``verdict`` (``decoders.study.divergences``). All other quantities are of the recorded
-run, which each method makes once per prompt: they stand in the rows of repeat 1, with the ``trace`` to open.
+run, which each method makes once per prompt: they stand in the rows of repeat 1, with the ``trace`` to open. What was
+disturbed (``timing``) is measured again beside plain decoding, in further repeats.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from decoders.draft.params import controls
@@ -21,6 +22,7 @@ from specviz.words import sentence
 from .experiment import CATEGORY, Experiment, Line, Row, near, registered, text_of
 from .prompts import Case
 from .quantities import QUANTITIES, Breakdown, Profile, measured
+from .timing import REPEATED, disturbed
 
 if TYPE_CHECKING:
     from decoders import Target
@@ -113,6 +115,7 @@ class Ledger:
     lossy: Collection[str] = ()
     keep: Callable[[Trace], None] | None = None
     on_device: OnDevice = lambda work: work()
+    rows: list[Row] = field(default_factory=list)
     _group: dict[str, dict[str, Made | str]] = field(default_factory=dict)
     _plain: dict[int, list[int]] = field(default_factory=dict)
 
@@ -131,7 +134,9 @@ class Ledger:
         if plain is not None and not isinstance(plain, str):
             speed = plain.sample.tokens_per_s
             self._plain.setdefault(turn.prompt, plain.output)
-        return [self._row(turn, line, group[line], speed) for line in self.methods if line in group]
+        new = [self._row(turn, line, group[line], speed) for line in self.methods if line in group]
+        self.rows += new
+        return new
 
     def _row(self, turn: Turn, line: str, runs: Mapping[str, Made | str], plain_speed: float | None) -> Row:
         case, first = self.cases[turn.prompt], turn.round == 0
@@ -216,7 +221,17 @@ def units(session: Session) -> Iterator[list[Row]]:
         contenders.append(Contender(line.label + TRACED, "traced", lossless, recorded(line), rounds=1))
     methods = {setting.line.label: setting.line.method for setting in planned.settings}
     ledger = Ledger(target, planned.cases, methods, planned.lossy, session.keep, session.on_device)
-    for turn, made in alternated(contenders, planned.cases, planned.experiment.repeats, call):
+    repeats = planned.experiment.repeats
+    for turn, made in alternated(contenders, planned.cases, repeats, call):
         if cancel.is_set():
             return
         yield ledger.add(turn, made)
+    timers = [contender for contender in contenders if contender.rounds is None]
+    for more in range(1, REPEATED + 1):
+        for place, lines in disturbed(ledger.rows).items():
+            again = [timer for timer in timers if timer.name in lines or timer.name == PLAIN]
+            for turn, made in alternated(again, [planned.cases[place]], repeats, call):
+                if cancel.is_set():
+                    return
+                number = turn.round if turn.round < 0 else turn.round + more * repeats
+                yield ledger.add(replace(turn, prompt=place, round=number), made)

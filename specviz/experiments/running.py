@@ -83,7 +83,7 @@ def run_experiment(
                 break
             results.rows += rows
             if progress is not None:
-                progress(Progress(done, planned.runs, time.perf_counter() - ran_from))
+                progress(Progress(done, max(done, planned.runs), time.perf_counter() - ran_from))
         about["state"] = "cancelled" if cancel.is_set() else "complete"
     except KeyboardInterrupt:
         about["state"] = "cancelled"

@@ -1,7 +1,9 @@
 """A batch as the papers print it: a table of tasks × methods per metric, on the page and as CSV, LaTeX and Markdown.
 
-A cell is a mean over the prompts of its task, and over the repeats where the metric is timed; ± is the standard
-deviation between the repeats (each the mean over those prompts), and stands where there are at least two of them.
+A cell is the mean over the prompts of its task; where the metric is timed, of each prompt's median over the repeats,
+and the range beside it is the same mean of their quartiles. A prompt's measurement is disturbed where its quartiles lie
+far apart, and where it says more than can be: a speedup above the tokens per step. The second kind is left out, and
+neither is marked as best; nor is a number whose range meets another's.
 """
 
 from __future__ import annotations
@@ -10,9 +12,9 @@ import csv
 import io
 import math
 import re
-import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Any
 
 from decoders.errors import UserError
@@ -22,6 +24,7 @@ from .experiment import Row
 from .prompts import ALL, NAMES
 from .quantities import Quantity
 from .results import FORMULA, SCHEMA, Results, opened, points
+from .timing import REPEATED, TIMED, WIDEST, Timing, timings
 
 OVERALL = "overall"
 BETTER = {  # 1: the highest is the best, -1: the lowest; in other tables none is marked
@@ -36,16 +39,18 @@ VERSIONS = ("python", "torch", "transformers", "specviz")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One method on one task. ``text`` and ``spread`` are what is shown; ``count`` values are in the mean, of
-    ``prompts`` prompts; ``best`` of its row.
+    """One method on one task. ``text`` and ``spread`` are what is shown of ``mean``, ``low`` and ``high``; ``count``
+    values are in them, of ``prompts`` prompts; ``disturbed`` of these; ``best`` of its row.
     """
 
     text: str
     spread: str
     mean: float | None
-    deviation: float | None
+    low: float | None
+    high: float | None
     count: int
     prompts: int
+    disturbed: int
     failed: int
     best: bool
     partly: str
@@ -170,9 +175,9 @@ def notes(results: Results) -> list[str]:
     prompts = len({row.get("place") for row in results.rows})
     done = f"{counted(prompts, 'prompt')}{_source(about)}, at most {about['max_new_tokens']} new tokens, greedy"
     spread = (
-        f"{counted(repeats, 'repeat')}, the methods in turn; ± is the standard deviation between the repeats"
+        f"{counted(repeats, 'repeat')}, the methods in turn: medians, with quartiles between the repeats"
         if repeats > 1
-        else "1 repeat: nothing is known of the spread (more repeats show it as ±)"
+        else "1 repeat: nothing is known of the spread (more repeats show it)"
     )
     lossy = [check.name for check in checks(results) if check.lossy]
     sentences = [
@@ -181,6 +186,12 @@ def notes(results: Results) -> list[str]:
         "Speed and speedup are of runs that were not recorded; a speedup is formed between runs of the same prompt in "
         "the same repeat. What else is counted is the same in every repeat.",
     ]
+    if disturbed := sum(bool(timing.disturbed) for key in TIMED for timing in timings(results.rows, key).values()):
+        sentences.append(
+            f"‡ {counted(disturbed, 'measurement')} still disturbed after {counted(REPEATED, 'more turn')}: quartiles "
+            f"more than {WIDEST:.0%} of the median apart, or a speedup above the tokens per step, which cannot be and "
+            "is left out."
+        )
     if lossy:
         sentences.append(f"† {', '.join(lossy)}: not lossless, the output may differ from plain decoding's.")
     for name in _columns(results):
@@ -226,30 +237,46 @@ def _table(results: Results, key: str, broken: set[str]) -> Table:
     groups = [(task, str(NAMES.get(task, task)), {c: by.get((task, c), []) for c in columns}) for task in tasks]
     if len(tasks) > 1:
         groups.append((ALL, OVERALL, {c: [r for r in results.rows if r["series"] == c] for c in columns}))
-    means = {(task, c): _mean(rows, key) for task, _, of in groups for c, rows in of.items()}
-    form = _form(quantity.unit, [mean for mean, *_ in means.values() if mean is not None])
+    every = timings(results.rows, key)
+    means = {
+        (task, name): _mean([every[name, place] for place in _places(rows)])
+        for task, _, of in groups
+        for name, rows in of.items()
+    }
+    form = _form(quantity.unit, [mean.value for mean in means.values() if mean.value is not None])
     lines = []
     for task, name, of in groups:
         prompts = len({row.get("place") for rows in of.values() for row in rows})
-        eligible = [c for c, rows in of.items() if c not in broken and _done(rows) == prompts]
-        best = _best(key, {c: means[task, c][0] for c in eligible}, form)
-        cells = tuple(_cell(rows, prompts, *means[task, c], form, c in best) for c, rows in of.items())
+        eligible = {c for c, rows in of.items() if c not in broken and _done(rows) == prompts}
+        best = _best(key, {c: means[task, c] for c in of}, eligible, form)
+        cells = tuple(_cell(rows, prompts, means[task, c], form, c in best) for c, rows in of.items())
         lines.append(Line(task, name, prompts, cells))
     return Table(key, quantity.label, quantity.unit, quantity.formula, columns, tuple(lines))
 
 
-def _mean(rows: Sequence[Row], key: str) -> tuple[float | None, float | None, int]:
-    """Mean, standard deviation between whole repeats (None below two), number of values."""
-    valued = [row for row in rows if row.get(key) is not None]
-    if not valued:
-        return None, None, 0
-    by: dict[Any, list[Row]] = {}
-    for row in valued:
-        by.setdefault(row.get("repeat"), []).append(row)
-    most = max(len(part) for part in by.values())
-    each = [statistics.fmean(row[key] for row in part) for part in by.values() if len(part) == most]
-    deviation = (statistics.stdev(each) or None) if len(each) > 1 else None  # what cannot differ has no spread
-    return statistics.fmean(row[key] for row in valued), deviation, len(valued)
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """Of several prompts' timings; None where there is no value, or (``low``, ``high``) no repeat."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    count: int
+    disturbed: int
+
+
+def _places(rows: Sequence[Row]) -> list[Any]:
+    return list(dict.fromkeys(row.get("place") for row in rows))
+
+
+def _mean(of: Sequence[Timing]) -> Mean:
+    used = [one for one in of if one.median is not None and not one.impossible]
+    disturbed = sum(bool(one.disturbed) for one in of)
+    if not used:
+        return Mean(None, None, None, 0, disturbed)
+    ranges = [(one.low, one.high) for one in used if one.low is not None and one.high is not None]
+    low, high = (fmean(ends) for ends in zip(*ranges, strict=True)) if len(ranges) == len(used) else (None, None)
+    return Mean(fmean(one.median or 0.0 for one in used), low, high, sum(one.count for one in used), disturbed)
 
 
 def _done(rows: Sequence[Row]) -> int:
@@ -257,25 +284,33 @@ def _done(rows: Sequence[Row]) -> int:
     return len({row.get("place") for row in rows} - {row.get("place") for row in rows if row.get("error")})
 
 
-def _cell(
-    rows: Sequence[Row], prompts: int, mean: float | None, deviation: float | None, count: int,
-    form: Callable[[float], str], best: bool,
-) -> Cell:  # fmt: skip
-    text = "–" if mean is None else form(mean)
-    spread = "" if deviation is None else form(deviation)
+def _cell(rows: Sequence[Row], prompts: int, mean: Mean, form: Callable[[float], str], best: bool) -> Cell:
+    text = "–" if mean.value is None else form(mean.value)
+    low, high = ("" if end is None else form(end) for end in (mean.low, mean.high))
+    spread = f"{low}–{high}" if {low, high} - {text, ""} else ""
     failed = sum(bool(row.get("error")) for row in rows)
     partly = f"{_done(rows)} of {prompts}" if failed else ""
-    return Cell(text, spread, mean, deviation, count, _done(rows), failed, best, partly, tuple(opened(rows)))
+    return Cell(
+        text, spread, mean.value, mean.low, mean.high, mean.count, _done(rows), mean.disturbed, failed, best, partly,
+        tuple(opened(rows)),
+    )  # fmt: skip
 
 
-def _best(key: str, means: Mapping[str, float | None], form: Callable[[float], str]) -> set[str]:
-    """The columns whose number, as it is shown, is the best; none where there is nothing to choose from."""
-    shown = {name: form(mean) for name, mean in means.items() if mean is not None}
-    if key not in BETTER or len(shown) < 2:
+def _best(key: str, means: Mapping[str, Mean], eligible: Collection[str], form: Callable[[float], str]) -> set[str]:
+    """The columns whose number, as it is shown, is the best; none where there is nothing to choose from, or where a
+    timed number's range meets another's.
+    """
+    values = {name: mean.value for name, mean in means.items() if mean.value is not None and name in eligible}
+    if key not in BETTER or len(values) < 2:
         return set()
-    best = (max if BETTER[key] > 0 else min)(mean for mean in means.values() if mean is not None)
-    first = {name for name, text in shown.items() if text == form(best)}
-    return first if len(first) < len(shown) else set()
+    best = (max if BETTER[key] > 0 else min)(values.values())
+    first = {name for name, value in values.items() if form(value) == form(best)}
+    if key in TIMED:
+        floor = min(means[name].low or 0.0 for name in first)
+        others = [mean.high or math.inf for name, mean in means.items() if name not in first and mean.value is not None]
+        if any(means[name].disturbed for name in first) or floor <= max(others, default=0.0):
+            return set()
+    return first if len(first) < len(values) else set()
 
 
 def _form(unit: str, means: Sequence[float]) -> Callable[[float], str]:
@@ -303,22 +338,22 @@ def written(results: Results, form: str, metrics: Sequence[str] | None = None) -
 
 
 def _csv(results: Results, every: Sequence[Table]) -> str:
-    """A line per metric and task, whole numbers of digits, two columns per method; the checks are lines of their own.
+    """A line per metric and task, whole numbers of digits, three columns per method; the checks are lines of their own.
 
     Shares are from 0 to 1 here.
     """
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\r\n")
     columns = _columns(results)
-    heads = [part for name in columns for part in (name, f"{name} ±")]
+    heads = [part for name in columns for part in (name, f"{name} low", f"{name} high")]
     writer.writerow(["metric", "unit", "task", "prompts", *(_inert(head) for head in heads)])
     for table in every:
         for line in table.lines:
-            numbers = [part for cell in line.cells for part in (_exact(cell.mean), _exact(cell.deviation))]
+            numbers = [_exact(number) for cell in line.cells for number in (cell.mean, cell.low, cell.high)]
             writer.writerow([table.metric, table.unit, _inert(line.name), line.prompts, *numbers])
     checked = {check.name: check for check in checks(results)}
     for key, of in (("outputs_checked", "checked"), ("outputs_same_as_plain", "same"), ("outputs_bugs", "bugs")):
-        counts = [part for name in columns for part in (getattr(checked[name], of), "")]
+        counts = [part for name in columns for part in (getattr(checked[name], of), "", "")]
         writer.writerow([key, "outputs", OVERALL, "", *counts])
     return out.getvalue()
 
@@ -334,8 +369,8 @@ def _inert(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a kind of file writes names, the best of a row, a check that failed, the spread, and the mark of a method
-    that is not lossless.
+    """How a kind of file writes names, the best of a row, a check that failed, the range, and the marks of a method
+    that is not lossless and of what was disturbed.
     """
 
     name: Callable[[str], str]
@@ -343,16 +378,19 @@ class Style:
     failed: str
     spread: str
     lossy: str
+    disturbed: str
 
     def cell(self, cell: Cell) -> str:
         text = self.best.format(cell.text) if cell.best else self.name(cell.text)
-        return text + (self.spread.format(cell.spread) if cell.spread else "") + (cell.partly and f" ({cell.partly})")
+        text += self.disturbed if cell.disturbed else ""
+        spread = self.spread.format(self.name(cell.spread)) if cell.spread else ""
+        return text + spread + (cell.partly and f" ({cell.partly})")
 
     def check(self, check: Check) -> str:
         return self.failed.format(self.name(check.text)) if check.bugs else self.name(check.text)
 
 
-TERMINAL = Style(str, "{}*", "{}", " ± {}", " †")
+TERMINAL = Style(str, "{}*", "{}", " [{}]", " †", "‡")
 
 
 def grid(results: Results, table: Table, style: Style = TERMINAL) -> list[list[str]]:
@@ -369,7 +407,9 @@ def grid(results: Results, table: Table, style: Style = TERMINAL) -> list[list[s
 def _latex(results: Results, every: Sequence[Table]) -> str:
     """A ``table`` with booktabs' rules per metric; the best of a row is bold."""
     bold = r"\textbf{{{}}}"
-    style = Style(_tex, bold, bold, r" {{\scriptsize $\pm$ {}}}", r"\textsuperscript{\dag}")
+    style = Style(
+        _tex, bold, bold, r" {{\scriptsize [{}]}}", r"\textsuperscript{\dag}", r"\textsuperscript{\ddag}"
+    )  # fmt: skip
     sentences = _tex(" ".join([*warnings(results), *notes(results)]))
     parts = ["% needs \\usepackage{booktabs}"]
     for table in every:
@@ -389,8 +429,8 @@ def _latex(results: Results, every: Sequence[Table]) -> str:
 TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "±": r"$\pm$", "×": r"$\times$", "÷": r"$\div$",
-    "†": r"\dag{}", "Σ": r"$\Sigma$", "δ": r"$\delta$", "β": r"$\beta$", "γ": r"$\gamma$", "−": "$-$", "·": r"$\cdot$",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}",
+    "‡": r"\ddag{}", "†": r"\dag{}", "Σ": r"$\Sigma$", "δ": r"$\delta$", "β": r"$\beta$", "γ": r"$\gamma$",
+    "−": "$-$", "·": r"$\cdot$", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}",
 }  # fmt: skip
 
 
@@ -405,7 +445,7 @@ def _tex(text: str) -> str:
 
 def _markdown(results: Results, every: Sequence[Table]) -> str:
     """A table per metric, the best of a row bold, and the notes below."""
-    style = Style(_md, "**{}**", "**{}**", " ± {}", " †")
+    style = Style(_md, "**{}**", "**{}**", " ({})", " †", "‡")
     parts = []
     for table in every:
         heads, *rows = grid(results, table, style)

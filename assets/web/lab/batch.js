@@ -133,11 +133,12 @@ const opens = (runs, text, attributes) => runs.length ? h("button.svb-open", { .
 
 /** @param {Pick<LabTable, "columns">} table @param {LabTableLine} line @param {number} n */
 function cell(table, line, n) {
-  const { text, spread, count, prompts, best, failed, partly, runs } = line.cells[n];
+  const { text, spread, count, prompts, disturbed, best, failed, partly, runs } = line.cells[n];
   const name = table.columns[n];
   const words = [
-    `${line.name}, ${name}: ${text}${spread && ` ± ${spread}`}`,
+    `${line.name}, ${name}: ${text}${spread && `, quartiles ${spread}`}`,
     `mean of ${plural(count, "value")} from ${plural(prompts, "prompt")}`,
+    disturbed && `disturbed on ${plural(disturbed, "prompt")}`,
     best && "best of its row",
     failed && `${plural(failed, "run")} failed`,
   ]
@@ -149,7 +150,8 @@ function cell(table, line, n) {
     "td.svp-num",
     { class: best && "svb-best" },
     opens(runs, number, { "aria-label": `${words}. Open its runs`, onclick }),
-    spread && h("small", ` ± ${spread}`),
+    disturbed > 0 && h("sup", { title: "Disturbed: the notes below say how" }, "‡"),
+    spread && h("small", ` ${spread}`),
     partly && h("small.svl-failed", ` (${partly})`),
   );
 }

@@ -43,7 +43,8 @@ interface LabProfile {
 
 /** A batch's tables: ``specviz/experiments/tables.py``. */
 interface LabCell {
-  text: string; spread: string; count: number; prompts: number; failed: number; best: boolean; partly: string;
+  text: string; spread: string; count: number; prompts: number; disturbed: number; failed: number; best: boolean;
+  partly: string;
   runs: LabRun[];
 }
 interface LabTableLine { task: string; name: string; prompts: number; cells: LabCell[] }

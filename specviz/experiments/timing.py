@@ -1,0 +1,71 @@
+"""What repeated measurements of a batch are worth: medians with quartiles, and which of them were disturbed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import quantiles
+
+from .experiment import Row
+
+TIMED = ("tokens_per_s", "speedup")  # measured in every repeat
+WIDEST = 0.25  # (upper − lower quartile) ÷ median from which a measurement counts as disturbed
+REPEATED = 2  # times a disturbed measurement is made again, each time with as many repeats as at first
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One line on one prompt: the median of its repeats, their quartiles (None where there is one alone), and whether
+    it says more than can be (``impossible``) or its repeats do not agree (``unsteady``).
+    """
+
+    median: float | None
+    low: float | None
+    high: float | None
+    count: int
+    impossible: bool = False
+    unsteady: bool = False
+
+    @property
+    def disturbed(self) -> bool:
+        return self.impossible or self.unsteady
+
+    @classmethod
+    def of(cls, values: Sequence[float], most: float | None = None) -> Timing:
+        """Of values of the same thing, which cannot be above ``most``.
+
+        >>> Timing.of([2.0, 2.0, 9.0])
+        Timing(median=2.0, low=2.0, high=5.5, count=3, impossible=False, unsteady=True)
+        >>> Timing.of([33.78], most=8.0).impossible
+        True
+        """
+        if len(values) < 2:
+            low = high = None
+            median = values[0] if values else None
+        else:
+            low, median, high = quantiles(values, n=4, method="inclusive")
+        impossible = most is not None and median is not None and median > most
+        unsteady = bool(median) and low is not None and high is not None and high - low > WIDEST * abs(median)
+        return cls(median, low, high, len(values), impossible, unsteady)
+
+
+def timings(rows: Sequence[Row], key: str) -> Mapping[tuple[str, object], Timing]:
+    """Every line on every prompt (``series``, ``place``), by one metric."""
+    values: dict[tuple[str, object], list[float]] = {}
+    most: dict[tuple[str, object], float] = {}
+    for row in rows:
+        of = row["series"], row.get("place")
+        values.setdefault(of, []).extend([] if row.get(key) is None else [float(row[key])])  # type: ignore[arg-type]
+        if key == "speedup" and row.get("tokens_per_step") is not None:
+            most[of] = float(row["tokens_per_step"])  # type: ignore[arg-type]
+    return {of: Timing.of(those, most.get(of)) for of, those in values.items()}
+
+
+def disturbed(rows: Sequence[Row]) -> dict[int, set[str]]:
+    """Lines that are to be measured again, by the prompt's place."""
+    again: dict[int, set[str]] = {}
+    for key in TIMED:
+        for (series, place), timing in timings(rows, key).items():
+            if timing.disturbed and isinstance(place, int):
+                again.setdefault(place, set()).add(series)
+    return again
