@@ -2,8 +2,14 @@
 
 import copy
 import os
+import sys
+from typing import Any
 
 import pytest
+
+# what the many processes of a run import is compiled once and kept, also where the shell says otherwise
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
+    sys.dont_write_bytecode = False
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # as many processes as cores: one thread each, set before torch is there
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -20,6 +26,21 @@ from . import synthetic
 # machines differ and are shared, so no test fails for its time alone; CI repeats the same examples
 settings.register_profile("house", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("house")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Files kept whole, and those of the browser together: one process has a Chromium whose caches stay warm, while the
+    others compute. They come first, so that the run ends with short files."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Files(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "tests/browser" if nodeid.startswith("tests/browser/") else super()._split_scope(nodeid)
+
+    return Files(config, log)
 
 
 @pytest.fixture(scope="session")

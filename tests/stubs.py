@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -158,23 +159,45 @@ def in_thread(make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         return pool.submit(lambda: asyncio.run(make())).result()
 
 
+PORTS: list[int] = []  # of this process's servers so far; one that is free again is taken first
+
+
+def listening() -> socket.socket:
+    """A socket for a server; on the port of one that has ended, so that a browser still has the scripts from there."""
+    for port in (*PORTS, 0):
+        found = socket.socket()
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind(("127.0.0.1", port))
+            found.listen(128)
+        except OSError:
+            found.close()
+            continue
+        if port == 0:
+            PORTS.append(found.getsockname()[1])
+        return found
+    raise OSError("no port is free")
+
+
 class serving:
     """A real server on a free port, for the time of a with block."""
 
     def __init__(self, desk: Desk, users: Users | None = None) -> None:
-        config = uvicorn.Config(app_of(desk, users), port=0, log_level="error", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(app_of(desk, users), log_level="error", timeout_graceful_shutdown=1)
         self.server = uvicorn.Server(config)
-        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.socket = listening()
+        self.thread = threading.Thread(target=self.server.run, args=([self.socket],), daemon=True)
 
     def __enter__(self) -> int:
         self.thread.start()
         until(lambda: self.server.started or not self.thread.is_alive(), "the server has started")
         assert self.server.started, "the server ended before it had started"
-        return self.server.servers[0].sockets[0].getsockname()[1]
+        return self.socket.getsockname()[1]
 
     def __exit__(self, *_: object) -> None:
         self.server.should_exit = True
         self.thread.join(20)
+        self.socket.close()
 
 
 class StubDesk(Desk):

@@ -1,4 +1,4 @@
-"""Real Chromium for the browser tests: one browser for this folder, one context (and console log) per test."""
+"""Real Chromium for the browser tests: one browser for this folder, one tab that is as new for every test."""
 
 from __future__ import annotations
 
@@ -20,7 +20,17 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-]
+    # the last list counts: Playwright's own, and the address bar's two pop-ups, which are pages of their own in every
+    # new window of the new headless mode (a third of what opening our page costs)
+    "--disable-features=" + ",".join((
+        "AimEnabled", "AvoidCorsURLLoaderRestartOnRedirect", "AvoidUnnecessaryBeforeUnloadCheckSync",
+        "DestroyProfileOnBrowserClose", "HttpsFirstBalancedModeAutoEnable", "HttpsUpgrades", "LensOverlay",
+        "MediaRouter", "NetworkTimeServiceQuerying", "OptimizationHints", "PaintHolding", "PreconnectToSearch",
+        "ThirdPartyStoragePartitioning", "WebUIOmniboxAimPopup", "WebUIOmniboxPopup",
+    )),
+]  # fmt: skip
+
+SIZE = {"width": 1280, "height": 820}
 
 
 def _missing(why: str) -> Any:
@@ -48,50 +58,95 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
-# what an earlier test stored is forgotten when a page opens a site for the first time
+# what an earlier test stored is forgotten when a page of a test opens a site for the first time
 FORGET = """try {
-  if (!sessionStorage.getItem("known")) { localStorage.clear(); sessionStorage.setItem("known", "1"); }
+  if (sessionStorage.getItem("test") !== "TEST") {
+    localStorage.clear(); sessionStorage.clear(); sessionStorage.setItem("test", "TEST");
+  }
 } catch { /* no site yet */ }"""
 
 
+class User:
+    """Somebody with a browser: one context, and one tab in which each test's page is opened.
+
+    The tab stays, so Gradio's scripts are fetched and compiled once per site: a page costs half of one in a new tab.
+    For a test it is as new: nothing stored, no cookies, no permissions, the same size, the mouse outside.
+    """
+
+    def __init__(self, browser: Any) -> None:
+        self.context = browser.new_context(viewport=dict(SIZE), accept_downloads=True)
+        self.context.set_default_timeout(1000 * WAIT_S)
+        self.context.on("page", throttle)
+        self.tab: Any = None
+        self.tests = 0
+
+    def page(self) -> Any:
+        """The tab as a test's page: it remembers what went wrong (``problems``) and what it asked for (``requests``).
+        """
+        if self.tab is None or self.tab.is_closed():
+            self.tab = self._new_tab()
+        self.tests += 1
+        script = {"source": FORGET.replace("TEST", str(self.tests))}
+        self.tab.script = self.tab.session.send("Page.addScriptToEvaluateOnNewDocument", script)["identifier"]
+        self.tab.problems, self.tab.requests = [], []
+        return self.tab
+
+    def _new_tab(self) -> Any:
+        tab = self.context.new_page()
+        tab.session = self.context.new_cdp_session(tab)
+        tab.session.send("Page.enable")
+        tab.on("console", lambda said: tab.problems.append(said.text) if said.type in ("error", "warning") else None)
+        tab.on("pageerror", lambda error: tab.problems.append(str(error)))
+        tab.on("request", lambda request: tab.requests.append(request.url))
+        return tab
+
+    def rest(self) -> None:
+        """After a test: its pages are closed, the tab is empty."""
+        for page in self.context.pages:
+            if page is not self.tab:
+                page.close()
+        self.context.clear_cookies()
+        self.context.clear_permissions()
+        if self.tab is None or self.tab.is_closed():
+            return
+        self.tab.goto("about:blank")
+        self.tab.session.send("Page.removeScriptToEvaluateOnNewDocument", {"identifier": self.tab.script})
+        self.tab.set_viewport_size(dict(SIZE))
+        self.tab.emulate_media(color_scheme="light")
+        self.tab.mouse.move(-1, -1)
+
+
+def _user(browser: Any) -> Iterator[User]:
+    user = User(browser)
+    yield user
+    user.context.close()
+
+
 @pytest.fixture(scope="package")
-def shared(chromium: Any) -> Iterator[Any]:
-    """One browser context for all tests: Gradio's scripts are fetched and compiled once per server, not per test."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 820}, accept_downloads=True)
-    context.set_default_timeout(1000 * WAIT_S)
-    context.add_init_script(FORGET)
-    context.on("page", throttle)
-    yield context
-    context.close()
+def user(chromium: Any) -> Iterator[User]:
+    yield from _user(chromium)
+
+
+@pytest.fixture(scope="package")
+def stranger(chromium: Any) -> Iterator[User]:
+    yield from _user(chromium)
 
 
 @pytest.fixture
-def context(shared: Any) -> Iterator[Any]:
-    """A 1280 × 820 browser context without cookies, permissions or pages."""
-    shared.clear_cookies()
-    shared.clear_permissions()
-    yield shared
-    for page in shared.pages:
-        page.close()
+def page(user: User) -> Iterator[Any]:
+    """A 1280 × 820 page that remembers what went wrong (``problems``) and what it asked for (``requests``)."""
+    yield user.page()
+    user.rest()
 
 
 @pytest.fixture
-def another(chromium: Any) -> Iterator[Any]:
-    """A second user's browser context: nothing is shared with ``context``."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 820})
-    context.set_default_timeout(1000 * WAIT_S)
-    context.on("page", throttle)
-    yield context
-    context.close()
+def context(page: Any) -> Any:
+    """The page's browser context."""
+    return page.context
 
 
 @pytest.fixture
-def page(context: Any) -> Any:
-    """A page that remembers what went wrong on it (``page.problems``) and what it asked for (``page.requests``)."""
-    page = context.new_page()
-    page.problems = []
-    page.requests = []
-    page.on("console", lambda said: page.problems.append(said.text) if said.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: page.problems.append(str(error)))
-    page.on("request", lambda request: page.requests.append(request.url))
-    return page
+def another(stranger: User) -> Iterator[Any]:
+    """A second user's page: nothing is shared with ``page``."""
+    yield stranger.page()
+    stranger.rest()

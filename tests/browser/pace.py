@@ -84,6 +84,7 @@ def cost(page: Any, name: str, change: str, count: int = 25) -> Cost:
         before = metrics()
         page.evaluate(REPEAT.replace("CHANGE", change), count)
         batches.append(1000 * (metrics()["TaskDuration"] - before["TaskDuration"]) / count)
+    session.detach()
     measured = Cost(nodes / count, layouts, styles, min(batches, default=0.0))
     print(f"{name}: {measured}")
     if batches:

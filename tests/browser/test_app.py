@@ -135,8 +135,7 @@ def test_stop_in_the_middle(visit: Visit, desk: StubDesk) -> None:
 
 
 def test_two_users_at_once(visit: Visit, another: Any, port: int, desk: StubDesk) -> None:
-    page = visit()
-    other = another.new_page()
+    page, other = visit(), another
     other.goto(f"http://127.0.0.1:{port}/")
     other.wait_for_selector(MOUNTED)
     other.wait_for_selector("#sv-run:not([disabled])")
@@ -154,7 +153,7 @@ def test_two_users_at_once(visit: Visit, another: Any, port: int, desk: StubDesk
 
 
 def test_closing_the_tab_ends_its_run(another: Any, port: int, desk: StubDesk) -> None:
-    page = another.new_page()
+    page = another
     page.goto(f"http://127.0.0.1:{port}/")
     page.wait_for_selector(MOUNTED)
     page.wait_for_selector("#sv-run:not([disabled])", state="attached")
@@ -164,7 +163,7 @@ def test_closing_the_tab_ends_its_run(another: Any, port: int, desk: StubDesk) -
     key = page.evaluate("[...specviz.app.mine][0]")
     job = desk.runner.job(key)
     assert job is not None
-    another.close()
+    page.close()
     assert job.finished.wait(WAIT_S) and job.cancel.is_set()
     desk.gate.set()
 
@@ -417,21 +416,19 @@ def test_everything_can_be_named_by_a_screen_reader(visit: Visit) -> None:
     assert nameless == []
 
 
-def test_a_page_without_a_model_says_so(another: Any) -> None:
+def test_a_page_without_a_model_says_so(page: Any) -> None:
     def refuse() -> Any:
         raise ValueError("the model folder /nowhere does not exist")
 
     with serving(StubDesk(load=refuse, gallery=(synthetic.quote(),))) as port:
-        page = another.new_page()
         page.goto(f"http://127.0.0.1:{port}/")
         page.wait_for_selector(".svp-pill[data-state=failed]")
         page.wait_for_selector(".svf-reason:has-text('The model folder /nowhere does not exist.')")
         page.wait_for_selector("#sv-run[disabled]")
         wait(page, "specviz.app.shown === 'gallery-0'")
-        page.close()
 
 
-def test_what_the_model_cannot_do_stands_beside_the_editor(another: Any) -> None:
+def test_what_the_model_cannot_do_stands_beside_the_editor(page: Any) -> None:
     """As for the bundled toy; and while a model loads, the pill says how far that is."""
     gate = threading.Event()
 
@@ -443,14 +440,12 @@ def test_what_the_model_cannot_do_stands_beside_the_editor(another: Any) -> None
     desk = StubDesk(load=load, gallery=(synthetic.quote(),))
     desk.note = "A toy: it writes nonsense."
     with serving(desk) as port:
-        page = another.new_page()
         page.goto(f"http://127.0.0.1:{port}/")
         page.wait_for_selector(".svp-pill[data-state=loading]:has-text('Converting tiny.gguf: weights, 43%')")
         expect(page.locator("#sv-caution .svf-model")).to_have_text("A toy: it writes nonsense.")
         gate.set()
         page.wait_for_selector(".svp-pill[data-state=ready]")
         expect(page.locator("#sv-caution .svf-model")).to_have_text("A toy: it writes nonsense.")
-        page.close()
 
 
 @pytest.mark.skipif(not (BUNDLED / "model.safetensors").exists(), reason="there is no bundled model")
