@@ -211,6 +211,10 @@ class Loader:
             self._others = {**dict(list(self._others.items())[1 - MOST_OTHERS :]), key: opened}
             return opened
 
+    def beside(self, run: Mapping[str, Any]) -> bool:
+        """Whether the model that a recorded run was made with is open beside the one in use."""
+        return _key(run) in self._others
+
     def is_open(self, target: Any) -> bool:
         """Whether a model is the one in use, or one of those kept open beside it."""
         return target is self.target or any(target is other for other in self._others.values())

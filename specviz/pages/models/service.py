@@ -13,6 +13,8 @@ from pydantic import Field
 from decoders.errors import UserError
 from decoders.model.catalog import NAMES, model_name
 from specviz.models import absent, listed, same_place
+from specviz.places import is_id
+from specviz.remembered import source_of_key
 from specviz.server.bodies import Body, needs
 from specviz.server.desk import Service, get, post
 from specviz.server.http import User, problem
@@ -48,6 +50,24 @@ class Models(Service):
             "used": next((one.model for one in models if same_place(one.model, loader.model)), loader.model),
             "refused": loader.refused,
         }
+
+    @get("of/{key}")
+    def of(self, key: str, user: User) -> dict[str, Any]:
+        """The model that made a run that is over: whether it is the one in use, and else how to choose it. Raises
+        UnknownTrace.
+        """
+        target, loader = self.desk.loader.target, self.desk.loader
+        if target is None or (is_id(key) and self.desk.runner.job(key) is not None):
+            return {"same": True, "name": "", "loaded": "", "model": "", "beside": False}
+        from decoders.study.recorded import other_model
+
+        run = self.desk.trace(key).run
+        made = run.get("model") or {}
+        source = source_of_key(str(made.get("key") or "")) if loader.pick and not self._forbidden(user) else ""
+        same = "name" not in made or other_model(target, run) is None
+        beside = not same and loader.beside(run)
+        name = str(made.get("name") or "another model")
+        return {"same": same, "name": name, "loaded": target.name, "model": source, "beside": beside}
 
     @post("choose")
     def choose(self, asked: Choice, user: User) -> dict[str, Any] | Response:
