@@ -27,6 +27,7 @@ MOST_HEADER = 100 << 20  # bytes of a safetensors header, as the format has it
 # how GGUF writes a setting's type, and in how many bytes: numbers and truth values
 GGUF_TYPES = ("B", "b", "H", "h", "I", "i", "f", "?", "", "", "Q", "q", "d")
 GGUF_TEXT, GGUF_LIST = 8, 9
+ALIGNMENT = 32  # bytes, of a GGUF file's tensors where it names no other
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +109,9 @@ def check_fits(name: str, size: Size, *, device: str | None = None) -> None:
     free = free_memory(where)
     if free is not None and size.bytes > free:
         raise UserError(
-            f"{name} needs about {gigabytes(size.bytes)} of memory, and {gigabytes(free)} are free on {where}: choose "
-            "a smaller model, or start again with it alone (--model) or in a smaller dtype (--dtype bfloat16)"
+            f"about {gigabytes(size.bytes)} of memory are needed for {name}, and {gigabytes(free)} are free on "
+            f"{where}: choose a smaller model, or start again with it alone (--model) or in a smaller dtype "
+            "(--dtype bfloat16)"
         )
 
 
@@ -192,9 +194,9 @@ def _read_gguf(file: Path, size: int, mtime_ns: int) -> tuple[int, Cached]:
     check_magic(file)
     try:
         with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            settings, tensors, last = _GgufReader(data).read()
-        if last >= size:
-            raise ValueError("its tensors lie behind its end")
+            settings, tensors, end = _GgufReader(data).read()
+        if size < end:
+            raise ValueError(f"{size:,} of {end:,} bytes are there")
         family = settings["general.architecture"]
 
         def setting(name: str) -> int:
@@ -225,19 +227,22 @@ class _GgufReader:
         self.data, self.at = data, 4
 
     def read(self) -> tuple[dict[str, Any], dict[str, tuple[int, ...]], int]:
-        """Settings, shapes by name, and the offset behind which the last tensor begins."""
+        """Settings, shapes by name, and where the last tensor ends."""
+        from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
         self.number("I")  # the format's version
         tensors, settings = self.number("Q"), self.number("Q")
         if max(tensors, settings) > len(self.data):
             raise ValueError(f"{max(tensors, settings):,} entries")
         read = {self.text(): self.value(self.number("I")) for _ in range(settings)}
-        shapes, last = {}, 0
+        shapes, end = {}, 0
         for _ in range(tensors):
             name = self.text()
             shapes[name] = tuple(self.number("Q") for _ in range(self.number("I")))
-            self.number("I")  # its quantisation
-            last = max(last, self.number("Q"))
-        return read, shapes, self.at + last
+            numbers, width = GGML_QUANT_SIZES[GGMLQuantizationType(self.number("I"))]  # of a block
+            end = max(end, self.number("Q") + math.prod(shapes[name]) // numbers * width)
+        step = int(read.get("general.alignment", ALIGNMENT))
+        return read, shapes, -(-self.at // step) * step + end
 
     def number(self, kind: str) -> Any:
         (value,) = struct.unpack_from(f"<{kind}", self.data, self.at)

@@ -266,7 +266,7 @@ class Runner:
             ahead += 1
 
     def _end_unstarted(self, job: Job, stop: str = "cancelled", error: str = "Cancelled before it started.") -> None:
-        job.state = "done"
+        job.state, job.build = "done", _over
         job.error = error
         event = {"done": True, "stop": stop, "error": error, "started": False}
         with self._change:
@@ -325,7 +325,9 @@ class Runner:
     def _run(self, job: Job) -> None:
         trace, journal, error = None, None, ""
         try:
-            run = job.build(job.cancel)
+            build, job.build = job.build, _over
+            run = build(job.cancel)
+            del build
             trace = run.trace
             trace.run.update(id=job.id, title=job.title or trace.run.get("title", ""))
             journal = self.library.start(trace, job.owner) if self.library is not None else None
@@ -357,6 +359,11 @@ class Runner:
         event = {"done": True, "stop": trace.run["stop"], "error": job.error, "started": True, "unsaved": unsaved}
         job.feed.publish(event, last=True)
         job.finished.set()
+
+
+def _over(_: threading.Event) -> RunLike:
+    """In place of a job's own way to begin, once that was done: it holds the run's model."""
+    raise RuntimeError("this run began already")
 
 
 def _settle(future: Future[Any], work: Callable[[], Any]) -> None:
