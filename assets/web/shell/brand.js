@@ -73,7 +73,8 @@ export function mount({ element, props, watch, trigger }) {
     mark.textContent = coming ? MARKS.loading : MARKS[model.state];
     pill.title = model.text || "";
     pill.disabled = !app.picks || !there(model);
-    write(said, coming ? `${coming.name} is being loaded` : short);
+    const loads = coming ? coming.name : model.state === "loading" && "The model";
+    write(said, loads ? `${loads} is being loaded` : short); // how far it is, is not said aloud
   }
   on("status", (status) => {
     if (status?.user && user.hidden) {
