@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import webbrowser
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from starlette.middleware.gzip import GZipMiddleware
 
-from decoders.model.catalog import BUNDLED, default_model, model_name, model_place, toy_note
+from decoders.errors import UserError
+from decoders.model.catalog import default_model, model_name, model_place
 from specviz.pages import pages
 from specviz.places import GALLERY, home
 from specviz.remembered import places_of, remember
@@ -34,7 +35,7 @@ from specviz.server.guard import Guard
 from specviz.server.http import problem, tell_errors
 from specviz.server.library import Library
 from specviz.server.limits import Rules, rules_for
-from specviz.server.loader import Loader
+from specviz.server.loader import Loader, Tell
 from specviz.server.runner import Runner
 from specviz.server.store import EVERYBODY, TraceStore, load_folder
 from specviz.server.users import Users
@@ -56,7 +57,7 @@ def open_desk(
 
     With a ``trace`` and no ``model`` nothing is loaded: for viewing only. Raises Rejected if the trace cannot be read.
     """
-    store, note = TraceStore(), ""
+    store = TraceStore()
     library = Library(home() / "runs")
     load_folder(store, GALLERY, "gallery")
     if trace is not None and model is None:
@@ -74,16 +75,30 @@ def open_desk(
             remember(model_place(chosen), target)
             return target
 
+        def pick(model: str, tell: Tell) -> Any:
+            from decoders import load_target
+            from decoders.drafters.sps import offer_drafter
+
+            target = load_target(model, device=device, dtype=dtype, progress=tell)
+            if drafter is not None:
+                with contextlib.suppress(UserError):  # it was named for the first model: SpS says what it lacks
+                    offer_drafter(target, drafter)
+            remember(model_place(model), target)
+            return target
+
         def other(key: str) -> Any:
             from decoders import load_target
+            from decoders.model.size import check_fits, size_of
 
-            places = places_of(key)
-            return load_target(places[0], device=device, dtype=dtype) if places else None
+            for place in places_of(key)[:1]:
+                check_fits(model_name(place), size_of(place, device=device, dtype=dtype), device=device)
+                return load_target(place, device=device, dtype=dtype)
+            return None
 
-        loader = Loader(load, name=model_name(chosen), other=other)
-        note = toy_note() if chosen == BUNDLED else ""
+        public = rules is not None and rules.public
+        loader = Loader(load, name=model_name(chosen), model=chosen, other=other, pick=None if public else pick)
     desk = Desk(store, Runner(store, library), loader, pages=pages())
-    desk.note = note
+    desk.device, desk.dtype = device, dtype
     desk.keep_to(rules or Rules())
     listing = store.listing("")
     desk.first = listing[0]["id"] if listing else ""
@@ -172,14 +187,15 @@ def serve(
     auth_file: str | Path | None = None,
     public: bool = False,
     limits: Mapping[str, str] | None = None,
+    pickers: Sequence[str] = (),
 ) -> None:
     """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs. ``drafter``
-    is the draft model that SpS uses. ``auth_file`` names who may sign in, ``public`` and ``limits`` what users may do
-    (``limits.rules_for``).
+    is the draft model that SpS uses. ``auth_file`` names who may sign in, ``public``, ``limits`` and ``pickers`` what
+    users may do (``limits.rules_for``).
 
     Raises ValueError with one sentence if a file cannot be read, a limit is none, or the port is taken.
     """
-    rules = rules_for(public=public, accounts=auth_file is not None, changed=limits)
+    rules = rules_for(public=public, accounts=auth_file is not None, changed=limits, pickers=pickers)
     users = Users(Path(auth_file)) if auth_file is not None else None
     if users is not None and users.readable_by_others():
         log.warning("%s can be read by other users of this computer: chmod 600 it", users.path)

@@ -53,6 +53,12 @@ def places_of(key: str) -> list[str]:
     return [*([BUNDLED] if key and key == bundled_key() else []), *opened]
 
 
+def source_of_key(key: str) -> str:
+    """What ``--model`` takes for the model with this fingerprint, a hub id too; "" where none is known."""
+    ids = [one.source for one in remembered() if one.key == key and not Path(one.source).is_absolute()]
+    return next(iter([*places_of(key), *ids]), "") if key else ""
+
+
 def _read(one: Mapping[str, Any]) -> Remembered:
     texts = {name: str(one[name]) for name in ("source", "name", "key", "dtype", "opened")}
     return Remembered(**texts, parameters=int(one["parameters"]))

@@ -1,4 +1,4 @@
-"""Words for users: what went wrong in one line, numbers with their nouns."""
+"""Words for users: what went wrong in one line, numbers with their nouns, large numbers short."""
 
 from __future__ import annotations
 
@@ -27,3 +27,13 @@ def counted(count: int, noun: str) -> str:
     ('1 prompt', '2,000 prompts')
     """
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def shortened(count: float) -> str:
+    """A large number in three digits.
+
+    >>> shortened(134_515_008), shortened(7.24e9), shortened(5_300)
+    ('135M', '7.24B', '5.3k')
+    """
+    value, unit = (count / 1e9, "B") if count >= 1e9 else (count / 1e6, "M") if count >= 1e6 else (count / 1e3, "k")
+    return f"{value:.3g}{unit}"

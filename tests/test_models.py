@@ -87,7 +87,7 @@ def test_without_the_wheel_the_bundled_target_is_the_default(no_wheel, no_choice
         load_target(SMOLLM2)
     desk = open_desk()
     assert desk.loader.name == model_name(BUNDLED) == "demo"
-    assert desk.catalog()["note"] == toy_note() and "nonsense" in desk.note and catalog.INSTALL in desk.note
+    assert desk.catalog()["note"] == toy_note(picked=True) and "nonsense" in desk.note and catalog.INSTALL in desk.note
     assert open_desk(model="org/name").note == ""
 
 

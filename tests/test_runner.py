@@ -258,7 +258,8 @@ def test_loader_tells_how_it_goes() -> None:
     bare = Loader(missing)
     bare.start()
     assert bare.wait(WAIT_S) and bare.state == "none" and "torch is not installed" in bare.text
-    assert Loader(None, reason="viewing").info() == {"state": "none", "text": "viewing", "name": "", "info": {}}
+    viewing = {"state": "none", "text": "viewing", "name": "", "info": {}, "number": 0, "coming": None}
+    assert Loader(None, reason="viewing").info() == viewing
 
 
 def test_sentences() -> None:

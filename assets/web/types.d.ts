@@ -264,6 +264,8 @@ interface PageEvents {
   runs: RunRecord[];
   /** The server's model is loaded, or another one. */
   model: { state: string; text: string };
+  /** The server was asked how it is; null: it did not answer. */
+  status: Status | null;
   /** The page's session with the server begins: its name. */
   session: string;
   tab: string;

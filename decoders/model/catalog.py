@@ -66,10 +66,16 @@ def model_name(model: str | Path) -> str:
     )
 
 
-def toy_note() -> str:
-    """What the bundled target can and cannot do, and the command that brings a real model, where it is not there."""
+def toy_note(*, picked: bool = False) -> str:
+    """What the bundled target can and cannot do, and the command that brings a real model, where it is not there.
+
+    ``picked``: another model can be picked in the app.
+    """
     reason = missing_smollm2()
-    bring = f" {reason[0].upper()}{reason[1:]}, then start again." if reason else " Start again with --model smollm2."
+    then = "pick it at the top of the page" if picked else "start again with --model smollm2"
+    bring = f" {reason[0].upper()}{reason[1:]}, then {then}." if reason else f" {then[0].upper()}{then[1:]}."
+    if picked and not reason:
+        bring = " SmolLM2 is here: pick it at the top of the page."
     return (
         "The bundled model is a toy of 5 million parameters, trained on generated tasks: it summarises, edits, quotes "
         f"and rewrites texts like the examples, and writes nonsense for other prompts.{bring}"

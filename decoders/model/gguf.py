@@ -101,7 +101,7 @@ def converted(file: Path, dtype: torch.dtype, progress: Progress | None = None) 
     """
     told = progress or (lambda words, share: None)
     try:
-        _check_magic(file)
+        check_magic(file)
         key = _sha256(file, told)
         kept = STORED.get(dtype, dtype)
         folders = [converted_folder() / _folder_name(key, kind) for kind in (kept, torch.float32)]
@@ -126,7 +126,8 @@ def converted_models() -> list[tuple[Path, GgufSource]]:
 def is_converted(file: Path, dtype: torch.dtype = torch.float32) -> bool:
     """Whether opening a GGUF file takes no conversion; the file is not read for it."""
     key = _noted(file)
-    return key is not None and source_of(converted_folder() / _folder_name(key, dtype)) is not None
+    kinds = {STORED.get(dtype, dtype), torch.float32}
+    return key is not None and any(source_of(converted_folder() / _folder_name(key, kind)) for kind in kinds)
 
 
 def _folder_name(key: str, dtype: torch.dtype) -> str:
@@ -309,7 +310,8 @@ def _lent(header: _Header, share_done: Callable[[float], None]) -> Iterator[None
 # --- what a file says of itself
 
 
-def _check_magic(file: Path) -> None:
+def check_magic(file: Path) -> None:
+    """Raise UserError for a file that does not begin as a GGUF file does."""
     with file.open("rb") as opened:
         if opened.read(len(MAGIC)) != MAGIC:
             raise UserError(f"{str(file)!r} is no GGUF file: it does not begin with the letters GGUF")

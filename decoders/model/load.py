@@ -49,15 +49,15 @@ def load_network(
     progress: Progress | None = None,
 ) -> tuple[Any, Any, str]:  # fmt: skip
     """The transformers model as it is, its tokenizer and its name; arguments and errors as of ``load_target``."""
-    where = torch.device(_device(device))
-    kind = _dtype(dtype, where)
+    where = torch.device(chosen_device(device))
+    kind = chosen_dtype(dtype, where)
     source, name = model_place(model), str(model)
     folder = Path(source).expanduser()
     if folder.exists() or source.startswith((".", "/", "~")) or source.count("/") > 1 or folder.suffix == ".gguf":
         if (file := gguf_file(folder)) is not None:
             folder, name = converted(file, kind, progress), file.stem
         else:
-            _check_folder(folder)
+            check_folder(folder)
             name = _folder_name(folder)
         source = str(folder)
     try:
@@ -104,7 +104,8 @@ def stock_network(target: Target) -> Any:
     return network.eval().requires_grad_(False)
 
 
-def _device(device: str | None) -> str:
+def chosen_device(device: str | None) -> str:
+    """The device meant; without one, or with auto, cuda where torch sees one. Raises UserError."""
     if device in (None, "", "auto"):
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -116,7 +117,8 @@ def _device(device: str | None) -> str:
     return str(device)
 
 
-def _dtype(dtype: str | None, device: torch.device) -> torch.dtype:
+def chosen_dtype(dtype: str | None, device: torch.device) -> torch.dtype:
+    """The dtype meant; without one, or with auto, bfloat16 on cuda and float32 elsewhere. Raises UserError."""
     if dtype in (None, "", "auto"):
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     if dtype not in DTYPES:
@@ -126,7 +128,8 @@ def _dtype(dtype: str | None, device: torch.device) -> torch.dtype:
     return DTYPES[dtype]
 
 
-def _check_folder(folder: Path) -> None:
+def check_folder(folder: Path) -> None:
+    """Raise UserError for a model folder that is not there, or lacks configuration, weights or tokenizer."""
     if not folder.is_dir():
         raise UserError(
             f"there is no model folder {str(folder)!r}: give the folder that holds config.json, "

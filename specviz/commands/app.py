@@ -33,13 +33,15 @@ def add_address(parser: argparse.ArgumentParser) -> None:
     shared = parser.add_argument_group("for other people")
     common.file(shared, "--auth-file", "only the users in FILE, after signing in (see specviz users)", "FILE")
     common.flag(shared, "--public", "anybody: stricter limits, no training, and nobody sees another's runs")
+    common.several(shared, "--picks", "NAME", "with --auth-file: a user who may choose the model; may be repeated")
     common.several(shared, "--limit", "NAME=NUMBER", f"per user, may be repeated: {', '.join(LIMITS)}")
 
 
 def shared(args: argparse.Namespace) -> dict[str, Any]:
     """What ``serve`` is told about other people."""
     pairs = [text.partition("=") for text in args.limit]
-    return {"auth_file": args.auth_file, "public": args.public, "limits": {name: value for name, _, value in pairs}}
+    limits = {name: value for name, _, value in pairs}
+    return {"auth_file": args.auth_file, "public": args.public, "limits": limits, "pickers": args.picks}
 
 
 def run(args: argparse.Namespace) -> int:

@@ -430,7 +430,8 @@ TEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "±": r"$\pm$", "×": r"$\times$", "÷": r"$\div$",
     "‡": r"\ddag{}", "†": r"\dag{}", "Σ": r"$\Sigma$", "δ": r"$\delta$", "β": r"$\beta$", "γ": r"$\gamma$",
-    "−": "$-$", "·": r"$\cdot$", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}",
+    "−": "$-$", "·": r"$\cdot$",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}",
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from decoders.draft.params import Control, controls
+from decoders.model.catalog import BUNDLED, toy_note
 from decoders.trace import files as tracefile
 from specviz.places import is_id, new_id
 from specviz.words import sentence
@@ -70,6 +71,9 @@ class Service:
     def close(self) -> None:
         """The server goes down: stop what is under way."""
 
+    def model_changed(self) -> None:
+        """Another model is in use: let go of the one before, and of what was found out with it."""
+
     def bring(self, key: str) -> bool:
         """Put a run that only this page keeps into the store. Whether there is such a run."""
         return False
@@ -90,10 +94,12 @@ class Desk:
         self.store, self.runner, self.loader = store, runner, loader
         self._methods = methods or _registered
         self.first = ""  # the run the page opens on
-        self.note = ""  # what users should know of the model, beside the editor
+        self.device: str | None = None  # where models are opened, as ``load_target`` takes it
+        self.dtype: str | None = None  # and in which dtype
         self.library: Library | None = None
         self.rules = Rules()
         self.services: dict[str, Any] = {page.name: page(self) for page in pages}
+        loader.changed = self._model_changed
 
     def keep_to(self, rules: Rules) -> None:
         """What users of this server may do, from now on."""
@@ -123,7 +129,19 @@ class Desk:
         except OSError as problem:
             log.warning("earlier runs are not listed: %s", problem)
 
+    def _model_changed(self) -> None:
+        for service in self.services.values():
+            try:
+                service.model_changed()
+            except Exception:
+                log.exception("page %s holds on to the model of before", service.name)
+
     # --- what there is ---
+
+    @property
+    def note(self) -> str:
+        """What users should know of the model in use, beside the editor."""
+        return toy_note(picked=self.loader.pick is not None) if self.loader.model == BUNDLED else ""
 
     def methods(self) -> Mapping[str, Any]:
         """The registered methods by name."""
@@ -142,7 +160,10 @@ class Desk:
         return self.loader.target
 
     def target_of(self, run: Mapping[str, Any]) -> Any:
-        """The model that a recorded run was made with, where it is here; else the loaded one. Raises Rejected."""
+        """The model that a recorded run was made with, where it is here; else the loaded one. Raises Rejected.
+
+        It is opened beside the loaded one where there is room for both, and stays until another model is chosen.
+        """
         return self.loader.made(run) if self.target() is not None else None
 
     def on_worker(self, work: Callable[[], Any]) -> Any:
@@ -182,7 +203,8 @@ class Desk:
             **{name: getattr(method, name) for name in ("name", "title", "paper", "summary", "lossless")},
             "pooled": self._pooled(method, method.params()),
             "missing": missing or "",
-            "controls": [dataclasses.asdict(c) for c in controls(method.params) if c.kind != "str"],  # those name files
+            # those that name files are for the commands
+            "controls": [dataclasses.asdict(_of_model(c, target)) for c in controls(method.params) if c.kind != "str"],
         }
 
     def _pooled(self, method: Any, params: Any, target: Any = None) -> bool:
@@ -350,6 +372,15 @@ class Desk:
         trace.run["id"] = new_id()  # never the file's own: it could name somebody else's run
         trace.run["complete"] = True
         return self.store.put(trace, kind="opened", owner=owner)
+
+
+def _of_model(control: Control, target: Any) -> Control:
+    """A method's control as a model bounds it: its layers, and its heads."""
+    if target is None or control.name not in ("layer", "heads") or control.high is None:
+        return control
+    layers, heads = (int(target.info.get(name) or 0) for name in ("layers", "heads"))
+    most = layers if control.name == "layer" else layers * heads
+    return dataclasses.replace(control, high=min(control.high, most)) if most else control
 
 
 def _registered() -> Mapping[str, Any]:

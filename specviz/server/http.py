@@ -53,6 +53,7 @@ def cookie(name: str, value: str, max_age: int, *, secure: bool = False) -> str:
 
 
 Owner = Annotated[str, Depends(owner_of)]
+User = Annotated[str, Depends(user_of)]
 
 
 # --- what is answered ---

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,6 +34,7 @@ class Rules:
     new_tokens: int = param(4096, "New tokens", "Of a run.", low=1, high=4096)
     upload: int = param(64, "Upload size", "MiB of an uploaded file.", low=1, high=128)
     asks: int = param(0, "Requests per minute", "That make work; 0: any number.", low=0, high=100_000)
+    pickers: str = param("", "Who picks", "Users who may choose the model, with commas between them.")
 
     @property
     def shared(self) -> bool:
@@ -42,6 +43,12 @@ class Rules:
     @property
     def upload_bytes(self) -> int:
         return self.upload << 20
+
+    def may_pick(self, user: str) -> bool:
+        """Whether a user ("" where nobody signs in) may exchange the model that everybody uses."""
+        if self.public:
+            return False
+        return not self.accounts or (user != "" and user in self.pickers.split(","))
 
     def told(self) -> dict[str, Any]:
         """For the page: the kind of server and the numbers."""
@@ -53,15 +60,24 @@ SHARED = Rules(accounts=True, runs=60, waiting=12, asks=600)
 PUBLIC = Rules(public=True, runs=20, waiting=6, prompt=40_000, new_tokens=1024, upload=8, asks=300)
 
 
-def rules_for(*, public: bool, accounts: bool, changed: Mapping[str, str] | None = None) -> Rules:
-    """The rules of a server. ``changed`` holds numbers as they are typed. Raises ValueError with one sentence."""
+def rules_for(
+    *, public: bool, accounts: bool, changed: Mapping[str, str] | None = None, pickers: Sequence[str] = ()
+) -> Rules:
+    """The rules of a server. ``changed`` holds numbers as they are typed, ``pickers`` the users who may choose the
+    model. Raises ValueError with one sentence.
+    """
     start = replace(PUBLIC, accounts=accounts) if public else SHARED if accounts else Rules()
     numbers: dict[str, int] = {}
     for name, text in (changed or {}).items():
         if name not in NUMBERS:
             raise ValueError(f"there is no limit {name[:40]!r}: choose one of {', '.join(NUMBERS)}")
         numbers[name] = NUMBERS[name].check(text)
-    return replace(start, **numbers)
+    if pickers and (public or not accounts):
+        raise ValueError(
+            "--picks names users who may choose the model where users sign in: it goes with --auth-file, and not with "
+            "--public, where nobody may"
+        )
+    return replace(start, **numbers, pickers=",".join(pickers))
 
 
 class Window:

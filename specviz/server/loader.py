@@ -1,38 +1,75 @@
-"""The model, loaded in the background."""
+"""The model: loaded in the background, and exchanged for another one while the server goes on."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import logging
+import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
-from specviz.words import sentence
+from specviz.words import sentence, shortened
+
+from .runner import TRIM
 
 MOST_OTHERS = 2  # models of recorded runs that are kept open beside the loaded one
+LOOK_S = (0.2, 20.0)  # whether a model that was exchanged is still in use: at first, at most
 
 log = logging.getLogger(__name__)
+
+Tell = Callable[[str, float], None]  # what is being done, and how far it is (from 0 to 1)
+
+
+@dataclass(slots=True)
+class Coming:
+    """A model that is being loaded in place of the one in use: its source, name, who chose it, and how far it is."""
+
+    model: str
+    name: str
+    who: str
+    text: str
+
+
+class Taken(ValueError):
+    """Another model is being loaded; after ``retry_s`` seconds one may ask again."""
+
+    retry_s = 10
 
 
 class Loader:
     """Loads the target in the background, and says in one line how that goes.
 
-    ``state`` is none (nothing to load: viewing only), loading, ready or failed. ``other`` opens the model with a
-    fingerprint, for runs that were made with it; None where it is not here.
+    ``state`` is none (nothing to load: viewing only), loading, ready or failed. ``number`` counts the models that were
+    ready, so that pages notice another one. ``model`` is the source of the one in use, as ``--model`` takes it.
+
+    Args:
+        load: Opens the first model; None for viewing only, for the ``reason``.
+        other: Opens the model with a fingerprint, for runs that were made with it; None where it is not here.
+        pick: Opens a model by its source, to be used in place of the loaded one; None where none may be chosen.
     """
 
     def __init__(
-        self, load: Callable[[], Any] | None, *, reason: str = "", name: str = "",
-        other: Callable[[str], Any] | None = None,
+        self, load: Callable[[], Any] | None, *, reason: str = "", name: str = "", model: str = "",
+        other: Callable[[str], Any] | None = None, pick: Callable[[str, Tell], Any] | None = None,
     ) -> None:  # fmt: skip
-        self.name = name
+        self.name, self.model, self.pick = name, model, pick
         self._other, self._others = other, dict[str, Any]()
         self._opening = threading.Lock()
         self.target: Any = None
         self.state = "loading" if load else "none"
         self.text = f"Loading {name or 'the model'}" if load else reason
+        self.number = 0
+        self.coming: Coming | None = None
+        self.refused: dict[str, str] | None = None  # the model that was chosen last and could not be loaded, and why
+        self.changed: Callable[[], None] = lambda: None  # called when another model is in use
         self._load = load
+        self._choice = threading.Lock()
         self._done = threading.Event()
         if load is None:
             self._done.set()
@@ -47,7 +84,7 @@ class Loader:
         try:
             self.target = self._load()
         except ImportError as problem:
-            self.state = "none"
+            self.state, self.pick = "none", None
             missing = problem.name or "a package"
             self.text = (
                 f"Recorded runs only: {missing} is not installed. Install the project's requirements to run methods."
@@ -56,26 +93,111 @@ class Loader:
             if not isinstance(problem, ValueError | OSError):
                 log.exception("the model could not be loaded")
             self.state = "failed"
-            self.text = f"{sentence(problem)} Recorded runs still open; restart with --model to use another model."
+            another = "choose" if self.pick is not None else "restart with --model to use"
+            self.text = f"{_why(problem)} Recorded runs still open; {another} another model."
         else:
-            self.state = "ready"
-            self.text = describe(self.target.info)
-            log.info("model ready after %.1f s: %s", time.perf_counter() - began, self.text)
+            self._ready(began)
+        self._load = None
         self._done.set()
 
+    def _ready(self, began: float) -> None:
+        self.text, self.state = describe(self.target.info), "ready"
+        self.number += 1
+        log.info("model ready after %.1f s: %s", time.perf_counter() - began, self.text)
+
     def tell(self, words: str, share: float) -> None:
-        """What is being done while the model loads, and how far it is (from 0 to 1)."""
+        """What is being done while the first model loads, and how far it is (from 0 to 1)."""
         self.text = f"{words}, {share:.0%}"
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until loading is over; whether it is."""
         return self._done.wait(timeout_s)
 
+    # --- another model in its place ---
+
+    def choose(self, model: str, name: str, who: str = "", check: Callable[[], None] = lambda: None) -> Future[None]:
+        """Load a model in the background; the one in use stays until the new one is ready, and stays where that fails.
+
+        ``check`` is done first, and raises where the model cannot be loaded. The future is done when ``check`` is: it
+        raises the same. Choosing the model that is in use, or is being loaded, changes nothing. Raises Taken while
+        another one is loaded.
+        """
+        checked: Future[None] = Future()
+        with self._choice:
+            if self.pick is None:
+                raise ValueError(self.text if self.state == "none" else "no other model can be loaded here")
+            if self.state == "loading":
+                raise Taken(f"{self.name or 'the model'} is still being loaded: choose when it is ready")
+            if self.coming is not None and self.coming.model != model:
+                by = f" by {self.coming.who}" if self.coming.who else ""
+                raise Taken(f"{self.coming.name} is being loaded already, chosen{by}: choose when it is ready")
+            self.refused = None
+            if self.coming is not None or (self.state == "ready" and model == self.model):
+                checked.set_result(None)
+                return checked
+            self.coming = coming = Coming(model, name, who, f"Looking at {name}")
+        threading.Thread(
+            target=self._exchange, args=(coming, check, checked), name="load another model", daemon=True
+        ).start()
+        return checked
+
+    def _exchange(self, coming: Coming, check: Callable[[], None], checked: Future[None]) -> None:
+        began = time.perf_counter()
+        target = self._opened(coming, check, checked)
+        if target is None:
+            collect()  # what was read of it
+            return
+        old = None if self.target is None else weakref.ref(self.target)
+        with self._opening:
+            self._others.clear()
+        self.target, self.model, self.name = target, coming.model, coming.name
+        del target
+        self._ready(began)
+        self.coming = None
+        self.changed()
+        if old is not None:
+            give_back(old)
+
+    def _opened(self, coming: Coming, check: Callable[[], None], checked: Future[None]) -> Any:
+        """The model that was chosen; None where it cannot be loaded, whatever the reason: ``refused`` says it."""
+        assert self.pick is not None
+
+        def tell(words: str, share: float) -> None:
+            coming.text = f"{words}, {share:.0%}"
+
+        try:
+            self._make_room(check)
+            checked.set_result(None)
+            coming.text = f"Loading {coming.name}"
+            return self.pick(coming.model, tell)
+        except BaseException as problem:
+            if not isinstance(problem, ValueError | OSError):
+                log.exception("%s could not be loaded", coming.model)
+            self.refused = {"model": coming.model, "text": _why(problem)}
+            self.coming = None
+            if not checked.done():
+                checked.set_exception(problem)
+            return None
+
+    def _make_room(self, check: Callable[[], None]) -> None:
+        """Do the check; where it fails, once more without the models of recorded runs."""
+        try:
+            check()
+        except ValueError:
+            if not self._others:
+                raise
+            with self._opening:
+                self._others.clear()
+            collect()
+            check()
+
+    # --- the models of recorded runs ---
+
     def made(self, run: Mapping[str, Any]) -> Any:
         """The model that a recorded run was made with, opened now where it is here; else the loaded one."""
-        key = str((run.get("model") or {}).get("key") or "")
-        if self.target is None or self._other is None or key in ("", self.target.key):
-            return self.target
+        loaded, key = self.target, _key(run)
+        if loaded is None or self._other is None or key in ("", loaded.key):
+            return loaded
         with self._opening:
             if key in self._others:
                 return self._others[key]
@@ -84,15 +206,51 @@ class Loader:
             except (ValueError, OSError) as problem:
                 log.warning("the model of a recorded run cannot be opened: %s", problem)
                 opened = None
-            if opened is None:
-                return self.target
+            if opened is None or loaded is not self.target:  # exchanged meanwhile: nothing of before stays
+                return opened or loaded
             self._others = {**dict(list(self._others.items())[1 - MOST_OTHERS :]), key: opened}
             return opened
 
+    def beside(self, run: Mapping[str, Any]) -> bool:
+        """Whether the model that a recorded run was made with is open beside the one in use."""
+        return _key(run) in self._others
+
+    def is_open(self, target: Any) -> bool:
+        """Whether a model is the one in use, or one of those kept open beside it."""
+        return target is self.target or any(target is other for other in self._others.values())
+
     def info(self) -> dict[str, Any]:
-        """What the page's pill shows."""
-        target = self.target.info if self.target is not None else {}
-        return {"state": self.state, "text": self.text, "name": target.get("name") or self.name, "info": target}
+        """What the page's pill shows; ``coming`` is the model that is being loaded in place of this one."""
+        target, coming = self.target.info if self.target is not None else {}, self.coming
+        return {
+            "state": self.state, "text": self.text, "name": target.get("name") or self.name, "info": target,
+            "number": self.number, "coming": None if coming is None else {"name": coming.name, "text": coming.text},
+        }  # fmt: skip
+
+
+def give_back(old: weakref.ref[Any]) -> None:
+    """Wait until nothing uses a model that was exchanged, and give its memory back to the system.
+
+    Runs that wait or go on keep it until they are over.
+    """
+    pause, most = LOOK_S
+    while True:
+        collect()
+        if old() is None:
+            return
+        time.sleep(pause)
+        pause = min(most, 2 * pause)
+
+
+def collect() -> None:
+    """Free what nothing uses any more, here and in the allocators of glibc and CUDA, which keep it."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        with contextlib.suppress(RuntimeError):
+            torch.cuda.empty_cache()
+    if TRIM is not None:
+        TRIM(0)
 
 
 def describe(info: Mapping[str, Any]) -> str:
@@ -104,10 +262,7 @@ def describe(info: Mapping[str, Any]) -> str:
     'a · float32, dequantised from Q4_1'
     """
     count = info.get("parameters")
-    size = ""
-    if isinstance(count, int | float) and count > 0:
-        value, unit = (count / 1e9, "B") if count >= 1e9 else (count / 1e6, "M") if count >= 1e6 else (count / 1e3, "k")
-        size = f"{value:.3g}{unit} parameters"
+    size = f"{shortened(count)} parameters" if isinstance(count, int | float) and count > 0 else ""
     dtype, source = info.get("dtype"), info.get("dequantised")
     if source:
         counts = dict(source["types"])
@@ -115,3 +270,16 @@ def describe(info: Mapping[str, Any]) -> str:
         quantised = [kind for kind in ordered if kind != "F32"] or ordered
         dtype = f"{dtype}, dequantised from {', '.join(quantised)}"
     return " · ".join(str(part) for part in (info.get("name"), size, dtype, info.get("device")) if part)
+
+
+def _key(run: Mapping[str, Any]) -> str:
+    """The fingerprint of the model that a recorded run was made with; "" where it was not recorded."""
+    return str((run.get("model") or {}).get("key") or "")
+
+
+def _why(problem: BaseException) -> str:
+    """Why a model could not be loaded, in one sentence."""
+    text = sentence(problem)
+    if text.startswith("The device ran out of memory"):
+        return "The memory was not enough to load it: choose a smaller model, or a smaller dtype (--dtype bfloat16)."
+    return text.replace("The run stopped on", "Loading stopped on")

@@ -32,7 +32,9 @@ def add(app: FastAPI, desk: Desk) -> None:
     @app.get("/api/status")
     async def status(request: Request) -> Response:
         user = user_of(request)
-        return answer({"model": desk.loader.info(), **runner.load(), "rules": desk.rules.told(), "user": user})
+        picks = desk.loader.pick is not None and desk.rules.may_pick(user)
+        state = {"model": desk.loader.info(), **runner.load(), "rules": desk.rules.told(), "user": user}
+        return answer({**state, "picks": picks})
 
     @app.get("/api/methods")
     def methods() -> Response:

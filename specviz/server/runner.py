@@ -266,7 +266,7 @@ class Runner:
             ahead += 1
 
     def _end_unstarted(self, job: Job, stop: str = "cancelled", error: str = "Cancelled before it started.") -> None:
-        job.state = "done"
+        job.state, job.build = "done", _over
         job.error = error
         event = {"done": True, "stop": stop, "error": error, "started": False}
         with self._change:
@@ -276,35 +276,45 @@ class Runner:
         job.finished.set()
 
     def _work(self, device: str) -> None:
+        while self._work_once(device):
+            pass
+
+    def _work_once(self, device: str) -> bool:
+        """Do the next run, or other work; False when the server goes down. Nothing of it is held on to: a run's model
+        may be exchanged for another one while nothing runs.
+        """
         line, other_work = self._waiting[device], self._other_work[device]
-        while True:
+        with self._change:
+            while not line and not other_work and not self._closing:
+                self._change.wait()
+            if self._closing:
+                for future, _ in other_work:
+                    future.cancel()
+                return False
+            if line:
+                job, other = line.popleft(), None
+                self._now[device] = job
+                job.state = "running"
+                self._tell_positions(device)
+            else:
+                job, other = None, other_work.popleft()
+        if other is not None:
+            _settle(*other)
+            return True
+        assert job is not None
+        try:
+            self._run(job)
+            self._tidy()
+        except BaseException:  # the worker outlives whatever a run does
+            log.exception("run %s broke the worker's loop", job.id)
             with self._change:
-                while not line and not other_work and not self._closing:
-                    self._change.wait()
-                if self._closing:
-                    for future, _ in other_work:
-                        future.cancel()
-                    return
-                if line:
-                    job, other = line.popleft(), None
-                    self._now[device] = job
-                    job.state = "running"
-                    self._tell_positions(device)
-                else:
-                    job, other = None, other_work.popleft()
-            if other is not None:
-                _settle(*other)
-                continue
-            assert job is not None
-            try:
-                self._run(job)
-                self._tidy()
-            except BaseException:  # the worker outlives whatever a run does
-                log.exception("run %s broke the worker's loop", job.id)
-                with self._change:
-                    if job.id in self._jobs:
-                        text = "The run ended in an unexpected way; the server's log says more."
-                        self._end_unstarted(job, "error", text)
+                if job.id in self._jobs:
+                    text = "The run ended in an unexpected way; the server's log says more."
+                    self._end_unstarted(job, "error", text)
+        finally:
+            with self._change:
+                self._now.pop(device, None)
+        return True
 
     def _tidy(self) -> None:
         """Give the memory that runs have freed back to the system, now and then: the allocator of glibc keeps it."""
@@ -315,7 +325,9 @@ class Runner:
     def _run(self, job: Job) -> None:
         trace, journal, error = None, None, ""
         try:
-            run = job.build(job.cancel)
+            build, job.build = job.build, _over
+            run = build(job.cancel)
+            del build
             trace = run.trace
             trace.run.update(id=job.id, title=job.title or trace.run.get("title", ""))
             journal = self.library.start(trace, job.owner) if self.library is not None else None
@@ -347,6 +359,11 @@ class Runner:
         event = {"done": True, "stop": trace.run["stop"], "error": job.error, "started": True, "unsaved": unsaved}
         job.feed.publish(event, last=True)
         job.finished.set()
+
+
+def _over(_: threading.Event) -> RunLike:
+    """In place of a job's own way to begin, once that was done: it holds the run's model."""
+    raise RuntimeError("this run began already")
 
 
 def _settle(future: Future[Any], work: Callable[[], Any]) -> None:

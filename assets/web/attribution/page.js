@@ -10,6 +10,7 @@ import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
 import { alertNote } from "specviz/base/problem.js";
+import { offerModel } from "specviz/models/choose.js";
 import { open } from "specviz/shell/open.js";
 import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
@@ -36,6 +37,7 @@ function frame() {
     h("section.sva-own.sva-card", { hidden: true }),
     h("section.sva-quotes.sva-card", { hidden: true }),
     h("p.sva-say.svp-note", { role: "status" }),
+    h("p.sva-made.svm-offer", { hidden: true }),
     h("div.sva-signals", { hidden: true }),
     host,
   );
@@ -79,6 +81,7 @@ async function again() {
   }
   for (const name of ["own", "quotes"]) choices(name);
   drawSignals();
+  offerModel(part("made"), page.id);
 }
 
 /** @param {Part} part */

@@ -6,6 +6,7 @@ import { append, coded, h, must } from "specviz/base/dom.js";
 import { getJson, listen, postJson } from "specviz/base/json.js";
 import { plural, short } from "specviz/base/numbers.js";
 import { sentence } from "specviz/base/problem.js";
+import { offerModel } from "specviz/models/choose.js";
 import { setAddress } from "specviz/shell/address.js";
 import { open } from "specviz/shell/open.js";
 import { fillRuns, refreshRuns } from "specviz/shell/runs.js";
@@ -31,6 +32,7 @@ export async function load(id) {
     stopFeeds();
   }
   drawChooser();
+  if (fresh) offerModel(part("made"), id);
   try {
     const doc = await getRun(id);
     if (ticket !== page.ticket) return;

@@ -37,6 +37,12 @@ export const thousandths = (value) => value === null || value === undefined ? "â
 /** A share of one: 12 %, below a tenth 3.4 %. @param {number} value */
 export const percentage = (value) => `${(100 * value).toFixed(value && value < 0.1 ? 1 : 0)} %`;
 
+/** A large number in three digits: 135M, 7.24B. @param {number} count */
+export function shortSize(count) {
+  const [value, unit] = count >= 1e9 ? [count / 1e9, "B"] : count >= 1e6 ? [count / 1e6, "M"] : [count / 1e3, "k"];
+  return `${Number(value.toPrecision(3))}${unit}`;
+}
+
 /** A date as people here write it, "" where it is none. */
 /** @type {(text: string, dateStyle?: "short" | "medium") => string} */
 export function when(text, dateStyle = "medium") {

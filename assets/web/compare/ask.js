@@ -6,6 +6,7 @@ import { getJson } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
 import { sentence, tell } from "specviz/base/problem.js";
 import { MARKS, going, page, part, post, tint } from "specviz/compare/state.js";
+import { offerModel } from "specviz/models/choose.js";
 import { badge, methodGroups, missingMethods } from "specviz/shell/methods.js";
 import { app } from "specviz/shell/state.js";
 
@@ -56,7 +57,10 @@ export function drawPrompt() {
   place.replaceChildren(h("label.svf-title", { for: "svc-prompt" }, "Prompt"), select);
   if (form.choice !== "trace") return append(place, texts());
   const run = app.inspector?.model?.run;
-  place.append(h("p.svc-help", run ? `“${run.title}”: its prompt, token by token.` : "No run is open on Inspect yet."));
+  const made = h("p.svm-offer", { hidden: true });
+  const what = run ? `“${run.title}”: its prompt, token by token.` : "No run is open on Inspect yet.";
+  place.append(h("p.svc-help", what), made);
+  if (run) offerModel(made, run.id);
 }
 
 /** How the prompt is made up, and its texts. */

@@ -417,12 +417,12 @@ export class Inspector extends Listeners {
     else this.root.focus({ preventScroll: true });
   }
 
-  /** @param {string} text */
-  say(text) {
-    this.message.textContent = text;
+  /** Says it for a moment, longer where a button goes with it. @type {(text: string, action?: Element | null) => void} */
+  say(text, action) {
+    this.message.replaceChildren(text, ...(action ? [" ", action] : []));
     this.message.hidden = !text;
     clearTimeout(this.sayTimer);
-    this.sayTimer = setTimeout(() => (this.message.hidden = true), 4000);
+    this.sayTimer = setTimeout(() => (this.message.hidden = true), action ? 15000 : 4000);
   }
 
   /** This page's address with the step and the pins in its hash. */

@@ -1,16 +1,19 @@
-/* The name, the model's state and the switch between light and dark; asks for the page's session and for a tab. */
+/* The name, the model in use (a click picks another one) and the switch between light and dark; asks for the page's session and for a tab. */
 
 import { emit, on } from "specviz/base/bus.js";
-import { h } from "specviz/base/dom.js";
-import { SILENT, getJson } from "specviz/base/json.js";
+import { h, write } from "specviz/base/dom.js";
 import { parse } from "specviz/base/storage.js";
 import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
+import { watch as watchStatus } from "specviz/shell/status.js";
 import { tabsReady } from "specviz/shell/tabs.js";
 import { turn } from "specviz/shell/theme.js";
 
 /** @type {Record<ModelInfo["state"], string>} */
 const MARKS = { loading: "…", ready: "✓", failed: "!", none: "○", gone: "!", out: "!" };
+
+/** Whether the server answers. @param {ModelInfo} model */
+const there = ({ state }) => state !== "gone" && state !== "out";
 
 /** ``value`` is {"session"} after "named" was triggered, and {"session", "tab"} where "go" asks for a tab. */
 /** @param {Part} part */
@@ -38,7 +41,12 @@ export function mount({ element, props, watch, trigger }) {
     props.value = JSON.stringify({ session, tab });
     trigger("go");
   });
-  const pill = h("span.svp-pill", { role: "status" });
+  const mark = h("b", { "aria-hidden": "true" });
+  const name = h("span.svp-model");
+  const said = h("span.svp-unseen", { role: "status" });
+  const pick = async () => (await import("specviz/models/page.js")).open();
+  const what = h("span.svp-unseen", "Model: ");
+  const pill = h("button.svp-pill", { "aria-haspopup": "dialog", disabled: true, onclick: pick }, mark, what, name);
   const turns = { title: "Light or dark", "aria-label": "Switch between light and dark", onclick: turn };
   const user = h("span.svp-user", { hidden: true });
   async function signOut() {
@@ -57,43 +65,32 @@ export function mount({ element, props, watch, trigger }) {
       out: "Signed out: load the page again",
     };
     const [short, ...rest] = words[model.state].split(" · ");
-    const more = rest.length > 0 && h("span.svp-more", ` · ${rest.join(" · ")}`);
-    pill.replaceChildren(h("b", { "aria-hidden": "true" }, MARKS[model.state]), h("span", short, more));
+    const coming = there(model) && model.coming;
+    const more = coming
+      ? h("span.svp-coming", ` → ${coming.text}`)
+      : rest.length > 0 && h("span.svp-more", ` · ${rest.join(" · ")}`);
+    name.replaceChildren(short, ...(more ? [more] : []));
+    mark.textContent = coming ? MARKS.loading : MARKS[model.state];
     pill.title = model.text || "";
+    pill.disabled = !app.picks || !there(model);
+    const loads = coming ? coming.name : model.state === "loading" && "The model";
+    write(said, loads ? `${loads} is being loaded` : short); // how far it is, is not said aloud
   }
-  let misses = 0;
-  async function poll() {
-    let wait = 15000;
-    try {
-      /** @type {Status} */
-      const { model, user: name, rules } = await getJson("api/status");
-      misses = 0;
-      app.rules = rules;
-      if (name && user.hidden) {
-        user.replaceChildren(h("b", name), h("button.svp-button", { onclick: signOut }, "Log out"));
-        user.hidden = false;
-      }
-      const changed = model.state !== app.model.state;
-      app.model = model;
-      if (model.state === "loading") wait = 700;
-      if (changed) emit("model", model);
-      draw();
-    } catch (problem) {
-      const out = problem instanceof Error && "status" in problem && problem.status === 401;
-      if (out) app.model = { ...app.model, state: "out", text: problem.message };
-      else if (++misses > 1) app.model = { ...app.model, state: "gone", text: SILENT };
-      draw();
-      wait = 3000;
+  on("status", (status) => {
+    if (status?.user && user.hidden) {
+      user.replaceChildren(h("b", status.user), h("button.svp-button", { onclick: signOut }, "Log out"));
+      user.hidden = false;
     }
-    setTimeout(poll, wait);
-  }
+    draw();
+  });
   place(element, "brand").append(
     h("span.svp-name", { role: "heading", "aria-level": 1 }, h("b", "spec"), "viz"),
     h("span.svp-grow"),
     pill,
+    said,
     user,
     h("button.svp-button", turns, "◐"),
   );
   draw();
-  poll();
+  watchStatus();
 }

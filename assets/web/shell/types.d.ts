@@ -5,13 +5,31 @@ interface ModelInfo {
   state: "loading" | "ready" | "failed" | "none" | "gone" | "out";
   text: string;
   name?: string;
+  /** How many models were ready so far: another number, another model. */
+  number: number;
+  /** The model that is being loaded in place of this one. */
+  coming: { name: string; text: string } | null;
 }
+
+/** A model of ``api/models``: ``specviz.models.Listed``. */
+interface ListedModel {
+  model: string; name: string; kind: string; size_bytes: number | null; dtype: string; parts: string[] | null;
+  notes: string[]; parameters: number | null; memory_bytes: number | null; missing: string;
+}
+
+/** ``api/models``. */
+interface ModelList extends ModelInfo {
+  models: ListedModel[]; used: string; refused: { model: string; text: string } | null;
+}
+
+/** ``api/models/of/<run>``: the model that made a run; ``beside``: it is opened beside the one in use. */
+interface MadeWith { same: boolean; name: string; loaded: string; model: string; beside: boolean }
 
 /** What users of this server may do: ``Rules.told``. */
 interface Rules { public: boolean; accounts: boolean; [number: string]: number | boolean }
 
 /** ``api/status``. */
-interface Status { model: ModelInfo; rules: Rules; user: string }
+interface Status { model: ModelInfo; rules: Rules; user: string; picks: boolean }
 
 /** How full the store is: ``Desk.room``. */
 interface Room { count: number; max_count: number; bytes: number; max_bytes: number; problem: string }
@@ -58,6 +76,8 @@ interface App {
   room: Room | null;
   rules: Rules | null;
   model: ModelInfo;
+  /** Whether one may choose the model. */
+  picks: boolean;
   /** beside the run button */
   caution: { reason: string; note: string; lossy: string };
   /** the open page's name for the server */

@@ -8,6 +8,7 @@ import { Model } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
 import { sentence } from "specviz/base/problem.js";
 import { TreeView } from "specviz/inspect/tree.js";
+import { offerModel } from "specviz/models/choose.js";
 import { methodOption } from "specviz/shell/methods.js";
 import { open } from "specviz/shell/open.js";
 import { refreshRuns } from "specviz/shell/runs.js";
@@ -106,7 +107,8 @@ export class WhatIf {
     this.would = lane("would", "What if", new TreeView(quiet(inspector)));
     this.lanes = h("div.svw-lanes", this.was.element, this.would.element);
     const choose = h("div.svw-choose", h("label", "Method ", this.select), this.parameters);
-    body.append(choose, this.words, this.notes, this.lanes);
+    this.made = h("p.svm-offer", { hidden: true }); // where another model made the run
+    body.append(this.made, choose, this.words, this.notes, this.lanes);
 
     inspector.addPanel(element);
     inspector.tree.bar.insertBefore(this.button, inspector.tree.choices);
@@ -119,7 +121,7 @@ export class WhatIf {
 
   /** Opens or closes the panel. */
   toggle(open = !this.shown) {
-    if (open && this.reason) return this.inspector.say(this.reason);
+    if (open && this.reason) return this.inspector.say(this.reason, this.made.querySelector("button"));
     if (!open) {
       this.expand(false);
       return this.button.focus({ preventScroll: true });
@@ -160,6 +162,7 @@ export class WhatIf {
     }
     if (id !== this.id) return;
     this.reason = reason;
+    offerModel(this.made, id);
     this.button.setAttribute("aria-disabled", String(!!reason));
     this.inspector.candidates.offer(reason ? null : (/** @type {Candidate} */ candidate) => this.pick(candidate));
     if (reason) this.toggle(false);

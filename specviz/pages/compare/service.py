@@ -259,7 +259,7 @@ class Compare(Service):
     def _verdict(self, key: str, trace: Trace) -> Future[dict[str, Any]]:
         """The check of a run, begun at most once; one that found no reference is begun again."""
         target = self.desk.loader.target
-        place = (key, "" if target is None else target.name)
+        place = (key, "" if target is None else target.key)
         with self._change:
             check = self._verdicts.get(place)
             again = check is not None and check.done() and (check.exception() or check.result()["state"] == "unknown")

@@ -146,11 +146,11 @@ def experiment_of(asked: Asked, methods: Mapping[str, Any]) -> Experiment:
     return replace(experiment, **{name: value for name, value in changed.items() if value is not None})
 
 
-def cases_of(asked: Asked, experiment: Experiment, desk: Desk) -> list[Case]:
-    """The prompts that an experiment runs on. Raises UserError."""
+def cases_of(asked: Asked, experiment: Experiment, desk: Desk, target: Any) -> list[Case]:
+    """The prompts that an experiment runs on, for a model. Raises UserError."""
     if experiment.measure is not None:
         return []
-    target, source = desk.target(), asked.prompts
+    source = asked.prompts
     if isinstance(source, Source) and source.trace is not None:
         try:
             trace = desk.store.get(source.trace)

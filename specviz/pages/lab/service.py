@@ -39,7 +39,7 @@ from specviz.views.examples import TASKS
 from specviz.words import sentence
 
 from .asked import Asked, cases_of, experiment_of
-from .shown import drawn, metrics_shown, progress_shown, recipe_card
+from .shown import drawn, ended, latest_rows, metrics_shown, progress_shown, recipe_card
 
 if TYPE_CHECKING:
     from decoders.trace.trace import Trace
@@ -67,6 +67,7 @@ class Active:
     """An experiment that waits or goes on."""
 
     planned: Plan
+    target: Any  # the model it was planned for
     results: Results
     owner: str
     cancel: threading.Event = field(default_factory=threading.Event)
@@ -93,6 +94,9 @@ class Lab(Service):
         self._thread: threading.Thread | None = None
         self._closing = False
         self._pace: float | None = None
+
+    def model_changed(self) -> None:
+        self._pace = None
 
     @property
     def folder(self) -> Path:
@@ -132,7 +136,7 @@ class Lab(Service):
             if self._owner(key) in (EVERYBODY, owner) and not any(about["id"] == key for about in live):
                 with contextlib.suppress(UserError):
                     about = read_about(path)
-                    kept.append({**about, "id": key, "state": _ended(about)})
+                    kept.append({**about, "id": key, "state": ended(about)})
         keys = ("id", "name", "title", "figure", "paper", "created", "state", "cases")
         listed = [{k: about.get(k) for k in keys} | {"model": about["model"].get("name")} for about in [*live, *kept]]
         return sorted(listed, key=lambda about: str(about["created"]), reverse=True)
@@ -147,12 +151,12 @@ class Lab(Service):
 
     # --- what may be asked ---
 
-    def planned(self, asked: Asked) -> Plan:
-        """The experiment that a page describes, checked. Raises UserError with a sentence."""
-        target, methods = self.desk.target(), self.desk.methods()
+    def planned(self, asked: Asked, target: Any) -> Plan:
+        """The experiment that a page describes, checked for a model. Raises UserError with a sentence."""
+        methods = self.desk.methods()
         experiment = experiment_of(asked, methods)
         experiment.check(methods, target.info)
-        return plan(target, experiment, cases_of(asked, experiment, self.desk), methods)
+        return plan(target, experiment, cases_of(asked, experiment, self.desk, target), methods)
 
     def check(self, planned: Plan, mine: int) -> None:
         """Raises Rejected where an experiment is too much for a shared server; ``mine`` go on."""
@@ -174,8 +178,9 @@ class Lab(Service):
     @post("estimate")
     def estimate(self, asked: Asked) -> dict[str, Any]:
         """How many runs it is and about how long; "asks" is the question to be answered before it is started."""
-        planned = self.planned(asked)
-        per_token = self._pace or pace(self.desk.loader.target)
+        target = self.desk.target()
+        planned = self.planned(asked, target)
+        per_token = self._pace or pace(target)
         return {
             "runs": planned.runs, "seconds": planned.seconds(per_token), "cases": len(planned.cases),
             "text": planned.text(per_token),
@@ -185,14 +190,15 @@ class Lab(Service):
     @post("start")
     def start(self, asked: Asked, owner: Owner = "") -> dict[str, Any]:
         """Queue an experiment: {"id"}, or {"asks": question} where it is long and "yes" was not said."""
-        planned = self.planned(asked)
+        target = self.desk.target()
+        planned = self.planned(asked, target)
         with self._change:
             mine = sum(active.owner == owner for active in self._active.values())
         self.check(planned, mine)
-        question = planned.asks(self._pace or pace(self.desk.loader.target))
+        question = planned.asks(self._pace or pace(target))
         if question and not asked.yes:
             return {"asks": question}
-        active = Active(planned, begin(planned, self.desk.loader.target), owner)
+        active = Active(planned, target, begin(planned, target), owner)
         active.results.about["state"] = "queued"
         with self._change:
             if self._closing:
@@ -257,8 +263,8 @@ class Lab(Service):
         if not is_id(key) or not (self.folder / key / ABOUT).is_file():
             raise Missing(f"there are no results called {key[:40]!r} here: deleted, or made on another server")
         results = Results.load(self.folder / key)
-        results.rows += _latest(self.folder / key / LATEST, len(results.rows))
-        results.about |= {"id": key, "state": _ended(results.about)}
+        results.rows += latest_rows(self.folder / key / LATEST, len(results.rows))
+        results.about |= {"id": key, "state": ended(results.about)}
         return results
 
     @get("results/{key}")
@@ -311,26 +317,31 @@ class Lab(Service):
     # --- the worker ---
 
     def _work(self) -> None:
-        while True:
-            with self._change:
-                while not self._line and not self._closing:
-                    self._change.wait()
-                if self._closing:
-                    return
-                active = self._line.popleft()
-            try:
-                self._run(active)
-            except Exception as problem:
-                log.exception("experiment %s failed", active.results.id)
-                active.results.about["state"] = "error"
-                active.results.about["notes"].append(sentence(problem))
-                self._save(active)
-            with self._change:
-                self._active.pop(active.results.id, None)
-            self._trim()
+        while self._work_once():
+            pass
+
+    def _work_once(self) -> bool:
+        """Run the next experiment, and hold on to nothing of it; False when the server goes down."""
+        with self._change:
+            while not self._line and not self._closing:
+                self._change.wait()
+            if self._closing:
+                return False
+            active = self._line.popleft()
+        try:
+            self._run(active)
+        except Exception as problem:
+            log.exception("experiment %s failed", active.results.id)
+            active.results.about["state"] = "error"
+            active.results.about["notes"].append(sentence(problem))
+            self._save(active)
+        with self._change:
+            self._active.pop(active.results.id, None)
+        self._trim()
+        return True
 
     def _run(self, active: Active) -> None:
-        target, results, planned = self.desk.loader.target, active.results, active.planned
+        target, results, planned = active.target, active.results, active.planned
         folder = self.folder / results.id
         experiment = planned.experiment
         results.about["state"] = "running"
@@ -373,7 +384,7 @@ class Lab(Service):
             results.about["state"] = "cancelled"
         clock = results.about["seconds"] - results.about["trained_s"]
         runs = active.progress.done if active.progress is not None and not active.progress.trains else 0
-        if planned.cases and runs >= 8:
+        if planned.cases and runs >= 8 and target is self.desk.loader.target:
             self._pace = max(1e-5, (clock / runs - 0.1) / experiment.max_new_tokens)
         self._save(active)
 
@@ -426,19 +437,3 @@ class Lab(Service):
             size += sum(file.stat().st_size for file in path.parent.rglob("*") if file.is_file())
             if place and (place >= MAX_RESULTS or size > MAX_BYTES):
                 shutil.rmtree(path.parent, ignore_errors=True)
-
-
-def _latest(path: Path, saved: int) -> list[dict[str, Any]]:
-    """Rows behind the first ``saved``; the last line of a process that was killed may be half."""
-    rows = []
-    with contextlib.suppress(OSError, ValueError):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            place, row = json.loads(line)
-            if place == saved + len(rows):
-                rows.append(row)
-    return rows
-
-
-def _ended(about: Mapping[str, Any]) -> str:
-    """The state of results that nothing works on any more."""
-    return "cut off" if about["state"] in ("running", "queued") else about["state"]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from specviz.experiments.experiment import Experiment, text_of
@@ -94,3 +97,19 @@ def _tabled(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
         "checks": [{**asdict(check), "text": check.text} for check in checks(results)],
         "warnings": warnings(results), "remarks": notes(results), **_below(results, wanted),
     }  # fmt: skip
+
+
+def latest_rows(path: Path, saved: int) -> list[dict[str, Any]]:
+    """Rows behind the first ``saved``; the last line of a process that was killed may be half."""
+    rows = []
+    with contextlib.suppress(OSError, ValueError):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            place, row = json.loads(line)
+            if place == saved + len(rows):
+                rows.append(row)
+    return rows
+
+
+def ended(about: Mapping[str, Any]) -> str:
+    """The state of results that nothing works on any more."""
+    return "cut off" if about["state"] in ("running", "queued") else about["state"]

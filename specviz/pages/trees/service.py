@@ -154,20 +154,24 @@ class Trees(Service):
             self._progress = None
 
     def _when_idle(self) -> None:
+        """Look every second; each model in use is looked at once, when it has been quiet for long enough."""
         loader, runner = self.desk.loader, self.desk.runner
         while not loader.wait(1.0):
             if self._closing.is_set():
                 return
-        target = loader.target
-        if target is None or source(target).place is None or _kept(target) is not None:
-            return
-        quiet = 0
-        while quiet < IDLE_S:
-            if self._closing.wait(1.0):
-                return
+        quiet, looked_at = 0, 0
+        while not self._closing.is_set():
+            if loader.number != looked_at and quiet >= IDLE_S:
+                quiet, looked_at = 0, loader.number
+                if self._unmeasured(loader.target):
+                    self._begin()
+            self._closing.wait(1.0)
             quiet = 0 if any(runner.load().values()) else quiet + 1
-        if _kept(target) is None:
-            self._begin()
+
+    @staticmethod
+    def _unmeasured(target: Any) -> bool:
+        """Whether a model has prompt tokens, and no latency is kept for it."""
+        return target is not None and source(target).place is not None and _kept(target) is None
 
 
 def source(target: Any) -> Source:

@@ -75,6 +75,10 @@ class WhatIfs(Service):
         self._reasons: FIFOCache[str, str] = FIFOCache(MOST_REASONS)
         self._waiting = threading.BoundedSemaphore(MOST_ASKED)
 
+    def model_changed(self) -> None:
+        self._reasons.clear()
+        self._read.clear()
+
     @get("{key}")
     def able(self, key: str) -> dict[str, str]:
         """Whether a run's steps can be drafted again."""
@@ -192,7 +196,8 @@ class WhatIfs(Service):
         if run is None or not run.serves(needs):
             run = ReadRun(target, trace, needs)
             took = run.ms
-        self._read[key] = run
+        if self.desk.loader.is_open(target):  # else it was exchanged meanwhile, and is to go
+            self._read[key] = run
         while len(self._read) > 1 and (
             len(self._read) > MOST_READ or sum(one.bytes for one in self._read.values()) > MOST_BYTES
         ):

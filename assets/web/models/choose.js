@@ -1,0 +1,42 @@
+/* Another model in place of the one in use; and the offer to do so, where a run was made with another one. */
+
+import { h } from "specviz/base/dom.js";
+import { getJson, postJson } from "specviz/base/json.js";
+import { sentence } from "specviz/base/problem.js";
+import { app } from "specviz/shell/state.js";
+import { askAll } from "specviz/shell/status.js";
+
+/** Has the server load a model; throws with its sentence where that cannot be. @param {string} model */
+export async function choose(model) {
+  try {
+    await postJson("api/models/choose", { model });
+  } finally {
+    await askAll();
+  }
+}
+
+/** Writes into its place that a run was made with another model, and offers that one; else leaves it empty. */
+/** @type {(place: HTMLElement, id: string) => Promise<void>} */
+export async function offerModel(place, id) {
+  const asked = (place.dataset.run = `${id} ${app.model.number}`);
+  place.hidden = true;
+  /** @type {MadeWith | null} */
+  const made = id ? await getJson(`api/models/of/${encodeURIComponent(id)}`).catch(() => null) : null;
+  if (place.dataset.run !== asked || !made || made.same) return;
+  const use = async () => {
+    button.disabled = true;
+    try {
+      await choose(made.model);
+      words.textContent = `${made.name} is being loaded; ${made.loaded} stays in use until it is ready. `;
+      button.remove();
+    } catch (problem) {
+      words.textContent = `${sentence(problem)} `;
+      button.disabled = false;
+    }
+  };
+  const button = h("button.svp-button.svm-use", { onclick: use }, `Use ${made.name}`);
+  const beside = made.beside ? ` It is opened beside that for this run; new runs use ${made.loaded}. ` : " ";
+  const words = h("span", `This run was made with ${made.name}, and ${made.loaded} is in use.${beside}`);
+  place.replaceChildren(words, ...(made.model && app.picks ? [button] : []));
+  place.hidden = false;
+}

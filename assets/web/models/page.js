@@ -1,0 +1,148 @@
+/* The model picker: which models are here, which is in use, and another one in its place. */
+
+import { on } from "specviz/base/bus.js";
+import { coded, h, must } from "specviz/base/dom.js";
+import { getJson } from "specviz/base/json.js";
+import { shortSize } from "specviz/base/numbers.js";
+import { sentence, tell } from "specviz/base/problem.js";
+import { choose } from "specviz/models/choose.js";
+import { app } from "specviz/shell/state.js";
+
+const NAMED = ["bundled", "smollm2"]; // others are named by where they lie
+
+/** @type {ModelList | null} */
+let shown = null;
+let loading = false;
+
+const list = h("ul.svm-list", { "aria-label": "Models that are here" });
+const busy = h("p.svm-busy", { role: "status", hidden: true });
+const wrong = h("p.svp-note.svm-wrong", { role: "alert" });
+const typed = h("input.svp-input", {
+  id: "svm-typed",
+  placeholder: "path, or org/name",
+  maxlength: 400,
+  autocomplete: "off",
+  spellcheck: "false",
+  autocapitalize: "off",
+});
+const other = h(
+  "form.svm-other",
+  { onsubmit: (event) => (event.preventDefault(), use(typed.value)) },
+  h("label", { for: "svm-typed" }, "Another one: a model folder, a GGUF file or a hub id"),
+  h("div.svm-row-typed", typed, h("button.svp-button", { type: "submit" }, "Load")),
+);
+const dialog = h("dialog.svp.svm", { "aria-labelledby": "svm-title" });
+const close = h("button.svm-close", { "aria-label": "Close", onclick: () => dialog.close() }, "×");
+dialog.append(
+  h(
+    "div.svm-inside",
+    h("div.svm-head", h("h2", { id: "svm-title", tabindex: -1, autofocus: true }, "Model"), close),
+    h("p.svm-about", "Runs started from now on use the model you choose; those that wait or go on keep theirs."),
+    list,
+    busy,
+    wrong,
+    other,
+  ),
+);
+
+/** What is told of a model in a line. @param {ListedModel} model */
+function facts({ parameters, size_bytes: size, memory_bytes: memory }) {
+  const count = parameters && `${shortSize(parameters)} parameters`;
+  return [count, size && `${bytes(size)} on disk`, memory && `about ${bytes(memory)} of memory`].filter(Boolean)
+    .join(" · ");
+}
+
+/** Bytes as disks and memory are sold. @param {number} count */
+const bytes = (count) => count >= 1e9 ? `${(count / 1e9).toFixed(1)} GB` : `${Math.max(1, Math.round(count / 1e6))} MB`;
+
+/** @param {ListedModel} model */
+function parts({ parts: names }) {
+  if (names === null) return "Trained parts: known once it was opened";
+  return names.length ? `Trained parts: ${names.join(", ")}` : "No trained parts yet";
+}
+
+/** @param {ListedModel} model */
+function row(model) {
+  const { name, kind, missing, notes } = model;
+  const used = model.model === must(shown).used && app.model.state === "ready";
+  const more = notes.filter((text) => text !== "the default");
+  const place = !NAMED.includes(model.model) && model.model !== name && h("p.svm-place", model.model);
+  const what = h(
+    "div.svm-what",
+    h("p", h("b", name), h("span", ` ${[kind, ...more].join(", ")}`)),
+    place,
+    missing ? h("p", coded(missing)) : [h("p", facts(model)), h("p", parts(model))],
+  );
+  const label = { "aria-label": `Use ${name}`, disabled: loading || Boolean(missing), onclick: () => use(model.model) };
+  const choice = used ? h("span.svm-used", "✓ In use") : h("button.svp-button", label, "Use");
+  return h("li", { class: missing ? "svm-missing" : null, "aria-current": used ? "true" : null }, what, choice);
+}
+
+function draw() {
+  const { coming } = app.model;
+  loading = Boolean(coming) || app.model.state === "loading";
+  busy.hidden = !loading;
+  const text = coming ? coming.text : app.model.text;
+  const share = /(\d+)%$/.exec(text)?.[1];
+  const stays = coming && app.model.state === "ready" ? ` ${app.model.name} stays in use until it is ready.` : "";
+  busy.replaceChildren(
+    h("span.svp-spin", { "aria-hidden": "true" }),
+    h("span", `${text}.${stays}`),
+    share ? h("progress", { max: 100, value: share, "aria-hidden": "true" }) : "",
+  );
+  for (const button of dialog.querySelectorAll("li:not(.svm-missing) button, form button")) {
+    if (button instanceof HTMLButtonElement) button.disabled = loading;
+  }
+}
+
+async function refresh() {
+  try {
+    shown = await getJson("api/models");
+  } catch (problem) {
+    return tell(wrong, sentence(problem), true);
+  }
+  draw();
+  list.replaceChildren(...must(shown).models.map(row));
+  tell(wrong, must(shown).refused?.text ?? "", true);
+}
+
+/** @param {string} model */
+async function use(model) {
+  if (loading || !model.trim()) return;
+  loading = true;
+  tell(wrong, "");
+  busy.hidden = false;
+  busy.replaceChildren(h("span.svp-spin", { "aria-hidden": "true" }), "Looking at it …");
+  try {
+    await choose(model);
+    draw();
+  } catch (problem) {
+    draw();
+    tell(wrong, sentence(problem), true);
+  }
+}
+
+/** Opens the picker. */
+export function open() {
+  if (!dialog.isConnected) document.body.append(dialog);
+  if (!dialog.open) dialog.showModal();
+  if (!shown) list.replaceChildren(h("li", "Looking for models …"));
+  return refresh();
+}
+
+dialog.addEventListener("click", (event) => {
+  if (event.target === dialog) dialog.close(); // beside it
+});
+
+let number = -1; // of the model that was in use when the status was told last
+on("status", () => {
+  if (!dialog.open) return;
+  const was = loading;
+  draw();
+  if (app.model.number !== number && number >= 0) {
+    typed.value = "";
+    dialog.close(); // the model is there
+  } else if (was && !loading) refresh(); // it could not be loaded
+  number = app.model.number;
+});
+dialog.addEventListener("close", () => (number = -1));

@@ -1,0 +1,289 @@
+"""How much memory a model takes, from what its files say of it before a weight is read, and how much is free."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import mmap
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from decoders.errors import UserError, first_line
+
+from .catalog import model_place
+from .gguf import check_magic, gguf_file, is_converted
+from .load import check_folder, chosen_device, chosen_dtype
+from .shape import ModelShape
+
+TEXT = 2048  # tokens whose keys and values are counted
+SPARE_ROWS = 512  # cache rows beside them
+MOST_HEADER = 100 << 20  # bytes of a safetensors header, as the format has it
+# how GGUF writes a setting's type, and in how many bytes: numbers and truth values
+GGUF_TYPES = ("B", "b", "H", "h", "I", "i", "f", "?", "", "", "Q", "q", "d")
+GGUF_TEXT, GGUF_LIST = 8, 9
+ALIGNMENT = 32  # bytes, of a GGUF file's tensors where it names no other
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a model takes in a dtype on a device, in bytes.
+
+    Args:
+        parameters: How many there are; those that two layers share count once.
+        weights: Of the opened model, packed copies and a head in fp32 included.
+        opening: Of weights while they are read: a GGUF file is dequantised when it is opened for the first time.
+        cache: Of the keys and values of ``TEXT`` tokens.
+    """
+
+    parameters: int
+    weights: int
+    opening: int
+    cache: int
+
+    @property
+    def bytes(self) -> int:
+        """The most that is needed at a time."""
+        return max(self.weights + self.cache, self.opening)
+
+
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """What a text's cache depends on, and the size of the head."""
+
+    layers: int
+    kv_heads: int
+    head_dim: int
+    context_length: int
+    head: int
+
+    @classmethod
+    def of(cls, config: Any) -> Cached:
+        shape = ModelShape.of(config)
+        return cls(*shape.cached, shape.context_length, shape.vocab * shape.hidden)
+
+
+def size_of(
+    model: str | Path, *, dtype: str | None = None, device: str | None = None, parameters: int = 0, fetch: bool = True
+) -> Size:
+    """The size of a folder, GGUF file, hub id or named model; dtype and device as of ``load_target``.
+
+    ``parameters`` is their number where it was counted before. Without ``fetch`` nothing is asked of a hub.
+
+    Raises UserError in one sentence for a model that is not there, whose files are damaged, or of a refused family.
+    """
+    where = torch.device(chosen_device(device))
+    kind = chosen_dtype(dtype, where)
+    place = model_place(model)
+    folder = Path(place).expanduser()
+    if folder.exists() or place.startswith((".", "/", "~")) or place.count("/") > 1 or folder.suffix == ".gguf":
+        if (file := gguf_file(folder)) is not None:
+            stat = file.stat()
+            count, cached = _read_gguf(file, stat.st_size, stat.st_mtime_ns)
+            opened = is_converted(file, kind)
+            return _size(count, cached, kind, where, dequantised=0 if opened else count * torch.float32.itemsize)
+        check_folder(folder)
+        place = str(folder)
+    try:
+        config = AutoConfig.from_pretrained(place, local_files_only=not fetch).get_text_config(decoder=True)
+        cached = Cached.of(config)
+        count = _stored(folder) or parameters or _counted(config)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"the model {str(model)!r} is not there, or cannot be read: {first_line(error, 200)}; give a folder with "
+            "config.json, weights and tokenizer, a GGUF file, or a hub id such as org/name"
+        ) from error
+    return _size(count, cached, kind, where)
+
+
+def check_fits(name: str, size: Size, *, device: str | None = None) -> None:
+    """Raise UserError with both numbers where a model needs more memory than is free on a device."""
+    where = chosen_device(device)
+    free = free_memory(where)
+    if free is not None and size.bytes > free:
+        raise UserError(
+            f"about {gigabytes(size.bytes)} of memory are needed for {name}, and {gigabytes(free)} are free on "
+            f"{where}: choose a smaller model, or start again with it alone (--model) or in a smaller dtype "
+            "(--dtype bfloat16)"
+        )
+
+
+def free_memory(device: str) -> int | None:
+    """Bytes that can still be taken on a device; None where that is not known."""
+    if torch.device(device).type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    free = _meminfo(Path("/proc/meminfo"))
+    group = _left_of_group(Path("/sys/fs/cgroup"))
+    numbers = [number for number in (free, group) if number is not None]
+    return min(numbers) if numbers else None
+
+
+def gigabytes(count: int) -> str:
+    """Bytes as people read them.
+
+    >>> gigabytes(1_540_000_000), gigabytes(20_400_000)
+    ('1.5 GB', '20 MB')
+    """
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"
+
+
+def _size(count: int, cached: Cached, kind: torch.dtype, where: torch.device, *, dequantised: int = 0) -> Size:
+    weights = count * kind.itemsize
+    copies = weights if where.type == "cpu" and kind == torch.float32 else 0  # packed, where that is faster
+    if kind.itemsize < 4:
+        copies = cached.head * torch.float32.itemsize
+    rows = min(TEXT, cached.context_length) + SPARE_ROWS
+    cache = 2 * cached.layers * cached.kv_heads * cached.head_dim * rows * kind.itemsize
+    return Size(count, weights + copies, weights + dequantised, cache)
+
+
+def _counted(config: Any) -> int:
+    """The parameters of a model made from a configuration, without its weights."""
+    with torch.device("meta"):
+        network = AutoModelForCausalLM.from_config(config)
+    network.tie_weights()
+    return sum(p.numel() for p in {id(p): p for p in network.parameters()}.values())
+
+
+# --- folders
+
+
+def _stored(folder: Path) -> int:
+    """The numbers that a folder's safetensors files hold; 0 where there are none."""
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        files = [folder / str(name) for name in sorted(names)]
+    else:
+        files = [folder / "model.safetensors"]
+        files = files if files[0].is_file() else sorted(folder.glob("*.safetensors"))
+    return sum(_numbers(file) for file in files)
+
+
+def _numbers(file: Path) -> int:
+    """How many numbers a safetensors file holds, by its header. Raises UserError for a damaged one."""
+    try:
+        with file.open("rb") as opened:
+            (length,) = struct.unpack("<Q", opened.read(8))
+            header = json.loads(opened.read(min(length, MOST_HEADER)))
+        tensors = [entry for name, entry in header.items() if name != "__metadata__"]
+        whole = 8 + length + max((entry["data_offsets"][1] for entry in tensors), default=0)
+        if file.stat().st_size < whole:
+            raise ValueError(f"{file.stat().st_size:,} of {whole:,} bytes are there")
+        return sum(math.prod(entry["shape"]) for entry in tensors)
+    except OSError as error:
+        raise UserError(f"{file.name} cannot be read: {error.strerror or first_line(error)}") from error
+    except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
+        raise UserError(f"{file.name} is truncated or damaged ({first_line(error, 120)}): bring it again") from error
+
+
+# --- GGUF files
+
+
+@functools.lru_cache(maxsize=64)
+def _read_gguf(file: Path, size: int, mtime_ns: int) -> tuple[int, Cached]:
+    """The numbers that a GGUF file holds, and what its cache depends on; ``size`` and ``mtime_ns`` tell files apart."""
+    check_magic(file)
+    try:
+        with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            settings, tensors, end = _GgufReader(data).read()
+        if size < end:
+            raise ValueError(f"{size:,} of {end:,} bytes are there")
+        family = settings["general.architecture"]
+
+        def setting(name: str) -> int:
+            value = settings[f"{family}.{name}"]
+            return max(value) if isinstance(value, list) else int(value)
+
+        heads, hidden = setting("attention.head_count"), setting("embedding_length")
+        kv_heads = setting("attention.head_count_kv") if f"{family}.attention.head_count_kv" in settings else heads
+        head_dim = setting("attention.key_length") if f"{family}.attention.key_length" in settings else hidden // heads
+        head = math.prod(tensors["token_embd.weight"])
+        cached = Cached(setting("block_count"), kv_heads, head_dim, setting("context_length"), head)
+        return sum(math.prod(shape) for shape in tensors.values()), cached
+    except KeyError as error:
+        raise UserError(f"{file.name} holds no model: it does not say {error.args[0]!r}") from error
+    except (ValueError, IndexError, TypeError, struct.error, UnicodeDecodeError, ZeroDivisionError) as error:
+        raise UserError(
+            f"{file.name} is truncated or damaged ({size:,} bytes; {first_line(error, 120)}): download it again"
+        ) from error
+
+
+class _GgufReader:
+    """Settings and shapes of tensors at the beginning of a GGUF file.
+
+    Written by hand: the package gguf makes arrays of every token of a vocabulary, which takes seconds.
+    """
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self.data, self.at = data, 4
+
+    def read(self) -> tuple[dict[str, Any], dict[str, tuple[int, ...]], int]:
+        """Settings, shapes by name, and where the last tensor ends."""
+        from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+        self.number("I")  # the format's version
+        tensors, settings = self.number("Q"), self.number("Q")
+        if max(tensors, settings) > len(self.data):
+            raise ValueError(f"{max(tensors, settings):,} entries")
+        read = {self.text(): self.value(self.number("I")) for _ in range(settings)}
+        shapes, end = {}, 0
+        for _ in range(tensors):
+            name = self.text()
+            shapes[name] = tuple(self.number("Q") for _ in range(self.number("I")))
+            numbers, width = GGML_QUANT_SIZES[GGMLQuantizationType(self.number("I"))]  # of a block
+            end = max(end, self.number("Q") + math.prod(shapes[name]) // numbers * width)
+        step = int(read.get("general.alignment", ALIGNMENT))
+        return read, shapes, -(-self.at // step) * step + end
+
+    def number(self, kind: str) -> Any:
+        (value,) = struct.unpack_from(f"<{kind}", self.data, self.at)
+        self.at += struct.calcsize(f"<{kind}")
+        return value
+
+    def text(self) -> str:
+        length = self.number("Q")
+        if self.at + length > len(self.data):
+            raise ValueError("it ends within a text")
+        self.at += length
+        return self.data[self.at - length : self.at].decode()
+
+    def value(self, kind: int) -> Any:
+        if kind == GGUF_TEXT:
+            return self.text()
+        if kind != GGUF_LIST:
+            return self.number(GGUF_TYPES[kind])
+        of, count = self.number("I"), self.number("Q")
+        if of not in (GGUF_TEXT, GGUF_LIST):  # numbers: at once
+            values = struct.unpack_from(f"<{count}{GGUF_TYPES[of]}", self.data, self.at)
+            self.at += struct.calcsize(f"<{count}{GGUF_TYPES[of]}")
+            return list(values)
+        return [self.value(of) for _ in range(count)]
+
+
+def _meminfo(file: Path) -> int | None:
+    """Bytes that Linux can give to programs without swapping; None elsewhere."""
+    try:
+        lines = dict(line.split(":", 1) for line in file.read_text().splitlines() if ":" in line)
+        return int(lines["MemAvailable"].split()[0]) << 10
+    except (OSError, ValueError, KeyError, IndexError):
+        return None
+
+
+def _left_of_group(folder: Path) -> int | None:
+    """Bytes that a container may still take; None where there is no limit. Files that are only cached can go."""
+    try:
+        most = int((folder / "memory.max").read_text())
+        taken = int((folder / "memory.current").read_text())
+        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        return max(0, most - taken + int(stat.get("inactive_file", 0)) + int(stat.get("active_file", 0)))
+    except (OSError, ValueError):
+        return None

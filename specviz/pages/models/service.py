@@ -1,0 +1,111 @@
+"""The models that are here, and another one in place of the one in use: what the picker in the header asks for."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from concurrent.futures import TimeoutError as NotYet
+from typing import Annotated, Any
+
+from fastapi import Response
+from pydantic import Field
+
+from decoders.errors import UserError
+from decoders.model.catalog import NAMES, model_name
+from specviz.models import absent, listed, same_place
+from specviz.places import is_id
+from specviz.remembered import source_of_key
+from specviz.server.bodies import Body, needs
+from specviz.server.desk import Service, get, post
+from specviz.server.http import User, problem
+
+CHECK_S = 2.0  # whatever cannot be loaded is usually refused within this time
+MOST = 400  # characters of a path or hub id
+
+
+class Choice(Body):
+    """The model to load: a name, a path or a hub id, as ``--model`` takes it."""
+
+    model: Annotated[
+        str, Field(max_length=MOST), needs(f"a model is named by a path or a hub id of at most {MOST} characters")
+    ]
+
+
+class Models(Service):
+    """Lists the models, and exchanges the one that everybody here uses."""
+
+    name = "models"  # asked for by the header
+    cannot = "The model cannot be asked to"
+
+    @get()
+    def shown(self, user: User) -> dict[str, Any] | Response:
+        """The models that are here, which of them is in use or being loaded, and why the last choice failed."""
+        if reason := self._forbidden(user):
+            return problem(403, reason)
+        loader = self.desk.loader
+        models = [*listed(dtype=self.desk.dtype, device=self.desk.device), *absent()]
+        return {
+            **loader.info(),
+            "models": [dataclasses.asdict(one) for one in models],
+            "used": next((one.model for one in models if same_place(one.model, loader.model)), loader.model),
+            "refused": loader.refused,
+        }
+
+    @get("of/{key}")
+    def of(self, key: str, user: User) -> dict[str, Any]:
+        """The model that made a run that is over: whether it is the one in use, and else how to choose it. Raises
+        UnknownTrace.
+        """
+        target, loader = self.desk.loader.target, self.desk.loader
+        if target is None or (is_id(key) and self.desk.runner.job(key) is not None):
+            return {"same": True, "name": "", "loaded": "", "model": "", "beside": False}
+        from decoders.study.recorded import other_model
+
+        run = self.desk.trace(key).run
+        made = run.get("model") or {}
+        source = source_of_key(str(made.get("key") or "")) if loader.pick and not self._forbidden(user) else ""
+        same = "name" not in made or other_model(target, run) is None
+        beside = not same and loader.beside(run)
+        name = str(made.get("name") or "another model")
+        return {"same": same, "name": name, "loaded": target.name, "model": source, "beside": beside}
+
+    @post("choose")
+    def choose(self, asked: Choice, user: User) -> dict[str, Any] | Response:
+        """Load a model in the background, in place of the one in use.
+
+        Raises UserError where it is not there, damaged, or larger than the memory that is free, and Taken while
+        another one is loaded. What is found out later (a hub that does not answer) is told by ``shown``.
+        """
+        if reason := self._forbidden(user):
+            return problem(403, reason)
+        loader, model = self.desk.loader, checked_source(asked.model)
+        if same_place(model, loader.model):
+            model = loader.model
+        checked = loader.choose(model, model_name(model), user, lambda: self._check_fits(model))
+        with contextlib.suppress(NotYet):
+            checked.result(CHECK_S)
+        return loader.info()
+
+    def _forbidden(self, user: str) -> str:
+        """Why a user may not choose the model, in a sentence; "" where that is allowed."""
+        if self.desk.rules.public:
+            return "The model of a public server is not exchanged: run specviz on a computer of your own."
+        if not self.desk.rules.may_pick(user):
+            return "The model is chosen for everybody here: ask those who run this server (app --picks names who may)."
+        return ""
+
+    def _check_fits(self, model: str) -> None:
+        from decoders.model.size import check_fits, size_of
+
+        size = size_of(model, dtype=self.desk.dtype, device=self.desk.device)
+        check_fits(model_name(model), size, device=self.desk.device)
+
+
+def checked_source(text: str) -> str:
+    """A typed name, path or hub id. Raises UserError for what can be none."""
+    source = text.strip()
+    if not source or not source.isprintable():
+        raise UserError(
+            f"a model is named by a path, a hub id such as org/name, {' or '.join(NAMES)}; given was {text[:40]!r}"
+        )
+    return source
