@@ -27,9 +27,10 @@ from specviz.experiments import Results, plan
 from specviz.experiments import run_experiment as run
 from specviz.experiments.batch import batch, of_lines
 from specviz.experiments.experiment import Line
+from specviz.experiments.printed import written
 from specviz.experiments.prompts import Case
 from specviz.experiments.results import ABOUT
-from specviz.experiments.tables import checks, described, notes, tables, warnings, written
+from specviz.experiments.tables import checks, described, notes, tables, warnings
 from specviz.pages import pages
 from specviz.pages.lab.asked import Asked
 from specviz.server.desk import Desk

@@ -55,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
     target = common.open_target(args)
 
     from decoders.study.bench import bench, lengthened
-    from specviz.experiments.tables import described, written
+    from specviz.experiments.printed import written
+    from specviz.experiments.tables import described
 
     if args.context:
         if args.context + args.max_new_tokens > target.context_length:
@@ -101,8 +102,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _checked(args: argparse.Namespace) -> None:
     """Refuse what cannot be written or tabled, before anything is measured."""
+    from specviz.experiments.printed import FORMATS
     from specviz.experiments.quantities import QUANTITIES, Quantity
-    from specviz.experiments.tables import FORMATS, UNTRACED
+    from specviz.experiments.tables import UNTRACED
 
     for path in args.out:
         if path.suffix.lower()[1:] not in FORMATS:
@@ -207,7 +209,8 @@ def _show(report: Report) -> None:
 
 
 def _show_tables(results: Results) -> None:
-    from specviz.experiments.tables import grid, notes, tables, warnings
+    from specviz.experiments.printed import grid
+    from specviz.experiments.tables import notes, tables, warnings
 
     for table in tables(results):
         heads, *rows = grid(results, table)

@@ -1,4 +1,4 @@
-"""A batch as the papers print it: a table of tasks × methods per metric, on the page and as CSV, LaTeX and Markdown.
+"""A batch as the papers print it: a table of tasks × methods per metric, on the page and in files (``printed``).
 
 A cell is the mean over the prompts of its task; where the metric is timed, of each prompt's median over the repeats,
 and the range beside it is the same mean of their quartiles. A prompt's measurement is disturbed where its quartiles lie
@@ -8,10 +8,7 @@ neither is marked as best; nor is a number whose range meets another's.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
@@ -23,7 +20,7 @@ from specviz.words import counted
 from .experiment import Row
 from .prompts import ALL, NAMES
 from .quantities import Quantity
-from .results import FORMULA, SCHEMA, Results, opened, points
+from .results import SCHEMA, Results, opened, points
 from .timing import REPEATED, TIMED, WIDEST, Timing, timings
 
 OVERALL = "overall"
@@ -33,7 +30,6 @@ BETTER = {  # 1: the highest is the best, -1: the lowest; in other tables none i
 }  # fmt: skip
 UNTRACED = ("tokens", "steps", "accepted", "tokens_per_step", "tokens_per_s", "speedup")  # known without recorded runs
 BUG = "bug"  # the verdict on a lossless method's output that the target would not have written
-FORMATS = ("csv", "tex", "md")
 VERSIONS = ("python", "torch", "transformers", "specviz")
 
 
@@ -130,7 +126,7 @@ def checks(results: Results) -> list[Check]:
     about = results.about
     opens = {(row["series"], row.get("place")): row["trace"] for row in results.rows if row.get("trace")}
     every = []
-    for name in _columns(results):
+    for name in columns_of(results):
         rows = [row for row in results.rows if row["series"] == name and row.get("same") is not None]
         differing = [row for row in rows if not row["same"]]
         runs = tuple(
@@ -194,7 +190,7 @@ def notes(results: Results) -> list[str]:
         )
     if lossy:
         sentences.append(f"† {', '.join(lossy)}: not lossless, the output may differ from plain decoding's.")
-    for name in _columns(results):
+    for name in columns_of(results):
         errors = [row for row in results.rows if row["series"] == name and row.get("error")]
         if errors:
             places = len({row.get("place") for row in errors})
@@ -218,7 +214,7 @@ def _source(about: Mapping[str, Any]) -> str:
 # --- cells ---
 
 
-def _columns(results: Results) -> list[str]:
+def columns_of(results: Results) -> list[str]:
     """The lines in order, as far as they have rows, and what else was run beside them."""
     series = dict.fromkeys(row["series"] for row in results.rows)
     lines = [line["label"] for line in results.about["lines"] if line["label"] in series]
@@ -229,7 +225,7 @@ def _table(results: Results, key: str, broken: set[str]) -> Table:
     quantity = results.quantity(key)
     if not isinstance(quantity, Quantity):
         raise UserError(f"{quantity.label} is not one number per run: choose another metric for a table")
-    columns = tuple(_columns(results))
+    columns = tuple(columns_of(results))
     by: dict[tuple[str, str], list[Row]] = {}
     for row in results.rows:
         by.setdefault((row["category"], row["series"]), []).append(row)
@@ -324,148 +320,3 @@ def _form(unit: str, means: Sequence[float]) -> Callable[[float], str]:
     largest = max((abs(mean) for mean in means if math.isfinite(mean)), default=0.0)
     digits = 1 if largest >= 100 else 2 if largest >= 1 else 3
     return lambda value: f"{value:,.{digits}f}"
-
-
-# --- files ---
-
-
-def written(results: Results, form: str, metrics: Sequence[str] | None = None) -> str:
-    """The tables as a file's text, ``form`` of ``FORMATS``. Raises UserError for another form or metric."""
-    makers = {"csv": _csv, "tex": _latex, "md": _markdown}
-    if form not in makers:
-        raise UserError(f"tables are not written as {form[:20]!r}: choose of {', '.join(FORMATS)}")
-    return makers[form](results, tables(results, metrics))
-
-
-def _csv(results: Results, every: Sequence[Table]) -> str:
-    """A line per metric and task, whole numbers of digits, three columns per method; the checks are lines of their own.
-
-    Shares are from 0 to 1 here.
-    """
-    out = io.StringIO(newline="")
-    writer = csv.writer(out, lineterminator="\r\n")
-    columns = _columns(results)
-    heads = [part for name in columns for part in (name, f"{name} low", f"{name} high")]
-    writer.writerow(["metric", "unit", "task", "prompts", *(_inert(head) for head in heads)])
-    for table in every:
-        for line in table.lines:
-            numbers = [_exact(number) for cell in line.cells for number in (cell.mean, cell.low, cell.high)]
-            writer.writerow([table.metric, table.unit, _inert(line.name), line.prompts, *numbers])
-    checked = {check.name: check for check in checks(results)}
-    for key, of in (("outputs_checked", "checked"), ("outputs_same_as_plain", "same"), ("outputs_bugs", "bugs")):
-        counts = [part for name in columns for part in (getattr(checked[name], of), "", "")]
-        writer.writerow([key, "outputs", OVERALL, "", *counts])
-    return out.getvalue()
-
-
-def _exact(value: float | None) -> str:
-    return "" if value is None else f"{value:.6g}"
-
-
-def _inert(text: str) -> str:
-    """Text that no spreadsheet runs."""
-    return f"'{text}" if text.startswith(FORMULA) else text
-
-
-@dataclass(frozen=True, slots=True)
-class Style:
-    """How a kind of file writes names, the best of a row, a check that failed, the range, and the marks of a method
-    that is not lossless and of what was disturbed.
-    """
-
-    name: Callable[[str], str]
-    best: str
-    failed: str
-    spread: str
-    lossy: str
-    disturbed: str
-
-    def cell(self, cell: Cell) -> str:
-        text = self.best.format(cell.text) if cell.best else self.name(cell.text)
-        text += self.disturbed if cell.disturbed else ""
-        spread = self.spread.format(self.name(cell.spread)) if cell.spread else ""
-        return text + spread + (cell.partly and f" ({cell.partly})")
-
-    def check(self, check: Check) -> str:
-        return self.failed.format(self.name(check.text)) if check.bugs else self.name(check.text)
-
-
-TERMINAL = Style(str, "{}*", "{}", " [{}]", " †", "‡")
-
-
-def grid(results: Results, table: Table, style: Style = TERMINAL) -> list[list[str]]:
-    """A table as rows of text: the heads, a row per task, and the outputs' check against plain decoding."""
-    checked = {check.name: check for check in checks(results)}
-    heads = [style.name(name) + (style.lossy if checked[name].lossy else "") for name in table.columns]
-    lines = [[style.name(one.name), f"{one.prompts:,}", *map(style.cell, one.cells)] for one in table.lines]
-    return [
-        ["task", "prompts", *heads], *lines,
-        ["same as plain", "", *(style.check(checked[name]) for name in table.columns)],
-    ]  # fmt: skip
-
-
-def _latex(results: Results, every: Sequence[Table]) -> str:
-    """A ``table`` with booktabs' rules per metric; the best of a row is bold."""
-    bold = r"\textbf{{{}}}"
-    style = Style(
-        _tex, bold, bold, r" {{\scriptsize [{}]}}", r"\textsuperscript{\dag}", r"\textsuperscript{\ddag}"
-    )  # fmt: skip
-    sentences = _tex(" ".join([*warnings(results), *notes(results)]))
-    parts = ["% needs \\usepackage{booktabs}"]
-    for table in every:
-        heads, *lines, same = (" & ".join(row) + r" \\" for row in grid(results, table, style))
-        if len(lines) > 1:
-            lines.insert(-1, r"\midrule")
-        body = "\n".join([heads, r"\midrule", *lines, r"\midrule", same])
-        parts.append(
-            "\\begin{table}\n\\centering\n"
-            f"\\caption{{{_tex(table.title)} = {_tex(table.formula)}. {sentences}}}\n"
-            f"\\begin{{tabular}}{{l{'r' * (len(table.columns) + 1)}}}\n\\toprule\n{body}\n\\bottomrule\n"
-            "\\end{tabular}\n\\end{table}"
-        )
-    return "\n\n".join(parts) + "\n"
-
-
-TEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "±": r"$\pm$", "×": r"$\times$", "÷": r"$\div$",
-    "‡": r"\ddag{}", "†": r"\dag{}", "Σ": r"$\Sigma$", "δ": r"$\delta$", "β": r"$\beta$", "γ": r"$\gamma$",
-    "−": "$-$", "·": r"$\cdot$",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}",
-}  # fmt: skip
-
-
-def _tex(text: str) -> str:
-    r"""Text as LaTeX prints it: nothing in it is a command.
-
-    >>> _tex("50 % of a_b\n\\input{x}")
-    '50 \\% of a\\_b \\textbackslash{}input\\{x\\}'
-    """
-    return "".join(TEX.get(c, c) for c in _line(text))
-
-
-def _markdown(results: Results, every: Sequence[Table]) -> str:
-    """A table per metric, the best of a row bold, and the notes below."""
-    style = Style(_md, "**{}**", "**{}**", " ({})", " †", "‡")
-    parts = []
-    for table in every:
-        heads, *rows = grid(results, table, style)
-        rows = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
-        body = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-        parts.append(f"**{_md(table.title)}** = {_md(table.formula)}\n\n{body}")
-    sentences = "\n".join(f"- {_md(text)}" for text in (*warnings(results), *notes(results)))
-    return "\n\n".join([*parts, sentences]) + "\n"
-
-
-def _md(text: str) -> str:
-    r"""Text as Markdown prints it: no markup, no link, no HTML in it.
-
-    >>> _md("a|b <i>c_d")
-    'a\\|b \\<i\\>c\\_d'
-    """
-    return re.sub(r"([\\`*_{}\[\]<>#|~$&!])", r"\\\1", _line(text)).replace("://", ":\\/\\/")
-
-
-def _line(text: str) -> str:
-    """On one line, without control characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -22,11 +22,12 @@ from decoders.trace import files as tracefile
 from specviz.experiments.batch import NAME
 from specviz.experiments.experiment import PAPERS
 from specviz.experiments.plan import Plan, Progress, pace, plan
+from specviz.experiments.printed import written
 from specviz.experiments.prompts import NAMES, SETS, Case
 from specviz.experiments.recipes import recipes
 from specviz.experiments.results import ABOUT, Results, read_about
 from specviz.experiments.running import begin, run_experiment
-from specviz.experiments.tables import described, written
+from specviz.experiments.tables import described
 from specviz.places import SUFFIX, TRACES, home, is_id
 from specviz.server.bodies import Id, Listed
 from specviz.server.desk import Desk, Service, get, post
