@@ -5,6 +5,10 @@ class UserError(ValueError):
     """Raised for bad input; shown as it is, without a traceback."""
 
 
+class TooLarge(UserError):
+    """More memory is needed than is free."""
+
+
 def first_line(error: BaseException, most: int | None = None) -> str:
     """What another library's error says, for the middle of a sentence: its first line, of it ``most`` characters.
 

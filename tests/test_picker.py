@@ -14,7 +14,7 @@ import pytest
 import transformers as hf
 from fastapi.testclient import TestClient
 
-from decoders import UserError
+from decoders.errors import TooLarge, UserError
 from decoders.model import catalog, size
 from specviz.app import open_desk
 from specviz.cli import main
@@ -155,7 +155,7 @@ def test_models_of_recorded_runs_make_room_for_the_chosen_one() -> None:
 
     def check() -> None:
         if beside() is not None:
-            raise UserError("it does not fit")
+            raise TooLarge("it does not fit")
 
     loader.choose("a/model", "A model", check=check).result(WAIT_S)
     settled(loader)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from decoders.errors import UserError, first_line
+from decoders.errors import TooLarge, UserError, first_line
 
 from .catalog import model_place
 from .gguf import check_magic, gguf_file, is_converted
@@ -104,11 +104,11 @@ def size_of(
 
 
 def check_fits(name: str, size: Size, *, device: str | None = None) -> None:
-    """Raise UserError with both numbers where a model needs more memory than is free on a device."""
+    """Raise TooLarge, with both numbers, where a model needs more memory than is free on a device."""
     where = chosen_device(device)
     free = free_memory(where)
     if free is not None and size.bytes > free:
-        raise UserError(
+        raise TooLarge(
             f"about {gigabytes(size.bytes)} of memory are needed for {name}, and {gigabytes(free)} are free on "
             f"{where}: choose a smaller model, or start again with it alone (--model) or in a smaller dtype "
             "(--dtype bfloat16)"

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
+from decoders.errors import TooLarge
 from specviz.words import sentence, shortened
 
 from .runner import TRIM
@@ -60,7 +61,8 @@ class Loader:
     ) -> None:  # fmt: skip
         self.name, self.model, self.pick = name, model, pick
         self._other, self._others = other, dict[str, Any]()
-        self._opening = threading.Lock()
+        self._opening = threading.Lock()  # the models of recorded runs
+        self._reading = threading.Lock()  # weights, one model at a time: transformers has states that threads share
         self.target: Any = None
         self.state = "loading" if load else "none"
         self.text = f"Loading {name or 'the model'}" if load else reason
@@ -169,7 +171,8 @@ class Loader:
             self._make_room(check)
             checked.set_result(None)
             coming.text = f"Loading {coming.name}"
-            return self.pick(coming.model, tell)
+            with self._reading:
+                return self.pick(coming.model, tell)
         except BaseException as problem:
             if not isinstance(problem, ValueError | OSError):
                 log.exception("%s could not be loaded", coming.model)
@@ -180,10 +183,10 @@ class Loader:
             return None
 
     def _make_room(self, check: Callable[[], None]) -> None:
-        """Do the check; where it fails, once more without the models of recorded runs."""
+        """Do the check; where there is no room, once more without the models of recorded runs."""
         try:
             check()
-        except ValueError:
+        except TooLarge:
             if not self._others:
                 raise
             with self._opening:
@@ -202,7 +205,8 @@ class Loader:
             if key in self._others:
                 return self._others[key]
             try:
-                opened = self._other(key)
+                with self._reading:
+                    opened = self._other(key)
             except (ValueError, OSError) as problem:
                 log.warning("the model of a recorded run cannot be opened: %s", problem)
                 opened = None

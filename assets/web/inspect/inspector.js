@@ -417,7 +417,7 @@ export class Inspector extends Listeners {
     else this.root.focus({ preventScroll: true });
   }
 
-  /** Says it for a moment, longer where a button goes with it. @type {(text: string, action?: Element | null) => void} */
+  /** Says it for a moment, longer where a button goes with it. @param {string} text @param {Element | null} [action] */
   say(text, action) {
     this.message.replaceChildren(text, ...(action ? [" ", action] : []));
     this.message.hidden = !text;

@@ -90,6 +90,11 @@ function draw() {
     h("span", `${text}.${stays}`),
     share ? h("progress", { max: 100, value: share, "aria-hidden": "true" }) : "",
   );
+  able();
+}
+
+/** Nothing else can be chosen while a model is looked at, or loads. */
+function able() {
   for (const button of dialog.querySelectorAll("li:not(.svm-missing) button, form button")) {
     if (button instanceof HTMLButtonElement) button.disabled = loading;
   }
@@ -110,6 +115,7 @@ async function refresh() {
 async function use(model) {
   if (loading || !model.trim()) return;
   loading = true;
+  able();
   tell(wrong, "");
   busy.hidden = false;
   busy.replaceChildren(h("span.svp-spin", { "aria-hidden": "true" }), "Looking at it …");

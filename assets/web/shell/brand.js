@@ -1,4 +1,4 @@
-/* The name, the model in use (a click picks another one) and the switch between light and dark; asks for the page's session and for a tab. */
+/* The name, the model in use (a click picks another one), light or dark; asks for the page's session and for a tab. */
 
 import { emit, on } from "specviz/base/bus.js";
 import { h, write } from "specviz/base/dom.js";
