@@ -1,7 +1,10 @@
 """Fixtures for all tests: small, honest traces (``synthetic``), made once and copied for every test that asks."""
 
+import atexit
 import copy
 import os
+import shutil
+import tempfile
 
 import pytest
 
@@ -10,6 +13,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # as many processes as cores: one threa
 
 # the bundled target is fast and needs no wheel, whatever is installed; tests of the default unset it
 os.environ["SPECVIZ_MODEL"] = "bundled"
+
+if "SPECVIZ_HOME" not in os.environ:  # what tests leave behind is not the user's
+    os.environ["SPECVIZ_HOME"] = tempfile.mkdtemp(prefix="specviz-tests-")
+    atexit.register(shutil.rmtree, os.environ["SPECVIZ_HOME"], ignore_errors=True)
 
 from hypothesis import settings
 
