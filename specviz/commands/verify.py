@@ -37,7 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--tolerance", type=common.positive, metavar="X",
         help="how far below the best logit a half-precision token may lie (default: bfloat16 0.5, float16 0.1)",
     )  # fmt: skip
-    common.file(parser, "--json", "write the result to a file too")
+    common.file(parser, "--json", "write the result to a file too, after every prompt")
     common.add_model(parser)
 
 
@@ -53,29 +53,35 @@ def run(args: argparse.Namespace) -> int:
 
     sampling = Sampling(temperature=args.temperature, seed=args.seed)
     stock = None if args.no_generate or not sampling.greedy else common.stock_model(args, target)
+    about = {
+        "schema": "specverify/1", "model": target.info, "max_new_tokens": args.max_new_tokens,
+        "sampling": asdict(sampling), "note": note,
+        "prompts": [{"id": record.id, "category": record.category} for record in kept],
+    }  # fmt: skip
+    tell = _teller(kept)
+
+    def checked(index: int, outcomes: Sequence[Outcome]) -> None:
+        tell(index, outcomes)
+        if args.json:  # what is done stays, whatever comes
+            failed = sum(outcome.failed for outcome in outcomes)
+            listed = [outcome.to_json() for outcome in outcomes]
+            write_json(args.json, {**about, "checked": index + 1, "failed": failed, "outcomes": listed})
+
     with common.progress_bar("verifying", lines=False) as progress:
         outcomes = check_lossless(
             target, prompts, methods, max_new_tokens=args.max_new_tokens, sampling=sampling, stock=stock,
-            tolerance=args.tolerance, progress=progress, checked=_teller(kept),
+            tolerance=args.tolerance, progress=progress, checked=checked,
         )  # fmt: skip
     _show(outcomes, [record.id for record in kept], target)
     if args.by_category:
         _show_categories(outcomes, [record.category for record in kept])
     common.say(note, _half_precision(outcomes, target.info["dtype"], args.tolerance), *missing.values())
     failed = sum(outcome.failed for outcome in outcomes)
-    if args.json:
-        data = {
-            "schema": "specverify/1", "model": target.info, "max_new_tokens": args.max_new_tokens,
-            "sampling": asdict(sampling), "note": note, "failed": failed,
-            "prompts": [{"id": record.id, "category": record.category} for record in kept],
-            "outcomes": [outcome.to_json() for outcome in outcomes],
-        }  # fmt: skip
-        write_json(args.json, data)
     if failed:
         common.say(f"FAILED: {failed} {'output differs' if failed == 1 else 'outputs differ'}")
         return 1
-    checked = [o for o in outcomes if o.lossless and o.against]
-    same, drawn = all(o.identical == o.total for o in checked), not sampling.greedy
+    same = all(o.identical == o.total for o in outcomes if o.lossless and o.against)
+    drawn = not sampling.greedy
     other = "no output that could fail differs: tokens were drawn" if drawn else "every difference is a near tie"
     drawing = f", temperature {args.temperature:g}" if drawn else ""
     common.say(
