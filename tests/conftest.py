@@ -30,6 +30,21 @@ settings.load_profile("house")
 
 
 @pytest.fixture(scope="session")
+def smollm2():
+    """The real model, opened once; what it is converted to is kept for the whole test run. Where its wheel is not
+    installed its tests are skipped, or fail (``SPECVIZ_REQUIRE_SMOLLM2``, as in CI).
+    """
+    from decoders import load_target
+    from decoders.model.catalog import missing_smollm2
+
+    if reason := missing_smollm2():
+        if os.environ.get("SPECVIZ_REQUIRE_SMOLLM2") == "1":
+            pytest.fail(f"{reason}, and SPECVIZ_REQUIRE_SMOLLM2 is set")
+        pytest.skip(reason)
+    return load_target("smollm2")
+
+
+@pytest.fixture(scope="session")
 def _made() -> dict[str, Trace]:
     return {name: getattr(synthetic, name)() for name in ("chain", "tree", "plain", "nasty")}
 
