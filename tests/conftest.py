@@ -1,8 +1,11 @@
 """Fixtures for all tests: small, honest traces (``synthetic``), made once and copied for every test that asks."""
 
+import atexit
 import copy
 import os
+import shutil
 import sys
+import tempfile
 from typing import Any
 
 import pytest
@@ -16,6 +19,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # as many processes as cores: one threa
 
 # the bundled target is fast and needs no wheel, whatever is installed; tests of the default unset it
 os.environ["SPECVIZ_MODEL"] = "bundled"
+
+if "SPECVIZ_HOME" not in os.environ:  # what tests leave behind is not the user's
+    os.environ["SPECVIZ_HOME"] = tempfile.mkdtemp(prefix="specviz-tests-")
+    atexit.register(shutil.rmtree, os.environ["SPECVIZ_HOME"], ignore_errors=True)
 
 from hypothesis import settings
 
@@ -41,6 +48,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "tests/browser" if nodeid.startswith("tests/browser/") else super()._split_scope(nodeid)
 
     return Files(config, log)
+
+
+@pytest.fixture(scope="session")
+def smollm2():
+    """The real model, opened once; what it is converted to is kept for the whole test run. Where its wheel is not
+    installed its tests are skipped, or fail (``SPECVIZ_REQUIRE_SMOLLM2``, as in CI).
+    """
+    from decoders import load_target
+    from decoders.model.catalog import missing_smollm2
+
+    if reason := missing_smollm2():
+        if os.environ.get("SPECVIZ_REQUIRE_SMOLLM2") == "1":
+            pytest.fail(f"{reason}, and SPECVIZ_REQUIRE_SMOLLM2 is set")
+        pytest.skip(reason)
+    return load_target("smollm2")
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ import math
 import pytest
 import torch
 
-from decoders import Prompt, UserError, find_method, methods
+from decoders import Prompt, Sampling, UserError, find_method, methods
 from decoders.drafters import chosen
-from decoders.model.target import Target
+from decoders.model.target import Session, Target
 from decoders.study.bench import (
     GENERATE,
     LOOKUP,
@@ -203,6 +203,38 @@ def test_a_difference_is_found_and_described():
     assert pld.failed == len(pld.divergences) == pld.total - pld.identical >= 1
     first = pld.divergences[0]
     assert first.expected != first.got and first.gap > 0 and first.shortfall > 0 and math.isfinite(first.shortfall)
+
+
+def test_a_prompt_is_read_once_and_every_method_is_still_caught(monkeypatch):
+    """Negative control: with a shared reading too, a wrong commit of one method alone shows in that method alone."""
+    read, target = [], tiny_target()
+    prefill, commit = Session.prefill, Session.commit
+    monkeypatch.setattr(Session, "prefill", lambda self, prompt: read.append(prompt) or prefill(self, prompt))
+
+    def meddled_commit(self, verdict):
+        commit(self, verdict)
+        if self.needs.heads and self.length > self.prompt_length + 4:
+            with torch.inference_mode():
+                self.cache.store[:, :, :, self.length - 2] *= -1  # a committed row is not what it should be
+
+    heads, calls = {name: None for name in ("pld", "pld+h", "pld+a", "adapld")}, []
+    assert check_lossless(target, PROMPTS, heads, max_new_tokens=20)[-1].failed == 0 and len(read) == len(PROMPTS)
+    monkeypatch.setattr(Session, "commit", meddled_commit)
+    outcomes = check_lossless(
+        target, PROMPTS, heads, max_new_tokens=20, checked=lambda index, so_far: calls.append((index, len(so_far)))
+    )
+    assert {o.method: bool(o.failed) for o in outcomes} == {
+        "plain": False, "pld": False, "pld+h": False, "pld+a": True, "adapld": False
+    }  # fmt: skip
+    assert calls == [(0, 5), (1, 5)] and [len(o.runs) for o in outcomes] == [2] * 5
+
+
+def test_drawn_tokens_are_compared_and_never_fail():
+    drawn = Sampling(temperature=1.0, seed=3)
+    outcomes = check_lossless(tiny_target(), PROMPTS, {"pld": None, "pld+h": None}, max_new_tokens=20, sampling=drawn)
+    assert all(o.identical == 2 for o in outcomes[1:])
+    _, pld = check_lossless(meddled(), PROMPTS, {"pld": {"k": 3}}, max_new_tokens=20, sampling=drawn)
+    assert not pld.failed and {d.verdict for d in pld.divergences} == {"other draws"}
 
 
 def test_a_lossy_method_is_reported_not_failed(monkeypatch):

@@ -201,6 +201,41 @@ def test_verify_says_identical(capsys, model, prompts, tmp_path):
     assert "pld+a" not in capsys.readouterr().out
 
 
+def test_verify_tells_of_every_prompt_and_of_every_category(capsys, model, tmp_path):
+    path, out = tmp_path / "tasks.jsonl", tmp_path / "verify.json"
+    turns = [("a", "qa"), ("b", "qa"), ("c", "qa"), ("d", "maths"), ("e", "")]
+    lines = [{"question_id": i, "category": c, "turns": [f"the old lamp {i} the old lamp"]} for i, c in turns]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    args = ("verify", "--model", model, "--prompts", path, "--methods", "pld", "--limit", 4, "--max-new-tokens", 6)
+    assert specviz(*args, "--by-category", "--json", out) == 0
+    captured = capsys.readouterr()
+    told = captured.err.splitlines()
+    assert [line.split(",")[0] for line in told] == [
+        "1 of 4: prompt a (qa)", "2 of 4: prompt d (maths)", "3 of 4: prompt e", "4 of 4: prompt b (qa)"
+    ]  # fmt: skip
+    assert all("2 of 2 outputs identical; " in line and line.endswith(" s") for line in told)
+    rows = [[cell.strip() for cell in line.split("│")[1:3]] for line in captured.out.splitlines() if "│" in line]
+    assert rows[-4:] == [["qa", "2"], ["maths", "1"], ["–", "1"], ["all", "4"]]
+    data = json.loads(out.read_text())
+    assert [prompt["id"] for prompt in data["prompts"]] == ["a", "d", "e", "b"]
+    assert [run["prompt"] for run in data["outcomes"][0]["runs"]] == [0, 1, 2, 3]
+    assert specviz(*args, "--temperature", 1, "--seed", 2) == 0
+    printed = capsys.readouterr().out
+    assert "ok: every output is identical (4 prompts, 6 tokens, float32, temperature 1)" in printed
+    assert "generate()" not in printed and "qa" not in printed
+
+
+def test_long_commands_are_not_silent_in_a_pipe(capsys, monkeypatch):
+    from specviz.commands import common
+
+    clock = iter([0.0, 5.0, common.LINE_SECONDS + 1.0, common.LINE_SECONDS + 2.0, common.LINE_SECONDS + 2.0, 99.0])
+    monkeypatch.setattr(common.time, "monotonic", lambda: next(clock))
+    with common.progress_bar("measuring") as progress:
+        for done in (1, 1200, 1201):
+            progress(done, 2400)
+    assert capsys.readouterr().err == "measuring: 1,200 of 2,400\n"
+
+
 def test_verify_fails_with_1_on_a_difference(capsys, model, prompts, monkeypatch):
     from decoders.study.stock import StockModel
 

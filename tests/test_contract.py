@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from decoders import Prompt, Sampling, generate, methods, record
 from decoders.draft.params import controls, make_params
 from decoders.drafters.sps import offer_drafter, opened
-from decoders.engine.decoding import Decoding
+from decoders.engine.decoding import Decoding, read_once
 from decoders.parts import KINDS
 from decoders.trace.files import load, save
 
@@ -61,6 +63,35 @@ def test_lossless_and_repeatable(target, prompt, plain, name):
     assert generate(target, prompt, name, sampling=sampling, max_new_tokens=NEW) == generate(
         target, prompt, name, sampling=sampling, max_new_tokens=NEW
     )
+
+
+def test_runs_behind_one_reading_of_the_prompt_are_the_same(target, prompt):
+    """In any order, step by step: what one run left behind the prompt is never seen by the next."""
+
+    def steps(run, read):
+        run.prefill(read)
+        return [(step.draft.tree, step.draft.origins, step.verdict.status, step.emitted) for step in run]
+
+    def runs():
+        return {name: Decoding.of(target, prompt, name, max_new_tokens=NEW) for name in NAMES}
+
+    alone = {name: steps(run, None) for name, run in runs().items()}
+    together = runs()
+    read = read_once(list(together.values()))
+    assert {name: steps(run, read) for name, run in together.items()} == alone
+    again = runs()
+    assert all(steps(again[name], read) == alone[name] for name in reversed(NAMES))
+    assert again["plain"].prefill_ms < 1e3 and again["plain"].session.cache.store is read.cache.store
+
+
+def test_a_prompt_that_may_be_read_again_is_read_by_every_run(target):
+    class Turning:
+        shape = dataclasses.replace(target.shape, rotary_switch=40)
+
+    run = Decoding.of(target, Prompt.from_ids(prompt_ids(1)), max_new_tokens=NEW)
+    run.target = Turning()
+    assert read_once([run]) is None
+    assert read_once([Decoding.of(target, Prompt.from_ids([5]), max_new_tokens=NEW)]) is None
 
 
 @pytest.mark.parametrize("name", NAMES)

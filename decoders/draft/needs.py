@@ -31,6 +31,19 @@ class Needs:
     top_tokens: int = 0
     pool: bool = False
 
+    def __or__(self, other: Needs) -> Needs:
+        """What two drafters read, together.
+
+        >>> Needs(layers=(2,), top_tokens=4) | Needs(layers=(1, 2), heads=((0, 3),))
+        Needs(layers=(1, 2), heads=((0, 3),), top_tokens=4, pool=False)
+        """
+        return Needs(
+            tuple(sorted({*self.layers, *other.layers})),
+            tuple(sorted({*self.heads, *other.heads})),
+            max(self.top_tokens, other.top_tokens),
+            self.pool or other.pool,
+        )
+
     def covers(self, other: Needs) -> bool:
         """Whether a session that keeps this keeps all that a drafter with ``other`` reads (the pool is the session's).
 

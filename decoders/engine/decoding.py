@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -129,15 +131,21 @@ class Decoding:
         assert self.session is not None, "the run has not begun"
         return self.session.context
 
-    def prefill(self) -> None:
-        """Open the session, process the prompt and let the drafter prepare; called by iteration if not before."""
+    def prefill(self, read: Session | None = None) -> None:
+        """Open the session, process the prompt and let the drafter prepare; called by iteration if not before.
+
+        ``read`` has processed the prompt for several runs (``read_once``): this one begins behind it.
+        """
         started = time.perf_counter()
-        self.session = self.target.session(self.needs, len(self.prompt.tokens) + self.max_new_tokens)
-        self.session.prefill(self.prompt)
-        read = time.perf_counter()
-        self.prefill_ms = (read - started) * 1e3
+        if read is not None:
+            self.session = read.again(self.needs)
+        else:
+            self.session = self.target.session(self.needs, len(self.prompt.tokens) + self.max_new_tokens)
+            self.session.prefill(self.prompt)
+        processed = time.perf_counter()
+        self.prefill_ms = (processed - started) * 1e3
         self.drafter.prepare(self.session.context)
-        self.prepare_ms = (time.perf_counter() - read) * 1e3
+        self.prepare_ms = (time.perf_counter() - processed) * 1e3
 
     def __iter__(self) -> Iterator[Step]:
         if self.session is None:
@@ -203,6 +211,20 @@ class Decoding:
             name = type(self.drafter).__name__
             raise ValueError(f"{name} drafted {len(draft.tree)} nodes; at most {SPARE_ROWS} rows fit one forward")
         return draft
+
+
+def read_once(runs: Sequence[Decoding]) -> Session | None:
+    """The prompt of several runs, processed once with all that their drafters read; None where each has to read it.
+
+    Runs of the same Prompt on one target, which follow one another: each begins with ``prefill`` of what is given here.
+    """
+    first = runs[0]
+    if first.target.shape.rotary_switch is not None or len(first.prompt.tokens) < 2:
+        return None
+    needs = functools.reduce(operator.or_, (run.needs for run in runs))
+    session = first.target.session(needs, len(first.prompt.tokens) + max(run.max_new_tokens for run in runs))
+    session.prefill(first.prompt)
+    return session
 
 
 def decode(

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import filelock
+import numpy as np
 import torch
 from tokenizers import pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
@@ -317,6 +318,18 @@ def check_magic(file: Path) -> None:
             raise UserError(f"{str(file)!r} is no GGUF file: it does not begin with the letters GGUF")
 
 
+def _quick(reader: Any) -> Any:
+    """gguf's reader, which cuts a file into some 300,000 arrays: plain ones, made in a third of a memory map's time."""
+
+    class Reader(reader):
+        def _get(self, *args: Any, **options: Any) -> Any:
+            if type(self.data) is not np.ndarray:
+                self.data = np.asarray(self.data)
+            return super()._get(*args, **options)
+
+    return Reader
+
+
 class _Header:
     """A GGUF file's settings and list of tensors. Raises UserError for a file that cannot become a model here."""
 
@@ -331,7 +344,7 @@ class _Header:
             ) from None
         self.file = file
         try:
-            self.reader: Any = GGUFReader(file)
+            self.reader: Any = _quick(GGUFReader)(file)
             self.tensors = {tensor.name: tensor for tensor in self.reader.tensors}
         except Exception as error:
             raise UserError(

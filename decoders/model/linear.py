@@ -7,10 +7,14 @@ run in fp32.
 
 from __future__ import annotations
 
+import bisect
+import contextlib
 import functools
-import math
+import json
+import platform
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,9 +23,17 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
+from decoders.folders import cache_folder, write_json
+
 PACK_ROWS = 8  # rows the packed layout is tuned for: a short draft
 TRIED_ROWS = (1, 2, 3, 4, 8, 16)
+TRIED_BYTES = 32_000_000  # of weights, all copies together: more than the processor's own caches hold
+FEWEST_CALLS, MOST_CALLS, CLEAR = 16, 48, 1.2  # of each kind; a clear result is no closer than this ratio
 NEVER = 1 << 30  # rows: the packed copy is not worth having
+NOTES = "linear.json"  # in the cache folder: what was tried
+
+# time that this thread has computed, where that clock is fine enough (not on Windows)
+_clock = time.thread_time if time.get_clock_info("thread_time").resolution < 1e-5 else time.perf_counter
 
 
 class PackedLinear(nn.Module):
@@ -44,32 +56,82 @@ class PackedLinear(nn.Module):
 
 
 @functools.cache
-def crossover(outputs: int, inputs: int, threads: int) -> int:
-    """Rows from which the packed copy of an [outputs, inputs] weight is the faster one on this machine, by trying.
+def crossover(outputs: int, inputs: int) -> int:
+    """Rows from which the packed copy of an [outputs, inputs] weight is the faster one on this machine.
 
-    Takes up to 0.3 s for a large shape, once; weights are cycled so that they come from memory as in a real forward.
+    Tried once, which takes up to 0.3 s for a large shape, and noted in the cache folder: later openings of any model
+    with that shape read it there, and compute as the first one did.
     """
-    random = torch.Generator().manual_seed(0)
-    copies = max(2, min(8, 32_000_000 // (outputs * inputs * 4)))
-    layers = [PackedLinear(torch.randn(outputs, inputs, generator=random), None) for _ in range(copies)]
+    machine, shape = _machine(), f"{outputs}x{inputs}"
+    rows = _notes().get(machine, {}).get(shape)
+    if not isinstance(rows, int):
+        rows = _tried(outputs, inputs)
+        with contextlib.suppress(OSError):  # where nothing can be written, it is tried again
+            notes = _notes()
+            notes.setdefault(machine, {})[shape] = rows
+            write_json(cache_folder() / NOTES, notes)
+    return rows
 
-    def seconds(layer_call: Callable[[PackedLinear, Tensor], Tensor], x: Tensor) -> float:
-        best = math.inf
-        for _ in range(4):
-            started = time.perf_counter()
-            for layer in layers:
-                layer_call(layer, x)
-            best = min(best, time.perf_counter() - started)
-        return best
 
-    first = NEVER
-    for rows in reversed(TRIED_ROWS):
-        x = torch.randn(rows, inputs, generator=random)
-        plain = seconds(lambda layer, x: F.linear(x, layer.weight), x)
-        if seconds(lambda layer, x: layer(x), x) > plain:
-            break
-        first = rows
-    return first
+def _notes() -> dict[str, dict[str, int]]:
+    """What was tried before: per machine, shape → rows. A file that cannot be read counts for nothing."""
+    try:
+        notes = json.loads((cache_folder() / NOTES).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {name: shapes for name, shapes in notes.items() if isinstance(shapes, dict)} if type(notes) is dict else {}
+
+
+def _machine() -> str:
+    """What the speed of a linear layer depends on besides its shape."""
+    try:
+        listed = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # another system
+        listed = []
+    name = next((line.partition(":")[2].strip() for line in listed if line.startswith("model name")), "")
+    name = name or platform.processor() or platform.machine()
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}"
+
+
+def _tried(outputs: int, inputs: int) -> int:
+    """``crossover`` by trying. Weights are cycled so that they come from memory as in a real forward; of a large weight
+    some rows stand for all.
+    """
+    outputs = min(outputs, max(1, TRIED_BYTES // (2 * 4 * inputs)))
+    copies = max(2, min(8, TRIED_BYTES // (outputs * inputs * 4)))
+    layers = [PackedLinear(torch.full((outputs, inputs), 0.01), None) for _ in range(copies)]
+    with _one_thread():
+        slower = bisect.bisect_left(
+            TRIED_ROWS, True, key=lambda rows: _packed_is_faster(layers, torch.full((rows, inputs), 0.01))
+        )
+    return TRIED_ROWS[slower] if slower < len(TRIED_ROWS) else NEVER
+
+
+def _packed_is_faster(layers: list[PackedLinear], x: Tensor) -> bool:
+    """Whether the packed copies take less time for ``x``: calls in alternation, of which the better ones count."""
+    plain, packed = list[float](), list[float]()
+    while True:
+        for layer in layers:
+            started = _clock()
+            F.linear(x, layer.weight)
+            between = _clock()
+            layer(x)
+            packed.append(_clock() - between)
+            plain.append(between - started)
+        times = [sorted(calls)[len(calls) // 4] for calls in (plain, packed)]
+        if len(plain) >= MOST_CALLS or (len(plain) >= FEWEST_CALLS and max(times) > CLEAR * min(times)):
+            return times[1] <= times[0]
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """With one thread and its own clock, trials say the same on a busy machine as on an idle one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def packable(dtype: torch.dtype, device: torch.device) -> bool:
@@ -90,7 +152,6 @@ def pack(model: nn.Module, packed_from: int | None = None) -> int:
     With ``packed_from``, all of them, the packed copy used from so many rows on.
     """
     count = 0
-    threads = torch.get_num_threads()
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear:
@@ -99,7 +160,7 @@ def pack(model: nn.Module, packed_from: int | None = None) -> int:
                 weight = child.weight.detach().T.contiguous()
             else:
                 continue
-            from_rows = crossover(*weight.shape, threads) if packed_from is None else packed_from
+            from_rows = crossover(*weight.shape) if packed_from is None else packed_from
             if from_rows < NEVER:
                 setattr(parent, name, PackedLinear(weight, child.bias, from_rows))
                 count += 1

@@ -356,12 +356,7 @@ class Session:
                 f"no step of this run can be looked at again: {self.target.name}'s rotary positions changed in the "
                 f"middle of it, behind {switch} tokens"
             )
-        part = Session(self.target, needs, self.capacity)
-        part.memory = self.memory.seen_by(needs, self.needs)
-        part.masks, part.segments, part.pool = self.masks, self.segments, self.pool if needs.pool else None
-        part.buffer[:length] = self.buffer[:length]
-        part.length, part.prompt_length = length, min(length, self.prompt_length)
-        part.cache.store, part.cache.sizes, part.cache.length = self.cache.store, self.cache.sizes, length - 1
+        part = self._shared(length, needs)
         part.whole = False
         store = self.cache.store
         end = min(self.cache.length, length - 1 + SPARE_ROWS)
@@ -372,6 +367,28 @@ class Session:
             if store is not None and behind is not None:
                 with torch.inference_mode():
                     store[:, :, :, length - 1 : end] = behind
+
+    def again(self, needs: Needs) -> Session:
+        """A new run of the prompt that this session has read, as a drafter with ``needs`` sees it; nothing is read
+        again.
+
+        The two share keys, values and memory, each behind the prompt in its turn: once the new one has gone on, this
+        one and others made of it may only be made new again. Raises ValueError for a session that did not keep what is
+        needed, or of a model that may have to read its prompt once more (``shape.rotary_switch``).
+        """
+        if self.target.shape.rotary_switch is not None:
+            raise ValueError(f"{self.target.name}'s rotary positions change with the text: each run reads its prompt")
+        return self._shared(self.prompt_length, needs)
+
+    def _shared(self, length: int, needs: Needs) -> Session:
+        """A session over the first ``length`` tokens of this one, on its keys, values and memory."""
+        part = Session(self.target, needs, self.capacity)
+        part.memory = self.memory.seen_by(needs, self.needs)
+        part.masks, part.segments, part.pool = self.masks, self.segments, self.pool if needs.pool else None
+        part.buffer[:length] = self.buffer[:length]
+        part.length, part.prompt_length = length, min(length, self.prompt_length)
+        part.cache.store, part.cache.sizes, part.cache.length = self.cache.store, self.cache.sizes, length - 1
+        return part
 
     def _embed(self, tokens: list[int], draft: Draft, probe_rows: Tensor) -> Tensor:
         """Embeddings of tokens and probes; those of probes with a token are looked up."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -57,6 +58,22 @@ class PromptRecord:
         return Prompt.from_segments(
             tokenizer, instruction=self.instruction, context=list(self.context), question=self.question
         )
+
+
+def by_category(records: Sequence[PromptRecord]) -> list[PromptRecord]:
+    """The records in another order: the first of each category, then the second of each, and so on.
+
+    >>> [r.id for r in by_category([PromptRecord("a", "qa"), PromptRecord("b", "qa"), PromptRecord("c", "math")])]
+    ['a', 'c', 'b']
+    """
+    places: Counter[str] = Counter()
+    turns = []
+    for record in records:
+        turns.append(places[record.category])
+        places[record.category] += 1
+    order = {category: number for number, category in enumerate(places)}
+    ranked = sorted(zip(turns, records, strict=True), key=lambda pair: (pair[0], order[pair[1].category]))
+    return [record for _, record in ranked]
 
 
 def read_prompts(path: str | Path, limit: int | None = None) -> list[PromptRecord]:

@@ -2,20 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from typing import Any
 
 from decoders.drafters import find_method
-from decoders.engine.decoding import Decoding
-from decoders.model.target import Target
+from decoders.engine.decoding import Decoding, read_once
+from decoders.model.target import Session, Target
 from decoders.prompt.prompt import Prompt
+from decoders.verifiers.sampling import Sampling
 
-from .divergences import Divergence, first_difference, judged, tolerance_of
+from .divergences import DRAWN, LOSSY, Divergence, first_difference, judged, tolerance_of
 from .stock import StockModel
 
 FULL_PRECISION = ("float32", "float64")  # there any difference fails, a near tie too
+
+
+@dataclass(frozen=True, slots=True)
+class RunCounts:
+    """One method on one prompt (its number). ``accepted`` counts draft tokens, the target's own excluded."""
+
+    prompt: int
+    tokens: int
+    steps: int
+    accepted: int
+
+
+def tokens_per_step(runs: Iterable[RunCounts]) -> float | None:
+    """Of the steps of several runs, pooled: accepted draft tokens and the target's own; None where there is no step.
+
+    >>> tokens_per_step([RunCounts(0, 4, 2, 2), RunCounts(1, 4, 4, 0)])
+    1.3333333333333333
+    """
+    counted = list(runs)
+    steps = sum(run.steps for run in counted)
+    return sum(run.accepted for run in counted) / steps + 1 if steps else None
 
 
 @dataclass(slots=True)
@@ -27,18 +49,17 @@ class Outcome:
     lossless: bool = True
     identical: int = 0
     total: int = 0
-    tokens: int = 0
-    steps: int = 0
-    accepted: int = 0
     divergences: list[Divergence] = field(default_factory=list)
     failed: int = 0
+    runs: list[RunCounts] = field(default_factory=list)
 
     @property
     def tokens_per_step(self) -> float | None:
-        return self.accepted / self.steps + 1 if self.steps else None
+        return tokens_per_step(self.runs)
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "tokens_per_step": self.tokens_per_step}
+        sums = {name: sum(getattr(run, name) for run in self.runs) for name in ("tokens", "steps", "accepted")}
+        return {**asdict(self), **sums, "tokens_per_step": self.tokens_per_step}
 
 
 def check_lossless(
@@ -47,55 +68,82 @@ def check_lossless(
     methods: Mapping[str, Any],
     *,
     max_new_tokens: int,
+    sampling: Sampling | None = None,
     stock: StockModel | None = None,
     tolerance: float | None = None,
     progress: Callable[[int, int], None] | None = None,
+    checked: Callable[[int, Sequence[Outcome]], None] | None = None,
 ) -> list[Outcome]:
-    """Decode every prompt greedily by plain decoding and by each of ``methods`` (name → parameters), and compare.
+    """Decode every prompt by plain decoding and by each of ``methods`` (name → parameters), and compare.
 
     Full precision: any difference fails. Half precision: a difference fails only where some token lies more than
-    ``tolerance`` below the best logit at its place, teacher-forced. Lossy methods never fail. With ``stock``, plain
-    decoding itself is checked against generate(): the first outcome. ``progress(done, total)`` counts runs.
+    ``tolerance`` below the best logit at its place, teacher-forced. Lossy methods never fail, nor does any where
+    ``sampling`` draws tokens: methods that match drafted tokens with the target's own draws write the same from the
+    same seed, those that accept by chance write others. With ``stock``, plain greedy decoding itself is checked against
+    generate(): the first outcome. The engine processes a prompt once for all methods. ``progress(done, total)`` counts
+    runs; ``checked`` gets a prompt's number and the outcomes so far when all runs of the prompt are done.
     """
-    dtype = target.info["dtype"]
+    dtype, drawn = target.info["dtype"], sampling is not None and not sampling.greedy
+    assert not (drawn and stock), "generate() draws otherwise"
     allowed = tolerance if tolerance is not None else 0.0 if dtype in FULL_PRECISION else tolerance_of(dtype)
     reference = Outcome("plain", "generate()" if stock else "")
     others = {name: Outcome(name, "plain", find_method(name).lossless) for name in methods if name != "plain"}
+    outcomes = [reference, *others.values()]
     runs = count(1)
-    total = len(prompts) * (len(others) + 1 + bool(stock))
+    total = len(prompts) * (len(outcomes) + bool(stock))
     tick = (lambda: progress(next(runs), total)) if progress else (lambda: None)
     for index, prompt in enumerate(prompts):
-        expected = _decode(reference, target, prompt, methods.get("plain"), max_new_tokens)
-        tick()
-        if stock:
-            peer = stock.generate(prompt.tokens, max_new_tokens, target.stop_ids)
-            _compare(reference, target, prompt, index, peer, expected, allowed)
+        decodings = [
+            Decoding.of(
+                target, prompt, outcome.method, methods.get(outcome.method), sampling=sampling,
+                max_new_tokens=max_new_tokens,
+            )
+            for outcome in outcomes
+        ]  # fmt: skip
+        read = read_once([decoding for decoding in decodings if decoding.prompt is prompt])
+        expected: list[int] = []
+        for outcome, decoding in zip(outcomes, decodings, strict=True):
+            output = _decode(outcome, index, decoding, read if decoding.prompt is prompt else None)
             tick()
-        for name, outcome in others.items():
-            output = _decode(outcome, target, prompt, methods[name], max_new_tokens)
-            _compare(outcome, target, prompt, index, expected, output, allowed)
-            tick()
-    return [reference, *others.values()]
+            if outcome is not reference:
+                _compare(outcome, target, prompt, index, expected, output, allowed, drawn)
+                continue
+            expected = output
+            if stock:
+                peer = stock.generate(prompt.tokens, max_new_tokens, target.stop_ids)
+                _compare(reference, target, prompt, index, peer, expected, allowed, drawn)
+                tick()
+        if checked:
+            checked(index, outcomes)
+    return outcomes
 
 
-def _decode(outcome: Outcome, target: Target, prompt: Prompt, params: Any, max_new_tokens: int) -> list[int]:
+def _decode(outcome: Outcome, index: int, decoding: Decoding, read: Session | None) -> list[int]:
+    """The output of a run, counted; ``read`` has processed its prompt."""
+    decoding.prefill(read)
     output: list[int] = []
-    for step in Decoding.of(target, prompt, outcome.method, params, max_new_tokens=max_new_tokens):
+    steps = accepted = 0
+    for step in decoding:
         output += step.emitted
-        outcome.steps += 1
-        outcome.accepted += step.accepted
-    outcome.tokens += len(output)
+        steps += 1
+        accepted += step.accepted
+    outcome.runs.append(RunCounts(index, len(output), steps, accepted))
     return output
 
 
 def _compare(
-    outcome: Outcome, target: Target, prompt: Prompt, index: int, expected: list[int], output: list[int], allowed: float
-) -> None:
+    outcome: Outcome, target: Target, prompt: Prompt, index: int, expected: list[int], output: list[int],
+    allowed: float, drawn: bool,
+) -> None:  # fmt: skip
     outcome.total += 1
     if output == expected:
         outcome.identical += 1
         return
     at = first_difference(expected, output)
+    if drawn:  # no fault, and no logits tell more
+        wanted, got = (tokens[at] if at < len(tokens) else None for tokens in (expected, output))
+        outcome.divergences.append(Divergence(at, wanted, got, DRAWN if outcome.lossless else LOSSY, prompt=index))
+        return
     divergence = judged(
         target, prompt.tokens, expected, output, at, lossless=outcome.lossless, tolerance=allowed or None, number=index
     )

@@ -46,12 +46,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders.prompt.files import read_prompts
-
     for path in (args.json, args.html, *args.out):
         common.check_writable(path)
     _checked(args)
-    records = read_prompts(args.prompts, args.limit)
+    records = common.prompt_records(args)
     target = common.open_target(args)
 
     from decoders.study.bench import bench, lengthened

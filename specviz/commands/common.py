@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from decoders.prompt.files import PromptRecord
     from decoders.study.stock import StockModel
 
+LINE_SECONDS = 20  # between lines of progress, where no bar can be drawn
 MODEL_HELP = "model folder, GGUF file, hub id, smollm2 or bundled (default: smollm2 where it is installed)"
 
 
@@ -90,6 +92,7 @@ def add_model(
 def add_prompts(parser: argparse.ArgumentParser, limit: int) -> None:
     file(parser, "--prompts", "JSONL (Spec-Bench, segments, messages), or plain text", "FILE", required=True)
     count(parser, "--limit", "read at most N prompts", limit)
+    flag(parser, "--by-category", "take the prompts from each of the file's categories in turn")
     count(parser, "--max-new-tokens", "tokens per answer", 64)
 
 
@@ -110,6 +113,15 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     """How one prompt is read."""
     parser.add_argument("--index", type=whole(0), default=0, metavar="N", help="which prompt of a JSONL file (from 0)")
     flag(parser, "--chat", "send plain text through the model's chat template")
+
+
+def prompt_records(args: argparse.Namespace) -> list[PromptRecord]:
+    """The prompts that ``add_prompts``' options name."""
+    from decoders.prompt.files import by_category, read_prompts
+
+    if args.by_category:
+        return by_category(read_prompts(args.prompts))[: args.limit]
+    return read_prompts(args.prompts, args.limit)
 
 
 def prompt_record(args: argparse.Namespace) -> PromptRecord:
@@ -301,14 +313,23 @@ def show_table(
 
 
 @contextmanager
-def progress_bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on stderr; call it with (done, total). Nothing is drawn where stderr is not a terminal."""
+def progress_bar(label: str, *, lines: bool = True) -> Iterator[Callable[[int, int], None]]:
+    """A bar on stderr; call it with (done, total). Where stderr is no terminal, a line at times (with ``lines``)."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    shown, told = sys.stderr.isatty(), time.monotonic()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(error=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    with Progress(*columns, console=console(error=True), transient=True, disable=not shown) as bar:
         task = bar.add_task(label, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+        def progress(done: int, total: int) -> None:
+            nonlocal told
+            bar.update(task, completed=done, total=total)
+            if lines and not shown and time.monotonic() - told >= LINE_SECONDS:
+                say(f"{label}: {done:,} of {total:,}", error=True)
+                told = time.monotonic()
+
+        yield progress
 
 
 @contextmanager

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from decoders.folders import write_json
@@ -11,6 +15,7 @@ from specviz.words import counted
 from . import common
 
 if TYPE_CHECKING:
+    from decoders.prompt.files import PromptRecord
     from decoders.study.divergences import Divergence
     from decoders.study.lossless import Outcome
 
@@ -24,44 +29,101 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.add_prompts(parser, 40)
     common.flag(parser, "--no-generate", "do not check plain decoding against transformers' generate()")
     parser.add_argument(
+        "--temperature", type=common.positive, default=0.0, metavar="T",
+        help="draw tokens, alike in all methods (default: greedy); generate() does not take part",
+    )  # fmt: skip
+    common.count(parser, "--seed", "of the draws", 0, low=0)
+    parser.add_argument(
         "--tolerance", type=common.positive, metavar="X",
         help="how far below the best logit a half-precision token may lie (default: bfloat16 0.5, float16 0.1)",
     )  # fmt: skip
-    common.file(parser, "--json", "write the result to a file too")
+    common.file(parser, "--json", "write the result to a file too, after every prompt")
     common.add_model(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders.prompt.files import read_prompts
-
     common.check_writable(args.json)
-    records = read_prompts(args.prompts, args.limit)
+    records = common.prompt_records(args)
     target = common.open_target(args)
     prompts, kept, note = common.fitting(target, records, args.max_new_tokens)
     methods, missing = common.chosen_methods(target, args.methods, args.set, prompts)
 
+    from decoders import Sampling
     from decoders.study.lossless import check_lossless
 
-    stock = None if args.no_generate else common.stock_model(args, target)
-    with common.progress_bar("verifying") as progress:
+    sampling = Sampling(temperature=args.temperature, seed=args.seed)
+    stock = None if args.no_generate or not sampling.greedy else common.stock_model(args, target)
+    about = {
+        "schema": "specverify/1", "model": target.info, "max_new_tokens": args.max_new_tokens,
+        "sampling": asdict(sampling), "note": note,
+        "prompts": [{"id": record.id, "category": record.category} for record in kept],
+    }  # fmt: skip
+    tell = _teller(kept)
+
+    def checked(index: int, outcomes: Sequence[Outcome]) -> None:
+        tell(index, outcomes)
+        if args.json:  # what is done stays, whatever comes
+            failed = sum(outcome.failed for outcome in outcomes)
+            listed = [outcome.to_json() for outcome in outcomes]
+            write_json(args.json, {**about, "checked": index + 1, "failed": failed, "outcomes": listed})
+
+    with common.progress_bar("verifying", lines=False) as progress:
         outcomes = check_lossless(
-            target, prompts, methods, max_new_tokens=args.max_new_tokens, stock=stock, tolerance=args.tolerance,
-            progress=progress,
+            target, prompts, methods, max_new_tokens=args.max_new_tokens, sampling=sampling, stock=stock,
+            tolerance=args.tolerance, progress=progress, checked=checked,
         )  # fmt: skip
     _show(outcomes, [record.id for record in kept], target)
+    if args.by_category:
+        _show_categories(outcomes, [record.category for record in kept])
     common.say(note, _half_precision(outcomes, target.info["dtype"], args.tolerance), *missing.values())
     failed = sum(outcome.failed for outcome in outcomes)
-    if args.json:
-        data = {"schema": "specverify/1", "model": target.info, "max_new_tokens": args.max_new_tokens, "note": note}
-        write_json(args.json, {**data, "failed": failed, "outcomes": [o.to_json() for o in outcomes]})
     if failed:
         common.say(f"FAILED: {failed} {'output differs' if failed == 1 else 'outputs differ'}")
         return 1
-    checked = [o for o in outcomes if o.lossless and o.against]
-    same = all(o.identical == o.total for o in checked)
-    what = "every output is identical" if same else "every difference is a near tie"
-    common.say(f"ok: {what} ({counted(len(prompts), 'prompt')}, {args.max_new_tokens} tokens, {target.info['dtype']})")
+    same = all(o.identical == o.total for o in outcomes if o.lossless and o.against)
+    drawn = not sampling.greedy
+    other = "no output that could fail differs: tokens were drawn" if drawn else "every difference is a near tie"
+    drawing = f", temperature {args.temperature:g}" if drawn else ""
+    common.say(
+        f"ok: {'every output is identical' if same else other} ({counted(len(prompts), 'prompt')}, "
+        f"{args.max_new_tokens} tokens, {target.info['dtype']}{drawing})"
+    )
     return 0
+
+
+def _teller(records: Sequence[PromptRecord]) -> Callable[[int, Sequence[Outcome]], None]:
+    """Tells of every prompt on stderr when its runs are done, where no bar can be drawn."""
+    began, shown = time.monotonic(), sys.stderr.isatty()
+
+    def checked(index: int, outcomes: Sequence[Outcome]) -> None:
+        record = records[index]
+        compared = [outcome for outcome in outcomes if outcome.against]
+        differing = [o.method for o in compared if any(d.prompt == index for d in o.divergences)]
+        state = f"{len(compared) - len(differing)} of {len(compared)} outputs identical"
+        about = f" ({record.category})" if record.category else ""
+        if not shown:
+            common.say(
+                f"{index + 1} of {len(records)}: prompt {record.id}{about}, {state}"
+                f"{', not ' + ', '.join(differing) if differing else ''}; {time.monotonic() - began:,.0f} s",
+                error=True,
+            )
+
+    return checked
+
+
+def _show_categories(outcomes: list[Outcome], categories: list[str]) -> None:
+    """Tokens per step of every method in each category of prompts, and in all."""
+    from decoders.study.lossless import tokens_per_step
+
+    groups = {name: {i for i, category in enumerate(categories) if category == name} for name in categories}
+    rows = [
+        (name or "–", len(chosen), *(
+            common.number(tokens_per_step(run for run in outcome.runs if run.prompt in chosen)) for outcome in outcomes
+        ))
+        for name, chosen in (*groups.items(), ("all", set(range(len(categories)))))
+    ]  # fmt: skip
+    heads = ("tokens per step", "prompts", *(outcome.method for outcome in outcomes))
+    common.show_table(heads, rows, right=1, last_apart=True)
 
 
 def _show(outcomes: list[Outcome], ids: list[str], target: Any) -> None:
@@ -87,8 +149,9 @@ def _described(first: Divergence, ids: list[str], target: Any) -> str:
 
     tie = f" (near tie: no token lies more than {first.shortfall or 0:.2g} below the best logit)"
     verdict = {"bug": "", "near tie": tie}.get(first.verdict, f" ({first.verdict})")
+    gap = "" if first.gap is None else f"; top-2 gap {first.gap:.2g}"
     where = f"prompt {ids[first.prompt]}, token {first.position}"
-    return f"{where}: {piece(first.got)}, not {piece(first.expected)}; top-2 gap {first.gap:.2g}{verdict}"
+    return f"{where}: {piece(first.got)}, not {piece(first.expected)}{gap}{verdict}"
 
 
 def _half_precision(outcomes: list[Outcome], dtype: str, tolerance: float | None) -> str:
