@@ -80,7 +80,7 @@ def open_desk(
             places = places_of(key)
             return load_target(places[0], device=device, dtype=dtype) if places else None
 
-        loader = Loader(load, name=model_name(chosen), other=other)
+        loader = Loader(load, name=model_name(chosen), model=chosen, other=other)
         note = toy_note() if chosen == BUNDLED else ""
     desk = Desk(store, Runner(store, library), loader, pages=pages())
     desk.note = note

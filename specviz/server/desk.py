@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from decoders.draft.params import Control, controls
+from decoders.model.catalog import BUNDLED
 from decoders.trace import files as tracefile
 from specviz.places import is_id, new_id
 from specviz.words import sentence
@@ -124,6 +125,11 @@ class Desk:
             log.warning("earlier runs are not listed: %s", problem)
 
     # --- what there is ---
+
+    @property
+    def toy(self) -> bool:
+        """Whether the model in use is the bundled target, which has examples of its own."""
+        return self.loader.model == BUNDLED
 
     def methods(self) -> Mapping[str, Any]:
         """The registered methods by name."""

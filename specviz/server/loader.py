@@ -19,14 +19,15 @@ class Loader:
     """Loads the target in the background, and says in one line how that goes.
 
     ``state`` is none (nothing to load: viewing only), loading, ready or failed. ``other`` opens the model with a
-    fingerprint, for runs that were made with it; None where it is not here.
+    fingerprint, for runs that were made with it; None where it is not here. ``model`` is the source of the one in use,
+    as ``--model`` takes it.
     """
 
     def __init__(
-        self, load: Callable[[], Any] | None, *, reason: str = "", name: str = "",
+        self, load: Callable[[], Any] | None, *, reason: str = "", name: str = "", model: str = "",
         other: Callable[[str], Any] | None = None,
     ) -> None:  # fmt: skip
-        self.name = name
+        self.name, self.model = name, model
         self._other, self._others = other, dict[str, Any]()
         self._opening = threading.Lock()
         self.target: Any = None
