@@ -26,12 +26,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A line of the list: ``number`` from 1 is its place on the page, which opens on the first one."""
+    """A line of the list: ``number`` from 1 is its place on the page, which opens on the first one, and ``opens`` the
+    step (from 1) that the run is shown at first.
+    """
 
     number: int
     example: str
     method: str
     temperature: float
+    opens: int
 
     @property
     def name(self) -> str:
@@ -48,7 +51,8 @@ def listed() -> tuple[Recorded, ...]:
     with (GALLERY / "runs.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     return tuple(
-        Recorded(number, row["example"], row["method"], float(row["temperature"])) for number, row in enumerate(rows, 1)
+        Recorded(number, row["example"], row["method"], float(row["temperature"]), int(row["opens"]))
+        for number, row in enumerate(rows, 1)
     )
 
 
@@ -76,7 +80,7 @@ def record_gallery(
             target, prompt, run.method, sampling=Sampling(run.temperature), max_new_tokens=max_new_tokens,
             title=example.label, compare=not find_method(run.method).lossless,
         )  # fmt: skip
-        trace.run["id"] = run.id
+        trace.run |= {"id": run.id, "opens": run.opens - 1}
         made.append(trace)
         say(f"{run.id}: {len(trace.output_ids)} tokens, {trace.run['metrics']['tokens_per_step']:.2f} per step")
     folder.mkdir(parents=True, exist_ok=True)
