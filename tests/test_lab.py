@@ -244,6 +244,9 @@ def test_prompt_sets() -> None:
     assert (first.category, second.category) == ("turn 1", "turn 2") and second.messages[0] == first.messages[0]
     assert first.reference == second.messages[1][1]
     assert {r.category for r in records("examples:quote", 9)} == {"quote"}
+    assert {r.category for r in records("examples:sums", 9, toy=True)} == {"sums"}
+    with pytest.raises(UserError, match="no task 'sums' in examples: choose of code_edit"):
+        records("examples:sums", 1)
     with pytest.raises(UserError, match="no task 'poems'"):
         records("demo:poems", 1)
     with pytest.raises(UserError, match="no prompt file and no prompt set"):

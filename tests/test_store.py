@@ -8,6 +8,7 @@ import synthetic
 
 from decoders.trace import files as tracefile
 from decoders.trace.trace import Trace
+from specviz.experiments.prompts import DEMO
 from specviz.places import home, is_id, new_id
 from specviz.server.library import Library
 from specviz.server.store import EVERYBODY, TraceStore, UnknownTrace, load_folder, summary
@@ -140,10 +141,14 @@ def test_home_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_examples_cover_every_task_and_survive_the_editor() -> None:
-    found = examples()
-    assert {e.record.category for e in found} == set(TASKS)
-    assert len({e.record.id for e in found}) == len(found)
-    for example in found:
+    real, toys = examples(), examples(toy=True)
+    assert len(real) >= 24
+    assert {e.record.category for e in real} == set(TASKS) - {"sums"}
+    assert {e.record.category for e in toys} == set(DEMO)
+    ids = [e.record.id for e in (*real, *toys)]
+    assert len(set(ids)) == len(ids), "the page tells the two lists apart by the ids"
+    for example in (*real, *toys):
+        assert example.note and example.title
         if example.record.messages:
             assert (
                 tuple((t["role"], t["content"]) for t in turns(typed(example.record.messages)))
@@ -160,9 +165,9 @@ def test_turns_end_with_the_user() -> None:
 
 
 def test_the_gallery_names_examples_that_exist() -> None:
-    known = {e.record.id for e in examples()}
-    assert {name for name, _, _ in gallery.RECORDED} <= known
-    assert len(set(gallery.RECORDED)) == len(gallery.RECORDED)
+    runs = gallery.listed()
+    assert {run.example for run in runs} <= {e.record.id for e in examples()}
+    assert len({run.name for run in runs}) == len(runs)
 
 
 def test_the_store_does_not_change_what_it_is_given(chain: Trace) -> None:

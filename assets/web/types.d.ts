@@ -105,6 +105,8 @@ interface Run {
   pool?: { label?: string; tokens?: number; passages?: number };
   compression?: Compression;
   reference?: string;
+  /** The step that it is shown at first, where no other is named. */
+  opens?: number;
   /** The answer was given, not decoded. */
   forced?: boolean;
   /** Drafted again as it stood at one step (what if, a lesson's question): not a whole run. */

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from decoders.model.catalog import default_model, model_place
+from decoders.model.catalog import BUNDLED, default_model, model_place
 from specviz.remembered import remember
 from specviz.words import counted
 
@@ -143,6 +143,11 @@ def prompt_record(args: argparse.Namespace) -> PromptRecord:
 def model_source(args: argparse.Namespace) -> str:
     """Where the model asked for lies, or the default one (``catalog.default_model``)."""
     return model_place(args.model or default_model())
+
+
+def wants_toy(args: argparse.Namespace) -> bool:
+    """Whether the model asked for, or the default one, is the bundled target."""
+    return (args.model or default_model()) == BUNDLED
 
 
 def open_target(args: argparse.Namespace) -> Target:

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     from decoders import methods
 
     experiment.check(methods())
-    prompts = [] if experiment.measure else records(experiment.prompts, experiment.count)
+    prompts = [] if experiment.measure else records(experiment.prompts, experiment.count, toy=common.wants_toy(args))
     target = common.open_target(args)
     planned = plan(target, experiment, cases(target.tokenizer, prompts))
     if not _agreed(planned, pace(target), args.yes):

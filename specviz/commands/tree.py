@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     from specviz.experiments.prompts import records
 
     common.check_writable(args.out)
-    every = records(args.prompts, args.limit + CHECKED * args.check)
+    every = records(args.prompts, args.limit + CHECKED * args.check, toy=common.wants_toy(args))
     measured, further = every[: args.limit], every[args.limit :]
     target = common.open_target(args)
 

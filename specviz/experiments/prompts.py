@@ -1,4 +1,4 @@
-"""The prompts an experiment runs on: the bundled examples, fresh held-out ones with references, or a user's file.
+"""The prompts an experiment runs on: the examples, fresh held-out ones with references, or a user's file.
 
 A set is named ``examples``, ``demo``, ``turns`` or ``quotes``, with the tasks wanted after a colon
 (``demo:code_edit,quote``); any other name is a prompt file.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from decoders.prompt.files import PromptRecord, read_prompts
-from specviz.views.examples import TASKS, examples
+from specviz.views.examples import examples
 
 from .quoted import is_quotesum, quoted_records
 
@@ -32,9 +32,11 @@ SETS = {
 }
 FIRST, SECOND = "turn 1", "turn 2"
 ALL = "all"  # the mean over all tasks, beside them
+DEMO = ("summary", "quote", "text_edit", "code_edit", "chat", "sums")  # the tasks of the held-out prompts
 NAMES = {
     "summary": "summary", "quote": "quote", "text_edit": "text edit", "code_edit": "code edit", "chat": "chat",
-    "sums": "sums", FIRST: "first turn", SECOND: "second turn", ALL: "all", "": "all prompts",
+    "sums": "sums", "translation": "translation", "retrieval": "retrieval", "open": "little to copy",
+    FIRST: "first turn", SECOND: "second turn", ALL: "all", "": "all prompts",
 }  # fmt: skip
 
 
@@ -48,8 +50,11 @@ class Case:
     gold: QuotedAnswer | None = None  # the answer with its known quotes
 
 
-def records(name: str, count: int) -> list[PromptRecord]:
-    """The prompts of a set, ``count`` of them, the tasks in turn. Raises UserError naming what there is."""
+def records(name: str, count: int, *, toy: bool = False) -> list[PromptRecord]:
+    """The prompts of a set, ``count`` of them, the tasks in turn; ``toy``: the bundled target's own examples.
+
+    Raises UserError naming what there is.
+    """
     if count < 1:
         raise UserError(f"{count} prompts are asked for; at least one is needed")
     kind, colon, wanted = name.partition(":")
@@ -58,16 +63,17 @@ def records(name: str, count: int) -> list[PromptRecord]:
         if not path.exists():
             raise UserError(f"{name} is no prompt file and no prompt set: the sets are {', '.join(SETS)}")
         return read_file(path, count)
-    tasks = tuple(task.strip() for task in wanted.split(",") if task.strip()) or tuple(TASKS)
+    every = [example.record for example in examples(toy)] if kind == "examples" else []
+    offered = tuple(dict.fromkeys(record.category for record in every)) or DEMO
+    tasks = tuple(task.strip() for task in wanted.split(",") if task.strip()) or offered
     for task in tasks:
-        if task not in TASKS:
-            raise UserError(f"there is no task {task!r} in {kind}: choose of {', '.join(TASKS)}")
+        if task not in offered:
+            raise UserError(f"there is no task {task!r} in {kind}: choose of {', '.join(offered)}")
     if kind == "turns":
         return _turns(count)
     if kind == "quotes":
         return quoted_records(None, count)
     if kind == "examples":
-        every = [example.record for example in examples()]
         return _in_turn([[record for record in every if record.category == task] for task in tasks])[:count]
     return _in_turn([_held_out(task, -(-count // len(tasks))) for task in tasks])[:count]
 

@@ -143,6 +143,11 @@ class Desk:
         """What users should know of the model in use, beside the editor."""
         return toy_note(picked=self.loader.pick is not None) if self.loader.model == BUNDLED else ""
 
+    @property
+    def toy(self) -> bool:
+        """Whether the model in use is the bundled target, which has examples of its own."""
+        return self.loader.model == BUNDLED
+
     def methods(self) -> Mapping[str, Any]:
         """The registered methods by name."""
         return self._methods()

@@ -1,7 +1,8 @@
 """The example prompts: input-guided tasks, where an answer can be copied, and one where it cannot.
 
-They live in ``assets/examples/examples.jsonl``, a prompt file like any other: ``specviz bench --prompts`` takes it.
-A line may add ``title`` and ``note`` for the page.
+They live in ``assets/examples``, in prompt files like any other (``specviz bench --prompts`` takes them):
+``bundled.jsonl`` for the bundled target, which knows the tasks it was trained on and no others, ``examples.jsonl`` for
+every other model. A line may add ``title`` and ``note`` for the page.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from typing import Any
 from decoders.folders import ASSETS
 from decoders.prompt.files import PromptRecord, parse_record
 
-FILE = ASSETS / "examples" / "examples.jsonl"
+FOLDER = ASSETS / "examples"
 TASKS = {
     "summary": "Summarize",
     "quote": "Answer with a quote",
     "text_edit": "Edit text",
     "code_edit": "Edit code",
     "chat": "Rewrite in a chat",
+    "translation": "Translate",
+    "retrieval": "Answer from passages",
     "sums": "Little to copy",
+    "open": "Little to copy",
 }
 SEPARATOR = "---"  # a line of its own between two passages of a context
 
@@ -55,9 +59,10 @@ class Example:
 
 
 @cache
-def examples() -> tuple[Example, ...]:
-    """All examples, in the file's order."""
-    lines = FILE.read_text(encoding="utf-8").splitlines() if FILE.exists() else []
+def examples(toy: bool = False) -> tuple[Example, ...]:
+    """All examples for a model, in the file's order; ``toy``: for the bundled target."""
+    file = FOLDER / ("bundled.jsonl" if toy else "examples.jsonl")
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     shown = []
     for number, line in enumerate(lines, 1):
         if line.strip():

@@ -1,65 +1,107 @@
-"""The gallery: runs recorded with the bundled model, so that there is something to show before a model is loaded."""
+"""The gallery: runs recorded with SmolLM2, so that there is something to show before a model is loaded, or without one.
+
+``assets/gallery/runs.csv`` lists them. They are recorded anew, where SmolLM2 and its trained parts are installed, by::
+
+    python -m specviz.views.gallery            # all of them, or those named: … 3 account-casd
+"""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable
-from dataclasses import replace
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from decoders.model.catalog import SMOLLM2
 from decoders.trace import files as tracefile
-from specviz.places import BUNDLED, GALLERY, SUFFIX
+from specviz.places import GALLERY, SUFFIX
 
 from .examples import examples
 
 if TYPE_CHECKING:
     from decoders import Target
 
-# (example, method, temperature) in the order of the list; the page opens on the first one
-with (GALLERY / "runs.csv").open(encoding="utf-8", newline="") as _file:
-    RECORDED = tuple((row["example"], row["method"], float(row["temperature"])) for row in csv.DictReader(_file))
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A line of the list: ``number`` from 1 is its place on the page, which opens on the first one, and ``opens`` the
+    step (from 1) that the run is shown at first.
+    """
+
+    number: int
+    example: str
+    method: str
+    temperature: float
+    opens: int
+
+    @property
+    def name(self) -> str:
+        """What lessons call it: ``account-pld-h``."""
+        return f"{self.example}-{self.method.replace('+', '-')}{'-sampled' if self.temperature else ''}"
+
+    @property
+    def id(self) -> str:
+        return f"{self.number}-{self.name}"
+
+
+def listed() -> tuple[Recorded, ...]:
+    """The runs of the gallery, in the order of the page's list."""
+    with (GALLERY / "runs.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return tuple(
+        Recorded(number, row["example"], row["method"], float(row["temperature"]), int(row["opens"]))
+        for number, row in enumerate(rows, 1)
+    )
 
 
 def record_gallery(
-    target: Target, folder: Path, *, max_new_tokens: int = 320, say: Callable[[str], None] = print
+    target: Target,
+    folder: Path,
+    runs: Sequence[Recorded] = (),
+    *,
+    max_new_tokens: int = 160,
+    say: Callable[[str], None] = print,
 ) -> list[Path]:
-    """Record every run of ``RECORDED`` into ``folder`` (created if missing); files of earlier recordings are replaced.
+    """Record ``runs``, or all that are listed, into ``folder`` (created if missing).
 
-    Nothing is removed before all runs are recorded. Raises UserError if a method or a prompt is refused.
+    A run's file is replaced when all are recorded; with all, files of runs that are no longer listed are removed.
+    Raises UserError if a method or a prompt is refused.
     """
     from decoders import Sampling, find_method, record
 
     by_name = {e.record.id: e for e in examples()}
     made = []
-    for number, (name, method, temperature) in enumerate(RECORDED, 1):
-        example = by_name[name]
+    for run in runs or listed():
+        example = by_name[run.example]
         prompt = replace(example.record.prompt(target.tokenizer), reference=example.record.reference)
-        compare = not find_method(method).lossless
         trace = record(
-            target, prompt, method, sampling=Sampling(temperature), max_new_tokens=max_new_tokens,
-            title=example.label, compare=compare,
+            target, prompt, run.method, sampling=Sampling(run.temperature), max_new_tokens=max_new_tokens,
+            title=example.label, compare=not find_method(run.method).lossless,
         )  # fmt: skip
-        trace.run["id"] = f"{number}-{name}-{method.replace('+', '-')}{'-sampled' if temperature else ''}"
+        trace.run |= {"id": run.id, "opens": run.opens - 1}
         made.append(trace)
-        say(
-            f"{trace.run['id']}: {len(trace.output_ids)} tokens, {trace.run['metrics']['tokens_per_step']:.2f} per step"
-        )
+        say(f"{run.id}: {len(trace.output_ids)} tokens, {trace.run['metrics']['tokens_per_step']:.2f} per step")
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{trace.run['id']}{SUFFIX}" for trace in made]
     for trace, path in zip(made, paths, strict=True):
         tracefile.save(trace, path)
-    for old in folder.glob(f"*{SUFFIX}"):
+    for old in folder.glob(f"*{SUFFIX}") if not runs else ():
         if old not in paths:
             old.unlink()
     return paths
 
 
-def main() -> None:
-    """``python -m specviz.views.gallery``: record the gallery with the bundled model."""
+def main(names: Sequence[str] | None = None) -> None:
+    """``python -m specviz.views.gallery [NUMBER or NAME …]``: record the gallery, or some of it, with SmolLM2."""
     from decoders import load_target
 
-    record_gallery(load_target(str(BUNDLED)), GALLERY)
+    wanted = sys.argv[1:] if names is None else names
+    runs = [run for run in listed() if {str(run.number), run.name} & set(wanted)]
+    if unknown := set(wanted) - {label for run in runs for label in (str(run.number), run.name)}:
+        sys.exit(f"no runs: {', '.join(sorted(unknown))}; there are {', '.join(run.name for run in listed())}")
+    record_gallery(load_target(SMOLLM2), GALLERY, runs)
 
 
 if __name__ == "__main__":

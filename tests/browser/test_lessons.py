@@ -14,7 +14,7 @@ from specviz.pages.lessons.service import LESSONS, load
 from specviz.places import GALLERY
 from specviz.server.store import load_folder
 from specviz.views.export import standalone_html
-from specviz.views.gallery import RECORDED
+from specviz.views.gallery import listed
 from tests.stubs import StubDesk, serving
 from tests.waiting import becomes, expect
 
@@ -49,7 +49,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubDesk]:
         patch.setenv("SPECVIZ_HOME", str(home))
         found = StubDesk(load=None)
         load_folder(found.store, GALLERY, "gallery")
-        found.first = "2-docstring-pld"
+        found.first = "3-class-docstring-pld"
         yield found
 
 
@@ -122,8 +122,8 @@ def test_every_lesson_to_its_last_stop(visit: Visit, page: Any) -> None:
 
 
 def test_links_presenter_mode_and_resuming(visit: Visit, page: Any) -> None:
-    visit("?tab=lessons&lesson=1-drafting&at=4&present=1")
-    at(page, "1-drafting 3 asked")
+    visit("?tab=lessons&lesson=1-drafting&at=3&present=1")
+    at(page, "1-drafting 2 asked")
     whole = {"x": 0, "y": 0, "width": 1280, "height": 820}
     becomes(page, page.locator(".sv-lesson.sv-presenting").bounding_box, whole)
     for hidden in (".sv-lesson-nav", ".sv-lesson-tools", ".sv-lesson-view .sv-controls", ".sv-lesson-view .sv-actions"):
@@ -133,23 +133,23 @@ def test_links_presenter_mode_and_resuming(visit: Visit, page: Any) -> None:
     fits = "(({ scrollHeight, clientHeight }) => scrollHeight <= clientHeight + 2)"
     fits += "(document.querySelector('.sv-lesson-text'))"
     page.set_viewport_size({"width": 1920, "height": 1080})
-    page.keyboard.press("3")
-    at(page, "1-drafting 3")
+    page.keyboard.press("2")
+    at(page, "1-drafting 2")
     becomes(page, lambda: page.evaluate(fits), True)
     expect(page.locator(".sv-ask-head")).to_have_text("You predicted it")
-    page.wait_for_url(lambda url: "present=1" in url and "at=4" in url)
+    page.wait_for_url(lambda url: "present=1" in url and "at=3" in url)
     page.keyboard.press("ArrowLeft")
-    at(page, "1-drafting 2 asked")
+    at(page, "1-drafting 1 asked")
     page.keyboard.press("Escape")
     expect(page.locator(".sv-presenting")).to_have_count(0)
-    page.wait_for_url(lambda url: "present" not in url and "at=3" in url)
+    page.wait_for_url(lambda url: "present" not in url and "at=2" in url)
     page.set_viewport_size({"width": 1280, "height": 820})
     # the place and the answers are kept in this browser
     visit("?tab=lessons&lesson=1-drafting")
-    at(page, "1-drafting 2 asked")
+    at(page, "1-drafting 1 asked")
     page.keyboard.press("1")
     page.keyboard.press("ArrowRight")
-    at(page, "1-drafting 3")
+    at(page, "1-drafting 2")
     expect(page.locator(".sv-reveal")).to_be_visible()
     page.keyboard.press("f")
     page.wait_for_selector(".sv-lesson.sv-presenting")
@@ -159,18 +159,18 @@ def test_links_presenter_mode_and_resuming(visit: Visit, page: Any) -> None:
     page.wait_for_selector(".sv-spot", state="detached")
     page.click(".sv-away")
     page.wait_for_selector(".sv-spot")
-    becomes(page, lambda: page.evaluate(f"{PLAYER}.inspector.number"), 2)
+    becomes(page, lambda: page.evaluate(f"{PLAYER}.inspector.number"), 1)
     page.click("text=Open in Inspect")
-    page.wait_for_selector('#sv-view .svp-host[data-ready="2-docstring-pld"]')
-    becomes(page, lambda: page.evaluate("specviz.app.inspector.number"), 2)
+    page.wait_for_selector('#sv-view .svp-host[data-ready="3-class-docstring-pld"]')
+    becomes(page, lambda: page.evaluate("specviz.app.inspector.number"), 1)
 
 
 def test_presenter_mode_in_inspect_and_in_a_file(visit: Visit, page: Any, tmp_path: Path) -> None:
-    visit("?trace=3-docstring-adapld&step=4&present=1", "#sv-view .sv.sv-presenting")
+    visit("?trace=1-class-docstring-adapld&step=4&present=1", "#sv-view .sv.sv-presenting")
     assert not page.is_visible(".sv-presenting .sv-controls") and page.is_visible(".sv-presenting .sv-sentence")
     page.keyboard.press("ArrowRight")
     becomes(page, lambda: page.evaluate("specviz.app.inspector.number"), 4)
-    expect(page.locator(".sv-presenting .sv-present-place")).to_have_text("Step 5 of 12")
+    expect(page.locator(".sv-presenting .sv-present-place")).to_have_text("Step 5 of 10")
     page.wait_for_function("location.search.includes('step=5') && location.search.includes('present=1')")
     page.keyboard.press("Escape")
     expect(page.locator(".sv-presenting")).to_have_count(0)
@@ -200,17 +200,17 @@ def test_presenter_mode_in_inspect_and_in_a_file(visit: Visit, page: Any, tmp_pa
         }""",
         [path.stem for path in GALLERY.glob("*.spectrace")],
     )
-    assert wrong["wrong"] == [] and wrong["checked"] > 10 * len(RECORDED)
+    assert wrong["wrong"] == [] and wrong["checked"] > 10 * len(listed())
     page.hover("#sv-view .sv-metric >> nth=0")
     expect(page.locator("#sv-view .sv-tip")).to_contain_text("= mean over steps of (accepted + 1)")
     tip = page.inner_text("#sv-view .sv-tip")
-    accepted = tracefile.load(GALLERY / "3-docstring-adapld.spectrace").tables["steps"]["accepted"]
-    assert "= mean over steps of (accepted + 1)" in tip and f"({sum(accepted)} + 12) ÷ 12 = 13.8" in tip
+    accepted = tracefile.load(GALLERY / "1-class-docstring-adapld.spectrace").tables["steps"]["accepted"]
+    assert "= mean over steps of (accepted + 1)" in tip and f"({sum(accepted)} + 10) ÷ 10 = 10.7" in tip
     assert f"{accepted[4]} + 1 = {accepted[4] + 1}" in tip and "decoders/trace/metrics.py · measure" in tip
     page.focus("#sv-view .sv-sentence .sv-term >> nth=0")
     expect(page.locator("#sv-view .sv-tip")).to_contain_text("draft_ms + verify_ms + commit_ms")
     path = tmp_path / "run.html"
-    path.write_text(standalone_html(tracefile.load(GALLERY / "2-docstring-pld.spectrace")), encoding="utf-8")
+    path.write_text(standalone_html(tracefile.load(GALLERY / "3-class-docstring-pld.spectrace")), encoding="utf-8")
     page.goto(f"{path.as_uri()}#step=2&present=1")
     page.wait_for_selector(".sv.sv-presenting")
     page.keyboard.press("ArrowRight")

@@ -41,6 +41,7 @@ export class Inspector extends Listeners {
     this.heat = true;
     this.offers = false;
     this.follow = true;
+    this.unseen = false;
     this.allMetrics = false;
     /** Metrics that stand first. @type {string[]} */
     this.wantedMetrics = [];
@@ -116,8 +117,9 @@ export class Inspector extends Listeners {
    * @param {{ step?: number | string, pins?: Position[] } | null} [view]
    */
   load(trace, view) {
-    const { step = 0, pins = [] } = view || {};
+    const { step = trace.run.opens ?? 0, pins = [] } = view || {};
     this.pause();
+    this.unseen = !this.host.clientWidth;
     this.model = new Model(trace);
     this.colors = readColors(this.root);
     this.root.classList.remove("sv-waiting");
@@ -264,19 +266,20 @@ export class Inspector extends Listeners {
     this.tree.draw(view);
     this.candidates.draw(view);
     this.regret.mark(this.number);
-    if (this.follow) {
-      this.output.reveal(Math.max(view.context, view.end - 1));
-      const source = view.spans.length
-        ? view.spans[0].start
-        : view.chosen
-          ? view.chosen.position
-          : heaviest(this.picker);
-      if (source >= 0 && this.paneOf(source) !== this.output) this.paneOf(source).reveal(source);
-    }
+    this.scroll(view);
     this.tree.settle();
     marks.drawMaps(this, view);
     if (this.links.pinned.length) this.links.draw();
     this.presenter?.restart(`Step ${view.number + 1} of ${this.model.stepCount}`);
+  }
+
+  /** Scrolls the panes to what a step wrote and to where it was copied from. @param {StepView} view */
+  scroll(view) {
+    if (!this.follow) return;
+    this.output.reveal(Math.max(view.context, view.end - 1));
+    const { spans, chosen } = view;
+    const source = spans.length ? spans[0].start : chosen ? chosen.position : heaviest(this.picker);
+    if (source >= 0 && this.paneOf(source) !== this.output) this.paneOf(source).reveal(source);
   }
 
   /** Steps to the next (or previous) draft of which nothing was accepted. @param {1 | -1} by */
@@ -392,7 +395,10 @@ export class Inspector extends Listeners {
     if (!this.model.stepCount) return;
     this.measure();
     this.timeline.move(this.number);
-    marks.drawMaps(this, this.model.step(this.number));
+    const view = this.model.step(this.number);
+    if (this.unseen) this.scroll(view); // it was drawn before it had a place on the page
+    this.unseen = false;
+    marks.drawMaps(this, view);
     this.links.draw();
   }
 

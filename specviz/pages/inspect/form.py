@@ -29,13 +29,11 @@ FAILED = "Something went wrong on the server; its log says what. Your input is k
 
 def build(desk: Desk) -> None:
     """The panel (what to run) and the view (what happened)."""
-    start_with = [*examples()[0].fields.values()] if examples() else ["segments", "", "", "", "", ""]
+    first, names = choices(desk.toy)
+    start_with = [*first.fields.values()]
     with gr.Row(elem_id="sv-inspect", equal_height=False):
         with gr.Column(elem_id="sv-panel", min_width=280):
-            example = gr.Dropdown(
-                [(e.label, e.record.id) for e in examples()],
-                value=examples()[0].record.id if examples() else None, label="Example", elem_id="sv-example",
-            )  # fmt: skip
+            example = gr.Dropdown(names, value=first.record.id, label="Example", elem_id="sv-example")
             mode = gr.Radio(
                 [(label, key) for key, label in MODES.items()], value=start_with[0], label="Prompt", elem_id="sv-mode"
             )
@@ -87,19 +85,29 @@ def build(desk: Desk) -> None:
             log.exception("counting tokens failed")
             return note()
 
-    def offered(*sent: Any) -> tuple[str, Any]:
-        """The note at the prompt, and Run: off where nothing can run."""
-        return count(*sent), gr.Button(interactive=not desk.catalog()["reason"])
+    def offered(chosen: Any, *sent: Any) -> list[Any]:
+        """The note at the prompt, Run (off where nothing can run), and the examples of the model in use: where those of
+        another kind of model were listed, its first one takes the place of an example that nobody changed.
+        """
+        run = gr.Button(interactive=not desk.catalog()["reason"])
+        kept = [count(*sent), run, *[gr.skip()] * (len(fields) + 1)]
+        shown = _named(chosen, not desk.toy)
+        if shown is None or _named(chosen, desk.toy) is not None:
+            return kept
+        first, names = choices(desk.toy)
+        if not _same(shown, _form(sent)):
+            return [*kept[:2], gr.Dropdown(names, value=None), *kept[3:]]
+        return [note(), run, gr.Dropdown(names, value=first.record.id), *first.fields.values()]
 
     def fill(chosen: Any) -> list[Any]:
-        example = next((e for e in examples() if e.record.id == chosen), None)
+        example = _named(chosen, desk.toy)
         if example is None:
             return [gr.skip()] * (len(fields) + 1)
         return [*example.fields.values(), note(example.note)]
 
     def start(request: gr.Request, chosen: Any, settings: Any, *rest: Any) -> tuple[Any, Any, Any, Any]:
         """View, note at the prompt, at the pool, at the button. ``rest``: the fields, and the pool."""
-        wished, example = told(settings), next((e for e in examples() if e.record.id == chosen), None)
+        wished, example = told(settings), _named(chosen, desk.toy)
         *typed, (pool_text, pool_name) = rest
         prompt = _form(tuple(typed))
 
@@ -147,7 +155,7 @@ def build(desk: Desk) -> None:
     example.input(fill, example, [*fields, run_note], queue=False, **QUIET)
     again: dict[str, Any] = {"trigger_mode": "always_last", "queue": False, **QUIET}
     gr.on([f.change for f in typed_in], count, typed_in, prompt_note, **again)
-    form.offered(offered, typed_in, [prompt_note, run], **again)
+    form.offered(offered, [example, *typed_in], [prompt_note, run, example, *fields], **again)
     inputs = [example, form, *fields, pool]
     for begins in (run.click, form.run):
         begins(start, inputs, [view, prompt_note, pool_note, run_note], queue=False, **QUIET)
@@ -155,6 +163,15 @@ def build(desk: Desk) -> None:
     pool_file.upload(taken, pool_file, [pool, pool_note], queue=False, **QUIET)
     pool_clear.click(lambda: (NO_POOL, note()), None, [pool, pool_note], queue=False, **QUIET)
     upload.upload(opened, upload, [view, file_note], queue=False, **QUIET)
+
+
+def choices(toy: bool) -> tuple[Example, list[tuple[str, str]]]:
+    """The example to start with, and all of them as the list shows them."""
+    return examples(toy)[0], [(e.label, e.record.id) for e in examples(toy)]
+
+
+def _named(chosen: Any, toy: bool) -> Example | None:
+    return next((e for e in examples(toy) if e.record.id == chosen), None)
 
 
 def _lines(lines: int, max_lines: int) -> dict[str, Any]:

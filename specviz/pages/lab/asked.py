@@ -164,7 +164,7 @@ def cases_of(asked: Asked, experiment: Experiment, desk: Desk, target: Any) -> l
         return cases(target.tokenizer, _records(source.file, experiment.count))
     if experiment.prompts.partition(":")[0] not in SETS:  # a page names no files of this computer
         raise UserError(f"there are no prompts called {experiment.prompts[:60]!r}: choose of {', '.join(SETS)}")
-    return cases(target.tokenizer, records(experiment.prompts, experiment.count))
+    return cases(target.tokenizer, records(experiment.prompts, experiment.count, toy=desk.toy))
 
 
 def _no_files(methods: Mapping[str, Any], method: str, params: Mapping[str, Any]) -> None:
