@@ -14,6 +14,7 @@ from torch import Tensor
 
 from decoders.draft_models.network import DraftConfig, DraftModel
 from decoders.folders import ASSETS, settings_folder
+from decoders.model.catalog import current_key
 from decoders.model.linear import pack, packable, packed
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
 
@@ -56,7 +57,8 @@ class Part:
             raise ValueError(f"not a trained part of this version ({SCHEMA})")
         try:
             config = CONFIGS[data["kind"]].from_json(data["config"])
-            return cls(data["kind"], str(data["model_key"]), str(data["model"]), config, dict(data.get("training", {})))
+            key = current_key(str(data["model_key"]))
+            return cls(data["kind"], key, str(data["model"]), config, dict(data.get("training", {})))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"a damaged trained part ({error})") from None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from decoders.folders import settings_folder, write_json
-from decoders.model.catalog import BUNDLED, bundled_key
+from decoders.model.catalog import BUNDLED, bundled_key, current_key
 
 MOST = 20
 
@@ -55,6 +55,7 @@ def places_of(key: str) -> list[str]:
 
 def _read(one: Mapping[str, Any]) -> Remembered:
     texts = {name: str(one[name]) for name in ("source", "name", "key", "dtype", "opened")}
+    texts["key"] = current_key(texts["key"])
     return Remembered(**texts, parameters=int(one["parameters"]))
 
 

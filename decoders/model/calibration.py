@@ -18,6 +18,7 @@ from torch import Tensor
 from decoders.folders import settings_folder, write_json
 
 from .catalog import CALIBRATION as PACKAGED
+from .catalog import current_key
 from .shape import ModelShape, rotaries
 
 SCHEMA = "speccalibration/1"
@@ -31,7 +32,6 @@ ROTARY = (
     "rope_type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings",
     "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "short_factor", "long_factor",
 )  # fmt: skip
-EARLIER: dict[str, str] = {}
 
 log = logging.getLogger(__name__)
 
@@ -116,11 +116,7 @@ def _function_of(config: Any) -> dict[str, Any]:
     """The settings that make a model's numbers; floats to six digits, as some files keep them in fp32."""
     shape = {name: value for name, value in asdict(ModelShape.of(config)).items() if name not in UNCOUNTED}
     others = {name: value for name in COUNTED if (value := getattr(config, name, None)) is not None}
-    kinds = getattr(config, "rope_parameters", None) or {}
-    ropes = [
-        {name: rope[name] for name in ROTARY if rope.get(name) is not None}
-        for rope in rotaries(config) if shape["rotary"] != "default" or isinstance(next(iter(kinds.values()), 0), dict)
-    ]  # fmt: skip
+    ropes = [{name: rope[name] for name in ROTARY if rope.get(name) is not None} for rope in rotaries(config)]
     return _rounded({**shape, **others, "ropes": ropes})
 
 
@@ -130,11 +126,6 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_rounded(one) for one in value]
     return f"{value:.6g}" if isinstance(value, float) else value
-
-
-def current_key(key: str) -> str:
-    """A kept fingerprint as it is made today: those of shipped models from before ``_function_of`` are known."""
-    return EARLIER.get(key, key)
 
 
 def calibration_folder() -> Path:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from decoders.model.catalog import current_key
 from specviz.words import sentence
 
 MOST_OTHERS = 2  # models of recorded runs that are kept open beside the loaded one
@@ -73,7 +74,7 @@ class Loader:
 
     def made(self, run: Mapping[str, Any]) -> Any:
         """The model that a recorded run was made with, opened now where it is here; else the loaded one."""
-        key = str((run.get("model") or {}).get("key") or "")
+        key = current_key(str((run.get("model") or {}).get("key") or ""))
         if self.target is None or self._other is None or key in ("", self.target.key):
             return self.target
         with self._opening:
