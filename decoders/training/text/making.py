@@ -15,16 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from decoders.errors import UserError
+from decoders.folders import write_text
 from decoders.prompt.prompt import rendered
 
 from .passages import Passage, found_passages
 from .prompts import Passages, Prompt, draw_prompt
+from .references import draw_reference
 from .writer import Conversation, Writer
 
-ANSWERS = "answers.jsonl"
+ANSWERS, REFERENCES = "answers.jsonl", "references.jsonl"
 CHUNK = 64  # conversations
 ROWS = 64  # that are written together
 MOST_ANSWER = 160  # tokens of an answer
+LITTLE = "too little text was found on this machine: Python's library or manual pages are wanted"
 MOST_PROMPT = 500  # tokens before the first answer
 
 
@@ -56,7 +59,7 @@ def write_answers(
     held_out = Passages([passage for passage in found if passage.held_out])
     learnt = Passages([passage for passage in found if not passage.held_out])
     if not held_out.by_origin or not learnt.by_origin:
-        raise UserError("too little text was found on this machine: Python's library or manual pages are wanted")
+        raise UserError(LITTLE)
     writer, count, total, begun = Writer(model), done * CHUNK, 0, time.monotonic()
     while conversations is None or count < conversations:
         if minutes is not None and time.monotonic() - begun >= minutes * 60:
@@ -69,6 +72,20 @@ def write_answers(
             seconds = time.monotonic() - begun
             progress(Written(count, total, seconds, total / seconds))
     return path
+
+
+def write_references(out: Path, conversations: int, seed: int = 0, passages: Sequence[Passage] | None = None) -> Path:
+    """Write conversations with answers made by rule, none of them over what is held out; gives the file."""
+    found = found_passages() if passages is None else passages
+    learnt = Passages([passage for passage in found if not passage.held_out])
+    if not learnt.by_origin:
+        raise UserError(LITTLE)
+    draw, records = random.Random(f"specviz references {seed}"), list[dict[str, Any]]()
+    for _ in range(conversations):
+        user, answer, origin = draw_reference(draw, learnt)
+        messages = [{"role": "user", "content": user}, {"role": "assistant", "content": answer}]
+        records.append({"messages": messages, "held_out": False, "origin": origin, "seed": seed})
+    return write_text(out / REFERENCES, "".join(json.dumps(record) + "\n" for record in records))
 
 
 def _whole_chunks(path: Path, seed: int) -> int:

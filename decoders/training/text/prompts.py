@@ -33,7 +33,8 @@ class Prompt:
 
 
 @cache
-def _wordings() -> dict[str, Any]:
+def wordings() -> dict[str, Any]:
+    """``prompts.toml``."""
     return tomllib.loads(Path(__file__).with_name("prompts.toml").read_text("utf-8"))
 
 
@@ -56,7 +57,7 @@ class Passages:
 def draw_prompt(random: random.Random, passages: Passages, *, greedy: bool = False) -> Prompt:
     """A conversation's user turns over a passage."""
     passage = passages.draw(random)
-    words = _wordings()
+    words = wordings()
     slots = _slots(random, passage, words["words"])
     group = random.choices(words[passage.kind], [group["weight"] for group in words[passage.kind]])[0]
     turns = random.choices(range(1, len(TURNS) + 1), TURNS)[0]
