@@ -78,6 +78,7 @@ def _add_drafter(parts: Any, kind: str, short: str, what: str) -> None:
     )  # fmt: skip
     common.file(parser, "--states", "where that is kept, to share it with another draft model", "FOLDER")
     common.count(parser, "--batch-tokens", "tokens per step, padding included", 5120, low=64)
+    common.count(parser, "--validate-steps", "steps between two validations", 100)
     parser.set_defaults(run=lambda args: _train_drafter(kind, args))
 
 
@@ -99,6 +100,9 @@ def _add_ppd(parts: Any) -> None:
         "(one-stage) or in the second half of the time (two-stage; ablations)",
     )  # fmt: skip
     common.flag(parser, "--hard-labels", "learn the text's own tokens, not the target's distributions (ablation)")
+    common.count(parser, "--batch-tokens", "tokens of text per step, padding included", 2048, low=64)
+    common.count(parser, "--rows", "rows of prompt tokens per step, at most: they cost most", 6144, low=16)
+    common.count(parser, "--validate-steps", "steps between two validations", 200)
     parser.set_defaults(run=_train_ppd)
 
 
@@ -190,7 +194,8 @@ def _train_drafter(kind: str, args: argparse.Namespace) -> int:
     recipe = Recipe(
         layers=args.layers, hidden=args.width, kv_layer=args.kv_layer if kind == "glide" else None,
         shared=None if args.embeddings is None else args.embeddings == "target", draft_vocab=args.draft_vocab or 0,
-        soft=args.soft_labels, batch_tokens=args.batch_tokens, fast=args.fast,
+        soft=args.soft_labels, batch_tokens=args.batch_tokens, validate_steps=args.validate_steps,
+        fast=args.fast,
     )  # fmt: skip
     run_of = partial(Run, states=args.states)
     return _train_for(kind, args, run_of, recipe, _learnt, lambda drawn: drawn.training_charts)
@@ -201,7 +206,8 @@ def _train_ppd(args: argparse.Namespace) -> int:
 
     recipe = Recipe(
         tokens=args.tokens, vectors=args.ensemble, mask=args.mask, learned=args.learned_weights, prefix=args.prefix,
-        exits=args.exits, head=args.head, hard_labels=args.hard_labels, fast=args.fast,
+        exits=args.exits, head=args.head, hard_labels=args.hard_labels, batch_tokens=args.batch_tokens, rows=args.rows,
+        validate_steps=args.validate_steps, fast=args.fast,
     )  # fmt: skip
     return _train_for("ppd", args, Run, recipe, _guessed, lambda drawn: drawn.prompt_charts)
 
