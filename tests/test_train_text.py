@@ -47,7 +47,7 @@ def passages(count: int = 40) -> list[Passage]:
 def ending(family: str = "llama"):
     """A model with a token that ends its answers now and then."""
     model = network(family)
-    model.generation_config.eos_token_id = list(range(2, 300, 3))
+    model.generation_config.eos_token_id = [23, 73, 190]
     return model
 
 

@@ -253,15 +253,16 @@ class DraftModel(nn.Module):
     @torch.no_grad()
     def share(self, embedding: Float[Tensor, "vocab hidden"], head: Float[Tensor, "vocab hidden"]) -> None:
         """Take the target's embedding and head, which do not become parameters, and are not saved; no effect where
-        the model has its own. Comes after any move to a dtype or device.
+        the model has its own. Of a grown target (``study.expand``) these are the first columns. Comes after any move
+        to a dtype or device.
         """
         if not self.config.shared:
             return
-        weight = self.norm.weight
-        rows = head.detach() if self.drafted is None else head.detach()[self.drafted.long()]
+        weight, width = self.norm.weight, self.config.hidden
+        rows = head.detach()[:, :width] if self.drafted is None else head.detach()[self.drafted.long(), :width]
         linear = nn.Linear(*rows.mT.shape, bias=False, device="meta")
         linear.weight = nn.Parameter(rows.to(weight), requires_grad=False)
-        object.__setattr__(self, "embedding", nn.Embedding.from_pretrained(embedding.detach().to(weight)))
+        object.__setattr__(self, "embedding", nn.Embedding.from_pretrained(embedding.detach()[:, :width].to(weight)))
         object.__setattr__(self, "head", linear)  # past nn.Module, which would make it a part of this one
 
     def everything(self, logits: Float[Tensor, "*rows drafted"]) -> Float[Tensor, "*rows vocab"]:
