@@ -187,10 +187,10 @@ class Run(PartRun):
     @torch.no_grad()
     def validate(self) -> dict[str, Any]:
         """On held-out documents, read along the text as it stands, against the target's own distributions: mean loss
-        per answer token; β and the share of equal first choices, each averaged over the positions reached up to the
-        first rejection in a block (methods.md §6).
+        per answer token that can be drafted; β and the share of equal first choices, each averaged over the positions
+        reached up to the first rejection in a block (methods.md §6).
         """
-        total = count = accepted = equal = 0.0
+        total = told_of = count = accepted = equal = 0.0
         for batch in self.held_out:
             ids, wanted = batch.ids.to(self.device), (batch.kinds[:, 1:] == RESPONSE).to(self.device)
             if not wanted.any():
@@ -199,8 +199,11 @@ class Run(PartRun):
                 told, seen = self._told(batch, wanted)
                 states = self.draft(ids, seen)[:, :-1].float()
             logits = self.draft.everything(self.draft.head(states[wanted]))
-            total += float(F.cross_entropy(logits, ids[:, 1:][wanted], reduction="sum"))
-            n = int(wanted.sum())
+            said, n = ids[:, 1:][wanted], int(wanted.sum())
+            possible = torch.isin(said, self.draft.drafted) if self.draft.drafted is not None else slice(None)
+            losses = F.cross_entropy(logits, said, reduction="none")[possible]
+            total += float(losses.sum())
+            told_of += len(losses)
             count += n
             shared = torch.zeros(wanted.shape, device=ids.device)
             shared[wanted] = overlap(told.softmax(-1), logits.softmax(-1))
@@ -209,7 +212,7 @@ class Run(PartRun):
             accepted += reached_mean(shared, wanted, self.recipe.block) * n
             equal += reached_mean(same, wanted, self.recipe.block) * n
         return {
-            "held_out_loss": round(total / count, 4),
+            "held_out_loss": round(total / max(1, told_of), 4),
             "acceptance": round(accepted / count, 4),
             "agreement": round(equal / count, 4),
             "cost": round(self.cost, 4),
