@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 
 from decoders.draft_models.network import DraftConfig, DraftModel
-from decoders.folders import ASSETS, settings_folder
-from decoders.model.linear import pack, packable
+from decoders.folders import settings_folder
+from decoders.model.catalog import SHIPPED, current_key
+from decoders.model.linear import pack, packable, packed
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
 
 from .errors import UserError
@@ -28,7 +29,7 @@ KINDS = {"glide": "GLIDE draft model", "drafter": "vanilla drafter", "ppd": "set
 CONFIGS: dict[str, type[DraftConfig] | type[PromptConfig]] = {
     "glide": DraftConfig, "drafter": DraftConfig, "ppd": PromptConfig,
 }  # fmt: skip
-PACKAGED = ASSETS / "demo" / "parts"
+PACKAGED = tuple(folder / "parts" for folder in SHIPPED.values())
 DESCRIPTION, WEIGHTS = "part.json", "part.safetensors"
 MOST_JSON = 1 << 20
 
@@ -56,7 +57,8 @@ class Part:
             raise ValueError(f"not a trained part of this version ({SCHEMA})")
         try:
             config = CONFIGS[data["kind"]].from_json(data["config"])
-            return cls(data["kind"], str(data["model_key"]), str(data["model"]), config, dict(data.get("training", {})))
+            key = current_key(str(data["model_key"]))
+            return cls(data["kind"], key, str(data["model"]), config, dict(data.get("training", {})))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"a damaged trained part ({error})") from None
 
@@ -76,7 +78,10 @@ def save_part(part: Part, weights: Mapping[str, Tensor], folder: Path, *, dtype:
     from safetensors.torch import save_file
 
     with replacing(folder) as new:
-        stored = {name: tensor.detach().to("cpu", dtype).contiguous() for name, tensor in weights.items()}
+        stored = {
+            name: tensor.detach().to("cpu", dtype if tensor.is_floating_point() else None).contiguous()
+            for name, tensor in weights.items()
+        }
         save_file(stored, new / WEIGHTS, metadata={"format": "pt"})
         (new / DESCRIPTION).write_text(json.dumps(part.to_json(), indent=1) + "\n", encoding="utf-8")
         (new / WEIGHTS).chmod(0o644)
@@ -102,8 +107,9 @@ def read_part(folder: Path) -> Part:
 
 
 def find_part(key: str, kind: str) -> Path | None:
-    """The folder of the part for the model with this fingerprint: the user's own, else the bundled one."""
-    for folder in (own_place(kind, key), PACKAGED / kind):
+    """The folder of the part for the model with this fingerprint: the user's own, else one that is
+    shipped."""
+    for folder in (own_place(kind, key), *(packaged / kind for packaged in PACKAGED)):
         with suppress(UserError):
             part = read_part(folder)
             if (part.kind, part.model_key) == (kind, key):
@@ -158,6 +164,15 @@ def _opened(part: Part, weights: Path, target: Target) -> DraftModel | PromptTok
     except (RuntimeError, SafetensorError) as error:
         raise UserError(f"{weights} does not fit its description: {str(error).splitlines()[0]}") from None
     model.to(target.device, target.dtype).eval().requires_grad_(False)
-    if isinstance(model, DraftModel) and packable(target.dtype, target.device) and target.info["packed"]:
-        pack(model)
+    if isinstance(model, DraftModel):
+        if model.config.vocab != target.shape.vocab:
+            raise UserError(
+                f"{weights} does not fit {target.name}: it drafts for {model.config.vocab:,} tokens, and the "
+                f"vocabulary has {target.shape.vocab:,}"
+            )
+        model.share(cast(Any, target.embeddings).weight, target.head.weight)
+        if packable(target.dtype, target.device) and target.info["packed"]:
+            pack(model)
+            if model.config.shared:
+                object.__setattr__(model, "head", packed(model.head))
     return model

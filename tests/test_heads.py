@@ -13,7 +13,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from decoders.draft.needs import Needs
 from decoders.engine.decoding import decode
 from decoders.errors import UserError
-from decoders.model.calibration import Calibration, load_calibration, ranked, save_calibration
+from decoders.model.calibration import Calibration, fingerprint, load_calibration, ranked, save_calibration
+from decoders.model.catalog import EARLIER, bundled_key, current_key
 from decoders.model.target import Target
 from decoders.prompt.prompt import Prompt
 from decoders.study import calibrate as cal
@@ -182,7 +183,7 @@ def test_it_is_kept_beside_the_settings_and_found_again(tmp_path, monkeypatch):
 
 def test_the_packaged_one_serves_its_own_model_only(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("decoders.model.calibration.PACKAGED", tmp_path / "calibration.json")
+    monkeypatch.setattr("decoders.model.calibration.PACKAGED", (tmp_path / "calibration.json",))
     result = calibrate(target_of(), PROMPTS, max_new_tokens=8)
     save_calibration(result, tmp_path / "calibration.json")
     assert calibration_of(target_of()) == result
@@ -198,6 +199,39 @@ def test_the_key_knows_the_model_not_its_dtype(kind):
     changed = made(kind)
     next(p for n, p in changed.named_parameters() if "mlp" in n and p.ndim == 2).data.mul_(1.5)
     assert Target(changed, None, "d").key not in keys
+
+
+def test_the_key_knows_the_function_not_where_it_lies_or_who_opened_it():
+    model = made("llama")
+
+    def key(**settings) -> str:
+        config = copy.deepcopy(model.config)
+        for name, value in settings.items():
+            setattr(config, name, value)
+        return fingerprint(config, model.model.parameters())
+
+    rope = model.config.rope_parameters
+    same = {
+        key(), key(_name_or_path="/another/place"), key(a_default_of_a_later_version=3), key(use_cache=False),
+        key(transformers_version="9.9"), key(max_position_embeddings=77), key(eos_token_id=5),
+        key(rms_norm_eps=float(torch.tensor(model.config.rms_norm_eps))),  # as a GGUF file keeps it
+        key(rope_parameters={**rope, "a_default_of_a_later_version": None}),
+    }  # fmt: skip
+    assert same == {key()}
+    others = {
+        key(rms_norm_eps=0.001), key(hidden_act="gelu"), key(rope_parameters={**rope, "rope_theta": 123.0}),
+        key(num_attention_heads=model.config.num_attention_heads // 2),
+        key(rope_parameters={**rope, "rope_type": "linear", "factor": 2.0}),
+        key(rope_parameters={**rope, "rope_type": "linear", "factor": 4.0}),
+    }  # fmt: skip
+    assert len(others) == 6 and not others & same
+
+
+def test_what_was_kept_under_an_earlier_key_still_belongs():
+    old, now = next((old, now) for old, now in EARLIER.items() if now == bundled_key())
+    assert old != now == current_key(old) == current_key(now) and current_key("another") == "another"
+    kept = Calibration(old, "m", (1.0, 2.0), 1, ((3, 4),), 5, 1, 20)
+    assert Calibration.from_json(kept.to_json()).model_key == now
 
 
 def test_bad_input(monkeypatch):

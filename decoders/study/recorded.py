@@ -12,6 +12,7 @@ from decoders.draft.params import controls
 from decoders.drafters import chosen
 from decoders.errors import UserError
 from decoders.method.method import Method
+from decoders.model.catalog import current_key
 from decoders.prompt.prompt import Pool, Prompt, Segment
 from decoders.trace.trace import Trace
 from decoders.verifiers.sampling import Sampling
@@ -27,7 +28,10 @@ def other_model(target: Target, run: Mapping[str, Any], *, exact: bool = False) 
     record tells. ``exact`` wants it under the same name and in the same dtype too.
     """
     model, info = run["model"], target.info
-    same = model["key"] == target.key if "key" in model else all(model.get(name) == info[name] for name in SHAPE)
+    if "key" in model:
+        same = current_key(model["key"]) == target.key
+    else:
+        same = all(model.get(name) == info[name] for name in SHAPE)
     if exact:
         same = same and all(model.get(name, info[name]) == info[name] for name in ("name", "parameters", "dtype"))
     return None if same else another(target, run, exact=exact)

@@ -14,10 +14,13 @@ PROMPT, RESPONSE, IGNORED = 0, 1, 2
 
 @dataclass(frozen=True)
 class Document:
-    """Token ids and, per token, what it is: PROMPT, RESPONSE (to be learnt) or IGNORED."""
+    """Token ids and, per token, what it is: PROMPT, RESPONSE (to be learnt) or IGNORED. ``held_out``: it is meant for
+    validation.
+    """
 
     ids: tuple[int, ...]
     kinds: tuple[int, ...]
+    held_out: bool = False
 
 
 @dataclass(frozen=True)

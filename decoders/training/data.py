@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -44,7 +45,8 @@ class Source(Protocol):
 class FileSource:
     """Files of text (cut into pieces of ``length`` tokens) and of conversations (one per line of JSON).
 
-    ``answered`` says that the target will write the answers, so that records need none.
+    ``answered`` says that the target will write the answers, so that records need none. Held out are documents that
+    say so; where none does, the first of a shuffle.
     """
 
     def __init__(
@@ -62,7 +64,11 @@ class FileSource:
             )
         random.Random(f"specviz data {seed}").shuffle(read)
         count = max(1, min(HELD_OUT, len(read) // 10))
-        self._held_out, self._train = read[:count], read[count:]
+        marked = [document for document in read if document.held_out]
+        self._held_out = marked[:HELD_OUT] or read[:count]
+        self._train = [document for document in read if not document.held_out] if marked else read[count:]
+        if not self._train:
+            raise UserError(f"all documents of {self.label} are held out for validation: nothing is left to learn")
 
     def chunk(self, index: int) -> list[Document]:
         """The next documents of endless epochs, each in an order of its own."""
@@ -133,7 +139,8 @@ def read_documents(tokenizer: Any, path: Path, length: int, answered: bool) -> l
         if not line.strip():
             continue
         try:
-            record = _conversation(json.loads(line), f"{path.stem}-{number}")
+            item = json.loads(line)
+            record = _conversation(item, f"{path.stem}-{number}")
         except json.JSONDecodeError as error:
             raise UserError(f"{path}, line {number}: not JSON ({error.msg}); {FORMS}") from None
         except (ValueError, RecursionError) as error:
@@ -141,7 +148,10 @@ def read_documents(tokenizer: Any, path: Path, length: int, answered: bool) -> l
         if isinstance(record, str):
             documents += _pieces(tokenizer, record, length)
         elif record[-1]["role"] == "assistant" or answered:
-            documents.append(encoded(tokenizer, record))
+            document = encoded(tokenizer, record)
+            if item.get("cut") is True:
+                document = _without_end(document, tokenizer)
+            documents.append(replace(document, held_out=item.get("held_out") is True))
         else:
             unanswered += 1
     if not documents:
@@ -192,6 +202,15 @@ def encoded(tokenizer: Any, messages: Sequence[Any]) -> Document:
         after_answer = bool(kinds) and kinds[-1] == RESPONSE and start > 0 and spans[start - 1] == RESPONSE
         kinds.append(RESPONSE if after_answer and token in special else kind)  # what ends an answer belongs to it
     return Document(tuple(out["input_ids"]), tuple(kinds))
+
+
+def _without_end(document: Document, tokenizer: Any) -> Document:
+    """A conversation whose last answer was cut before its end: so is the document."""
+    special = set(tokenizer.all_special_ids)
+    stop = len(document.ids)
+    while stop and (document.kinds[stop - 1] != RESPONSE or document.ids[stop - 1] in special):
+        stop -= 1
+    return Document(document.ids[:stop], document.kinds[:stop])
 
 
 def _rendered(tokenizer: Any, messages: Sequence[Any]) -> Iterator[tuple[str, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -11,17 +12,19 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoders.draft_models.network import DraftConfig, DraftModel, Seen, block_mask
-from decoders.model.shape import ModelShape
+from decoders.errors import UserError
+from decoders.model.shape import ModelShape, token_ids
 from decoders.verifiers.residual import expected_speedup, overlap
 
 from .batches import RESPONSE, Batch
 from .data import Source
 from .learning import cosine_factor, muon_and_adamw, position_weights, weighted_loss
 from .loop import PartRun
+from .states import States
 from .teacher import Teacher
 
 GAMMA = 5  # of the validation's acceptance and expected speedup, as in the paper
@@ -35,6 +38,9 @@ class Recipe:
     hidden: int | None = None  # the target's
     mlp: int | None = None  # in proportion to the target's
     kv_layer: int | None = None  # the target's last
+    shared: bool | None = None  # embedding and head are the target's: where its vocabulary is large
+    draft_vocab: int = 0  # tokens that can be drafted, the commonest ones of the first chunk (0: all)
+    soft: bool = False  # learn the target's distributions, not the text's tokens; its states are kept on disk
     block: int = 5
     batch_tokens: int = 5120  # padding included
     matrix_lr: float = 0.02  # Muon, hidden matrices
@@ -69,15 +75,23 @@ class Run(PartRun):
     stored, shuffled = "draft", "draft batches"
 
     def __init__(
-        self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int
-    ) -> None:
+        self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int,
+        states: Path | None = None,
+    ) -> None:  # fmt: skip
         self.config = DraftConfig.of(
             ModelShape.of(model.config), glimpse=kind == "glide", layers=recipe.layers, hidden=recipe.hidden,
-            mlp=recipe.mlp, kv_layer=recipe.kv_layer,
+            mlp=recipe.mlp, kv_layer=recipe.kv_layer, shared=recipe.shared, draft_vocab=recipe.draft_vocab,
         )  # fmt: skip
         super().__init__(kind, folder, model, name, source, recipe, seed)
+        if recipe.soft and (reason := soft_refusal(model, self.config)):
+            raise UserError(reason)
         self.teacher = Teacher(model, self.config.kv_layers)
         self.trained = self.draft = draft_for(model, self.config, seed).to(self.device)
+        if self.draft.drafted is not None:
+            self.draft.drafted.copy_(self._commonest(self.config.draft_vocab))
+        self._share()
+        states = folder / "states" if states is None else states
+        self.states = States(model, self.config.kv_layers, states, fast=recipe.fast) if recipe.soft else None
         self.optimisers = muon_and_adamw(
             self.draft, self.draft.layers, recipe.matrix_lr, recipe.vector_lr, fast=recipe.fast
         )
@@ -93,6 +107,26 @@ class Run(PartRun):
     def factor(self, done: float) -> float:
         return cosine_factor(self.step, done, self.recipe.warmup_steps)
 
+    def open(self, resume: bool) -> None:
+        super().open(resume)
+        self._share()  # the tokens that can be drafted are the checkpoint's
+
+    def _share(self) -> None:
+        model = self.teacher.model
+        self.draft.share(model.get_input_embeddings().weight, model.get_output_embeddings().weight)
+
+    def _commonest(self, count: int) -> Int[Tensor, "count"]:
+        """The tokens that answers and prompts of the first chunk hold most often, then those with low ids, which
+        tokenizers learn first; and all that end a text. Ascending.
+        """
+        seen = torch.zeros(self.config.vocab)
+        for document in self.source.chunk(0):
+            ids, kinds = torch.tensor(document.ids), torch.tensor(document.kinds)
+            seen += torch.bincount(ids, torch.where(kinds == RESPONSE, 1.0, 0.1), minlength=self.config.vocab)
+        seen -= torch.arange(self.config.vocab) * 1e-9
+        seen[list(token_ids(self.teacher.model.generation_config.eos_token_id))] = math.inf
+        return seen.topk(count).indices.sort().values.to(torch.int32)
+
     # --- learning
 
     def _half(self) -> Any:
@@ -106,6 +140,8 @@ class Run(PartRun):
         recipe, batch = self.recipe, next(batch for batch in self.feed if bool((batch.kinds[:, 1:] == RESPONSE).any()))
         weights = position_weights(batch, recipe.prompt_share, recipe.prompt_weight, self.seed, self.step)
         ids = batch.ids.to(self.device)
+        if self.states is not None:
+            return batch, *self._soft_loss(self.states, batch, weights)
         with self._half():
             seen: list[Seen] = []
             if self.config.kv_layers:
@@ -113,25 +149,61 @@ class Run(PartRun):
                     kvs, rotary = self.teacher(ids)
                 seen = self._seen(kvs, rotary, ids.shape[1])
             states = self.draft(ids, seen)
-        return batch, *weighted_loss(self.draft.head, states, batch, weights)
+        if self.draft.drafted is None:
+            return batch, *weighted_loss(self.draft.head, states, batch, weights)
+        return batch, *weighted_loss(lambda rows: self.draft.everything(self.draft.head(rows)), states, batch, weights)
+
+    def _soft_loss(
+        self, kept: States, batch: Batch, weights: Float[Tensor, "rows length"]
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+        """``learning.weighted_loss``, but of KL(target ‖ draft model) over the tokens that can be drafted."""
+        kvs, told = kept.of(batch)
+        weights = weights[:, 1:].to(self.device)
+        answers, wanted = (batch.kinds[:, 1:] == RESPONSE).to(self.device), weights > 0
+        with self._half():
+            states = self.draft(batch.ids.to(self.device), self._glimpses(kept, kvs))
+            with torch.no_grad():
+                labels = self.draft.head(told[:, :-1][wanted]).float().log_softmax(-1)
+            guesses = self.draft.head(states[:, :-1][wanted]).float().log_softmax(-1)
+        losses = F.kl_div(guesses, labels, reduction="none", log_target=True).sum(-1)
+        weights = weights[wanted]
+        return (losses * weights).sum() / weights.sum(), losses.detach()[answers[wanted]].mean()
+
+    def _glimpses(self, kept: States, kvs: list[tuple[Tensor, Tensor]]) -> list[Seen]:
+        return self._seen(kvs, kept.rotary(kvs[0][0].shape[2]), kvs[0][0].shape[2]) if kvs else []
+
+    def _told(
+        self, batch: Batch, wanted: Bool[Tensor, "rows before"]
+    ) -> tuple[Float[Tensor, "chosen vocab"], list[Seen]]:
+        """The target's logits after the wanted positions, and what the draft model sees of it."""
+        ids = batch.ids.to(self.device)
+        if self.states is None:
+            told, kvs, rotary = self.teacher.told(ids, wanted)
+            return told, self._seen(kvs, rotary, ids.shape[1])
+        kvs, states = self.states.of(batch)
+        head = self.teacher.model.get_output_embeddings()
+        return head(states[:, :-1][wanted]).float(), self._glimpses(self.states, kvs)
 
     @torch.no_grad()
     def validate(self) -> dict[str, Any]:
         """On held-out documents, read along the text as it stands, against the target's own distributions: mean loss
-        per answer token; β and the share of equal first choices, each averaged over the positions reached up to the
-        first rejection in a block (methods.md §6).
+        per answer token that can be drafted; β and the share of equal first choices, each averaged over the positions
+        reached up to the first rejection in a block (methods.md §6).
         """
-        total = count = accepted = equal = 0.0
+        total = told_of = count = accepted = equal = 0.0
         for batch in self.held_out:
             ids, wanted = batch.ids.to(self.device), (batch.kinds[:, 1:] == RESPONSE).to(self.device)
             if not wanted.any():
                 continue
             with self._half():
-                told, kvs, rotary = self.teacher.told(ids, wanted)
-                states = self.draft(ids, self._seen(kvs, rotary, ids.shape[1]))[:, :-1].float()
-            logits = self.draft.head(states[wanted])
-            total += float(F.cross_entropy(logits, ids[:, 1:][wanted], reduction="sum"))
-            n = int(wanted.sum())
+                told, seen = self._told(batch, wanted)
+                states = self.draft(ids, seen)[:, :-1].float()
+            logits = self.draft.everything(self.draft.head(states[wanted]))
+            said, n = ids[:, 1:][wanted], int(wanted.sum())
+            possible = torch.isin(said, self.draft.drafted) if self.draft.drafted is not None else slice(None)
+            losses = F.cross_entropy(logits, said, reduction="none")[possible]
+            total += float(losses.sum())
+            told_of += len(losses)
             count += n
             shared = torch.zeros(wanted.shape, device=ids.device)
             shared[wanted] = overlap(told.softmax(-1), logits.softmax(-1))
@@ -140,12 +212,19 @@ class Run(PartRun):
             accepted += reached_mean(shared, wanted, self.recipe.block) * n
             equal += reached_mean(same, wanted, self.recipe.block) * n
         return {
-            "held_out_loss": round(total / count, 4),
+            "held_out_loss": round(total / max(1, told_of), 4),
             "acceptance": round(accepted / count, 4),
             "agreement": round(equal / count, 4),
             "cost": round(self.cost, 4),
             "expected_speedup": round(expected_speedup(accepted / count, self.cost, GAMMA), 3),
         }
+
+
+def soft_refusal(model: Any, config: DraftConfig) -> str | None:
+    """Why the target's distributions cannot be learnt, in one sentence; None if they can."""
+    if not config.shared:
+        return "learning the target's distributions needs its embedding and head: leave the width out"
+    return ModelShape.of(model.config).unlike_llama("distributions cannot be learnt of", "they can of")
 
 
 @torch.no_grad()
@@ -161,7 +240,7 @@ def draft_for(model: Any, config: DraftConfig, seed: int) -> DraftModel:
 @torch.no_grad()
 def measured_cost(teacher: Teacher, draft: DraftModel, rows: int = 256, times: int = 23) -> float:
     """c: the time of a draft forward of one token ÷ that of the target, in alternation; medians."""
-    config, device = draft.config, draft.embedding.weight.device
+    config, device = draft.config, draft.norm.weight.device
     ids = torch.zeros(1, 1, dtype=torch.long, device=device)
     kv_heads = ModelShape.of(teacher.model.config).kv_heads
     keys = torch.zeros(1, kv_heads, rows, config.target_head_dim, device=device)

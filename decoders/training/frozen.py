@@ -81,12 +81,12 @@ class FrozenTarget:
     """The decoder layers of a Llama, Mistral, Qwen2 or Qwen3 model as plain tensors, without gradient.
 
     ``fast`` computes matrix products in bf16 (the stream between layers stays fp32) and compiles what lies between
-    attentions.
+    attentions. ``dtype``: of matrix products without ``fast``, if not the model's.
     """
 
-    def __init__(self, model: Any, *, fast: bool = False) -> None:
+    def __init__(self, model: Any, *, fast: bool = False, dtype: torch.dtype | None = None) -> None:
         self.shape, stack = ModelShape.of(model.config), model.model
-        self.dtype = torch.bfloat16 if fast else model.dtype
+        self.dtype = torch.bfloat16 if fast else dtype or model.dtype
         self.rotary = stack.rotary_emb
         self.embedding = stack.embed_tokens.weight.detach()
         self.norm = stack.norm.weight.detach()
@@ -118,12 +118,12 @@ class FrozenTarget:
         kvs = []
         grouped = self.shape.heads != self.shape.kv_heads
         for layer in self.layers:
-            q, k, v = self._read(x, layer, cos, sin)
+            q, k, v = self.project(x, layer, cos, sin)
             kvs.append((k, v))
             mask = window_mask(length, layer.window, ids.device)
             out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, enable_gqa=grouped)
-            x = self._write(x, out, layer, self.act, self.dtype)
-        return Text(kvs, _norm(x, self.norm, self.shape.norm_eps))
+            x = self.written(x, out, layer)
+        return Text(kvs, self.normed(x))
 
     def look(
         self,
@@ -154,7 +154,7 @@ class FrozenTarget:
         exits: list[Tensor] = []
         group = self.shape.heads // self.shape.kv_heads
         for i, (layer, (keys, values)) in enumerate(zip(self.layers, text.kvs, strict=True)):
-            q, k, v = self._read(x, layer, cos, sin)
+            q, k, v = self.project(x, layer, cos, sin)
             keys, values = (t.index_select(0, places.batch) for t in (keys, values))
             if prefix is not None:
                 before = (t[i].to(self.dtype).expand(len(x), -1, -1, -1) for t in prefix)
@@ -162,14 +162,14 @@ class FrozenTarget:
             if group > 1:
                 keys, values, k, v = (t.repeat_interleave(group, 1) for t in (keys, values, k, v))
             out = Attend.apply(q, k, v, keys, values, masks[layer.window], self._back)
-            x = self._write(x, out, layer, self.act, self.dtype)
+            x = self.written(x, out, layer)
             if joining is not None and i >= len(self.layers) - len(joining):
                 exits.append(x)
         if joining is not None:
             x = torch.einsum("ecrh,e->crh", torch.stack(exits), joining)
-        return _norm(x, self.norm, self.shape.norm_eps)
+        return self.normed(x)
 
-    def _read(self, x: Tensor, layer: Layer, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, layer: Layer, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values ``[batch, heads, rows, head_dim]``, after rotary."""
         h = F.linear(self._normed(x, layer.attention_norm, layer.eps, self.dtype), *layer.qkv)
         h = h.unflatten(-1, (-1, self.shape.head_dim)).transpose(1, 2)
@@ -178,6 +178,14 @@ class FrozenTarget:
             q = self._normed(q.float(), layer.q_norm, layer.eps, self.dtype)
             k = self._normed(k.float(), layer.k_norm, layer.eps, self.dtype)
         return Turn.apply(q, cos, sin, self._turned), Turn.apply(k, cos, sin, self._turned), v
+
+    def written(self, x: Tensor, attended: Tensor, layer: Layer) -> Tensor:
+        """The rest of the layer, behind its attention."""
+        return self._write(x, attended, layer, self.act, self.dtype)
+
+    def normed(self, x: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows hidden"]:
+        """States as the head reads them, of the last layer's."""
+        return _norm(x, self.norm, self.shape.norm_eps)
 
     def head(
         self, states: Float[Tensor, "*rows hidden"], other: Float[Tensor, "vocab hidden"] | None = None
@@ -237,7 +245,7 @@ def turned(x: Float[Tensor, "*batch rows size"], cos: Tensor, sin: Tensor) -> Fl
 
 
 def _write(x: Tensor, attended: Tensor, layer: Layer, act: Any, dtype: torch.dtype) -> Tensor:
-    """The rest of the layer, behind its attention."""
+    """``FrozenTarget.written``."""
     x = x + F.linear(attended.transpose(1, 2).flatten(2), *layer.out).float()
     h = F.linear(_norm(x, layer.mlp_norm, layer.eps).to(dtype), *layer.gate_up)
     gate, up = h.chunk(2, -1)

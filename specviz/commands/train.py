@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from decoders.model.catalog import BUNDLED, model_place
 from . import common
 
 OUT = Path("runs") / "demo"
-MINUTES = {"demo": 240.0, "drafter": 60.0, "glide": 60.0, "ppd": 45.0}  # computing time by default
+ANSWERS, REFERENCES = "answers.jsonl", "references.jsonl"  # as in decoders.training.text.making
+AGAIN = "Interrupted runs go on where they stopped when asked again."
+MINUTES = {"demo": 240.0, "drafter": 60.0, "glide": 60.0, "ppd": 45.0, "text": 60.0}  # computing time by default
 MASKS = ("ensemble", "decoder", "encoder")  # decoders.prompt_tokens.tokens.MASKS; importing it here would import torch
 HEADS = ("target", "one-stage", "two-stage")  # decoders.training.prompt_tokens.HEADS
 DRAFTERS = {
@@ -48,6 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     for kind, (short, what) in DRAFTERS.items():
         _add_drafter(parts, kind, short, what)
     _add_ppd(parts)
+    _add_text(parts)
 
 
 def _add_drafter(parts: Any, kind: str, short: str, what: str) -> None:
@@ -62,6 +66,19 @@ def _add_drafter(parts: Any, kind: str, short: str, what: str) -> None:
             "from the prompt, the layer of the copying heads that `specviz calibrate` finds may be far better)",
             low=0,
         )
+    embeddings = "embedding and head: the target's, which the part does not hold, or its own (default: the target's"
+    parser.add_argument("--embeddings", choices=("target", "own"), help=f"{embeddings} where its vocabulary is large)")
+    common.count(
+        parser, "--draft-vocab", "draft only the N commonest tokens: a smaller head (default: all)", metavar="N", low=2
+    )
+    common.flag(
+        parser, "--soft-labels",
+        "learn the target's distributions, not the text's tokens; the target reads each document once, and what it "
+        "made of it is kept on disk",
+    )  # fmt: skip
+    common.file(parser, "--states", "where that is kept, to share it with another draft model", "FOLDER")
+    common.count(parser, "--batch-tokens", "tokens per step, padding included", 5120, low=64)
+    common.count(parser, "--validate-steps", "steps between two validations", 100)
     parser.set_defaults(run=lambda args: _train_drafter(kind, args))
 
 
@@ -83,12 +100,65 @@ def _add_ppd(parts: Any) -> None:
         "(one-stage) or in the second half of the time (two-stage; ablations)",
     )  # fmt: skip
     common.flag(parser, "--hard-labels", "learn the text's own tokens, not the target's distributions (ablation)")
+    common.count(parser, "--batch-tokens", "tokens of text per step, padding included", 2048, low=64)
+    common.count(parser, "--rows", "rows of prompt tokens per step, at most: they cost most", 6144, low=16)
+    common.count(parser, "--validate-steps", "steps between two validations", 200)
     parser.set_defaults(run=_train_ppd)
+
+
+def _add_text(parts: Any) -> None:
+    short = "a chat model's own answers, for its parts to learn from"
+    about = (
+        "Let a chat model answer prompts over text that lies on this machine (Python's library, descriptions of "
+        f"packages, manual pages), and keep the answers in a file: what its parts learn from with --data. {AGAIN}"
+    )
+    parser = parts.add_parser("text", help=short, description=about)
+    budget = parser.add_mutually_exclusive_group()
+    _add_minutes(budget, MINUTES["text"])
+    common.count(budget, "--conversations", "conversations to have in all")
+    common.file(parser, "--out", f"where {ANSWERS} goes (default: {Path('runs') / 'text'})", "FOLDER")
+    common.count(
+        budget, "--references", f"write N conversations with answers made by rule to {REFERENCES} instead, without a "
+        "model: for --soft-labels and ppd, which learn the target's distributions along them", metavar="N",
+    )  # fmt: skip
+    common.count(parser, "--seed", "of prompts and sampled answers", 0, low=0)
+    common.add_model(parser, "the model that answers")
+    parser.set_defaults(run=_write_text)
+
+
+def _write_text(args: argparse.Namespace) -> int:
+    common.settle(args.threads)
+
+    from decoders.model.load import load_network
+    from decoders.training.text.making import write_answers, write_references
+
+    out = args.out or Path("runs") / "text"
+    if args.references:
+        common.say(f"{write_references(out, args.references, args.seed)} is written: learn from it with --data")
+        return 0
+    network, tokenizer, name = load_network(
+        common.model_source(args), dtype=args.dtype, device=args.device, attention="sdpa"
+    )
+    minutes = None if args.conversations else args.minutes or MINUTES["text"]
+
+    def show(now: Any) -> None:
+        common.say(
+            f"{now.conversations:,} conversations; {now.tokens:,} tokens of answers in {now.seconds / 60:.1f} min, "
+            f"{now.tokens_per_second:,.0f} a second",
+            error=True,
+        )
+
+    path = write_answers(
+        network, tokenizer, out, conversations=args.conversations, minutes=minutes,
+        seed=args.seed, progress=show,
+    )  # fmt: skip
+    common.say(f"{path} holds what {name} answered: learn from it with --data {path}")
+    return 0
 
 
 def _add_part(parts: Any, kind: str, short: str, what: str) -> argparse.ArgumentParser:
     """The options that every trained part has."""
-    about = f"Train {what}. Interrupted runs go on where they stopped when asked again."
+    about = f"Train {what}. {AGAIN}"
     parser = parts.add_parser(kind, help=short, description=about)
     parser.add_argument(
         "--data", nargs="+", default=["demo"], metavar="FILE",
@@ -122,9 +192,13 @@ def _train_drafter(kind: str, args: argparse.Namespace) -> int:
     from decoders.training.drafter import Recipe, Run
 
     recipe = Recipe(
-        layers=args.layers, hidden=args.width, kv_layer=args.kv_layer if kind == "glide" else None, fast=args.fast
-    )
-    return _train_for(kind, args, Run, recipe, _learnt, lambda drawn: drawn.training_charts)
+        layers=args.layers, hidden=args.width, kv_layer=args.kv_layer if kind == "glide" else None,
+        shared=None if args.embeddings is None else args.embeddings == "target", draft_vocab=args.draft_vocab or 0,
+        soft=args.soft_labels, batch_tokens=args.batch_tokens, validate_steps=args.validate_steps,
+        fast=args.fast,
+    )  # fmt: skip
+    run_of = partial(Run, states=args.states)
+    return _train_for(kind, args, run_of, recipe, _learnt, lambda drawn: drawn.training_charts)
 
 
 def _train_ppd(args: argparse.Namespace) -> int:
@@ -132,7 +206,8 @@ def _train_ppd(args: argparse.Namespace) -> int:
 
     recipe = Recipe(
         tokens=args.tokens, vectors=args.ensemble, mask=args.mask, learned=args.learned_weights, prefix=args.prefix,
-        exits=args.exits, head=args.head, hard_labels=args.hard_labels, fast=args.fast,
+        exits=args.exits, head=args.head, hard_labels=args.hard_labels, batch_tokens=args.batch_tokens, rows=args.rows,
+        validate_steps=args.validate_steps, fast=args.fast,
     )  # fmt: skip
     return _train_for("ppd", args, Run, recipe, _guessed, lambda drawn: drawn.prompt_charts)
 

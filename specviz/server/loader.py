@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from decoders.errors import TooLarge
+from decoders.model.catalog import current_key
 from specviz.words import sentence, shortened
 
 from .runner import TRIM
@@ -278,7 +279,7 @@ def describe(info: Mapping[str, Any]) -> str:
 
 def _key(run: Mapping[str, Any]) -> str:
     """The fingerprint of the model that a recorded run was made with; "" where it was not recorded."""
-    return str((run.get("model") or {}).get("key") or "")
+    return current_key(str((run.get("model") or {}).get("key") or ""))
 
 
 def _why(problem: BaseException) -> str:

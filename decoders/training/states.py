@@ -1,0 +1,105 @@
+"""What the frozen target makes of training documents, kept on disk: computed once, learnt from in every epoch.
+
+Of each document: keys and values of the layers that a draft model glimpses at, and the states that the head reads. Two
+draft models that are trained on the same documents share them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from decoders.model.shape import ModelShape
+
+from .batches import IGNORED, Batch
+from .frozen import FrozenTarget
+from .teacher import KeysValues
+
+DTYPE = torch.bfloat16
+
+
+class States:
+    """States of documents, by their tokens, in ``folder``; ``fast`` computes new ones in bf16, as they are kept."""
+
+    def __init__(self, model: Any, kv_layers: Sequence[int], folder: Path, *, fast: bool = False) -> None:
+        self.model, self.kv_layers, self.folder, self.fast = model, tuple(kv_layers), folder, fast
+        self.shape = ModelShape.of(model.config)
+        self.target: FrozenTarget | None = None  # made when a document is new
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def of(self, batch: Batch) -> tuple[list[KeysValues], Float[Tensor, "rows length hidden"]]:
+        """Keys and values per layer, and the head's states, 0 behind each document's end."""
+        lengths = (batch.kinds != IGNORED).sum(1).tolist()
+        documents = [row[:length] for row, length in zip(batch.ids, lengths, strict=True)]
+        kept = [self._read(document) for document in documents]
+        new = [i for i, one in enumerate(kept) if one is None]
+        if new:
+            length = max(lengths[i] for i in new)
+            for i, one in zip(new, self._make(batch.ids[new, :length], [lengths[i] for i in new]), strict=True):
+                self._write(documents[i], one)
+                kept[i] = one
+        device, length = self.model.device, batch.ids.shape[1]
+        out = {
+            name: torch.zeros(len(kept), *shape, dtype=self.model.dtype, device=device)
+            for name, shape in self._shapes(length).items()
+        }
+        for i, one in enumerate(kept):
+            assert one is not None
+            for name, tensor in out.items():
+                part = one[name].to(device, tensor.dtype)
+                tensor[i, ..., : part.shape[-2], :] = part
+        return [(out[f"keys.{layer}"], out[f"values.{layer}"]) for layer in self.kv_layers], out["states"]
+
+    def rotary(self, length: int) -> tuple[Float[Tensor, "length size"], Float[Tensor, "length size"]]:
+        """The target's cos and sin of positions 0 … length − 1."""
+        positions = torch.arange(length, device=self.model.device)[None]
+        cos, sin = self.model.model.rotary_emb(self.model.get_input_embeddings().weight[:1, None], positions)
+        return cos[0], sin[0]
+
+    def _shapes(self, length: int) -> dict[str, tuple[int, ...]]:
+        cached = (self.shape.kv_heads, length, self.shape.head_dim)
+        names = [f"{name}.{layer}" for layer in self.kv_layers for name in ("keys", "values")]
+        return {**dict.fromkeys(names, cached), "states": (length, self.shape.hidden)}
+
+    @torch.no_grad()
+    def _make(self, ids: Int[Tensor, "rows length"], lengths: Sequence[int]) -> list[dict[str, Tensor]]:
+        if self.target is None:
+            self.target = FrozenTarget(self.model, dtype=DTYPE if self.fast else None)
+        text = self.target.read(ids.to(self.model.device))
+        out = []
+        for i, length in enumerate(lengths):
+            one = {"states": text.states[i, :length]}
+            for layer in self.kv_layers:
+                for name, tensor in zip(("keys", "values"), text.kvs[layer], strict=True):
+                    one[f"{name}.{layer}"] = tensor[i, :, :length]
+            out.append({name: tensor.to("cpu", DTYPE).contiguous() for name, tensor in one.items()})
+        return out
+
+    def _place(self, document: Int[Tensor, "length"]) -> Path:
+        name = hashlib.sha256(np.ascontiguousarray(document.numpy(), dtype=np.int32).tobytes()).hexdigest()[:24]
+        return self.folder / f"{name}.safetensors"
+
+    def _read(self, document: Tensor) -> dict[str, Tensor] | None:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            kept = load_file(self._place(document))
+        except (OSError, SafetensorError):
+            return None
+        return kept if {*self._shapes(0)} <= {*kept} else None
+
+    def _write(self, document: Tensor, one: dict[str, Tensor]) -> None:
+        from safetensors.torch import save_file
+
+        place = self._place(document)
+        new = place.with_suffix(".new")
+        save_file(one, new)
+        new.replace(place)
