@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 CODE, PROSE = "code", "prose"
 SHORTEST, LONGEST = 160, 1500  # characters of a passage
@@ -75,7 +76,7 @@ def _described() -> Iterator[Passage]:
     """What installed Python packages say of themselves."""
     for distribution in importlib.metadata.distributions():
         with suppress(Exception):
-            said = distribution.metadata
+            said: Any = distribution.metadata  # an email.message.Message
             text = str(said.get("Description") or said.get_payload() or "")
             yield from _prose("python packages", str(said["Name"]), text)
 
