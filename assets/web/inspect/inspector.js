@@ -41,7 +41,7 @@ export class Inspector extends Listeners {
     this.heat = true;
     this.offers = false;
     this.follow = true;
-    this.unseen = false;
+    this.unseen = false; // the panes are still to be scrolled to the step
     this.allMetrics = false;
     /** Metrics that stand first. @type {string[]} */
     this.wantedMetrics = [];
@@ -396,8 +396,10 @@ export class Inspector extends Listeners {
     this.measure();
     this.timeline.move(this.number);
     const view = this.model.step(this.number);
-    if (this.unseen) this.scroll(view); // it was drawn before it had a place on the page
-    this.unseen = false;
+    if (this.unseen && this.host.clientWidth) {
+      this.scroll(view); // it was drawn before it had its place on the page
+      this.unseen = false;
+    }
     marks.drawMaps(this, view);
     this.links.draw();
   }

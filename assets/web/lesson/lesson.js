@@ -209,7 +209,8 @@ export class Lesson {
     if (waiting) inspector.load(before(trace, stop.step, waiting.kind, waiting.scores), view);
     else if (key !== this.shown) inspector.load(trace, view);
     else inspector.setStep(stop.step);
-    if (open) inspector.reveal(trace.steps.context[stop.step] - 1);
+    const root = trace.steps.context[stop.step] - 1;
+    if (open && root >= trace.run.prompt_length) inspector.reveal(root); // in the prompt the source is looked at
     this.shown = key;
     this.zoom();
     this.strayed(stop.step);

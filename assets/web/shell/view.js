@@ -23,6 +23,10 @@ function lastWord() {
 /** @param {Part} part */
 export function mount({ element, props, watch }) {
   place(element, "view").replaceWith(stage);
+  if (app.inspector) {
+    app.inspector.unseen = true; // an element that is moved is scrolled back
+    requestAnimationFrame(() => app.inspector?.resized());
+  }
   for (const old of document.querySelectorAll("#sv-boot, .svp-frame")) old.remove();
   document.body.classList.add("sv-mounted");
   paint();
