@@ -13,6 +13,7 @@ const NAMED = ["bundled", "smollm2"]; // others are named by where they lie
 /** @type {ModelList | null} */
 let shown = null;
 let loading = false;
+let number = 0; // of the model that was in use when the picker was opened
 
 const list = h("ul.svm-list", { "aria-label": "Models that are here" });
 const busy = h("p.svm-busy", { role: "status", hidden: true });
@@ -132,6 +133,7 @@ async function use(model) {
 export function open() {
   if (!dialog.isConnected) document.body.append(dialog);
   if (!dialog.open) dialog.showModal();
+  number = app.model.number;
   if (!shown) list.replaceChildren(h("li", "Looking for models …"));
   return refresh();
 }
@@ -140,15 +142,12 @@ dialog.addEventListener("click", (event) => {
   if (event.target === dialog) dialog.close(); // beside it
 });
 
-let number = -1; // of the model that was in use when the status was told last
 on("status", () => {
   if (!dialog.open) return;
   const was = loading;
   draw();
-  if (app.model.number !== number && number >= 0) {
+  if (app.model.number !== number) {
     typed.value = "";
     dialog.close(); // the model is there
   } else if (was && !loading) refresh(); // it could not be loaded
-  number = app.model.number;
 });
-dialog.addEventListener("close", () => (number = -1));
