@@ -112,7 +112,8 @@ async function refresh() {
   }
   draw();
   list.replaceChildren(...must(shown).models.map(row));
-  tell(wrong, must(shown).refused?.text ?? "", true);
+  const { refused } = must(shown);
+  if (refused) tell(wrong, refused.text, true); // else what was said meanwhile stays
 }
 
 /** @param {string} model */
@@ -136,6 +137,7 @@ async function use(model) {
 /** Opens the picker; the focus goes back to ``opener``. @param {HTMLElement} opener */
 export function open(opener) {
   back = opener;
+  tell(wrong, "");
   if (!dialog.isConnected) document.body.append(dialog);
   if (!dialog.open) dialog.showModal();
   number = app.model.number;

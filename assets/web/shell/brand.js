@@ -44,6 +44,7 @@ export function mount({ element, props, watch, trigger }) {
   const mark = h("b", { "aria-hidden": "true" });
   const name = h("span.svp-model");
   const said = h("span.svp-unseen", { role: "status" });
+  /** @type {() => Promise<void>} */
   const pick = async () => (await import("specviz/models/page.js")).open(pill);
   const what = h("span.svp-unseen", "Model: ");
   const pill = h("button.svp-pill", { "aria-haspopup": "dialog", disabled: true, onclick: pick }, mark, what, name);
