@@ -13,6 +13,9 @@ const NAMED = ["bundled", "smollm2"]; // others are named by where they lie
 /** @type {ModelList | null} */
 let shown = null;
 let loading = false;
+/** @type {HTMLElement | null} */
+let back = null;
+let number = 0; // of the model that was in use when the picker was opened
 
 const list = h("ul.svm-list", { "aria-label": "Models that are here" });
 const busy = h("p.svm-busy", { role: "status", hidden: true });
@@ -31,12 +34,13 @@ const other = h(
   h("label", { for: "svm-typed" }, "Another one: a model folder, a GGUF file or a hub id"),
   h("div.svm-row-typed", typed, h("button.svp-button", { type: "submit" }, "Load")),
 );
+const title = h("h2", { id: "svm-title", tabindex: -1, autofocus: true }, "Model");
 const dialog = h("dialog.svp.svm", { "aria-labelledby": "svm-title" });
 const close = h("button.svm-close", { "aria-label": "Close", onclick: () => dialog.close() }, "×");
 dialog.append(
   h(
     "div.svm-inside",
-    h("div.svm-head", h("h2", { id: "svm-title", tabindex: -1, autofocus: true }, "Model"), close),
+    h("div.svm-head", title, close),
     h("p.svm-about", "Runs started from now on use the model you choose; those that wait or go on keep theirs."),
     list,
     busy,
@@ -108,13 +112,15 @@ async function refresh() {
   }
   draw();
   list.replaceChildren(...must(shown).models.map(row));
-  tell(wrong, must(shown).refused?.text ?? "", true);
+  const { refused } = must(shown);
+  if (refused) tell(wrong, refused.text, true); // else what was said meanwhile stays
 }
 
 /** @param {string} model */
 async function use(model) {
   if (loading || !model.trim()) return;
   loading = true;
+  title.focus(); // the button goes off under it
   able();
   tell(wrong, "");
   busy.hidden = false;
@@ -128,10 +134,13 @@ async function use(model) {
   }
 }
 
-/** Opens the picker. */
-export function open() {
+/** Opens the picker; the focus goes back to ``opener``. @param {HTMLElement} opener */
+export function open(opener) {
+  back = opener;
+  tell(wrong, "");
   if (!dialog.isConnected) document.body.append(dialog);
   if (!dialog.open) dialog.showModal();
+  number = app.model.number;
   if (!shown) list.replaceChildren(h("li", "Looking for models …"));
   return refresh();
 }
@@ -140,15 +149,13 @@ dialog.addEventListener("click", (event) => {
   if (event.target === dialog) dialog.close(); // beside it
 });
 
-let number = -1; // of the model that was in use when the status was told last
 on("status", () => {
   if (!dialog.open) return;
   const was = loading;
   draw();
-  if (app.model.number !== number && number >= 0) {
+  if (app.model.number !== number) {
     typed.value = "";
     dialog.close(); // the model is there
   } else if (was && !loading) refresh(); // it could not be loaded
-  number = app.model.number;
 });
-dialog.addEventListener("close", () => (number = -1));
+dialog.addEventListener("close", () => back?.focus());
