@@ -9,7 +9,7 @@ import synthetic
 from decoders.trace import files as tracefile
 from decoders.trace.trace import Trace
 from specviz.experiments.prompts import DEMO
-from specviz.places import home, is_id, new_id
+from specviz.places import GALLERY, home, is_id, new_id
 from specviz.server.library import Library
 from specviz.server.store import EVERYBODY, TraceStore, UnknownTrace, load_folder, summary
 from specviz.views import gallery
@@ -168,6 +168,18 @@ def test_the_gallery_names_examples_that_exist() -> None:
     runs = gallery.listed()
     assert {run.example for run in runs} <= {e.record.id for e in examples()}
     assert len({run.name for run in runs}) == len(runs)
+
+
+def test_the_gallery_opens_on_a_tree_with_a_long_copy() -> None:
+    for run in gallery.listed():
+        path = GALLERY / f"{run.id}.spectrace"
+        if path.exists():
+            trace = tracefile.load(path)
+            assert trace.run["opens"] == run.opens - 1 and 1 <= run.opens <= trace.rows("steps"), run.id
+    first = tracefile.load(GALLERY / f"{gallery.listed()[0].id}.spectrace")
+    steps, nodes, at = first.tables["steps"], first.tables["nodes"], first.run["opens"]
+    kinds = {kind for kind, step in zip(nodes["origin"], nodes["step"], strict=True) if step == at}
+    assert steps["accepted"][at] >= 10 and kinds >= {"main", "branch"}
 
 
 def test_the_store_does_not_change_what_it_is_given(chain: Trace) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from decoders.model import catalog
 from decoders.trace import files as tracefile
 from specviz.pages import pages
 from specviz.places import BUNDLED
@@ -116,7 +117,7 @@ def test_a_method_runs_and_streams(visit: Visit, desk: StubDesk) -> None:
     whole = desk.store.get(shown(page))
     becomes(page, lambda: page.evaluate("specviz.app.inspector.model.stepCount"), whole.rows("steps"))
     becomes(page, lambda: step(page), whole.rows("steps") - 1)  # it followed to the end
-    assert whole.run["title"] == "Edit code: rename a variable"
+    assert whole.run["title"] == examples()[0].label
     no_banner(page)
     expect(page.locator(".svp-chooser select")).to_have_value(whole.run["id"])
 
@@ -288,12 +289,29 @@ def test_examples_modes_and_the_method_form(visit: Visit) -> None:
     page.select_option("#svf-method", "casd")
     expect(page.locator("#svf-theta")).to_have_value("0.5")  # kept
     page.click("#sv-example input")
-    page.click("[role=option]:has-text('rename in an earlier answer')")
+    page.click("[role=option]:has-text('shorter, please')")
     wait(page, "document.body.dataset.svMode === 'chat'")
     expect(page.locator("#sv-text textarea")).to_have_value(re.compile("^User: "))
     expect(page.locator("#sv-instruction")).to_be_hidden()
     page.check("#sv-mode input[value=segments]")
     page.wait_for_selector("#sv-instruction", state="visible")
+
+
+def test_the_examples_are_those_of_the_model_in_use(visit: Visit, desk: StubDesk) -> None:
+    first, toys = examples()[0], examples(toy=True)
+    page = visit()
+    instruction = page.locator("#sv-instruction textarea")
+    expect(instruction).to_have_value(first.record.instruction)
+    try:
+        desk.loader.model = catalog.BUNDLED  # another model is in use
+        visit()
+        expect(page.locator("#sv-example input")).to_have_value(toys[0].label)
+        expect(instruction).to_have_value(toys[0].record.instruction)
+        page.click("#sv-example input")
+        page.click(f"[role=option]:has-text('{toys[4].title}')")
+        expect(instruction).to_have_value(toys[4].record.instruction)
+    finally:
+        desk.loader.model = ""
 
 
 def test_a_pool_and_a_reference_reach_the_run(visit: Visit, desk: StubDesk, tmp_path: Path) -> None:

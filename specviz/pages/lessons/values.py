@@ -114,6 +114,13 @@ class View:
             return Value("stop", "stop", True)
         return Value(self.trace.text(ids), self.label(ids, most), True)
 
+    def anchor(self, candidate: Mapping[str, Any]) -> int:
+        """The token that a candidate's offer follows."""
+        if candidate["pool"] >= 0:
+            pool = self.trace.tables["pool"]
+            return pool["id"][pool["position"].index(candidate["pool"])]
+        return self.trace.tables["tokens"]["id"][candidate["position"]]
+
     def offer(self, candidate: Mapping[str, Any], most: int = 8) -> list[int]:
         """The first tokens a candidate offers."""
         count = min(candidate["length"], most)
@@ -230,6 +237,7 @@ class View:
         candidate = self.candidate(name)
         return {
             "rank": lambda: plain(self.candidates.index(candidate) + 1),
+            "anchor": lambda: self.token(self.anchor(candidate)),
             "offer": lambda: self.token(self.offer(candidate)),
             **_columns(candidate, "score", "length", "would_accept"),
         }
