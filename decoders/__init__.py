@@ -13,6 +13,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from .imports import nothing_collected
+
 _HOMES = {
     "Decoding": "engine.decoding", "Step": "engine.decoding",
     "decode": "engine.decoding", "generate": "engine.decoding",
@@ -33,7 +35,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'decoders' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    with nothing_collected():
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,6 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -222,8 +221,9 @@ def test_runs_keep_the_model_they_were_submitted_for(app: tuple[TestClient, Any]
     client, desk = app
     gate, first = threading.Event(), weakref.ref(desk.loader.target)
     before = desk.loader.target.key
-    held: Future[Any] = Future()
-    threading.Thread(target=lambda: held.set_result(desk.on_worker(lambda: gate.wait(WAIT_S))), daemon=True).start()
+    busy = threading.Event()
+    threading.Thread(target=desk.on_worker, args=(lambda: busy.set() or gate.wait(WAIT_S),), daemon=True).start()
+    assert busy.wait(WAIT_S)
     settings = {"max_new_tokens": 6}
     waits = desk.submit(FORM, "pld+h", {"layer": 2}, settings)  # behind what the worker does
     assert choose(client, tmp_path / "second").status_code == 200

@@ -170,7 +170,7 @@ def pack(model: nn.Module, packed_from: int | None = None) -> int:
 @torch.no_grad()
 def packed(layer: nn.Linear) -> nn.Module:
     """A frozen fp32 CPU layer packed, where that is faster; else the layer itself."""
-    from_rows = crossover(*layer.weight.shape, torch.get_num_threads())
+    from_rows = crossover(*layer.weight.shape)
     return PackedLinear(layer.weight.detach(), layer.bias, from_rows) if from_rows < NEVER else layer
 
 

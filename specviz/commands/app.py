@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from decoders.imports import nothing_collected
+
 from . import common
 
 LIMITS = ("runs", "waiting", "prompt", "new_tokens", "upload", "asks")
@@ -47,7 +49,8 @@ def shared(args: argparse.Namespace) -> dict[str, Any]:
 def run(args: argparse.Namespace) -> int:
     import logging
 
-    from specviz.app import serve
+    with nothing_collected():
+        from specviz.app import serve
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     serve(

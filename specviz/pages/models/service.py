@@ -34,7 +34,7 @@ class Choice(Body):
 class Models(Service):
     """Lists the models, and exchanges the one that everybody here uses."""
 
-    name = "models"  # asked for by the header
+    name, order = "models", 110  # asked for by the header
     cannot = "The model cannot be asked to"
 
     @get()
