@@ -16,7 +16,7 @@ from decoders.study.expand import expand_to_folder
 from decoders.study.shapes import Shape
 from decoders.training import states as kept_states
 from decoders.training.batches import RESPONSE, batches_of
-from decoders.training.drafter import Recipe, Run
+from decoders.training.drafter import FAINT, Recipe, Run
 from decoders.training.states import States
 from decoders.training.teacher import Teacher
 from specviz import cli
@@ -177,6 +177,17 @@ def test_a_resumed_run_drafts_the_tokens_that_it_began_with(home, text):
     assert second.draft.drafted[-1] == VOCAB - 1
     head = second.teacher.model.get_output_embeddings().weight
     assert torch.equal(second.draft.head.weight, head[second.draft.drafted.long()])
+
+
+def test_a_glimpse_may_begin_as_the_target_looks(home, text):
+    model = network("llama")
+    source = source_for("glide", text)
+    run = Run("glide", home / "run", model, "tiny", source, replace(SOFT, copied=True, kv_layer=1), 0)
+    attention, glimpse = model.model.layers[1].self_attn, run.draft.layers[0].glimpse
+    assert torch.equal(glimpse.query.weight, attention.q_proj.weight)
+    torch.testing.assert_close(glimpse.out.weight, attention.o_proj.weight * FAINT)
+    with pytest.raises(UserError, match="of the target's width alone"):
+        Run("drafter", home / "other", model, "tiny", source, replace(SOFT, copied=True), 0)
 
 
 def test_the_command_says_what_does_not_go_together(home, text, capsys):

@@ -27,6 +27,7 @@ from .loop import PartRun
 from .states import States
 from .teacher import Teacher
 
+FAINT = 0.015  # of a copied output projection: it writes to a later layer's stream, which is larger
 GAMMA = 5  # of the validation's acceptance and expected speedup, as in the paper
 
 
@@ -40,6 +41,7 @@ class Recipe:
     kv_layer: int | None = None  # the target's last
     shared: bool | None = None  # embedding and head are the target's: where its vocabulary is large
     draft_vocab: int = 0  # tokens that can be drafted, the commonest ones of the first chunk (0: all)
+    copied: bool = False  # the glimpse begins with its target layer's own projections
     soft: bool = False  # learn the target's distributions, not the text's tokens; its states are kept on disk
     block: int = 5
     batch_tokens: int = 5120  # padding included
@@ -86,7 +88,7 @@ class Run(PartRun):
         if recipe.soft and (reason := soft_refusal(model, self.config)):
             raise UserError(reason)
         self.teacher = Teacher(model, self.config.kv_layers)
-        self.trained = self.draft = draft_for(model, self.config, seed).to(self.device)
+        self.trained = self.draft = draft_for(model, self.config, seed, recipe.copied).to(self.device)
         if self.draft.drafted is not None:
             self.draft.drafted.copy_(self._commonest(self.config.draft_vocab))
         self._share()
@@ -228,10 +230,19 @@ def soft_refusal(model: Any, config: DraftConfig) -> str | None:
 
 
 @torch.no_grad()
-def draft_for(model: Any, config: DraftConfig, seed: int) -> DraftModel:
-    """A new draft model, random but for the target's query norm."""
+def draft_for(model: Any, config: DraftConfig, seed: int, copied: bool = False) -> DraftModel:
+    """A new draft model, random but for the target's query norm. ``copied``: its glimpse asks and answers as the target
+    layer does that it reads, faintly, instead of adding nothing at first. Raises UserError for another width.
+    """
     draft = DraftModel(config, seed).float()
+    if copied and (config.hidden != ModelShape.of(model.config).hidden or not config.kv_layers):
+        raise UserError("a layer's projections can be copied to a GLIDE draft model of the target's width alone")
     for layer, place in zip(draft.layers, config.kv_layers, strict=False):
+        if copied:
+            theirs, mine = model.model.layers[place], layer.glimpse
+            mine.norm.weight.copy_(theirs.input_layernorm.weight)
+            mine.query.load_state_dict(theirs.self_attn.q_proj.state_dict())
+            mine.out.weight.copy_(theirs.self_attn.o_proj.weight * FAINT)
         if config.query_norm:
             layer.glimpse.query_norm.copy_(model.model.layers[place].self_attn.q_norm.weight.float())
     return draft

@@ -66,6 +66,10 @@ def _add_drafter(parts: Any, kind: str, short: str, what: str) -> None:
             "from the prompt, the layer of the copying heads that `specviz calibrate` finds may be far better)",
             low=0,
         )
+        common.flag(
+            parser, "--copy-projections", "begin with the projections of the target layer that is read, faintly, "
+            "instead of a glimpse that adds nothing",
+        )  # fmt: skip
     embeddings = "embedding and head: the target's, which the part does not hold, or its own (default: the target's"
     parser.add_argument("--embeddings", choices=("target", "own"), help=f"{embeddings} where its vocabulary is large)")
     common.count(
@@ -194,6 +198,7 @@ def _train_drafter(kind: str, args: argparse.Namespace) -> int:
     recipe = Recipe(
         layers=args.layers, hidden=args.width, kv_layer=args.kv_layer if kind == "glide" else None,
         shared=None if args.embeddings is None else args.embeddings == "target", draft_vocab=args.draft_vocab or 0,
+        copied=kind == "glide" and args.copy_projections,
         soft=args.soft_labels, batch_tokens=args.batch_tokens, validate_steps=args.validate_steps,
         fast=args.fast,
     )  # fmt: skip

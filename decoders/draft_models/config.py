@@ -1,0 +1,89 @@
+"""The shape of a draft model, and which targets GLIDE can read."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from decoders.errors import UserError
+from decoders.model.shape import ModelShape
+
+LARGE_VOCAB = 8192  # beyond this, a draft model has the target's embedding and head
+
+
+@dataclass(frozen=True, slots=True)
+class DraftConfig:
+    """The shape of a draft model; ``kv_layers`` names the target's layer that each of its layers glimpses (none:
+    a vanilla drafter). ``shared``: embedding and head are the target's, which the part does not hold;
+    ``draft_vocab``: how many of its tokens can be drafted (0: all).
+    """
+
+    vocab: int
+    hidden: int
+    layers: int
+    heads: int
+    mlp: int
+    eps: float = 1e-6
+    kv_layers: tuple[int, ...] = ()
+    target_heads: int = 0
+    target_head_dim: int = 0
+    query_bias: bool = False
+    query_norm: bool = False
+    shared: bool = False
+    draft_vocab: int = 0
+
+    @classmethod
+    def of(
+        cls, shape: ModelShape, *, glimpse: bool, layers: int = 1, hidden: int | None = None, mlp: int | None = None,
+        kv_layer: int | None = None, shared: bool | None = None, draft_vocab: int = 0,
+    ) -> DraftConfig:  # fmt: skip
+        """The draft model for a target of this shape; sizes not given are the target's own. ``shared`` where the
+        vocabulary is large and the width is the target's, unless it is said.
+
+        Layer m of N reads the target's layer depth - N + m (GLIDE §4.1); with ``kv_layer`` (from 0) the last one reads
+        that layer and the others those before it. Raises UserError for a target that cannot be glimpsed at.
+        """
+        depth, width = shape.layers, hidden or shape.hidden
+        heads = shape.heads if width % shape.heads == 0 else max(1, width // 64)
+        if width % (2 * heads):
+            raise UserError(f"a draft model of width {width} is not possible: give a multiple of {2 * heads}")
+        if shared is None:
+            shared = width == shape.hidden and shape.vocab > LARGE_VOCAB
+        if shared and width != shape.hidden:
+            raise UserError(f"a draft model of width {width} cannot share an embedding of width {shape.hidden}")
+        if draft_vocab and not shared:
+            raise UserError("a draft vocabulary goes with the target's embedding and head")
+        common: dict[str, Any] = {
+            "shared": shared, "draft_vocab": draft_vocab if draft_vocab < shape.vocab else 0,
+            "vocab": shape.vocab, "hidden": width, "layers": layers, "heads": heads,
+            "mlp": mlp or round(width * shape.mlp / shape.hidden), "eps": shape.norm_eps,
+        }  # fmt: skip
+        if not glimpse:
+            if kv_layer is not None:
+                raise UserError("a vanilla drafter reads no target layer: leave the KV layer out, or train GLIDE")
+            return cls(**common)
+        if reason := refusal(shape):
+            raise UserError(reason)
+        last = depth - 1 if kv_layer is None else kv_layer
+        if not layers - 1 <= last < depth:
+            raise UserError(
+                f"KV layer {last} is out of range: with {layers} draft layer{'s' * (layers > 1)} it is "
+                f"{layers - 1} to {depth - 1}"
+            )
+        return cls(
+            **common, kv_layers=tuple(range(last - layers + 1, last + 1)), target_heads=shape.heads,
+            target_head_dim=shape.head_dim, query_bias=shape.query_bias, query_norm=shape.query_norm,
+        )  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "kv_layers": list(self.kv_layers)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> DraftConfig:
+        """Back from ``to_json``. Raises TypeError or ValueError for anything else."""
+        return cls(**{**data, "kv_layers": tuple(int(layer) for layer in data["kv_layers"])})
+
+
+def refusal(shape: ModelShape) -> str | None:
+    """Why GLIDE cannot read this target's cached keys, in one sentence; None if it can."""
+    return shape.unlike_llama("GLIDE cannot read the cached keys of", "it can those of")
