@@ -36,6 +36,12 @@ settings.load_profile("house")
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """A process more than there are cores: the one with the browser mostly waits for it."""
+    return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Files kept whole, and those of the browser together: one process has a Chromium whose caches stay warm, while the
     others compute. They come first, so that the run ends with short files."""
