@@ -165,7 +165,7 @@ export class WhatIf {
     offerModel(this.made, id);
     this.button.setAttribute("aria-disabled", String(!!reason));
     this.inspector.candidates.offer(reason ? null : (/** @type {Candidate} */ candidate) => this.pick(candidate));
-    if (reason) this.toggle(false);
+    if (reason && this.shown) this.toggle(false);
     else if (this.shown) this.fill();
   }
 
