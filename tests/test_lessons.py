@@ -93,7 +93,7 @@ def test_the_answers_are_the_runs() -> None:
             ask = stop["ask"]
             if not ask or ask["kind"] not in ("accepted", "branch", "candidate"):
                 continue
-            trace = tracefile.load(GALLERY / f"{stop['run']}.spectrace")
+            trace = Runs(LESSONS, GALLERY).find(stop["run"])[1]
             view, said = View(trace, stop["step"]), words(ask["options"][ask["answer"]]["runs"])
             if ask["kind"] == "accepted":
                 truth = trace.tables["steps"]["accepted"][stop["step"]]

@@ -172,10 +172,10 @@ def test_the_gallery_names_examples_that_exist() -> None:
 
 def test_the_gallery_opens_on_a_tree_with_a_long_copy() -> None:
     for run in gallery.listed():
-        path = GALLERY / f"{run.id}.spectrace"
-        if path.exists():
-            trace = tracefile.load(path)
-            assert trace.run["opens"] == run.opens - 1 and 1 <= run.opens <= trace.rows("steps"), run.id
+        trace = tracefile.load(GALLERY / f"{run.id}.spectrace")
+        assert trace.run["opens"] == run.opens - 1 and 1 <= run.opens <= trace.rows("steps"), run.id
+        assert trace.run["model"]["name"].startswith("SmolLM2")
+    assert len(list(GALLERY.glob("*.spectrace"))) == len(gallery.listed()) >= 14
     first = tracefile.load(GALLERY / f"{gallery.listed()[0].id}.spectrace")
     steps, nodes, at = first.tables["steps"], first.tables["nodes"], first.run["opens"]
     kinds = {kind for kind, step in zip(nodes["origin"], nodes["step"], strict=True) if step == at}

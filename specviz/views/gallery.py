@@ -2,7 +2,7 @@
 
 ``assets/gallery/runs.csv`` lists them. They are recorded anew, where SmolLM2 and its trained parts are installed, by::
 
-    python -m specviz.views.gallery            # all of them, or those named: … 3 account-casd
+    python -m specviz.views.gallery            # all of them, or those named: … 3 account-check-casd
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Recorded:
 
     @property
     def name(self) -> str:
-        """What lessons call it: ``account-pld-h``."""
+        """What lessons call it: ``account-check-pld-h``."""
         return f"{self.example}-{self.method.replace('+', '-')}{'-sampled' if self.temperature else ''}"
 
     @property

@@ -67,7 +67,7 @@ class Lessons(Service):
         self._kept: dict[Path, tuple[int, dict[str, Any]]] = {}
 
     def runs(self) -> Runs:
-        return Runs(own_folder(), GALLERY)
+        return Runs(own_folder(), LESSONS, GALLERY)
 
     def files(self) -> dict[str, Path]:
         """Lesson id → file; a teacher's own are named own-…"""
