@@ -44,7 +44,9 @@ class Models:
 
 @pytest.fixture
 def models(monkeypatch: pytest.MonkeyPatch) -> Iterator[Models]:
-    """Three that are here; one has a hostile name. Nothing is read of them."""
+    """Four that are here, one with a hostile name, and one that is not. Nothing is read of them."""
+    import decoders.study.recorded  # noqa: F401 (the page's first questions import torch; a browser has six connections)
+
     hostile = "/models/<img src=x onerror=alert(1)>"
     here = [
         Listed("/models/stub", "stub", "a folder", 10_000_000, "float32", "k", [], False, [], 5_300_000, 72_000_000),

@@ -165,8 +165,8 @@ export class WhatIf {
     offerModel(this.made, id);
     this.button.setAttribute("aria-disabled", String(!!reason));
     this.inspector.candidates.offer(reason ? null : (/** @type {Candidate} */ candidate) => this.pick(candidate));
-    if (reason && this.shown) this.toggle(false);
-    else if (this.shown) this.fill();
+    if (reason && this.shown) this.toggle(false); // (the focus stays where it is otherwise)
+    else if (!reason && this.shown) this.fill();
   }
 
   /** Another run is shown: nothing of the last one stays. */
