@@ -162,7 +162,7 @@ export class WhatIf {
     this.reason = reason;
     this.button.setAttribute("aria-disabled", String(!!reason));
     this.inspector.candidates.offer(reason ? null : (/** @type {Candidate} */ candidate) => this.pick(candidate));
-    if (reason) this.toggle(false);
+    if (reason) this.expand(false);
     else if (this.shown) this.fill();
   }
 
