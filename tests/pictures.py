@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ READY_S = 300.0
 
 def inspect(page: Any, address: str) -> None:
     """The run that the app opens on."""
-    page.set_viewport_size({"width": 1440, "height": 1000})
+    page.set_viewport_size({"width": 1440, "height": 1220})
     page.goto(address)
     page.wait_for_selector("#sv-run:not([disabled])", state="attached")
     page.wait_for_timeout(1500)
@@ -47,8 +46,7 @@ def main() -> None:
     from PIL import Image
     from playwright.sync_api import sync_playwright
 
-    with tempfile.TemporaryDirectory() as home, sync_playwright() as playwright:
-        os.environ["SPECVIZ_HOME"] = home
+    with sync_playwright() as playwright:
         desk = open_desk(trace=next(GALLERY.glob("1-*"))) if options.no_model else open_desk()
         browser = playwright.chromium.launch(
             executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"), args=FLAGS
