@@ -181,7 +181,7 @@ export class Board {
     const text = `${name}: ${what}, ${beside}`;
     const row = h(
       "button.sv-a-lane",
-      { "aria-pressed": String(chosen), "aria-label": text, onclick: () => this.view.set({ active: k }) },
+      { "aria-pressed": String(chosen), "aria-description": text, onclick: () => this.view.set({ active: k }) },
       h("span.sv-a-lane-name", name),
       none ? h("span.sv-faint", none) : this.strip(length, spans),
       h("span", percent(copied, length)),

@@ -56,8 +56,8 @@ export class Sides {
     const { number, verbatim, text, source_index: index } = link;
     const source = this.view.doc.sources[index];
     const from = `${source.name}${verbatim ? "" : ", not verbatim"}`;
-    const label = `Run ${number}, ${plural(size(link), "token")}, from ${from}: ${text}`;
-    const told = { "data-side": "answer", "aria-label": label };
+    const label = `Run ${number}, ${plural(size(link), "token")}, from ${from}`;
+    const told = { "data-side": "answer", "aria-description": label };
     return h(
       "span.sv-a-run",
       { class: look(source, index), role: "button", tabindex: number === 1 ? 0 : -1, "data-run": number, ...told },
@@ -169,8 +169,8 @@ export class Sides {
 function origin(runs, start, text) {
   const numbers = runs.map((link) => link.number);
   const begun = runs.filter((link) => link.source[0] === start).map((link) => link.number);
-  const label = `Source of ${runs.length > 1 ? "runs" : "run"} ${numbers.join(", ")}: ${text}`;
-  const told = { "data-run": numbers.join(" "), "data-side": "source", "aria-label": label };
+  const label = `Source of ${runs.length > 1 ? "runs" : "run"} ${numbers.join(", ")}`;
+  const told = { "data-run": numbers.join(" "), "data-side": "source", "aria-description": label };
   return h(
     "span.sv-a-run",
     { class: runs.length > 1 && "sv-a-twice", role: "button", tabindex: -1, ...told },
