@@ -18,18 +18,15 @@ from tests import synthetic
 GALLERY = sorted((Path(__file__).parents[1] / "assets" / "gallery").glob("*.spectrace"))
 
 
-def run(accepted: list[int], best: dict[int, int], *, stop: bool = False, wide: int = 0) -> Trace:
+def run(accepted: list[int], best: dict[int, int], *, wide: int = 0) -> Trace:
     """A run by its steps' accepted tokens; ``best``: step → what its best candidate, not the chosen one, would have had
-    accepted. ``stop``: a stop token ended it. ``wide``: drafted tokens beside the chain.
+    accepted. ``wide``: drafted tokens beside the chain.
     """
     emitted = [n + 1 for n in accepted]
-    bonus = [7] * len(accepted)
-    if stop:
-        emitted[-1], bonus[-1] = emitted[-1] - 1, -1
     trace = Trace.new({"prompt_length": 3, "complete": True})
     steps = {"context": [3 + sum(emitted[:k]) for k in range(len(emitted))], "accepted": accepted, "emitted": emitted}
     depth = [max(1, n) for n in accepted]
-    drafts = {"bonus": bonus, "depth": depth, "drafted": [n + wide for n in depth]}
+    drafts = {"depth": depth, "drafted": [n + wide for n in depth]}
     rows = [(k, n, True) for k, n in enumerate(accepted)] + [(k, n, False) for k, n in best.items()]
     step, would, chosen = map(list, zip(*sorted(rows, key=lambda row: row[0]), strict=True))
     ranked = {"step": step, "would_accept": would, "chosen": chosen, "length": [9] * len(rows)}
@@ -43,16 +40,14 @@ def test_a_better_place_at_the_start_saves_a_step_or_two() -> None:
     replay = oracle(run([0, 0, 2, 0], {0: 2}))
     assert replay is not None
     assert (replay.steps, replay.most, replay.recorded, replay.cost) == (2, 3, 4, 2)
+    assert (replay.least, replay.branches) == (1, False)
     assert replay.ends == (3, 6)
 
 
-def test_a_stop_token_is_one_more_to_reach() -> None:
-    # three tokens and a stop token: from 0 the best place reaches them, and the stop token is the target's own (4)
-    at_once, later = oracle(run([0, 2], {0: 3}, stop=True)), oracle(run([0, 2], {0: 2}, stop=True))
-    assert at_once is not None and (at_once.steps, at_once.ends) == (1, (3,))
-    assert later is not None and (later.steps, later.ends) == (2, (3, 3))  # all is written, and the end is to be said
-    cut = oracle(run([0, 1], {0: 2}))
-    assert cut is not None and (cut.steps, cut.ends) == (1, (3,))  # no stop token: it ended where it had to
+def test_a_run_ends_where_its_text_does() -> None:
+    # from 0 the best place reaches 3 and, with the target's own token, more than was written: one step
+    replay = oracle(run([0, 1], {0: 3}))
+    assert replay is not None and (replay.steps, replay.ends) == (1, (3,))
 
 
 def test_where_the_best_was_chosen_nothing_is_saved() -> None:
@@ -100,7 +95,7 @@ def copying(text: list[int], prompt: int, length: int, choose: random.Random) ->
     for k, (context, won, accepted) in enumerate(blind):
         n = accepted[won] if accepted else 0
         emitted = min(n + 1, len(text) - context)
-        step = {"context": context, "accepted": n, "emitted": emitted, "bonus": 0, "drafted": n, "depth": n}
+        step = {"context": context, "accepted": n, "emitted": emitted, "drafted": n, "depth": n}
         chosen = [i == won for i in range(len(accepted))]
         rows = {"step": [k] * len(accepted), "would_accept": accepted, "chosen": chosen}
         trace.extend({"steps": {name: [value] for name, value in step.items()}, "candidates": rows})

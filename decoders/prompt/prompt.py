@@ -63,8 +63,8 @@ class Prompt:
     """Token ids with their segments, which cover all positions in order.
 
     ``pool``: a text to draft from that is not (as it stands) in the prompt. ``compression``: what was left out of the
-    prompt, in numbers. ``reference``: the answer that is hoped for, "" where none is known; ``reference_of``: whose it is
-    in words ("the example's"), "" where that was not told.
+    prompt, in numbers. ``reference``: the answer that is hoped for, "" where none is known; ``reference_of``: whose it
+    is in words ("the example's"), "" where that was not told.
     """
 
     tokens: tuple[int, ...]

@@ -67,7 +67,7 @@ def oracle(trace: Trace) -> Oracle | None:
     """A run's replay under a perfect ranking; None where ``unknown`` says why.
 
     >>> run = Trace.new({"prompt_length": 4, "complete": True})
-    >>> steps = {"context": [4, 5], "accepted": [0, 0], "emitted": [1, 1], "bonus": [3, 4], "drafted": [1, 0]}
+    >>> steps = {"context": [4, 5], "accepted": [0, 0], "emitted": [1, 1], "drafted": [1, 0]}
     >>> ranked = {"step": [0, 0], "would_accept": [0, 1], "chosen": [True, False]}
     >>> run.extend({"steps": {**steps, "depth": [1, 0]}, "candidates": ranked})
     >>> oracle(run)
@@ -77,9 +77,8 @@ def oracle(trace: Trace) -> Oracle | None:
         return None
     steps = trace.tables["steps"]
     emitted, accepted = (np.array(steps[name], dtype=np.int64) for name in ("emitted", "accepted"))
-    written = int(emitted.sum())
     starts = np.cumsum(emitted) - emitted  # tokens written before each step
-    end = written + (steps["bonus"][-1] < 0)  # a stop token is one more to reach
+    end = int(emitted.sum())
     reach = starts + np.maximum(emitted, 1 + np.maximum(accepted, best_acceptance(trace)))
     reach[-1] = end
     reach = np.minimum(np.maximum.accumulate(reach), end)
@@ -93,7 +92,7 @@ def oracle(trace: Trace) -> Oracle | None:
 
     ends = replay(lambda place: min(int(np.searchsorted(starts, place, "left")), len(starts) - 1))
     surely = replay(lambda place: int(np.searchsorted(starts, place, "right")) - 1)
-    return Oracle(len(ends), len(surely), len(starts), tuple(min(place, written) for place in ends), _branches(trace))
+    return Oracle(len(ends), len(surely), len(starts), tuple(ends), _branches(trace))
 
 
 def unknown(trace: Trace) -> str:

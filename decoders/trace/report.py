@@ -52,12 +52,18 @@ def report(trace: Trace) -> dict[str, Any]:
         "lengths": sorted(map(list, Counter(metrics.accepted_lengths(trace)).items())),
         "depths": list(map(list, metrics.acceptance_by_depth(trace))),
         "regrets": [{"step": r.step, "chosen": r.chosen, "best": r.best, "tokens": r.tokens} for r in lost],
-        "oracle": perfect.to_json() if (perfect := oracles.oracle(trace)) else {"why": oracles.unknown(trace)},
+        "oracle": oracle_of(trace),
         "statuses": _statuses(trace),
         "origins": _origins(trace),
         "legend": recorded_origins(trace.run),
         "columns": plain_columns(trace),
     }
+
+
+def oracle_of(trace: Trace) -> dict[str, Any]:
+    """A run's replay under a perfect ranking (``Oracle``), or ``why`` there is none."""
+    replay = oracles.oracle(trace)
+    return replay.to_json() if replay is not None else {"why": oracles.unknown(trace)}
 
 
 def plain_columns(trace: Trace) -> dict[str, list[dict[str, str]]]:
