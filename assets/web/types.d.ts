@@ -282,6 +282,8 @@ interface PageEvents {
   open: string;
   /** A run began: its id. */
   started: string;
+  /** Please put a run into the editor: its id. */
+  again: string;
   /** Please stop what runs. */
   stop: undefined;
   /** A run could not begin: the sentence. */

@@ -12,9 +12,11 @@ import gradio as gr
 
 from specviz.server.desk import Desk
 from specviz.server.forms import MODES, PromptForm, Rejected
+from specviz.server.store import UnknownTrace
 from specviz.shell.parts import note, owner, part, tell, told
 from specviz.views.examples import SEPARATOR, Example, examples
 
+from . import again as recorded
 from . import reference as references
 
 log = logging.getLogger(__name__)
@@ -63,7 +65,7 @@ def build(desk: Desk) -> None:
                         pool_file = gr.UploadButton("Choose a text file …", elem_id="sv-pool", **FILE)
                         pool_clear = gr.Button("Remove", size="sm", elem_id="sv-pool-clear")
                     pool_note = part("note", "sv-pool-note")
-            form = part("form", "sv-form", events=("offered", "run"))
+            form = part("form", "sv-form", events=("offered", "run", "again"))
             with gr.Column(elem_id="sv-go"):
                 part("caution", "sv-caution")
                 run_note = part("note", "sv-run-note")
@@ -121,6 +123,22 @@ def build(desk: Desk) -> None:
             return [gr.skip()] * (len(fields) + 2)
         return [*example.fields.values(), references.of_example(example), note(example.note)]
 
+    def again(settings: Any) -> list[Any]:
+        """A recorded run's prompt in the form, and the note at the button."""
+
+        def read() -> list[Any]:
+            try:
+                trace = desk.trace(told(settings).get("again"))
+            except UnknownTrace as problem:
+                raise Rejected("prompt", str(problem)) from None
+            prompt = recorded.form_of(trace)
+            whose = references.Reference(prompt.reference, references.named(prompt), "the run's")
+            same = next((e.record.id for e in examples(desk.toy) if _same(e, prompt)), None)
+            typed = [getattr(prompt, name) for name in ("mode", "instruction", "context", "question", "text")]
+            return [gr.Dropdown(value=same), *typed, prompt.reference, whose, note(recorded.said(trace))]
+
+        return _attempt(read, lambda _, words: [*[gr.skip()] * (len(fields) + 2), words])
+
     def start(request: gr.Request, chosen: Any, settings: Any, *rest: Any) -> tuple[Any, Any, Any, Any]:
         """View, note at the prompt, at the pool, at the button. ``rest``: the fields, whose reference, the pool."""
         wished, example = told(settings), _named(chosen, desk.toy)
@@ -169,13 +187,14 @@ def build(desk: Desk) -> None:
 
     mode.change(None, mode, None, js="mode => { document.body.dataset.svMode = mode; }", **QUIET)
     example.input(fill, example, [*fields, belongs, run_note], queue=False, **QUIET)
-    again: dict[str, Any] = {"trigger_mode": "always_last", "queue": False, **QUIET}
-    gr.on([f.change for f in typed_in], count, typed_in, prompt_note, **again)
+    newest: dict[str, Any] = {"trigger_mode": "always_last", "queue": False, **QUIET}
+    gr.on([f.change for f in typed_in], count, typed_in, prompt_note, **newest)
     whose_is_it = [settle, [belongs, *fields], [reference, reference_note]]
-    gr.on([f.change for f in fields], *whose_is_it, **again)
-    form.offered(*whose_is_it, **again)
-    reference.input(typed_reference, fields, [belongs, reference_note], **again)
-    form.offered(offered, [example, *typed_in], [prompt_note, run, example, *fields, belongs], **again)
+    gr.on([f.change for f in fields], *whose_is_it, **newest)
+    form.offered(*whose_is_it, **newest)
+    reference.input(typed_reference, fields, [belongs, reference_note], **newest)
+    form.offered(offered, [example, *typed_in], [prompt_note, run, example, *fields, belongs], **newest)
+    form.again(again, form, [example, *fields, belongs, run_note], queue=False, **QUIET)
     inputs = [example, form, *fields, belongs, pool]
     for begins in (run.click, form.run):
         begins(start, inputs, [view, prompt_note, pool_note, run_note], queue=False, **QUIET)
