@@ -20,18 +20,20 @@ GALLERY = Path(__file__).parents[1] / "assets" / "gallery"
 def recorded(*parts: tuple[str, str, int], **run: object) -> Trace:
     """A run whose prompt has these parts (segment, text, passage), a token each."""
     trace = Trace.new({"prompt_length": len(parts), **run})
-    trace.extend({
-        "tokens": {
-            "id": list(range(len(parts))),
-            "segment": [name for name, _, _ in parts],
-            "passage": [passage for _, _, passage in parts],
-        },
-        "pieces": {
-            "id": list(range(len(parts))),
-            "hex": [text.encode().hex() for _, text, _ in parts],
-            "special": [text.startswith("<|") for _, text, _ in parts],
-        },
-    })  # fmt: skip
+    trace.extend(
+        {
+            "tokens": {
+                "id": list(range(len(parts))),
+                "segment": [name for name, _, _ in parts],
+                "passage": [passage for _, _, passage in parts],
+            },
+            "pieces": {
+                "id": list(range(len(parts))),
+                "hex": [text.encode().hex() for _, text, _ in parts],
+                "special": [text.startswith("<|") for _, text, _ in parts],
+            },
+        }
+    )
     return trace
 
 
@@ -45,9 +47,14 @@ def test_the_gallery_was_made_from_these_prompts(one) -> None:
 
 
 def test_what_a_template_token_holds_of_the_next_part_is_given_back() -> None:
-    form = form_of(recorded(
-        ("template", "<|user|>", -1), ("instruction", "Rename it.", -1), ("template", "\n\n``", -1), ("context", "`x`", 0)
-    ))  # fmt: skip
+    form = form_of(
+        recorded(
+            ("template", "<|user|>", -1),
+            ("instruction", "Rename it.", -1),
+            ("template", "\n\n``", -1),
+            ("context", "`x`", 0),
+        )
+    )
     assert form == PromptForm("segments", instruction="Rename it.", context="```x`")
 
 
@@ -58,8 +65,15 @@ def test_passages_lose_the_numbers_that_the_prompt_gave_them() -> None:
 
 
 def test_of_a_chat_the_messages_are_taken() -> None:
-    chat = [("template", "<|user|>", -1), ("chat", "Hi", -1), ("template", "<|end|>\nassistant\n", -1),
-            ("chat", "Hello!", -1), ("template", "<|user|>", -1), ("chat", "Bye", -1), ("template", "<|end|>", -1)]  # fmt: skip
+    chat = [
+        ("template", "<|user|>", -1),
+        ("chat", "Hi", -1),
+        ("template", "<|end|>\nassistant\n", -1),
+        ("chat", "Hello!", -1),
+        ("template", "<|user|>", -1),
+        ("chat", "Bye", -1),
+        ("template", "<|end|>", -1),
+    ]
     assert form_of(recorded(*chat)) == PromptForm("chat", text="User: Hi\nAssistant: Hello!\nUser: Bye")
     assert form_of(recorded(*chat[4:])) == PromptForm("chat", text="Bye")
     assert form_of(recorded(*chat[2:])).text == "System: Hello!\nUser: Bye"

@@ -185,11 +185,14 @@ class Opening {
   get result() {
     const { run, plain, recorded, timed } = this.race;
     const by = plain.start(done(this.race, plain, 1));
+    /** @param {Lane} lane */
+    const took = (lane) => plural(lane.steps, "forward") + (timed ? ` (${seconds(lane.ms)})` : "");
     const had = by < plain.length ? `had ${by.toLocaleString("en")} by then` : "had them, too";
-    const took = timed ? `, ${seconds(run.ms)} instead of ${seconds(plain.ms)}` : "";
-    const needs = recorded ? `it took ${plain.steps}` : `it takes ${plain.steps}, one per token`;
-    return `${short(this.title)} wrote ${plural(run.length, "token")} in ${plural(run.steps, "forward")}; ` +
-      `plain decoding ${had}: ${needs}${took}.`;
+    const needs = recorded ? `needed ${took(plain)}` : `needs ${took(plain)}, one per token`;
+    return (
+      `${short(this.title)} wrote ${plural(run.length, "token")} in ${took(run)}. ` +
+      `Plain decoding ${had}, and ${needs}.`
+    );
   }
 
   /** Leads to what was ranked at a step (without a ranking: what was drafted), and says what it shows. */

@@ -51,12 +51,10 @@ export function mount({ element, props, trigger }) {
   function edit(id) {
     const run = app.inspector?.model?.run;
     if (!run || run.id !== id) return;
-    const card = catalog.methods.find((one) => one.name === run.method.name);
-    if (card && !card.missing) {
-      chosen = card.name;
-      const names = card.controls.map((control) => control.name);
-      const params = Object.entries(run.method.params || {}).filter(([name]) => names.includes(name));
-      kept[chosen] = { ...kept[chosen], ...Object.fromEntries(params) };
+    const { name, params } = run.method;
+    if (!catalog.methods.find((card) => card.name === name)?.missing) {
+      chosen = name; // those who are not listed yet are waited for
+      kept[chosen] = { ...kept[chosen], .../** @type {Values} */ (params) };
     }
     Object.assign(settings, { max_new_tokens: run.max_new_tokens }, run.sampling);
     draw();
@@ -65,6 +63,7 @@ export function mount({ element, props, trigger }) {
     trigger("again");
   }
   on("again", edit);
+  on("current", () => (madeWith.hidden = true));
 
   let againTimer = 0;
   /** Runs with what the form has, in place of the run of this page that goes on. */
