@@ -37,7 +37,7 @@ def visit(page: Any, port: int) -> Iterator[Visit]:
         if new:
             page.evaluate(FIRST_TIME)
         page.goto(f"http://127.0.0.1:{port}/{query}")
-        page.wait_for_selector(MOUNTED)
+        page.wait_for_selector(MOUNTED, state="attached")  # another tab may be shown
         page.wait_for_selector("#sv-run:not([disabled])", state="attached")
         return page
 
@@ -129,7 +129,7 @@ def test_any_run_is_edited_and_run_again(visit: Visit, desk: StubDesk) -> None:
     page.click("button:has-text('Edit and run again')")
     instruction, context = page.locator("#sv-instruction textarea"), page.locator("#sv-context textarea")
     expect(instruction).to_have_value("Answer from the passages, word for word.")
-    expect(context).to_have_value("\n---\n".join(synthetic.PASSAGES))
+    expect(context).to_have_value("\n---\n".join(one.strip() for one in synthetic.PASSAGES))
     expect(page.locator("#sv-run-note")).to_contain_text("the prompt of the run shown")
     expect(page.locator("#svf-method")).to_have_value(run["method"]["name"])
     expect(page.locator("#sv-form .svm-offer")).to_contain_text(f"made with {run['model']['name']}, and stub is in use")
@@ -139,7 +139,7 @@ def test_any_run_is_edited_and_run_again(visit: Visit, desk: StubDesk) -> None:
     page.wait_for_function("specviz.app.current !== 'gallery-2'")
     prompt = desk.asked[before]
     text = "".join(map(chr, prompt.tokens))
-    assert text.startswith("Answer in your own words.") and all(one in text for one in synthetic.PASSAGES)
+    assert text.startswith("Answer in your own words.") and all(one.strip() in text for one in synthetic.PASSAGES)
     assert {segment.passage for segment in prompt.segments if segment.name == "context"} == {0, 1}
     page.wait_for_function("!specviz.app.mine.size")
 

@@ -108,7 +108,7 @@ class Opening {
     const pace = rate >= 1 ? `${format(rate)} times as fast` : `${format(1 / rate)} times as slowly`;
     if (timed) return `${by}: one prompt, each lane at its own recorded times, played ${pace}.`;
     if (recorded) return `${by}: one prompt; the clock counts forwards of the model.`;
-    return `${by}. Plain decoding was not: its lane is this text at one token per forward, and the clock counts forwards.`;
+    return `${by}. Plain decoding was not: its lane is this text at one token per forward; the clock counts forwards.`;
   }
 
   /** @type {(lane: Lane, name: string) => OpeningLane} */
