@@ -32,7 +32,7 @@ export function spans(ends, emitted) {
   return made;
 }
 
-/** The lane below a timeline's strips: a block per step of the oracle, solid where it does more than one of the run's. */
+/** The lane below a timeline's strips: a block per step of the oracle, solid where it does more than a recorded one. */
 /** @type {(pen: Pen, place: (step: number) => number, y: number, model: Model, colors: Colors) => void} */
 export function drawLane(pen, place, y, model, colors) {
   const oracle = model.report?.oracle;

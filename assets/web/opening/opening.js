@@ -21,7 +21,7 @@ const FOLLOWS = 600; // characters of a lane's text that are kept in sight
 /** What is shown now, so that another one takes its place. @type {Opening | null} */
 let shown = null;
 
-/** Starts by itself where somebody comes for the first time and asked for nothing; told so by the first list of runs. */
+/** Starts by itself where somebody comes for the first time and asked for nothing, once the runs are listed. */
 export function begin() {
   if (early.id !== FIRST || !cold(params.toString(), location.hash, stored.get(SEEN))) return;
   let waits = true;
