@@ -97,3 +97,9 @@ def test_a_runs_reference_goes_with_its_prompt() -> None:
     assert (same.reference, same.reference_of) == ("Paris.", "the run's")
     assert (other.reference, other.reference_of) == ("", "")
     assert "the run's reference" in told(whose, same) and "not the run's any more" in told(whose, other)
+
+
+def test_the_page_opens_on_a_step_with_a_tree() -> None:
+    trace = files.load(GALLERY / f"{listed()[0].id}.spectrace")
+    steps, opens = trace.tables["steps"], trace.run["opens"]
+    assert steps["drafted"][opens] > steps["depth"][opens] > 0  # it branches

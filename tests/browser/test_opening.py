@@ -19,7 +19,8 @@ FIRST_TIME = "localStorage.removeItem('specviz-opening')"
 
 @pytest.fixture(scope="module")
 def desk() -> StubDesk:
-    return StubDesk(gallery=(synthetic.chain(), synthetic.plain(), synthetic.quote()))
+    alone = synthetic.Synthetic(synthetic.CODE_SEGMENTS, synthetic.EDITED, "plain", "Plain decoding").run()
+    return StubDesk(gallery=(synthetic.chain(), alone, synthetic.quote()))
 
 
 @pytest.fixture(scope="module")

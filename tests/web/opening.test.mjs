@@ -31,6 +31,18 @@ test("plain decoding not recorded: the run's text at one token per forward, no t
   assert.equal(done(race, race.plain, 1), race.run.steps); // a forward each
 });
 
+test("a recorded run of another text, or drawn otherwise, is not raced against", () => {
+  const other = frozen();
+  other.tokens.id[other.tokens.id.length - 1]++;
+  assert.equal(lanes(run, other).recorded, false);
+  const drawn = frozen();
+  drawn.run.sampling = { temperature: 1 };
+  assert.equal(lanes(run, drawn).recorded, false);
+  const lossy = frozen();
+  lossy.run.method.lossless = false;
+  assert.equal(lanes(lossy, other).recorded, true); // it may write another text
+});
+
 test("a lane's stretches are its text, told by what a draft brought", () => {
   const { run: lane } = lanes(run, null);
   const parts = stretches(lane);

@@ -84,7 +84,7 @@ class Opening {
       this.buttons,
       h("button.svo-close", { "aria-label": "Close", onclick: () => this.close() }, "×"),
     );
-    document.body.append(this.element);
+    document.body.prepend(this.element); // the first to reach by Tab
     this.leave = new AbortController();
     const { signal } = this.leave;
     for (const name of ["keydown", "pointerdown"])

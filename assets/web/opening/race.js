@@ -17,9 +17,18 @@ export const LASTS_MS = 5000;
  */
 export function lanes(trace, plain) {
   const run = new Lane(trace);
-  const recorded = plain && new Lane(plain);
+  const recorded = plain && comparable(trace, plain) ? new Lane(plain) : null;
   const timed = !!recorded && run.ms > 0 && recorded.ms > 0;
   return { run, plain: recorded ?? replayed(trace), recorded: !!recorded, timed };
+}
+
+/** Whether a recorded plain run is this one's: drawn alike, and (unless the method is lossy) the same text. */
+/** @type {(trace: Trace, plain: Trace) => boolean} */
+function comparable(trace, plain) {
+  /** @param {Trace} one */
+  const text = ({ run, tokens }) => tokens.id.slice(run.prompt_length).join();
+  const alike = (trace.run.sampling?.temperature ?? 0) === (plain.run.sampling?.temperature ?? 0);
+  return alike && plain.run.complete && (trace.run.method.lossless === false || text(trace) === text(plain));
 }
 
 /** The text of a run at one token per forward. @param {Trace} trace */
