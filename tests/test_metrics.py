@@ -68,6 +68,7 @@ def test_the_worked_example():
         "copied_share": 0.5,
         "no_draft_steps": 1,
         "ranking_regret": None,
+        "ranking_cost": None,
         "differs": 2,
         "quality_f1": None,
         "quality_rouge_l": None,

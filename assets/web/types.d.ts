@@ -58,12 +58,18 @@ interface Report {
   outcomes: Count[]; routes: Count[];
   drafting: [key: string, ms: number | null][]; verify_ms: number;
   regrets: Regret[];
+  oracle?: OracleReport;
   statuses: Record<"accepted" | "rejected" | "unreached" | "own" | "sources", number>;
   origins: [origin: string, nodes: number, accepted: number][];
   /** How drafted tokens are told apart by their origin. */
   legend?: Origin[];
   columns: Record<string, PlainColumn[]>;
 }
+/** The replay under a perfect ranking (``decoders/trace/oracle.py``): its steps at least and at most, output tokens written
+ * by the end of each, what the ranking cost at most and at least; or why there is none. */
+type OracleReport =
+  | { steps: number; most: number; recorded: number; ends: number[]; cost: number; least: number; branches: boolean }
+  | { why: string };
 /** A step's outcome or route, and the number of such steps. */
 type Count = [name: string, steps: number];
 /** A column that no view draws in its own way: its values are shown as they are. */
@@ -104,7 +110,8 @@ interface Run {
   attention?: AttentionHeads | null;
   pool?: { label?: string; tokens?: number; passages?: number };
   compression?: Compression;
-  reference?: string;
+  /** The answer hoped for, and whose it is in words. */
+  reference?: string; reference_of?: string;
   /** The step that it is shown at first, where no other is named. */
   opens?: number;
   /** The answer was given, not decoded. */
@@ -275,6 +282,8 @@ interface PageEvents {
   open: string;
   /** A run began: its id. */
   started: string;
+  /** Please put a run into the editor: its id. */
+  again: string;
   /** Please stop what runs. */
   stop: undefined;
   /** A run could not begin: the sentence. */

@@ -234,6 +234,7 @@ def header(decoding: Decoding, about: Mapping[str, Any], title: str = "") -> dic
         "versions": {**versions(), "python": platform.python_version()},
         "timings": {"prefill_ms": 0.0, "prepare_ms": 0.0, "decode_ms": 0.0},
         "reference": d.prompt.reference[:20_000],
+        **({"reference_of": d.prompt.reference_of} if d.prompt.reference_of else {}),
         **({} if d.prompt.compression is None else {"compression": dict(d.prompt.compression)}),
         "metrics": {},
         "metric_help": metrics.metric_help(),

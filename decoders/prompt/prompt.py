@@ -63,7 +63,8 @@ class Prompt:
     """Token ids with their segments, which cover all positions in order.
 
     ``pool``: a text to draft from that is not (as it stands) in the prompt. ``compression``: what was left out of the
-    prompt, in numbers. ``reference``: the answer that is hoped for, "" where none is known.
+    prompt, in numbers. ``reference``: the answer that is hoped for, "" where none is known; ``reference_of``: whose it
+    is in words ("the example's"), "" where that was not told.
     """
 
     tokens: tuple[int, ...]
@@ -71,6 +72,7 @@ class Prompt:
     pool: Pool | None = None
     compression: dict[str, Any] | None = None
     reference: str = ""
+    reference_of: str = ""
 
     def __post_init__(self) -> None:
         if not self.tokens:

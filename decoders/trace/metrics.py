@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .oracle import best_acceptance, oracle
 from .trace import Trace
 
 
@@ -77,6 +78,7 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     decode_ms = timings.get("decode_ms") or (steps["elapsed_ms"][-1] if steps["elapsed_ms"] else None)
     speed, overlaps, ranked = ratio(1000 * tokens, decode_ms), _overlaps(trace), regrets(trace)
     depth_ms, step_ms = _draft_times(trace)
+    perfect = oracle(trace)
     differs = sum(rank > 0 for rank in trace.tables["tokens"]["rank"])
     kv_mb, draft_mb = (ratio(memory.get(name), 1e6) for name in ("kv_bytes", "draft_bytes"))
 
@@ -104,6 +106,9 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         "copied_share": quotient(copied=copied, tokens=tokens),
         "no_draft_steps": Measured(without, {"without": without, "steps": count}),
         "ranking_regret": quotient(regret=sum(one.tokens for one in ranked), ranked=len(ranked)),
+        "ranking_cost": Measured(
+            perfect.cost if perfect else None, {"steps": count, "oracle": perfect.steps if perfect else None}
+        ),
         "differs": Measured(differs, {"differs": differs, "tokens": tokens}),
     }
 
@@ -218,8 +223,7 @@ def regrets(trace: Trace) -> list[Regret]:
     step, would, chosen, length = (np.array(candidates[n]) for n in ("step", "would_accept", "chosen", "length"))
     if not len(step) or not chosen.any():
         return []
-    best = np.full(int(step.max()) + 1, -1, dtype=np.int64)
-    np.maximum.at(best, step, would)
+    best = best_acceptance(trace)
     ranked = np.flatnonzero(chosen & (would >= 0) & (length > 0))
     return [Regret(int(step[row]), int(would[row]), int(best[step[row]])) for row in ranked]
 

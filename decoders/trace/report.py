@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any
 
 from . import metrics
+from . import oracle as oracles
 from .origins import recorded_origins
 from .tables import REQUIRED, TABLES, columns_of, type_of
 from .trace import Trace
@@ -27,7 +28,8 @@ def report(trace: Trace) -> dict[str, Any]:
     ``metrics``: per key ``value`` and the parts that its formula names (``Metric.worked``). ``outcomes``, ``routes``:
     [name, steps], most first, mismatch and none last. ``drafting``: [part, Σ ms], to be set against ``verify_ms``.
     ``times``: ms by part of the run. ``lengths``: [accepted tokens, steps with a draft]. ``depths``: [depth, reached,
-    accepted]. ``regrets``: the steps where the ranking lost tokens, the worst first. ``statuses``: nodes by status,
+    accepted]. ``regrets``: the steps where the ranking lost tokens, the worst first. ``oracle``: the replay under a
+    perfect ranking (``Oracle``), or ``why`` there is none. ``statuses``: nodes by status,
     ``own`` (tokens the target added) and ``sources`` (accepted copies). ``origins``: [origin, nodes, accepted];
     ``legend``: how views tell origins apart. ``columns``: per table, those that no view draws in its own way.
 
@@ -50,11 +52,18 @@ def report(trace: Trace) -> dict[str, Any]:
         "lengths": sorted(map(list, Counter(metrics.accepted_lengths(trace)).items())),
         "depths": list(map(list, metrics.acceptance_by_depth(trace))),
         "regrets": [{"step": r.step, "chosen": r.chosen, "best": r.best, "tokens": r.tokens} for r in lost],
+        "oracle": oracle_of(trace),
         "statuses": _statuses(trace),
         "origins": _origins(trace),
         "legend": recorded_origins(trace.run),
         "columns": plain_columns(trace),
     }
+
+
+def oracle_of(trace: Trace) -> dict[str, Any]:
+    """A run's replay under a perfect ranking (``Oracle``), or ``why`` there is none."""
+    replay = oracles.oracle(trace)
+    return replay.to_json() if replay is not None else {"why": oracles.unknown(trace)}
 
 
 def plain_columns(trace: Trace) -> dict[str, list[dict[str, str]]]:

@@ -73,8 +73,8 @@ class Missing(UserError):
 class PromptForm:
     """A prompt as it is typed. ``mode`` is a key of ``MODES``; the fields of the other modes are ignored.
 
-    ``reference`` is the answer hoped for, to measure quality by. ``pool_text`` is another text to draft from, for
-    methods that take one, and ``pool_name`` what it is called.
+    ``reference`` is the answer hoped for, to measure quality by, and ``reference_of`` whose it is. ``pool_text`` is
+    another text to draft from, for methods that take one, and ``pool_name`` what it is called.
     """
 
     mode: str = "segments"
@@ -85,6 +85,7 @@ class PromptForm:
     reference: str = ""
     pool_text: str = ""
     pool_name: str = ""
+    reference_of: str = ""
 
     @property
     def typed(self) -> str:
@@ -123,7 +124,8 @@ class PromptForm:
                 f"The reference has {len(self.reference):,} characters and at most {MAX_REFERENCE:,} are taken: "
                 "shorten it.",
             )
-        prompt = dataclasses.replace(self.prompt(tokenizer), reference=self.reference.strip())
+        hoped_for = {"reference": self.reference.strip(), "reference_of": self.reference_of}
+        prompt = dataclasses.replace(self.prompt(tokenizer), **hoped_for)
         if not pooled or not self.pool_name:
             return prompt
         if not self.pool_text.strip():

@@ -16,6 +16,7 @@ COMPUTED = {
     "kv_mb": "decoders/engine/recording.py Run._finish",
     "prefill_ms": "decoders/engine/decoding.py Decoding.prefill",
     "ranking_regret": "decoders/trace/metrics.py regrets",
+    "ranking_cost": "decoders/trace/oracle.py oracle",
     "quality_f1": "decoders/trace/quality.py f1",
     "quality_rouge_l": "decoders/trace/quality.py rouge_l",
     "quality_edit": "decoders/trace/quality.py edit_similarity",

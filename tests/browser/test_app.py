@@ -347,6 +347,41 @@ def test_a_pool_and_a_reference_reach_the_run(visit: Visit, desk: StubDesk, tmp_
     ended(page)
 
 
+def test_an_examples_reference_goes_with_its_prompt(visit: Visit, desk: StubDesk) -> None:
+    """An edited example is not scored against the answer to another prompt; undone, the reference is back."""
+    whose = next(e for e in examples() if e.record.reference and e.fields["mode"] == "segments")
+    page = visit()
+    page.click("#sv-example input")
+    page.click(f"[role=option]:has-text('{whose.title}')")
+    context = page.locator("#sv-context textarea")
+    expect(context).to_have_value(whose.fields["context"])
+    said, field = page.locator("#sv-reference-note"), page.locator("#sv-reference textarea")
+    expect(said).to_contain_text("measured against the example's reference")
+    page.click("#sv-more > button")
+    expect(field).to_have_value(whose.record.reference)
+    context.fill("Somebody else's text.")
+    before = len(desk.asked)
+    run(page)  # at once: the server drops it, too
+    asked(page, desk, before + 1)
+    assert (desk.asked[-1].reference, desk.asked[-1].reference_of) == ("", "")
+    expect(field).to_have_value("")
+    expect(said).to_contain_text("not the example's any more")
+    ended(page)
+    context.fill(whose.fields["context"])
+    expect(field).to_have_value(whose.record.reference)
+    run(page)
+    asked(page, desk, before + 2)
+    assert (desk.asked[-1].reference, desk.asked[-1].reference_of) == (whose.record.reference, "the example's")
+    ended(page)
+    field.fill("Mine.")
+    expect(said).to_contain_text("measured against your own reference")
+    context.fill("Somebody else's text.")
+    run(page)
+    asked(page, desk, before + 3)
+    assert (desk.asked[-1].reference, desk.asked[-1].reference_of) == ("Mine.", "your own")
+    ended(page)
+
+
 def test_letting_go_of_the_threshold_runs_again_and_the_runs_are_listed(visit: Visit, desk: StubDesk) -> None:
     page = visit()
     page.select_option("#svf-method", "casd")

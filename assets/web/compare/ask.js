@@ -25,12 +25,12 @@ function prompt() {
   const { mode, values } = page.form;
   const example = page.data.examples.find((one) => one.id === page.form.choice);
   /** @type {Record<string, string>} */
-  const asked = { mode, reference: values.reference || "" };
+  const asked = { mode };
   for (const [name] of FIELDS[mode]) asked[name] = values[name] || "";
   const same =
     example && example.prompt.mode === mode &&
     FIELDS[mode].every(([name]) => (example.prompt[name] || "") === asked[name]);
-  if (same) asked.title = example.label;
+  if (same) Object.assign(asked, { title: example.label, reference: example.prompt.reference || "" }); // no other's
   return asked;
 }
 

@@ -78,6 +78,7 @@ export function frame() {
         h("li", h("i.svc-k-own"), "the target's own token"),
         h("li", h("b", "12"), "the 12th forward"),
         h("li", h("i.svc-k-off"), "writes something else"),
+        h("li", h("i.svc-k-oracle"), "a forward of the oracle: a perfect ranking of the same candidates"),
       ),
       ruler.element,
       h("p.svc-reached", { "aria-live": "off" }),
@@ -161,7 +162,7 @@ export function changed() {
   part("about").textContent = lanes.length ? about(lanes[0].lane.run) : "";
   drawRows();
   if (first) {
-    const rows = lanes.map((one) => ({ ...one, name: name(one) }));
+    const rows = lanes.map((one) => ({ ...one, name: name(one), oracle: page.numbers[one.id]?.oracle }));
     page.ruler?.set(rows, first.lane, colors);
   }
   setLimit();

@@ -198,6 +198,7 @@ function over(ticket) {
   });
   asked("numbers", ticket, "table", (answer) => {
     page.numbers = answer;
+    changed();
     drawTable();
     drawCharts();
   });

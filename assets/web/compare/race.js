@@ -3,6 +3,7 @@
 import { closest, h, must } from "specviz/base/dom.js";
 import { clamp, plural } from "specviz/base/numbers.js";
 import { safe } from "specviz/base/text.js";
+import { tell, words } from "specviz/compare/oracle.js";
 import { drawn, mark, name, page, part, seconds, settings, tint } from "specviz/compare/state.js";
 import { onInspect } from "specviz/shell/open.js";
 
@@ -16,6 +17,7 @@ export const laneParts = (lane) => ({
   name: h("b.svc-name"),
   settings: h("span.svc-params"),
   verdict: h("span.svc-verdict"),
+  oracle: words(lane),
   fill: h("i.svc-fill"),
   own: h("span.svc-numbers"),
   text: h("code.svc-text"),
@@ -34,7 +36,7 @@ export function drawRows() {
         return h(
           "li.svc-lane",
           { style: tint(lane.n) },
-          h("div.svc-who", mark(lane), p.name, p.settings, p.state, p.verdict, p.inspect),
+          h("div.svc-who", mark(lane), p.name, p.settings, p.state, p.verdict, p.oracle, p.inspect),
           h("div.svc-track", { "aria-hidden": "true" }, p.fill),
           p.own,
           p.text,
@@ -46,6 +48,7 @@ export function drawRows() {
     const p = must(lane.parts);
     p.name.textContent = name(lane);
     p.settings.textContent = settings(lane);
+    tell(p.oracle, lane);
     p.state.textContent =
       lane.state === "waiting" && lane.ahead > 0
         ? `waiting: ${plural(lane.ahead, "run")} before it`

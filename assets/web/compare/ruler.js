@@ -3,6 +3,7 @@
 import { h, must } from "specviz/base/dom.js";
 import { clamp } from "specviz/base/numbers.js";
 import { upTo } from "specviz/compare/lane.js";
+import { drawForwards } from "specviz/compare/oracle.js";
 
 const ROW = 30; // a lane's height in the ruler
 const TEXT = 24; // the output's text above the lanes
@@ -217,7 +218,7 @@ export class Ruler {
 
   /** A lane: one block per forward; what it accepted is solid, the target's own token hollow. */
   /** @type {(pen: Pen, one: RulerLane, y: number, first: number, last: number, done: number) => void} */
-  row(pen, { lane, color }, y, first, last, done) {
+  row(pen, { lane, color, oracle }, y, first, last, done) {
     const { accepted } = lane;
     const top = y + 4;
     const high = ROW - 8;
@@ -251,6 +252,8 @@ export class Ruler {
       }
       pen.globalAlpha = 1;
     }
+    pen.fillStyle = this.colors.pin;
+    drawForwards(pen, oracle, (at) => this.places[at] - this.left, y + ROW - 3);
   }
 
   /** Where a lane stops agreeing with the others: oblique lines, and the words at their start. */

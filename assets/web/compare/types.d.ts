@@ -25,6 +25,7 @@ interface LaneNumbers {
   lengths: [accepted: number, steps: number, share: number][];
   /** ms. */
   times: { prefill: number; draft: number; verify: number; commit: number };
+  oracle: OracleReport;
 }
 
 /** ``api/compare/stretches``: where ``run`` needs fewer forwards than every other run; ``forwards`` by run. */
@@ -68,6 +69,7 @@ type DrawnLane = CompareLane & { lane: import("specviz/compare/lane.js").Lane };
 /** What the ruler draws of a lane. */
 interface RulerLane {
   lane: import("specviz/compare/lane.js").Lane; color: string; name: string; mark: string; aligned: number;
+  oracle?: OracleReport;
 }
 /** The theme's colours; ``on``: text on a lane's colour. */
 type LaneColors = Colors & { ink: string; raised: string; on: string };

@@ -32,6 +32,7 @@ export function arrange(inspector) {
     { "aria-label": "Steps" },
     controls.toolbar(inspector),
     inspector.timeline.element,
+    inspector.timeline.note,
     inspector.sentence,
     inspector.facts.element,
     inspector.legend,

@@ -210,7 +210,8 @@ const FORCED =
 /** The hoped-for answer, opened by a click. @param {Run} run */
 function reference(run) {
   const text = h("div.sv-reference-text", { tabindex: "0" }, run.reference);
-  return h("details.sv-reference", h("summary.sv-chip", "reference"), text);
+  const whose = run.reference_of ? `${run.reference_of} reference` : "reference";
+  return h("details.sv-reference", h("summary.sv-chip", whose), text);
 }
 
 /** Title, method, parameters, model and badges. @param {Inspector} owner */

@@ -4,6 +4,7 @@ import { h } from "specviz/base/dom.js";
 import { sheet } from "specviz/base/drawing.js";
 import { OPEN } from "specviz/base/model.js";
 import { clamp, format, plural } from "specviz/base/numbers.js";
+import * as oracle from "specviz/inspect/oracle.js";
 import * as shares from "specviz/inspect/shares.js";
 
 const LEFT = 26;
@@ -27,6 +28,7 @@ export class Timeline {
       this.canvas,
       this.head,
     );
+    this.note = oracle.note(owner);
     this.hovered = 0;
     this.dragging = false;
     this.width = 1; // of a step
@@ -96,7 +98,8 @@ export class Timeline {
     const count = Math.max(1, accepted.length);
     const full = this.element.clientWidth || 800;
     this.bars = window.innerHeight < LOW_WINDOW ? SHORT : TALL;
-    this.height = this.bars + BELOW;
+    oracle.describe(this.note, model);
+    this.height = this.bars + BELOW + (this.note.hidden ? 0 : oracle.LANE);
     this.element.style.setProperty("--sv-timeline", `${this.height}px`);
     this.width = (full - LEFT) / Math.max(count, 24);
     const pen = sheet(this.canvas, full, this.height);
@@ -123,6 +126,8 @@ export class Timeline {
       const look = this.looks.get(route[k]);
       if (look !== undefined) this.lane(pen, x, wide, look);
     }
+    const below = this.bars + 4 + STRIP + 6;
+    oracle.drawLane(pen, (step) => LEFT + step * this.width, below, model, colors);
   }
 
   /** The target's own token: hollow. @type {(pen: Pen, x: number, y: number, wide: number, high: number) => void} */
@@ -189,7 +194,7 @@ export class Timeline {
     const tick = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].find((n) => n >= room) || 2000;
     for (let step = tick; step <= count; step += tick) {
       const x = LEFT + (step - 0.5) * this.width;
-      if (x > full - 14 || x < LEFT + 44) continue;
+      if (x > full - 14 - this.note.offsetWidth || x < LEFT + 44) continue;
       pen.textAlign = "center";
       pen.fillText(step.toLocaleString("en"), x, this.height - 3);
     }

@@ -10,6 +10,7 @@ import { setAddress } from "specviz/shell/address.js";
 import { onInspect } from "specviz/shell/open.js";
 import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
+import { goTo } from "specviz/shell/tabs.js";
 
 class LessonPage {
   /** @type {HTMLElement} */
@@ -180,6 +181,13 @@ async function play(id, at = 0, present = false) {
   page.box.dataset.ready = id;
   scrollTo({ top: 0 });
   page.player.root.focus({ preventScroll: true });
+}
+
+/** Opens a lesson from another page, where the learner was. @param {string} id */
+export function learn(id) {
+  setAddress({ lesson: id, at: null });
+  goTo("lessons");
+  if (page.asked) play(id, kept(id).at || 0);
 }
 
 async function load() {

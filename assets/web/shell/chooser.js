@@ -1,6 +1,6 @@
 /* The recorded runs to choose from, and the button that folds the panel. */
 
-import { on } from "specviz/base/bus.js";
+import { emit, on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { stored } from "specviz/base/storage.js";
 import { open } from "specviz/shell/open.js";
@@ -38,7 +38,15 @@ export function mount({ element }) {
   const draw = () => fillRuns(select, app.current);
   on("runs", draw);
   on("current", draw);
-  box.append(fold, select);
+  const race = h("button.svp-button", { title: "Plain decoding against this run, in five seconds" }, "▶ Race");
+  race.addEventListener("click", async () => (await import("specviz/opening/opening.js")).play());
+  const edit = h("button.svp-button", { title: "The run's prompt, method and parameters in the editor" });
+  edit.textContent = "Edit and run again";
+  edit.addEventListener("click", () => {
+    if (folded) fold.click();
+    emit("again", app.current);
+  });
+  box.append(fold, select, edit, race);
   apply();
   draw();
 }

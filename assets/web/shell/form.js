@@ -6,6 +6,7 @@ import { field, fields, valuesOf } from "specviz/base/field.js";
 import { getJson } from "specviz/base/json.js";
 import { sentence } from "specviz/base/problem.js";
 import { stored } from "specviz/base/storage.js";
+import { offerModel } from "specviz/models/choose.js";
 import { badge, methodGroups, missingMethods } from "specviz/shell/methods.js";
 import { find, place } from "specviz/shell/place.js";
 import { stop } from "specviz/shell/stage.js";
@@ -26,7 +27,10 @@ function caution(reason, note = "", method = undefined) {
   emit("caution", (app.caution = { reason, note, lossy }));
 }
 
-/** ``value`` is {"method", "params", "settings", "pooled"}; triggers "offered" with every catalog and "run". */
+/**
+ * ``value`` is {"method", "params", "settings", "pooled"}; triggers "offered" with every catalog, "run", and "again",
+ * where ``value`` also names the run whose prompt is asked for.
+ */
 /** @param {Part} part */
 export function mount({ element, props, trigger }) {
   const box = place(element, "form");
@@ -41,6 +45,25 @@ export function mount({ element, props, trigger }) {
   let common = [];
   /** @type {Values} */
   const settings = {};
+
+  const madeWith = h("p.svm-offer", { hidden: true }); // of a run that is edited, where another model made it
+  /** The editor takes over a run: its method and settings here, its prompt by the server. @param {string} id */
+  function edit(id) {
+    const run = app.inspector?.model?.run;
+    if (!run || run.id !== id) return;
+    const { name, params } = run.method;
+    if (!catalog.methods.find((card) => card.name === name)?.missing) {
+      chosen = name; // those who are not listed yet are waited for
+      kept[chosen] = { ...kept[chosen], .../** @type {Values} */ (params) };
+    }
+    Object.assign(settings, { max_new_tokens: run.max_new_tokens }, run.sampling);
+    draw();
+    offerModel(madeWith, id);
+    props.value = JSON.stringify({ ...JSON.parse(props.value || "{}"), again: id, n: Date.now() });
+    trigger("again");
+  }
+  on("again", edit);
+  on("current", () => (madeWith.hidden = true));
 
   let againTimer = 0;
   /** Runs with what the form has, in place of the run of this page that goes on. */
@@ -103,6 +126,7 @@ export function mount({ element, props, trigger }) {
     const samplingOpen = Boolean(box.querySelector(".svf-sampling[open]"));
     const describes = { "aria-describedby": "svf-summary", onchange: choose };
     const inside = [
+      madeWith,
       h("label.svf-title", { for: "svf-method" }, "Method"),
       h("select.svp-select", { id: "svf-method", value: chosen, ...describes }, methodGroups(catalog.methods)),
       h(

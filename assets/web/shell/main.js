@@ -45,4 +45,8 @@ async function fetchPages() {
     await import(name).catch(() => {}); // told where the tab is opened
   }
 }
-openEarly(fromAddress()).then(fetchPages);
+openEarly(fromAddress()).then(async () => {
+  const { begin } = await import("specviz/opening/opening.js");
+  begin();
+  fetchPages();
+});

@@ -16,7 +16,7 @@ from cachetools import FIFOCache
 from pydantic import AfterValidator, Field
 
 from decoders.errors import UserError
-from decoders.trace import metrics
+from decoders.trace import metrics, report
 from decoders.trace.trace import Trace
 from specviz.experiments.prompts import check_tokens, of_trace
 from specviz.places import is_id
@@ -42,7 +42,7 @@ LENS_WAIT_S = 2.0  # a verdict that takes longer is asked for again
 # what the table shows, in its order: all of them are defined in decoders.trace.metrics
 TABLE = (
     "tokens_per_step", "speedup", "tokens_per_s", "steps", "tokens", "drafted", "accepted", "draft_efficiency",
-    "draft_ms", "verify_ms", "draft_share", "prefill_ms", "kv_mb", "draft_mb", "differs",
+    "ranking_cost", "draft_ms", "verify_ms", "draft_share", "prefill_ms", "kv_mb", "draft_mb", "differs",
 )  # fmt: skip
 
 
@@ -202,7 +202,7 @@ class Compare(Service):
     @get("numbers")
     def numbers(self, runs: Runs) -> dict[str, Any]:
         """Per run that is over: every metric, acceptance by depth, accepted lengths (length, steps with a draft that
-        accepted so many, their share of those steps) and where the time went.
+        accepted so many, their share of those steps), where the time went, and the replay under a perfect ranking.
 
         The baseline of the speedup is the plain run among ``runs``; without one, what a run recorded of plain decoding.
         """
@@ -221,6 +221,7 @@ class Compare(Service):
             "depths": metrics.acceptance_by_depth(trace),
             "lengths": [(n, steps, steps / lengths.total()) for n, steps in sorted(lengths.items())],
             "times": metrics.time_parts(trace),
+            "oracle": report.oracle_of(trace),
         }
 
     @get("stretches")

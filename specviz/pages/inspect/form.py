@@ -12,8 +12,12 @@ import gradio as gr
 
 from specviz.server.desk import Desk
 from specviz.server.forms import MODES, PromptForm, Rejected
+from specviz.server.store import UnknownTrace
 from specviz.shell.parts import note, owner, part, tell, told
 from specviz.views.examples import SEPARATOR, Example, examples
+
+from . import again as recorded
+from . import reference as references
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +50,8 @@ def build(desk: Desk) -> None:
             with gr.Column(elem_id="sv-free", elem_classes=["sv-fields"]):
                 text = gr.Textbox(start_with[4], label="Text", elem_id="sv-text", placeholder=TEXT, **_lines(10, 18))
             prompt_note = part("note", "sv-prompt-note")
+            reference_note = part("note", "sv-reference-note")
+            belongs = gr.State(references.of_example(first))
             with gr.Accordion("More", open=False, elem_id="sv-more"):
                 info = "The answer you hope for: quality is measured against it."
                 reference = gr.Textbox(
@@ -59,7 +65,7 @@ def build(desk: Desk) -> None:
                         pool_file = gr.UploadButton("Choose a text file …", elem_id="sv-pool", **FILE)
                         pool_clear = gr.Button("Remove", size="sm", elem_id="sv-pool-clear")
                     pool_note = part("note", "sv-pool-note")
-            form = part("form", "sv-form", events=("offered", "run"))
+            form = part("form", "sv-form", events=("offered", "run", "again"))
             with gr.Column(elem_id="sv-go"):
                 part("caution", "sv-caution")
                 run_note = part("note", "sv-run-note")
@@ -85,31 +91,59 @@ def build(desk: Desk) -> None:
             log.exception("counting tokens failed")
             return note()
 
+    def settle(whose: references.Reference, *sent: Any) -> list[Any]:
+        """The reference that the prompt has, and the note that says which one."""
+        form = _form(sent)
+        used = references.settled(whose, form)
+        kept = used.reference.strip() == form.reference.strip()
+        return [gr.skip() if kept else used.reference, note(references.told(whose, used))]
+
+    def typed_reference(*sent: Any) -> list[Any]:
+        """A reference that somebody types is theirs, whatever the prompt is."""
+        return [references.YOURS, settle(references.YOURS, *sent)[1]]
+
     def offered(chosen: Any, *sent: Any) -> list[Any]:
         """The note at the prompt, Run (off where nothing can run), and the examples of the model in use: where those of
         another kind of model were listed, its first one takes the place of an example that nobody changed.
         """
         run = gr.Button(interactive=not desk.catalog()["reason"])
-        kept = [count(*sent), run, *[gr.skip()] * (len(fields) + 1)]
+        kept = [count(*sent), run, *[gr.skip()] * (len(fields) + 2)]
         shown = _named(chosen, not desk.toy)
         if shown is None or _named(chosen, desk.toy) is not None:
             return kept
         first, names = choices(desk.toy)
         if not _same(shown, _form(sent)):
             return [*kept[:2], gr.Dropdown(names, value=None), *kept[3:]]
-        return [note(), run, gr.Dropdown(names, value=first.record.id), *first.fields.values()]
+        filled = [*first.fields.values(), references.of_example(first)]
+        return [note(), run, gr.Dropdown(names, value=first.record.id), *filled]
 
     def fill(chosen: Any) -> list[Any]:
         example = _named(chosen, desk.toy)
         if example is None:
-            return [gr.skip()] * (len(fields) + 1)
-        return [*example.fields.values(), note(example.note)]
+            return [gr.skip()] * (len(fields) + 2)
+        return [*example.fields.values(), references.of_example(example), note(example.note)]
+
+    def again(settings: Any) -> list[Any]:
+        """A recorded run's prompt in the form, and the note at the button."""
+
+        def read() -> list[Any]:
+            try:
+                trace = desk.trace(told(settings).get("again"))
+            except UnknownTrace as problem:
+                raise Rejected("prompt", str(problem)) from None
+            prompt = recorded.form_of(trace)
+            whose = references.Reference(prompt.reference, references.named(prompt), "the run's")
+            same = next((e.record.id for e in examples(desk.toy) if _same(e, prompt)), None)
+            typed = [getattr(prompt, name) for name in ("mode", "instruction", "context", "question", "text")]
+            return [gr.Dropdown(value=same), *typed, prompt.reference, whose, note(recorded.said(trace))]
+
+        return _attempt(read, lambda _, words: [*[gr.skip()] * (len(fields) + 2), words])
 
     def start(request: gr.Request, chosen: Any, settings: Any, *rest: Any) -> tuple[Any, Any, Any, Any]:
-        """View, note at the prompt, at the pool, at the button. ``rest``: the fields, and the pool."""
+        """View, note at the prompt, at the pool, at the button. ``rest``: the fields, whose reference, the pool."""
         wished, example = told(settings), _named(chosen, desk.toy)
-        *typed, (pool_text, pool_name) = rest
-        prompt = _form(tuple(typed))
+        *typed, whose, (pool_text, pool_name) = rest
+        prompt = references.settled(whose, _form(tuple(typed)))
 
         def begin() -> tuple[Any, Any, Any, Any]:
             pool = {"pool_text": pool_text, "pool_name": pool_name} if wished.get("pooled") is True else {}
@@ -152,11 +186,16 @@ def build(desk: Desk) -> None:
         return _attempt(read, lambda _, words: (gr.skip(), words))
 
     mode.change(None, mode, None, js="mode => { document.body.dataset.svMode = mode; }", **QUIET)
-    example.input(fill, example, [*fields, run_note], queue=False, **QUIET)
-    again: dict[str, Any] = {"trigger_mode": "always_last", "queue": False, **QUIET}
-    gr.on([f.change for f in typed_in], count, typed_in, prompt_note, **again)
-    form.offered(offered, [example, *typed_in], [prompt_note, run, example, *fields], **again)
-    inputs = [example, form, *fields, pool]
+    example.input(fill, example, [*fields, belongs, run_note], queue=False, **QUIET)
+    newest: dict[str, Any] = {"trigger_mode": "always_last", "queue": False, **QUIET}
+    gr.on([f.change for f in typed_in], count, typed_in, prompt_note, **newest)
+    whose_is_it = [settle, [belongs, *fields], [reference, reference_note]]
+    gr.on([f.change for f in fields], *whose_is_it, **newest)
+    form.offered(*whose_is_it, **newest)
+    reference.input(typed_reference, fields, [belongs, reference_note], **newest)
+    form.offered(offered, [example, *typed_in], [prompt_note, run, example, *fields, belongs], **newest)
+    form.again(again, form, [example, *fields, belongs, run_note], queue=False, **QUIET)
+    inputs = [example, form, *fields, belongs, pool]
     for begins in (run.click, form.run):
         begins(start, inputs, [view, prompt_note, pool_note, run_note], queue=False, **QUIET)
     stop.click(None, None, None, js='() => document.dispatchEvent(new CustomEvent("specviz:stop"))', **QUIET)
@@ -205,7 +244,4 @@ def _form(sent: tuple[Any, ...]) -> PromptForm:
 
 def _same(example: Example, form: PromptForm) -> bool:
     """Whether the prompt is still the example's."""
-    mode, *texts, _ = example.fields.values()
-    typed = [form.instruction, form.context, form.question, form.text]
-    used = slice(0, 3) if mode == "segments" else slice(3, 4)
-    return form.mode == mode and [t.strip() for t in typed[used]] == [t.strip() for t in texts[used]]
+    return references.named(form) == references.named(references.form_of(example))

@@ -1,0 +1,66 @@
+/* The oracle: the steps of a run under a perfect ranking, as the timeline's lane and in words (Python replays them). */
+
+import { h } from "specviz/base/dom.js";
+import { explain } from "specviz/base/terms.js";
+
+export const LANE = 8; // px
+const BLOCK = 5;
+
+/** What the lane and Compare's ruler say: "ranking costs 2 of 13 steps". @param {OracleReport} oracle */
+export function costs(oracle) {
+  if ("why" in oracle) return "";
+  const { cost, least, recorded, branches } = oracle;
+  const about = branches && cost ? "about " : "";
+  if (!cost) return `ranking costs none of ${recorded} steps`;
+  return `ranking costs ${about}${least < cost ? `${least} to ${cost}` : cost} of ${recorded} steps`;
+}
+
+/** Where each of the oracle's steps begins and ends in the run's: steps and their shares, as numbers from 0. */
+/** @type {(ends: number[], emitted: number[]) => { from: number, to: number }[]} */
+export function spans(ends, emitted) {
+  /** @type {{ from: number, to: number }[]} */
+  const made = [];
+  let step = 0;
+  let before = 0; // tokens written before that step
+  let from = 0;
+  for (const end of ends) {
+    while (step < emitted.length && before + emitted[step] <= end) before += emitted[step++];
+    const to = step + (step < emitted.length ? (end - before) / emitted[step] : 0);
+    made.push({ from, to });
+    from = to;
+  }
+  return made;
+}
+
+/** The lane below a timeline's strips: a block per step of the oracle, solid where it does more than a recorded one. */
+/** @type {(pen: Pen, place: (step: number) => number, y: number, model: Model, colors: Colors) => void} */
+export function drawLane(pen, place, y, model, colors) {
+  const oracle = model.report?.oracle;
+  if (!oracle || "why" in oracle) return;
+  for (const { from, to } of spans(oracle.ends, model.steps.emitted)) {
+    const saves = to - from > 1;
+    const x = place(from) + 0.5;
+    const wide = Math.max(0.7, place(to) - place(from) - 1.5);
+    pen.fillStyle = saves ? colors.pin : colors.own;
+    pen.globalAlpha = saves ? 1 : 0.4;
+    pen.fillRect(x, y + (saves ? 0 : 1.5), wide, saves ? BLOCK : BLOCK - 3);
+    pen.globalAlpha = 1;
+  }
+}
+
+/** The lane's words below a timeline; they explain themselves. @param {Inspector} owner */
+export function note(owner) {
+  const words = h("span.sv-term", { tabindex: "0" });
+  owner.tip.add(words, () => explain(owner, "ranking_cost"));
+  return h("p.sv-oracle", h("i", { "aria-hidden": "true" }), words);
+}
+
+/** Says it of the run that is shown. @type {(element: HTMLElement, model: Model) => void} */
+export function describe(element, model) {
+  const oracle = model.report?.oracle;
+  const said = oracle && costs(oracle);
+  element.hidden = !said;
+  if (!said || !oracle || "why" in oracle || !element.lastElementChild) return;
+  const { steps, most } = oracle;
+  element.lastElementChild.textContent = `Oracle: ${most > steps ? `${steps} to ${most}` : steps} steps · ${said}`;
+}

@@ -1,0 +1,246 @@
+/* The opening: plain decoding against a run for five seconds, then the first miss, and the question why. */
+
+import { on } from "specviz/base/bus.js";
+import { h } from "specviz/base/dom.js";
+import { getJson, traceUrl } from "specviz/base/json.js";
+import { format, plural, short } from "specviz/base/numbers.js";
+import { stored } from "specviz/base/storage.js";
+import { offerModel } from "specviz/models/choose.js";
+import { LASTS_MS, cold, done, firstMiss, lanes, stretches, whole } from "specviz/opening/race.js";
+import { why } from "specviz/opening/why.js";
+import { early, FIRST } from "specviz/shell/early.js";
+import { app, params } from "specviz/shell/state.js";
+
+const SEEN = "opening";
+const LESSON = "1-drafting";
+const FOLLOWS = 600; // characters of a lane's text that are kept in sight
+
+/** @typedef {ReturnType<typeof lanes>} Race */
+/** @typedef {import("specviz/compare/lane.js").Lane} Lane */
+
+/** What is shown now, so that another one takes its place. @type {Opening | null} */
+let shown = null;
+
+/** Starts by itself where somebody comes for the first time and asked for nothing, once the runs are listed. */
+export function begin() {
+  if (early.id !== FIRST || !cold(params.toString(), location.hash, stored.get(SEEN))) return;
+  let waits = true;
+  const busy = () => (waits = false); // who begins by himself needs no opening
+  for (const name of ["keydown", "pointerdown"]) document.addEventListener(name, busy, { once: true, capture: true });
+  const start = () => {
+    const record = app.runs.find((run) => run.id === app.shown);
+    const fit = record?.kind === "gallery" && record.method_name !== "plain" && app.tab === "inspect";
+    if (waits && fit && !app.inspector?.presenter?.on) play();
+    waits = false;
+  };
+  on("runs", () => waits && (window.requestIdleCallback ?? setTimeout)(start, { timeout: 1500 }));
+}
+
+/** The race of the run that is shown, from its start. */
+export async function play() {
+  const { inspector } = app;
+  const run = inspector?.model?.run;
+  if (!inspector || !run?.complete || !inspector.model.stepCount) {
+    return inspector?.say("A race is shown of a run that is over.");
+  }
+  if (run.method.name === "plain") return inspector.say("This is plain decoding itself: open another method's run.");
+  shown?.close();
+  const id = app.shown;
+  const { trace } = inspector.model;
+  const plain = await recorded(id);
+  if (app.shown !== id) return;
+  stored.set(SEEN, "1");
+  shown = new Opening(lanes(trace, plain));
+}
+
+/** Plain decoding of the same prompt by the same model, where it was recorded. @param {string} id */
+async function recorded(id) {
+  const own = app.runs.find((run) => run.id === id);
+  const same = app.runs.find(
+    (run) => own?.prompt && run.prompt === own.prompt && run.method_name === "plain" && run.kind !== "live",
+  );
+  if (!same || same.id === id) return null;
+  /** @type {Trace | null} */
+  const trace = await getJson(traceUrl(same.id)).catch(() => null);
+  return trace?.tokens ? trace : null;
+}
+
+class Opening {
+  /** @param {Race} race */
+  constructor(race) {
+    this.race = race;
+    this.inspector = /** @type {Inspector} */ (app.inspector);
+    this.trace = app.shown;
+    this.frame = 0;
+    this.lanes = [this.lane(race.plain, "Plain decoding"), this.lane(race.run, short(this.title))];
+    this.words = h("p.svo-words", { role: "status" });
+    this.buttons = h("div.svo-buttons");
+    this.element = h(
+      "section.svp.svo",
+      { "aria-label": `Race: plain decoding against ${short(this.title)}` },
+      h("div.svo-lanes", this.lanes.map((lane) => lane.element)),
+      h("p.svo-source", this.source),
+      this.words,
+      this.buttons,
+      h("button.svo-close", { "aria-label": "Close", onclick: () => this.close() }, "×"),
+    );
+    document.body.prepend(this.element); // the first to reach by Tab
+    this.leave = new AbortController();
+    const { signal } = this.leave;
+    for (const name of ["keydown", "pointerdown"])
+      document.addEventListener(name, (event) => this.touched(event), { signal, capture: true });
+    for (const name of ["specviz:tab", "specviz:current"])
+      document.addEventListener(name, () => this.left() && this.close(), { signal });
+    if (matchMedia("(prefers-reduced-motion: reduce)").matches) this.ask(true);
+    else this.run();
+  }
+
+  get title() {
+    const { title, name } = this.race.run.run.method;
+    return title || name;
+  }
+
+  /** What is shown: recorded or replayed, and how fast. */
+  get source() {
+    const { recorded, timed, run } = this.race;
+    const by = run.run.model?.name ? `Recorded with ${run.run.model.name}` : "As it was recorded";
+    const rate = run.ms / LASTS_MS;
+    const pace = rate >= 1 ? `${format(rate)} times as fast` : `${format(1 / rate)} times as slowly`;
+    if (timed) return `${by}: one prompt, each lane at its own recorded times, played ${pace}.`;
+    if (recorded) return `${by}: one prompt; the clock counts forwards of the model.`;
+    return `${by}. Plain decoding was not: its lane is this text at one token per forward; the clock counts forwards.`;
+  }
+
+  /** @type {(lane: Lane, name: string) => OpeningLane} */
+  lane(lane, name) {
+    const text = h("code.svo-text", { "aria-hidden": "true" });
+    const count = h("b", "0");
+    const facts = h("span.svo-facts");
+    const element = h("div.svo-lane", h("header", h("h3", name), h("span.svo-count", count, " tokens"), facts), text);
+    return { element, text, count, facts, lane, parts: stretches(lane), next: 0, steps: -1 };
+  }
+
+  /** Five seconds, then the question. */
+  run() {
+    this.element.classList.add("svo-racing");
+    this.words.textContent = "Any key or click skips this.";
+    const begun = performance.now();
+    const tick = () => {
+      const share = Math.min(1, (performance.now() - begun) / LASTS_MS);
+      for (const one of this.lanes) this.draw(one, done(this.race, one.lane, share));
+      this.frame = share < 1 ? requestAnimationFrame(tick) : window.setTimeout(() => this.ask(true), 700);
+    };
+    tick();
+  }
+
+  /** A lane after so many of its steps. @type {(one: OpeningLane, steps: number) => void} */
+  draw(one, steps) {
+    if (steps === one.steps) return;
+    one.steps = steps;
+    const fresh = [];
+    while (one.next < one.parts.length && one.parts[one.next].step < steps) {
+      const { accepted, text } = one.parts[one.next++];
+      fresh.push(h(accepted ? "span.svo-accepted" : "span.svo-own", text));
+    }
+    one.text.append(...fresh);
+    one.text.scrollTop = FOLLOWS * one.text.clientHeight; // its end
+    const { lane } = one;
+    one.count.textContent = lane.start(steps).toLocaleString("en");
+    const time = this.race.timed && steps ? ` · ${seconds(lane.times[steps - 1])}` : "";
+    one.facts.textContent = `${plural(steps, "forward")}${time}`;
+  }
+
+  /** A key or a click ends the race; it does what it does anyway. @param {Event} event */
+  touched(event) {
+    const key = event instanceof KeyboardEvent ? event.key : "";
+    if (["Shift", "Control", "Alt", "Meta"].includes(key)) return;
+    if (this.element.classList.contains("svo-racing")) this.ask(false);
+    else if (key === "Escape") this.close();
+  }
+
+  left() {
+    return app.tab !== "inspect" || app.current !== this.trace;
+  }
+
+  /** The race is over: who needed what, and (``goes``: at the first miss) the question. @param {boolean} goes */
+  ask(goes) {
+    this.stop();
+    this.element.classList.remove("svo-racing");
+    const miss = firstMiss(this.inspector.model.steps);
+    if (goes && miss >= 0) this.inspector.setStep(miss);
+    const drafted = this.inspector.model.steps.drafted[miss];
+    this.words.replaceChildren(
+      this.result,
+      miss < 0
+        ? " No draft of this run was rejected as a whole."
+        : h("b.svo-question", `Step ${miss + 1} drafted ${plural(drafted, "token")}, and none was accepted. Why?`),
+    );
+    const buttons = [h("button.svp-button", { onclick: play }, "↻ Race again")];
+    if (miss >= 0) buttons.unshift(h("button.svp-button.svp-call", { onclick: () => this.answer(miss) }, "Why?"));
+    else buttons.unshift(this.lesson());
+    this.buttons.replaceChildren(...buttons);
+  }
+
+  /** Who needed what. */
+  get result() {
+    const { run, plain, recorded, timed } = this.race;
+    const by = plain.start(done(this.race, plain, 1));
+    /** @param {Lane} lane */
+    const took = (lane) => plural(lane.steps, "forward") + (timed ? ` (${seconds(lane.ms)})` : "");
+    const had = by < plain.length ? `had ${by.toLocaleString("en")} by then` : "had them, too";
+    const needs = recorded ? `needed ${took(plain)}` : `needs ${took(plain)}, one per token`;
+    return (
+      `${short(this.title)} wrote ${plural(run.length, "token")} in ${took(run)}. ` +
+      `Plain decoding ${had}, and ${needs}.`
+    );
+  }
+
+  /** Leads to what was ranked at a step (without a ranking: what was drafted), and says what it shows. */
+  /** @param {number} step */
+  answer(step) {
+    const { inspector } = this;
+    inspector.setStep(step);
+    const view = inspector.model.step(step);
+    const panel = view.candidates.length ? inspector.candidates : inspector.tree;
+    panel.element.scrollIntoView({ block: "center", behavior: "instant" });
+    panel.element.classList.add("svo-lit");
+    setTimeout(() => panel.element.classList.remove("svo-lit"), 2500);
+    this.words.replaceChildren(h("b", `Step ${step + 1}. `), why(inspector, view));
+    const whatIf = h("button.svp-button.svp-call", { onclick: () => this.whatIf() }, "What if …");
+    whatIf.title = "Draft this step again with another method";
+    this.buttons.replaceChildren(whatIf, this.lesson());
+    whatIf.focus({ preventScroll: true });
+  }
+
+  /** Opens What if; where this run cannot be drafted again, says why, and offers the model that made it. */
+  whatIf() {
+    if (app.whatif && !app.whatif.reason) return app.whatif.toggle(true);
+    const made = h("p", { hidden: true });
+    this.words.replaceChildren(app.whatif?.reason || "What if is still being opened: try again.", made);
+    offerModel(made, this.trace);
+  }
+
+  lesson() {
+    const go = async () => {
+      const { learn } = await import("specviz/lesson/page.js");
+      this.close();
+      learn(LESSON);
+    };
+    return h("button.svp-button", { onclick: go }, "Lesson 1: what drafting is");
+  }
+
+  stop() {
+    cancelAnimationFrame(this.frame);
+    clearTimeout(this.frame);
+  }
+
+  close() {
+    this.stop();
+    this.leave.abort();
+    this.element.remove();
+    if (shown === this) shown = null;
+  }
+}
+
+/** @param {number} ms */
+const seconds = (ms) => `${(ms / 1000).toFixed(1)} s`;

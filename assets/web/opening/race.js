@@ -1,0 +1,72 @@
+/* The opening race: plain decoding against one run, from what was recorded. No DOM. */
+
+import { Lane } from "specviz/compare/lane.js";
+
+/** How long the run's own lane takes, in ms. */
+export const LASTS_MS = 5000;
+
+/** A stretch of a lane's text: written by step ``step``, accepted from a draft or the target's own. */
+/** @typedef {{ step: number, accepted: boolean, text: string }} Stretch */
+
+/**
+ * Plain decoding's lane: as it was recorded, else the run's own text at one token per forward, which is what plain
+ * decoding needs. Only a recorded one has times.
+ *
+ * @param {Trace} trace
+ * @param {Trace | null} plain
+ */
+export function lanes(trace, plain) {
+  const run = new Lane(trace);
+  const recorded = plain && comparable(trace, plain) ? new Lane(plain) : null;
+  const timed = !!recorded && run.ms > 0 && recorded.ms > 0;
+  return { run, plain: recorded ?? replayed(trace), recorded: !!recorded, timed };
+}
+
+/** Whether a recorded plain run is this one's: drawn alike, and (unless the method is lossy) the same text. */
+/** @type {(trace: Trace, plain: Trace) => boolean} */
+function comparable(trace, plain) {
+  /** @param {Trace} one */
+  const text = ({ run, tokens }) => tokens.id.slice(run.prompt_length).join();
+  const alike = (trace.run.sampling?.temperature ?? 0) === (plain.run.sampling?.temperature ?? 0);
+  return alike && plain.run.complete && (trace.run.method.lossless === false || text(trace) === text(plain));
+}
+
+/** The text of a run at one token per forward. @param {Trace} trace */
+function replayed({ run, pieces, tokens }) {
+  const count = tokens.id.length - run.prompt_length;
+  const rows = Array.from({ length: count }, (_, k) => k);
+  const steps = { emitted: rows.map(() => 1), accepted: rows.map(() => 0), elapsed_ms: rows.map(() => 0) };
+  return new Lane(/** @type {Trace} */ (/** @type {unknown} */ ({ run: { ...run }, pieces, tokens, steps })));
+}
+
+/** The clock when the run has ended: ms, or forwards where plain decoding has no times of its own. */
+/** @param {ReturnType<typeof lanes>} race */
+export const whole = ({ run, timed }) => (timed ? run.ms : run.steps);
+
+/** Steps that a lane has done when ``share`` of the race is over. */
+/** @type {(race: ReturnType<typeof lanes>, lane: Lane, share: number) => number} */
+export const done = (race, lane, share) => lane.done(race.timed ? "time" : "step", share * whole(race));
+
+/** A lane's text in stretches, in order. @param {Lane} lane @returns {Stretch[]} */
+export function stretches(lane) {
+  /** @type {Stretch[]} */
+  const made = [];
+  for (const { start, text } of lane.pieces.cells(lane.output)) {
+    const step = lane.stepOf[start];
+    const accepted = start - lane.start(step) < lane.accepted[step];
+    const shown = lane.pieces.special(lane.output[start]) ? "" : text;
+    const last = made[made.length - 1];
+    if (last && last.step === step && last.accepted === accepted) last.text += shown;
+    else made.push({ step, accepted, text: shown });
+  }
+  return made;
+}
+
+/** The first step whose draft was wholly rejected, from 0; -1 where there is none. */
+/** @param {Pick<Trace["steps"], "drafted" | "accepted">} steps */
+export const firstMiss = ({ drafted, accepted }) => drafted.findIndex((n, step) => n > 0 && accepted[step] === 0);
+
+/** Whether somebody came here for the first time, and for nothing in particular. */
+/** @type {(search: string, hash: string, seen: string | null) => boolean} */
+export const cold = (search, hash, seen) =>
+  !seen && hash.length < 2 && [...new URLSearchParams(search).keys()].every((key) => key === "__theme");

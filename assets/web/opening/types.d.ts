@@ -1,0 +1,9 @@
+/* What the opening draws. Global. */
+
+/** A lane of the race: where it is drawn, its text in stretches, and how much of it is there. */
+interface OpeningLane {
+  element: HTMLElement; text: HTMLElement; count: HTMLElement; facts: HTMLElement;
+  lane: import("specviz/compare/lane.js").Lane;
+  parts: import("specviz/opening/race.js").Stretch[];
+  next: number; steps: number;
+}

@@ -1,0 +1,78 @@
+"""A recorded run's prompt as it would be typed, so that it can be edited and run again."""
+
+from __future__ import annotations
+
+from itertools import groupby, pairwise
+
+from decoders.trace.trace import Trace
+from specviz.server.forms import PromptForm
+from specviz.views.examples import SEPARATOR, typed
+
+TYPED = ("instruction", "context", "question", "chat", "text")
+Stretch = tuple[str, int, str]  # a segment's name, its passage, its text
+
+
+def form_of(trace: Trace) -> PromptForm:
+    """The form that a run's prompt was made from: of a chat its messages, without the template around them.
+
+    A trace records which part of the prompt each token belongs to. A token that spans two parts counts for the first,
+    so what stands behind a template's line breaks is given back to the part that follows.
+    """
+    stretches = _stretches(trace)
+    names = {name for name, _, _ in stretches}
+    form = {"reference": str(trace.run.get("reference") or "")}
+    if "chat" in names:
+        parts = [text.strip("\n") for name, _, text in stretches if name != "template"]
+        return PromptForm("chat", text=typed(_turns(parts)), **form)
+    if "text" in names or not names & set(TYPED):
+        ids = [t for t, s in zip(trace.prompt_ids, _column(trace, "segment"), strict=True) if s != "template"]
+        return PromptForm("text", text=trace.text(ids or trace.prompt_ids), **form)
+    texts = {name: [text.strip("\n") for one, _, text in stretches if one == name] for name in TYPED}
+    passages = texts["context"]
+    if len(passages) > 1:
+        passages = [text.removeprefix(f"[{number}] ") for number, text in enumerate(passages, 1)]
+    return PromptForm(
+        "segments",
+        instruction="\n".join(texts["instruction"]),
+        context=f"\n{SEPARATOR}\n".join(passages),
+        question="\n".join(texts["question"]),
+        **form,
+    )
+
+
+def said(trace: Trace) -> str:
+    """What the form holds now, and what it could not take over."""
+    words = "This is the prompt of the run shown, with its method and parameters: change what you like, then run it."
+    pool = trace.run.get("pool") or {}
+    if pool and not pool.get("in_prompt", True):
+        words += f" It drafted from {pool.get('label', 'a text of its own')}: choose that file again under More."
+    return words
+
+
+def _stretches(trace: Trace) -> list[Stretch]:
+    """The prompt's parts in order, with the text that a template's token had of the part that follows."""
+    keys = zip(_column(trace, "segment"), _column(trace, "passage"), trace.prompt_ids, strict=True)
+    parts = [
+        (name, passage, trace.text([one for _, _, one in rows]))
+        for (name, passage), rows in groupby(keys, key=lambda row: row[:2])
+    ]
+    inside = [k for k, (name, _, _) in enumerate(parts) if name in TYPED]
+    for before, after in pairwise(inside):
+        if after == before + 2 and parts[before][0] != "chat":  # a gap between parts of one turn: line breaks alone
+            rest = parts[before + 1][2].lstrip("\n")
+            parts[after] = (*parts[after][:2], rest + parts[after][2])
+    return parts
+
+
+def _column(trace: Trace, name: str) -> list:
+    return trace.tables["tokens"][name][: trace.run["prompt_length"]]
+
+
+def _turns(parts: list[str]) -> tuple[tuple[str, str], ...]:
+    """The turns of a conversation: the user has the last one, and who speaks takes turns. One too many at the start is
+    the system's.
+    """
+    roles = [("user", "assistant")[(len(parts) - 1 - k) % 2] for k in range(len(parts))]
+    if roles[0] == "assistant":
+        roles[0] = "system"
+    return tuple(zip(roles, parts, strict=True))

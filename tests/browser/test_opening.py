@@ -1,0 +1,168 @@
+"""The first minutes in real Chromium: the race, the first miss, why; the oracle's lane and its words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests import synthetic
+from tests.browser.test_app import MOUNTED, shown, step
+from tests.stubs import StubDesk, serving
+from tests.waiting import becomes, expect
+
+Visit = Callable[..., Any]
+FIRST_TIME = "localStorage.removeItem('specviz-opening')"
+
+
+@pytest.fixture(scope="module")
+def desk() -> StubDesk:
+    alone = synthetic.Synthetic(synthetic.CODE_SEGMENTS, synthetic.EDITED, "plain", "Plain decoding").run()
+    return StubDesk(gallery=(synthetic.chain(), alone, synthetic.quote()))
+
+
+@pytest.fixture(scope="module")
+def port(desk: StubDesk) -> Iterator[int]:
+    with serving(desk) as found:
+        yield found
+
+
+@pytest.fixture
+def visit(page: Any, port: int) -> Iterator[Visit]:
+    """Opens the app at an address, ``new``: as somebody who was never here; nothing may fail or be asked elsewhere."""
+
+    def go(query: str = "", *, new: bool = False) -> Any:
+        page.goto(f"http://127.0.0.1:{port}/api/status")
+        if new:
+            page.evaluate(FIRST_TIME)
+        page.goto(f"http://127.0.0.1:{port}/{query}")
+        page.wait_for_selector(MOUNTED, state="attached")  # another tab may be shown
+        page.wait_for_selector("#sv-run:not([disabled])", state="attached")
+        return page
+
+    yield go
+    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
+    assert foreign == [] and page.problems == []
+
+
+def first_miss(desk: StubDesk, key: str) -> int:
+    steps = desk.store.get(key).tables["steps"]
+    return next(k for k, (n, a) in enumerate(zip(steps["drafted"], steps["accepted"], strict=True)) if n and not a)
+
+
+def test_a_newcomer_sees_a_race_then_the_first_miss_and_learns_why(visit: Visit, desk: StubDesk) -> None:
+    page = visit(new=True)
+    first = page.evaluate("specviz.app.drawn")
+    assert first < 6000, f"first view after {first:.0f} ms"  # as without it: the budget is 1.5 s on a quiet machine
+    racing = page.locator(".svo-racing")
+    expect(racing).to_be_visible()
+    expect(racing).to_contain_text("Plain decoding")
+    expect(racing).to_contain_text("own recorded times")
+    expect(racing.locator(".svo-accepted").first).to_be_attached()
+    card = page.locator(".svo:not(.svo-racing)")
+    miss = first_miss(desk, "gallery-0")
+    expect(card).to_contain_text(f"Step {miss + 1} drafted")
+    expect(card).to_contain_text("Why?")
+    expect(card).to_contain_text(f"{len(desk.store.get('gallery-0').output_ids)} tokens in")
+    becomes(page, lambda: step(page), miss)
+    page.click(".svo button:has-text('Why?')")  # one click: the candidates
+    expect(page.locator(".sv-card[aria-label='Candidates']")).to_be_in_viewport()
+    expect(card).to_contain_text(f"Step {miss + 1}.")
+    expect(card).to_contain_text("would have had" if _lost(desk, miss) else "No ranking could have helped")
+    page.click(".svo button:has-text('Lesson 1')")
+    page.wait_for_selector(".svp-lessons[data-ready='1-drafting']")
+    expect(page.locator(".svo")).to_have_count(0)
+
+
+def _lost(desk: StubDesk, miss: int) -> bool:
+    rows = desk.store.get("gallery-0").tables["candidates"]
+    return any(w > 0 for s, w in zip(rows["step"], rows["would_accept"], strict=True) if s == miss)
+
+
+def test_it_starts_by_itself_once_and_again_by_its_button(visit: Visit) -> None:
+    page = visit(new=True)
+    page.wait_for_selector(".svo-racing")
+    page.keyboard.press("ArrowRight")  # any key skips, and does what it does
+    expect(page.locator(".svo-racing")).to_have_count(0)
+    becomes(page, lambda: step(page), 1)
+    page.keyboard.press("Escape")
+    expect(page.locator(".svo")).to_have_count(0)
+    page = visit()
+    page.click("button:has-text('▶ Race')")
+    page.wait_for_selector(".svo-racing")
+    page.click(".sv-counter")  # so does a click
+    expect(page.locator(".svo-racing")).to_have_count(0)
+
+
+@pytest.mark.parametrize("query", ["?trace=gallery-2", "?step=3", "?tab=runs", "?present=1"])
+def test_who_asks_for_something_gets_that(visit: Visit, query: str) -> None:
+    page = visit(query, new=True)
+    page.wait_for_function("specviz.app.runs.length")
+    # the other pages' modules are fetched after it had its chance, in the browser's idle moments
+    page.wait_for_function("performance.getEntriesByType('resource').some(({ name }) => name.includes('whatif/page'))")
+    page.evaluate("new Promise((idle) => requestIdleCallback(() => requestIdleCallback(idle)))")
+    assert page.locator(".svo").count() == 0 and page.evaluate("localStorage.getItem('specviz-opening')") is None
+
+
+def test_who_wants_less_motion_gets_the_end_at_once(visit: Visit, page: Any, desk: StubDesk) -> None:
+    page.emulate_media(reduced_motion="reduce")
+    try:
+        page = visit(new=True)
+        card = page.locator(".svo:not(.svo-racing)")
+        expect(card).to_contain_text("and none was accepted. Why?")
+        becomes(page, lambda: step(page), first_miss(desk, "gallery-0"))
+    finally:
+        page.emulate_media(reduced_motion="no-preference")
+
+
+def test_without_a_recorded_one_plain_decoding_is_said_to_be_replayed(visit: Visit) -> None:
+    page = visit("?trace=gallery-2")
+    assert shown(page) == "gallery-2"
+    page.click("button:has-text('▶ Race')")
+    expect(page.locator(".svo-source")).to_contain_text("this text at one token per forward")
+
+
+def test_any_run_is_edited_and_run_again(visit: Visit, desk: StubDesk) -> None:
+    page = visit("?trace=gallery-2")
+    run = desk.store.get("gallery-2").run
+    page.click("button:has-text('Edit and run again')")
+    instruction, context = page.locator("#sv-instruction textarea"), page.locator("#sv-context textarea")
+    expect(instruction).to_have_value("Answer from the passages, word for word.")
+    expect(context).to_have_value("\n---\n".join(one.strip() for one in synthetic.PASSAGES))
+    expect(page.locator("#sv-run-note")).to_contain_text("the prompt of the run shown")
+    expect(page.locator("#svf-method")).to_have_value(run["method"]["name"])
+    expect(page.locator("#sv-form .svm-offer")).to_contain_text(f"made with {run['model']['name']}, and stub is in use")
+    instruction.fill("Answer in your own words.")
+    before = len(desk.asked)
+    page.click("#sv-run")
+    page.wait_for_function("specviz.app.current !== 'gallery-2'")
+    prompt = desk.asked[before]
+    text = "".join(map(chr, prompt.tokens))
+    assert text.startswith("Answer in your own words.") and all(one.strip() in text for one in synthetic.PASSAGES)
+    assert {segment.passage for segment in prompt.segments if segment.name == "context"} == {0, 1}
+    page.wait_for_function("!specviz.app.mine.size")
+
+
+def test_the_oracle_stands_below_the_timeline_with_its_definition(visit: Visit, desk: StubDesk) -> None:
+    page = visit()
+    told = page.evaluate("specviz.app.inspector.model.report.oracle")
+    assert 0 < told["cost"] <= told["recorded"] == desk.store.get("gallery-0").rows("steps")
+    words = page.locator(".sv-oracle .sv-term")
+    expect(words).to_contain_text(f"of {told['recorded']} steps")
+    words.focus()
+    tip = page.locator(".sv-tip")
+    for part in ("= steps − oracle steps", "decoders/trace/oracle.py", "perfect ranking of the same candidates"):
+        expect(tip).to_contain_text(part)
+    page = visit("?trace=gallery-1")  # plain decoding ranks nothing
+    expect(page.locator(".sv-oracle")).to_be_hidden()
+
+
+def test_every_lane_of_a_comparison_tells_what_its_ranking_cost(visit: Visit) -> None:
+    page = visit("?tab=compare&lanes=gallery-0,gallery-1")
+    lane = page.locator(".svc-lane .svc-oracle:visible")
+    expect(lane).to_have_count(1)
+    expect(lane).to_contain_text("ranking costs")
+    lane.focus()
+    expect(page.locator(".svc .sv-tip")).to_contain_text("The oracle needs")

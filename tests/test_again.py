@@ -1,0 +1,105 @@
+"""A recorded run's prompt in the editor: what was typed, without the template; its reference goes with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from decoders.trace import files
+from decoders.trace.trace import Trace
+from specviz.pages.inspect.again import form_of, said
+from specviz.pages.inspect.reference import Reference, named, settled, told
+from specviz.server.forms import PromptForm
+from specviz.views.examples import examples
+from specviz.views.gallery import listed
+
+GALLERY = Path(__file__).parents[1] / "assets" / "gallery"
+
+
+def recorded(*parts: tuple[str, str, int], **run: object) -> Trace:
+    """A run whose prompt has these parts (segment, text, passage), a token each."""
+    trace = Trace.new({"prompt_length": len(parts), **run})
+    trace.extend(
+        {
+            "tokens": {
+                "id": list(range(len(parts))),
+                "segment": [name for name, _, _ in parts],
+                "passage": [passage for _, _, passage in parts],
+            },
+            "pieces": {
+                "id": list(range(len(parts))),
+                "hex": [text.encode().hex() for _, text, _ in parts],
+                "special": [text.startswith("<|") for _, text, _ in parts],
+            },
+        }
+    )
+    return trace
+
+
+@pytest.mark.parametrize("one", listed(), ids=lambda one: one.name)
+def test_the_gallery_was_made_from_these_prompts(one) -> None:
+    example = next(e for e in examples() if e.record.id == one.example)
+    form = form_of(files.load(GALLERY / f"{one.id}.spectrace"))
+    assert {name: getattr(form, name).strip() for name in example.fields} == {
+        name: text.strip() for name, text in example.fields.items()
+    }
+
+
+def test_what_a_template_token_holds_of_the_next_part_is_given_back() -> None:
+    form = form_of(
+        recorded(
+            ("template", "<|user|>", -1),
+            ("instruction", "Rename it.", -1),
+            ("template", "\n\n``", -1),
+            ("context", "`x`", 0),
+        )
+    )
+    assert form == PromptForm("segments", instruction="Rename it.", context="```x`")
+
+
+def test_passages_lose_the_numbers_that_the_prompt_gave_them() -> None:
+    form = form_of(recorded(("context", "[1] One.", 0), ("template", "\n", -1), ("context", "[2] Two.", 1)))
+    assert form.context == "One.\n---\nTwo."
+    assert form_of(recorded(("context", "[1] One.", 0))).context == "[1] One."  # alone it had none: this was typed
+
+
+def test_of_a_chat_the_messages_are_taken() -> None:
+    chat = [
+        ("template", "<|user|>", -1),
+        ("chat", "Hi", -1),
+        ("template", "<|end|>\nassistant\n", -1),
+        ("chat", "Hello!", -1),
+        ("template", "<|user|>", -1),
+        ("chat", "Bye", -1),
+        ("template", "<|end|>", -1),
+    ]
+    assert form_of(recorded(*chat)) == PromptForm("chat", text="User: Hi\nAssistant: Hello!\nUser: Bye")
+    assert form_of(recorded(*chat[4:])) == PromptForm("chat", text="Bye")
+    assert form_of(recorded(*chat[2:])).text == "System: Hello!\nUser: Bye"
+
+
+def test_plain_text_stays_as_it_is() -> None:
+    assert form_of(recorded(("template", "<|begin|>", -1), ("text", "Once ", -1), ("text", "more", -1))) == PromptForm(
+        "text", text="Once more"
+    )
+
+
+def test_a_pool_of_its_own_is_to_be_chosen_again() -> None:
+    assert "choose that file again" in said(recorded(pool={"in_prompt": False, "label": "notes.txt"}))
+    assert "file" not in said(recorded(pool={"in_prompt": True}))
+
+
+def test_a_runs_reference_goes_with_its_prompt() -> None:
+    form = form_of(recorded(("text", "The capital?", -1), reference="Paris."))
+    whose = Reference(form.reference, named(form), "the run's")
+    same, other = settled(whose, form), settled(whose, PromptForm("text", text="The river?", reference="Paris."))
+    assert (same.reference, same.reference_of) == ("Paris.", "the run's")
+    assert (other.reference, other.reference_of) == ("", "")
+    assert "the run's reference" in told(whose, same) and "not the run's any more" in told(whose, other)
+
+
+def test_the_page_opens_on_a_step_with_a_tree() -> None:
+    trace = files.load(GALLERY / f"{listed()[0].id}.spectrace")
+    steps, opens = trace.tables["steps"], trace.run["opens"]
+    assert steps["drafted"][opens] > steps["depth"][opens] > 0  # it branches
