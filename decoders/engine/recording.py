@@ -25,8 +25,10 @@ from decoders.verifiers.sampling import Chooser
 
 from .decoding import Decoding, Step
 from .memory_use import drafter_bytes
+from .one_row import one_row_ms
 from .rows import Delta, Recording
 
+FORWARDS = "term:forward_ms"  # a draft model's
 RECORD_STEPS, RECORD_CELLS, RECORD_SECONDS = 32, 2_000_000, 0.25  # steps wait for one another at most so long
 
 
@@ -89,6 +91,8 @@ class Run:
             run["stop"] = self.decoding.stop
             if self._waiting:
                 yield self._record()
+            if run["stop"] != "cancelled" and FORWARDS in self.trace.tables["steps"]:
+                run["timings"]["one_row_ms"] = round(one_row_ms(self.decoding.session), 4)
             if self.compare and run["stop"] != "cancelled":
                 yield self._compared()
         except Exception as error:

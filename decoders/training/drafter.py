@@ -250,13 +250,22 @@ def draft_for(model: Any, config: DraftConfig, seed: int, copied: bool = False) 
 
 @torch.no_grad()
 def measured_cost(teacher: Teacher, draft: DraftModel, rows: int = 256, times: int = 23) -> float:
-    """c: the time of a draft forward of one token ÷ that of the target, in alternation; medians."""
+    """c: the time of a draft forward of one token ÷ that of the target, both behind ``rows`` tokens that the target
+    has cached, in alternation; medians (Leviathan §3, GLIDE table 1).
+    """
     config, device = draft.config, draft.norm.weight.device
     ids = torch.zeros(1, 1, dtype=torch.long, device=device)
     kv_heads = ModelShape.of(teacher.model.config).kv_heads
     keys = torch.zeros(1, kv_heads, rows, config.target_head_dim, device=device)
     angle = torch.zeros(1, config.target_head_dim, device=device)
     seen = [Seen(keys, keys, angle + 1, angle) for _ in config.kv_layers]
+
+    read = torch.zeros(1, rows, dtype=torch.long, device=device)
+    cache = teacher.model(input_ids=read, use_cache=True, logits_to_keep=1).past_key_values
+
+    def target() -> None:
+        teacher.model(input_ids=ids, past_key_values=cache, use_cache=True)
+        cache.crop(rows)
 
     def seconds(call: Callable[[], Any]) -> float:
         started = time.perf_counter()
@@ -268,7 +277,7 @@ def measured_cost(teacher: Teacher, draft: DraftModel, rows: int = 256, times: i
     taken = [
         (
             seconds(lambda: draft.head(draft(ids, seen))),
-            seconds(lambda: teacher.model(input_ids=ids, use_cache=False).logits),
+            seconds(target),
         )
         for _ in range(times)
     ]

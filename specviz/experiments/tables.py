@@ -26,7 +26,8 @@ from .timing import REPEATED, TIMED, WIDEST, Timing, timings
 OVERALL = "overall"
 BETTER = {  # 1: the highest is the best, -1: the lowest; in other tables none is marked
     "tokens_per_step": 1, "tokens_per_s": 1, "speedup": 1, "draft_efficiency": 1, "beta": 1, "reuse_rate": 1,
-    "quality": 1, "quality_f1": 1, "quality_rouge_l": 1, "quality_edit": 1, "steps": -1, "prefill_ms": -1, "kv_mb": -1,
+    "quality": 1, "quality_f1": 1, "quality_rouge_l": 1, "quality_edit": 1, "steps": -1, "prefill_ms": -1,
+    "prepare_ms": -1, "kv_mb": -1,
 }  # fmt: skip
 UNTRACED = ("tokens", "steps", "accepted", "tokens_per_step", "tokens_per_s", "speedup")  # known without recorded runs
 BUG = "bug"  # the verdict on a lossless method's output that the target would not have written
