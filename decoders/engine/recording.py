@@ -139,6 +139,8 @@ class Run:
                 "passages": len(pool.starts),
                 "in_prompt": pool.positions is not None,
             }
+        if (kept := self.decoding.drafter.kept) is not None:
+            self.trace.run["kept"] = {**kept, "before": kept["count"]}
         if self.decoding.drafter.looks_at:
             self.trace.run["attention"] = self.decoding.drafter.looks_at
 
@@ -181,6 +183,8 @@ class Run:
         if not run["stop"]:
             run["stop"] = self.decoding.stop or "cancelled"
         run["timings"]["decode_ms"] = round(self.decode_ms, 3)
+        if (kept := self.decoding.drafter.kept) is not None:
+            run["kept"] = {**run.get("kept", {}), **kept}
         session = self.decoding.session
         if session is not None and (store := session.cache.store) is not None:
             per_token = store.numel() // session.cache.capacity * store.element_size()

@@ -215,12 +215,8 @@ export function compression(owner) {
       ]),
     );
   }
-  const { prefill_ms: prefill, prepare_ms: prepare } = run.timings || {};
+  const { prefill_ms: prefill } = run.timings || {};
   if (prefill) parts.push(fact("prefill", `${format(prefill)} ms`, "", ["Time of the forward over the prompt."]));
-  if (prepare)
-    parts.push(fact("preparing", `${format(prepare)} ms`, "", [
-      "Time of what the method did once for this prompt: its draft model's reading of it, or an index over it.",
-    ]));
   if (left.compress_ms !== undefined)
     parts.push(fact("compressing", `${format(left.compress_ms)} ms`, "", ["Time spent choosing what to keep."]));
   return parts;
