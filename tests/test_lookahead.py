@@ -97,7 +97,9 @@ def test_without_guesses_every_step_writes_one_token(target: Any) -> None:
 
 
 def test_a_step_is_drafted_again_as_it_was(target: Any) -> None:
-    trace = record(target, Prompt.from_ids(prompt_ids(3)), "lookahead", {"n": 3, "w": 5, "prompt": True}, max_new_tokens=NEW)
+    trace = record(
+        target, Prompt.from_ids(prompt_ids(3)), "lookahead", {"n": 3, "w": 5, "prompt": True}, max_new_tokens=NEW
+    )
     read, drafted = ReadRun(target, trace), trace.tables["steps"]["drafted"]
     steps = [step for step, count in enumerate(drafted) if count][-2:]
     assert steps and all(read.redraft(step).same for step in steps)
@@ -124,6 +126,7 @@ def test_probes_see_the_root_alone_of_the_tree(target: Any) -> None:
     prompt = Prompt.from_ids(prompt_ids(3))
     run = Decoding.of(target, prompt, "lookahead", {"prompt": True, "n": 3, "w": 3}, max_new_tokens=NEW)
     run.prefill()
+    assert run.session is not None
     drafter: Any = run.drafter
     while not drafter.filled:
         attempt = run.attempt(run.session)

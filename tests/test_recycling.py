@@ -101,11 +101,12 @@ def test_the_prompt_fills_the_matrix_where_asked_for(target: Any) -> None:
     prompt = Prompt.from_ids(prompt_ids(3))
     run = Decoding.of(target, prompt, "recycling", {"prompt": True, "nodes": 60}, max_new_tokens=NEW)
     run.prefill()
+    drafter: Any = run.drafter
     logits = target.reference_logits(prompt.tokens[:-1])
     last = {token: place for place, token in enumerate(prompt.tokens[:-1])}
-    assert len(run.drafter.keeps) == len(last)
+    assert len(drafter.keeps) == len(last)
     for token, place in last.items():
-        assert set(run.drafter.matrix[token]) == set(logits[place].topk(RANKS).indices.tolist())
+        assert set(drafter.matrix[token]) == set(logits[place].topk(RANKS).indices.tolist())
     assert [t for step in run for t in step.emitted] == generate(target, prompt, max_new_tokens=NEW)
     assert len(paths_of(60)) == 60 and paths_of(80) == PATHS and set(paths_of(60)) < set(PATHS)
 

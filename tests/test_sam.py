@@ -65,7 +65,7 @@ def test_matches_are_those_of_an_automaton(seed: int) -> None:
 
 def drafted(tokens: list[int], pool: Pool | None = None, **params: Any) -> Any:
     drafter = SamDrafter(SamParams(**{"fallback": "none", **params}))
-    context = SimpleNamespace(tokens=np.array(tokens), root=tokens[-1], length=len(tokens), pool=pool)
+    context: Any = SimpleNamespace(tokens=np.array(tokens), root=tokens[-1], length=len(tokens), pool=pool)
     drafter.prepare(context)
     return drafter.propose(context, 64)
 

@@ -51,9 +51,7 @@ class GrowingTree:
             nodes.append(parent)
         return nodes
 
-    def draft(
-        self, *, route: str, candidates: Candidates | None = None, reason: str = "", **more: object
-    ) -> Draft:
+    def draft(self, *, route: str, candidates: Candidates | None = None, reason: str = "", **more: object) -> Draft:
         """The draft; ``reason`` says why it is empty, where it is. ``more``: other fields of Draft."""
         if len(self.tokens) == 1:
             return Draft.empty(self.tokens[0], reason, candidates=candidates)

@@ -38,7 +38,9 @@ class LlmaParams:
         high=16,
     )  # fmt: skip
     min_ngram: int = param(1, "Shortest trigger", "Lookup gives up below this n.", low=1, high=16)
-    k: int = param(20, "Length k", "k − 1 tokens are copied behind the trigger, as in the released code.", low=2, high=129)
+    k: int = param(
+        20, "Length k", "k − 1 tokens are copied behind the trigger, as in the released code.", low=2, high=129
+    )
 
     def __post_init__(self) -> None:
         if self.min_ngram > self.max_ngram:

@@ -34,7 +34,9 @@ class LogitSpecParams:
         low=1, high=64,
     )  # fmt: skip
     capacity: int = param(64, "Capacity", "Nodes of the tree at most, the last token included.", low=2, high=256)
-    max_ngram: int = param(3, "Longest n-gram", "Continuations follow the last n tokens, from this n down to 1.", low=1, high=8)
+    max_ngram: int = param(
+        3, "Longest n-gram", "Continuations follow the last n tokens, from this n down to 1.", low=1, high=8
+    )
     copy_length: int = param(20, "Copy length", "Tokens kept behind an n-gram.", low=1, high=64)
 
 
@@ -156,8 +158,9 @@ class LogitSpecDrafter(Drafter):
 METHOD = Method(
     name="logitspec",
     title="LogitSpec",
-    paper="Liu et al. 2025, LogitSpec: accelerating retrieval-based speculative decoding via next next token speculation",
-    summary="Tries the runners-up of the last logits as the token after the next, each extended by what followed it before.",
+    paper="Liu et al. 2025, LogitSpec: accelerating retrieval-based speculative decoding via next next token "
+    "speculation",
+    summary="Tries the runners-up of the last logits as the token after the next, each with what followed it before.",
     params=LogitSpecParams,
     build=lambda target, params: LogitSpecDrafter(params),
     needs=lambda target, params: Needs(top_tokens=params.tried),

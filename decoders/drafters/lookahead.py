@@ -212,7 +212,9 @@ METHOD = Method(
     summary="Lets the target guess several places at once beside the text, and checks the n-grams it wrote there.",
     params=LookaheadParams,
     build=build,
-    origins=(Origin("ngram", "N", "n-gram", "Of an n-gram that the target wrote in its window earlier.", "notched", 2),),
+    origins=(
+        Origin("ngram", "N", "n-gram", "Of an n-gram that the target wrote in its window earlier.", "notched", 2),
+    ),
     node_terms=(
         Term("age", "age", "N-grams under the last token that were seen after this one (0: the last seen).", 0, 0),
     ),

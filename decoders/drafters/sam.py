@@ -71,9 +71,7 @@ def match_lengths(tokens: Int[np.ndarray, "tokens"], ends: Int[np.ndarray, "plac
     return lengths
 
 
-def far_enough(
-    ends: Int[np.ndarray, "places"], lengths: Int[np.ndarray, "places"], text: int, count: int
-) -> int:
+def far_enough(ends: Int[np.ndarray, "places"], lengths: Int[np.ndarray, "places"], text: int, count: int) -> int:
     """Which place is copied from (the released code's ``to_anc``): of the longest match, the first; while fewer than
     ``count`` tokens follow it, the first place of a shorter one.
 
@@ -197,7 +195,7 @@ METHOD = Method(
     name="sam",
     title="SAM decoding",
     paper="Hu et al. 2024, SAM decoding: speculative decoding via suffix automaton",
-    summary="Copies behind the longest earlier match in the text or a corpus; where none is long, another method drafts.",
+    summary="Copies behind the longest earlier match in text or corpus; where none is long, another method drafts.",
     params=SamParams,
     build=build,
     needs=needs,

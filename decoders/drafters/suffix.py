@@ -47,8 +47,8 @@ class SuffixParams:
     )
     tree: bool = param(False, "Tree", "Draft the likeliest nodes as a tree instead of one path.")
     warm: bool = param(
-        False, "Warm start", "Draft from the answers of earlier warm runs with this model, too. Off: from this run's own "
-        "text alone, as comparisons need it.",
+        False, "Warm start", "Draft from the answers of earlier warm runs with this model, too. Off: from this run's "
+        "own text alone, as comparisons need it.",
     )  # fmt: skip
     anew: bool = param(False, "Empty it first", "With a warm start: forget the earlier answers before this run.")
     max_cached: int = param(1000, "Most answers kept", "The oldest answers go first.", low=1, high=10_000)
@@ -272,9 +272,7 @@ class SuffixDrafter(Drafter):
             above = upto
         return made
 
-    def _places(
-        self, text: np.ndarray, first: int, ends: np.ndarray, interval: tuple[int, int], width: int
-    ) -> Places:
+    def _places(self, text: np.ndarray, first: int, ends: np.ndarray, interval: tuple[int, int], width: int) -> Places:
         mine, after = len(ends), np.arange(1, width + 1)
         if mine > MOST_COUNTED:
             ends = ends[np.arange(MOST_COUNTED) * mine // MOST_COUNTED]
@@ -292,7 +290,10 @@ class SuffixDrafter(Drafter):
     def _everywhere(self, context: Context) -> list[Class]:
         """The same over all answers, this run's own as far as it is written among them."""
         tokens, first = context.tokens, context.prompt_length
-        own, more = tokens[first:], [] if self.index is None else list(self.index.intervals(tokens[1 - self.params.depth :]))
+        own, more = (
+            tokens[first:],
+            [] if self.index is None else list(self.index.intervals(tokens[1 - self.params.depth :])),
+        )
         ends, lengths = self._matches(own, tokens) if len(own) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
         return self._classes(own, first, ends, lengths, more)
 

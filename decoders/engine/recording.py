@@ -92,6 +92,7 @@ class Run:
             if self._waiting:
                 yield self._record()
             if run["stop"] != "cancelled" and FORWARDS in self.trace.tables["steps"]:
+                assert self.decoding.session is not None
                 run["timings"]["one_row_ms"] = round(one_row_ms(self.decoding.session), 4)
             if self.compare and run["stop"] != "cancelled":
                 yield self._compared()

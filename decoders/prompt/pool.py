@@ -64,7 +64,7 @@ class PoolIndex:
         starts = np.asarray(pool.starts)
         self.text = np.append(np.insert(pool.tokens.astype(np.int64), starts, SEPARATOR), SEPARATOR)
         self._place = np.cumsum(self.text != SEPARATOR) - 1  # of each token in the pool
-        self._ends = _sorted_ends(self.text, longest, ended)
+        self._ends = sorted_ends(self.text, longest, ended)
         self._fast_text, self._fast_ends = self.text.data, self._ends.data  # faster where single items are read
 
     def find(self, sequence: Int[np.ndarray, "tokens"], shortest: int = 1, max_hits: int | None = None) -> Match:
@@ -74,9 +74,8 @@ class PoolIndex:
         Of more hits than ``max_hits``, that many are looked at, spread evenly over all of them in the order of what
         stands before them; ``Match.hits`` counts all.
         """
-        low, high, length = 0, len(self._ends), 0
-        for low, high in self.intervals(sequence):
-            length += 1
+        found = list(self.intervals(sequence))
+        (low, high), length = found[-1] if found else (0, 0), len(found)
         if length < shortest or not length:
             return Match(0, 0, np.zeros(0, dtype=np.int64))
         hits = high - low
@@ -158,8 +157,10 @@ def merged(rows: Int[np.ndarray, "hits depth"], ends: Int[np.ndarray, "hits"], l
     )
 
 
-def _sorted_ends(text: Int[np.ndarray, "text"], longest: int, ended: bool = False) -> Int[np.ndarray, "ends"]:
-    """Places with a follower in their passage (``ended``: all), sorted by the ``longest`` tokens up to them, newest first."""
+def sorted_ends(text: Int[np.ndarray, "text"], longest: int, ended: bool = False) -> Int[np.ndarray, "ends"]:
+    """Places with a follower in their passage (``ended``: all), sorted by the ``longest`` tokens up to them,
+    newest first.
+    """
     seen = np.zeros(int(text.max()) + 2, dtype=bool)
     seen[text + 1] = True
     rank = (np.cumsum(seen) - 1)[text + 1].astype(np.uint64)  # separators rank 0, before every token

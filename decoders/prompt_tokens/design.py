@@ -114,8 +114,8 @@ def design(acceptance: Table, size: int, ensemble: int = 1, *, wide: bool = Fals
 
     m is the number of distances in the table. As in the paper, every candidate keeps 1 to m prompt tokens, so that no
     step goes without guesses; ``wide`` also searches trees whose candidates may lose all of theirs. A size without room
-    for a candidate with a prompt token gives one without. Raises UserError for a size that is too small or too large, and for a
-    table without any accepted guess at distance 1.
+    for a candidate with a prompt token gives one without. Raises UserError for a size that is too small or too large,
+    and for a table without any accepted guess at distance 1.
 
     >>> trees = design([[.6, .2], [.5, .1]], 11)
     >>> trees.states[2].paths, trees.states[2].prompts
