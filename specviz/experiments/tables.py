@@ -169,8 +169,9 @@ def notes(results: Results) -> list[str]:
         threads = machine.get("torch_threads", "?")
         place = f"{machine.get('processor', 'CPU')}, {machine.get('cores', '?')} cores, {threads} of them used"
     versions = ", ".join(f"{name} {machine[name]}" for name in VERSIONS if machine.get(name))
-    prompts = len({row.get("place") for row in results.rows})
-    done = f"{counted(prompts, 'prompt')}{_source(about)}, at most {about['max_new_tokens']} new tokens, greedy"
+    prompts, temperature = len({row.get("place") for row in results.rows}), float(about.get("temperature") or 0)
+    drawing = f"temperature {temperature:g}" if temperature else "greedy"
+    done = f"{counted(prompts, 'prompt')}{_source(about)}, at most {about['max_new_tokens']} new tokens, {drawing}"
     spread = (
         f"{counted(repeats, 'repeat')}, the methods in turn: medians, with quartiles between the repeats"
         if repeats > 1
