@@ -3,4 +3,4 @@
 from __future__ import annotations
 
 DESIGNED = "designed"
-TREE_KINDS = (DESIGNED, "naive", "random")  # PPD's trees, and those of fig. 8a to compare with
+TREE_KINDS = (DESIGNED, "wide", "naive", "random")  # PPD's trees, a wider search, and fig. 8a's to compare with

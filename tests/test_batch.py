@@ -400,7 +400,6 @@ def test_a_batch_in_the_app(desk: Desk, steady: None) -> None:
         ({"batch": {"lines": [{"method": "glide", "params": {"part": "/etc"}}]}}, "names a file"),
         ({"batch": {"lines": []}}, "at least one other method"),
         ({"batch": {"lines": [{"method": "pld"}], "repeats": "0"}}, "the number of repeats is '0'"),
-        ({"temperature": 1}, "leave the temperature out"),
         ({"metrics": ["outcomes"]}, "not one number per run"),
         ({"prompts": "/etc/passwd"}, "there are no prompts called"),
         ({"free": {"methods": ["glide"], "fixed": {"part": "/etc"}}, "batch": None}, "names a file"),
@@ -410,6 +409,19 @@ def test_what_a_page_asks_is_checked(desk: Desk, change: dict[str, Any], words: 
     with pytest.raises(ValueError, match=".*") as caught:
         desk.services["lab"].start(Asked(**{**ASKED, **change}), "ada")
     assert words in str(caught.value) and desk.services["lab"].listing("ada") == []
+
+
+def test_a_batch_takes_a_temperature(target: Any) -> None:
+    """All runs draw from one seed: what matches the target's own draws writes plain decoding's text."""
+    kept: list[Trace] = []
+    warm = replace(batch([("pld", {}), ("recycling", {})], 2), max_new_tokens=8, temperature=1.0)
+    results = run(target, plan(target, warm, made_cases()), keep=kept.append)
+    assert {trace.run["sampling"]["temperature"] for trace in kept} == {1.0}
+    assert {row["same"] for row in results.rows} == {1.0} and not any(row["verdict"] for row in results.rows)
+    assert any("new tokens, temperature 1; 2 repeats" in line for line in notes(results))
+    greedy: list[Trace] = []
+    run(target, plan(target, replace(warm, temperature=0.0), made_cases()), keep=greedy.append)
+    assert [trace.output_ids for trace in kept] != [trace.output_ids for trace in greedy]
 
 
 # --- the command ---
@@ -474,6 +486,7 @@ def test_peers_and_no_trace_from_the_shell(
         (("--metric", "speed"), "there is no metric 'speed' for a table"),
         (("--metric", "kv_mb"), "kv_mb is told by recorded runs alone"),
         (("--save", " "), "--save needs a name"),
+        (("--peers", "--temperature", 1), "--peers is for greedy runs"),
     ):
         assert bench(*args, *wrong) == 2
         err = capsys.readouterr().err

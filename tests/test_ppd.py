@@ -481,7 +481,8 @@ def test_typical_acceptance_by_hand():
     """min(ε, α e^-H): certain rows are held to ε, flat ones to less."""
     flat, sure = [0.25, 0.25, 0.25, 0.25], [0.88, 0.04, 0.04, 0.04]
     draft = Draft(DraftTree((0, 1, 2, 3), (-1, 0, 1, 0)))
-    verdict = TypicalVerifier(Chooser(Sampling()), epsilon=0.09, alpha=0.3)(draft, scored_of(flat, sure, flat, flat))
+    chooser = Chooser(Sampling(temperature=1.0, top_k=1))  # top_k: the bonus is certain
+    verdict = TypicalVerifier(chooser, epsilon=0.09, alpha=0.3)(draft, scored_of(flat, sure, flat, flat))
     assert verdict.terms["entropy"][1] == pytest.approx(math.log(4), abs=1e-6)
     assert verdict.terms["typical"][1] == pytest.approx(0.3 / 4)
     entropy = -(0.88 * math.log(0.88) + 3 * 0.04 * math.log(0.04))
@@ -491,10 +492,28 @@ def test_typical_acceptance_by_hand():
     assert verdict.path == (0, 1) and verdict.bonus == 0, "the target's first choice after the accepted path"
 
 
+def test_typical_acceptance_looks_at_the_runs_temperature():
+    """p ∝ q^(1/T): what is likely at T = 1 is not at T = 0.5; at T = 0 nothing but the target's choice stands."""
+    row, draft = [0.5, 0.2, 0.2, 0.1], Draft(DraftTree.chain(0, (1,)))
+
+    def verdict(temperature):
+        chooser = Chooser(Sampling(temperature=temperature, top_k=1))
+        return TypicalVerifier(chooser, epsilon=0.15, alpha=10.0)(draft, scored_of(row, row))
+
+    squares = [p * p for p in row]
+    assert verdict(1.0).accepted == 1 and verdict(1.0).reasons[1] == "p = 0.2 > 0.15"
+    half = verdict(0.5)
+    assert half.accepted == 0 and half.reasons[1] == f"p = {squares[1] / sum(squares):.3g} ≤ 0.15"
+    shares = [p / sum(squares) for p in squares]
+    assert half.terms["entropy"][1] == pytest.approx(-sum(p * math.log(p) for p in shares), abs=1e-6)
+    cold = verdict(0.0)
+    assert (cold.accepted, cold.bonus, cold.reasons[1]) == (0, 0, "mismatch")
+
+
 def test_the_longest_accepted_path_wins():
     flat = [0.25, 0.25, 0.25, 0.25]
     draft = Draft(DraftTree((0, 1, 2, 3), (-1, 0, 0, 2)))
-    verdict = TypicalVerifier(Chooser(Sampling()))(draft, scored_of(flat, flat, flat, flat))
+    verdict = TypicalVerifier(Chooser(Sampling(temperature=1.0)))(draft, scored_of(flat, flat, flat, flat))
     assert verdict.path == (0, 2, 3)
     assert verdict.status == ("root", "rejected", "accepted", "accepted")
 
@@ -502,8 +521,12 @@ def test_the_longest_accepted_path_wins():
 def test_typical_acceptance_is_declared_lossy_and_loses(target):
     save_tiny_part(target, "ppd")
     prompt = Prompt.from_ids(prompt_ids(2))
-    plain = generate(target, prompt, max_new_tokens=NEW)
-    run = Decoding.of(target, prompt, "ppd+typical", {"epsilon": 0.0001, "size": 60}, max_new_tokens=NEW)
+    lenient, warm = {"epsilon": 0.0001, "size": 60}, Sampling(temperature=1.0, seed=3)
+    assert generate(target, prompt, "ppd+typical", lenient, max_new_tokens=NEW) == generate(
+        target, prompt, max_new_tokens=NEW
+    ), "at temperature 0 it is exact match"
+    plain = generate(target, prompt, sampling=warm, max_new_tokens=NEW)
+    run = Decoding.of(target, prompt, "ppd+typical", lenient, sampling=warm, max_new_tokens=NEW)
     steps = list(run)
     assert [t for s in steps for t in s.emitted] != plain and not find_method("ppd+typical").lossless
     strict = {"epsilon": 1.0, "alpha": 10.0}

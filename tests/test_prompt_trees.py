@@ -26,6 +26,7 @@ from decoders.prompt_tokens.design import (
     sizes_up_to,
     split_trees,
     trees_for,
+    wide_trees,
 )
 from decoders.prompt_tokens.trees import (
     FILE,
@@ -116,7 +117,24 @@ def test_the_chosen_split_is_the_best_of_all():
     for size in (5, 8, 13, 21, 30):
         every = [split_trees(table, n, rows) for rows in range(5, size + 1) for n in range(1, rows - 3)]
         assert all(trees.size <= size for trees in every)
-        assert abs(design(table, size).R - max(trees.R for trees in every)) < 1e-9
+        assert abs(design(table, size, wide=True).R - max(trees.R for trees in every)) < 1e-9
+        if size == 5:  # no room for a guess with a prompt token
+            continue
+        paper = [split_trees(table, n, rows, least=1) for rows in range(6, size + 1) for n in range(1, (rows - 2) // 2)]
+        assert all(min(tree.prompts) >= 1 for trees in paper for tree in trees.states)
+        paper = [trees for trees in paper if trees.size <= size]
+        assert abs(design(table, size).R - max(trees.R for trees in paper)) < 1e-9
+
+
+def test_a_guess_keeps_a_prompt_token_unless_the_wider_search_is_asked_for():
+    """The paper's states are 1 … m; a node without a prompt token would lead to a step without a draft."""
+    table = [[0.5, 0.2, 0.1], [0.02, 0.01, 0.01], [0.01, 0.01, 0.01]]
+    for size in (6, 8, 13, 21, 64):
+        trees = design(table, size)
+        assert all(min(tree.prompts) >= 1 for tree in trees.states) and trees.pi[0] == pytest.approx(0, abs=1e-9)
+        assert trees.R <= design(table, size, wide=True).R + 1e-9
+    assert min(design(table, 5).states[3].prompts) == 0
+    assert wide_trees(table, 16).label == "wide"
 
 
 def test_a_run_drawn_from_the_table_accepts_what_was_predicted():

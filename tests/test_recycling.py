@@ -12,8 +12,9 @@ import torch
 from decoders import Prompt, generate, record
 from decoders.draft.draft import Draft, Scored
 from decoders.draft.tree import DraftTree
-from decoders.drafters.recycling import PATHS, RANKS, UNKNOWN, RecyclingDrafter
+from decoders.drafters.recycling import PATHS, RANKS, UNKNOWN, Matrix, RecyclingDrafter, likeliest, paths_of
 from decoders.engine.decoding import Decoding
+from decoders.method.kept import Kept, kept_with, owner
 from decoders.study.whatif import ReadRun
 from decoders.verifiers.match import judged
 
@@ -34,7 +35,7 @@ def test_the_tree_of_the_paper() -> None:
 
 
 def test_the_matrix_keeps_every_scored_row_the_last_of_a_token() -> None:
-    drafter = RecyclingDrafter(np.full((40, RANKS), UNKNOWN))
+    drafter = RecyclingDrafter(Matrix(40))
     tree = DraftTree((5, 7, 9, 7), (-1, 0, 1, 2))  # token 7 stands in two rows
     logits = torch.zeros(4, 40)
     for row, first in enumerate((10, 20, 30, 3)):
@@ -65,6 +66,51 @@ def test_only_a_warm_run_starts_from_what_warm_runs_left(target: Any) -> None:
     assert drafted[0] == drafted[1] == drafted[3] and drafted[0][0] == 0 < drafted[2][0]
     assert second.rows("steps") < cold.rows("steps")
     assert second.output_ids == generate(target, prompt, max_new_tokens=NEW)
-    read, kept = ReadRun(target, second), target.companions["recycling"].copy()
+    matrix = kept_with(target).of("recycling", lambda: pytest.fail("it is kept"))
+    read, kept = ReadRun(target, second), matrix.rows.copy()
     assert "drafted without it" in read.redraft(3).notes[0]
-    assert (target.companions["recycling"] == kept).all(), "what if leaves nothing for later runs"
+    assert (matrix.rows == kept).all(), "what if leaves nothing for later runs"
+    told = [trace.run["kept"] for trace in (cold, first, second)]
+    assert [one["warm"] for one in told] == [False, False, True]
+    assert told[2]["before"] == told[1]["count"] > 0 == told[1]["before"]
+    assert kept_with(target).sizes()["recycling"].endswith(matrix.unit)
+    record(target, prompt, "recycling", {"warm": True, "anew": True}, max_new_tokens=4)
+    assert 0 < len(kept_with(target).of("recycling", dict)) < told[2]["count"], "emptied first"
+    assert kept_with(target).empty() == ["recycling"] and kept_with(target).sizes() == {}
+
+
+def test_what_is_kept_belongs_to_its_owner() -> None:
+    class Rows(list):
+        unit = "rows"
+
+    kept = Kept()
+    kept.of("recycling", Rows).append(1)
+    token = owner.set("somebody else")
+    assert kept.sizes() == {} and kept.of("recycling", Rows) == [] and kept.empty() == ["recycling"]
+    owner.reset(token)
+    assert kept.sizes() == {"recycling": "1 rows"}
+
+
+def test_the_likeliest_tokens_by_blocks_are_those_of_sorting() -> None:
+    for vocab in (40, 640, 1000, 4096):
+        logits = torch.randn(9, vocab, generator=torch.Generator().manual_seed(vocab))
+        assert (likeliest(logits, RANKS) == logits.topk(RANKS, dim=-1).indices).all()
+
+
+def test_the_prompt_fills_the_matrix_where_asked_for(target: Any) -> None:
+    prompt = Prompt.from_ids(prompt_ids(3))
+    run = Decoding.of(target, prompt, "recycling", {"prompt": True, "nodes": 60}, max_new_tokens=NEW)
+    run.prefill()
+    drafter: Any = run.drafter
+    logits = target.reference_logits(prompt.tokens[:-1])
+    last = {token: place for place, token in enumerate(prompt.tokens[:-1])}
+    assert len(drafter.keeps) == len(last)
+    for token, place in last.items():
+        assert set(drafter.matrix[token]) == set(logits[place].topk(RANKS).indices.tolist())
+    assert [t for step in run for t in step.emitted] == generate(target, prompt, max_new_tokens=NEW)
+    assert len(paths_of(60)) == 60 and paths_of(80) == PATHS and set(paths_of(60)) < set(PATHS)
+
+
+def test_anew_without_warm_is_refused(target: Any) -> None:
+    with pytest.raises(ValueError, match="set warm=true too"):
+        generate(target, Prompt.from_ids([5]), "recycling", {"anew": True}, max_new_tokens=2)

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from decoders.training.data import DistilledSource, FileSource, encoded
 from decoders.training.demo.source import DemoSource, source_of
 from decoders.training.demo.tasks import stream
 from decoders.training.demo.tokenizer import train_tokenizer
-from decoders.training.drafter import reached_mean
+from decoders.training.drafter import epoch_steps, reached_mean
 from decoders.training.learning import cosine_factor
 from decoders.training.loop import PartRun, try_to_save
 from decoders.training.teacher import Teacher
@@ -202,6 +203,22 @@ def test_training_lowers_the_loss_and_makes_a_part_that_drafts(kind, tmp_path, s
     assert part == read_part(place) and part.training["steps"] == 40 and part.training["log"] == lines
     name, prompt = {"glide": "glide", "drafter": "sps"}[kind], Prompt.from_ids(prompt_ids(3))
     assert generate(target, prompt, name, max_new_tokens=8) == generate(target, prompt, max_new_tokens=8)
+
+
+def test_the_papers_recipe_is_adamw_on_batches_of_documents_for_an_epoch(tmp_path, text):
+    source = FileSource(tiny_tokenizer(), [text], 0, length=32, documents=128)
+    run = run_of("glide", tmp_path / "run", source, "qwen3", recipe="paper")
+    (optimiser,) = run.optimisers.optimisers
+    assert isinstance(optimiser, torch.optim.AdamW) and run.optimisers.rates == [5e-4]
+    assert optimiser.defaults["betas"] == (0.9, 0.95)
+    assert sum(p.numel() for group in optimiser.param_groups for p in group["params"]) == sum(
+        p.numel() for p in run.draft.parameters()
+    )
+    batches = run.batches(0)
+    assert {len(batch.ids) for batch in batches} == {64} and epoch_steps(source) == -(-source.epoch // 64)
+    assert run.settings["recipe"] == "paper"
+    with pytest.raises(UserError, match="no epoch is one: give --steps or --minutes"):
+        epoch_steps(SimpleNamespace(label="the generator"))
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ interface Run {
   origins?: Origin[];
   sampling?: { temperature: number; top_k: number; top_p: number; seed: number };
   metrics?: Metrics; metric_help?: MetricHelp[];
-  timings?: { prefill_ms?: number; prepare_ms?: number; decode_ms?: number };
+  timings?: { prefill_ms?: number; prepare_ms?: number; one_row_ms?: number; decode_ms?: number };
   memory?: { kv_bytes_per_token?: number; kv_bytes?: number; draft_bytes?: number };
   attention?: AttentionHeads | null;
   pool?: { label?: string; tokens?: number; passages?: number };

@@ -70,6 +70,10 @@ class Running(Protocol):
     limit: int
     looks_at: dict[str, Any] | None
 
+    def begin(self, context: Context) -> None:
+        """Read the prompt, so that the first draft has only its own forwards to make."""
+        ...
+
     def read(self, context: Context) -> Float[Tensor, "vocab"]:
         """Logits after the context's last token."""
         ...
@@ -116,6 +120,10 @@ class ModelDrafter(Drafter):
     def sample_with(self, chooser: Chooser) -> None:
         if not chooser.sampling.greedy:
             self.chooser = chooser
+
+    def prepare(self, context: Context) -> None:
+        if context.length < self.run.limit:
+            self.run.begin(context)
 
     def gamma(self, context: Context) -> int:
         """γ at this point of the run, whatever was decoded after it."""

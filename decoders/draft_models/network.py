@@ -255,6 +255,10 @@ class DraftRun:
             self.looks_at = {"label": "the draft model's cross-attention", "layers": layers, "heads": heads}
         self._own = self._theirs = (torch.zeros(0, 0), torch.zeros(0, 0))
 
+    def begin(self, context: Context) -> None:
+        """Read the prompt."""
+        self.read(context)
+
     @torch.inference_mode()
     def read(self, context: Context) -> Float[Tensor, "vocab"]:
         """Logits after the context's last token, having caught up with it."""

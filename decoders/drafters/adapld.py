@@ -62,7 +62,10 @@ class AdaPldParams:
     )
     successors: bool = param(True, "Successors", "Extend a branch by one more token, copied from an earlier place.")
     successor_on_lexical: bool = param(
-        False, "Successors beside a copy", "Extend branches also where there is a copy, not only where there is none."
+        False,
+        "Successors beside a copy",
+        "Extend branches also where there is a copy, as the paper's §3.5 reads. Off: only where there is none, as its "
+        "algorithm 1 does.",
     )
     semantic: bool = param(
         True,

@@ -55,7 +55,8 @@ class CasdParams:
     nodes: int = param(64, "Nodes", "Most drafted tokens of the tree: the most frequent ones stay.", low=1, high=256)
     max_hits: int = param(
         256, "Places merged",
-        "Of more places in the pool than this, this many are merged, spread evenly over all of them.", low=1, high=5000,
+        "Of more places in the pool than this, this many are merged, spread evenly over all of them. REST's own code "
+        "merges up to 5,000.", low=1, high=5000,
     )  # fmt: skip
     compression: str = param(
         "off", "Compression", "The target reads a context this much shorter; drafts still come from the full one.",

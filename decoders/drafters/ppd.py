@@ -40,7 +40,7 @@ from decoders.model.memory import Context
 from decoders.model.target import SPARE_ROWS, Target
 from decoders.names import DESIGNED, TREE_KINDS
 from decoders.parts import find_part, load_part, missing_part
-from decoders.prompt_tokens.design import assumed_acceptance, naive_trees, random_trees, trees_for
+from decoders.prompt_tokens.design import assumed_acceptance, naive_trees, random_trees, trees_for, wide_trees
 from decoders.prompt_tokens.latency import load_latency
 from decoders.prompt_tokens.tokens import PromptTokens
 from decoders.prompt_tokens.trees import RANKS, PromptTree, PromptTrees, load_trees
@@ -70,7 +70,8 @@ class PpdParams:
     kind: str = param(
         DESIGNED,
         "Kind of trees",
-        "For comparison, trees of the same size whose prompt tokens are not pruned (naive), or placed at random.",
+        "designed: as in the paper, a guess keeps at least one prompt token. wide: it may lose all of them. For "
+        "comparison, trees of the same size whose prompt tokens are not pruned (naive), or placed at random.",
         choices=TREE_KINDS,
     )
     watch: int | None = param(
@@ -291,7 +292,7 @@ def trees_of(target: Target, prompts: PromptTokens, params: PpdParams) -> Prompt
         latency = load_latency(target) if params.size is None else None
         trees = trees_for(place, m, params.size, latency, n)
         if params.kind != DESIGNED:
-            other = naive_trees if params.kind == "naive" else random_trees
+            other = {"naive": naive_trees, "random": random_trees, "wide": wide_trees}[params.kind]
             trees = other(trees.acceptance, params.size or trees.size, n)
     if trees.m > m:
         raise UserError(f"the trees in {params.trees} want {trees.m} prompt tokens per node; there are {m}")

@@ -2,7 +2,8 @@
 
 A matrix keeps, for every token, the target's eight likeliest next tokens where it last stood in a forward, accepted or
 not. A fixed tree is filled from it, breadth first: a node's child of rank r is entry r of its token's row. The paper's
-code starts from zeros, which drafts token 0 after tokens not met yet; here such a token has no children.
+code starts from zeros, which drafts token 0 after tokens not met yet; here such a token has no children. SAM decoding's
+variant (SAMD) learns from the prompt too, and runs a smaller tree: both are options.
 """
 
 from __future__ import annotations
@@ -10,12 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from decoders.draft.draft import Draft, Learned, Scored, Verdict
+from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
+from decoders.method.kept import kept_with
 from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.model.target import Target
@@ -31,6 +37,37 @@ CHILDREN = {
     "0000": 3, "0001": 1, "0002": 1, "0010": 1, "0100": 1, "1000": 1, "00000": 2, "00010": 1,
 }  # fmt: skip
 PATHS = sorted(f"{path}{rank}" for path, count in CHILDREN.items() for rank in range(count))  # depth first
+BLOCK = 64  # logits whose maximum is looked at first
+
+
+def paths_of(count: int) -> list[str]:
+    """The tree's first ``count`` nodes, level by level, first ranks first; listed depth first.
+
+    >>> paths_of(9)[:3]
+    ['0', '00', '1']
+    """
+    return sorted(sorted(PATHS, key=lambda path: (len(path), path))[:count])
+
+
+class Matrix:
+    """``rows`` ``[vocab, 8]``: per token, the target's likeliest next tokens where it last stood; -1 where it never
+    did.
+    """
+
+    unit = "tokens with a row"
+
+    def __init__(self, vocab: int) -> None:
+        self.rows = np.full((vocab, RANKS), UNKNOWN, dtype=np.int32)
+
+    def __len__(self) -> int:
+        return int((self.rows[:, 0] != UNKNOWN).sum())
+
+    def write(self, tokens: np.ndarray, likeliest: Int[np.ndarray, "tokens ranks"]) -> None:
+        """New rows; of a token that stands there several times the last one counts."""
+        last = np.full(len(self.rows), UNKNOWN, dtype=np.int32)
+        last[tokens] = np.arange(len(tokens))
+        rows = last[last != UNKNOWN]
+        self.rows[tokens[rows], : likeliest.shape[-1]] = likeliest[rows]
 
 
 @dataclass(frozen=True)
@@ -41,24 +78,47 @@ class RecyclingParams:
         "Start from what earlier warm runs with this model left in the matrix. Off: from an empty one, as comparisons "
         "need it.",
     )
+    anew: bool = param(
+        False, "Empty it first", "With a warm start: empty the matrix before this run, for this one and later ones."
+    )
+    prompt: bool = param(
+        False, "Learn from the prompt", "Fill the matrix from the prompt's tokens too, as SAM decoding's variant does."
+    )
+    nodes: int = param(
+        80, "Nodes",
+        "Drafted tokens of the tree, those nearest the root; 80 is the paper's tree. SAM decoding's code runs 60, of a "
+        "template of its own.", low=1, high=80,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        if self.anew and not self.warm:
+            raise ValueError("anew=true empties what warm runs share: set warm=true too")
 
 
 class RecyclingDrafter(Drafter):
-    """Fills the tree from ``matrix``, ``[vocab, 8]`` token ids, and the matrix from every row that the target scored;
-    where a token stands in several rows, the last one counts.
-    """
+    """Fills the tree of ``paths`` from the matrix, and the matrix from every row that the target scored."""
 
-    def __init__(self, matrix: np.ndarray) -> None:
-        self.matrix = matrix
+    def __init__(self, matrix: Matrix, paths: list[str] = PATHS, *, prompt: bool = False, warm: bool = False) -> None:
+        self.keeps, self.paths, self.prompt, self.warm = matrix, paths, prompt, warm
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """The rows."""
+        return self.keeps.rows
+
+    def prepare(self, context: Context) -> None:
+        if self.prompt and context.length > 1:
+            self.keeps.write(context.tokens[:-1], context.top_ids[:, :RANKS].cpu().numpy())
 
     def propose(self, context: Context, budget: int) -> Draft:
         tokens, parents, ranks = [context.root], [-1], [np.nan]
         nodes = {"": 0}
-        for path in PATHS:
+        matrix = self.matrix
+        for path in self.paths:
             parent = nodes.get(path[:-1])
             if parent is None or len(path) > budget:
                 continue
-            token = int(self.matrix[tokens[parent], int(path[-1])])
+            token = int(matrix[tokens[parent], int(path[-1])])
             if token != UNKNOWN:
                 nodes[path] = len(tokens)
                 tokens.append(token)
@@ -75,13 +135,35 @@ class RecyclingDrafter(Drafter):
         )
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
-        likeliest = scored.logits.topk(min(RANKS, scored.logits.shape[-1]), dim=-1).indices
-        self.matrix[list(draft.tree.tokens), : likeliest.shape[-1]] = likeliest.cpu().numpy()
+        self.keeps.write(np.asarray(draft.tree.tokens), likeliest(scored.logits, RANKS).cpu().numpy())
+        return None
+
+
+def likeliest(logits: Float[Tensor, "rows vocab"], k: int) -> Int[Tensor, "rows k"]:
+    """The k largest logits' ids per row, best first: they lie in the k blocks with the largest maxima, so that most of
+    a large vocabulary is read once and never sorted.
+
+    >>> likeliest(torch.tensor([[0.1, 3.0, 2.0]]), 2).tolist()
+    [[1, 2]]
+    """
+    rows, vocab = logits.shape
+    whole = vocab // BLOCK * BLOCK
+    if k * BLOCK >= whole:
+        return logits.topk(min(k, vocab), dim=-1).indices
+    blocks = logits[:, :whole].unflatten(1, (-1, BLOCK))
+    best = blocks.amax(-1).topk(k, dim=-1, sorted=False).indices.sort(-1).values
+    ids = (best[:, :, None] * BLOCK + torch.arange(BLOCK, device=logits.device)).flatten(1)
+    if whole < vocab:
+        ids = torch.cat([ids, torch.arange(whole, vocab, device=logits.device).expand(rows, -1)], 1)
+    return ids.gather(1, logits.gather(1, ids).topk(k, dim=-1).indices)
 
 
 def build(target: Target, params: RecyclingParams) -> RecyclingDrafter:
-    empty = np.full((target.info["vocab"], RANKS), UNKNOWN)
-    return RecyclingDrafter(target.companions.setdefault("recycling", empty) if params.warm else empty)
+    def empty() -> Matrix:
+        return Matrix(target.info["vocab"])
+
+    matrix = kept_with(target).of("recycling", empty, anew=params.anew) if params.warm else empty()
+    return RecyclingDrafter(matrix, paths_of(params.nodes), prompt=params.prompt, warm=params.warm and len(matrix) > 0)
 
 
 METHOD = Method(
@@ -91,10 +173,11 @@ METHOD = Method(
     summary="Drafts what the target nearly wrote: its likeliest next tokens wherever a token stood before, in a tree.",
     params=RecyclingParams,
     build=build,
+    needs=lambda target, params: Needs(top_tokens=RANKS if params.prompt else 0),
     origins=(
         Origin("recycled", "R", "recycled", "One of the target's likeliest tokens after this one, kept from before."),
     ),
     node_terms=(Term("row_rank", "rank in the row", "The token's place in its parent's row of the matrix.", 0, 7),),
-    cold=lambda params: replace(params, warm=False),
+    cold=lambda params: replace(params, warm=False, anew=False),
     order=12,
 )

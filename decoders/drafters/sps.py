@@ -73,6 +73,10 @@ class LanguageModelRun:
         self.cache: TreeCache | None = None
         self.masks = DraftMasks(1, drafter.dtype, drafter.device)
 
+    def begin(self, context: Context) -> None:
+        """Read the prompt."""
+        self.read(context)
+
     @torch.inference_mode()
     def read(self, context: Context) -> Float[Tensor, "vocab"]:
         have = min(common_prefix(self.tokens, context.tokens), context.length - 1)

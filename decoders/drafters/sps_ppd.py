@@ -89,6 +89,14 @@ class PromptedRun(LanguageModelRun):
         self._led: dict[tuple[int, int, int, int], Plan] = {}
 
     @torch.inference_mode()
+    def begin(self, context: Context) -> None:
+        """Read the prompt, into the session that chains are written in."""
+        session = self._follow(context, 0)
+        if context.length - session.cache.length > MOST_PENDING:
+            self._forget(0)
+            session.prefill(context.tokens.tolist())
+
+    @torch.inference_mode()
     def chain(self, context: Context, depth: int, choose: Choose) -> Chain:
         """The next ``depth`` tokens, and how they came about."""
         session, text = self._follow(context, depth), context.tokens.tolist()

@@ -25,8 +25,10 @@ from decoders.verifiers.sampling import Chooser
 
 from .decoding import Decoding, Step
 from .memory_use import drafter_bytes
+from .one_row import one_row_ms
 from .rows import Delta, Recording
 
+FORWARDS = "term:forward_ms"  # a draft model's
 RECORD_STEPS, RECORD_CELLS, RECORD_SECONDS = 32, 2_000_000, 0.25  # steps wait for one another at most so long
 
 
@@ -89,6 +91,9 @@ class Run:
             run["stop"] = self.decoding.stop
             if self._waiting:
                 yield self._record()
+            if run["stop"] != "cancelled" and FORWARDS in self.trace.tables["steps"]:
+                assert self.decoding.session is not None
+                run["timings"]["one_row_ms"] = round(one_row_ms(self.decoding.session), 4)
             if self.compare and run["stop"] != "cancelled":
                 yield self._compared()
         except Exception as error:
@@ -135,6 +140,8 @@ class Run:
                 "passages": len(pool.starts),
                 "in_prompt": pool.positions is not None,
             }
+        if (kept := self.decoding.drafter.kept) is not None:
+            self.trace.run["kept"] = {**kept, "before": kept["count"]}
         if self.decoding.drafter.looks_at:
             self.trace.run["attention"] = self.decoding.drafter.looks_at
 
@@ -177,6 +184,8 @@ class Run:
         if not run["stop"]:
             run["stop"] = self.decoding.stop or "cancelled"
         run["timings"]["decode_ms"] = round(self.decode_ms, 3)
+        if (kept := self.decoding.drafter.kept) is not None:
+            run["kept"] = {**run.get("kept", {}), **kept}
         session = self.decoding.session
         if session is not None and (store := session.cache.store) is not None:
             per_token = store.numel() // session.cache.capacity * store.element_size()

@@ -14,14 +14,21 @@ class Drafter:
     """A drafting method at work on one run. Deterministic, given the context and the seed.
 
     Only ``propose`` has to be written. ``looks_at`` says what the looks of its drafts are, where they have any:
-    {"label", "layers", "heads"}.
+    {"label", "layers", "heads"}. ``keeps`` and ``warm`` go into the run's record: see ``kept``.
     """
 
     looks_at: dict[str, Any] | None = None
+    keeps: Any = None  # what outlasts the run (``decoders.method.kept``), where the method has anything of the kind
+    warm = False  # whether the run began with what earlier ones left there
 
     def propose(self, context: Context, budget: int) -> Draft:
         """A draft after the context's last token, at most ``budget`` tokens deep."""
         raise NotImplementedError
+
+    @property
+    def kept(self) -> dict[str, Any] | None:
+        """How much the drafter holds of what outlasts a run, and whether earlier runs left it; None: nothing does."""
+        return None if self.keeps is None else {"warm": self.warm, "unit": self.keeps.unit, "count": len(self.keeps)}
 
     def sample_with(self, chooser: Chooser) -> None:
         """Called when the drafter was built. One that draws takes the warpers and the seed from here, and leaves the

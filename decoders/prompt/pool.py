@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,17 +54,17 @@ class PoolIndex:
 
     Sorted once by the last ``longest`` tokens (prefix doubling, one sort per doubling); the places where a suffix
     occurs are then one interval, found by bisection, so that a lookup costs no more in a longer pool. A matched span
-    never crosses the start of a passage.
+    never crosses the start of a passage. ``ended`` also takes the last token of a passage for a place.
     """
 
-    def __init__(self, pool: Pool, longest: int = 16) -> None:
+    def __init__(self, pool: Pool, longest: int = 16, *, ended: bool = False) -> None:
         if not len(pool.tokens):
             raise UserError(f"the pool is empty ({pool.label}): give a text with at least two tokens")
         self.longest = longest
         starts = np.asarray(pool.starts)
         self.text = np.append(np.insert(pool.tokens.astype(np.int64), starts, SEPARATOR), SEPARATOR)
         self._place = np.cumsum(self.text != SEPARATOR) - 1  # of each token in the pool
-        self._ends = _sorted_ends(self.text, longest)
+        self._ends = sorted_ends(self.text, longest, ended)
         self._fast_text, self._fast_ends = self.text.data, self._ends.data  # faster where single items are read
 
     def find(self, sequence: Int[np.ndarray, "tokens"], shortest: int = 1, max_hits: int | None = None) -> Match:
@@ -73,19 +74,34 @@ class PoolIndex:
         Of more hits than ``max_hits``, that many are looked at, spread evenly over all of them in the order of what
         stands before them; ``Match.hits`` counts all.
         """
-        text, ends = self._fast_text, self._fast_ends
-        low, high, length = 0, len(ends), 0
-        for back, token in enumerate(sequence[: -self.longest - 1 : -1].tolist()):
-            first = bisect_left(ends, token, low, high, key=lambda end: text[end - back])
-            last = bisect_right(ends, token, first, high, key=lambda end: text[end - back])
-            if first == last:
-                break
-            low, high, length = first, last, back + 1
+        found = list(self.intervals(sequence))
+        (low, high), length = found[-1] if found else (0, 0), len(found)
         if length < shortest or not length:
             return Match(0, 0, np.zeros(0, dtype=np.int64))
         hits = high - low
         taken = hits if max_hits is None else min(hits, max_hits)
         return Match(length, hits, np.sort(self._place[self._ends[low + np.arange(taken) * hits // taken]]))
+
+    def intervals(self, sequence: Int[np.ndarray, "tokens"]) -> Iterator[tuple[int, int]]:
+        """Of the suffixes of 1, 2, … tokens that occur, as long as one does: which places of ``order`` have them."""
+        text, ends = self._fast_text, self._fast_ends
+        low, high = 0, len(ends)
+        for back, token in enumerate(sequence[: -self.longest - 1 : -1].tolist()):
+            first = bisect_left(ends, token, low, high, key=lambda end: text[end - back])
+            last = bisect_right(ends, token, first, high, key=lambda end: text[end - back])
+            if first == last:
+                return
+            low, high = first, last
+            yield low, high
+
+    @property
+    def order(self) -> Int[np.ndarray, "ends"]:
+        """Places in ``text``, sorted by the tokens up to them, the newest first."""
+        return self._ends
+
+    def place(self, at: Int[np.ndarray, "places"]) -> Int[np.ndarray, "places"]:
+        """Places in the pool of places in ``text``, which has a separator between passages."""
+        return self._place[at]
 
     def lengths(self, ends: Int[np.ndarray, "hits"], depth: int) -> Int[np.ndarray, "hits"]:
         """How many tokens follow each place in its passage, at most ``depth``."""
@@ -141,8 +157,10 @@ def merged(rows: Int[np.ndarray, "hits depth"], ends: Int[np.ndarray, "hits"], l
     )
 
 
-def _sorted_ends(text: Int[np.ndarray, "text"], longest: int) -> Int[np.ndarray, "ends"]:
-    """Places with a follower in their passage, sorted by the ``longest`` tokens up to them, newest first."""
+def sorted_ends(text: Int[np.ndarray, "text"], longest: int, ended: bool = False) -> Int[np.ndarray, "ends"]:
+    """Places with a follower in their passage (``ended``: all), sorted by the ``longest`` tokens up to them,
+    newest first.
+    """
     seen = np.zeros(int(text.max()) + 2, dtype=bool)
     seen[text + 1] = True
     rank = (np.cumsum(seen) - 1)[text + 1].astype(np.uint64)  # separators rank 0, before every token
@@ -156,7 +174,7 @@ def _sorted_ends(text: Int[np.ndarray, "text"], longest: int) -> Int[np.ndarray,
         further = min(sorted_by, longest - sorted_by)
         rank = _ranks(rank << np.uint64(32) | _shifted(rank, further))
         sorted_by += further
-    ends = np.flatnonzero((text[:-1] != SEPARATOR) & (text[1:] != SEPARATOR))
+    ends = np.flatnonzero((text[:-1] != SEPARATOR) & (ended | (text[1:] != SEPARATOR)))
     ordered = np.sort(rank[ends] << np.uint64(32) | ends.astype(np.uint64))
     return (ordered & np.uint64(0xFFFFFFFF)).astype(np.int64)
 

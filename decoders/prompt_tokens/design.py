@@ -77,62 +77,75 @@ def candidates(acceptance: Table, count: int, depth: int) -> list[Path_]:
     return likeliest
 
 
-def pruned(tree: PromptTree, count: int, f: Sequence[float], acceptance: Table) -> PromptTree:
+def pruned(tree: PromptTree, count: int, f: Sequence[float], acceptance: Table, least: int = 0) -> PromptTree:
     """The tree with prompt tokens removed until its candidates have ``count``, each time the one that costs least:
-    ΔF = p_stop · (f_i - f_(i-1)) on a node that has i (proposition A.3). The root keeps its own.
+    ΔF = p_stop · (f_i - f_(i-1)) on a node that has i, where p_stop = p(path) - Σ p(children), as in the released code
+    (proposition A.3 prints p(path)). The root keeps its own, a candidate at least ``least``.
 
     >>> tree = PromptTree(((0,), (0, 0), (1,)), (2, 2, 2, 2))
     >>> pruned(tree, 5, (0, .8, 1.1), [[.6, .2], [.5, .1]]).prompts
     (2, 2, 2, 1)
     """
     prompts = list(tree.prompts)
-    for node in _removals(prompts, tree.stops(acceptance), f):
+    for node in _removals(prompts, tree.stops(acceptance), f, least):
         if sum(prompts[1:]) <= count:
             break
         prompts[node] -= 1
     return PromptTree(tree.paths, tuple(prompts))
 
 
-def _removals(prompts: Sequence[int], stops: Sequence[float], f: Sequence[float]) -> list[int]:
-    """The nodes that lose a prompt token, one after the other, until none but the root has any."""
+def _removals(prompts: Sequence[int], stops: Sequence[float], f: Sequence[float], least: int = 0) -> list[int]:
+    """The nodes that lose a prompt token, one after the other, until none but the root has more than ``least``."""
     has = list(prompts)
-    heap = [(stops[i] * (f[has[i]] - f[has[i] - 1]), -i) for i in range(1, len(has)) if has[i]]
+    heap = [(stops[i] * (f[has[i]] - f[has[i] - 1]), -i) for i in range(1, len(has)) if has[i] > least]
     heapify(heap)
     order: list[int] = []
     while heap:
         node = -heappop(heap)[1]
         order.append(node)
         has[node] -= 1
-        if has[node]:
+        if has[node] > least:
             heappush(heap, (stops[node] * (f[has[node]] - f[has[node] - 1]), -node))
     return order
 
 
-def design(acceptance: Table, size: int, ensemble: int = 1) -> PromptTrees:
+def design(acceptance: Table, size: int, ensemble: int = 1, *, wide: bool = False) -> PromptTrees:
     """The trees of at most ``size`` rows with the largest R, over all splits into candidates and prompt tokens.
 
-    m is the number of distances in the table. Raises UserError for a size that is too small or too large, and for a
-    table without any accepted guess at distance 1.
+    m is the number of distances in the table. As in the paper, every candidate keeps 1 to m prompt tokens, so that no
+    step goes without guesses; ``wide`` also searches trees whose candidates may lose all of theirs. A size without room
+    for a candidate with a prompt token gives one without. Raises UserError for a size that is too small or too large,
+    and for a table without any accepted guess at distance 1.
 
     >>> trees = design([[.6, .2], [.5, .1]], 11)
     >>> trees.states[2].paths, trees.states[2].prompts
     (((0,), (0, 0), (1,)), (2, 2, 2, 1))
     """
-    return design_sizes(acceptance, [size], ensemble)[size]
+    return design_sizes(acceptance, [size], ensemble, wide=wide)[size]
 
 
-def design_sizes(acceptance: Table, sizes: Sequence[int], ensemble: int = 1) -> dict[int, PromptTrees]:
+def design_sizes(
+    acceptance: Table, sizes: Sequence[int], ensemble: int = 1, *, wide: bool = False
+) -> dict[int, PromptTrees]:
     """``design`` for several sizes at the cost of the largest."""
     table = _table(acceptance)
     for size in sizes:
         check_size(size, len(table), ensemble)
-    return dict(_designed(table, tuple(sizes), ensemble))
+    if wide:
+        return dict(_designed(table, tuple(sizes), ensemble, 0))
+    least = least_size(len(table), ensemble)
+    paper = tuple(size for size in sizes if size >= least + ensemble)
+    small = dict(_designed(table, (least,), ensemble, 0)) if len(paper) < len(sizes) else {}
+    made = dict(_designed(table, paper, ensemble, 1))
+    return {size: made[size] if size in made else small[least] for size in sizes}
 
 
 @lru_cache(maxsize=32)
 def _designed(
-    table: tuple[tuple[float, ...], ...], sizes: tuple[int, ...], ensemble: int
+    table: tuple[tuple[float, ...], ...], sizes: tuple[int, ...], ensemble: int, least: int
 ) -> tuple[tuple[int, PromptTrees], ...]:
+    if not sizes:
+        return ()
     m = len(table)
     fixed, top = 1 + ensemble * m, max(sizes)
     splits: list[tuple[float, int, int]] = []  # R, rows, candidates
@@ -142,27 +155,41 @@ def _designed(
         if len(full[-1].paths) < count:
             break
         f = np.array([tree.expected(table) for tree in full])
-        budgets = np.arange(fixed + count, top + 1) - fixed
-        # of every state: its row of the chain for each budget, from all prompt tokens down to none
-        chain = np.stack([_by_hung(tree, f, table)[_hung(budgets, tree, ensemble)] for tree in full], axis=1)
+        budgets = np.arange(count * (1 + least * ensemble), top + 1 - fixed)
+        if not len(budgets):
+            break
+        # of every state: its row of the chain for each budget, from all prompt tokens down to the least
+        chain = np.stack(
+            [
+                _by_hung(tree, f, table, least)[_hung(budgets, tree, ensemble) - least * len(tree.paths)]
+                for tree in full
+            ],
+            axis=1,
+        )
         gains = steady_state(chain) @ f
         splits += [(float(gain), int(rows) + fixed, count) for gain, rows in zip(gains, budgets, strict=True)]
     chosen = []
     for size in sizes:
         _, rows, count = max((s for s in splits if s[1] <= size), key=lambda s: (round(s[0], 12), -s[1], s[2]))
-        chosen.append((size, split_trees(table, count, rows, ensemble)))
+        chosen.append((size, split_trees(table, count, rows, ensemble, least)))
     return tuple(chosen)
 
 
-def split_trees(acceptance: Table, count: int, rows: int, ensemble: int = 1) -> PromptTrees:
-    """Trees of ``count`` candidates (fewer where a state has not so many) whose prompt tokens were removed greedily
-    until each fits ``rows``."""
+def split_trees(acceptance: Table, count: int, rows: int, ensemble: int = 1, least: int = 0) -> PromptTrees:
+    """Trees of ``count`` candidates (fewer where a state has not so many) whose prompt tokens were removed greedily,
+    down to ``least`` each, until each fits ``rows``."""
     table = _table(acceptance)
     full = [_full(candidates(table, count, depth), len(table)) for depth in range(len(table) + 1)]
     f = [tree.expected(table) for tree in full]
     budget = np.array(rows - 1 - ensemble * len(table))
-    states = tuple(pruned(tree, int(_hung(budget, tree, ensemble)), f, table) for tree in full)
+    states = tuple(pruned(tree, int(_hung(budget, tree, ensemble)), f, table, least) for tree in full)
     return PromptTrees(states, table, ensemble)
+
+
+def wide_trees(acceptance: Table, size: int, ensemble: int = 1) -> PromptTrees:
+    """``design`` by the wider search, in which a candidate may lose all of its prompt tokens."""
+    trees = design(acceptance, size, ensemble, wide=True)
+    return PromptTrees(trees.states, trees.acceptance, ensemble, "wide")
 
 
 def naive_trees(acceptance: Table, size: int, ensemble: int = 1) -> PromptTrees:
@@ -178,7 +205,7 @@ def naive_trees(acceptance: Table, size: int, ensemble: int = 1) -> PromptTrees:
     check_size(size, m, ensemble)
     left = size - 1 - ensemble * m
     each = min(m, (left - 1) // ensemble)
-    count = left // (1 + ensemble * each)
+    count = left // (1 + ensemble * each) if each else 1
     full = [_full(candidates(table, count, depth), m) for depth in range(m + 1)]
     states = tuple(PromptTree(tree.paths, (m, *[each] * len(tree.paths))) for tree in full)
     return PromptTrees(states, table, ensemble, "naive")
@@ -341,12 +368,12 @@ def _hung(budget: np.ndarray, tree: PromptTree, ensemble: int) -> np.ndarray:
     return np.clip((budget - len(tree.paths)) // ensemble, 0, tree.prompts[0] * len(tree.paths))
 
 
-def _by_hung(tree: PromptTree, f: Sequence[float] | np.ndarray, acceptance: Table) -> np.ndarray:
-    """``[prompt tokens kept + 1, m + 1]``: ``transition`` of the tree, pruned to 0, 1, 2, … of them."""
+def _by_hung(tree: PromptTree, f: Sequence[float] | np.ndarray, acceptance: Table, least: int = 0) -> np.ndarray:
+    """``[prunings + 1, m + 1]``: ``transition`` of the tree, pruned to ``least`` per candidate, one more, … of them."""
     stops, has = tree.stops(acceptance), list(tree.prompts)
     row = transition(tree, acceptance)
     rows = [row]
-    for node in _removals(has, stops, f):  # pyright: ignore[reportArgumentType]
+    for node in _removals(has, stops, f, least):  # pyright: ignore[reportArgumentType]
         row = row.copy()
         row[has[node]] -= stops[node]
         row[has[node] - 1] += stops[node]

@@ -29,6 +29,7 @@ from decoders.model.load import versions
 from decoders.model.target import Target
 from decoders.prompt.prompt import Prompt
 from decoders.trace.trace import Trace
+from decoders.verifiers.sampling import Sampling
 
 from .stock import StockModel
 
@@ -198,10 +199,12 @@ def bench(
     repeats: int = 3,
     traced: bool = True,
     stock: StockModel | None = None,
+    sampling: Sampling | None = None,
     progress: Callable[[int, int], None] | None = None,
     keep: Callable[[Turn, Made], None] | None = None,
 ) -> Report:
-    """Run every method (name → parameters) on every prompt, ``repeats`` rounds after a warm-up, greedily.
+    """Run every method (name → parameters) on every prompt, ``repeats`` rounds after a warm-up, greedily or by
+    ``sampling``, alike in all runs (generate() draws otherwise, so that ``stock`` is for greedy runs).
 
     Plain decoding always takes part. ``traced`` runs each method a second time with recording on. ``stock`` adds
     transformers' generate(), plain and (where PLD takes part) its prompt lookup with PLD's settings. ``progress(done,
@@ -210,7 +213,7 @@ def bench(
     if not prompts:
         raise UserError("a benchmark needs at least one prompt that fits the model's context")
     taking_part = {PLAIN: methods.get(PLAIN), **methods}
-    contenders = contenders_of(target, taking_part, max_new_tokens, traced, stock)
+    contenders = contenders_of(target, taking_part, max_new_tokens, traced, stock, sampling)
     total = len(contenders) * (1 + len(prompts) * repeats)
     samples: list[Sample] = []
     outputs: dict[str, list[int]] = {}
@@ -228,6 +231,7 @@ def bench(
             progress(done, total)
     settings = {
         "max_new_tokens": max_new_tokens, "repeats": repeats, "prompts": len(prompts),
+        "sampling": asdict(sampling or Sampling()),
         "prompt_tokens": asdict(Spread.of([len(p.tokens) for p in prompts])),  # type: ignore[arg-type]
         "methods": {name: asdict(chosen(name, params)[1]) for name, params in taking_part.items()},
     }  # fmt: skip
@@ -236,15 +240,18 @@ def bench(
 
 
 def contenders_of(
-    target: Target, methods: Mapping[str, Any], max_new_tokens: int, traced: bool, stock: StockModel | None
-) -> list[Contender]:
+    target: Target, methods: Mapping[str, Any], max_new_tokens: int, traced: bool, stock: StockModel | None,
+    sampling: Sampling | None = None,
+) -> list[Contender]:  # fmt: skip
     """Who runs: each method, each traced (if asked for), and the peers."""
     result = []
     for name, params in methods.items():
         lossless = find_method(name).lossless
-        result.append(Contender(name, "method", lossless, timed(target, name, params, max_new_tokens)))
+        unseen = timed(target, name, params, max_new_tokens, sampling=sampling)
+        result.append(Contender(name, "method", lossless, unseen))
         if traced:
-            result.append(Contender(name + TRACED, "traced", lossless, _traced(target, name, params, max_new_tokens)))
+            recorded = _traced(target, name, params, max_new_tokens, sampling)
+            result.append(Contender(name + TRACED, "traced", lossless, recorded))
     if stock:
         result.append(Contender(GENERATE, "peer", True, _peer(stock, GENERATE, target, max_new_tokens, {})))
         if "pld" in methods:
@@ -262,9 +269,10 @@ def timed(
     *,
     name: str = "",
     cancel: threading.Event | None = None,
+    sampling: Sampling | None = None,
 ) -> Callable[[Prompt], Made]:
     """Decoding by a method with nothing recorded, as ``Contender.run``; ``name``: what its samples are called."""
-    options = {"max_new_tokens": max_new_tokens, "cancel": cancel}
+    options = {"max_new_tokens": max_new_tokens, "cancel": cancel, "sampling": sampling}
     return lambda prompt: unrecorded(name or method, lambda: Decoding.of(target, prompt, method, params, **options))
 
 
@@ -288,10 +296,12 @@ def unrecorded(name: str, decoding: Callable[[], Decoding]) -> Made:
     return Made(Sample(name, 0, 0, n, n, len(times), accepted, seconds, decode_s, *medians), output)
 
 
-def _traced(target: Target, name: str, params: Any, max_new_tokens: int) -> Callable[[Prompt], Made]:
+def _traced(
+    target: Target, name: str, params: Any, max_new_tokens: int, sampling: Sampling | None
+) -> Callable[[Prompt], Made]:
     def run(prompt: Prompt) -> Made:
         started = time.perf_counter()
-        trace = record(target, prompt, name, params, max_new_tokens=max_new_tokens)
+        trace = record(target, prompt, name, params, max_new_tokens=max_new_tokens, sampling=sampling)
         seconds = time.perf_counter() - started
         output, accepted = trace.output_ids, trace.tables["steps"]["accepted"]
         decode_s, n = seconds - trace.run["timings"]["prefill_ms"] / 1e3, len(output)  # recording included

@@ -27,13 +27,12 @@ _RUN_TYPES: dict[str, type] = {
     "id": str, "title": str, "created": str, "complete": bool, "stop": str, "model": dict, "method": dict,
     "terms": list, "node_terms": list, "step_terms": list, "sampling": dict, "max_new_tokens": int,
     "prompt_length": int, "stop_ids": list, "versions": dict, "timings": dict, "metrics": dict, "metric_help": list,
-    "error": str, "pool": dict, "compression": dict, "memory": dict, "reference": str, "attention": dict,
+    "error": str, "pool": dict, "compression": dict, "memory": dict, "kept": dict, "reference": str, "attention": dict,
     "forced": bool, "origins": list, "reference_of": str,
 }  # fmt: skip
 _RUN_OPTIONAL = {
     "title", "node_terms", "step_terms", "stop_ids", "versions", "metrics", "metric_help", "error", "pool",
-    "compression", "memory", "reference", "attention", "forced", "origins",
-    "reference_of",
+    "compression", "memory", "kept", "reference", "attention", "forced", "origins", "reference_of",
 }  # fmt: skip
 _METHOD_TYPES: dict[str, type] = {
     "name": str, "title": str, "paper": str, "summary": str, "lossless": bool, "params": dict, "controls": list,

@@ -77,7 +77,6 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     draft_ms, verify_ms = _total(steps["draft_ms"]), _total(steps["verify_ms"])
     decode_ms = timings.get("decode_ms") or (steps["elapsed_ms"][-1] if steps["elapsed_ms"] else None)
     speed, overlaps, ranked = ratio(1000 * tokens, decode_ms), _overlaps(trace), regrets(trace)
-    depth_ms, step_ms = _draft_times(trace)
     perfect = oracle(trace)
     differs = sum(rank > 0 for rank in trace.tables["tokens"]["rank"])
     kv_mb, draft_mb = (ratio(memory.get(name), 1e6) for name in ("kv_bytes", "draft_bytes"))
@@ -95,13 +94,14 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         "tokens_per_s": Measured(speed, {"tokens": tokens, "seconds": ratio(decode_ms, 1000)}),
         "speedup": quotient(tokens_per_s=speed, plain_tokens_per_s=plain_tokens_per_s),
         "prefill_ms": Measured(timings.get("prefill_ms"), {}),
+        "prepare_ms": Measured(timings.get("prepare_ms"), {}),
         "kv_mb": Measured(kv_mb, {"bytes_per_token": memory.get("kv_bytes_per_token"), "tokens": all_tokens}),
         "draft_mb": Measured(draft_mb, {}),
         "draft_ms": quotient(draft_ms=draft_ms, steps=count),
         "verify_ms": quotient(verify_ms=verify_ms, steps=count),
         "draft_share": quotient(draft_ms=draft_ms, verify_ms=verify_ms),
         "beta": quotient(overlap=sum(overlaps), tokens=len(overlaps)),
-        "draft_cost": quotient(depth_ms=depth_ms, verify_ms=step_ms),
+        "draft_cost": quotient(depth_ms=_draft_forward_ms(trace), one_row_ms=timings.get("one_row_ms")),
         "draft_efficiency": quotient(accepted=accepted, drafted=drafted),
         "copied_share": quotient(copied=copied, tokens=tokens),
         "no_draft_steps": Measured(without, {"without": without, "steps": count}),
@@ -139,16 +139,14 @@ def _overlaps(trace: Trace) -> list[float]:
     return [o for o, status, origin in rows if o is not None and status in judged and origin != "expansion"]
 
 
-def _draft_times(trace: Trace) -> tuple[float | None, float | None]:
-    """What c is the ratio of (GLIDE table 1): the mean time that a draft model takes per drafted depth and that of a
-    verify forward, over steps with a draft; None where no draft model ran. A depth takes one draft forward, or (SpS by
-    PPD) less.
+def _draft_forward_ms(trace: Trace) -> float | None:
+    """The mean time that a draft model takes per drafted depth, over steps with a draft; None where none ran. A depth
+    takes one draft forward, or (SpS by PPD) less. The prompt was read before the first step.
     """
     steps = trace.tables["steps"]
-    columns = (steps.get("term:forward_ms", ()), steps["depth"], steps["verify_ms"])
-    spent = [row for row in zip(*columns, strict=False) if row[1] and None not in row]
-    forwards, depths, verifies = (sum(row[i] for row in spent) for i in range(3))
-    return ratio(forwards, depths), ratio(verifies, len(spent))
+    spent = [row for row in zip(steps.get("term:forward_ms", ()), steps["depth"], strict=False) if row[1]]
+    forwards, depths = (sum(row[i] for row in spent if row[0] is not None) for i in range(2))
+    return ratio(forwards, depths)
 
 
 def outcomes(trace: Trace) -> dict[str, int]:
@@ -177,10 +175,13 @@ def step_term_shares(trace: Trace) -> dict[str, float | None]:
 
 
 def time_parts(trace: Trace) -> dict[str, float]:
-    """Where a run's time went, in ms: reading the prompt, and Σ draft_ms, verify_ms and commit_ms of its steps."""
+    """Where a run's time went, in ms: reading the prompt, preparing to draft, and Σ draft_ms, verify_ms and commit_ms
+    of its steps.
+    """
     steps = trace.tables["steps"]
     parts = {name: _total(steps[f"{name}_ms"]) or 0.0 for name in ("draft", "verify", "commit")}
-    return {"prefill": trace.run.get("timings", {}).get("prefill_ms") or 0.0, **parts}
+    timings = trace.run.get("timings", {})
+    return {**{name: timings.get(f"{name}_ms") or 0.0 for name in ("prefill", "prepare")}, **parts}
 
 
 def accepted_lengths(trace: Trace) -> list[int]:

@@ -85,6 +85,11 @@ class FileSource:
     def held_out(self) -> list[Document]:
         return self._held_out
 
+    @property
+    def epoch(self) -> int:
+        """Documents of one epoch."""
+        return len(self._train)
+
 
 class DistilledSource:
     """Another source's prompts with the target's own greedy answers (sequence-level distillation, Kim & Rush 2016)."""
@@ -99,6 +104,11 @@ class DistilledSource:
 
     def held_out(self) -> list[Document]:
         return self._answered(self.source.held_out())
+
+    @property
+    def epoch(self) -> int | None:
+        """Documents of one epoch of the prompts' source; None where it has no end."""
+        return getattr(self.source, "epoch", None)
 
     def _answered(self, documents: list[Document]) -> list[Document]:
         prompts = [_prompt_of(document) for document in documents]

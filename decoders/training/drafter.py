@@ -6,6 +6,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,20 +21,28 @@ from decoders.errors import UserError
 from decoders.model.shape import ModelShape, token_ids
 from decoders.verifiers.residual import expected_speedup, overlap
 
-from .batches import RESPONSE, Batch
+from .batches import RESPONSE, Batch, pad
 from .data import Source
-from .learning import cosine_factor, muon_and_adamw, position_weights, weighted_loss
+from .learning import adamw_alone, cosine_factor, muon_and_adamw, position_weights, weighted_loss
 from .loop import PartRun
 from .states import States
 from .teacher import Teacher
 
 FAINT = 0.015  # of a copied output projection: it writes to a later layer's stream, which is larger
+RECIPES = ("ours", "paper")
+PAPER_RATE, PAPER_BATCH = 5e-4, 64  # GLIDE §5.1: AdamW's learning rate; conversations in a batch, for one epoch
 GAMMA = 5  # of the validation's acceptance and expected speedup, as in the paper
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything but the data that decides what a draft model becomes."""
+    """Everything but the data that decides what a draft model becomes.
+
+    ``recipe`` "ours" is Muon for the hidden matrices and AdamW for the rest, on batches of ``batch_tokens``; "paper" is
+    GLIDE's: AdamW alone, 5e-4, batches of 64 documents (``epoch_steps`` tells how many steps one epoch is).
+    """
+
+    recipe: str = RECIPES[0]
 
     layers: int = 1
     hidden: int | None = None  # the target's
@@ -94,13 +103,20 @@ class Run(PartRun):
         self._share()
         states = folder / "states" if states is None else states
         self.states = States(model, self.config.kv_layers, states, fast=recipe.fast) if recipe.soft else None
-        self.optimisers = muon_and_adamw(
-            self.draft, self.draft.layers, recipe.matrix_lr, recipe.vector_lr, fast=recipe.fast
-        )
+        self.optimisers = (
+            adamw_alone(self.draft, PAPER_RATE) if recipe.recipe == "paper" else
+            muon_and_adamw(self.draft, self.draft.layers, recipe.matrix_lr, recipe.vector_lr, fast=recipe.fast)
+        )  # fmt: skip
         self.cost = measured_cost(self.teacher, self.draft)
         if recipe.fast:
             self.teacher.compile(dynamic=True)
             self.draft.compile(dynamic=True)
+
+    def batches(self, number: int) -> list[Batch]:
+        if self.recipe.recipe != "paper":
+            return super().batches(number)
+        documents = self.source.chunk(number)
+        return [pad(documents[i : i + PAPER_BATCH], 0) for i in range(0, len(documents), PAPER_BATCH)]
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -222,6 +238,14 @@ class Run(PartRun):
         }
 
 
+def epoch_steps(source: Source) -> int:
+    """Steps of one epoch by the paper's recipe. Raises UserError for data without an end."""
+    documents = getattr(source, "epoch", None)
+    if documents is None:
+        raise UserError(f"{source.label} has no end, so that no epoch is one: give --steps or --minutes, or files")
+    return -(-documents // PAPER_BATCH)
+
+
 def soft_refusal(model: Any, config: DraftConfig) -> str | None:
     """Why the target's distributions cannot be learnt, in one sentence; None if they can."""
     if not config.shared:
@@ -250,13 +274,22 @@ def draft_for(model: Any, config: DraftConfig, seed: int, copied: bool = False) 
 
 @torch.no_grad()
 def measured_cost(teacher: Teacher, draft: DraftModel, rows: int = 256, times: int = 23) -> float:
-    """c: the time of a draft forward of one token ÷ that of the target, in alternation; medians."""
+    """c: the time of a draft forward of one token ÷ that of the target, both behind ``rows`` tokens that the target
+    has cached, in alternation; medians (Leviathan §3, GLIDE table 1).
+    """
     config, device = draft.config, draft.norm.weight.device
     ids = torch.zeros(1, 1, dtype=torch.long, device=device)
     kv_heads = ModelShape.of(teacher.model.config).kv_heads
     keys = torch.zeros(1, kv_heads, rows, config.target_head_dim, device=device)
     angle = torch.zeros(1, config.target_head_dim, device=device)
     seen = [Seen(keys, keys, angle + 1, angle) for _ in config.kv_layers]
+
+    read = torch.zeros(1, rows, dtype=torch.long, device=device)
+    cache = teacher.model(input_ids=read, use_cache=True, logits_to_keep=1).past_key_values
+    caches = [deepcopy(cache) for _ in range(times)]
+
+    def target() -> None:
+        teacher.model(input_ids=ids, past_key_values=caches.pop(), use_cache=True)
 
     def seconds(call: Callable[[], Any]) -> float:
         started = time.perf_counter()
@@ -268,7 +301,7 @@ def measured_cost(teacher: Teacher, draft: DraftModel, rows: int = 256, times: i
     taken = [
         (
             seconds(lambda: draft.head(draft(ids, seen))),
-            seconds(lambda: teacher.model(input_ids=ids, use_cache=False).logits),
+            seconds(target),
         )
         for _ in range(times)
     ]

@@ -83,6 +83,11 @@ def muon_and_adamw(
     return Optimisers(Muon(matrices, matrix_rate, weight_decay=0.01, dtype=half), adamw(others, vector_rate))
 
 
+def adamw_alone(model: nn.Module, rate: float) -> Optimisers:
+    """AdamW (β .9 and .95) for everything, as GLIDE's authors train."""
+    return Optimisers(adamw(model.parameters(), rate))
+
+
 def cosine_factor(step: int, done: float, warmup_steps: int) -> float:
     """Of the learning rates: linear warm-up, then a cosine to 0 over the whole budget."""
     return min(1.0, (step + 1) / warmup_steps) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))

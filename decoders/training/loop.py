@@ -14,7 +14,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -207,8 +207,9 @@ class TrainingRun:
             raise UserError(f"{self.folder} holds a run: resume it, or give another folder with --out")
         state = torch.load(self.folder / CHECKPOINT, weights_only=True, map_location=self.device)
         earlier = state.get("settings", state)  # the bundled target's checkpoints had their seed beside the rest
+        usual = {field.name: field.default for field in fields(self.recipe)}  # of settings that it does not know yet
         for setting, value in self.settings.items():
-            if setting != "fast" and earlier.get(setting) != value:
+            if setting != "fast" and earlier.get(setting, usual.get(setting)) != value:
                 raise UserError(
                     f"the run in {self.folder} has {setting} {earlier.get(setting)!r}, not {value!r}: "
                     "give the same again, or another folder with --out"

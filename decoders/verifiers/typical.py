@@ -12,17 +12,21 @@ from torch import Tensor
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.draft.terms import Term
 
-from .match import LossyVerifier, before_nodes, likely_path
+from .match import LossyVerifier, MatchVerifier, before_nodes, likely_path
 from .sampling import Chooser
 
 NODE_TERMS = (
     Term("typical", "threshold", "The target's probability must be above this: min(ε, α · exp(−entropy)).", 0, 1),
-    Term("entropy", "entropy", "Entropy of the target's distribution at this position, in nats.", 0, 0),
+    Term(
+        "entropy", "entropy", "Entropy of the target's distribution here, at the run's temperature, in nats.", 0, 0
+    ),
 )
 
 
 class TypicalVerifier(LossyVerifier):
-    """Accepts a node if its parent is accepted and p > min(ε, α · exp(−H)), p and H of the target at temperature 1.
+    """Accepts a node if its parent is accepted and p > min(ε, α · exp(−H)), p and H of the target at the run's
+    temperature (Medusa's rule; PPD's released code divides the logits by T). At temperature 0 it is the match rule, as
+    all of p lies on the target's choice.
 
     The longest accepted path wins, of equally long ones that with the highest summed log-probability; the bonus is the
     chooser's token after it. With ε = 1 and α = 0 every token of positive probability stands.
@@ -30,9 +34,13 @@ class TypicalVerifier(LossyVerifier):
 
     def __init__(self, chooser: Chooser, *, epsilon: float = 0.09, alpha: float = 0.3) -> None:
         self.chooser, self.epsilon, self.alpha = chooser, epsilon, alpha
+        self.match = MatchVerifier(chooser)
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
+        if self.chooser.sampling.greedy:
+            return self.match(draft, scored)
         logits, rows, tokens = before_nodes(draft, scored)
+        logits = logits / self.chooser.sampling.temperature
         bound, entropy = typical_bound(logits, self.epsilon, self.alpha)
         columns = (logits.softmax(-1)[rows, tokens], bound[rows], entropy[rows])
         p, bounds, entropies = ([float("nan"), *column.tolist()] for column in columns)  # the root has none

@@ -28,6 +28,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.add_methods(parser)
     common.add_prompts(parser, 8)
     common.count(parser, "--repeats", "rounds over all prompts", 3, high=1000, metavar="R")
+    parser.add_argument(
+        "--temperature", type=common.positive, default=0.0, metavar="T",
+        help="draw tokens, from the same seed in all methods (default: greedy)",
+    )  # fmt: skip
     common.count(parser, "--context", "make every prompt N tokens long, with the others in front", low=2)
     common.flag(parser, "--peers", "also transformers' generate(), plain and with prompt lookup")
     common.flag(parser, "--no-trace", "do not measure what recording costs")
@@ -52,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
     records = common.prompt_records(args)
     target = common.open_target(args)
 
+    from decoders import Sampling
     from decoders.study.bench import bench, lengthened
     from specviz.experiments.printed import written
     from specviz.experiments.tables import described
@@ -72,7 +77,8 @@ def run(args: argparse.Namespace) -> int:
     with common.progress_bar("measuring") as progress:
         report = bench(
             target, prompts, methods, max_new_tokens=args.max_new_tokens, repeats=args.repeats,
-            traced=not args.no_trace, stock=stock, progress=progress, keep=book.add,
+            traced=not args.no_trace, stock=stock, sampling=Sampling(args.temperature), progress=progress,
+            keep=book.add,
         )  # fmt: skip
     _show(report)
     common.say(note, *missing.values())
@@ -104,6 +110,8 @@ def _checked(args: argparse.Namespace) -> None:
     from specviz.experiments.quantities import QUANTITIES, Quantity
     from specviz.experiments.tables import UNTRACED
 
+    if args.temperature and args.peers:
+        raise common.UserError("--peers is for greedy runs, as generate() draws otherwise: leave --temperature out")
     for path in args.out:
         if path.suffix.lower()[1:] not in FORMATS:
             listed = ", ".join(f".{form}" for form in FORMATS)
@@ -139,6 +147,7 @@ class Book:
         experiment = replace(
             batch.of_lines((Line(PLAIN, PLAIN), *lines), args.repeats, args.metric or batch.METRICS, args.save or ""),
             prompts=args.prompts.name, count=len(cases), max_new_tokens=args.max_new_tokens,
+            temperature=args.temperature,
         )  # fmt: skip
         lossy = tuple(name for name in methods if not find_method(name).lossless)
         self.results = begin(Plan(experiment, (), cases, lossy=lossy), target)
@@ -147,7 +156,7 @@ class Book:
         if self.traces:
             self.traces.mkdir(parents=True)
         names = {name: name for name in (PLAIN, *methods, GENERATE, LOOKUP)}
-        self.ledger = batch.Ledger(target, cases, names, lossy, self._keep)
+        self.ledger = batch.Ledger(target, cases, names, lossy, self._keep, temperature=args.temperature)
         self.started, self.runs = time.perf_counter(), 0
 
     def _keep(self, trace: Trace) -> None:

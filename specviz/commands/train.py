@@ -83,6 +83,11 @@ def _add_drafter(parts: Any, kind: str, short: str, what: str) -> None:
     common.file(parser, "--states", "where that is kept, to share it with another draft model", "FOLDER")
     common.count(parser, "--batch-tokens", "tokens per step, padding included", 5120, low=64)
     common.count(parser, "--validate-steps", "steps between two validations", 100)
+    parser.add_argument(
+        "--recipe", choices=("ours", "paper"), default="ours",
+        help="ours: Muon and AdamW, batches by tokens (default). paper: GLIDE's, AdamW at 5e-4 on batches of 64 "
+        "conversations, for one epoch of the data where neither --steps nor --minutes is given",
+    )  # fmt: skip
     parser.set_defaults(run=lambda args: _train_drafter(kind, args))
 
 
@@ -196,7 +201,7 @@ def _train_drafter(kind: str, args: argparse.Namespace) -> int:
     from decoders.training.drafter import Recipe, Run
 
     recipe = Recipe(
-        layers=args.layers, hidden=args.width, kv_layer=args.kv_layer if kind == "glide" else None,
+        recipe=args.recipe, layers=args.layers, hidden=args.width, kv_layer=args.kv_layer if kind == "glide" else None,
         shared=None if args.embeddings is None else args.embeddings == "target", draft_vocab=args.draft_vocab or 0,
         copied=kind == "glide" and args.copy_projections,
         soft=args.soft_labels, batch_tokens=args.batch_tokens, validate_steps=args.validate_steps,
@@ -233,7 +238,12 @@ def _train_for(
     place = model_place(args.model or BUNDLED)
     model, tokenizer, name = load_network(place, dtype="float32", device=args.device, attention="sdpa")
     source = source_of(args.data, tokenizer, args.seed, model if args.distill else None)
-    minutes = None if args.steps else args.minutes or MINUTES[kind]
+    steps = args.steps
+    if getattr(recipe, "recipe", "") == "paper" and not (steps or args.minutes):
+        from decoders.training.drafter import epoch_steps
+
+        steps = epoch_steps(source)
+    minutes = None if steps else args.minutes or MINUTES[kind]
     title = f"{kind} for {name}"
     with common.progress_bar(f"training the {kind}") as bar:
 
@@ -246,7 +256,7 @@ def _train_for(
                 _draw(out, title, charts)
 
         begun = run_of(kind, out, model, name, source, recipe, args.seed)
-        kept = train(begun, minutes=minutes, steps=args.steps, resume=args.resume, progress=show)
+        kept = train(begun, minutes=minutes, steps=steps, resume=args.resume, progress=show)
     common.say(
         f"{out / 'part'} holds the part, {out / 'curves.html'} its curves; "
         f"{kept} is where methods find it for this model"

@@ -117,7 +117,10 @@ def run(args: argparse.Namespace) -> int:
     size = args.size or best
     _show_acceptance(target, table, prompts)
     _show_sizes(points, best)
-    makers = {DESIGNED: lambda *_: designed[size], "naive": design.naive_trees, "random": design.random_trees}
+    makers = {
+        DESIGNED: lambda *_: designed[size],
+        "wide": design.wide_trees, "naive": design.naive_trees, "random": design.random_trees,
+    }  # fmt: skip
     trees = makers[args.kind](table, size, ensemble)
     save_trees(trees, out_file)
     why = "as asked for" if size != best else f"the best size for {latency.setup.device}"

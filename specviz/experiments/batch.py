@@ -106,7 +106,8 @@ class Ledger:
 
     ``methods`` has the method of every line, ``lossy`` the lines whose output need not be plain decoding's. ``keep``
     gets every trace that can be opened; ``on_device`` calls a function where the device is free. The outputs of all
-    repeats are compared with plain decoding's first one.
+    repeats are compared with plain decoding's first one; where ``temperature`` has tokens drawn, a method that does not
+    match the target's own draws writes others, which is no fault.
     """
 
     target: Target
@@ -115,6 +116,7 @@ class Ledger:
     lossy: Collection[str] = ()
     keep: Callable[[Trace], None] | None = None
     on_device: OnDevice = lambda work: work()
+    temperature: float = 0.0
     rows: list[Row] = field(default_factory=list)
     _group: dict[str, dict[str, Made | str]] = field(default_factory=dict)
     _plain: dict[int, list[int]] = field(default_factory=dict)
@@ -166,6 +168,7 @@ class Ledger:
 
     def _checked(self, prompt: int, line: str, outputs: Sequence[list[int]]) -> Row:
         """Whether all outputs are plain decoding's; of the first that is not, where it leaves it, and the verdict."""
+        from decoders import Sampling
         from decoders.study.divergences import divergence
 
         plain = self._plain.get(prompt)
@@ -176,6 +179,7 @@ class Ledger:
                 judge = functools.partial(
                     divergence, self.target, output, self.cases[prompt].prompt, plain=plain,
                     lossless=line not in self.lossy, max_new_tokens=max(len(plain), len(output)),
+                    sampling=Sampling(self.temperature),
                 )  # fmt: skip
                 if difference := self.on_device(judge):
                     return {"same": 0.0, "differs_at": difference.position, "verdict": difference.verdict}
@@ -186,13 +190,15 @@ def units(session: Session) -> Iterator[list[Row]]:
     """Every run of a batch, one after another: the rows that are complete by it. A run that fails is an error of its
     row, and the others go on.
     """
+    from decoders import Sampling
     from decoders.study.bench import Contender, Made, Sample, alternated, timed
 
     target, planned, cancel = session.target, session.planned, session.cancel
-    new = planned.experiment.max_new_tokens
+    new, temperature = planned.experiment.max_new_tokens, planned.experiment.temperature
 
     def clocked(line: Line) -> Callable[[Case], Made]:
-        run = timed(target, line.method, dict(line.params), new, name=line.label, cancel=cancel)
+        sampling = Sampling(temperature)
+        run = timed(target, line.method, dict(line.params), new, name=line.label, cancel=cancel, sampling=sampling)
         return lambda case: run(case.prompt)
 
     def recorded(line: Line) -> Callable[[Case], Made]:
@@ -220,7 +226,7 @@ def units(session: Session) -> Iterator[list[Row]]:
         contenders.append(Contender(line.label, "method", lossless, clocked(line)))
         contenders.append(Contender(line.label + TRACED, "traced", lossless, recorded(line), rounds=1))
     methods = {setting.line.label: setting.line.method for setting in planned.settings}
-    ledger = Ledger(target, planned.cases, methods, planned.lossy, session.keep, session.on_device)
+    ledger = Ledger(target, planned.cases, methods, planned.lossy, session.keep, session.on_device, temperature)
     repeats = planned.experiment.repeats
     for turn, made in alternated(contenders, planned.cases, repeats, call):
         if cancel.is_set():

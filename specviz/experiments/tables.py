@@ -26,7 +26,8 @@ from .timing import REPEATED, TIMED, WIDEST, Timing, timings
 OVERALL = "overall"
 BETTER = {  # 1: the highest is the best, -1: the lowest; in other tables none is marked
     "tokens_per_step": 1, "tokens_per_s": 1, "speedup": 1, "draft_efficiency": 1, "beta": 1, "reuse_rate": 1,
-    "quality": 1, "quality_f1": 1, "quality_rouge_l": 1, "quality_edit": 1, "steps": -1, "prefill_ms": -1, "kv_mb": -1,
+    "quality": 1, "quality_f1": 1, "quality_rouge_l": 1, "quality_edit": 1, "steps": -1, "prefill_ms": -1,
+    "prepare_ms": -1, "kv_mb": -1,
 }  # fmt: skip
 UNTRACED = ("tokens", "steps", "accepted", "tokens_per_step", "tokens_per_s", "speedup")  # known without recorded runs
 BUG = "bug"  # the verdict on a lossless method's output that the target would not have written
@@ -168,8 +169,9 @@ def notes(results: Results) -> list[str]:
         threads = machine.get("torch_threads", "?")
         place = f"{machine.get('processor', 'CPU')}, {machine.get('cores', '?')} cores, {threads} of them used"
     versions = ", ".join(f"{name} {machine[name]}" for name in VERSIONS if machine.get(name))
-    prompts = len({row.get("place") for row in results.rows})
-    done = f"{counted(prompts, 'prompt')}{_source(about)}, at most {about['max_new_tokens']} new tokens, greedy"
+    prompts, temperature = len({row.get("place") for row in results.rows}), float(about.get("temperature") or 0)
+    drawing = f"temperature {temperature:g}" if temperature else "greedy"
+    done = f"{counted(prompts, 'prompt')}{_source(about)}, at most {about['max_new_tokens']} new tokens, {drawing}"
     spread = (
         f"{counted(repeats, 'repeat')}, the methods in turn: medians, with quartiles between the repeats"
         if repeats > 1

@@ -15,6 +15,7 @@ from decoders.trace.metrics import METRICS
 COMPUTED = {
     "kv_mb": "decoders/engine/recording.py Run._finish",
     "prefill_ms": "decoders/engine/decoding.py Decoding.prefill",
+    "prepare_ms": "decoders/engine/decoding.py Decoding.prefill",
     "ranking_regret": "decoders/trace/metrics.py regrets",
     "ranking_cost": "decoders/trace/oracle.py oracle",
     "quality_f1": "decoders/trace/quality.py f1",

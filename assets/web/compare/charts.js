@@ -61,6 +61,7 @@ function charts(colors) {
   });
   const times = [
     time("prefill", "reading the prompt", colors.line),
+    time("prepare", "preparing to draft", colors.faint, "/"),
     time("draft", "drafting", colors.heat, "/"),
     time("verify", "verify forwards", colors.accepted),
     time("commit", "keeping", colors.faint, "x"),

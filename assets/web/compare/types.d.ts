@@ -24,7 +24,7 @@ interface LaneNumbers {
   /** Of the steps with a draft. */
   lengths: [accepted: number, steps: number, share: number][];
   /** ms. */
-  times: { prefill: number; draft: number; verify: number; commit: number };
+  times: { prefill: number; prepare: number; draft: number; verify: number; commit: number };
   oracle: OracleReport;
 }
 

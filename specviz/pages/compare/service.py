@@ -42,7 +42,7 @@ LENS_WAIT_S = 2.0  # a verdict that takes longer is asked for again
 # what the table shows, in its order: all of them are defined in decoders.trace.metrics
 TABLE = (
     "tokens_per_step", "speedup", "tokens_per_s", "steps", "tokens", "drafted", "accepted", "draft_efficiency",
-    "ranking_cost", "draft_ms", "verify_ms", "draft_share", "prefill_ms", "kv_mb", "draft_mb", "differs",
+    "ranking_cost", "draft_ms", "verify_ms", "draft_share", "prefill_ms", "prepare_ms", "kv_mb", "draft_mb", "differs",
 )  # fmt: skip
 
 

@@ -1,0 +1,130 @@
+"""LLMA (Yang et al. 2023): copy from the reference documents what stands behind the last words written.
+
+Of the text written so far, the longest suffix of ``max_ngram`` to ``min_ngram`` tokens that stands in a passage is the
+trigger; its first occurrence counts (the first passage first), and ``k`` − 1 tokens behind it are drafted. The prompt
+itself is no trigger: the first step drafts nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from decoders.draft.draft import Candidates, Draft
+from decoders.draft.needs import Needs
+from decoders.draft.params import param
+from decoders.draft.terms import Term
+from decoders.draft.tree import DraftTree
+from decoders.errors import UserError
+from decoders.method.drafter import Drafter
+from decoders.method.method import Method
+from decoders.model.memory import Context
+from decoders.prompt.pool import Match, PoolIndex
+from decoders.prompt.prompt import Pool, Prompt
+from decoders.trace.origins import DATASTORE
+
+MOST_SHOWN = 256  # places recorded of one trigger
+NO_CONTEXT = (
+    "LLMA needs reference documents: give the prompt a context besides the question, or add a text to draft from as "
+    "the pool"
+)
+
+
+@dataclass(frozen=True)
+class LlmaParams:
+    max_ngram: int = param(
+        5, "Longest trigger", "The last n written tokens are looked up, from this n down to the shortest.", low=1,
+        high=16,
+    )  # fmt: skip
+    min_ngram: int = param(1, "Shortest trigger", "Lookup gives up below this n.", low=1, high=16)
+    k: int = param(
+        20, "Length k", "k − 1 tokens are copied behind the trigger, as in the released code.", low=2, high=129
+    )
+
+    def __post_init__(self) -> None:
+        if self.min_ngram > self.max_ngram:
+            raise ValueError(
+                f"min_ngram={self.min_ngram} is above max_ngram={self.max_ngram}: "
+                "the shortest trigger is at most the longest"
+            )
+
+
+class LlmaDrafter(Drafter):
+    """Candidates are all places of the trigger; the first one wins."""
+
+    def __init__(self, params: LlmaParams) -> None:
+        self.params = params
+        self.index: PoolIndex | None = None
+        self.pool: Pool | None = None
+
+    def prepare(self, context: Context) -> None:
+        self.pool = context.pool
+        if self.pool is None:
+            raise UserError(NO_CONTEXT)
+        self.index = PoolIndex(self.pool, self.params.max_ngram)
+
+    def propose(self, context: Context, budget: int) -> Draft:
+        if self.index is None:
+            self.prepare(context)
+        assert self.index is not None and self.pool is not None
+        written = context.tokens[context.prompt_length :]
+        if not len(written):
+            return Draft.empty(context.root, "nothing is written yet: LLMA's trigger is the answer's own text")
+        match = self.index.find(written, self.params.min_ngram)
+        if not match.length:
+            return Draft.empty(context.root, "the last written tokens occur nowhere in the reference documents")
+        first, most = int(match.ends[0]), min(self.params.k - 1, budget)
+        count = int(self.index.lengths(match.ends[:1], most)[0])
+        places = range(first + 1, first + 1 + count)
+        positions = self.pool.positions
+        return Draft(
+            DraftTree.chain(context.root, self.pool.tokens[first + 1 : first + 1 + count].tolist()),
+            ("root",) + ("datastore",) * count,
+            (-1, *((-1,) * count if positions is None else positions[first + 1 : first + 1 + count].tolist())),
+            candidates=self._candidates(match),
+            route="trigger",
+            pool=(-1, *places),
+            notes={"matched": match.length, "hits": match.hits},
+        )
+
+    def _candidates(self, match: Match) -> Candidates:
+        assert self.index is not None and self.pool is not None
+        ends = match.ends[:MOST_SHOWN]
+        matched = np.full(len(ends), float(match.length))
+        positions = self.pool.positions
+        return Candidates(
+            np.full(len(ends), -1) if positions is None else positions[ends],
+            matched,
+            self.index.lengths(ends, self.params.k - 1),
+            0,
+            {"matched": matched},
+            pool=ends,
+        )
+
+
+def lacking(prompt: Prompt) -> str | None:
+    """What the prompt lacks: a context, or a pool of its own, of at least two tokens."""
+    pool = prompt.pool or prompt.context_pool()
+    if pool is None:
+        return NO_CONTEXT
+    return None if len(pool.tokens) > 1 else f"LLMA needs documents of at least two tokens; {pool.label} has 1"
+
+
+METHOD = Method(
+    name="llma",
+    title="LLMA",
+    paper="Yang et al. 2023, Inference with reference: lossless acceleration of large language models",
+    summary="Copies from the reference documents what follows the last written words there, first occurrence first.",
+    params=LlmaParams,
+    build=lambda target, params: LlmaDrafter(params),
+    needs=lambda target, params: Needs(pool=True),
+    origins=(DATASTORE,),
+    terms=(Term("matched", "matched", "Written tokens up to this place: the trigger's length.", 0, 16),),
+    step_terms=(
+        Term("matched", "matched", "Length of the trigger: the longest one that stands in a document.", 0, 16),
+        Term("hits", "hits", "Places in the documents where the trigger stands; the first one is copied from.", 0, 0),
+    ),
+    applies=lacking,
+    order=14,
+)

@@ -1,0 +1,178 @@
+"""LogitSpec (Liu et al. 2025): the logits behind the last token also guess the one after the next; n-grams extend each.
+
+The target's likeliest tokens at the last processed position stood for the root; those that came second, third … are
+tried as the token behind the root. Below the root hang the continuation of the last n-gram, uncut, and one branch per
+tried token: the token, and what followed it (with the tokens before it) earlier in the text. Better ranks get longer
+branches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from decoders.draft.draft import Candidates, Draft
+from decoders.draft.growing import GrowingTree
+from decoders.draft.needs import Needs
+from decoders.draft.params import param
+from decoders.draft.terms import Term
+from decoders.method.drafter import Drafter
+from decoders.method.method import Method
+from decoders.model.memory import Context
+from decoders.trace.origins import MAIN, Origin
+
+from .pld import suffix_lengths
+
+MOST_SHOWN = 256  # places recorded of one step
+
+
+@dataclass(frozen=True)
+class LogitSpecParams:
+    tried: int = param(
+        64, "Tokens tried", "The likeliest tokens of the last logits that are tried as the token behind the last one.",
+        low=1, high=64,
+    )  # fmt: skip
+    capacity: int = param(64, "Capacity", "Nodes of the tree at most, the last token included.", low=2, high=256)
+    max_ngram: int = param(
+        3, "Longest n-gram", "Continuations follow the last n tokens, from this n down to 1.", low=1, high=8
+    )
+    copy_length: int = param(20, "Copy length", "Tokens kept behind an n-gram.", low=1, high=64)
+
+
+class NgramPool:
+    """What followed each n-gram of a growing text: ``length`` tokens of its latest place where as many follow, else of
+    its first place.
+
+    >>> pool = NgramPool(2, 2)
+    >>> pool.grow(np.array([1, 2, 3, 4, 1, 2, 5]))
+    >>> pool.after((1, 2)), pool.after((2, 5)), pool.after((4,))
+    (2, None, 4)
+    """
+
+    def __init__(self, longest: int, length: int) -> None:
+        self.longest, self.length = longest, length
+        self.text = np.zeros(0, dtype=np.int64)
+        self.first: dict[tuple[int, ...], int] = {}
+        self.full: dict[tuple[int, ...], int] = {}
+
+    def grow(self, text: np.ndarray) -> None:
+        """Take in what the text has more; another text is begun anew."""
+        before = len(self.text)
+        if len(text) < before or not np.array_equal(text[:before], self.text):
+            self.first, self.full, before = {}, {}, 0
+        now = len(text)
+        from_ = max(0, before - self.length - self.longest)
+        recent = text[from_:].tolist()
+        for end in range(max(1, before), now):
+            for n in range(1, min(self.longest, end) + 1):
+                self.first.setdefault(tuple(recent[end - n - from_ : end - from_]), end)
+        for end in range(max(1, before - self.length + 1), now - self.length + 1):
+            for n in range(1, min(self.longest, end) + 1):
+                self.full[tuple(recent[end - n - from_ : end - from_])] = end
+        self.text = text.copy()
+
+    def after(self, ngram: tuple[int, ...]) -> int | None:
+        """Where the continuation of the n-gram begins; None where it stands nowhere with a token behind it."""
+        place = self.full.get(ngram)
+        return self.first.get(ngram) if place is None else place
+
+    def longest_after(self, last: list[int]) -> tuple[int, int]:
+        """The place and n of the longest n-gram at the end of ``last`` that has a continuation; (-1, 0): none."""
+        for n in range(min(self.longest, len(last)), 0, -1):
+            place = self.after(tuple(last[-n:]))
+            if place is not None:
+                return place, n
+        return -1, 0
+
+
+def branch_length(index: int) -> int:
+    """Tokens of a branch by its token's index among the last logits, that token included (the released code's)."""
+    return 4 if index <= 8 else 3 if index <= 32 else 1
+
+
+class LogitSpecDrafter(Drafter):
+    """Candidates are the earlier places of the last token; the pool's choice of them is copied uncut."""
+
+    def __init__(self, params: LogitSpecParams) -> None:
+        self.params = params
+        self.pool = NgramPool(params.max_ngram, params.copy_length)
+
+    def prepare(self, context: Context) -> None:
+        self.pool.grow(context.tokens[:-1])
+
+    def propose(self, context: Context, budget: int) -> Draft:
+        p, text, root = self.params, context.tokens[:-1], context.root
+        self.pool.grow(text)
+        last = context.tokens[-p.max_ngram :].tolist()
+        place, matched = self.pool.longest_after(last)
+        tree, left = GrowingTree(root), p.capacity - 1
+        ranks: dict[int, int] = {}
+        if place >= 0:
+            count = min(p.copy_length, len(text) - place, left)
+            left -= count
+            count = min(count, budget)
+            tree.chain(text[place : place + count].tolist(), "main", source=place)
+        for index, token in enumerate(self._tried(context)):
+            if left < 1:
+                break
+            if token == root:
+                continue
+            most = min(branch_length(index), left)
+            after, _ = self.pool.longest_after([*last, token]) if most > 1 else (-1, 0)
+            more = text[after : after + min(most - 1, p.copy_length)].tolist() if after >= 0 else []
+            left -= 1 + len(more)
+            node = tree.add(0, token, "logit")
+            ranks.setdefault(node, index)
+            tree.chain(more[: budget - 1], "main", parent=node, source=after)
+        rank = np.full(len(tree), np.nan)
+        rank[list(ranks)] = list(ranks.values())
+        probability = np.full(len(tree), np.nan)
+        if ranks:
+            top = context.top_logprobs[-1].exp().tolist()
+            probability[list(ranks)] = [top[index] for index in ranks.values()]
+        return tree.draft(
+            route="n-gram" if place >= 0 else "last logits",
+            reason="the last token occurs nowhere before, and there are no logits yet",
+            candidates=self._candidates(context, place - 1),
+            terms={"rank": rank, "last_prob": probability},
+            notes={"matched": float(matched)},
+        )
+
+    def _tried(self, context: Context) -> list[int]:
+        return context.top_ids[-1].tolist()[: self.params.tried] if context.length > 1 else []
+
+    def _candidates(self, context: Context, chosen: int) -> Candidates | None:
+        tokens = context.tokens
+        ends = np.flatnonzero(tokens[:-2] == tokens[-1]) if context.length > 2 else np.zeros(0, dtype=np.int64)
+        if not len(ends):
+            return None
+        if len(ends) > MOST_SHOWN:
+            ends = np.unique(np.append(ends[-MOST_SHOWN:], chosen if chosen >= 0 else ends[-1]))
+        matched = suffix_lengths(tokens, ends, self.params.max_ngram).astype(np.float64)
+        length = np.minimum(self.params.copy_length, context.length - 2 - ends)
+        at = int(np.searchsorted(ends, chosen)) if chosen >= 0 else -1
+        return Candidates(ends, matched, length, at, {"matched": matched})
+
+
+METHOD = Method(
+    name="logitspec",
+    title="LogitSpec",
+    paper="Liu et al. 2025, LogitSpec: accelerating retrieval-based speculative decoding via next next token "
+    "speculation",
+    summary="Tries the runners-up of the last logits as the token after the next, each with what followed it before.",
+    params=LogitSpecParams,
+    build=lambda target, params: LogitSpecDrafter(params),
+    needs=lambda target, params: Needs(top_tokens=params.tried),
+    origins=(
+        MAIN,
+        Origin("logit", "L", "last logits", "A runner-up of the logits that gave the last token.", "pointed", 1),
+    ),
+    terms=(Term("matched", "matched", "Tokens up to this place that equal the last tokens of the text.", 0, 8),),
+    node_terms=(
+        Term("rank", "rank", "The token's rank in the last logits (0: the likeliest).", 0, 63),
+        Term("last_prob", "probability before", "What the target gave the token one position earlier.", 0, 1),
+    ),
+    step_terms=(Term("matched", "matched", "n of the n-gram whose continuation was copied; 0: none.", 0, 8),),
+    order=15,
+)

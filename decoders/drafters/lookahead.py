@@ -1,0 +1,226 @@
+"""Lookahead decoding (Fu et al. 2024): the target guesses ahead by Jacobi iteration; what it wrote becomes n-grams.
+
+Beside the text the target reads a window of guesses: N − 1 rows of W columns, row l of column i standing l + i places
+behind the root. What it writes behind the last row is a new token per column; with its column above it is an n-gram,
+kept under the token before it. Then all rows move up. Of the n-grams kept under the root the target checks up to G in
+the same forward. The window's rows are probes: no node sees them, and nothing of them is committed.
+
+Two quirks of the released code are left out: on a full match it drops the n-gram's last token, and with
+``POOL_FROM_PROMPT`` it takes the last n-gram in again and again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from decoders.draft.draft import Draft, Learned, Past, Probe, Scored, Verdict
+from decoders.draft.growing import GrowingTree
+from decoders.draft.params import param
+from decoders.draft.terms import Term
+from decoders.method.drafter import Drafter
+from decoders.method.method import Method
+from decoders.model.memory import Context
+from decoders.model.target import SPARE_ROWS, Target
+from decoders.trace.origins import Origin
+
+
+@dataclass(frozen=True)
+class LookaheadParams:
+    n: int = param(5, "N-gram N", "Tokens of an n-gram, the one it is kept under included.", low=2, high=16)
+    w: int = param(7, "Window W", "Columns of the window: places that are guessed at once.", low=1, high=128)
+    g: int = param(7, "Guesses G", "N-grams that are kept per token and checked in one forward.", low=0, high=128)
+    prompt: bool = param(False, "N-grams of the prompt", "Fill the pool with the prompt's own n-grams first.")
+    seed: int = param(0, "Seed", "Of the prompt's tokens that the window begins with.", low=0, high=1 << 30)
+
+    def __post_init__(self) -> None:
+        if rows_of(self.n, self.w, self.g) <= SPARE_ROWS:
+            return
+        n, w, g = self.n, self.w, self.g
+        largest = [
+            f"{name}={value}"
+            for name, value in (
+                ("n", next((x for x in range(n, 1, -1) if rows_of(x, w, g) <= SPARE_ROWS), 0)),
+                ("w", next((x for x in range(w, 0, -1) if rows_of(n, x, g) <= SPARE_ROWS), 0)),
+                ("g", next((x for x in range(g, -1, -1) if rows_of(n, w, x) <= SPARE_ROWS), -1)),
+            )
+            if value >= (0 if name == "g" else 1)
+        ]
+        others = " or ".join(largest)
+        raise ValueError(
+            f"n={n}, w={w}, g={g} take {rows_of(n, w, g)} rows, and a forward has {SPARE_ROWS}: "
+            + (f"the largest allowed, the others as they are, is {others}" if others else "lower two of them")
+        )
+
+
+def rows_of(n: int, w: int, g: int) -> int:
+    """Input rows of a step at most: the root, the window (also while it is filled), and the guesses.
+
+    >>> rows_of(5, 7, 7)
+    56
+    """
+    filling = [(w + n - 3 - k) + k * (w + n - 2 - k) for k in range(n - 2)]
+    return 1 + max([w * (n - 1) - 1 + g * (n - 1), *filling])
+
+
+class NgramCache:
+    """Up to ``most`` n-grams per token, the last seen ones; each without the token that it is kept under.
+
+    >>> pool = NgramCache(2)
+    >>> for tail in ((1, 2), (3, 4), (1, 2), (5, 6)):
+    ...     pool.add(9, tail)
+    >>> pool.of(9)
+    [(1, 2), (5, 6)]
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._tails: dict[int, OrderedDict[tuple[int, ...], None]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._tails.values()))
+
+    def add(self, token: int, tail: tuple[int, ...]) -> None:
+        """Keep an n-gram, or move it to the end; the one that was not seen for longest goes."""
+        if not self.most:
+            return
+        kept = self._tails.setdefault(token, OrderedDict())
+        kept[tail] = None
+        kept.move_to_end(tail)
+        if len(kept) > self.most:
+            kept.popitem(last=False)
+
+    def of(self, token: int) -> list[tuple[int, ...]]:
+        """The tails kept under a token, the last seen one at the end."""
+        return list(self._tails.get(token, ()))
+
+
+@lru_cache(maxsize=64)
+def window_probes(widths: tuple[int, ...]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Per row of a window with rows of these widths (the first one without the root): its place behind the root, and
+    the earlier rows that it sees: row 0 up to its own column, and its column above it.
+    """
+    rows: list[tuple[int, tuple[int, ...]]] = []
+    number: dict[tuple[int, int], int] = {}
+    for level, width in enumerate(widths):
+        for column in range(1 if level == 0 else 0, width + (level == 0)):
+            number[level, column] = len(rows)
+            sees = [number[0, i] for i in range(1, column + (level > 0))]
+            sees += [number[above, column] for above in range(1, level)]
+            rows.append((level + column, tuple(sees)))
+    return tuple(rows)
+
+
+class LookaheadDrafter(Drafter):
+    """``window[0]`` stands behind the root, which is column 0 of its row; later rows have W columns. Near ``limit``,
+    the longest text that the target reads, there is no room for the window, and it rests.
+    """
+
+    def __init__(self, params: LookaheadParams, limit: int) -> None:
+        self.params, self.limit = params, limit
+        self.pool = NgramCache(params.g)
+        self.window: list[list[int]] = []
+        self.proposed: Draft | None = None
+        self.resting = False
+
+    def prepare(self, context: Context) -> None:
+        p = self.params
+        drawn = np.random.default_rng(p.seed).integers(0, context.prompt_length, p.w + p.n - 3)
+        self.pool, self.proposed, self.window = NgramCache(p.g), None, [context.tokens[drawn].tolist()]
+        if p.prompt:
+            text = context.tokens[: context.prompt_length].tolist()
+            for start in range(len(text) - p.n + 1):
+                self.pool.add(text[start], tuple(text[start + 1 : start + p.n]))
+
+    @property
+    def filled(self) -> bool:
+        """Whether the window has all of its rows, so that n-grams come of it."""
+        return len(self.window) == self.params.n - 1
+
+    def probes(self, length: int) -> tuple[Probe, ...]:
+        """The window's rows behind a root with ``length`` - 1 tokens before it; none where the target has no room."""
+        places = window_probes(tuple(map(len, self.window)))
+        self.resting = max((offset for offset, _ in places), default=0) > self.limit - length
+        if self.resting:
+            return ()
+        tokens = [token for row in self.window for token in row]
+        return tuple(
+            Probe(0, offset, token=token, sees=sees, kind="window")
+            for token, (offset, sees) in zip(tokens, places, strict=True)
+        )
+
+    def propose(self, context: Context, budget: int) -> Draft:
+        if not self.window:
+            self.prepare(context)
+        tree, ages = GrowingTree(context.root), [np.nan]
+        tails = self.pool.of(context.root)[::-1] if self.filled else []
+        for age, tail in enumerate(tails):
+            tree.chain(tail[:budget], "ngram")
+            ages += [float(age)] * (len(tree) - len(ages))
+        probes = self.probes(context.length)
+        why = "no n-gram is kept under the last token" if self.filled else "the window is being filled"
+        draft = tree.draft(route="n-grams", reason=why)
+        terms = {"age": np.asarray(ages)} if tails else {}
+        self.proposed = replace(draft, probes=probes, terms=terms, notes={"tried": float(len(tails))})
+        return self.proposed
+
+    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
+        if draft is self.proposed and not self.resting:
+            self.move(draft.tree.tokens[0], self._written(scored))
+        return Learned(notes={"kept": float(len(self.pool))})
+
+    def resume(self, context: Context, past: Sequence[Past]) -> None:
+        """Have every step's window scored once more, from the one that the run began with."""
+        for step in past:
+            if step.probes is None:  # another method's: the window is as it was drawn
+                return
+            probes = self.probes(step.length)
+            if not self.resting:
+                self.move(step.draft.tree.tokens[0], self._written(step.scored(probes)))
+
+    def _written(self, scored: Scored) -> list[int]:
+        """What the target wrote behind the window's last row; behind the root too where there is but one."""
+        behind = [] if scored.probe_logits is None else scored.probe_logits.argmax(-1).tolist()
+        if len(self.window) == 1:
+            return [int(scored.logits[0].argmax()), *behind]
+        return behind[-len(self.window[-1]) :]
+
+    def move(self, root: int, written: list[int]) -> None:
+        """Keep the columns' n-grams, once the window is filled, and move its rows up by one."""
+        window = self.window
+        if not self.filled:  # every row is a column shorter, seen from the next root
+            self.window = [*(row[1:] for row in window), written[1:]]
+            return
+        for column, token in enumerate([root, *window[0]]):
+            self.pool.add(token, (*(row[column] for row in window[1:]), written[column]))
+        rows = [*window[1:], written]
+        self.window = [rows[0][1:], *rows[1:]]
+
+
+def build(target: Target, params: LookaheadParams) -> LookaheadDrafter:
+    return LookaheadDrafter(params, target.context_length)
+
+
+METHOD = Method(
+    name="lookahead",
+    title="Lookahead decoding",
+    paper="Fu et al. 2024, Break the sequential dependency of LLM inference using lookahead decoding",
+    summary="Lets the target guess several places at once beside the text, and checks the n-grams it wrote there.",
+    params=LookaheadParams,
+    build=build,
+    origins=(
+        Origin("ngram", "N", "n-gram", "Of an n-gram that the target wrote in its window earlier.", "notched", 2),
+    ),
+    node_terms=(
+        Term("age", "age", "N-grams under the last token that were seen after this one (0: the last seen).", 0, 0),
+    ),
+    step_terms=(
+        Term("tried", "n-grams tried", "N-grams kept under the last token, all checked in this forward.", 0, 0),
+        Term("kept", "n-grams kept", "N-grams in the pool after this step.", 0, 0),
+    ),
+    order=17,
+)

@@ -1,0 +1,155 @@
+"""REST (He et al. 2023): drafts retrieved from a datastore of texts.
+
+The longest suffix of the text (16 down to 2 tokens, the last one included) that stands in the datastore is looked up;
+what follows its places there is merged into a tree of the most frequent continuations. The released code drafts token
+100 where nothing is found, and its token ids end at 65,535: neither is so here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from decoders.draft.draft import Draft
+from decoders.draft.needs import Needs
+from decoders.draft.params import param
+from decoders.draft.terms import Term
+from decoders.draft.tree import DraftTree
+from decoders.errors import UserError
+from decoders.method.drafter import Drafter
+from decoders.method.kept import kept_with
+from decoders.method.method import Method
+from decoders.model.memory import Context
+from decoders.model.target import Target
+from decoders.prompt.datastore import LONGEST, Datastore, opened
+from decoders.prompt.pool import PoolIndex
+from decoders.prompt.prompt import Pool
+from decoders.trace.origins import DATASTORE
+
+NO_DATASTORE = (
+    "REST needs a datastore: name a text or JSONL file (parameter datastore), give the prompt a context, or add a text "
+    "to draft from as the pool"
+)
+
+
+@dataclass(frozen=True)
+class RestParams:
+    datastore: str | None = param(
+        None, "Datastore", "Text or JSONL file to draft from: it is indexed once, and the index kept on disk. Off: the "
+        "prompt's context, or the pool.",
+    )  # fmt: skip
+    longest_suffix: int = param(
+        16, "Longest suffix", "The last n tokens are looked up, from this n down.", low=1, high=LONGEST
+    )
+    shortest_suffix: int = param(2, "Shortest suffix", "The lookup gives up below this n.", low=1, high=LONGEST)
+    depth: int = param(10, "Depth", "Most tokens copied behind a place.", low=1, high=64)
+    nodes: int = param(64, "Nodes", "Most drafted tokens of the tree: the most frequent ones stay.", low=1, high=256)
+    max_hits: int = param(
+        5000, "Places merged", "Of more places than this, this many are merged, spread evenly over all of them.", low=1,
+        high=5000,
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        if self.shortest_suffix > self.longest_suffix:
+            raise ValueError(
+                f"shortest_suffix={self.shortest_suffix} is above longest_suffix={self.longest_suffix}: "
+                "the shortest suffix is at most the longest"
+            )
+
+
+class Stores(dict[str, Datastore]):
+    """Opened datastores by file and time of its last change."""
+
+    unit = "opened datastores"
+
+
+class RestDrafter(Drafter):
+    """Drafts from ``store``, or without one from the context's pool."""
+
+    def __init__(self, params: RestParams, store: Datastore | None = None) -> None:
+        self.params, self.store = params, store
+        self.pool: Pool | None = None
+        self.index: PoolIndex | None = None
+
+    def prepare(self, context: Context) -> None:
+        if self.store is None:
+            self.pool = context.pool
+            if self.pool is None:
+                raise UserError(NO_DATASTORE)
+            self.index = PoolIndex(self.pool, self.params.longest_suffix)
+
+    def propose(self, context: Context, budget: int) -> Draft:
+        p, depth = self.params, min(self.params.depth, budget)
+        if self.store is not None:
+            found = self.store.find(context.tokens, p.longest_suffix, p.shortest_suffix, p.max_hits)
+            if not found.length:
+                return self._nothing(context)
+            length, hits, trie = found.length, found.hits, self.store.continuations(found, depth, p.nodes)
+            places = (-1,) * len(trie.tokens)
+        else:
+            if self.index is None:
+                self.prepare(context)
+            assert self.index is not None
+            match = self.index.find(context.tokens, p.shortest_suffix, p.max_hits)
+            if not match.length:
+                return self._nothing(context)
+            length, hits, trie = match.length, match.hits, self.index.continuations(match.ends, depth, p.nodes)
+            places = trie.places
+        looked = min(hits, p.max_hits)
+        share = np.asarray([np.nan, *trie.counts]) / looked
+        return Draft(
+            DraftTree((context.root, *trie.tokens), (-1, *(parent + 1 for parent in trie.parents))),
+            ("root",) + ("datastore",) * len(trie.tokens),
+            self._in_prompt(np.asarray((-1, *places))),
+            route="datastore" if self.store is not None else "pool",
+            pool=() if self.store is not None else (-1, *places),
+            terms={"count": np.asarray([np.nan, *trie.counts]), "share": share},
+            notes={"matched": float(length), "hits": float(hits)},
+        )
+
+    def _nothing(self, context: Context) -> Draft:
+        n, where = self.params.shortest_suffix, "pool" if self.store is None else "datastore"
+        last = f"{n} tokens occur" if n > 1 else "token occurs"
+        return Draft.empty(context.root, f"the last {last} nowhere in the {where}")
+
+    def _in_prompt(self, places: np.ndarray) -> tuple[int, ...]:
+        """Where places of the pool stand in the prompt; -1 where they do not."""
+        if self.pool is None or self.pool.positions is None:
+            return (-1,) * len(places)
+        return tuple(np.where(places >= 0, self.pool.positions[places], -1).tolist())
+
+
+def build(target: Target, params: RestParams) -> RestDrafter:
+    if params.datastore is None:
+        return RestDrafter(params)
+    if target.tokenizer is None:
+        raise UserError(f"{target.name} has no tokenizer, which a datastore's text needs")
+    path = Path(params.datastore).expanduser()
+    stores: Stores = kept_with(target).of("rest", Stores)
+    version = f"{path.resolve()} {path.stat().st_mtime_ns if path.is_file() else 0}"
+    if version not in stores:
+        stores[version] = opened(path, target.tokenizer)
+    return RestDrafter(params, stores[version])
+
+
+METHOD = Method(
+    name="rest",
+    title="REST",
+    paper="He et al. 2023, REST: retrieval-based speculative decoding",
+    summary="Looks the last tokens up in a datastore of texts and drafts the most frequent continuations as a tree.",
+    params=RestParams,
+    build=build,
+    needs=lambda target, params: Needs(pool=params.datastore is None),
+    origins=(DATASTORE,),
+    node_terms=(
+        Term("count", "count", "Places in the datastore whose continuation goes through this node.", 0, 0),
+        Term("share", "share", "That count ÷ all places that were looked at.", 0, 1),
+    ),
+    step_terms=(
+        Term("matched", "matched", "Length of the longest suffix of the text found in the datastore.", 0, 16),
+        Term("hits", "hits", "Places in the datastore where that suffix stands.", 0, 0),
+    ),
+    order=18,
+)

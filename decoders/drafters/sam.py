@@ -1,0 +1,216 @@
+"""SAM decoding (Hu et al. 2024, SAMD): copy behind the longest earlier match, in the text or in a corpus, else a tree.
+
+The released code walks two suffix automata, one over the text and one over a corpus. What they answer is the longest
+suffix that stands earlier and where it ends first; the same answers come here from a search of the text by vector
+operations and from a suffix array over the corpus. A corpus match counts ``len_bias`` tokens less. Below
+``len_threshold`` another method drafts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from decoders.draft.draft import Candidates, Draft, Learned, Past, Scored, Verdict
+from decoders.draft.needs import Needs
+from decoders.draft.params import param
+from decoders.draft.terms import Term
+from decoders.draft.tree import DraftTree
+from decoders.method.drafter import Drafter
+from decoders.method.method import Method
+from decoders.model.memory import Context
+from decoders.model.target import Target
+from decoders.prompt.pool import Match, PoolIndex
+from decoders.prompt.prompt import Pool
+from decoders.trace.origins import DATASTORE, MAIN
+
+from .adapld import METHOD as ADAPLD
+from .recycling import METHOD as RECYCLING
+
+FALLBACKS: dict[str, Method | None] = {"recycling": RECYCLING, "adapld": ADAPLD, "none": None}
+LONGEST_IN_CORPUS = 64  # tokens that a corpus match counts at most
+MOST_SHOWN = 256  # places recorded of one step
+
+
+@dataclass(frozen=True)
+class SamParams:
+    n_predicts: int = param(
+        40, "Length", "Tokens of a copied chain, the last token itself included: 40 drafts 39.", low=2, high=257
+    )
+    len_threshold: int = param(
+        5, "Threshold", "A match of fewer tokens is not copied from; the fallback drafts instead.", low=1, high=64
+    )
+    len_bias: int = param(5, "Bias", "A match in the corpus counts as so many tokens shorter.", low=0, high=64)
+    fallback: str = param(
+        "recycling", "Fallback", "What drafts where no match is long enough: another method with its default "
+        "parameters, or none.", choices=tuple(FALLBACKS),
+    )  # fmt: skip
+
+
+def match_lengths(tokens: Int[np.ndarray, "tokens"], ends: Int[np.ndarray, "places"]) -> Int[np.ndarray, "places"]:
+    """How many tokens up to each earlier place equal the text's last tokens (the last token stands at all of them).
+
+    >>> match_lengths(np.array([1, 2, 3, 9, 1, 2, 3]), np.array([2])).tolist()
+    [3]
+    """
+    last, lengths = len(tokens) - 1, np.ones(len(ends), dtype=np.int64)
+    alive = np.arange(len(ends))
+    back = 1
+    while len(alive) > 4:
+        alive = alive[ends[alive] >= back]
+        alive = alive[tokens[ends[alive] - back] == tokens[last - back]]
+        lengths[alive] += 1
+        back += 1
+    for place in alive.tolist():  # the few that go on: compared whole
+        end = int(ends[place])
+        differs = tokens[: end - back + 1][::-1] != tokens[last - end : last - back + 1][::-1]
+        lengths[place] = back + (int(differs.argmax()) if differs.any() else len(differs))
+    return lengths
+
+
+def far_enough(ends: Int[np.ndarray, "places"], lengths: Int[np.ndarray, "places"], text: int, count: int) -> int:
+    """Which place is copied from (the released code's ``to_anc``): of the longest match, the first; while fewer than
+    ``count`` tokens follow it, the first place of a shorter one.
+
+    ``ends`` ascend; ``text`` tokens stand before the last one.
+    """
+    order = np.lexsort((ends, -lengths))  # longest first
+    first = np.minimum.accumulate(ends[order])  # of matches at least as long, the first place
+    whole = np.append(lengths[order][1:] < lengths[order][:-1], True)  # where all of one length are in
+    following = text - first[whole] - 1
+    enough = np.flatnonzero(following >= count)
+    place = first[whole][enough[0]] if len(enough) else first[-1]
+    return int(np.searchsorted(ends, place))
+
+
+class SamDrafter(Drafter):
+    """Candidates are all earlier places of the last token in the text, or the places of a corpus match."""
+
+    def __init__(self, params: SamParams, fallback: Drafter | None = None) -> None:
+        self.params, self.fallback = params, fallback
+        self.pool: Pool | None = None
+        self.index: PoolIndex | None = None
+
+    def prepare(self, context: Context) -> None:
+        if context.pool is not None and context.pool.positions is None:  # a text of its own
+            self.pool = context.pool
+            self.index = PoolIndex(context.pool, LONGEST_IN_CORPUS)
+        if self.fallback is not None:
+            self.fallback.prepare(context)
+
+    def propose(self, context: Context, budget: int) -> Draft:
+        p, tokens = self.params, context.tokens
+        ends = np.flatnonzero(tokens[:-1] == tokens[-1])
+        lengths = match_lengths(tokens, ends)
+        in_text = int(lengths.max(initial=0))
+        match = Match(0, 0, ends[:0]) if self.index is None else self.index.find(tokens, 1, MOST_SHOWN)
+        in_corpus = match.length - p.len_bias if match.length else -p.len_bias
+        notes = {"matched": float(in_text), "in_corpus": float(match.length)}
+        most = min(p.n_predicts - 1, budget)
+        if max(in_text, in_corpus) < p.len_threshold:
+            return self._fallback(context, budget, notes)
+        if in_text >= in_corpus:
+            draft = self._from_text(context, ends, lengths, most)
+        else:
+            draft = self._from_corpus(context, match, most)
+        return replace(draft, notes=notes)
+
+    def _from_text(self, context: Context, ends: np.ndarray, lengths: np.ndarray, most: int) -> Draft:
+        tokens, text = context.tokens, context.length - 1
+        chosen = far_enough(ends, lengths, text, self.params.n_predicts)
+        place = int(ends[chosen])
+        shown = np.arange(len(ends))
+        if len(ends) > MOST_SHOWN:
+            longest = np.argsort(-lengths, kind="stable")[: MOST_SHOWN - 1]
+            shown = np.unique(np.append(longest, chosen))
+        offered = np.minimum(self.params.n_predicts - 1, text - ends[shown])
+        matched = lengths[shown].astype(np.float64)
+        candidates = Candidates(
+            ends[shown], matched, offered, int(np.searchsorted(shown, chosen)), {"matched": matched}
+        )
+        copied = tokens[place + 1 : place + 1 + most].tolist()
+        return Draft.copied(context.root, copied, place + 1, route="text", candidates=candidates)
+
+    def _from_corpus(self, context: Context, match: Match, most: int) -> Draft:
+        assert self.pool is not None and self.index is not None
+        place = int(match.ends[0])
+        count = int(self.index.lengths(match.ends[:1], most)[0])
+        matched = np.full(len(match.ends), float(match.length - self.params.len_bias))
+        candidates = Candidates(
+            np.full(len(match.ends), -1), matched, self.index.lengths(match.ends, self.params.n_predicts - 1), 0,
+            {"matched": np.full(len(match.ends), float(match.length))}, pool=match.ends,
+        )  # fmt: skip
+        return Draft(
+            DraftTree.chain(context.root, self.pool.tokens[place + 1 : place + 1 + count].tolist()),
+            ("root",) + ("datastore",) * count,
+            (-1,) * (count + 1),
+            candidates=candidates,
+            route="corpus",
+            pool=(-1, *range(place + 1, place + 1 + count)),
+        )
+
+    def _fallback(self, context: Context, budget: int, notes: dict[str, float]) -> Draft:
+        if self.fallback is None:
+            return replace(
+                Draft.empty(context.root, f"no match of {self.params.len_threshold} tokens or more"), notes=notes
+            )
+        draft = self.fallback.propose(context, budget)
+        return replace(draft, route="fallback" if draft.tree.drafted else draft.route, notes={**draft.notes, **notes})
+
+    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
+        return None if self.fallback is None else self.fallback.observe(draft, scored, verdict)
+
+    def resume(self, context: Context, past: Any) -> None:
+        if self.fallback is not None:
+            steps: list[Past] = list(past)
+            self.fallback.resume(context, steps)
+
+
+def fallback_of(params: SamParams) -> tuple[Method, Any] | None:
+    """The method that drafts where no match is long enough, with its parameters."""
+    entry = FALLBACKS[params.fallback]
+    return None if entry is None else (entry, entry.params())
+
+
+def build(target: Target, params: SamParams) -> SamDrafter:
+    other = fallback_of(params)
+    return SamDrafter(params, None if other is None else other[0].build(target, other[1]))
+
+
+def needs(target: Target, params: SamParams) -> Needs:
+    """A corpus where there is one, and what the fallback reads."""
+    other = fallback_of(params)
+    return Needs(pool=True) | (Needs() if other is None else other[0].needs(target, other[1]))
+
+
+def _once(terms: tuple[Term, ...], *more: tuple[Term, ...]) -> tuple[Term, ...]:
+    """Terms of several methods, each key once."""
+    return tuple({term.key: term for group in (*reversed(more), terms) for term in group}.values())
+
+
+METHOD = Method(
+    name="sam",
+    title="SAM decoding",
+    paper="Hu et al. 2024, SAM decoding: speculative decoding via suffix automaton",
+    summary="Copies behind the longest earlier match in text or corpus; where none is long, another method drafts.",
+    params=SamParams,
+    build=build,
+    needs=needs,
+    origins=(MAIN, DATASTORE, *RECYCLING.origins, *(o for o in ADAPLD.origins if o != MAIN)),
+    terms=_once(
+        (Term("matched", "matched", "Tokens up to this place that equal the last tokens of the text.", 0, 0),),
+        ADAPLD.terms,
+    ),
+    node_terms=_once(RECYCLING.node_terms, ADAPLD.node_terms),
+    step_terms=_once(
+        (
+            Term("matched", "matched", "Length of the longest suffix of the text that stands earlier in it.", 0, 0),
+            Term("in_corpus", "in the corpus", "Length of the longest suffix that stands in the corpus.", 0, 64),
+        ),
+        ADAPLD.step_terms,
+    ),
+    order=13,
+)

@@ -1,0 +1,369 @@
+"""SuffixDecoding (Oliaro et al. 2024; Arctic Inference): what followed the text's suffixes before, by how often.
+
+A suffix tree over prompt and answer, and another over the answers of all requests, hold each string of up to ``depth``
+tokens with its count. For every suffix of the text that occurs, the most frequent continuation is drafted (or a tree of
+them), as many tokens as the suffix has; a token's probability is count ÷ count of the string before it, multiplied
+along the path. The draft with the highest sum of probabilities wins. The trees themselves are not built: a string's
+places are found in the text by vector operations, in earlier answers by a suffix array, and counted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+
+import numpy as np
+from jaxtyping import Int
+
+from decoders.draft.draft import Candidates, Draft, Learned, Past, Scored, Verdict, emitted_tokens
+from decoders.draft.growing import GrowingTree
+from decoders.draft.params import param
+from decoders.draft.terms import Term
+from decoders.method.drafter import Drafter
+from decoders.method.kept import kept_with
+from decoders.method.method import Method
+from decoders.model.memory import Context
+from decoders.model.target import Target
+from decoders.prompt.pool import SEPARATOR, PoolIndex
+from decoders.prompt.prompt import Pool
+from decoders.trace.origins import Origin
+
+MOST_COUNTED = 2048  # of more places of a string, so many are counted, spread evenly
+
+
+@dataclass(frozen=True)
+class SuffixParams:
+    depth: int = param(
+        24, "Depth", "Longest string that is counted: a suffix and its draft together. vLLM's default is 24, the "
+        "package's 64.", low=2, high=128,
+    )  # fmt: skip
+    max_tokens: int = param(32, "Most tokens", "Drafted tokens at most.", low=1, high=128)
+    factor: float = param(1.0, "Factor", "Drafted tokens at most per token of the suffix that matched.", low=0, high=8)
+    offset: float = param(0.0, "Offset", "Drafted tokens more than that.", low=0, high=32)
+    min_token_prob: float = param(
+        0.1, "Least probability", "A token whose path has a lower estimated probability is not drafted.", low=0, high=1
+    )
+    tree: bool = param(False, "Tree", "Draft the likeliest nodes as a tree instead of one path.")
+    warm: bool = param(
+        False, "Warm start", "Draft from the answers of earlier warm runs with this model, too. Off: from this run's "
+        "own text alone, as comparisons need it.",
+    )  # fmt: skip
+    anew: bool = param(False, "Empty it first", "With a warm start: forget the earlier answers before this run.")
+    max_cached: int = param(1000, "Most answers kept", "The oldest answers go first.", low=1, high=10_000)
+
+    def __post_init__(self) -> None:
+        if self.anew and not self.warm:
+            raise ValueError("anew=true forgets what warm runs share: set warm=true too")
+
+
+class Answers:
+    """Answers of earlier runs, oldest first, and an index over them, made when it is asked for."""
+
+    unit = "answers"
+
+    def __init__(self) -> None:
+        self.texts: deque[list[int]] = deque()
+        self._index: tuple[tuple[int, ...], PoolIndex] | None = None
+
+    def __len__(self) -> int:
+        return sum(map(bool, self.texts))
+
+    def begin(self, most: int) -> list[int]:
+        """A new answer, to be extended while it is written; of more than ``most`` the oldest go."""
+        self.texts = deque((text for text in self.texts if text), most)
+        self.texts.append([])
+        return self.texts[-1]
+
+    def index(self, depth: int) -> PoolIndex | None:
+        """The index of strings of up to ``depth`` tokens; None without answers."""
+        texts = [np.asarray(text, dtype=np.int64) for text in self.texts if text]
+        if not texts:
+            return None
+        version = (depth, *map(len, texts))
+        if self._index is None or self._index[0] != version:
+            starts = np.cumsum([0, *map(len, texts)])[:-1].tolist()
+            pool = Pool(np.concatenate(texts), tuple(starts), None, "earlier answers")
+            self._index = version, PoolIndex(pool, depth, ended=True)
+        return self._index[1]
+
+
+@dataclass(slots=True)
+class Guess:
+    """A draft: per node its token, its parent's number (-1: the root), its estimated probability and where in the text
+    its token stands (-1: not in the text). ``matched`` tokens of suffix stood before it ``count`` times.
+    """
+
+    matched: int = 0
+    count: int = 0
+    tokens: list[int] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    probabilities: list[float] = field(default_factory=list)
+    sources: list[int] = field(default_factory=list)
+    kind: str = "local"
+
+    @property
+    def score(self) -> float:
+        """Σ of the probabilities."""
+        return sum(self.probabilities)
+
+
+class Places:
+    """All places of one string: what follows them, ``rows`` ``[places, depth]`` (-1: the text is over), and where each
+    of them ends in the text (-1: elsewhere). ``count`` is how many there are; of many, some are looked at.
+    """
+
+    def __init__(self, rows: Int[np.ndarray, "places depth"], ends: Int[np.ndarray, "places"], count: int) -> None:
+        self.rows, self.ends, self.count = rows, ends, count
+
+    def drafted(self, budget: int, least: float, tree: bool) -> Guess:
+        """The draft of at most ``budget`` tokens, none of a probability below ``least``."""
+        made = Guess(count=self.count)
+        if tree:
+            self._tree(made, budget, least)
+        else:
+            self._path(made, budget, least)
+        return made
+
+    def _path(self, made: Guess, budget: int, least: float) -> None:
+        alive, probability = np.arange(len(self.rows)), 1.0
+        for depth in range(min(budget if len(alive) else 0, self.rows.shape[1])):
+            token, share, followed = self._commonest(alive, depth)
+            probability *= share
+            if token == SEPARATOR or probability < least:
+                return
+            alive = followed
+            self._add(made, token, depth - 1, probability, int(alive[0]), depth)
+
+    def _commonest(self, alive: np.ndarray, depth: int) -> tuple[int, float, np.ndarray]:
+        """The token that most of the places go on with, its share, and those places; -1 where all are over."""
+        column = self.rows[alive, depth]
+        first = int(column[0])
+        if first != SEPARATOR and (len(column) == 1 or bool((column == first).all())):
+            return first, 1.0, alive
+        tokens, counts = np.unique(column[column != SEPARATOR], return_counts=True)
+        if not len(tokens):
+            return SEPARATOR, 0.0, alive
+        best = tokens[counts == counts.max()]
+        token = next(int(t) for t in column.tolist() if t in best)  # of equally common ones the first in the text
+        return token, float(counts.max()) / len(column), alive[column == token]
+
+    def _tree(self, made: Guess, budget: int, least: float) -> None:
+        queue: list[tuple[float, int, int, int, int, np.ndarray]] = []
+        pushed = 0
+
+        def push(alive: np.ndarray, depth: int, parent: int, probability: float) -> None:
+            nonlocal pushed
+            if depth >= self.rows.shape[1] or not len(alive):
+                return
+            column = self.rows[alive, depth]
+            for token in dict.fromkeys(column.tolist()):
+                followed = alive[column == token]
+                chance = probability * len(followed) / len(alive)
+                if token != SEPARATOR and chance >= least:
+                    heappush(queue, (-chance, pushed, token, parent, depth, followed))
+                    pushed += 1
+
+        push(np.arange(len(self.rows)), 0, -1, 1.0)
+        while queue and len(made.tokens) < budget:
+            negative, _, token, parent, depth, followed = heappop(queue)
+            self._add(made, token, parent, -negative, int(followed[0]), depth)
+            push(followed, depth + 1, len(made.tokens) - 1, -negative)
+
+    def _add(self, made: Guess, token: int, parent: int, probability: float, place: int, depth: int) -> None:
+        made.tokens.append(token)
+        made.parents.append(parent)
+        made.probabilities.append(probability)
+        end = int(self.ends[place])
+        made.sources.append(end + 1 + depth if end >= 0 else -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Class:
+    """Suffixes of ``above`` + 1 to ``upto`` tokens, which occur at the same places."""
+
+    above: int
+    upto: int
+    places: Places
+
+
+class SuffixDrafter(Drafter):
+    """Candidates are the drafts of all suffixes that occur in this run's text."""
+
+    def __init__(self, params: SuffixParams, answers: Answers, *, warm: bool = False) -> None:
+        self.params, self.keeps, self.warm = params, answers, warm
+        self.index: PoolIndex | None = None
+        self.answer: list[int] | None = None  # this run's own among the kept ones
+
+    def prepare(self, context: Context) -> None:
+        self.index = self.keeps.index(self.params.depth)
+
+    def propose(self, context: Context, budget: int) -> Draft:
+        tokens = context.tokens
+        ends, lengths = self._matches(tokens, tokens)
+        lengths[-1] = 0 if len(lengths) == 1 else lengths[:-1].max()  # the end itself is no match, but it counts
+        local = [self._guess(one) for one in self._classes(tokens, 0, ends, lengths)]
+        everywhere = [self._guess(one, "global") for one in self._everywhere(context)]
+        best = _best(local)
+        other = _best(everywhere)
+        if other is not None and (best is None or other.score > best.score):
+            best = other
+        if best is None or not (local or best.tokens):
+            return Draft.empty(context.root, "the last token occurs nowhere before")
+        candidates, notes = self._candidates(local, best), {"matched": float(best.matched), "score": best.score}
+        if not best.tokens:
+            reason = f"nothing follows the last tokens with a probability of {self.params.min_token_prob:g} or more"
+            return replace(Draft.empty(context.root, reason, candidates=candidates), notes=notes)
+        tree, nodes, depths, probabilities = GrowingTree(context.root), [0], [0], [np.nan]
+        for number, parent in enumerate(best.parents):
+            depths.append(depths[parent + 1] + 1)
+            if depths[-1] > budget:
+                nodes.append(-1)
+                continue
+            source = best.sources[number]
+            origin = "local" if source >= 0 else "global"
+            nodes.append(tree.add(nodes[parent + 1], best.tokens[number], origin, source))
+            probabilities.append(best.probabilities[number])
+        path_prob = {"path_prob": np.asarray(probabilities)}
+        return tree.draft(route=best.kind, candidates=candidates, terms=path_prob, notes=notes)
+
+    def _guess(self, one: Class, kind: str = "local") -> Guess:
+        """The best draft of a class: the longest of its suffixes that allows as many tokens as any."""
+        p = self.params
+        budgets = {
+            matched: max(0, min(p.max_tokens, int(matched * p.factor + p.offset + 1e-6), p.depth - matched))
+            for matched in range(one.above + 1, one.upto + 1)
+        }
+        made = one.places.drafted(max(budgets.values()), p.min_token_prob, p.tree)
+        made.matched = max(matched for matched, budget in budgets.items() if budget >= len(made.tokens))
+        made.kind = kind
+        return made
+
+    def _matches(self, text: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The places of the last token in ``text`` (a tail of ``tokens``, or all), and how many tokens up to each equal
+        the last ones, less than ``depth``.
+        """
+        ends, last = np.flatnonzero(text == tokens[-1]), len(tokens) - 1
+        lengths, alive = np.ones(len(ends), dtype=np.int64), np.arange(len(ends))
+        for back in range(1, min(self.params.depth - 1, len(tokens))):
+            alive = alive[ends[alive] >= back]
+            alive = alive[text[ends[alive] - back] == tokens[last - back]]
+            if not len(alive):
+                break
+            lengths[alive] = back + 1
+            if len(alive) == 1 and ends[alive[0]] == len(text) - 1:  # the end alone goes on as far as the text does
+                lengths[alive] = min(self.params.depth - 1, len(text))
+                break
+        return ends, lengths
+
+    def _classes(
+        self, text: np.ndarray, first: int, ends: np.ndarray, lengths: np.ndarray, more: Sequence[tuple[int, int]] = ()
+    ) -> list[Class]:
+        """The classes of suffixes by their places in ``text``, which begins at position ``first``, and in the index,
+        where ``more`` has an interval for each length.
+        """
+        changes = {length for length, interval in enumerate(more, 1) if more[length : length + 1] != [interval]}
+        made, above = [], 0
+        for upto in sorted(changes | set(lengths[lengths > 0].tolist())):
+            interval = more[upto - 1] if upto <= len(more) else (0, 0)
+            width = max(1, min(self.params.max_tokens, self.params.depth - above - 1))
+            made.append(Class(above, upto, self._places(text, first, ends[lengths >= upto], interval, width)))
+            above = upto
+        return made
+
+    def _places(self, text: np.ndarray, first: int, ends: np.ndarray, interval: tuple[int, int], width: int) -> Places:
+        mine, after = len(ends), np.arange(1, width + 1)
+        if mine > MOST_COUNTED:
+            ends = ends[np.arange(MOST_COUNTED) * mine // MOST_COUNTED]
+        at = ends[:, None] + after
+        rows = np.where(at < len(text), text[np.minimum(at, len(text) - 1)], SEPARATOR) if len(ends) else at
+        theirs = interval[1] - interval[0]
+        if not theirs or self.index is None:
+            return Places(rows, ends + first, mine)
+        taken = min(theirs, MOST_COUNTED)
+        there = self.index.order[interval[0] + np.arange(taken) * theirs // taken]
+        others = self.index.text[np.minimum(there[:, None] + after, len(self.index.text) - 1)]
+        others = np.where(np.logical_and.accumulate(others != SEPARATOR, axis=1), others, SEPARATOR)
+        return Places(np.concatenate([rows, others]), np.append(ends + first, np.full(taken, -1)), mine + theirs)
+
+    def _everywhere(self, context: Context) -> list[Class]:
+        """The same over all answers, this run's own as far as it is written among them."""
+        tokens, first = context.tokens, context.prompt_length
+        own, more = (
+            tokens[first:],
+            [] if self.index is None else list(self.index.intervals(tokens[1 - self.params.depth :])),
+        )
+        ends, lengths = self._matches(own, tokens) if len(own) else (np.zeros(0, np.int64), np.zeros(0, np.int64))
+        return self._classes(own, first, ends, lengths, more)
+
+    def _candidates(self, guesses: list[Guess], best: Guess) -> Candidates | None:
+        """Every suffix's draft from this text: where its first token stands, its score, its length as a chain."""
+        shown = [guess for guess in guesses if guess.tokens]
+        if not shown:
+            return None
+        return Candidates(
+            np.array([guess.sources[0] - 1 for guess in shown]),
+            np.array([guess.score for guess in shown]),
+            np.array([_run(guess) for guess in shown]),
+            next((i for i, guess in enumerate(shown) if guess is best), -1),
+            {
+                "matched": np.array([float(guess.matched) for guess in shown]),
+                "count": np.array([float(guess.count) for guess in shown]),
+            },
+        )
+
+    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
+        if self.params.warm:
+            if self.answer is None:
+                self.answer = self.keeps.begin(self.params.max_cached)
+            self.answer += emitted_tokens(draft.tree.tokens, verdict)
+        return None
+
+    def resume(self, context: Context, past: Sequence[Past]) -> None:
+        """All that a cold run drafts follows from the text."""
+
+
+def _best(guesses: list[Guess]) -> Guess | None:
+    """The highest score; of equal ones the longest suffix."""
+    return max(guesses, key=lambda guess: (guess.score, guess.matched), default=None)
+
+
+def _run(guess: Guess) -> int:
+    """How many of its tokens stand behind each other where the first one stands."""
+    source = guess.sources[0] if guess.sources else -1
+    return next(
+        (n for n, at in enumerate(guess.sources) if at != source + n or guess.parents[n] != n - 1), len(guess.sources)
+    )
+
+
+def build(target: Target, params: SuffixParams) -> SuffixDrafter:
+    answers = kept_with(target).of("suffix", Answers, anew=params.anew) if params.warm else Answers()
+    return SuffixDrafter(params, answers, warm=params.warm and len(answers) > 0)
+
+
+METHOD = Method(
+    name="suffix",
+    title="SuffixDecoding",
+    paper="Oliaro et al. 2024, SuffixDecoding: extreme speculative decoding for emerging AI applications",
+    summary="Drafts the most frequent continuation of the text's own suffixes, in it and in earlier answers.",
+    params=SuffixParams,
+    build=build,
+    origins=(
+        Origin("local", "", "this text", "Followed the last tokens before in this prompt or answer."),
+        Origin("global", "G", "earlier answer", "Followed the last tokens in an answer of an earlier run.", "spine", 3),
+    ),
+    terms=(
+        Term("matched", "matched", "Tokens of the suffix whose continuation this is.", 0, 0),
+        Term("count", "count", "How often that suffix occurs, the end of the text included.", 0, 0),
+    ),
+    node_terms=(
+        Term("path_prob", "estimated probability", "Counts divided by counts, multiplied from the root on.", 0, 1),
+    ),
+    step_terms=(
+        Term("matched", "matched", "Tokens of the suffix that was drafted from.", 0, 0),
+        Term("score", "score", "Σ of the drafted tokens' estimated probabilities.", 0, 0),
+    ),
+    cold=lambda params: replace(params, warm=False, anew=False),
+    order=16,
+)

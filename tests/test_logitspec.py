@@ -1,0 +1,100 @@
+"""LogitSpec: its drafts are those of the released rule, written down naively, for scripted texts and logits."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from decoders import Prompt, Sampling, generate
+from decoders.drafters.logitspec import LogitSpecDrafter, LogitSpecParams, NgramPool, branch_length
+
+from .models import prompt_ids, tiny_target
+
+NEW = 24
+
+
+def naive_pool(text: list[int], longest: int, length: int) -> dict[tuple[int, ...], list[int]]:
+    """A later place replaces an earlier one if as many tokens or more follow it."""
+    pool: dict[tuple[int, ...], list[int]] = {}
+    for start in range(len(text)):
+        for n in range(1, longest + 1):
+            end = start + n
+            if end < len(text):
+                key, more = tuple(text[start:end]), text[end : end + length]
+                if key not in pool or len(more) >= len(pool[key]):
+                    pool[key] = more
+    return pool
+
+
+def naive_drafts(
+    text: list[int], root: int, tried: list[int], longest: int, length: int, capacity: int
+) -> list[list[int]]:
+    pool, drafts, count = naive_pool(text, longest, length), [], 0
+
+    def retrieved(last: list[int]) -> list[int]:
+        found = (pool[tuple(last[-n:])] for n in range(longest, 0, -1) if tuple(last[-n:]) in pool)
+        return next(found, [])
+
+    if chain := retrieved([*text, root]):
+        drafts.append(chain[: capacity - 1])
+        count += len(drafts[-1])
+    for index, token in enumerate(tried):
+        if token == root:
+            continue
+        if count >= capacity - 1:
+            break
+        draft = [token, *retrieved([*text, root, token])][: branch_length(index)][: capacity - 1 - count]
+        drafts.append(draft)
+        count += len(draft)
+    return drafts
+
+
+def context_of(text: list[int], root: int, tried: list[int]) -> Any:
+    tokens = np.array([*text, root])
+    return SimpleNamespace(
+        tokens=tokens, root=root, length=len(tokens), top_ids=torch.tensor([tried] * len(text)),
+        top_logprobs=torch.linspace(-0.1, -9, len(tried)).expand(len(text), -1),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_drafts_are_those_of_the_released_rule(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    vocab, capacity = int(chance.integers(3, 12)), int(chance.integers(4, 65))
+    params = LogitSpecParams(capacity=capacity, max_ngram=3, copy_length=int(chance.integers(1, 8)))
+    drafter, text = LogitSpecDrafter(params), chance.integers(0, vocab, 3).tolist()
+    for _ in range(12):  # one drafter along a growing text
+        root, tried = int(chance.integers(0, vocab)), chance.permutation(64).tolist()
+        draft = drafter.propose(context_of(text, root, tried), 64)
+        drafts = naive_drafts(text, root, tried, 3, params.copy_length, capacity)
+        assert sum(map(len, drafts)) <= capacity - 1
+        tree = draft.tree
+        paths = {tuple(tree.tokens[n] for n in tree.path(node)[1:]) for node in range(1, len(tree))}
+        assert paths == {tuple(one[:n]) for one in drafts for n in range(1, len(one) + 1)}
+        for node, source in enumerate(draft.sources):
+            assert source < 0 or text[source] == tree.tokens[node]
+        tried_nodes = [node for node, origin in enumerate(draft.origins) if origin == "logit"]
+        assert all(tried[int(draft.terms["rank"][node])] == tree.tokens[node] for node in tried_nodes)
+        text = [*text, root, *chance.integers(0, vocab, int(chance.integers(0, 9))).tolist()]
+
+
+def test_a_pool_that_grew_is_the_pool_of_the_text() -> None:
+    chance = np.random.default_rng(0)
+    text, grown = chance.integers(0, 4, 200), NgramPool(3, 6)
+    for length in (1, 2, 9, 10, 40, 41, 200, 120, 150):  # cut back once
+        grown.grow(text[:length])
+        for key, more in naive_pool(text[:length].tolist(), 3, 6).items():
+            place = grown.after(key)
+            assert place is not None and text[place : min(place + 6, length)].tolist() == more
+
+
+@pytest.mark.parametrize("sampling", [None, Sampling(temperature=0.8, seed=2)])
+def test_output_is_plain_decodings(sampling: Sampling | None) -> None:
+    target, prompt = tiny_target("qwen3"), Prompt.from_ids(prompt_ids(3))
+    assert generate(target, prompt, "logitspec", sampling=sampling, max_new_tokens=NEW) == generate(
+        target, prompt, sampling=sampling, max_new_tokens=NEW
+    )
