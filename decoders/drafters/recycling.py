@@ -19,6 +19,7 @@ from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.model.target import Target
+from decoders.model.transfer import fetched
 from decoders.trace.origins import Origin
 
 RANKS = 8
@@ -76,7 +77,7 @@ class RecyclingDrafter(Drafter):
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
         likeliest = scored.logits.topk(min(RANKS, scored.logits.shape[-1]), dim=-1).indices
-        self.matrix[list(draft.tree.tokens), : likeliest.shape[-1]] = likeliest.cpu().numpy()
+        self.matrix[list(draft.tree.tokens), : likeliest.shape[-1]] = fetched(likeliest)[0]
 
 
 def build(target: Target, params: RecyclingParams) -> RecyclingDrafter:
