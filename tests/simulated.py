@@ -38,7 +38,10 @@ INDEXED = ("aten::index", "aten::index_put", "aten::index_put_", "aten::_index_p
 SYNCING = ("aten::_local_scalar_dense", "aten::item", "aten::is_nonzero", "aten::equal")
 SIZED_BY_VALUES = ("aten::nonzero", "aten::_unique2", "aten::masked_select", "aten::unique_dim")
 READ = ("__float__", "__int__", "__bool__", "__index__", "__complex__", "item", "tolist", "cpu")
-MADE = ("new_zeros", "new_full", "new_empty", "new_ones", "contiguous", "data_ptr", "detach", "__invert__", "nonzero", "pin_memory")
+MADE = (
+    "new_zeros", "new_full", "new_empty", "new_ones", "new_tensor", "contiguous", "data_ptr", "detach", "__invert__",
+    "nonzero", "pin_memory",
+)  # fmt: skip
 
 
 class SimulatedTensor(torch.Tensor):
@@ -218,7 +221,7 @@ class SimulatedDevice:
                 self.note("there")
             first.host.copy_(host_of(args[1]))
             return first
-        if name in MADE or name == "new_tensor":
+        if name in MADE:
             if name in ("new_tensor", "nonzero"):
                 self.note("there" if name == "new_tensor" else "back")
             options = {key: value for key, value in kwargs.items() if key != "device"}

@@ -24,6 +24,7 @@ from decoders.prompt.pieces import Pieces
 from decoders.prompt.prompt import Pool, Prompt, Segment
 
 from . import families
+from .anatomy import decoder_stack, one_device, put_in_place
 from .attention import NAME, Masks, running
 from .cache import TreeCache
 from .calibration import Calibration, fingerprint, load_calibration
@@ -33,6 +34,7 @@ from .memory import Context, Memory
 from .norms import fuse_norms
 from .observe import NumberedMasks, Observed, observe
 from .reading import read_with
+from .room import RunSize, check_room
 from .self_check import check
 from .shape import ROTARIES, ModelShape, refusal, token_ids
 from .storage import storages
@@ -40,7 +42,8 @@ from .transfer import rows_of, sent, stretches
 
 SPARE_ROWS = 512  # cache rows beyond the longest sequence: room for a tree and its probes
 READ_ROWS = 2048  # most rows of a forward that reads a prompt
-READ_SCORES = 1 << 26  # most entries of its mask, once per query head of a group
+READ_SCORES = 1 << 27  # most entries of its mask, once per query head of a group
+REFERENCE_SCORES = 1 << 28  # most scores of a layer at a time, of all heads
 
 Tokens = Sequence[int] | Int[Tensor, "rows"]  # from the host, or on the device
 
@@ -59,9 +62,11 @@ class Target:
         self.shape = shape = ModelShape.of(self.config)
         self.model: Any = model.eval().requires_grad_(False)
         self.tokenizer, self.name = tokenizer, name
-        self.device = next(model.parameters()).device
+        self.device = one_device(model, name)
+        if self.device.type == "cuda":
+            torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for every number of keys: at almost every step
         self.dtype = next(model.parameters()).dtype
-        self.stack, self.layers = _decoder_stack(model, shape.layers)
+        self.stack, self.layers = decoder_stack(model, shape.layers)
         self.embeddings: nn.Module = model.get_input_embeddings()
         self.context_length = shape.context_length
         self.lock = threading.Lock()
@@ -84,7 +89,7 @@ class Target:
             pack(model, packed_from=1 if packed else None)
         self.info["fused_norms"] = fuse_norms(model)
         self.head = Head(model.get_output_embeddings(), shape.logits_softcap, shape.logits_scale)
-        _replace(model, model.get_output_embeddings(), self.head)
+        put_in_place(model, model.get_output_embeddings(), self.head)
         self.taps = Taps(self.stack, self.layers)
         self.companions: dict[Any, Any] = {}  # draft models that methods loaded for this target, kept with it
         self.skips_masks = True  # a mask may be left out where rows are causal anyway
@@ -145,11 +150,16 @@ class Target:
         if self.shape.rotary not in ROTARIES or rows <= READ_ROWS:
             return rows
         group = self.shape.heads // self.shape.kv_heads
-        return min(READ_ROWS, max(SPARE_ROWS // 4, READ_SCORES // (group * (start + READ_ROWS)) // 64 * 64))
+        return min(READ_ROWS, max(64, READ_SCORES // (group * (start + READ_ROWS))))
 
     def session(self, needs: Needs, capacity: int) -> Session:
-        """A run of at most ``capacity`` committed tokens that keeps what ``needs`` names."""
-        return Session(self, needs, min(capacity, self.context_length))
+        """A run of at most ``capacity`` committed tokens that keeps what ``needs`` names. Raises TooLarge, with both
+        numbers, where that needs more memory than is free.
+        """
+        tokens = min(capacity, self.context_length)
+        rows = self.rows_at_once(max(0, tokens - READ_ROWS), tokens)
+        check_room(self.name, RunSize.of(self.shape, self.dtype, needs, tokens, SPARE_ROWS, rows), tokens, self.device)
+        return Session(self, needs, tokens)
 
     @torch.inference_mode()
     def forward(
@@ -219,12 +229,27 @@ class Target:
     @torch.inference_mode()
     def reference_logits(self, tokens: Sequence[int], rows: int = 0) -> Tensor:
         """Logits [rows, vocab] (fp64, CPU) of a plain forward through the model's own eager attention, without a cache;
-        of the last ``rows`` tokens, or (0) of all.
+        of the last ``rows`` tokens, or (0) of all. A text whose scores would not fit is read in pieces, with
+        transformers' own cache.
         """
+        count = len(tokens)
+        (ids,) = sent(self.device, np.asarray(tokens, dtype=np.int64))
+        wanted = min(rows or count, count)
+        piece = max(64, REFERENCE_SCORES // (self.shape.heads * count))
         with self.by_own_attention():
-            input_ids = torch.as_tensor([list(tokens)], device=self.device)
-            output = self.model(input_ids=input_ids, use_cache=False, logits_to_keep=rows)
-        return output.logits[0].double().cpu()
+            if piece >= count or self.shape.rotary not in ROTARIES:
+                output = self.model(input_ids=ids[None], use_cache=False, logits_to_keep=rows)
+                return output.logits[0].double().cpu()
+            logits, cache = list[Tensor](), None
+            for start in range(0, count, piece):
+                stop = min(start + piece, count)
+                keep = min(stop - start, max(0, stop - (count - wanted)))
+                output = self.model(
+                    input_ids=ids[None, start:stop], use_cache=True, past_key_values=cache, logits_to_keep=max(keep, 1)
+                )
+                cache = output.past_key_values
+                logits.append(output.logits[0, :keep].double().cpu())
+        return torch.cat(logits)
 
     @contextmanager
     def by_own_attention(self) -> Iterator[None]:
@@ -423,23 +448,3 @@ class Session:
         for start, stop in stretches(own):
             embedded[0, nodes + start : nodes + stop] = probe_rows[start:stop]
         return embedded
-
-
-def _decoder_stack(model: nn.Module, count: int) -> tuple[nn.Module, nn.ModuleList]:
-    """The module that runs the decoder layers (its output is the last hidden state), and their list."""
-    for parent in model.modules():
-        for child in parent.children():
-            if isinstance(child, nn.ModuleList) and len(child) == count:
-                return parent, child
-    raise UserError(
-        f"no list of {count} decoder layers was found in {type(model).__name__}: this architecture is not supported"
-    )
-
-
-def _replace(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
-    for parent in model.modules():
-        for name, child in parent.named_children():
-            if child is old:
-                setattr(parent, name, new)
-                return
-    raise UserError(f"{type(model).__name__} has no language-model head to read")
