@@ -9,11 +9,15 @@ import pytest
 import torch
 
 from decoders import UserError, load_target
+from decoders.draft.needs import Needs
+from decoders.errors import TooLarge
+from decoders.model import room
 from decoders.model import size as sizes
 from decoders.model.size import check_fits, free_memory, gigabytes, size_of
+from decoders.model.target import SPARE_ROWS
 
 from .gguf_files import write_gguf
-from .models import network, tiny_tokenizer
+from .models import network, tiny_target, tiny_tokenizer
 
 
 @pytest.fixture(autouse=True)
@@ -116,12 +120,34 @@ def test_what_does_not_fit_is_refused_with_both_numbers(tmp_path: Path, monkeypa
 def test_free_memory_is_the_machines_or_the_containers(tmp_path: Path) -> None:
     memory = tmp_path / "meminfo"
     memory.write_text("MemTotal:       24000000 kB\nMemFree: 1 kB\nMemAvailable:   20000000 kB\nHugePages_Total: 0\n")
-    assert sizes._meminfo(memory) == 20_000_000 << 10 and sizes._meminfo(tmp_path / "none") is None
-    assert sizes._left_of_group(tmp_path) is None
+    assert room._meminfo(memory) == 20_000_000 << 10 and room._meminfo(tmp_path / "none") is None
+    assert room._left_of_group(tmp_path) is None
     files = {"max": "1000", "current": "900", "stat": "anon 500\ninactive_file 200\nactive_file 50\n"}
     for name, text in files.items():
         (tmp_path / f"memory.{name}").write_text(text)
-    assert sizes._left_of_group(tmp_path) == 350
+    assert room._left_of_group(tmp_path) == 350
     (tmp_path / "memory.max").write_text("max\n")
-    assert sizes._left_of_group(tmp_path) is None
+    assert room._left_of_group(tmp_path) is None
     assert free_memory("cpu") is None or free_memory("cpu") > 0
+
+
+def test_a_run_that_does_not_fit_is_refused_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With both numbers and what to do; the estimate of the cache is what a run of that length then takes."""
+    target = tiny_target()
+    every = Needs(heads=tuple((layer, head) for layer in range(3) for head in range(4)))
+    session = target.session(Needs(), 400)
+    session.prefill(list(range(5, 25)))
+    size = room.RunSize.of(target.shape, target.dtype, Needs(), 400, spare=SPARE_ROWS, rows=400)
+    assert size.cache == session.cache.store.nbytes
+    read = target.session(every | Needs(layers=(1, 3), top_tokens=8), 400)
+    read.prefill(list(range(5, 25)))
+    size = room.RunSize.of(target.shape, target.dtype, read.needs, 400, spare=SPARE_ROWS, rows=400)
+    assert size.kept == read.memory.bytes()
+
+    monkeypatch.setattr(room, "SMALL", 0)
+    monkeypatch.setattr(room, "free_memory", lambda device: 1_000_000)
+    need = rf"a run of 400 tokens with tiny-llama needs about {gigabytes(size.bytes)} of memory"
+    with pytest.raises(TooLarge, match=rf"{need} .* and 1 MB are free on cpu"):
+        target.session(read.needs, 400)
+    monkeypatch.setattr(room, "free_memory", lambda device: None)
+    target.session(read.needs, 400)

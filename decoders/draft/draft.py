@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, SupportsFloat
 
 import numpy as np
 import torch
@@ -116,7 +118,7 @@ class Draft:
     reason: str = ""
     pool: tuple[int, ...] = ()
     terms: dict[str, np.ndarray] = field(default_factory=dict)
-    notes: dict[str, float] = field(default_factory=dict)
+    notes: Mapping[str, SupportsFloat] = field(default_factory=dict)
     distributions: dict[int, Float[Tensor, "vocab"]] | None = None
     drawn: bool = False
     looks: Looks | None = None
@@ -156,20 +158,45 @@ class Learned:
     notes: dict[str, float] = field(default_factory=dict)
 
 
+class Later(Mapping[str, Any]):
+    """A mapping that is computed when something is asked of it: an untraced step never asks.
+
+    >>> Later(lambda: {"overlap": 0.5})["overlap"]
+    0.5
+    """
+
+    def __init__(self, compute: Callable[[], Mapping[str, Any]]) -> None:
+        self._compute = compute
+
+    @cached_property
+    def _computed(self) -> Mapping[str, Any]:
+        return self._compute()
+
+    def __getitem__(self, key: str) -> Any:
+        return self._computed[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._computed)
+
+    def __len__(self) -> int:
+        return len(self._computed)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The accepted path (nodes, root first), the target's token after it, and one reason per node.
 
     ``bonus`` is None only when a stop token inside the path ended the run. ``status`` per node: root, accepted,
     rejected (its parent was accepted, it was not), unreached (its parent was not accepted). ``terms`` are the
-    verifier's own numbers per node (nan: not defined), as the method's ``node_terms`` declare them.
+    verifier's own numbers per node (nan: not defined), as the method's ``node_terms`` declare them; where only the
+    record wants them, they are computed when they are asked for (``Later``).
     """
 
     path: tuple[int, ...]
     bonus: int | None
     status: tuple[str, ...]
     reasons: tuple[str, ...]
-    terms: dict[str, np.ndarray] = field(default_factory=dict)
+    terms: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def accepted(self) -> int:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from itertools import pairwise
+from typing import Any, Protocol, SupportsFloat
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoders.draft.draft import Draft, Looks, Past, Scored, Verdict
@@ -18,8 +18,10 @@ from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
 from decoders.model.memory import Context
+from decoders.model.target import Tokens
+from decoders.model.transfer import Span, fetched, mark
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
-from decoders.verifiers.sampling import Chooser, drawn_token
+from decoders.verifiers.sampling import Chooser, drawn_tokens
 
 from .expansion import Proposal, beam_search, bin_of, expanded
 from .network import common_prefix
@@ -39,7 +41,8 @@ KV_DELAY = Term(
     "kv_delay", "KV delay", "Positions from the newest key of the target that was seen to the last token read.", 0, 0
 )
 
-Choose = Callable[[Float[Tensor, "vocab"]], tuple[int, Tensor]]  # a token, and what is kept of what the drafter said
+# a token [1], which stays on the device, and what is kept of what the drafter said
+Choose = Callable[[Float[Tensor, "vocab"]], tuple[Int[Tensor, "1"], Tensor]]
 
 
 @dataclass(slots=True)
@@ -50,15 +53,20 @@ class Chain:
     ``forwards`` were made in all, those that only read the text included.
     """
 
-    tokens: list[int] = field(default_factory=list)
+    drafted: list[Int[Tensor, "1"]] = field(default_factory=list)
     told: list[Tensor] = field(default_factory=list)
     forward: list[int] = field(default_factory=list)
     distance: list[int] = field(default_factory=list)
     forwards: int = 0
 
-    def add(self, token: int, said: Tensor, forward: int, distance: int = 0) -> None:
+    @property
+    def tokens(self) -> list[int]:
+        """Read from the device."""
+        return fetched(torch.cat(self.drafted))[0].tolist() if self.drafted else []
+
+    def add(self, token: Int[Tensor, "1"], said: Tensor, forward: int, distance: int = 0) -> None:
         """One more token."""
-        self.tokens.append(token)
+        self.drafted.append(token)
         self.told.append(said)
         self.forward.append(forward)
         self.distance.append(distance)
@@ -78,8 +86,12 @@ class Running(Protocol):
         """Logits after the context's last token."""
         ...
 
-    def extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Float[Tensor, "rows vocab"]:
+    def extend(self, tokens: Tokens, parents: Sequence[int]) -> Float[Tensor, "rows vocab"]:
         """Logits after more draft tokens; ``parents`` count the draft's rows so far (-1: the root)."""
+        ...
+
+    def wrote(self, tokens: Sequence[int]) -> None:
+        """Told what the tokens were that ``extend`` was given on the device, a chain."""
         ...
 
     def looks(self, rows: Sequence[int]) -> Callable[[], Float[Tensor, "layers heads rows keys"]] | None:
@@ -91,7 +103,7 @@ def one_by_one(run: Running, context: Context, depth: int, choose: Choose) -> Ch
     """A chain of ``depth`` tokens, a draft forward for each."""
     chain = Chain(forwards=depth)
     for i in range(depth):
-        logits = run.extend(chain.tokens[-1:], [i - 2])[0] if i else run.read(context)
+        logits = run.extend(chain.drafted[-1], [i - 2])[0] if i else run.read(context)
         chain.add(*choose(logits), i + 1)
     return chain
 
@@ -155,37 +167,41 @@ class ModelDrafter(Drafter):
             return self._beams(context, depth, gamma)
         drawing = self.chooser if self.expansion == "none" else None
         choose = likeliest if drawing is None else drawn_at(drawing, context.length)
-        started = time.perf_counter()
+        device = context.device
+        started = mark(device)
         chain = self.chain(context, depth, choose)
-        forwarded = time.perf_counter()
+        forwarded = mark(device)
         distributions = torch.stack(chain.told) if drawing is not None else torch.stack(chain.told).softmax(-1)
-        made = expanded(context.root, chain.tokens, distributions, self.expansion, self.size)
-        return self._draft(made, distributions, drawing is not None, gamma, started, forwarded, chain)
+        made = expanded(context.root, torch.cat(chain.drafted), distributions, self.expansion, self.size)
+        self.run.wrote(made.tree.tokens[1:depth])  # the last one was not read
+        notes = {"forward_ms": Span((started, forwarded)), "expand_ms": Span((forwarded, mark(device)))}
+        return self._draft(made, distributions, drawing is not None, gamma, notes, chain)
 
     def _beams(self, context: Context, depth: int, gamma: int) -> Draft:
-        spent = 0.0
+        device = context.device
+        marks = [mark(device)]  # before and after each forward
 
         def extend(tokens: list[int], parents: list[int]) -> Tensor:
-            nonlocal spent
-            before = time.perf_counter()
+            marks.append(mark(device))
             logits = self.run.extend(tokens, parents)
-            spent += time.perf_counter() - before
+            marks.append(mark(device))
             return logits
 
-        started = time.perf_counter()
         first = self.run.read(context)
-        spent += time.perf_counter() - started
+        marks.append(mark(device))
         width = int(self.expansion.split()[1])
         made, distributions = beam_search(context.root, first, extend, width, depth)
-        return self._draft(made, distributions, False, gamma, started, started + spent)
+        marks.append(mark(device))
+        spans = list(pairwise(marks))
+        notes = {"forward_ms": Span(*spans[::2]), "expand_ms": Span(*spans[1::2])}
+        return self._draft(made, distributions, False, gamma, notes)
 
     def _draft(
-        self, made: Proposal, distributions: Tensor, drawn: bool, gamma: int, started: float, forwarded: float,
+        self, made: Proposal, distributions: Tensor, drawn: bool, gamma: int, times: Mapping[str, Span],
         chain: Chain | None = None,
     ) -> Draft:  # fmt: skip
         tree, rows = made.tree, made.rows
-        top = distributions.amax(-1).tolist()
-        confidence = [float("nan"), *(top[rows[parent]] for parent in tree.parents[1:])]
+        confidence = [float("nan"), *(made.confidences[rows[parent]] for parent in tree.parents[1:])]
         terms = {
             "confidence": np.asarray(confidence),
             "bin": np.asarray([np.nan, *(bin_of(p) for p in confidence[1:])], dtype=float),
@@ -196,16 +212,11 @@ class ModelDrafter(Drafter):
         route = "drawn" if drawn else {"none": "chain", "confidence": "cape"}.get(self.expansion, self.expansion)
         spread = tuple("expansion" if extra else "drafter" for extra in made.expanded[1:])
         by_node = {node: distributions[row] for node, row in rows.items()}
-        finished = time.perf_counter()
-        notes = {
-            "gamma": float(gamma),
-            "forward_ms": (forwarded - started) * 1e3,
-            "expand_ms": (finished - forwarded) * 1e3,
-        }
+        notes: dict[str, SupportsFloat] = {"gamma": float(gamma), **times}
         if self.delayed:
             notes["kv_delay"] = float(max(tree.depths))
         if self.counted and chain is not None:
-            missing = [np.nan] * (len(tree) - len(chain.tokens) - 1)  # expansions
+            missing = [np.nan] * (len(tree) - len(chain.drafted) - 1)  # expansions
             terms["draft_forward"] = np.asarray([np.nan, *chain.forward, *missing])
             terms["distance"] = np.asarray([np.nan, *(d or np.nan for d in chain.distance), *missing])
             notes["draft_forwards"] = float(chain.forwards)
@@ -221,9 +232,9 @@ class ModelDrafter(Drafter):
         self._adapt(draft.tree, len(self.tokens), verdict.accepted)
 
 
-def likeliest(logits: Float[Tensor, "vocab"]) -> tuple[int, Tensor]:
+def likeliest(logits: Float[Tensor, "vocab"]) -> tuple[Int[Tensor, "1"], Tensor]:
     """The drafter's first choice, and its logits."""
-    return int(logits.argmax()), logits
+    return logits.argmax(-1, keepdim=True), logits
 
 
 def drawn_at(chooser: Chooser, length: int) -> Choose:
@@ -232,8 +243,8 @@ def drawn_at(chooser: Chooser, length: int) -> Choose:
     """
     random = np.random.default_rng([chooser.sampling.seed, 1, length])
 
-    def choose(logits: Tensor) -> tuple[int, Tensor]:
-        said = chooser.probabilities(logits[None])[0]
-        return drawn_token(said, float(random.random())), said
+    def choose(logits: Tensor) -> tuple[Tensor, Tensor]:
+        said = chooser.probabilities(logits[None])
+        return drawn_tokens(said, [float(random.random())]), said[0]
 
     return choose

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoders.draft.tree import DraftTree
+from decoders.model.transfer import fetched, sent
 
 BINS = (8, 8, 8, 6, 6, 6, 4, 4, 2, 2)  # candidates at a position by tenth of confidence, the first choice included
 EXPANSIONS = ("none", "confidence", "fixed", "beam 4", "beam 8")
@@ -39,7 +41,8 @@ def extras(confidence: float) -> int:
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """A draft tree in the making: per node the drafter's probability, its rank at its position (0 = first choice), and
-    whether it is an expansion. ``rows`` names the row of distributions that stands for what follows a node.
+    whether it is an expansion. ``rows`` names the row of distributions that stands for what follows a node;
+    ``confidences`` are the highest probabilities of those rows.
     """
 
     tree: DraftTree
@@ -47,24 +50,31 @@ class Proposal:
     ranks: tuple[int, ...]
     expanded: tuple[bool, ...]
     rows: dict[int, int]
+    confidences: tuple[float, ...]
 
 
 def expanded(
-    root: int, chain: Sequence[int], distributions: Float[Tensor, "positions vocab"], kind: str, size: int = 4
-) -> Proposal:
-    """The chain with leaves beside its tokens, most likely first: by confidence, ``size`` in all each, or none.
+    root: int, drafted: Sequence[int] | Int[Tensor, "positions"], distributions: Float[Tensor, "positions vocab"],
+    kind: str, size: int = 4,
+) -> Proposal:  # fmt: skip
+    """The chain that was drafted with leaves beside its tokens, most likely first: by confidence, ``size`` in all each,
+    or none. All that is read of the device comes in one copy.
 
     >>> told = torch.tensor([[0.7, 0.2, 0.06, 0.04], [0.04, 0.06, 0.2, 0.7]])
     >>> expanded(9, [0, 3], told, "fixed", 2).tree
     DraftTree(tokens=(9, 0, 3, 1, 2), parents=(-1, 0, 1, 0, 1))
     """
-    tokens, parents = [root, *chain], list(range(-1, len(chain)))
-    positions = torch.arange(len(chain), device=distributions.device)
-    own = distributions[positions, torch.as_tensor(chain, device=distributions.device)]
-    ranks = [0, *(distributions > own[:, None]).sum(-1).tolist()] if kind == "none" else [0] * len(tokens)
-    probabilities = [1.0, *own.tolist()]
+    if not isinstance(drafted, Tensor):
+        (drafted,) = sent(distributions.device, np.asarray(drafted, dtype=np.int64))
+    own = distributions.gather(1, drafted[:, None])
+    wide = 1 if kind == "none" else min(max(size, BINS[0]), distributions.shape[-1])
+    ahead = (distributions > own).sum(-1) if kind == "none" else torch.zeros_like(drafted)
+    chain, probable, behind, top, ids = fetched(
+        drafted, own[:, 0], ahead, *(distributions.topk(wide, dim=-1) if wide > 1 else distributions.max(-1, True))
+    )
+    tokens, parents = [root, *chain.tolist()], list(range(-1, len(chain)))
+    ranks, probabilities = [0, *behind.tolist()], [1.0, *probable.tolist()]
     if kind != "none":
-        top, ids = distributions.topk(min(max(size, BINS[0]), distributions.shape[-1]), dim=-1)
         for position, (values, ranked) in enumerate(zip(top.tolist(), ids.tolist(), strict=True)):
             extra = extras(values[0]) if kind == "confidence" else size - 1
             beside = [i for i, token in enumerate(ranked) if token != chain[position]][:extra]
@@ -75,7 +85,7 @@ def expanded(
     leaves = len(tokens) - len(chain) - 1
     return Proposal(
         DraftTree(tuple(tokens), tuple(parents)), tuple(probabilities), tuple(ranks),
-        (False,) * (len(chain) + 1) + (True,) * leaves, {i: i for i in range(len(chain))},
+        (False,) * (len(chain) + 1) + (True,) * leaves, {i: i for i in range(len(chain))}, tuple(top[:, 0].tolist()),
     )  # fmt: skip
 
 
@@ -88,30 +98,35 @@ def beam_search(
 ) -> tuple[Proposal, Float[Tensor, "rows vocab"]]:
     """The ``width`` best continuations of ``depth`` tokens as one tree, best first, and the distributions it names.
 
-    ``extend(tokens, parents)`` gives logits after more rows; parents count those given before (-1: the root).
+    ``extend(tokens, parents)`` gives logits after more rows; parents count those given before (-1: the root). A level
+    is read from the device in one copy.
     """
     tokens, parents, probabilities, ranks = [root], [-1], [1.0], [0]
-    distributions = [first.float().softmax(-1)[None]]
+    last = first.float().softmax(-1)[None]  # after the beams
+    distributions, confidences = [last], list[float]()
     row_of: dict[int, int] = {0: 0}  # node → row of the distributions
     beams, scores = [0], torch.zeros(1, device=first.device)
     for level in range(depth):
-        last = torch.cat([torch.cat(distributions)[row_of[node]][None] for node in beams])
         total = scores[:, None] + last.log()
         best, index = total.flatten().topk(min(width, total.numel()))
-        vocab, live = last.shape[1], best > -torch.inf
-        best, index = best[live], index[live]
-        chosen = [(beams[i // vocab], i // vocab, i % vocab) for i in index.tolist()]
-        beams, scores = list(range(len(tokens), len(tokens) + len(chosen))), best
-        for parent, beam, token in chosen:
-            probability = last[beam, token]
-            tokens.append(token)
-            parents.append(parent)
-            probabilities.append(float(probability))
-            ranks.append(int((last[beam] > probability).sum()))
+        beam, token = index // last.shape[1], index % last.shape[1]
+        chances = last[beam]
+        chance = chances.gather(1, token[:, None])
+        read = fetched(best, beam, token, chance[:, 0], (chances > chance).sum(-1), last.amax(-1))
+        *columns, highest = (column.tolist() for column in read)
+        confidences += highest
+        live = sum(score > -np.inf for score in columns[0])  # best first, so those that are not are the last ones
+        _, above, chosen, own, ahead = (column[:live] for column in columns)
+        nodes = list(range(len(tokens), len(tokens) + live))
+        tokens += chosen
+        parents += [beams[i] for i in above]
+        probabilities += own
+        ranks += ahead
+        beams, scores = nodes, best[:live]
         if level + 1 < depth:
-            logits = extend([token for _, _, token in chosen], [row_of[parent] - 1 for parent, _, _ in chosen])
-            row_of |= {node: len(row_of) + i for i, node in enumerate(beams)}
-            distributions.append(logits.float().softmax(-1))
+            last = extend(chosen, [row_of[parents[node]] - 1 for node in nodes]).float().softmax(-1)
+            row_of |= {node: len(row_of) + i for i, node in enumerate(nodes)}
+            distributions.append(last)
     grown = DraftTree(tuple(tokens), tuple(parents))
     order = list(dict.fromkeys(node for beam in beams for node in grown.path(beam)))  # each path after the better ones
     place = {node: i for i, node in enumerate(order)}
@@ -119,5 +134,5 @@ def beam_search(
     inner = {place[parents[n]] for n in order[1:]}
     return Proposal(
         tree, tuple(probabilities[n] for n in order), tuple(ranks[n] for n in order),
-        tuple(place[n] > depth for n in order), {i: row_of[order[i]] for i in sorted(inner)},
+        tuple(place[n] > depth for n in order), {i: row_of[order[i]] for i in sorted(inner)}, tuple(confidences),
     ), torch.cat(distributions)  # fmt: skip

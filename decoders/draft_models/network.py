@@ -17,6 +17,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from decoders.model.transfer import rows_of, sent
+
 from .config import DraftConfig as DraftConfig
 from .config import refusal as refusal
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 THETA = 10_000.0  # of the draft model's own positions
 UNLIKELY = -1e4  # logit of a token outside the draft vocabulary: finite, and its probability is 0
+READ_ROWS = 1024  # most rows of a forward that reads a text
 DRAFT_ROWS = 512  # cache rows behind the committed ones: room for a draft under way
 
 
@@ -60,9 +63,11 @@ def rotate(x: Float[Tensor, "*batch rows size"], cos: Tensor, sin: Tensor) -> Te
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, causal: bool = False) -> Tensor:
     """Attention over ``[batch, heads, rows, size]``, with grouped heads where there are fewer key heads, joined."""
-    grouped = query.shape[1] != keys.shape[1]
+    group = query.shape[1] // keys.shape[1]
     keys, values = keys.to(query.dtype), values.to(query.dtype)
-    out = F.scaled_dot_product_attention(query, keys, values, mask, is_causal=causal, enable_gqa=grouped)
+    if group > 1 and query.device.type == "cuda":  # no kernel but the one that forms all scores groups under a mask
+        keys, values, group = keys.repeat_interleave(group, 1), values.repeat_interleave(group, 1), 1
+    out = F.scaled_dot_product_attention(query, keys, values, mask, is_causal=causal, enable_gqa=group > 1)
     return out.transpose(1, 2).flatten(2)
 
 
@@ -265,20 +270,23 @@ class DraftRun:
         have = min(common_prefix(self.tokens, context.tokens), context.length - 1)
         self._make_room(context, have)
         self.context, self.tokens = context, context.tokens.copy()
-        rows = self.tokens[have:]
         self.base, self.drafted = context.length, 0
         self.sees = np.zeros((0, 0), dtype=bool)
-        self.queries = [[] for _ in self.queries]
-        x = self._embed(rows)
-        mask = None
-        if have and len(rows) > 1:
-            mask = torch.ones(len(rows), context.length, dtype=torch.bool, device=x.device).tril(have)
-        logits = self._run(x, have, np.arange(have, context.length), mask, last_only=True)[0]
+        for start in range(have, context.length, READ_ROWS):
+            stop = min(start + READ_ROWS, context.length)
+            self.queries = [[] for _ in self.queries]
+            (ids,) = sent(self.device, self.tokens[start:stop])
+            mask = None
+            if start and stop - start > 1:
+                mask = torch.ones(stop - start, stop, dtype=torch.bool, device=self.device).tril(start)
+            logits = self._run(ids, start, slice(start, stop), mask, last_only=True)[0]
         self.queries = [[query[:, :, -1:] for query in parts] for parts in self.queries]  # the root's
         return logits
 
     @torch.inference_mode()
-    def extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Float[Tensor, "rows vocab"]:
+    def extend(
+        self, tokens: Sequence[int] | Int[Tensor, "rows"], parents: Sequence[int]
+    ) -> Float[Tensor, "rows vocab"]:
         """Logits after more draft tokens; ``parents`` count the draft's rows so far (-1: the root)."""
         count, before = len(tokens), self.drafted
         sees = np.zeros((before + count, before + count), dtype=bool)
@@ -290,12 +298,20 @@ class DraftRun:
             sees[row, row] = True
             depths.append(int(sees[row].sum()))
         self.sees, self.drafted = sees, before + count
-        mask = None
+        first = self.base + depths[0] - 1
+        ids = [] if isinstance(tokens, Tensor) else [np.asarray(tokens, dtype=np.int64)]
+        positions, mask = slice(first, first + 1), None
         if count > 1 or not sees[-1].all():
-            past = np.ones((count, self.base), dtype=bool)
-            mask = torch.from_numpy(np.concatenate([past, sees[before:]], 1)).to(self.device)
-        positions = np.asarray(depths) + self.base - 1
-        return self._run(self._embed(np.asarray(tokens)), self.base + before, positions, mask)
+            *parts, positions, own = sent(self.device, *ids, np.asarray(depths) + self.base - 1, sees[before:])
+            mask = torch.ones((count, self.base + before + count), dtype=torch.bool, device=self.device)
+            mask[:, self.base :] = own
+        else:
+            parts = sent(self.device, *ids)
+        there = tokens if isinstance(tokens, Tensor) else parts[0]
+        return self._run(there, self.base + before, positions, mask)
+
+    def wrote(self, tokens: Sequence[int]) -> None:
+        """Nothing to do: what was drafted is read again, with the target's keys."""
 
     def looks(self, rows: Sequence[int]) -> Callable[[], Float[Tensor, "layers heads rows keys"]] | None:
         """How to compute where rows of this draft (0 = the root, then in the order they were drafted) look in the
@@ -305,7 +321,7 @@ class DraftRun:
         context, layers = self.context, self.model.config.kv_layers
         if context is None or not layers or context.root_position == 0:
             return None
-        queries = [torch.cat(parts, 2)[0, :, list(rows)] for parts in self.queries]
+        queries = [rows_of(torch.cat(parts, 2)[0], rows, 1) for parts in self.queries]
         return lambda: torch.stack(
             [attention(query, context.keys(layer)) for query, layer in zip(queries, layers, strict=True)]
         )
@@ -314,20 +330,17 @@ class DraftRun:
     def device(self) -> torch.device:
         return self.model.embedding.weight.device
 
-    def _embed(self, tokens: np.ndarray) -> Tensor:
-        ids = torch.from_numpy(np.ascontiguousarray(tokens, dtype=np.int64))
-        return self.model.embedding(ids[None].to(self.device))
-
     def _run(
-        self, x: Tensor, start: int, positions: np.ndarray, mask: Tensor | None, *, last_only: bool = False
-    ) -> Float[Tensor, "rows vocab"]:
-        """Rows through all layers; their keys and values go to cache rows ``start`` on."""
+        self, ids: Int[Tensor, "rows"], start: int, positions: slice | Int[Tensor, "rows"], mask: Tensor | None, *,
+        last_only: bool = False,
+    ) -> Float[Tensor, "rows vocab"]:  # fmt: skip
+        """Rows through all layers; their keys and values go to cache rows ``start`` on. ``positions`` is a slice where
+        they follow one another.
+        """
         assert self.store is not None and self.context is not None
+        x = self.model.embedding(ids[None])
         stop, config = start + x.shape[1], self.model.config
-        index: Any = slice(int(positions[0]), int(positions[-1]) + 1)  # a slice is quicker than a gather
-        if (np.diff(positions) != 1).any():
-            index = torch.from_numpy(positions).to(self.device)
-        cos, sin = self._own[0][index], self._own[1][index]
+        cos, sin = self._own[0][positions], self._own[1][positions]
         for i, layer in enumerate(self.model.layers):
             keys, values = self.store[i]
             only = last_only and i == config.layers - 1 and x.shape[1] > 1
@@ -336,12 +349,12 @@ class DraftRun:
                 keys[:, :, start:stop], values[:, :, start:stop] = k, v
                 return keys[:, :, :stop], values[:, :, :stop]
 
-            x = layer(x, cos, sin, mask, self._seen(i, index, positions, only), remember, only)
+            x = layer(x, cos, sin, mask, self._seen(i, positions, only), remember, only)
         if last_only:
             x = x[:, -1:]
         return self.model.everything(self.model.head(self.model.norm(x))[0].float())
 
-    def _seen(self, layer: int, index: Any, positions: np.ndarray, last_only: bool) -> Seen | None:
+    def _seen(self, layer: int, positions: slice | Tensor, last_only: bool) -> Seen | None:
         """What rows see of the target: a draft's all its committed keys, a committed position's those before it."""
         config, context = self.model.config, self.context
         assert context is not None
@@ -349,13 +362,15 @@ class DraftRun:
         if not config.kv_layers or root == 0:
             return None
         keys, values = (read(config.kv_layers[layer])[None] for read in (context.keys, context.values))
-        cos, sin, watch = self._theirs[0][index], self._theirs[1][index], self.queries[layer]
-        if last_only:
-            return Seen(keys, values, cos[-1:], sin[-1:], None, watch)
-        if positions[0] >= root:
+        cos, sin, watch = self._theirs[0][positions], self._theirs[1][positions], self.queries[layer]
+        if not isinstance(positions, slice) or positions.start >= root:
             return Seen(keys, values, cos, sin, None, watch)
-        before = torch.from_numpy(positions)[:, None] > torch.arange(root)
-        return Seen(keys, values, cos, sin, before.to(self.device), watch)
+        if last_only and positions.stop > root:
+            return Seen(keys, values, cos[-1:], sin[-1:], None, watch)
+        at = torch.arange(positions.start, positions.stop, device=self.device)
+        before = at[-1:, None] if last_only else at[:, None]
+        cos, sin = (cos[-1:], sin[-1:]) if last_only else (cos, sin)
+        return Seen(keys, values, cos, sin, before > torch.arange(root, device=self.device), watch)
 
     def _make_room(self, context: Context, rows_read: int) -> None:
         rows = len(context.buffer) + DRAFT_ROWS

@@ -31,6 +31,7 @@ from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context, Memory
 from decoders.model.target import Target
+from decoders.model.transfer import fetched, sent
 from decoders.trace.origins import BRANCH, MAIN, SUCCESSOR
 
 from .pldplus import LAYER, NO_PREDECESSOR, hidden_layer
@@ -94,7 +95,7 @@ class UnitEmbeddings:
         return self.table.mean(0, dtype=torch.float32)
 
     def rows(self, ids: Sequence[int]) -> Float[Tensor, "ids width"]:
-        rows = self.table[torch.as_tensor(ids, device=self.table.device)].float()
+        rows = self.table[sent(self.table.device, np.asarray(ids, dtype=np.int64))[0]].float()
         return normalize(rows - self.mean if self.center else rows, dim=-1)
 
 
@@ -192,7 +193,7 @@ class History:
 
 
 def _rounded(cosines: Tensor) -> np.ndarray:
-    return cosines.cpu().numpy().astype(np.float64).round(DECIMALS)
+    return fetched(cosines)[0].astype(np.float64).round(DECIMALS)
 
 
 @dataclass(slots=True)
@@ -270,8 +271,9 @@ class AdaPldDrafter(Drafter):
         main = context.tokens[anchor + 1 : anchor + 1 + min(params.copy_length, budget)].tolist() if copied else []
         branches: list[tuple[int, int, float]] = []  # rank, token, log-probability
         if params.branches:
-            top = (of[anchor, : params.k].tolist() for of in (context.top_ids, context.top_logprobs))
-            branches = [(r, t, p) for r, (t, p) in enumerate(zip(*top, strict=True)) if t not in main[:1]]
+            top = fetched(*(of[anchor, : params.k] for of in (context.top_ids, context.top_logprobs)))
+            pairs = zip(*(column.tolist() for column in top), strict=True)
+            branches = [(rank, token, p) for rank, (token, p) in enumerate(pairs) if token not in main[:1]]
         laps.lap("branches")
         successors: dict[int, Successor] = {}
         if branches and budget > 1 and params.successors and (not copied or params.successor_on_lexical):

@@ -23,6 +23,7 @@ from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.model.target import Target
+from decoders.model.transfer import fetched, sent
 
 PAPER = "PLD+: accelerating LLM inference by leveraging language model artifacts"
 NO_PREDECESSOR = -1.0  # score of a candidate at position 0: nothing stands before it to compare
@@ -130,7 +131,7 @@ def hidden_cosines(
     """cos(hidden[row], hidden[query]) for every row, in fp32, ``[rows]``; with ``average_last`` m, of means over the
     last m states.
     """
-    index = torch.as_tensor(np.append(rows, query), device=hidden.device)
+    (index,) = sent(hidden.device, np.append(rows, query))
     if average_last == 1:
         states = hidden[index].float()
     else:
@@ -138,7 +139,7 @@ def hidden_cosines(
         inside = (back >= 0).float()[..., None]
         states = (hidden[back.clamp_min(0)].float() * inside).sum(1) / inside.sum(1)
     states = torch.nn.functional.normalize(states, dim=-1)
-    return (states[:-1] @ states[-1]).cpu().numpy().astype(np.float64)
+    return fetched(states[:-1] @ states[-1])[0].astype(np.float64)
 
 
 class AttentionCopier(RankedCopier):
@@ -151,7 +152,9 @@ class AttentionCopier(RankedCopier):
         self.heads = np.asarray(sorted(heads))
 
     def scores(self, context: Context, positions: np.ndarray) -> dict[str, np.ndarray]:
-        rows = context.attention()[:, torch.as_tensor(np.minimum(positions, context.root_position - 1))].cpu().numpy()
+        weights = context.attention()
+        (index,) = sent(weights.device, np.minimum(positions, context.root_position - 1))
+        (rows,) = fetched(weights[:, index])
         strongest = self.heads[rows.argmax(0)]
         score = rows.sum(0) if self.params.aggregation.endswith("sum") else rows.max(0)
         return {"attention": score.astype(np.float64), "layer": strongest[:, 0], "head": strongest[:, 1]}

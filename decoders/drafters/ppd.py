@@ -38,6 +38,7 @@ from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.model.target import SPARE_ROWS, Target
+from decoders.model.transfer import fetched
 from decoders.names import DESIGNED, TREE_KINDS
 from decoders.parts import find_part, load_part, missing_part
 from decoders.prompt_tokens.design import assumed_acceptance, naive_trees, random_trees, trees_for, wide_trees
@@ -233,7 +234,7 @@ class PpdDrafter(Drafter):
         if self.watch is not None and scored.queries:
             looks = self._looks(plan, first, count, scored.queries[self.watch])
         rows = scored.probe_logits[first : first + count * n]
-        best, tokens = self.prompts.guesses(rows).softmax(-1).topk(min(self.top_k, rows.shape[-1]))
+        best, tokens = fetched(*self.prompts.guesses(rows).softmax(-1).topk(min(self.top_k, rows.shape[-1])))
         emitted = emitted_tokens(draft.tree.tokens, verdict)
         self.guesses = Guesses(np.append(text, emitted), tokens.tolist(), best.tolist())
         if n > 1:

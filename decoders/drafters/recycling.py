@@ -25,6 +25,7 @@ from decoders.method.kept import kept_with
 from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.model.target import Target
+from decoders.model.transfer import fetched
 from decoders.trace.origins import Origin
 
 RANKS = 8
@@ -135,7 +136,7 @@ class RecyclingDrafter(Drafter):
         )
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
-        self.keeps.write(np.asarray(draft.tree.tokens), likeliest(scored.logits, RANKS).cpu().numpy())
+        self.keeps.write(np.asarray(draft.tree.tokens), fetched(likeliest(scored.logits, RANKS))[0])
         return None
 
 

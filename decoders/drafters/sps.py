@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from decoders.draft.params import param
@@ -21,11 +21,11 @@ from decoders.draft_models.expansion import EXPANSIONS
 from decoders.draft_models.network import DraftRun, common_prefix, target_rotary
 from decoders.errors import UserError
 from decoders.method.method import Method
-from decoders.model.attention import Masks, RowMasks
+from decoders.model.attention import Masks
 from decoders.model.cache import TreeCache
 from decoders.model.load import load_target
 from decoders.model.memory import Context
-from decoders.model.target import SPARE_ROWS, Target
+from decoders.model.target import SPARE_ROWS, Target, Tokens
 from decoders.parts import is_part, load_part, missing_part
 from decoders.trace import origins
 from decoders.verifiers.residual import ResidualVerifier
@@ -71,7 +71,7 @@ class LanguageModelRun:
         self.drafter, self.vocab, self.limit = drafter, vocab, drafter.context_length
         self.tokens = np.zeros(0, dtype=np.int64)  # those of the cached rows, as far as they are a chain
         self.cache: TreeCache | None = None
-        self.masks = DraftMasks(1, drafter.dtype, drafter.device)
+        self.masks, self.ahead = Masks(drafter.dtype, drafter.device), DraftRows()
 
     def begin(self, context: Context) -> None:
         """Read the prompt."""
@@ -82,28 +82,39 @@ class LanguageModelRun:
         have = min(common_prefix(self.tokens, context.tokens), context.length - 1)
         needed = len(context.buffer) + SPARE_ROWS
         if self.cache is None or self.cache.capacity < needed:
-            drafter, have = self.drafter, 0
-            self.cache = TreeCache(len(drafter.layers), needed)
-            self.masks = DraftMasks(needed, drafter.dtype, drafter.device)
+            have = 0
+            self.cache = TreeCache(len(self.drafter.layers), needed)
         self.cache.length, self.tokens = have, context.tokens.copy()
-        self.masks.begin(context.length)
-        logits = self._forward(self.tokens[have:].tolist(), np.arange(have, context.length), last_only=True)
-        return logits[-1]
+        self.ahead = DraftRows(context.length)
+        while True:
+            stop = have + self.drafter.rows_at_once(have, context.length)
+            logits = self._forward(self.tokens[have:stop].tolist(), np.arange(have, stop), last_only=True)
+            if stop == context.length:
+                return logits[-1]
+            have = stop
 
     @torch.inference_mode()
-    def extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Float[Tensor, "rows vocab"]:
-        positions = self.masks.grow(parents)
-        if self.masks.sees is None:
-            self.tokens = np.append(self.tokens, tokens)
-        return self._forward(list(tokens), positions)
+    def extend(self, tokens: Tokens, parents: Sequence[int]) -> Float[Tensor, "rows vocab"]:
+        positions = self.ahead.grow(parents)
+        if not isinstance(tokens, Tensor):
+            self.wrote(tokens)
+        return self._forward(tokens, positions)
+
+    def wrote(self, tokens: Sequence[int]) -> None:
+        if self.ahead.sees is None:
+            self.tokens = np.append(self.tokens, np.asarray(tokens, dtype=np.int64))
 
     def looks(self, rows: Sequence[int]) -> None:
         return None
 
-    def _forward(self, tokens: list[int], positions: np.ndarray, *, last_only: bool = False) -> Tensor:
+    def _forward(self, tokens: Tokens, positions: np.ndarray, *, last_only: bool = False) -> Tensor:
         assert self.cache is not None
+        sees, depths = self.ahead.sees, self.ahead.base + np.asarray(self.ahead.depths)
         with self.drafter.lock:
-            logits = self.drafter.forward(self.cache, self.masks, tokens, positions, None, last_only=last_only)
+            logits = self.drafter.forward(
+                self.cache, self.masks, tokens, positions, None if sees is None else sees[-len(positions) :],
+                own_positions=None if sees is None else depths, last_only=last_only,
+            )  # fmt: skip
         self.cache.length += len(tokens)
         return self.fitted(logits)
 
@@ -114,17 +125,16 @@ class LanguageModelRun:
         return torch.nn.functional.pad(logits, (0, self.vocab - logits.shape[-1]), value=-torch.inf)
 
 
-class DraftMasks(Masks):
-    """Masks of a draft that grows row by row: a chain needs none of its own, of a tree each row sees its ancestors."""
+class DraftRows:
+    """Rows of a draft that grows behind ``base`` others: a chain needs no mask of its own, of a tree each row sees its
+    ancestors.
+    """
 
-    base = 0
-    sees: np.ndarray | None = None
-    depths: list[int]
-    parents: list[int]
-
-    def begin(self, base: int) -> None:
-        """A new draft behind ``base`` rows."""
-        self.base, self.sees, self.depths, self.parents = base, None, [], []
+    def __init__(self, base: int = 0) -> None:
+        self.base = base
+        self.sees: Bool[np.ndarray, "rows rows"] | None = None
+        self.depths: list[int] = []
+        self.parents: list[int] = []
 
     def grow(self, parents: Sequence[int]) -> np.ndarray:
         """Take in more rows; their positions."""
@@ -138,13 +148,6 @@ class DraftMasks(Masks):
                     self.sees[row] = self.sees[parent]
                 self.sees[row, row] = True
         return np.asarray(self.depths[before:]) + self.base
-
-    def rows(
-        self, length: int, sees: np.ndarray | None, positions: np.ndarray, prefixes: np.ndarray | None = None
-    ) -> RowMasks:
-        if self.sees is None:
-            return super().rows(length, sees, positions, prefixes)
-        return RowMasks(self, length, self.sees[-len(positions) :], positions, self.base + np.asarray(self.depths))
 
 
 def differing(target: Any, drafter: Any) -> str | None:

@@ -101,13 +101,14 @@ class PromptedRun(LanguageModelRun):
         """The next ``depth`` tokens, and how they came about."""
         session, text = self._follow(context, depth), context.tokens.tolist()
         made = Chain()
-        while len(made.tokens) < depth:
+        while len(made.drafted) < depth:
             at = len(text) - 1
             if at >= session.cache.length:
                 self._write(session, text, made, depth, choose)
                 continue
-            token, said = choose(self.fitted(self.reads[at].logits))  # read in an earlier step
-            made.add(token, said, 0)
+            chosen, said = choose(self.fitted(self.reads[at].logits))  # read in an earlier step
+            made.add(chosen, said, 0)
+            token = int(chosen)
             text.append(token)
             if at + 1 < session.cache.length and session.buffer[at + 1] != token:
                 self._forget(at + 1)
@@ -127,7 +128,7 @@ class PromptedRun(LanguageModelRun):
         pending = text[start:]
         lead = len(pending) - 1
         guesses = self._guesses(start - 1, lead)
-        plan = self._plan(len(guesses), depth - len(made.tokens), self.limit - len(text), lead)
+        plan = self._plan(len(guesses), depth - len(made.drafted), self.limit - len(text), lead)
         tokens = pending + [
             guesses[distance - 1][rank]
             for distance, rank in zip(plan.distances[lead + 1 :], plan.ranks[lead + 1 :], strict=True)
@@ -136,10 +137,11 @@ class PromptedRun(LanguageModelRun):
         session.buffer[start], session.length = pending[0], start + 1
         scored = session.score(draft)
         children, path = draft.tree.children(), list(range(lead + 1))
-        while len(made.tokens) < depth:
-            token, said = choose(self.fitted(scored.logits[path[-1]]))
+        while len(made.drafted) < depth:
+            chosen, said = choose(self.fitted(scored.logits[path[-1]]))
+            token = int(chosen)
             child = children[path[-1]].get(token)
-            made.add(token, said, made.forwards, plan.distances[child] + lead if child else 0)
+            made.add(chosen, said, made.forwards, plan.distances[child] + lead if child else 0)
             text.append(token)
             if child is None:
                 break

@@ -21,6 +21,7 @@ from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.model.target import SPARE_ROWS, Session, Target
+from decoders.model.transfer import Mark, Span, mark, wait
 from decoders.prompt.prompt import Prompt
 from decoders.verifiers.match import MatchVerifier, stopped
 from decoders.verifiers.sampling import Chooser, Sampling
@@ -32,7 +33,7 @@ NOTHING = Needs()
 @dataclass(frozen=True, slots=True)
 class Step:
     """One verify step. ``context_length`` counts the committed tokens before it, the root included; ``learned`` is
-    what the drafter made of it; times in milliseconds.
+    what the drafter made of it; times in milliseconds, which a GPU knows a moment later: ``float`` waits for them.
     """
 
     index: int
@@ -41,9 +42,9 @@ class Step:
     scored: Scored
     verdict: Verdict
     emitted: tuple[int, ...]
-    draft_ms: float
-    verify_ms: float
-    commit_ms: float
+    draft_ms: Span
+    verify_ms: Span
+    commit_ms: Span
     learned: Learned | None = None
 
     @property
@@ -54,13 +55,24 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A step before it is committed: the draft and what the target says of it; times in milliseconds."""
+    """A step before it is committed: the draft and what the target says of it, and when it was ``proposed`` and
+    ``verified``.
+    """
 
     draft: Draft
     scored: Scored
     verdict: Verdict
-    propose_ms: float
-    verify_ms: float
+    started: Mark
+    proposed: Mark
+    verified: Mark
+
+    @property
+    def propose_ms(self) -> Span:
+        return Span((self.started, self.proposed))
+
+    @property
+    def verify_ms(self) -> Span:
+        return Span((self.proposed, self.verified))
 
 
 class Decoding:
@@ -142,9 +154,11 @@ class Decoding:
         else:
             self.session = self.target.session(self.needs, len(self.prompt.tokens) + self.max_new_tokens)
             self.session.prefill(self.prompt)
+        wait(self.target.device)
         processed = time.perf_counter()
         self.prefill_ms = (processed - started) * 1e3
         self.drafter.prepare(self.session.context)
+        wait(self.target.device)
         self.prepare_ms = (time.perf_counter() - processed) * 1e3
 
     def __iter__(self) -> Iterator[Step]:
@@ -152,7 +166,7 @@ class Decoding:
             self.prefill()
         session = self.session
         assert session is not None
-        room = self.room(session)
+        room, now = self.room(session), functools.partial(mark, self.target.device)
         index = emitted_count = 0
         while True:
             if self.cancel is not None and self.cancel.is_set():
@@ -161,15 +175,13 @@ class Decoding:
             before = session.length
             attempt = self.attempt(session)
             draft, scored, verdict = attempt.draft, attempt.scored, attempt.verdict
-            verified = time.perf_counter()
             session.commit(verdict)
-            committed = time.perf_counter()
+            committed = now()
             learned = self.drafter.observe(draft, scored, verdict)
-            observed = time.perf_counter()
+            drafting = Span((attempt.started, attempt.proposed), (committed, now()))
             emitted = tuple(emitted_tokens(draft.tree.tokens, verdict))
             emitted_count += len(emitted)
-            draft_ms = attempt.propose_ms + (observed - committed) * 1e3
-            times = (draft_ms, attempt.verify_ms, (committed - verified) * 1e3)
+            times = drafting, attempt.verify_ms, Span((attempt.verified, committed))
             yield Step(index, before, draft, scored, verdict, emitted, *times, learned)
             index += 1
             if emitted[-1] in self.stop_ids:
@@ -186,13 +198,13 @@ class Decoding:
     def attempt(self, session: Session) -> Attempt:
         """Draft at the session's end, score and verify; nothing is committed."""
         written = session.length - session.prompt_length
-        started = time.perf_counter()
+        now = functools.partial(mark, self.target.device)
+        started = now()
         draft = self._propose(session.context, self.room(session) - written - 1, session.reach)
-        proposed = time.perf_counter()
+        proposed = now()
         scored = session.score(draft)
         verdict = stopped(draft, self.verifier(draft, scored), self.stop_ids)
-        verified = time.perf_counter()
-        return Attempt(draft, scored, verdict, (proposed - started) * 1e3, (verified - proposed) * 1e3)
+        return Attempt(draft, scored, verdict, started, proposed, now())
 
     def _propose(self, context: Context, budget: int, reach: int) -> Draft:
         """The drafter's proposal, inside the budget (tokens that may be drafted before the bonus) and the reach."""

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 
 from decoders.draft.draft import Looks
+from decoders.model.transfer import fetched, rows_of, sent
 from decoders.trace.tables import TABLES
-from decoders.verifiers.residual import residual
+from decoders.verifiers.residual import overlap, residual
 from decoders.verifiers.sampling import Chooser
 
 from .decoding import Step
@@ -41,30 +42,35 @@ class TargetNumbers:
         logits = parts[0] if len(parts) == 1 else torch.cat(parts)
         starts = [0, *accumulate(len(part) for part in parts[:-1])]
         normaliser, device = logits.logsumexp(-1), logits.device
-        lse: list[float] = normaliser.tolist()
         placed = list(zip(steps, starts, strict=True))
         parents = [start + p for step, start in placed for p in step.draft.tree.parents[1:]]
         tokens = [t for step in steps for t in step.draft.tree.tokens[1:]]
         drafted = len(tokens)
         parents += [start + step.verdict.path[-1] for step, start in placed]  # each step's bonus, behind the nodes
         tokens += [step.verdict.bonus or 0 for step in steps]
-        before = logits[torch.tensor(parents, device=device, dtype=torch.long)]
-        mine = before.gather(1, torch.tensor(tokens, device=device, dtype=torch.long)[:, None])
-        ranks: list[int] = (before > mine).sum(-1, dtype=torch.int32).tolist()
-        probs = [round(math.exp(x - lse[p]), 6) for x, p in zip(mine.flatten().tolist(), parents, strict=True)]
-
         visited = [(step.index, start, node) for step, start in placed for node in step.verdict.path]
-        rows = torch.tensor([start + node for _, start, node in visited], device=device)
+        after = [start + node for _, start, node in visited]
+        indexes = (np.asarray(numbers, dtype=np.int64) for numbers in (parents, tokens, after, starts))
+        above, wanted, rows, at = sent(device, *indexes)
+        before = logits[above]
+        mine = before.gather(1, wanted[:, None])
         top, choice = logits[rows].topk(min(TARGET_CHOICES, logits.shape[-1]), dim=-1)
         width = top.shape[1]
+        roots = logits[at] - normaliser[at][:, None]
+        read = fetched(
+            normaliser, mine[:, 0], (before > mine).sum(-1, dtype=torch.int32), choice,
+            (top - normaliser[rows][:, None]).exp().double().mul_(1e6).round_().div_(1e6),
+            -(roots.exp() * roots.clamp_min(-1e30)).sum(-1),
+        )  # fmt: skip
+        lse, own, ranks, likeliest, chances, entropy = (column.tolist() for column in read)
+        probs = [round(math.exp(x - lse[p]), 6) for x, p in zip(own, parents, strict=True)]
         self.targets: dict[str, list[Any]] = {
             "step": [index for index, _, _ in visited for _ in range(width)],
             "node": [node for _, _, node in visited for _ in range(width)],
-            "token": choice.flatten().tolist(),
-            "prob": (top - normaliser[rows][:, None]).exp().double().mul_(1e6).round_().div_(1e6).flatten().tolist(),
+            "token": [token for row in likeliest for token in row],
+            "prob": [chance for row in chances for chance in row],
         }
-        roots = logits[starts] - normaliser[starts][:, None]
-        self.entropy = [round(e, 6) for e in (-(roots.exp() * roots.clamp_min(-1e30)).sum(-1)).tolist()]
+        self.entropy = [round(e, 6) for e in entropy]
 
         ended = [step.verdict.bonus is None for step in steps]
         self.bonus_prob = [None if e else p for e, p in zip(ended, probs[drafted:], strict=True)]
@@ -93,21 +99,23 @@ def looked_at(looks: Looks) -> Iterator[dict[str, Any]]:
         }
 
 
-def guesses(steps: list[Step], warpers: Chooser) -> dict[str, list[Any]]:
+def guesses(steps: list[Step], warpers: Chooser) -> tuple[dict[str, list[Any]], dict[tuple[int, int], float]]:
     """What the drafter and the target would say after each node that brings a distribution, side by side: the columns
-    of the table guesses, per node in the order of the drafter's ranks.
+    of the table guesses, per node in the order of the drafter's ranks. And β of each (step, node).
     """
     places = [(step, node) for step in steps for node in step.draft.distributions or ()]
     if not places:
-        return {column.name: [] for column in TABLES["guesses"]}
+        return {column.name: [] for column in TABLES["guesses"]}, {}
     drawn = places[0][0].draft.drawn  # of a run, all drafts or none
     q = torch.stack([step.draft.distributions[node] for step, node in places]).float()  # type: ignore[index]
-    logits = torch.cat([s.scored.logits[list(s.draft.distributions)] for s in steps if s.draft.distributions])
+    logits = torch.cat([rows_of(s.scored.logits, list(s.draft.distributions)) for s in steps if s.draft.distributions])
     p = (warpers.probabilities(logits) if drawn else logits.softmax(-1)).float()
     best, first = q.topk(min(DRAFTER_CHOICES, q.shape[1]))
-    drafter_firsts: list[list[int]] = first.tolist()
-    target_firsts: list[list[int]] = p.topk(min(TARGET_CHOICES, p.shape[1])).indices.tolist()
-    among = (best[:, None, :] > best[:, :, None]).sum(-1).tolist()  # ranks of the drafter's first; equals share one
+    likeliest = p.topk(min(TARGET_CHOICES, p.shape[1])).indices
+    ranks = (best[:, None, :] > best[:, :, None]).sum(-1)  # of the drafter's first; equals share one
+    read = (column.tolist() for column in fetched(first, likeliest, ranks, overlap(p, q)))
+    drafter_firsts, target_firsts, among, both = read
+    betas = {(step.index, node): beta for (step, node), beta in zip(places, both, strict=True)}
     children = {step.index: step.draft.tree.children() for step in steps}
     at, token, rank = list[int](), list[int](), list[int]()
     unranked: list[int] = []  # rows that are not among the drafter's first
@@ -142,4 +150,4 @@ def guesses(steps: list[Step], warpers: Chooser) -> dict[str, list[Any]]:
         "prob": finite(p[where, ids].double().numpy(force=True)),
         "residual": residuals,
     }
-    return {name: [values[row] for row in order] for name, values in columns.items()}
+    return {name: [values[row] for row in order] for name, values in columns.items()}, betas

@@ -29,7 +29,9 @@ from .one_row import one_row_ms
 from .rows import Delta, Recording
 
 FORWARDS = "term:forward_ms"  # a draft model's
-RECORD_STEPS, RECORD_CELLS, RECORD_SECONDS = 32, 2_000_000, 0.25  # steps wait for one another at most so long
+RECORD_STEPS, RECORD_SECONDS = 32, 0.25  # steps wait for one another at most so long
+RECORD_BYTES = {"cpu": 8 << 20, "cuda": 256 << 20}  # and while their logits take less
+EVENT_SECONDS = 1 / 30  # between two deltas at least
 
 
 class Run:
@@ -71,7 +73,7 @@ class Run:
         self.rows.prompt(decoding.prompt)
         self.decode_ms = 0.0
         self._waiting: list[tuple[Step, float]] = []
-        self._waiting_cells = 0
+        self._waiting_bytes = 0
         self._recorded_at = 0.0
 
     def __iter__(self) -> Iterator[Delta]:
@@ -84,9 +86,8 @@ class Run:
             self._recorded_at = time.perf_counter()
             for step in self._timed(iter(self.decoding)):
                 self._waiting.append((step, self.decode_ms))
-                self._waiting_cells += step.scored.logits.numel()
-                late = time.perf_counter() - self._recorded_at > RECORD_SECONDS
-                if late or len(self._waiting) >= RECORD_STEPS or self._waiting_cells >= RECORD_CELLS:
+                self._waiting_bytes += step.scored.logits.nbytes
+                if self._is_time():
                     yield self._record()
             run["stop"] = self.decoding.stop
             if self._waiting:
@@ -105,6 +106,14 @@ class Run:
         finally:
             self._finish()
 
+    def _is_time(self) -> bool:
+        """Whether the steps that wait are to be recorded now."""
+        passed = time.perf_counter() - self._recorded_at
+        most = RECORD_BYTES.get(self.decoding.target.device.type, 0)
+        if passed > RECORD_SECONDS or self._waiting_bytes >= 2 * most:
+            return True
+        return passed >= EVENT_SECONDS and (len(self._waiting) >= RECORD_STEPS or self._waiting_bytes >= most)
+
     def finished(self) -> Trace:
         """The trace, once the run has come to its end."""
         for _ in self:
@@ -120,7 +129,7 @@ class Run:
         self.rows.read(written, "output")
         run["prompt_length"] += len(written)
         self._begin()
-        self._waiting.append((replace(step, index=0), step.draft_ms + step.verify_ms))
+        self._waiting.append((replace(step, index=0), float(step.draft_ms) + float(step.verify_ms)))
         self._record()
         after = list(followed) if tuple(followed[: len(step.emitted)]) == step.emitted else list(step.emitted)
         text = {"id": trace.tables["tokens"]["id"][: run["prompt_length"]] + after}
@@ -146,13 +155,16 @@ class Run:
             self.trace.run["attention"] = self.decoding.drafter.looks_at
 
     def _compared(self) -> Delta:
-        """Plain greedy decoding of the same prompt, as rows of the table ``plain``."""
+        """Plain greedy decoding of the same prompt, as rows of the table ``plain``. It goes on behind the prompt that
+        the run has read, over its keys and values, where the model reads a prompt once.
+        """
         d = self.decoding
         options = {name: getattr(d, name) for name in ("max_new_tokens", "stop_ids", "cancel")}
         plain = Decoding.of(d.target, d.prompt, "plain", **options)
-        plain.prefill()
+        read = d.session is not None and len(d.prompt.tokens) > 1 and d.target.shape.rotary_switch is None
+        plain.prefill(d.session if read else None)
         started = time.perf_counter()
-        ids = [token for step in plain for token in step.emitted]
+        ids = [token for step in plain for token in step.emitted]  # known here: nothing is left to wait for
         seconds = time.perf_counter() - started
         if plain.stop == "cancelled":
             return {}
@@ -172,7 +184,7 @@ class Run:
     def _record(self) -> Delta:
         """The rows of the steps that wait."""
         steps, elapsed_ms = [step for step, _ in self._waiting], [elapsed for _, elapsed in self._waiting]
-        self._waiting, self._waiting_cells = [], 0
+        self._waiting, self._waiting_bytes = [], 0
         delta = self.rows.steps(steps, elapsed_ms)
         self._recorded_at = time.perf_counter()
         return delta

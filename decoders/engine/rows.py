@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from decoders.draft.draft import Candidates, Draft
+from decoders.draft.draft import Candidates, Draft, Later
 from decoders.prompt.pieces import Pieces
 from decoders.prompt.prompt import Pool, Prompt
 from decoders.trace.tables import REQUIRED, TABLES, TERMS, columns_of
@@ -98,10 +98,10 @@ class Recording:
     def steps(self, steps: list[Step], elapsed_ms: list[float]) -> Delta:
         """Rows of some steps together, as most of the cost is per call, not per row; ``elapsed_ms`` is per step."""
         rows = self._rows(*STEP_TABLES, *(["pool"] if self._pool is not None else []))
-        numbers = TargetNumbers(steps)
+        numbers, (guessed, betas) = TargetNumbers(steps), guesses(steps, self._warpers)
         ids: list[int] = []
         for i, (step, elapsed) in enumerate(zip(steps, elapsed_ms, strict=True)):
-            self._add_step(rows, step, numbers, i, elapsed)
+            self._add_step(rows, step, numbers, i, elapsed, betas)
             if step.draft.candidates is not None:
                 self._add_candidates(rows, step.index, step.draft.candidates)
             for looks in (step.draft.looks, step.learned and step.learned.looks):
@@ -111,7 +111,7 @@ class Recording:
             if step.draft.probes:
                 self._add_probes(rows, step)
             ids += step.emitted
-        for table, columns in (("targets", numbers.targets), ("guesses", guesses(steps, self._warpers))):
+        for table, columns in (("targets", numbers.targets), ("guesses", guessed)):
             rows.add(table, len(columns["step"]), columns)
         ids += [token for table in ("nodes", "targets", "guesses", "probes") for token in rows.delta[table]["token"]]
         if self._pool is not None:
@@ -132,7 +132,10 @@ class Recording:
         self.trace.extend(rows.delta)
         return rows.delta
 
-    def _add_step(self, rows: Rows, step: Step, numbers: TargetNumbers, i: int, elapsed_ms: float) -> None:
+    def _add_step(
+        self, rows: Rows, step: Step, numbers: TargetNumbers, i: int, elapsed_ms: float,
+        betas: Mapping[tuple[int, int], float],
+    ) -> None:  # fmt: skip
         """A step's tree, its row in steps, and the tokens it emitted: the accepted path's, then the target's own."""
         draft, tree, verdict, bonus = step.draft, step.draft.tree, step.verdict, step.verdict.bonus
         count, drafted, deepest, accepted = len(tree), tree.drafted, max(tree.depths), step.accepted
@@ -143,7 +146,10 @@ class Recording:
             "prob": numbers.probs[i],
             "rank": numbers.ranks[i],
         }
-        of_nodes = {key: draft.terms.get(key, verdict.terms.get(key)) for key in self._terms["nodes"]}
+        verified: Mapping[str, Any] = verdict.terms
+        if isinstance(verified, Later):  # not computed yet: it is known of all these steps together
+            verified = {"overlap": [betas.get((step.index, parent), math.nan) for parent in tree.parents]}
+        of_nodes = {key: draft.terms.get(key, verified.get(key)) for key in self._terms["nodes"]}
         rows.add("nodes", count, {
             **shared, **_terms(of_nodes), "step": step.index, "token": tree.tokens, "parent": tree.parents,
             "depth": tree.depths, "status": verdict.status, "reason": verdict.reasons,
@@ -168,7 +174,7 @@ class Recording:
             "outcome": "plain" if not drafted else "full" if accepted == deepest else "partial" if accepted else "none",
             "origins": "+".join(origins),
             "entropy": numbers.entropy[i],
-            **{name: round(getattr(step, name), 4) for name in ("draft_ms", "verify_ms", "commit_ms")},
+            **{name: round(float(getattr(step, name)), 4) for name in ("draft_ms", "verify_ms", "commit_ms")},
             "elapsed_ms": round(elapsed_ms, 4),
             **{f"term:{key}": round(float(n), 6) if math.isfinite(n) else None for key, n in notes.items()},
         })  # fmt: skip

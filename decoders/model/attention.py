@@ -12,15 +12,16 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import causal_mask_function
 
 NAME = "specviz_tree"  # no "sdpa" in the name: transformers would then drop masks it thinks are causal
+ALIGNED = 16  # numbers: GPU kernels want every row of a mask to begin at such a place, and copy or fail where not
+FLASH_HEAD = 256  # the largest head that CUDA's flash kernel takes
 
 
 def tree_attention(
@@ -52,6 +53,8 @@ def tree_attention(
         return _written_out(query, key, value, attention_mask, scale, softcap, s_aux), None
     group = heads // kv_heads
     if attention_mask is None and rows > 1:
+        if group > 1 and not grouped_kernel(query):
+            key, value, group = key.repeat_interleave(group, 1), value.repeat_interleave(group, 1), 1
         out = F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale, enable_gqa=group > 1)
     elif group == 1:
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=attention_mask, scale=scale)
@@ -59,10 +62,30 @@ def tree_attention(
         folded = query.reshape(1, kv_heads, group * rows, head_dim)
         mask = attention_mask
         if mask is not None and rows > 1:
-            mask = mask.expand(1, 1, rows, keys).repeat(1, 1, group, 1)
+            mask = _repeated(mask, group)
         out = F.scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=scale)
         out = out.reshape(1, heads, rows, -1)
     return out.transpose(1, 2).contiguous(), None
+
+
+def grouped_kernel(query: Float[Tensor, "1 heads rows head_dim"]) -> bool:
+    """Whether this device attends causally with fewer key heads than query heads without forming all scores at once. On
+    CUDA the flash kernel alone does, and it takes half precision and heads of at most 256.
+    """
+    if query.device.type != "cuda":
+        return True
+    return query.dtype in (torch.bfloat16, torch.float16) and query.shape[-1] <= FLASH_HEAD
+
+
+def _repeated(mask: Float[Tensor, "1 1 rows keys"], group: int) -> Float[Tensor, "1 1 group_rows keys"]:
+    """The mask once per query head of a group, its rows aligned as they were; made once per forward."""
+    kept: tuple[int, Tensor] | None = getattr(mask, "repeated", None)
+    if kept is None or kept[0] != group:
+        rows, keys = mask.shape[2:]
+        room = keys if mask.storage_offset() else mask.stride(2)
+        padded = mask.as_strided((rows, room), (mask.stride(2), 1), mask.storage_offset())
+        kept = mask.repeated = group, padded.repeat(group, 1)[:, :keys][None, None]  # type: ignore[attr-defined]
+    return kept[1]
 
 
 def _written_out(
@@ -92,16 +115,17 @@ Rule = Callable[..., Any]  # transformers' mask function: may the row at positio
 class RowMasks:
     """What the rows of one forward may look at: the additive mask for each rule that the model asks by.
 
-    ``sees`` is boolean [rows, own], for the last ``own`` keys (None: the rows are a chain); keys before those are the
-    committed text. ``positions`` are the rows' position ids, ``own_positions`` those of the last keys. ``prefixes``,
-    boolean [rows, prefixes], is for keys behind the rows that stand before the text.
+    ``sees``, for the last ``own`` keys (None: the rows are a chain); keys before those are the committed text.
+    ``positions`` are the rows' position ids, the ``farthest`` of them as a number, ``own_positions`` those of the last
+    keys. ``prefixes`` is for keys behind the rows that stand before the text. All tensors are the device's.
     """
 
     def __init__(
-        self, masks: Masks, length: int, sees: np.ndarray | None, positions: np.ndarray,
-        own_positions: np.ndarray | None = None, prefixes: np.ndarray | None = None,
+        self, masks: Masks, length: int, sees: Bool[Tensor, "rows own"] | None, positions: Int[Tensor, "rows"],
+        farthest: int, own_positions: Int[Tensor, "own"] | None = None,
+        prefixes: Bool[Tensor, "rows prefixes"] | None = None,
     ) -> None:  # fmt: skip
-        self.masks, self.length, self.sees, self.positions = masks, length, sees, positions
+        self.masks, self.length, self.sees, self.positions, self.farthest = masks, length, sees, positions, farthest
         self.own_positions = positions if own_positions is None else own_positions
         self.prefixes = prefixes
 
@@ -111,7 +135,7 @@ class RowMasks:
         """
         count, far = len(self.positions), False
         if rule is not causal_mask_function:
-            far = reach is None or int(self.positions.max()) >= reach
+            far = reach is None or self.farthest >= reach
         if self.sees is not None or far or self.prefixes is not None:
             return self._explicit(rule if far else None)
         if skip and (count == 1 or self.length == 0):
@@ -119,17 +143,16 @@ class RowMasks:
         return self.masks.chain(self.length, count)
 
     def _explicit(self, rule: Rule | None) -> Tensor:
-        count, text = len(self.positions), self.length + len(self.positions) - len(self.own_positions)
-        allowed = np.ones((count, text + len(self.own_positions)), dtype=bool)
-        allowed[:, text:] = np.tril(np.ones((count, count), dtype=bool)) if self.sees is None else self.sees
+        device, count, own = self.positions.device, len(self.positions), len(self.own_positions)
+        text = self.length + count - own
+        allowed = torch.ones((count, text + own), dtype=torch.bool, device=device)
+        allowed[:, text:] = torch.ones_like(allowed[:, text:]).tril() if self.sees is None else self.sees
         if rule is not None:
-            keys = np.concatenate([np.arange(text), self.own_positions])
-            allowed &= rule(0, 0, torch.from_numpy(self.positions)[:, None], torch.from_numpy(keys)).numpy()
+            keys = torch.cat([torch.arange(text, device=device), self.own_positions])
+            allowed &= rule(0, 0, self.positions[:, None], keys)
         if self.prefixes is not None:
-            allowed = np.concatenate([allowed, self.prefixes], 1)
-        mask = torch.zeros(allowed.shape, dtype=self.masks.dtype)
-        mask.masked_fill_(torch.from_numpy(~allowed), self.masks.least)
-        return mask.to(self.masks.device)[None, None]
+            allowed = torch.cat([allowed, self.prefixes], 1)
+        return self.masks.blank(*allowed.shape).masked_fill_(~allowed, self.masks.least)[None, None]
 
 
 running: ContextVar[Callable[[Rule, int | None, bool], Any]] = ContextVar("masks of the running forward")
@@ -148,30 +171,33 @@ AttentionMaskInterface.register(NAME, tree_mask)
 
 
 class Masks:
-    """Additive masks for one run: 0 where a row may look, the dtype's minimum where not.
-
-    The chain mask is a view of one triangle made once; a tree's mask differs from it in the last square only.
+    """Additive masks: 0 where a row may look, the dtype's minimum where not. Each is new, and every row of it begins
+    aligned: a view into a larger one would begin anywhere, at which some GPU kernels fail.
     """
 
-    def __init__(self, capacity: int, dtype: torch.dtype, device: torch.device) -> None:
-        self.capacity, self.dtype, self.device = capacity, dtype, device
+    def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
+        self.dtype, self.device = dtype, device
         self.least = torch.finfo(dtype).min
-        self._triangle: Tensor | None = None
+        self._square = torch.zeros((0, 0), dtype=dtype, device=device)
 
     def rows(
-        self, length: int, sees: np.ndarray | None, positions: np.ndarray, prefixes: np.ndarray | None = None
-    ) -> RowMasks:
-        """Masks for rows at ``positions`` behind ``length`` committed ones; ``sees`` is boolean [rows, rows] (None: a
-        chain), ``prefixes`` as in ``RowMasks``.
-        """
-        return RowMasks(self, length, sees, positions, prefixes=prefixes)
+        self, length: int, sees: Tensor | None, positions: Tensor, farthest: int, own_positions: Tensor | None = None,
+        prefixes: Tensor | None = None,
+    ) -> RowMasks:  # fmt: skip
+        """Masks for rows behind ``length`` committed ones; the rest as of ``RowMasks``."""
+        return RowMasks(self, length, sees, positions, farthest, own_positions, prefixes)
+
+    def blank(self, count: int, keys: int) -> Float[Tensor, "rows keys"]:
+        """A mask that hides nothing yet."""
+        room = -(-keys // ALIGNED) * ALIGNED
+        return torch.zeros((count, room), dtype=self.dtype, device=self.device)[:, :keys]
 
     def chain(self, length: int, count: int) -> Float[Tensor, "1 1 rows keys"]:
-        """The mask of ``count`` rows, each of which sees those before it."""
-        if self._triangle is None or self._triangle.shape[0] < count:
+        """The mask of ``count`` rows behind ``length`` others, each of which sees those before it."""
+        if len(self._square) < count:
             rows = max(64, count)
-            self._triangle = torch.zeros((rows, self.capacity + rows), dtype=self.dtype, device=self.device)
-            self._triangle[:, self.capacity :] = torch.full(
-                (rows, rows), self.least, dtype=self.dtype, device=self.device
-            ).triu(1)
-        return self._triangle[:count, self.capacity - length : self.capacity + count][None, None]
+            least = torch.full((rows, rows), self.least, dtype=self.dtype, device=self.device)
+            self._square = least.triu(1)
+        mask = self.blank(count, length + count)
+        mask[:, length:] = self._square[:count, :count]
+        return mask[None, None]

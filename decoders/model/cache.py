@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
+
+from .transfer import rows_of
 
 
 class _Layer(CacheLayerMixin):
@@ -85,6 +86,6 @@ class TreeCache(Cache):
         in_place = next((i for i, row in enumerate(path) if row != i), len(path))
         if in_place < len(path):
             assert self.store is not None
-            rows = self.length + torch.as_tensor(path[in_place:], device=self.store.device)
-            self.store[:, :, :, self.length + in_place : self.length + len(path)] = self.store[:, :, :, rows]
+            rows = rows_of(self.store, [self.length + row for row in path[in_place:]], 3)
+            self.store[:, :, :, self.length + in_place : self.length + len(path)] = rows.clone()  # they may overlap
         self.length += len(path)

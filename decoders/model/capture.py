@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from decoders.draft.needs import Needs, heads_by_layer
 from decoders.errors import UserError
+
+from .transfer import rows_of
 
 
 @dataclass(slots=True)
@@ -25,11 +26,11 @@ class Captured:
     queries: dict[int, Float[Tensor, "heads rows head_dim"]] = field(default_factory=dict)
     sinks: dict[int, Float[Tensor, "heads"]] = field(default_factory=dict)
 
-    def of_rows(self, rows: Tensor) -> Captured:
+    def of_rows(self, rows: Sequence[int]) -> Captured:
         """The same of some rows only, in the order given."""
         return Captured(
-            {layer: states[rows] for layer, states in self.hidden.items()},
-            {layer: queries.index_select(1, rows) for layer, queries in self.queries.items()},
+            {layer: rows_of(states, rows) for layer, states in self.hidden.items()},
+            {layer: rows_of(queries, rows, 1) for layer, queries in self.queries.items()},
             self.sinks,
         )
 
@@ -80,7 +81,7 @@ def _query_tap(layer: int, heads: list[int], captured: Captured) -> Callable[...
         query: Float[Tensor, "1 heads rows head_dim"], key: Tensor, mask: Tensor | None, scale: float,
         sinks: Float[Tensor, "heads"] | None,
     ) -> None:  # fmt: skip
-        captured.queries[layer] = query[0, torch.as_tensor(heads, device=query.device)] * scale
+        captured.queries[layer] = rows_of(query[0], heads) * scale
         if sinks is not None:
             captured.sinks[layer] = sinks.float()
 

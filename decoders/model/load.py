@@ -63,8 +63,10 @@ def load_network(
     try:
         config = AutoConfig.from_pretrained(source).get_text_config(decoder=True)
         ModelShape.of(config)  # refuses a family before its weights are read
+        # not through the host's memory
+        straight = {"device_map": {"": where}} if where.type == "cuda" and torch.cuda.is_available() else {}
         network: Any = AutoModelForCausalLM.from_pretrained(
-            source, dtype=kind, config=copy.deepcopy(config), attn_implementation=attention
+            source, dtype=kind, config=copy.deepcopy(config), attn_implementation=attention, **straight
         )
         tokenizer = AutoTokenizer.from_pretrained(source)
     except UserError:
@@ -74,7 +76,7 @@ def load_network(
             f"the model {str(model)!r} could not be loaded: {first_line(error, 240)}. Give a folder with config.json, "
             "weights and tokenizer, a GGUF file, or a hub id such as org/name."
         ) from error
-    return network.to(where), tokenizer, name
+    return network if straight else network.to(where), tokenizer, name
 
 
 def model_folder(model: str | Path) -> str:

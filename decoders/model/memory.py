@@ -16,6 +16,7 @@ from decoders.prompt.prompt import Pool, Segment
 from .cache import TreeCache
 from .capture import Captured
 from .shape import ModelShape
+from .transfer import rows_of
 
 
 @dataclass(slots=True)
@@ -43,7 +44,7 @@ class Memory:
         every, queries = heads_by_layer(captured.heads), {}
         for layer, heads in heads_by_layer(needs.heads).items():
             rows = self.queries[layer]
-            queries[layer] = rows if heads == every[layer] else rows[[every[layer].index(head) for head in heads]]
+            queries[layer] = rows if heads == every[layer] else rows_of(rows, [every[layer].index(h) for h in heads])
         hidden = {layer: states for layer, states in self.hidden.items() if layer in needs.layers}
         seen = Memory(hidden, queries, sinks=self.sinks)
         if needs.top_tokens:
@@ -109,6 +110,11 @@ class Context:
         return int(self.buffer[self.length - 1])
 
     @property
+    def device(self) -> torch.device:
+        """Where the target runs."""
+        return torch.device("cpu") if self.cache.store is None else self.cache.store.device
+
+    @property
     def root_position(self) -> int:
         return self.length - 1
 
@@ -165,7 +171,7 @@ class Context:
         for layer, chosen in by_layer.items():
             query = self.memory.queries[layer][:, row]
             if chosen != all_heads[layer]:
-                query = query[[all_heads[layer].index(h) for h in chosen]]
+                query = rows_of(query, [all_heads[layer].index(h) for h in chosen])
             keys = self.cache.keys(layer)
             window = self.shape.layer_windows[layer]
             first = 0 if window is None else max(0, row + 1 - window)
@@ -175,13 +181,12 @@ class Context:
                 scores = (folded.float() @ keys[:, first : row + 1].float().transpose(1, 2)).reshape(len(chosen), -1)
             else:  # head by head: gathering the keys would copy them all
                 pairs = zip(chosen, query.float(), strict=True)
-                rows_of = [keys[h // group, first : row + 1].float() @ q for h, q in pairs]
-                scores = torch.stack(rows_of)
+                scores = torch.stack([keys[h // group, first : row + 1].float() @ q for h, q in pairs])
             if softcap := self.shape.attention_softcap:
                 scores = softcap * torch.tanh(scores / softcap)
             if (sinks := self.memory.sinks.get(layer)) is None:
                 weights = scores.softmax(-1)
             else:
-                weights = torch.cat([scores, sinks[chosen][:, None]], -1).softmax(-1)[:, :-1]
+                weights = torch.cat([scores, rows_of(sinks, chosen)[:, None]], -1).softmax(-1)[:, :-1]
             rows.append(torch.nn.functional.pad(weights, (first, 0)) if first else weights)
         return torch.cat(rows)

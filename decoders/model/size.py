@@ -19,6 +19,7 @@ from decoders.errors import TooLarge, UserError, first_line
 from .catalog import model_place
 from .gguf import check_magic, gguf_file, is_converted
 from .load import check_folder, chosen_device, chosen_dtype
+from .room import free_memory, gigabytes
 from .shape import ModelShape
 
 TEXT = 2048  # tokens whose keys and values are counted
@@ -113,26 +114,6 @@ def check_fits(name: str, size: Size, *, device: str | None = None) -> None:
             f"{where}: choose a smaller model, or start again with it alone (--model) or in a smaller dtype "
             "(--dtype bfloat16)"
         )
-
-
-def free_memory(device: str) -> int | None:
-    """Bytes that can still be taken on a device; None where that is not known."""
-    if torch.device(device).type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    free = _meminfo(Path("/proc/meminfo"))
-    group = _left_of_group(Path("/sys/fs/cgroup"))
-    numbers = [number for number in (free, group) if number is not None]
-    return min(numbers) if numbers else None
-
-
-def gigabytes(count: int) -> str:
-    """Bytes as people read them.
-
-    >>> gigabytes(1_540_000_000), gigabytes(20_400_000)
-    ('1.5 GB', '20 MB')
-    """
-    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.0f} MB"
 
 
 def _size(count: int, cached: Cached, kind: torch.dtype, where: torch.device, *, dequantised: int = 0) -> Size:
@@ -267,23 +248,3 @@ class _GgufReader:
             self.at += struct.calcsize(f"<{count}{GGUF_TYPES[of]}")
             return list(values)
         return [self.value(of) for _ in range(count)]
-
-
-def _meminfo(file: Path) -> int | None:
-    """Bytes that Linux can give to programs without swapping; None elsewhere."""
-    try:
-        lines = dict(line.split(":", 1) for line in file.read_text().splitlines() if ":" in line)
-        return int(lines["MemAvailable"].split()[0]) << 10
-    except (OSError, ValueError, KeyError, IndexError):
-        return None
-
-
-def _left_of_group(folder: Path) -> int | None:
-    """Bytes that a container may still take; None where there is no limit. Files that are only cached can go."""
-    try:
-        most = int((folder / "memory.max").read_text())
-        taken = int((folder / "memory.current").read_text())
-        stat = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-        return max(0, most - taken + int(stat.get("inactive_file", 0)) + int(stat.get("active_file", 0)))
-    except (OSError, ValueError):
-        return None

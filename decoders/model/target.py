@@ -6,14 +6,15 @@ This folder alone knows transformers' insides.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from decoders.draft.draft import Draft, Scored, Verdict, emitted_tokens, layout_of, reading_of
@@ -23,6 +24,7 @@ from decoders.prompt.pieces import Pieces
 from decoders.prompt.prompt import Pool, Prompt, Segment
 
 from . import families
+from .anatomy import decoder_stack, one_device, put_in_place
 from .attention import NAME, Masks, running
 from .cache import TreeCache
 from .calibration import Calibration, fingerprint, load_calibration
@@ -32,11 +34,18 @@ from .memory import Context, Memory
 from .norms import fuse_norms
 from .observe import NumberedMasks, Observed, observe
 from .reading import read_with
+from .room import RunSize, check_room
 from .self_check import check
 from .shape import ROTARIES, ModelShape, refusal, token_ids
 from .storage import storages
+from .transfer import rows_of, sent, stretches
 
 SPARE_ROWS = 512  # cache rows beyond the longest sequence: room for a tree and its probes
+READ_ROWS = 2048  # most rows of a forward that reads a prompt
+READ_SCORES = 1 << 27  # most entries of its mask, once per query head of a group
+REFERENCE_SCORES = 1 << 28  # most scores of a layer at a time, of all heads
+
+Tokens = Sequence[int] | Int[Tensor, "rows"]  # from the host, or on the device
 
 
 class Target:
@@ -53,9 +62,11 @@ class Target:
         self.shape = shape = ModelShape.of(self.config)
         self.model: Any = model.eval().requires_grad_(False)
         self.tokenizer, self.name = tokenizer, name
-        self.device = next(model.parameters()).device
+        self.device = one_device(model, name)
+        if self.device.type == "cuda":
+            torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for every number of keys: at almost every step
         self.dtype = next(model.parameters()).dtype
-        self.stack, self.layers = _decoder_stack(model, shape.layers)
+        self.stack, self.layers = decoder_stack(model, shape.layers)
         self.embeddings: nn.Module = model.get_input_embeddings()
         self.context_length = shape.context_length
         self.lock = threading.Lock()
@@ -78,7 +89,7 @@ class Target:
             pack(model, packed_from=1 if packed else None)
         self.info["fused_norms"] = fuse_norms(model)
         self.head = Head(model.get_output_embeddings(), shape.logits_softcap, shape.logits_scale)
-        _replace(model, model.get_output_embeddings(), self.head)
+        put_in_place(model, model.get_output_embeddings(), self.head)
         self.taps = Taps(self.stack, self.layers)
         self.companions: dict[Any, Any] = {}  # draft models that methods loaded for this target, kept with it
         self.skips_masks = True  # a mask may be left out where rows are causal anyway
@@ -131,29 +142,45 @@ class Target:
                 "with a longer context"
             )
 
+    def rows_at_once(self, start: int, stop: int) -> int:
+        """How many rows behind ``start`` read ones the next forward of a text of ``stop`` rows takes: all where they
+        are few, or where the rotary positions of all depend on the last; else as many as its mask allows.
+        """
+        rows = stop - start
+        if self.shape.rotary not in ROTARIES or rows <= READ_ROWS:
+            return rows
+        group = self.shape.heads // self.shape.kv_heads
+        return min(READ_ROWS, max(64, READ_SCORES // (group * (start + READ_ROWS))))
+
     def session(self, needs: Needs, capacity: int) -> Session:
-        """A run of at most ``capacity`` committed tokens that keeps what ``needs`` names."""
-        return Session(self, needs, min(capacity, self.context_length))
+        """A run of at most ``capacity`` committed tokens that keeps what ``needs`` names. Raises TooLarge, with both
+        numbers, where that needs more memory than is free.
+        """
+        tokens = min(capacity, self.context_length)
+        rows = self.rows_at_once(max(0, tokens - READ_ROWS), tokens)
+        check_room(self.name, RunSize.of(self.shape, self.dtype, needs, tokens, SPARE_ROWS, rows), tokens, self.device)
+        return Session(self, needs, tokens)
 
     @torch.inference_mode()
     def forward(
-        self, cache: TreeCache, masks: Masks, tokens: Sequence[int], positions: np.ndarray, sees: np.ndarray | None, *,
-        embeddings: Tensor | None = None, last_only: bool = False, prefixes: np.ndarray | None = None,
+        self, cache: TreeCache, masks: Masks, tokens: Tokens, positions: np.ndarray, sees: np.ndarray | None, *,
+        embed: Callable[[Int[Tensor, "rows"]], Float[Tensor, "1 rows hidden"]] | None = None, last_only: bool = False,
+        own_positions: np.ndarray | None = None, prefixes: np.ndarray | None = None,
     ) -> Tensor:  # fmt: skip
         """One stock forward over rows behind the cache: logits [rows, vocab] (fp32), or of the last row only.
 
-        ``sees`` and ``prefixes``: which rows, and which of the cache's prefix tokens, each row may look at. The model
-        itself asks for the masks of its layers.
+        ``sees`` and ``prefixes``: which of the last rows (their ``own_positions`` where those are not this forward's
+        alone), and which of the cache's prefix tokens, each row may look at. ``embed`` makes the rows' embeddings of
+        the tokens, where these are not all. The model itself asks for the masks of its layers.
         """
-        rows = masks.rows(cache.length, sees, positions, prefixes)
+        ids, places, seen, own, prefixed = self._inputs(tokens, positions, sees, own_positions, prefixes)
+        rows = masks.rows(cache.length, seen, places, int(positions.max()), own, prefixed)
         row_masks = running.set(rows if self.skips_masks else lambda rule, reach, skip: rows(rule, reach, False))
-        inputs: dict[str, Any] = {"inputs_embeds": embeddings}
-        if embeddings is None:
-            inputs = {"input_ids": torch.as_tensor([list(tokens)], device=self.device)}
+        inputs = {"input_ids": ids[None]} if embed is None else {"inputs_embeds": embed(ids)}
         try:
             output = self.model(
                 **inputs,
-                position_ids=torch.from_numpy(positions)[None].to(self.device),
+                position_ids=places[None],
                 past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=1 if last_only else 0,
@@ -161,6 +188,16 @@ class Target:
         finally:
             running.reset(row_masks)
         return output.logits[0].float()
+
+    def _inputs(self, tokens: Tokens, positions: np.ndarray, *others: np.ndarray | None) -> list[Any]:
+        """What a forward gets from the host, sent together; nothing is sent for a chain of tokens that are there."""
+        if isinstance(tokens, Tensor) and not (np.diff(positions) - 1).any() and all(other is None for other in others):
+            first = int(positions[0])
+            return [tokens, torch.arange(first, first + len(positions), device=self.device), *others]
+        here = not isinstance(tokens, Tensor)
+        ids = [np.asarray(tokens, dtype=np.int64)] if here else []
+        parts: Iterator[Any] = iter(sent(self.device, *ids, positions, *(o for o in others if o is not None)))
+        return [next(parts) if here else tokens, next(parts), *(None if o is None else next(parts) for o in others)]
 
     def _observe(self) -> Observed:
         def forward(cache: TreeCache, masks: Any) -> None:
@@ -192,12 +229,27 @@ class Target:
     @torch.inference_mode()
     def reference_logits(self, tokens: Sequence[int], rows: int = 0) -> Tensor:
         """Logits [rows, vocab] (fp64, CPU) of a plain forward through the model's own eager attention, without a cache;
-        of the last ``rows`` tokens, or (0) of all.
+        of the last ``rows`` tokens, or (0) of all. A text whose scores would not fit is read in pieces, with
+        transformers' own cache.
         """
+        count = len(tokens)
+        (ids,) = sent(self.device, np.asarray(tokens, dtype=np.int64))
+        wanted = min(rows or count, count)
+        piece = max(64, REFERENCE_SCORES // (self.shape.heads * count))
         with self.by_own_attention():
-            input_ids = torch.as_tensor([list(tokens)], device=self.device)
-            output = self.model(input_ids=input_ids, use_cache=False, logits_to_keep=rows)
-        return output.logits[0].double().cpu()
+            if piece >= count or self.shape.rotary not in ROTARIES:
+                output = self.model(input_ids=ids[None], use_cache=False, logits_to_keep=rows)
+                return output.logits[0].double().cpu()
+            logits, cache = list[Tensor](), None
+            for start in range(0, count, piece):
+                stop = min(start + piece, count)
+                keep = min(stop - start, max(0, stop - (count - wanted)))
+                output = self.model(
+                    input_ids=ids[None, start:stop], use_cache=True, past_key_values=cache, logits_to_keep=max(keep, 1)
+                )
+                cache = output.past_key_values
+                logits.append(output.logits[0, :keep].double().cpu())
+        return torch.cat(logits)
 
     @contextmanager
     def by_own_attention(self) -> Iterator[None]:
@@ -223,7 +275,7 @@ class Session:
         self.cache = TreeCache(target.shape.layers, capacity + SPARE_ROWS)
         if needs.heads and target.no_attention:
             raise UserError(target.no_attention)
-        self.masks = Masks(capacity + SPARE_ROWS, target.dtype, target.device)
+        self.masks = Masks(target.dtype, target.device)
         self.memory = Memory()
         self.buffer = np.zeros(capacity + 1, dtype=np.int64)
         self.length = self.prompt_length = 0
@@ -257,21 +309,24 @@ class Session:
             self._read()
 
     def _read(self) -> None:
-        """Process all tokens but the root, from the first one on."""
+        """Process all tokens but the root, from the first one on, in pieces where the text is long."""
         target, rows = self.target, self.length - 1
-        self.cache.length = 0
         # the first text past the change of rotary positions: all of it is read as generate() reads it, the root too
         read = self.length if rows == target.shape.rotary_switch else rows
-        with target.lock, target.taps.reading(self.needs) as captured:
-            target.head.keep = self.needs.top_tokens
-            try:
-                target.forward(
-                    self.cache, self.masks, self.buffer[:read].tolist(), np.arange(read), None,
-                    last_only=not self.needs.top_tokens,
-                )  # fmt: skip
-                self.memory.write(0, self.capacity, captured, target.head.kept)
-            finally:
-                target.head.keep, target.head.kept = 0, None
+        self.cache.length = start = 0
+        while start < read:
+            stop = start + target.rows_at_once(start, read)
+            with target.lock, target.taps.reading(self.needs) as captured:
+                target.head.keep = self.needs.top_tokens
+                try:
+                    target.forward(
+                        self.cache, self.masks, self.buffer[start:stop].tolist(), np.arange(start, stop), None,
+                        last_only=not self.needs.top_tokens,
+                    )  # fmt: skip
+                    self.memory.write(start, self.capacity, captured, target.head.kept)
+                finally:
+                    target.head.keep, target.head.kept = 0, None
+            self.cache.length = start = stop
         self.cache.length = rows
 
     @property
@@ -298,12 +353,8 @@ class Session:
             if int(positions[:nodes].max()) > last:
                 raise ValueError(f"a draft may be {last - self.length + 1} tokens deep here (Session.reach)")
             positions = np.minimum(positions, last)
-        embeddings = None
-        tokens: list[int] = list(tree.tokens)
-        if layout.embeddings is None:
-            tokens += [int(p.token) for p in draft.probes if p.token is not None]
-        else:
-            embeddings = self._embed(tokens, draft, layout.embeddings)
+        tokens = [*tree.tokens, *(probe.token or 0 for probe in draft.probes)]
+        embed = None if layout.embeddings is None else partial(self._embed, draft, layout.embeddings)
         prefixes = reading.seen(draft) if reading and reading.prefixes else None
         with (
             target.lock,
@@ -311,9 +362,7 @@ class Session:
             target.taps.reading(self.needs) as self._captured,
         ):
             logits = read(
-                target.forward(
-                    self.cache, self.masks, tokens, positions, sees, embeddings=embeddings, prefixes=prefixes
-                )
+                target.forward(self.cache, self.masks, tokens, positions, sees, embed=embed, prefixes=prefixes)
             )
         self._logits = logits
         self._scored = draft
@@ -328,9 +377,9 @@ class Session:
         # where an accepted token ends the run it becomes the root, and roots are unprocessed
         committed = path if verdict.bonus is not None else path[:-1]
         if self.needs.layers or self.needs.heads or self.needs.top_tokens:
-            rows = torch.as_tensor(committed, device=target.device)
-            top = top_tokens(self._logits[rows], self.needs.top_tokens) if self.needs.top_tokens else None
-            self.memory.write(self.length - 1, self.capacity, self._captured.of_rows(rows), top)
+            most = self.needs.top_tokens
+            top = top_tokens(rows_of(self._logits, committed), most) if most else None
+            self.memory.write(self.length - 1, self.capacity, self._captured.of_rows(committed), top)
         self.cache.commit(committed)
         emitted = emitted_tokens(tree.tokens, verdict)
         self.buffer[self.length : self.length + len(emitted)] = emitted
@@ -390,33 +439,12 @@ class Session:
         part.cache.store, part.cache.sizes, part.cache.length = self.cache.store, self.cache.sizes, length - 1
         return part
 
-    def _embed(self, tokens: list[int], draft: Draft, probe_rows: Tensor) -> Tensor:
-        """Embeddings of tokens and probes; those of probes with a token are looked up."""
-        embed, device = self.target.embeddings, self.target.device
-        embedded = embed(torch.as_tensor([tokens], device=device))
-        with_token = [i for i, probe in enumerate(draft.probes) if probe.embedding is None]
-        probe_rows = probe_rows.to(embedded)
-        if with_token:
-            looked_up = embed(torch.as_tensor([draft.probes[i].token or 0 for i in with_token], device=device))
-            probe_rows = probe_rows.index_copy(0, torch.as_tensor(with_token, device=device), looked_up)
-        return torch.cat([embedded[0], probe_rows])[None]
-
-
-def _decoder_stack(model: nn.Module, count: int) -> tuple[nn.Module, nn.ModuleList]:
-    """The module that runs the decoder layers (its output is the last hidden state), and their list."""
-    for parent in model.modules():
-        for child in parent.children():
-            if isinstance(child, nn.ModuleList) and len(child) == count:
-                return parent, child
-    raise UserError(
-        f"no list of {count} decoder layers was found in {type(model).__name__}: this architecture is not supported"
-    )
-
-
-def _replace(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
-    for parent in model.modules():
-        for name, child in parent.named_children():
-            if child is old:
-                setattr(parent, name, new)
-                return
-    raise UserError(f"{type(model).__name__} has no language-model head to read")
+    def _embed(
+        self, draft: Draft, probe_rows: Float[Tensor, "probes hidden"], ids: Int[Tensor, "rows"]
+    ) -> Float[Tensor, "1 rows hidden"]:
+        """Embeddings of a draft's rows: looked up, but for probes that bring their own."""
+        embedded, nodes = self.target.embeddings(ids[None]), len(draft.tree)
+        own = [row for row, probe in enumerate(draft.probes) if probe.embedding is not None]
+        for start, stop in stretches(own):
+            embedded[0, nodes + start : nodes + stop] = probe_rows[start:stop]
+        return embedded

@@ -27,6 +27,7 @@ from decoders.engine.recording import record
 from decoders.errors import UserError
 from decoders.model.load import versions
 from decoders.model.target import Target
+from decoders.model.transfer import Span, wait
 from decoders.prompt.prompt import Prompt
 from decoders.trace.trace import Trace
 from decoders.verifiers.sampling import Sampling
@@ -283,14 +284,15 @@ def unrecorded(name: str, decoding: Callable[[], Decoding]) -> Made:
     run.prefill()
     filled = time.perf_counter()
     output: list[int] = []
-    times: list[tuple[float, float, float]] = []
+    times: list[tuple[Span, Span, Span]] = []
     accepted = 0
     for step in run:
         output += step.emitted
         accepted += step.accepted
         times.append((step.draft_ms, step.verify_ms, step.commit_ms))
+    wait(run.target.device)
     ended = time.perf_counter()
-    medians = [statistics.median(column) for column in zip(*times, strict=True)] or [None] * 3
+    medians: list[Any] = [statistics.median(map(float, column)) for column in zip(*times, strict=True)] or [None] * 3
     n = len(output)
     seconds, decode_s = ended - started, ended - filled
     return Made(Sample(name, 0, 0, n, n, len(times), accepted, seconds, decode_s, *medians), output)

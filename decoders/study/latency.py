@@ -18,6 +18,7 @@ from decoders.engine.decoding import Decoding
 from decoders.errors import UserError
 from decoders.method.drafter import Drafter
 from decoders.model.target import Target
+from decoders.model.transfer import wait
 from decoders.prompt.prompt import Prompt
 from decoders.prompt_tokens.design import assumed_acceptance, split_trees
 from decoders.prompt_tokens.latency import WIDEST, Latency, Setup, load_latency, save_latency
@@ -68,10 +69,10 @@ def measure_latency(
                     prepare()
                     step()
                 prepare()
-                _wait(target)
+                wait(target.device)
                 started = clock()
                 step()
-                _wait(target)
+                wait(target.device)
                 if number >= 0:
                     times[n].append((clock() - started) * 1e3)
             if progress:
@@ -159,9 +160,3 @@ def _some_prompt_tokens(target: Target, m: int) -> PromptTokens:
     made = PromptTokens(PromptConfig(m, 1, embeddings.shape[-1])).requires_grad_(False)
     made.embeddings.data = embeddings[:, None].detach().clone()
     return made
-
-
-def _wait(target: Target) -> None:
-    """Until the device has finished what was asked of it."""
-    if target.device.type == "cuda":
-        torch.cuda.synchronize(target.device)

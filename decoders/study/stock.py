@@ -11,6 +11,7 @@ import torch
 from transformers import GenerationConfig, PreTrainedModel
 
 from decoders.model.load import load_network
+from decoders.model.transfer import wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +73,16 @@ class StockModel:
 
         def ends(module: Any, args: Any, output: Any) -> None:
             if not ended:
-                self._wait()
+                wait(self.model.device)
                 ended.append(time.perf_counter())
 
         hooks = [self.model.register_forward_pre_hook(begins, with_kwargs=True), self.model.register_forward_hook(ends)]
         try:
             started = time.perf_counter()
-            output = self.generate(tokens, max_new_tokens, stop_ids, **options)
+            output = self.generate(tokens, max_new_tokens, stop_ids, **options)  # a list: nothing is left to wait for
             seconds = time.perf_counter() - started
         finally:
             for hook in hooks:
                 hook.remove()
         first_tokens = seen[1][1] + 1 - len(tokens) if len(seen) > 1 else len(output)
         return Generated(output, seconds, ended[0] - started, first_tokens)
-
-    def _wait(self) -> None:
-        if self.model.device.type == "cuda":
-            torch.cuda.synchronize()

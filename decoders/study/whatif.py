@@ -41,6 +41,7 @@ from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.model.target import Session, Target
+from decoders.model.transfer import Span, wait
 from decoders.prompt.prompt import Pool, Prompt, Segment
 from decoders.trace.trace import Trace
 from decoders.verifiers.forced import ForcedVerifier
@@ -124,6 +125,7 @@ class ReadRun:
         self.session.prefill(Prompt(tuple(ids), self.prompt.segments))
         self.session.prompt_length = trace.run["prompt_length"]
         self.session.pool = self.prompt.pool or self.prompt.context_pool()
+        wait(target.device)
         self.ms = (time.perf_counter() - started) * 1e3
         if "key" not in trace.run["model"]:
             self._check_probabilities()
@@ -236,7 +238,7 @@ class ReadRun:
             emitted = tuple(emitted_tokens(draft.tree.tokens, verdict))
             taken = Step(
                 0, length, draft, scored, verdict, emitted, draft_ms=attempt.propose_ms, verify_ms=attempt.verify_ms,
-                commit_ms=0.0, learned=learned,
+                commit_ms=Span(), learned=learned,
             )  # fmt: skip
             recorder = Run.of(decoding, about, f"{run.get('title') or 'Untitled run'}: step {step + 1}, {entry.title}")
             trace = recorder.one_step(taken, tables["tokens"]["id"][length:])

@@ -19,6 +19,7 @@ from torch import Tensor
 from decoders.draft_models.network import DraftConfig, DraftModel, Seen, block_mask
 from decoders.errors import UserError
 from decoders.model.shape import ModelShape, token_ids
+from decoders.model.transfer import wait
 from decoders.verifiers.residual import expected_speedup, overlap
 
 from .batches import RESPONSE, Batch, pad
@@ -294,8 +295,7 @@ def measured_cost(teacher: Teacher, draft: DraftModel, rows: int = 256, times: i
     def seconds(call: Callable[[], Any]) -> float:
         started = time.perf_counter()
         call()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
+        wait(device)
         return time.perf_counter() - started
 
     taken = [

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from decoders.draft.draft import Draft, Scored, Verdict
+from decoders.model.transfer import fetched
 
 from .match import LossyVerifier, before_nodes, likely_path
 from .sampling import Chooser
@@ -39,15 +40,18 @@ class ConditionalVerifier(LossyVerifier):
         logits, rows, tokens = before_nodes(draft, scored)
         probabilities = logits.softmax(-1)
         p = probabilities[rows, tokens]
-        p_eos = probabilities[:, self.stop_ids].amax(-1)[rows] if self.stop_ids else torch.full_like(p, nan)
+        ends = [probabilities[:, stop] for stop in self.stop_ids]  # a list of them would be sent as an index
+        p_eos = torch.stack(ends).amax(0)[rows] if ends else torch.full_like(p, nan)
         rank, first = torch.full_like(tokens, -1), torch.zeros_like(tokens)  # where no rule asks
         if self.rule != "fixed":
             rank = (logits[rows] > logits[rows, tokens][:, None]).sum(-1)
         if self.or_argmax:
             first = logits.argmax(-1)[rows] == tokens
-        clauses = map(self._clause, *(column.tolist() for column in (p, p_eos, rank, first)))
-        verdict = likely_path(draft, scored, self.chooser, [nan, *p.tolist()], [(True, "root"), *clauses])
-        return replace(verdict, terms={"p_eos": np.asarray([nan, *p_eos.tolist()])})
+        read = fetched(p, p_eos, rank, first, scored.logits.argmax(-1))
+        *columns, likeliest = (column.tolist() for column in read)
+        clauses = [(True, "root"), *map(self._clause, *columns)]
+        verdict = likely_path(draft, scored, self.chooser, [nan, *columns[0]], clauses, likeliest)
+        return replace(verdict, terms={"p_eos": np.asarray([nan, *columns[1]])})
 
     def _clause(self, p: float, p_eos: float, rank: int, first: bool) -> tuple[bool, str]:
         """Whether a node passes on its own, and the clause that decided: by the target's probability of it and of the

@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoders.draft.draft import Draft, Scored, Verdict
+from decoders.model.transfer import rows_of, sent
 
 from .sampling import Chooser
 from .verifier import Verifier
@@ -30,7 +30,7 @@ class MatchVerifier(Verifier):
 
     def __call__(self, draft: Draft, scored: Scored) -> Verdict:
         children = draft.tree.children()
-        choices = self.chooser.choices(scored.logits)
+        choices = self.chooser.choices(scored.logits, draft.tree.depths)
         path = [0]
         while True:
             token = choices.after(path[-1])
@@ -67,18 +67,20 @@ def before_nodes(
 ) -> tuple[Float[Tensor, "inner vocab"], Int[Tensor, "drafted"], Int[Tensor, "drafted"]]:
     """The target's logits after every node with children, and per drafted node its row there and its token."""
     inner, row = np.unique(np.asarray(draft.tree.parents[1:], dtype=np.int64), return_inverse=True)
-    logits = scored.logits[torch.as_tensor(inner, device=scored.logits.device)].float()
-    tokens = torch.as_tensor(draft.tree.tokens[1:], dtype=torch.long, device=logits.device)
-    return logits, torch.as_tensor(row, device=logits.device), tokens
+    drafted = np.asarray(draft.tree.tokens[1:], dtype=np.int64)
+    (rows, tokens) = sent(scored.logits.device, row.reshape(-1), drafted)
+    return rows_of(scored.logits, inner.tolist()).float(), rows, tokens
 
 
 def likely_path(
-    draft: Draft, scored: Scored, chooser: Chooser, p: Sequence[float], clauses: Sequence[tuple[bool, str]]
-) -> Verdict:
+    draft: Draft, scored: Scored, chooser: Chooser, p: Sequence[float], clauses: Sequence[tuple[bool, str]],
+    likeliest: Sequence[int],
+) -> Verdict:  # fmt: skip
     """A lossy verdict: of the paths whose nodes all pass, the longest; of equally long ones that with the highest
     summed log-probability; and the chooser's token after it.
 
-    ``p`` is the target's probability of each node, ``clauses`` whether it passes by itself and why (of the root too).
+    ``p`` is the target's probability of each node, ``clauses`` whether it passes by itself and why (of the root too),
+    ``likeliest`` the target's first choice after each.
     """
     parents, count, depths = draft.tree.parents, len(draft.tree), draft.tree.depths
     passed, total, best = [True] * count, [0.0] * count, 0
@@ -88,7 +90,9 @@ def likely_path(
             total[node] = total[parents[node]] + math.log(p[node]) if p[node] > 0 else -math.inf
             if (depths[node], total[node]) > (depths[best], total[best]):
                 best = node
-    bonus = chooser.choices(scored.logits[best : best + 1]).after(0)
+    bonus = likeliest[best]
+    if not chooser.sampling.greedy:
+        bonus = chooser.choices(scored.logits[best : best + 1]).after(0)
     verdict = judged(draft, draft.tree.path(best), bonus)
     reasons = list(verdict.reasons)
     for node in range(1, count):

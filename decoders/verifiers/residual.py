@@ -7,17 +7,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoders.draft.draft import Draft, Scored, Verdict
+from decoders.draft.draft import Draft, Later, Scored, Verdict
 from decoders.draft.terms import Term
+from decoders.model.transfer import fetched, rows_of, sent
 
 from .match import MatchVerifier, judged
-from .sampling import Chooser, drawn_token
+from .sampling import Chooser, drawn_tokens
 from .verifier import Verifier
 
 NODE_TERMS = (
@@ -46,11 +48,13 @@ def expected_speedup(acceptance: float, cost: float, gamma: int) -> float:
     return (1 - acceptance ** (gamma + 1)) / ((1 - acceptance) * (gamma * cost + 1))
 
 
-def residual(target: Float[Tensor, "vocab"], drafter: Float[Tensor, "vocab"]) -> Float[Tensor, "vocab"]:
+def residual(
+    target: Float[Tensor, "*rows vocab"], drafter: Float[Tensor, "*rows vocab"]
+) -> Float[Tensor, "*rows vocab"]:
     """What a token is drawn from where a drafted one was rejected: the normalised positive part of p - q."""
     left = (target.double() - drafter.double()).clamp_min(0)
-    total = left.sum()
-    return left / total if total > 0 else target.double()  # p = q: nothing is ever rejected
+    total = left.sum(-1, keepdim=True)
+    return torch.where(total > 0, left / total, target.double())  # p = q: nothing is ever rejected
 
 
 class ResidualVerifier(Verifier):
@@ -68,11 +72,7 @@ class ResidualVerifier(Verifier):
             return self._by_ratio(draft, scored)
         verdict = self.match(draft, scored)
         if draft.distributions:
-            p = scored.logits[list(draft.distributions)].softmax(-1)
-            both = overlap(p, torch.stack([q.to(p) for q in draft.distributions.values()])).tolist()
-            shared = dict(zip(draft.distributions, both, strict=True))
-            terms = [shared.get(parent, np.nan) for parent in draft.tree.parents]
-            verdict = replace(verdict, terms={"overlap": np.asarray(terms)})
+            verdict = replace(verdict, terms=Later(partial(overlaps, draft, scored)))
         return verdict
 
     def draws(self, route: str, drafted: int, accepted: int) -> int:
@@ -83,25 +83,35 @@ class ResidualVerifier(Verifier):
         tree, random = draft.tree, self.chooser.random
         assert tree.is_chain and draft.distributions is not None, "only chains are verified by ratio"
         count, nan = len(tree), float("nan")
+        ahead = self.chooser.ahead(count + 1)  # a token that was tested first takes the one before
         p = self.chooser.probabilities(scored.logits).double()
+        q = torch.stack([draft.distributions[node].to(p) for node in range(count - 1)])
+        drafted = np.asarray(tree.tokens[1:], dtype=np.int64)
+        tokens, points = sent(p.device, drafted, np.append(ahead[1:count], ahead[count - 1]))
+        ratio = p[:-1].gather(1, tokens[:, None]) / q.gather(1, tokens[:, None])
+        rest = torch.cat([residual(p[:-1], q), p[-1:]])  # what follows a rejection at each node, or none
+        redrawn = drawn_tokens(rest, points)
+        both, ratios, instead = fetched(overlap(p[:-1], q), ratio[:, 0], redrawn)
         terms = {term.key: np.full(count, nan) for term in NODE_TERMS}
-        path, bonus, reasons = [0], None, ["root"]
+        terms["overlap"][1:] = both
+        path, reasons = [0], ["root"]
         for node in range(1, count):
-            q = draft.distributions[node - 1].to(p)
-            terms["overlap"][node] = float(overlap(p[node - 1], q))
-            if bonus is not None:
-                continue
-            token = tree.tokens[node]
-            ratio = min(1.0, float(p[node - 1, token] / q[token]))
-            draw = float(random.random())
-            terms["accept_ratio"][node], terms["draw"][node] = ratio, draw
-            if draw < ratio:
-                path.append(node)
-                reasons.append(f"draw {draw:.3g} < p/q = {ratio:.3g}")
-            else:
-                bonus = drawn_token(residual(p[node - 1], q), float(random.random()))
-                reasons.append(f"draw {draw:.3g} ≥ p/q = {ratio:.3g}: redrawn from the residual")
-        if bonus is None:
-            bonus = drawn_token(p[count - 1], float(random.random()))
-        verdict = judged(draft, path, bonus)
+            accept, draw = min(1.0, float(ratios[node - 1])), float(random.random())
+            terms["accept_ratio"][node], terms["draw"][node] = accept, draw
+            if draw >= accept:
+                reasons.append(f"draw {draw:.3g} ≥ p/q = {accept:.3g}: redrawn from the residual")
+                break
+            path.append(node)
+            reasons.append(f"draw {draw:.3g} < p/q = {accept:.3g}")
+        random.random()  # what follows was drawn with this number
+        verdict = judged(draft, path, int(instead[path[-1]]))
         return replace(verdict, reasons=(*reasons, *verdict.reasons[len(reasons) :]), terms=terms)
+
+
+def overlaps(draft: Draft, scored: Scored) -> dict[str, np.ndarray]:
+    """β after the nodes whose distribution a draft brings, at temperature 1, noted at their children."""
+    said = draft.distributions or {}
+    p = rows_of(scored.logits, list(said)).softmax(-1)
+    (both,) = fetched(overlap(p, torch.stack([q.to(p) for q in said.values()])))
+    shared = dict(zip(said, both.tolist(), strict=True))
+    return {"overlap": np.asarray([shared.get(parent, np.nan) for parent in draft.tree.parents])}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import LogitsProcessorList, TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
 from decoders.errors import UserError
+from decoders.model.transfer import fetched, sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,25 @@ def drawn_token(distribution: Float[Tensor, "vocab"], point: float) -> int:
     >>> drawn_token(torch.tensor([0.5, 0.0, 0.5]), 0.6)
     2
     """
-    cumulative = distribution.double().cumsum(0)
-    index = int(torch.searchsorted(cumulative, point * float(cumulative[-1]), right=True))
-    return index if index < len(cumulative) else int(distribution.nonzero()[-1])  # rounding at the end
+    return int(drawn_tokens(distribution[None], [point]))
+
+
+def drawn_tokens(
+    distributions: Float[Tensor, "rows vocab"], points: Float[Tensor, "rows"] | Sequence[float]
+) -> Int[Tensor, "rows"]:
+    """The token that each row's number in [0, 1] stands for, on the device; a tensor of numbers stands there too.
+
+    >>> drawn_tokens(torch.tensor([[0.5, 0.0, 0.5], [0.2, 0.8, 0.0]]), torch.tensor([0.6, 1.0])).tolist()
+    [2, 1]
+    """
+    cumulative = distributions.double().cumsum(-1)
+    total = cumulative[:, -1:].contiguous()
+    if isinstance(points, Tensor):
+        at = total * points[:, None]
+    else:
+        at = torch.cat([row * point for row, point in zip(total.split(1), points, strict=True)])
+    last = torch.searchsorted(cumulative, total)  # the last token that has a share: rounding may lead behind it
+    return torch.minimum(torch.searchsorted(cumulative, at, right=True), last)[:, 0]
 
 
 class Chooser:
@@ -72,21 +91,37 @@ class Chooser:
         """The distribution tokens are drawn from (temperature, top-k and top-p applied)."""
         return torch.softmax(self.warpers(None, logits), -1)  # type: ignore[arg-type]
 
-    def choices(self, logits: Float[Tensor, "nodes vocab"]) -> Choices:
-        """Choices for the nodes of one draft, drawn as nodes are visited."""
-        return Choices(self, logits)
+    def choices(self, logits: Float[Tensor, "nodes vocab"], depths: Sequence[int] = (0,)) -> Choices:
+        """Choices for the nodes of one draft, which stand at ``depths``, drawn as nodes are visited from the root."""
+        return Choices(self, logits, depths)
+
+    def ahead(self, count: int) -> np.ndarray:
+        """The uniform numbers that will be drawn next; they stay to be drawn."""
+        return copy.deepcopy(self.random).random(count)
 
 
 class Choices:
-    """The target's token after each visited node of one draft."""
+    """The target's token after each visited node of one draft.
 
-    def __init__(self, chooser: Chooser, logits: Float[Tensor, "nodes vocab"]) -> None:
-        self.chooser, self.logits = chooser, logits
-        self.best: list[int] | None = logits.argmax(-1).tolist() if chooser.sampling.greedy else None
+    A sampled run on a CPU draws when a node is visited, as most are not; on a GPU it draws for all of them, as asking
+    again and again costs more. The numbers are the same: one per visited node, the d-th for a node at depth d.
+    """
+
+    def __init__(self, chooser: Chooser, logits: Float[Tensor, "nodes vocab"], depths: Sequence[int]) -> None:
+        self.chooser, self.logits, self.greedy = chooser, logits, chooser.sampling.greedy
+        self.chosen: list[int] | None = None
+        if self.greedy:
+            self.chosen = fetched(logits.argmax(-1))[0].tolist()
+        elif logits.device.type != "cpu":
+            ahead = chooser.ahead(max(depths) + 1)[list(depths)]
+            points = ahead.tolist() if len(ahead) == 1 else sent(logits.device, ahead)[0]
+            self.chosen = fetched(drawn_tokens(chooser.probabilities(logits), points))[0].tolist()
 
     def after(self, node: int) -> int:
-        """The target's own next token after ``node``; ask once per visited node."""
-        if self.best is not None:
-            return self.best[node]
-        distribution = self.chooser.probabilities(self.logits[node : node + 1])[0]
-        return drawn_token(distribution, float(self.chooser.random.random()))
+        """The target's own next token after ``node``; ask once per visited node, from the root on."""
+        if self.greedy and self.chosen is not None:
+            return self.chosen[node]
+        point = float(self.chooser.random.random())
+        if self.chosen is not None:
+            return self.chosen[node]
+        return drawn_token(self.chooser.probabilities(self.logits[node : node + 1])[0], point)

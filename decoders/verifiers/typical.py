@@ -11,6 +11,7 @@ from torch import Tensor
 
 from decoders.draft.draft import Draft, Scored, Verdict
 from decoders.draft.terms import Term
+from decoders.model.transfer import fetched
 
 from .match import LossyVerifier, MatchVerifier, before_nodes, likely_path
 from .sampling import Chooser
@@ -42,12 +43,13 @@ class TypicalVerifier(LossyVerifier):
         logits, rows, tokens = before_nodes(draft, scored)
         logits = logits / self.chooser.sampling.temperature
         bound, entropy = typical_bound(logits, self.epsilon, self.alpha)
-        columns = (logits.softmax(-1)[rows, tokens], bound[rows], entropy[rows])
-        p, bounds, entropies = ([float("nan"), *column.tolist()] for column in columns)  # the root has none
+        read = fetched(logits.softmax(-1)[rows, tokens], bound[rows], entropy[rows], scored.logits.argmax(-1))
+        *columns, likeliest = (column.tolist() for column in read)
+        p, bounds, entropies = ([float("nan"), *column] for column in columns)  # the root has none
         clauses = [(True, "root")]
         for mine, limit in zip(p[1:], bounds[1:], strict=True):
             clauses.append((mine > limit, f"p = {mine:.3g} {'>' if mine > limit else '≤'} {limit:.3g}"))
-        verdict = likely_path(draft, scored, self.chooser, p, clauses)
+        verdict = likely_path(draft, scored, self.chooser, p, clauses, likeliest)
         return replace(verdict, terms={"typical": np.asarray(bounds), "entropy": np.asarray(entropies)})
 
 

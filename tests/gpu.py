@@ -1,0 +1,371 @@
+"""What a GPU is asked, in order, in about ten minutes: ``python -m tests.gpu``.
+
+Each part is a process of its own, as a fault of the device ends all that a process does there. They are ordered so that
+the first to fail says most: attention alone, then every method, then times, then sizes. A table is printed, and the exit
+code is 1 where a line of it says FAIL. ``--part NAME`` asks one part, ``--rehearse`` all of them on the CPU with toy
+sizes, so that the script itself is tried.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+MARK = "row: "  # what a part says of itself, among what else is printed
+TEXT = "Copy this: the old lamp stood on the old table near the old window. Repeat it: the old lamp stood on the old"
+Row = tuple[str, str, str]  # what, how much, and ok, FAIL or nothing
+
+
+class Asked:
+    """The device, and how large things are on it."""
+
+    def __init__(self, rehearse: bool) -> None:
+        import torch
+
+        self.rehearse = rehearse
+        self.device = torch.device("cpu" if rehearse else "cuda")
+        self.tokens = 12 if rehearse else 64
+        self.contexts = (64, 96) if rehearse else (8_000, 32_000)
+        self.longest = 160 if rehearse else 128_000
+        self.rows = (1, 4) if rehearse else (1, 2, 4, 8, 16, 32, 64)
+
+    def bundled(self, dtype: str) -> Any:
+        from decoders import load_target
+
+        return load_target("bundled", dtype=dtype, device=str(self.device))
+
+    def large(self) -> Any:
+        """Llama-3.1-8B's shape with random weights, made where it runs."""
+        import torch
+        from transformers import AutoModelForCausalLM, LlamaConfig
+
+        from decoders.model.target import Target
+
+        sizes = (64, 128, 2, 4, 2, 320) if self.rehearse else (4096, 14336, 32, 32, 8, 128_256)
+        hidden, mlp, layers, heads, kv_heads, vocab = sizes
+        config = LlamaConfig(
+            hidden_size=hidden, intermediate_size=mlp, num_hidden_layers=layers, num_attention_heads=heads,
+            num_key_value_heads=kv_heads, vocab_size=vocab, max_position_embeddings=131_072, eos_token_id=None,
+            pad_token_id=None,
+        )  # fmt: skip
+        with self.device:
+            model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        return Target(model, None, "8B shape")
+
+    def peak(self) -> float:
+        """Most GB taken since it was last asked."""
+        import torch
+
+        if self.device.type != "cuda":
+            return 0.0
+        taken = torch.cuda.max_memory_allocated(self.device) / 1e9
+        torch.cuda.reset_peak_memory_stats(self.device)
+        return taken
+
+    def milliseconds(self, call: Callable[[], Any], times: int = 20) -> float:
+        """Of one call: the median, each waited for."""
+        from decoders.model.transfer import wait
+
+        taken = list[float]()
+        for _ in range(3 if self.rehearse else times + 3):
+            wait(self.device)
+            started = time.perf_counter()
+            call()
+            wait(self.device)
+            taken.append((time.perf_counter() - started) * 1e3)
+        return statistics.median(taken[2:])
+
+
+def prompt_of(count: int, vocab: int) -> Any:
+    """A text that repeats itself, of ids that any vocabulary has."""
+    from decoders import Prompt
+
+    once = [5 + (7 * i * i + i // 3) % min(200, vocab - 6) for i in range(97)]
+    return Prompt.from_ids((once * (count // len(once) + 1))[:count])
+
+
+def usable(target: Any) -> list[str]:
+    """Methods that have all they need for a target, plain first."""
+    from decoders import methods
+
+    return [name for name, method in methods().items() if method.available(target) is None]
+
+
+# --- the parts
+
+
+def versions(asked: Asked) -> Iterator[Row]:
+    """1. What is asked, and how torch is set."""
+    import torch
+    import transformers
+
+    yield "torch, transformers", f"{torch.__version__}, {transformers.__version__}", ""
+    if asked.device.type == "cuda":
+        free, whole = torch.cuda.mem_get_info()
+        yield "device", f"{torch.cuda.get_device_name()}, {free / 1e9:.0f} of {whole / 1e9:.0f} GB free", ""
+        yield "CUDA, cuDNN", f"{torch.version.cuda}, {torch.backends.cudnn.version()}", ""
+    asked.bundled("float32")
+    cudnn = torch.backends.cuda.cudnn_sdp_enabled()
+    yield "cuDNN's attention is off once a target is open", str(not cudnn), verdict(asked.rehearse or not cudnn)
+
+
+def attention(asked: Asked, cudnn: bool) -> Iterator[Row]:
+    """2. Masks of every length against attention in fp64, grouped and not."""
+    import torch
+    import torch.nn.functional as F
+
+    from decoders.model.attention import Masks, tree_attention
+
+    torch.backends.cuda.enable_cudnn_sdp(cudnn)
+    worst, tried = 0.0, 0
+    for dtype in (torch.bfloat16, torch.float32):
+        masks = Masks(dtype, asked.device)
+        for kv_heads in (8, 2):
+            for length in range(61, 65 if asked.rehearse else 95):
+                for rows in (1, 2, 7, 8, 17):
+                    shape = torch.randn(3, 1, 8, length + rows, 64, device=asked.device, dtype=dtype)
+                    query, key, value = shape[0, :, :, -rows:], shape[1, :, :kv_heads], shape[2, :, :kv_heads]
+                    out, _ = tree_attention(torch.nn.Module(), query, key, value, masks.chain(length, rows))
+                    many = [x.repeat_interleave(8 // kv_heads, 1).double() for x in (key, value)]
+                    mask = masks.chain(length, rows).double()
+                    exact = F.scaled_dot_product_attention(query.double(), *many, attn_mask=mask).transpose(1, 2)
+                    worst, tried = max(worst, float((out - exact).abs().max())), tried + 1
+    yield f"attention of {tried} shapes, cuDNN {'on' if cudnn else 'off'}", f"off by {worst:.4f}", verdict(worst < 0.05)
+
+
+def half(asked: Asked) -> Iterator[Row]:
+    """3. Every method in half precision, behind prompts of lengths 0 and 1 modulo 8."""
+    from decoders import generate
+
+    target = asked.bundled("bfloat16")
+    ids = target.tokenizer(TEXT)["input_ids"]
+    for name in usable(target):
+        lengths = [len(ids) - len(ids) % 8 - 8 + more for more in (0, 1)]
+        outputs = [generate(target, prompt_from(ids[:n]), name, max_new_tokens=asked.tokens) for n in lengths]
+        yield f"bf16 {name}", f"{[len(tokens) for tokens in outputs]} tokens", verdict(all(outputs))
+
+
+def exact(asked: Asked) -> Iterator[Row]:
+    """4. In fp32 every lossless method writes what plain decoding writes, and what the CPU writes; traced, too."""
+    from decoders import generate, load_target, methods, record
+
+    target, here = asked.bundled("float32"), load_target("bundled", device="cpu")
+    prompt = prompt_from(target.tokenizer(TEXT)["input_ids"])
+    plain, host = (generate(one, prompt, max_new_tokens=asked.tokens) for one in (target, here))
+    alike = sum(a == b for a, b in zip(plain, host, strict=False))
+    yield "fp32 plain = the CPU's", f"{alike} of {len(host)} tokens", verdict(plain == host)
+    for name in usable(target):
+        tokens = generate(target, prompt, name, max_new_tokens=asked.tokens)
+        trace = record(target, prompt, name, max_new_tokens=asked.tokens)
+        same = trace.output_ids == tokens and (tokens == plain or not methods()[name].lossless)
+        said = f"{trace.run['metrics']['tokens_per_step']:.2f} tokens per step"
+        yield f"fp32 {name} = plain, traced", said, verdict(same)
+
+
+def steps(asked: Asked) -> Iterator[Row]:
+    """5. A plain step with cuDNN's attention, and without."""
+    import torch
+
+    from decoders.engine.decoding import Decoding
+
+    target = asked.bundled("bfloat16")
+    for cudnn in (False, True):
+        torch.backends.cuda.enable_cudnn_sdp(cudnn)
+        prompt = prompt_from(target.tokenizer(TEXT)["input_ids"])
+        taken = []
+        for _ in range(3):
+            run = Decoding.of(target, prompt, max_new_tokens=asked.tokens, stop_ids=())
+            run.prefill()
+            started = time.perf_counter()
+            list(run)  # the tokens are read, so nothing is left to wait for
+            taken.append((time.perf_counter() - started) * 1e3 / asked.tokens)
+        taken = min(taken)
+        yield f"plain step, cuDNN {'on' if cudnn else 'off'}", f"{taken:.2f} ms", ""
+
+
+def clocks(asked: Asked) -> Iterator[Row]:
+    """6. What steps say they took, against the time that passed."""
+    from decoders.engine.decoding import Decoding
+    from decoders.model.transfer import wait
+
+    target = asked.bundled("bfloat16")
+    prompt = prompt_from(target.tokenizer(TEXT)["input_ids"])
+    for name in usable(target):
+        run = Decoding.of(target, prompt, name, max_new_tokens=asked.tokens)
+        list(Decoding.of(target, prompt, name, max_new_tokens=8))
+        run.prefill()
+        started = time.perf_counter()
+        times = [(step.draft_ms, step.verify_ms, step.commit_ms) for step in run]
+        wait(asked.device)
+        passed = (time.perf_counter() - started) * 1e3
+        told = sum(float(span) for step in times for span in step)
+        yield f"told ÷ passed, {name}", f"{told / passed:.2f}", verdict(asked.rehearse or 0.8 < told / passed < 1.1)
+
+
+def sizes(asked: Asked) -> Iterator[Row]:
+    """7. 8B's shape: memory against its estimate, forwards of 1 to 64 rows and a tree behind two contexts, and how near
+    plain decoding comes to what memory allows.
+    """
+    import torch
+
+    from decoders.draft.draft import Draft
+    from decoders.draft.needs import Needs
+    from decoders.draft.tree import DraftTree
+    from decoders.model.room import RunSize
+    from decoders.model.target import READ_ROWS, SPARE_ROWS
+
+    target = asked.large()
+    weights = sum(parameter.nbytes for parameter in target.model.parameters())
+    yield "weights", f"{weights / 1e9:.1f} GB, {asked.peak():.1f} at most while they were made", ""
+    block = torch.empty(1 << (20 if asked.rehearse else 32), dtype=torch.uint8, device=asked.device)
+    bandwidth = block.nbytes / asked.milliseconds(lambda: block.sum(dtype=torch.int64), 5) * 1e3
+    del block
+    for context in asked.contexts:
+        asked.peak()
+        session = target.session(Needs(), context + 80)
+        prompt = prompt_of(context, target.info["vocab"])
+        taken = asked.milliseconds(lambda: session.prefill(prompt), 1)  # noqa: B023
+        rows = target.rows_at_once(max(0, context + 80 - READ_ROWS), context + 80)
+        need = RunSize.of(target.shape, target.dtype, Needs(), context + 80, SPARE_ROWS, rows).bytes / 1e9
+        used = asked.peak() - weights / 1e9
+        fits = verdict(asked.rehearse or used < 1.15 * need)
+        yield f"{context:,} tokens read", f"{taken / 1e3:.2f} s, {used:.2f} GB (estimate {need:.2f})", fits
+        chains = [(str(n), DraftTree.chain(7, [8] * (n - 1))) for n in asked.rows]
+        wide = DraftTree((7, *range(8, 39)), (-1, *((node - 1) // 2 for node in range(1, 32))))
+        for label, tree in (*chains, ("a tree of 32", wide)):
+            taken = asked.milliseconds(lambda: session.score(Draft(tree)))  # noqa: B023
+            share = f", {weights / bandwidth * 1e3 / taken:.2f} of the memory limit" if label == "1" else ""
+            yield f"forward of {label} rows behind {context:,}", f"{taken:.2f} ms{share}", ""
+        del session
+
+
+def long(asked: Asked) -> Iterator[Row]:
+    """8. 128,000 tokens: what they take, and that a method that reads too much is refused."""
+    from decoders import UserError
+    from decoders.engine.decoding import Decoding
+
+    target = asked.large()
+    prompt = prompt_of(asked.longest - 40, target.info["vocab"])
+    for name in ("plain", "pld", "adapld", "pld+a"):
+        asked.peak()
+        try:
+            run = Decoding.of(target, prompt, name, max_new_tokens=16)
+            run.prefill()
+        except UserError as error:
+            yield f"{asked.longest:,} tokens, {name}", f"refused: {error}"[:100], verdict(name == "pld+a")
+            continue
+        started, written = time.perf_counter(), sum(len(step.emitted) for step in run)
+        each = (time.perf_counter() - started) * 1e3 / written
+        said = f"{run.prefill_ms / 1e3:.1f} s to read, {each:.1f} ms per token, {asked.peak():.1f} GB at most"
+        yield f"{asked.longest:,} tokens, {name}", said, ""
+
+
+def speed(asked: Asked) -> Iterator[Row]:
+    """9. Wall speedup against tokens per step, and what recording costs."""
+    from decoders import record
+    from decoders.study.bench import timed
+
+    target = asked.bundled("bfloat16")
+    prompt, most = prompt_from(target.tokenizer(TEXT)["input_ids"]), 4 * asked.tokens
+
+    def seconds(run: Callable[[], Any]) -> float:
+        return asked.milliseconds(run, 3)
+
+    plain = timed(target, "plain", {}, most)
+    slow = seconds(lambda: plain(prompt)) / plain(prompt).sample.tokens
+    for name in usable(target)[1:]:
+        run = timed(target, name, {}, most)
+        sample = run(prompt).sample
+        taken = seconds(lambda: run(prompt))  # noqa: B023
+        traced = seconds(lambda: record(target, prompt, name, max_new_tokens=most))  # noqa: B023
+        per_step = sample.tokens / max(1, sample.steps or 1)
+        gained = slow / (taken / sample.tokens)
+        said = f"{gained:.2f}× at {per_step:.2f} tokens per step ({gained / per_step:.2f})"
+        said += f", traced ÷ not {traced / taken:.2f}"
+        yield f"wall speedup, {name}", said, ""
+
+
+def training(asked: Asked) -> Iterator[Row]:
+    """10. Five steps of each training."""
+    for kind in ("glide", "ppd"):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-m", "specviz.cli", "train", kind, "--model", "bundled", "--steps", "5"]
+            command += ["--device", str(asked.device), "--out", f"{folder}/part"]
+            started = time.perf_counter()
+            done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+            last = (done.stderr or done.stdout).strip().splitlines()[-1:]
+            said = f"{time.perf_counter() - started:.0f} s" if done.returncode == 0 else (last or ["?"])[0][:120]
+            yield f"five steps of train {kind}", said, verdict(done.returncode == 0)
+
+
+PARTS: dict[str, Callable[[Asked], Iterator[Row]]] = {
+    "versions": versions,
+    "attention": lambda asked: attention(asked, False),
+    "attention-cudnn": lambda asked: attention(asked, True),
+    "half": half, "exact": exact, "steps": steps, "clocks": clocks, "sizes": sizes, "long": long, "speed": speed,
+    "training": training,
+}  # fmt: skip
+BLOCKING = ("attention", "attention-cudnn", "half")  # an error is told where it happens
+
+
+def verdict(good: bool) -> str:
+    return "ok" if good else "FAIL"
+
+
+def prompt_from(ids: list[int]) -> Any:
+    from decoders.prompt.prompt import Prompt, Segment
+
+    end = len(ids) - 6
+    parts = Segment("instruction", 0, 4), Segment("context", 4, end, 0), Segment("question", end, len(ids))
+    return Prompt(tuple(ids), parts)
+
+
+def ask(part: str, rehearse: bool) -> list[Row]:
+    """One part, in a process of its own."""
+    more = {"CUDA_LAUNCH_BLOCKING": "1"} if part in BLOCKING else {}
+    command = [sys.executable, "-m", "tests.gpu", "--part", part, "--inside", *(["--rehearse"] if rehearse else [])]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **more}, check=False)
+    rows = [tuple(json.loads(line[len(MARK) :])) for line in done.stdout.splitlines() if line.startswith(MARK)]
+    if done.returncode:
+        rows.append((part, ((done.stderr.strip().splitlines() or ["?"])[-1])[:160], "FAIL"))
+    return rows
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--part", choices=PARTS, action="append", help="this part alone (again for more)")
+    parser.add_argument("--rehearse", action="store_true", help="on the CPU, with toy sizes")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.inside:
+        for row in PARTS[chosen.part[0]](Asked(chosen.rehearse)):
+            print(MARK + json.dumps(row), flush=True)
+        return 0
+    import torch
+
+    if not chosen.rehearse and not torch.cuda.is_available():
+        print("torch sees no GPU here; --rehearse tries the script on the CPU", file=sys.stderr)
+        return 2
+    failed = False
+    for part in chosen.part or PARTS:
+        started = time.perf_counter()
+        rows = ask(part, chosen.rehearse)
+        print(f"{part} ({time.perf_counter() - started:.0f} s)")
+        for what, value, good in rows:
+            print(f"  {what:<48} {value}{'  ' + good if good else ''}", flush=True)
+            failed = failed or good == "FAIL"
+    return int(failed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,213 @@
+"""Runs on a GPU, as far as a simulated one can tell: nothing is mixed, masks are aligned, and copies are few.
+
+``tests/gpu.py`` is what a real one is asked.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from decoders import Prompt, Sampling, UserError, generate, load_target, methods, record
+from decoders.drafters.sps import offer_drafter, opened
+from decoders.engine.decoding import Decoding
+from decoders.model.target import Target
+from decoders.model.transfer import fetched, rows_of, sent, stretches
+from decoders.parts import KINDS
+from decoders.study.whatif import whatif
+
+from .drafts import save_tiny_part
+from .models import network, prompt_ids, tiny_target, tiny_tokenizer
+from .simulated import simulated
+
+NEW = 14
+DRAWN = Sampling(temperature=0.9, seed=4)
+# copies of a step, at most: the verify step's own, and one each for the draft. What is sent is not waited for.
+COPIES = {
+    "plain": (1, 1), "pld": (1, 1),
+    "pld+h": (2, 2), "pld+a": (2, 2), "sps": (2, 2), "glide": (2, 2), "glide+cape": (2, 2),
+    "ppd": (1, 2), "recycling": (1, 2),  # they draft from what the last forward said
+    "casd": (2, 1), "ppd+typical": (2, 2),  # a verifier that asks for the drafted tokens' probabilities sends them
+    "adapld": (3, 5),  # it decides three times on the host: the place, the branches there, what follows them
+    "sps+ppd": (6, 11),  # every draft forward is a verify step of its own
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["qwen3", "gpt2"])
+def folder(request, tmp_path_factory):
+    """A saved model with grouped heads, or without, and where it can be, parts and a drafter for it."""
+    place = tmp_path_factory.mktemp(request.param)
+    network(request.param).save_pretrained(place)
+    tiny_tokenizer().save_pretrained(place)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
+        if request.param == "qwen3":
+            here = load_target(place, device="cpu")
+            for kind in KINDS:
+                save_tiny_part(here, kind)
+            network("qwen3", 2).save_pretrained(place / "drafter")
+            tiny_tokenizer().save_pretrained(place / "drafter")
+            save_tiny_part(opened(here, str(place / "drafter")), "ppd")
+        yield place
+
+
+@pytest.fixture(scope="module")
+def here(folder) -> Target:
+    return target_on(folder, "cpu")
+
+
+def target_on(folder, device: str) -> Target:
+    target = load_target(folder, device=device, dtype="float32")
+    if (folder / "drafter").exists():
+        offer_drafter(target, str(folder / "drafter"))
+    return target
+
+
+@pytest.fixture(scope="module")
+def prompt():
+    words = "the old lamp at the station was sold to the city museum and the old lamp at the"
+    return Prompt.from_segments(
+        tiny_tokenizer(), instruction="Copy.", context=[words, words[::-1]], question="the old <b>lamp</b> 🤖?"
+    )
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+@pytest.mark.parametrize("name", tuple(methods()))
+def test_every_method_runs_there_as_on_a_cpu(folder, here, prompt, name, drawn):
+    """Greedy and drawn, traced and not: the same tokens, the same trace, and few copies in every step."""
+    if methods()[name].available(here):
+        pytest.skip("needs parts")
+    sampling = DRAWN if drawn else Sampling()
+    tokens = generate(here, prompt, name, max_new_tokens=NEW, sampling=sampling)
+    trace = record(here, prompt, name, max_new_tokens=NEW, sampling=sampling)
+    with simulated() as device:
+        run = Decoding.of(target_on(folder, "cuda"), prompt, name, max_new_tokens=NEW, sampling=sampling)
+        steps, written = iter(run), list(next(iter(run)).emitted)
+        there, back = COPIES.get(name, (2, 2))
+        while True:
+            with device.counting():
+                step = next(steps, None)
+            if step is None:
+                break
+            written += step.emitted
+            more = drawn and step.draft.tree.drafted > 0
+            lossy = drawn and not methods()[name].lossless
+            assert device.copies["wait"] == 0
+            assert device.copies["there"] <= there + more, device.sites
+            assert device.copies["back"] <= back + lossy, device.sites
+        assert written == tokens
+        again = record(run.target, prompt, name, max_new_tokens=NEW, sampling=sampling)
+        assert again.output_ids == trace.output_ids
+        for table in ("nodes", "tokens", "candidates", "guesses", "targets", "probes", "attention"):
+            assert again.rows(table) == trace.rows(table)
+            for column in ("token", "status", "rank", "position"):
+                if column in trace.tables[table] and table != "attention":
+                    assert again.tables[table][column] == trace.tables[table][column], (table, column)
+
+
+def test_what_if_and_a_comparison_run_there(folder, prompt):
+    with simulated():
+        target = target_on(folder, "cuda")
+        trace = record(target, prompt, "adapld", max_new_tokens=NEW, compare=True)
+        assert trace.tables["plain"]["id"] == trace.output_ids and whatif(target, trace, 1).same
+        assert whatif(target, trace, 2, "pld+a", {}).accepted >= 0
+
+
+def test_copies_both_ways_bring_what_was_sent():
+    arrays = [np.arange(3), np.asarray([[True], [False]]), np.zeros((0, 2)), np.float32([1.5]), np.int16([7, 8])]
+    with simulated() as device, device.counting():
+        there = sent(torch.device("cuda"), *arrays)
+        assert device.copies == {"there": 1} and sent(torch.device("cuda")) == []
+        back = fetched(*there, there[3].bfloat16()[0])
+        assert device.copies == {"there": 1, "back": 1}
+    for array, one in zip([*arrays, np.float32(1.5)], back, strict=True):
+        assert one.dtype == array.dtype and one.shape == array.shape and (one == array).all()
+
+
+def test_rows_of_a_path_are_joined_from_slices():
+    values = torch.arange(12).view(2, 6)
+    for rows in ([], [2], [0, 1, 2], [0, 3, 4, 5], [5, 0]):
+        assert rows_of(values, rows, 1).tolist() == values[:, rows].tolist()
+    assert list(stretches([])) == []
+
+
+class TestTheSimulation:
+    """It would notice: each of these is refused or counted."""
+
+    def test_devices_are_not_mixed(self):
+        with simulated():
+            there, here = torch.ones(2, device="cuda"), torch.ones(2)
+            for wrong in (lambda: there + here, lambda: here[there.long()], lambda: torch.cat([here, there])):
+                with pytest.raises(RuntimeError, match="two devices|index of the device"):
+                    wrong()
+            with pytest.raises(TypeError, match="numpy of a tensor"):
+                there.numpy()
+
+    def test_copies_are_counted(self):
+        with simulated() as device:
+            there = torch.zeros(4, device="cuda")
+            for copying, kind in (
+                (lambda: there.tolist(), "back"), (lambda: int(there[0]), "back"), (lambda: there.cpu(), "back"),
+                (lambda: there[[0, 1]], "there"), (lambda: torch.as_tensor([1], device="cuda"), "there"),
+                (lambda: there[there > 0], "back"), (lambda: torch.ones(1).to("cuda"), "there"),
+            ):  # fmt: skip
+                with device.counting():
+                    copying()
+                assert device.copies == {kind: 1}
+
+    def test_masks_begin_aligned(self):
+        with simulated():
+            query = torch.ones((1, 2, 3, 8), device="cuda")
+            triangle = torch.zeros((64, 164), device="cuda")
+            with pytest.raises(RuntimeError, match="a mask that begins at byte"):
+                F.scaled_dot_product_attention(query, query, query, attn_mask=triangle[:3, 97:100][None, None])
+
+    def test_grouped_attention_with_all_scores_is_refused(self):
+        with simulated():
+            query, key = torch.ones((1, 4, 3, 8), device="cuda"), torch.ones((1, 2, 3, 8), device="cuda")
+            with pytest.raises(RuntimeError, match="forms all scores"):
+                F.scaled_dot_product_attention(query, key, key, is_causal=True, enable_gqa=True)
+
+
+def test_a_long_prompt_is_read_in_pieces(monkeypatch):
+    """And what is kept of it is the same: hidden states, likeliest tokens, queries, and what is said after it."""
+    from decoders.draft.needs import Needs
+    from decoders.model import target as engine
+
+    target, tokens = tiny_target("mistral-window"), prompt_ids(3, 150)
+    needs = Needs(layers=(1, 3), heads=((0, 1), (2, 3)), top_tokens=4)
+    whole = target.session(needs, 200)
+    whole.prefill(tokens)
+    read = []
+    monkeypatch.setattr(engine, "READ_ROWS", 32)
+    monkeypatch.setattr(engine, "READ_SCORES", 1)
+    forward = target.forward
+    monkeypatch.setattr(target, "forward", lambda *args, **more: read.append(len(args[2])) or forward(*args, **more))
+    pieces = target.session(needs, 200)
+    pieces.prefill(tokens)
+    assert read == [32] * 4 + [21]
+    for layer in needs.layers:
+        torch.testing.assert_close(pieces.context.hidden_at(layer), whole.context.hidden_at(layer))
+    assert pieces.context.top_ids.tolist() == whole.context.top_ids.tolist()
+    torch.testing.assert_close(pieces.context.attention(), whole.context.attention())
+    torch.testing.assert_close(pieces.context.keys(2), whole.context.keys(2))
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma2", "mistral-window"])
+def test_reference_logits_of_a_long_text_are_read_in_pieces(family, monkeypatch):
+    from decoders.model import target as engine
+
+    target, tokens = tiny_target(family), prompt_ids(5, 150)
+    whole = target.reference_logits(tokens), target.reference_logits(tokens, rows=70)
+    monkeypatch.setattr(engine, "REFERENCE_SCORES", 1)  # pieces of 64
+    torch.testing.assert_close(target.reference_logits(tokens), whole[0], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(target.reference_logits(tokens, rows=70), whole[1], atol=1e-4, rtol=1e-4)
+
+
+def test_a_model_on_two_devices_is_refused():
+    spread = network()
+    spread.model.layers[2].to("meta")
+    with pytest.raises(UserError, match=r"tiny is spread over cpu, meta, and keys and values are kept on one device"):
+        Target(spread, tiny_tokenizer(), "tiny")
