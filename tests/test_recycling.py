@@ -14,7 +14,7 @@ from decoders.draft.draft import Draft, Scored
 from decoders.draft.tree import DraftTree
 from decoders.drafters.recycling import PATHS, RANKS, UNKNOWN, Matrix, RecyclingDrafter, likeliest, paths_of
 from decoders.engine.decoding import Decoding
-from decoders.method.kept import Kept, kept_with, owner
+from decoders.method.kept import MOST_OWNERS, Kept, kept_with, owner
 from decoders.study.whatif import ReadRun
 from decoders.verifiers.match import judged
 
@@ -89,6 +89,11 @@ def test_what_is_kept_belongs_to_its_owner() -> None:
     assert kept.sizes() == {} and kept.of("recycling", Rows) == [] and kept.empty() == ["recycling"]
     owner.reset(token)
     assert kept.sizes() == {"recycling": "1 rows"}
+    for number in range(MOST_OWNERS):
+        token = owner.set(f"user {number}")
+        kept.of("recycling", Rows)
+        owner.reset(token)
+    assert kept.sizes() == {}, "of very many owners the first ones go"
 
 
 def test_the_likeliest_tokens_by_blocks_are_those_of_sorting() -> None:

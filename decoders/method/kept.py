@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from decoders.model.target import Target
 
 owner: ContextVar[str] = ContextVar("owner of what is kept", default="")  # a session of a server; "" where there is one
+MOST_OWNERS = 64  # whoever has not been there for longest loses what is kept
 
 
 class Kept:
@@ -29,11 +30,13 @@ class Kept:
     """
 
     def __init__(self) -> None:
-        self._by_owner: dict[str, dict[str, Any]] = {}
+        self._by_owner: dict[str, dict[str, Any]] = {}  # the one that came last at the end
 
     def of(self, name: str, make: Callable[[], Any], *, anew: bool = False) -> Any:
         """What ``name`` keeps for the owner, made where there is none yet; ``anew`` drops what there is first."""
-        mine = self._by_owner.setdefault(owner.get(), {})
+        mine = self._by_owner[owner.get()] = self._by_owner.pop(owner.get(), {})
+        while len(self._by_owner) > MOST_OWNERS:
+            del self._by_owner[next(iter(self._by_owner))]
         if anew:
             mine.pop(name, None)
         if name not in mine:
