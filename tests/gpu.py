@@ -1,8 +1,8 @@
 """What a GPU is asked, in order, in about ten minutes: ``python -m tests.gpu``.
 
 Each part is a process of its own, as a fault of the device ends all that a process does there. They are ordered so that
-the first to fail says most: attention alone, then every method, then times, then sizes. A table is printed, and the exit
-code is 1 where a line of it says FAIL. ``--part NAME`` asks one part, ``--rehearse`` all of them on the CPU with toy
+the first to fail says most: attention alone, then every method, then times, then sizes. A table is printed; the exit
+code is 1 where a line says FAIL. ``--part NAME`` asks one part, ``--rehearse`` all of them on the CPU with toy
 sizes, so that the script itself is tried.
 """
 

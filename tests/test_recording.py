@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from decoders import Prompt, Sampling, record
+from decoders import Prompt, Sampling, generate, record
 from decoders.draft.draft import Candidates, Draft
 from decoders.draft.needs import Needs
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
+from decoders.engine import recording
 from decoders.engine.numbers import HEAD_LEAST
-from decoders.engine.recording import Run
+from decoders.engine.recording import EVENT_SECONDS, Run
 from decoders.engine.rows import WHOLE_POOL, Rows
 from decoders.method.drafter import Drafter
+from decoders.model.target import Session
 from decoders.prompt.prompt import Pool, Segment
 from decoders.trace.check import check
 from decoders.trace.files import load, save
@@ -244,3 +246,38 @@ def test_what_a_draft_model_said_and_where_it_looked(temperature):
                 assert kept[last, node, 2, head, best] == pytest.approx(float(weights[0, head, at, best]), abs=1e-5)
         mean = weights[0, :, at].mean(0)
         assert kept[last, node, 2, -1, int(mean.argmax())] == pytest.approx(float(mean.max()), abs=1e-5)
+
+
+def test_deltas_keep_their_distance_and_every_step_is_in_one(monkeypatch):
+    """However fast steps come, and however large their logits are."""
+    target, prompt = tiny_target(), Prompt.from_ids(prompt_ids(3))
+    monkeypatch.setattr(recording, "RECORD_STEPS", 1)
+    counts = []
+    for seconds in (0.0, 1e6):
+        monkeypatch.setattr(recording, "EVENT_SECONDS", seconds)
+        monkeypatch.setattr(recording, "RECORD_SECONDS", 1e6)
+        run = Run(target, prompt, "plain", max_new_tokens=12)
+        counts.append(len(list(run)))
+        assert run.trace.rows("steps") == 12
+    assert counts == [12, 1] and 0 < 1 / 30 <= EVENT_SECONDS
+
+
+def test_a_comparison_reads_the_prompt_once(monkeypatch):
+    target, prompt = tiny_target(), Prompt.from_ids(prompt_ids(3))
+    plain, read = generate(target, prompt, max_new_tokens=12), []
+    prefill = Session.prefill
+    monkeypatch.setattr(Session, "prefill", lambda self, text: read.append(len(text.tokens)) or prefill(self, text))
+    trace = record(target, prompt, "pld+h", max_new_tokens=12, compare=True)
+    assert read == [60] and trace.tables["plain"]["id"] == plain == trace.output_ids
+
+
+def test_overlaps_formed_together_are_those_of_each_step(monkeypatch):
+    target = tiny_target("qwen3")
+    save_tiny_part(target, "glide")
+    run, told = Run(target, Prompt.from_ids(prompt_ids(3)), "glide", max_new_tokens=24), []
+    record_rows = run._record
+    run._record = lambda: told.extend(step.verdict.terms.get("overlap") for step, _ in run._waiting) or record_rows()
+    trace = run.finished()
+    flat = [beta for betas in told for beta in ([np.nan] if betas is None else betas)]
+    np.testing.assert_allclose(np.asarray(trace.tables["nodes"]["term:overlap"], dtype=float), flat, atol=1e-6)
+    assert np.isfinite(flat).any()
