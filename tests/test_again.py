@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from decoders.trace import files
 from decoders.trace.trace import Trace
 from specviz.pages.inspect.again import form_of, said
-from specviz.pages.inspect.reference import Reference, named, settled, told
+from specviz.pages.inspect.reference import YOURS, Reference, named, owned, settled, told
 from specviz.server.forms import PromptForm
 from specviz.views.examples import examples
 from specviz.views.gallery import listed
@@ -97,6 +98,18 @@ def test_a_runs_reference_goes_with_its_prompt() -> None:
     assert (same.reference, same.reference_of) == ("Paris.", "the run's")
     assert (other.reference, other.reference_of) == ("", "")
     assert "the run's reference" in told(whose, same) and "not the run's any more" in told(whose, other)
+
+
+def test_who_writes_a_reference_owns_it() -> None:
+    form = PromptForm("text", text="The capital?", reference="Paris.")
+    whose = Reference("Paris.", named(form), "the example's")
+    assert owned(whose, form) is whose
+    assert owned(whose, replace(form, reference="Rome.")) is YOURS
+    assert owned(whose, replace(form, reference="")) is YOURS  # removed, and the prompt is as it was
+    dropped = replace(form, text="The river?", reference="")
+    assert owned(whose, dropped) is whose and settled(whose, form).reference == "Paris."  # undone, it is back
+    mine = settled(YOURS, replace(form, text="The river?", reference="The Seine."))
+    assert (mine.reference, mine.reference_of) == ("The Seine.", "your own")
 
 
 def test_the_page_opens_on_a_step_with_a_tree() -> None:

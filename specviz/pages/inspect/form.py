@@ -79,49 +79,57 @@ def build(desk: Desk) -> None:
             file_note = part("note", "sv-file-note")
             view = part("view", "sv-view")
 
-    typed_in = [mode, instruction, context, question, text]
-    fields = [*typed_in, reference]
+    fields = [mode, instruction, context, question, text, reference]
 
-    def count(*sent: Any) -> str:
+    def count(form: PromptForm) -> str:
         try:
-            return note(desk.count(_form(sent)))
+            return note(desk.count(form))
         except Rejected as problem:
             return note(str(problem), error=True)
         except Exception:
             log.exception("counting tokens failed")
             return note()
 
-    def settle(whose: references.Reference, *sent: Any) -> list[Any]:
-        """The reference that the prompt has, and the note that says which one."""
+    def changed(whose: references.Reference, *sent: Any) -> list[Any]:
+        """The note at the prompt, the reference that it has, and the note that says which one."""
         form = _form(sent)
         used = references.settled(whose, form)
         kept = used.reference.strip() == form.reference.strip()
-        return [gr.skip() if kept else used.reference, note(references.told(whose, used))]
+        return [count(form), gr.skip() if kept else used.reference, note(references.told(whose, used))]
 
-    def typed_reference(*sent: Any) -> list[Any]:
-        """A reference that somebody types is theirs, whatever the prompt is."""
-        return [references.YOURS, settle(references.YOURS, *sent)[1]]
+    def written(whose: references.Reference, *sent: Any) -> list[Any]:
+        """Whose the reference is that stands in the form now, and the note that says so."""
+        form = _form(sent)
+        whose = references.owned(whose, form)
+        return [whose, note(references.told(whose, references.settled(whose, form)))]
 
-    def offered(chosen: Any, *sent: Any) -> list[Any]:
-        """The note at the prompt, Run (off where nothing can run), and the examples of the model in use: where those of
-        another kind of model were listed, its first one takes the place of an example that nobody changed.
+    def offered(chosen: Any, whose: references.Reference, *sent: Any) -> list[Any]:
+        """The notes at the prompt and at its reference, Run (off where nothing can run), and the examples of the model
+        in use: where those of another kind of model were listed, its first one takes the place of an example that
+        nobody changed.
         """
         run = gr.Button(interactive=not desk.catalog()["reason"])
-        kept = [count(*sent), run, *[gr.skip()] * (len(fields) + 2)]
+        counted, _, told_of = changed(whose, *sent)
+        kept = [gr.skip()] * (len(fields) + 2)
         shown = _named(chosen, not desk.toy)
         if shown is None or _named(chosen, desk.toy) is not None:
-            return kept
+            return [counted, run, gr.skip(), *kept[:-1], told_of]
         first, names = choices(desk.toy)
         if not _same(shown, _form(sent)):
-            return [*kept[:2], gr.Dropdown(names, value=None), *kept[3:]]
-        filled = [*first.fields.values(), references.of_example(first)]
-        return [note(), run, gr.Dropdown(names, value=first.record.id), *filled]
+            return [counted, run, gr.Dropdown(names, value=None), *kept[:-1], told_of]
+        values = filled(references.form_of(first), references.of_example(first))
+        return [note(), run, gr.Dropdown(names, value=first.record.id), *values]
 
     def fill(chosen: Any) -> list[Any]:
         example = _named(chosen, desk.toy)
         if example is None:
-            return [gr.skip()] * (len(fields) + 2)
-        return [*example.fields.values(), references.of_example(example), note(example.note)]
+            return [gr.skip()] * (len(fields) + 3)
+        return [*filled(references.form_of(example), references.of_example(example)), note(example.note)]
+
+    def filled(form: PromptForm, whose: references.Reference) -> list[Any]:
+        """Of all fields what a form holds, whose reference it has, and the note that says so."""
+        values = [getattr(form, name) for name in ("mode", "instruction", "context", "question", "text", "reference")]
+        return [*values, whose, note(references.told(whose, references.settled(whose, form)))]
 
     def again(settings: Any) -> list[Any]:
         """A recorded run's prompt in the form, and the note at the button."""
@@ -134,10 +142,9 @@ def build(desk: Desk) -> None:
             prompt = recorded.form_of(trace)
             whose = references.Reference(prompt.reference, references.named(prompt), "the run's")
             same = next((e.record.id for e in examples(desk.toy) if _same(e, prompt)), None)
-            typed = [getattr(prompt, name) for name in ("mode", "instruction", "context", "question", "text")]
-            return [gr.Dropdown(value=same), *typed, prompt.reference, whose, note(recorded.said(trace))]
+            return [gr.Dropdown(value=same), *filled(prompt, whose), note(recorded.said(trace))]
 
-        return _attempt(read, lambda _, words: [*[gr.skip()] * (len(fields) + 2), words])
+        return _attempt(read, lambda _, words: [*[gr.skip()] * (len(fields) + 3), words])
 
     def start(request: gr.Request, chosen: Any, settings: Any, *rest: Any) -> tuple[Any, Any, Any, Any]:
         """View, note at the prompt, at the pool, at the button. ``rest``: the fields, whose reference, the pool."""
@@ -186,15 +193,14 @@ def build(desk: Desk) -> None:
         return _attempt(read, lambda _, words: (gr.skip(), words))
 
     mode.change(None, mode, None, js="mode => { document.body.dataset.svMode = mode; }", **QUIET)
-    example.input(fill, example, [*fields, belongs, run_note], queue=False, **QUIET)
+    example.input(fill, example, [*fields, belongs, reference_note, run_note], queue=False, **QUIET)
     newest: dict[str, Any] = {"trigger_mode": "always_last", "queue": False, **QUIET}
-    gr.on([f.change for f in typed_in], count, typed_in, prompt_note, **newest)
-    whose_is_it = [settle, [belongs, *fields], [reference, reference_note]]
-    gr.on([f.change for f in fields], *whose_is_it, **newest)
-    form.offered(*whose_is_it, **newest)
-    reference.input(typed_reference, fields, [belongs, reference_note], **newest)
-    form.offered(offered, [example, *typed_in], [prompt_note, run, example, *fields, belongs], **newest)
-    form.again(again, form, [example, *fields, belongs, run_note], queue=False, **QUIET)
+    notes = [prompt_note, reference, reference_note]
+    gr.on([f.change for f in fields[:-1]], changed, [belongs, *fields], notes, **newest)
+    reference.change(written, [belongs, *fields], [belongs, reference_note], **newest)
+    whole = [*fields, belongs, reference_note]
+    form.offered(offered, [example, belongs, *fields], [prompt_note, run, example, *whole], **newest)
+    form.again(again, form, [example, *whole, run_note], queue=False, **QUIET)
     inputs = [example, form, *fields, belongs, pool]
     for begins in (run.click, form.run):
         begins(start, inputs, [view, prompt_note, pool_note, run_note], queue=False, **QUIET)

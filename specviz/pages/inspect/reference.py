@@ -39,6 +39,13 @@ def of_example(example: Example) -> Reference:
     return Reference(example.record.reference, named(form_of(example)), "the example's")
 
 
+def owned(reference: Reference, form: PromptForm) -> Reference:
+    """The reference after somebody wrote in its field: another text is theirs, as is none where the prompt had one."""
+    typed, had = form.reference.strip(), reference.text.strip()
+    removed = not typed and had and named(form) == reference.prompt
+    return YOURS if removed or typed not in ("", had) else reference
+
+
 def settled(reference: Reference, form: PromptForm) -> PromptForm:
     """The form with the reference that its prompt is measured by: one that belongs to another prompt is dropped, and
     is back with its prompt.
