@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from cachetools import FIFOCache
 
-from decoders.method import kept
+from decoders.method.kept import owner as keeper
 from decoders.trace.report import payload
 from decoders.trace.tables import SCHEMA
 from decoders.trace.trace import Trace
@@ -327,7 +327,7 @@ class Runner:
         trace, journal, error = None, None, ""
         try:
             build, job.build = job.build, _over
-            kept.owner.set(job.owner)
+            keeper.set(job.owner)
             run = build(job.cancel)
             del build
             trace = run.trace
