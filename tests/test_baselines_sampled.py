@@ -1,4 +1,6 @@
-"""What is drafted changes no distribution: chi-square of the tokens behind real drafts of the training-free methods."""
+"""The training-free methods alike: what is drafted changes no distribution (chi-square of the tokens behind real
+drafts), and what if drafts a step again as it was.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,10 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from decoders import Prompt, Sampling, generate
+from decoders import Prompt, Sampling, generate, record
 from decoders.engine.decoding import Decoding
 from decoders.prompt.prompt import Pool
+from decoders.study.whatif import ReadRun
 from decoders.verifiers.match import MatchVerifier
 from decoders.verifiers.sampling import Chooser
 
@@ -29,16 +32,29 @@ def target() -> Any:
     return tiny_target("qwen3")
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_sampled_tokens_are_the_targets_own(target: Any, method: str) -> None:
+@pytest.fixture(scope="module")
+def prompt(target: Any) -> Prompt:
+    """What was written once stands in the text, and what will be written in the pool."""
     plain = Prompt.from_ids(prompt_ids(3))
     written = generate(target, plain, sampling=WARM, max_new_tokens=NEW)
-    tokens = (*plain.tokens, *written, *plain.tokens[-8:])  # what was written once stands in the text
-    prompt = Prompt.from_ids(tokens)
+    bare = Prompt.from_ids((*plain.tokens, *written, *plain.tokens[-8:]))
+    again = generate(target, bare, sampling=WARM, max_new_tokens=NEW)
+    pool = Pool(np.array([bare.tokens[-1], *again, *again]), (0,), None, "what it will write")
+    return Prompt(bare.tokens, bare.segments, pool=pool)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_if_drafts_a_step_again_as_it_was(target: Any, prompt: Prompt, method: str) -> None:
+    trace = record(target, prompt, method, METHODS[method], sampling=WARM, max_new_tokens=NEW)
+    read = ReadRun(target, trace)
+    drafted = [step for step, count in enumerate(trace.tables["steps"]["drafted"]) if count]
+    assert drafted and all(read.redraft(step).same for step in {drafted[0], drafted[-1]})
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_sampled_tokens_are_the_targets_own(target: Any, prompt: Prompt, method: str) -> None:
     again = generate(target, prompt, sampling=WARM, max_new_tokens=NEW)
-    pool = Pool(np.array([tokens[-1], *again, *again]), (0,), None, "what it will write")
-    with_pool = Prompt(prompt.tokens, prompt.segments, pool=pool)
-    run = Decoding.of(target, with_pool, method, METHODS[method], sampling=WARM, max_new_tokens=NEW)
+    run = Decoding.of(target, prompt, method, METHODS[method], sampling=WARM, max_new_tokens=NEW)
     steps = list(run)
     assert [t for step in steps for t in step.emitted] == again
     step = max(steps, key=lambda one: one.draft.tree.drafted)
