@@ -23,6 +23,13 @@ expose({
   },
 });
 paint();
+/** The first tab stop leads past the editor. @param {Event} event */
+function toSteps(event) {
+  event.preventDefault();
+  if (app.tab !== "inspect") goTo("inspect");
+  app.inspector?.timeline.element.focus();
+}
+document.body.prepend(h("a.svp-skip", { href: "#", onclick: toSteps }, "To the steps"));
 document.body.dataset.svMode = "segments";
 document.body.classList.toggle("sv-folded", innerWidth < 1100 || stored.get("panel") === "folded");
 /** @param {...(Node | string)} inside */

@@ -350,7 +350,7 @@ export class WhatIf {
   drawLane({ title: heading, tree }, title, owner, step) {
     heading.textContent = title;
     tree.owner = owner;
-    tree.resized();
+    tree.window.measure();
     tree.draw(owner.model.step(step));
     tree.settle();
   }
