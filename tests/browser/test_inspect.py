@@ -204,6 +204,21 @@ def test_the_first_tab_stop_leads_to_the_steps(visit: Visit) -> None:
         assert page.eval_on_selector(f"#sv-{field} textarea", ring) == "solid 2px"
 
 
+def test_what_is_wrong_with_a_prompt_is_said_where_one_looks(visit: Visit) -> None:
+    page = visit("?trace=gallery-4")
+    page.focus("#sv-example input")
+    options = page.locator("#sv-example [role=option]")
+    expect(options.first).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.locator("#sv-example [role=option]:visible")).to_have_count(0)
+    page.fill("#sv-context textarea", "x" * 2500)
+    page.wait_for_selector("#sv-prompt-note .svp-error")
+    page.click("#sv-run")
+    wrong = page.locator("#sv-run-note .svp-error")
+    expect(wrong).to_contain_text("2,500 tokens")
+    expect(wrong).to_be_in_viewport()
+
+
 LINES = """() => [...specviz.inspector.output.code.querySelectorAll(".sv-row")].map((row) =>
     [row.querySelector(".sv-no").textContent, row.querySelector(".sv-line").textContent])"""
 

@@ -114,6 +114,7 @@ export class Inspector extends Listeners {
   load(trace, view) {
     const { step = trace.run.opens ?? 0, pins = [] } = view || {};
     this.pause();
+    this.tip.hide();
     this.unseen = !this.host.clientWidth;
     this.model = new Model(trace);
     this.colors = readColors(this.root);
@@ -222,9 +223,9 @@ export class Inspector extends Listeners {
       .join(" · ");
   }
 
-  /** A panel of the page's own, below the tree. @param {Element} element */
+  /** A panel of the page's own, in the tree's place while it is open. @param {Element} element */
   addPanel(element) {
-    this.regret.element.before(element);
+    this.tree.element.after(element);
   }
 
   /** @param {number | string} number */

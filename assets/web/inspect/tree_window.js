@@ -9,7 +9,7 @@ import { MARGIN } from "specviz/inspect/tree_layout.js";
 const LEGIBLE = 0.8; // of the full scale: a tree is fitted no smaller, unless its accepted path would be cut
 const TIGHT = 0.75; // nor smaller than that for its height
 const SMALLEST = 0.5; // that it is fitted to by itself
-const [LEAST, MOST] = [0.2, 3]; // by hand
+const [LEAST, MOST] = [0.05, 3]; // by hand
 const STEP = 1.25;
 const PAN = 80; // pixels
 const [MAP_WIDE, MAP_HIGH] = [150, 64]; // pixels, at most
