@@ -354,6 +354,7 @@ export class WhatIf {
       `. ${verdict} `,
       h("span.svw-time", this.time(result)),
     );
+    this.words.title = this.words.textContent || ""; // on one screen its end may be cut
     this.notes.replaceChildren(...result.notes.map((text) => h("li", text)));
     const what = picked ? `the copy from ${inspector.where(picked.position)}` : trace.run.method.title;
     this.drawLane(this.was, `Recorded: ${inspector.model.run.method.title}`, quiet(inspector), step);
