@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from decoders import Prompt, Sampling, methods, record, save
 from decoders.drafters.sps import opened
+from decoders.errors import UserError
 from decoders.parts import KINDS
 from decoders.prompt.prompt import Pool
 from decoders.study.forced import forced
@@ -293,6 +294,26 @@ def test_a_run_goes_on_from_a_step_with_another_method(client, desk, ranked):
     length = ranked.trace.tables["steps"]["context"][4]
     assert made.prompt_ids == ranked.trace.tables["tokens"]["id"][:length]
     assert made.output_ids == ranked.trace.tables["tokens"]["id"][length:], "lossless: the same text goes on"
+
+
+def test_a_place_picked_by_hand_goes_on_with_the_runs_own_method(client, desk, ranked):
+    would = ranked.trace.tables["candidates"]["would_accept"]
+    rows = list(ranked.rows("candidates", 3))
+    best = max(range(len(rows)), key=lambda k: would[rows[k]])
+    told = ask(client, what="continue", step=3, candidate=best).json()
+    own = ranked.trace.run["method"]
+    assert "from step 4 after a place picked by hand" in told["title"]
+    until(lambda: told["id"] in desk.store, "the run that goes on is stored")
+    made = desk.store.get(told["id"])
+    ids = ranked.trace.tables["tokens"]["id"]
+    start = ranked.trace.tables["steps"]["context"][3]
+    taken = start + would[rows[best]] + 1  # what the place gives, and the target's own token
+    assert made.prompt_ids == ids[:taken] and made.output_ids == ids[taken:]
+    assert made.run["method"]["name"] == own["name"] and made.run["method"]["params"] == own["params"]
+    with pytest.raises(UserError, match="nothing is left to write"):
+        go_on(ranked.target, ranked.trace, 3, own["name"], emitted=[1] * ranked.trace.run["max_new_tokens"])
+    nobody = ask(client, what="continue", step=3)
+    assert nobody.status_code == 422 and "name the method" in nobody.json()["error"].lower()
 
 
 def test_what_cannot_be_asked_is_refused_with_a_sentence(client, desk, monkeypatch):

@@ -21,7 +21,7 @@ parameters) the steps before are not its own: it starts as after a step without 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -365,20 +365,29 @@ def whatif(
 
 
 def go_on(
-    target: Target, trace: Trace, step: int, method: str | Method, params: Mapping[str, Any] | None = None
+    target: Target,
+    trace: Trace,
+    step: int,
+    method: str | Method,
+    params: Mapping[str, Any] | None = None,
+    *,
+    emitted: Sequence[int] = (),
 ) -> dict[str, Any]:
     """Arguments of a ``Run`` that starts where a step began, with another method: what was written before the step is
-    part of its prompt, and it writes no more than the run could.
+    part of its prompt, then what a redraft of the step ``emitted``; it writes no more than the run could.
 
-    Raises UserError as ``ReadRun.redraft`` does, before anything is computed.
+    Raises UserError as ``ReadRun.redraft`` does, before anything is computed, and where ``emitted`` ends the run.
     """
     check_model(target, trace.run)
     check_step(trace, step)
     entry, values = chosen(method, params)
-    prompt, length = recorded_prompt(trace), trace.tables["steps"]["context"][step]
-    written = length - len(prompt.tokens)
-    segments = (*prompt.segments, *([Segment("output", len(prompt.tokens), length)] if written else []))
-    ids = tuple(trace.tables["tokens"]["id"][:length])
+    stops = trace.run.get("stop_ids")
+    prompt = recorded_prompt(trace)
+    ids = (*trace.tables["tokens"]["id"][: trace.tables["steps"]["context"][step]], *emitted)
+    written = len(ids) - len(prompt.tokens)
+    if emitted and (emitted[-1] in (stops or ()) or written >= trace.run["max_new_tokens"]):
+        raise UserError("nothing is left to write: this place ends the run")
+    segments = (*prompt.segments, *([Segment("output", len(prompt.tokens), len(ids))] if written else []))
     return {
         "prompt": replace(prompt, tokens=ids, segments=segments),
         "method": entry,
@@ -386,7 +395,7 @@ def go_on(
         "keep_prompt": True,
         "sampling": sampling_of(trace.run),
         "max_new_tokens": max(1, trace.run["max_new_tokens"] - written),
-        "stop_ids": trace.run.get("stop_ids"),
+        "stop_ids": stops,
         "compare": not entry.lossless,
     }
 

@@ -124,6 +124,9 @@ def test_every_lesson_to_its_last_stop(visit: Visit, page: Any) -> None:
 def test_links_presenter_mode_and_resuming(visit: Visit, page: Any) -> None:
     visit("?tab=lessons&lesson=1-drafting&at=3&present=1")
     at(page, "1-drafting 2 asked")
+    line = "all => [...new Set(all.map(e => getComputedStyle(e).textDecorationStyle))]"
+    offered = page.eval_on_selector_all(".sv-lesson-view .sv-offered", line)
+    assert offered == ["dotted"], "what is offered does not look rejected before the prediction"
     whole = {"x": 0, "y": 0, "width": 1280, "height": 820}
     becomes(page, page.locator(".sv-lesson.sv-presenting").bounding_box, whole)
     for hidden in (".sv-lesson-nav", ".sv-lesson-tools", ".sv-lesson-view .sv-controls", ".sv-lesson-view .sv-actions"):

@@ -537,7 +537,7 @@ def test_statuses_never_rest_on_colour_alone(open_trace: Open) -> None:
     assert len(set(looks.values())) == 3, looks
     line = "e => getComputedStyle(e).textDecorationLine"
     assert page.eval_on_selector(".sv-node-accepted .sv-label", line) == "underline"
-    assert page.eval_on_selector(".sv-node-rejected .sv-label", line) == "line-through"
+    assert page.eval_on_selector(".sv-node-rejected .sv-label", line) == "none"  # its token stays legible
     assert page.locator(".sv-node-bonus .sv-box").count() == 2  # a double border
 
 
@@ -554,6 +554,12 @@ def test_the_sentence_says_what_was_recorded(open_trace: Open, page: Any) -> Non
     page.evaluate("k => specviz.inspector.setStep(k)", none)
     assert f"No draft this step, because {steps['reason'][none]}" in page.inner_text(".sv-sentence")
     assert page.get_attribute(".sv-sentence", "aria-live") == "polite"
+
+
+def details(page: Any) -> None:
+    """Opens the drawer."""
+    page.keyboard.press("d")
+    page.wait_for_selector(".sv-drawer:visible")
 
 
 def tip(page: Any) -> str:
@@ -610,6 +616,7 @@ def test_a_step_tells_its_route_and_its_times(open_trace: Open) -> None:
     page = open_trace(trace, step=step)
     chips = page.inner_text(".sv-step-facts")
     assert "route semantic" in chips and "accepted branch + successor" in chips and "retrieval" in chips
+    details(page)
     page.locator(".sv-step-facts .sv-chip:has-text('retrieval')").hover()
     took = f"{steps['term:retrieval_ms'][step]:.3g}".rstrip("0")
     assert took in tip(page) and "retrieval_ms ÷ verify_ms" in tip(page)
@@ -640,8 +647,9 @@ def test_the_run_is_broken_down_by_outcome_route_and_time(open_trace: Open) -> N
     page = open_trace(trace)
     found = dict(value(page, "v.model.report.outcomes"))
     assert found == outcomes(trace) and "branch+successor" in found
-    assert "branch+successor" in page.inner_text(".sv-breakdown summary")  # folded in a low window
-    page.click(".sv-breakdown summary")
+    assert not page.is_visible(".sv-breakdown")  # in the drawer
+    details(page)
+    assert "branch+successor" in page.inner_text(".sv-brief")
     text = page.inner_text(".sv-breakdown").replace("\n", " ")
     share = step_term_shares(trace)["retrieval_ms"]
     assert f"retrieval {100 * share:.2g}" in text and "Steps by route" in text
@@ -748,9 +756,10 @@ def test_compression_and_quality_are_told_with_their_formulas(open_trace: Open) 
     page = open_trace(trace)
     said = page.inner_text(".sv-compression")
     assert "context 56 → 40 tokens (1.4×, extractive)" in said and "keys and values" in said
+    details(page)
     page.locator(".sv-compression span:has-text('keys and values')").hover()
     assert "12,288 bytes per token" in tip(page)
-    assert "F1\n" in page.inner_text(".sv-metrics")
+    assert "F1\n" in page.inner_text(".sv-all-metrics")
     assert not page.is_visible(".sv-reference-text")
     page.click(".sv-reference summary")
     assert page.inner_text(".sv-reference-text") == trace.run["reference"]

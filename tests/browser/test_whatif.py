@@ -97,7 +97,11 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     assert f"what if {worst.best} token" in settled(page) and "fewer" not in settled(page)
     accepted = page.locator(".svw-would .sv-node-accepted")
     expect(accepted).to_have_count(worst.best)
-    expect(page.locator("text=Continue from here").locator("visible=true")).to_have_count(0)
+    expect(page.locator(".svw").get_by_role("button", name="Continue from here")).to_be_visible()
+    sight = """() => ["was", "would"].every((name) => {
+        const { top, bottom, height } = document.querySelector(`.svw-${name} .sv-body`).getBoundingClientRect();
+        return height > 60 && top >= 0 && bottom <= innerHeight; }) && !scrollY"""
+    assert page.evaluate(sight), "both trees are seen together"
 
     # regret: as the trace's metric has it; a row goes to its step, and the panel follows
     listed = page.evaluate("specviz.app.inspector.model.report.regrets")

@@ -6,7 +6,7 @@ import { clamp, format, plain, plural } from "specviz/base/numbers.js";
 import { told } from "specviz/base/parts.js";
 import { Panel } from "specviz/inspect/panel.js";
 
-const ROW = 30;
+export const ROW = 26; // pixels, as in the style sheet
 const SNIPPET = 9; // tokens
 const PIPS = 10;
 
@@ -19,12 +19,13 @@ const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 /** A column of numbers. @type {(width: number, label: string, help: string) => [string, Child, string]} */
 const column = (width, label, help) => [`${width}px`, capital(label), help];
 
+const WOULD = "Offered tokens that equal the output that followed. Known when the run is over.";
 const OFFER = "The earlier place and the tokens after it: what it offers. Underlined: those the output then had.";
 
 /** A row in sight, used again from step to step; ``k``: its candidate, the other values: what is drawn. */
 class Row {
-  /** @param {number} terms @param {number} plains @param {boolean} showScore @param {boolean} offered */
-  constructor(terms, plains, showScore, offered) {
+  /** @param {CandidateTable} table */
+  constructor({ terms, plains, showScore, showLength, offered }) {
     /** @type {(name: string) => HTMLElement} */
     const cell = (name) => h("span", { class: name, role: "cell" }, "");
     this.k = -1;
@@ -35,8 +36,8 @@ class Row {
     this.taken = h("code.sv-taken", "");
     this.rest = h("code", "");
     /** @type {{ cell: HTMLElement, share: string }[]} */
-    this.terms = Array.from({ length: terms }, () => ({ cell: cell("sv-term"), share: "" }));
-    this.plains = Array.from({ length: plains }, () => cell("sv-plain"));
+    this.terms = Array.from(terms, () => ({ cell: cell("sv-term"), share: "" }));
+    this.plains = Array.from(plains, () => cell("sv-plain"));
     this.score = cell("sv-number");
     this.length = cell("sv-number");
     this.pips = cell("sv-pips");
@@ -49,7 +50,7 @@ class Row {
       this.terms.map((one) => one.cell),
       this.plains,
       showScore && this.score,
-      this.length,
+      showLength && this.length,
       this.pips,
       this.pick && h("span", { role: "cell" }, this.pick),
     );
@@ -83,6 +84,8 @@ export class CandidateTable extends Panel {
     /** Columns that no view knows, shown as they are. @type {PlainColumn[]} */
     this.plains = [];
     this.showScore = this.sameAnchor = false;
+    this.showLength = true;
+    this.room = 800;
     /** @type {((candidate: Candidate) => void) | null} */
     this.offered = null;
     const refresh = framed(() => this.drawRows());
@@ -130,21 +133,30 @@ export class CandidateTable extends Panel {
     this.showScore = !this.terms.some(same);
     this.sameAnchor = view.candidates.every((one) => model.id(one.position) === view.root);
     const after = h("code.sv-token", model.pieces.label(view.root, 12));
+    const widest = 400 + 112 * this.terms.length + 88 * this.plains.length + (this.showScore ? 66 : 0);
+    const tight = this.room < widest + (this.offered ? 66 : 0);
+    this.table.classList.toggle("sv-tight", tight);
+    // what is offered stands beside what would be accepted, once that is known
+    this.showLength = !tight || !view.candidates.every((one) => one.would >= 0);
+    const least = tight ? 104 : 150; // of the text
     /** Width, head, help; false: not now. @type {([width: string, head: Child, help: string] | false)[]} */
     const all = [
-      ["38px", "#", "Rank: 1 is what the method likes best."],
-      ["minmax(150px, 1fr)", this.sameAnchor ? h("span", "Copy after ", after) : "Copy from", OFFER],
-      ...this.terms.map(({ key, label, help, low, high }) => column(high > low ? 104 : 58, label || key, help)),
+      [tight ? "30px" : "38px", "#", "Rank: 1 is what the method likes best."],
+      [`minmax(${least}px, 1fr)`, this.sameAnchor ? h("span", "Copy after ", after) : "Copy from", OFFER],
+      ...this.terms.map(({ key, label, help, low, high }) =>
+        column(high > low ? (tight ? 78 : 104) : 58, label || key, help),
+      ),
       ...this.plains.map(({ label, help }) => column(80, label, help)),
       this.showScore && ["58px", "Score", "What the method ranks by."],
-      ["46px", "Offers", "Tokens offered."],
-      ["132px", "Would accept", "Offered tokens that equal the output that followed. Known when the run is over."],
+      this.showLength && ["46px", "Offers", "Tokens offered."],
+      [tight ? "82px" : "132px", "Would accept", WOULD],
       !!this.offered && ["58px", "Pick", "Drafts this step again from a place that was not chosen."],
     ];
     const columns = all.filter((one) => one !== false);
     const widths = columns.map(([width]) => width).join(" ");
+    const wide = columns.reduce((sum, [width]) => sum + (Number.parseInt(width, 10) || least) + 8, 12);
     const names = [...this.terms.map((term) => term.key), ...this.plains.map((one) => one.name)].join(" ");
-    const layout = `${widths} ${names}`;
+    const layout = `${widths} ${names} ${this.showLength}`;
     if (layout !== this.layout || this.owner.model !== this.headedFor) {
       this.layout = layout;
       this.pool = [];
@@ -155,9 +167,7 @@ export class CandidateTable extends Panel {
     this.headed = head;
     this.headedFor = this.owner.model;
     this.table.style.setProperty("--sv-columns", widths);
-    const optional = (this.showScore ? 58 : 0) + (this.offered ? 66 : 0);
-    const own = 104 * this.terms.length + 88 * this.plains.length;
-    this.table.style.minWidth = `${38 + 150 + own + 170 + 40 + optional}px`;
+    this.table.style.minWidth = `${wide}px`;
     this.head.replaceChildren(
       ...columns.map(([, label, help]) => {
         const one = h("span", { role: "columnheader" }, label);
@@ -213,7 +223,7 @@ export class CandidateTable extends Panel {
   }
 
   makeRow() {
-    const row = new Row(this.terms.length, this.plains.length, this.showScore, !!this.offered);
+    const row = new Row(this);
     this.owner.tip.add(row.element, () => {
       const one = this.view?.candidates[row.k];
       return one && one.excluded ? [`Could not win: ${one.excluded}`] : [];
@@ -350,6 +360,13 @@ export class CandidateTable extends Panel {
 
   resized() {
     this.height = this.body.clientHeight;
+    const room = this.body.clientWidth;
+    if (room && room !== this.room) {
+      this.room = room;
+      if (!this.view?.candidates.length || this.headedFor !== this.owner.model) return;
+      this.columns(this.view);
+      return this.drawRows(true);
+    }
     this.drawRows();
   }
 }

@@ -21,12 +21,13 @@ const setting = (inspector, label, name, help) =>
 export const toggles = (inspector) => ({
   heat: setting(inspector, "Score heat", "heat", "Shade the places compared this step by their score"),
   offers: setting(inspector, "Losing offers", "offers", "Show what the candidates that lost would have offered (O)"),
+  follow: setting(inspector, "Follow", "follow", "Scroll the panes to each step"),
   whitespace: setting(inspector, "Whitespace", "whitespace", "Show spaces, tabs and line ends as glyphs (W)"),
 });
 
-/** Copy link and downloads. @param {Inspector} inspector */
-export function actions(inspector) {
-  const wrap = h("div.sv-actions");
+/** Details, copy link, downloads, presenting. @type {(inspector: Inspector, details: Child) => HTMLElement} */
+export function actions(inspector, details) {
+  const wrap = h("div.sv-actions", details);
   const { link, attribute } = inspector.options.actions || {};
   if (attribute) {
     const one = button("Attribute this run", { onclick: () => attribute() }, "Attribute");
@@ -37,7 +38,8 @@ export function actions(inspector) {
     const url = () =>
       typeof link === "function" ? link(inspector.state()) : link === true ? inspector.address() : link;
     const onclick = () => copyLink(new URL(url(), location.href).href, linkLabel);
-    wrap.append(button("Copy a link to this step", { onclick }, icon("link"), linkLabel));
+    linkLabel.classList.add("sv-word");
+    wrap.append(button("Copy a link to this step", { class: "sv-narrow-icon", onclick }, icon("link"), linkLabel));
   }
   if (inspector.options.actions !== false) wrap.append(downloads.menu(inspector));
   if (inspector.options.actions !== false && inspector.options.present !== false) {
@@ -75,7 +77,6 @@ export function toolbar(inspector) {
       h("option", { value: n, selected: n === inspector.player.rate }, `${n} ${n === 1 ? "step" : "steps"}/s`),
     ),
   );
-  const follow = setting(inspector, "Follow", "follow", "Scroll the panes to each step");
   const ask = keyed("Keyboard help", "?", () => inspector.showHelp(inspector.help.hidden), h("span", "?"));
   return h(
     "div.sv-controls",
@@ -90,9 +91,6 @@ export function toolbar(inspector) {
       keyed("Previous miss", "[", () => inspector.miss(-1), h("kbd", "["), h("span.sv-wide", "miss")),
       keyed("Next miss", "]", () => inspector.miss(1), h("span.sv-wide", "miss"), h("kbd", "]")),
     ),
-    h("span.sv-grow"),
-    follow,
-    inspector.spaceButton,
     ask,
   );
 }

@@ -21,6 +21,9 @@ function save(name, blob) {
 export function treeSvg(inspector) {
   const { svg } = inspector.tree;
   const copy = /** @type {SVGSVGElement} */ (svg.cloneNode(true));
+  const { width, height } = svg.viewBox.baseVal; // at full scale, however large it is shown
+  copy.setAttribute("width", String(width));
+  copy.setAttribute("height", String(height));
   const from = svg.querySelectorAll("*");
   copy.querySelectorAll("*").forEach((element, k) => {
     const style = getComputedStyle(from[k]);
@@ -39,8 +42,7 @@ export function treeSvg(inspector) {
 /** The drawn tree as a picture. @type {(inspector: Inspector, scale?: number) => Promise<Blob>} */
 export function treePng(inspector, scale = 2) {
   const { svg } = inspector.tree;
-  const width = Number(svg.getAttribute("width"));
-  const height = Number(svg.getAttribute("height"));
+  const { width, height } = svg.viewBox.baseVal;
   const picture = new Image();
   return new Promise((resolve, reject) => {
     picture.onload = () => {
@@ -92,9 +94,9 @@ export function menu(inspector) {
   const list = h("div.sv-menu", { role: "menu", hidden: true });
   const opener = button(
     "Download",
-    { "aria-haspopup": "menu", "aria-expanded": "false" },
+    { class: "sv-narrow-icon", "aria-haspopup": "menu", "aria-expanded": "false" },
     icon("download"),
-    "Download",
+    h("span.sv-word", "Download"),
   );
   const entries = () => [...list.querySelectorAll("a, button")].filter((one) => one instanceof HTMLElement);
   const close = () => {

@@ -9,7 +9,8 @@ import { CandidateTable } from "specviz/inspect/candidates.js";
 import * as controls from "specviz/inspect/controls.js";
 import { DiffView } from "specviz/inspect/diff.js";
 import { DrafterView } from "specviz/inspect/drafter.js";
-import { keys, tokenFacts } from "specviz/inspect/keys.js";
+import { Drawer } from "specviz/inspect/drawer.js";
+import { keys, tokenFacts, unclaimed } from "specviz/inspect/keys.js";
 import { arrange } from "specviz/inspect/layout.js";
 import { Links } from "specviz/inspect/links.js";
 import { heaviest } from "specviz/inspect/looks.js";
@@ -18,10 +19,11 @@ import { TokenPane } from "specviz/inspect/pane.js";
 import { PoolPane } from "specviz/inspect/pool.js";
 import { PromptsView } from "specviz/inspect/prompts.js";
 import { RegretView } from "specviz/inspect/regret.js";
-import * as shares from "specviz/inspect/shares.js";
 import * as words from "specviz/inspect/summary.js";
 import { Timeline } from "specviz/inspect/timeline.js";
 import { TreeView } from "specviz/inspect/tree.js";
+
+export const METRICS = 4; // that stand in the head; the drawer has them all
 
 /** @extends {Listeners<InspectorEvents>} */
 export class Inspector extends Listeners {
@@ -42,7 +44,6 @@ export class Inspector extends Listeners {
     this.offers = false;
     this.follow = true;
     this.unseen = false; // the panes are still to be scrolled to the step
-    this.allMetrics = false;
     /** Metrics that stand first. @type {string[]} */
     this.wantedMetrics = [];
     this.zoom = 1; // of what is drawn in fixed sizes
@@ -54,23 +55,20 @@ export class Inspector extends Listeners {
     this.metrics = h("dl.sv-metrics");
     this.sentence = h("p.sv-sentence", { "aria-live": "polite" });
     this.counter = h("span.sv-counter");
-    this.compression = h("p.sv-compression");
-    this.breakdownTitle = h("summary");
-    this.breakdownParts = h("div.sv-breakdown-parts");
     this.legend = h("ul.sv-legend", { "aria-label": "Legend" });
     this.message = h("p.sv-message", { role: "status", hidden: true });
     this.pinNote = h("span.sv-pin-note", { hidden: true });
-    const { heat, offers, whitespace } = controls.toggles(this);
+    const { follow, heat, offers, whitespace } = controls.toggles(this);
     this.heatButton = heat;
     this.offerButton = offers;
     this.spaceButton = whitespace;
     this.playButton = controls.playButton(this);
     this.linkLabel = h("span", "Copy link");
     this.timeline = new Timeline(this);
-    this.facts = new shares.StepFacts(this);
+    this.drawer = new Drawer(this);
     this.diff = new DiffView(this);
     this.prompt = new TokenPane(this, "prompt", "Prompt", this.heatButton, this.offerButton);
-    this.output = new TokenPane(this, "output", "Output", this.pinNote);
+    this.output = new TokenPane(this, "output", "Output", this.pinNote, follow, whitespace);
     this.pool = new PoolPane(this);
     this.panes = [this.prompt, this.output, this.pool];
     this.tree = new TreeView(this);
@@ -79,17 +77,14 @@ export class Inspector extends Listeners {
     this.drafter = new DrafterView(this);
     this.prompts = new PromptsView(this);
     this.links = new Links(this);
-    const { breakdown, help } = arrange(this);
-    this.breakdown = breakdown;
-    this.help = help;
+    this.help = arrange(this);
     const hashed = !!options.actions && options.actions.link === true;
     this.presenter =
       options.present === false ? null : new Presenter(this.root, { hashed, changed: (on) => this.zoomed(on) });
     this.root.addEventListener("keydown", (event) => keys(this, event, true));
     /** @type {(event: KeyboardEvent) => void} */
     this.onKey = (event) => {
-      const nowhere = !document.activeElement || document.activeElement === document.body;
-      if (nowhere && this.root.getClientRects().length) keys(this, event, false);
+      if (this.root.getClientRects().length && unclaimed(this.root)) keys(this, event, false);
     };
     document.addEventListener("keydown", this.onKey);
     this.sizes = new ResizeObserver(framed(() => this.resized()));
@@ -119,6 +114,7 @@ export class Inspector extends Listeners {
   load(trace, view) {
     const { step = trace.run.opens ?? 0, pins = [] } = view || {};
     this.pause();
+    this.tip.hide();
     this.unseen = !this.host.clientWidth;
     this.model = new Model(trace);
     this.colors = readColors(this.root);
@@ -188,14 +184,9 @@ export class Inspector extends Listeners {
   describe() {
     this.prompts.describe();
     this.heading.replaceChildren(...words.heading(this));
-    words.metrics(this, this.metrics);
-    this.compression.replaceChildren(...shares.compression(this));
-    this.compression.hidden = !this.compression.childElementCount;
+    words.metrics(this, this.metrics, METRICS);
     this.legend.replaceChildren(...words.legend(this));
-    this.breakdownParts.replaceChildren(...shares.run(this));
-    this.breakdownTitle.replaceChildren(...shares.brief(this));
-    this.breakdown.hidden = !this.breakdownParts.childElementCount;
-    this.facts.build();
+    this.drawer.describe();
     this.regret.describe();
     this.drafter.describe();
     this.diff.draw();
@@ -232,9 +223,9 @@ export class Inspector extends Listeners {
       .join(" · ");
   }
 
-  /** A panel of the page's own, below the tree. @param {Element} element */
+  /** A panel of the page's own, in the tree's place while it is open. @param {Element} element */
   addPanel(element) {
-    this.regret.element.before(element);
+    this.tree.element.after(element);
   }
 
   /** @param {number | string} number */
@@ -262,7 +253,7 @@ export class Inspector extends Listeners {
     marks.paint(this, view);
     this.count(view);
     this.sentence.replaceChildren(...words.sentence(this, view));
-    this.facts.draw(view);
+    this.drawer.facts.draw(view);
     this.tree.draw(view);
     this.candidates.draw(view);
     this.regret.mark(this.number);

@@ -16,6 +16,7 @@ export function keys(inspector, event, inside) {
     "]": () => inspector.miss(1),
     "[": () => inspector.miss(-1),
     "?": () => inspector.showHelp(inspector.help.hidden),
+    d: () => inspector.drawer.toggle(),
     f: () => inspector.presenter?.toggle(),
     Escape: () => escape(inspector),
   };
@@ -28,16 +29,26 @@ export function keys(inspector, event, inside) {
     o: () => inspector.offerButton.click(),
   };
   if (!closest(event, "button, a, [role=button]")) focused[" "] = () => inspector.player.toggle();
-  const act = own[event.key === "F" ? "f" : event.key] || (inside && focused[event.key]);
+  const act = own[/^[DF]$/.test(event.key) ? event.key.toLowerCase() : event.key] || (inside && focused[event.key]);
   if (!act) return;
   event.preventDefault();
   act();
+}
+
+/** Whether the focus is where the page itself has no use for these keys: nowhere, or on a plain button outside. */
+/** @param {Element} root */
+export function unclaimed(root) {
+  const at = document.activeElement;
+  if (!at || at === document.body) return true;
+  const uses = "[role=tab], [role=radio], [role=option], [role^=menu], [role=dialog], .sv, dialog";
+  return !root.contains(at) && at.matches("button, a, summary") && !at.closest(uses);
 }
 
 /** @param {Inspector} inspector */
 function escape(inspector) {
   inspector.tip.hide();
   if (!inspector.help.hidden) inspector.showHelp(false);
+  else if (inspector.drawer.element.contains(document.activeElement)) inspector.drawer.toggle(false);
   else if (inspector.presenter?.on) inspector.presenter.set(false);
   else if (inspector.pins.length) inspector.setPins([]);
 }

@@ -4,16 +4,16 @@ import { button, h, icon } from "specviz/base/dom.js";
 import * as controls from "specviz/inspect/controls.js";
 import * as words from "specviz/inspect/summary.js";
 
-/** Puts every part of an inspector in its place. @param {Inspector} inspector */
+/**
+ * Puts every part of an inspector in its place: a step's sentence, timeline, texts, tree and candidates on one screen,
+ * what is told of the whole run below it, everything else in the drawer. Without a drawer (in a lesson) the legend and
+ * the step's facts stand under the sentence, and nothing is fitted to the window.
+ *
+ * @param {Inspector} inspector
+ */
 export function arrange(inspector) {
-  const { candidates, diff, drafter, options, output, pool, prompt, prompts, regret, tree } = inspector;
-  // folded in a low window, so that the tree is in sight; its title tells the outcomes all the same
-  const breakdown = h(
-    "details.sv-breakdown",
-    { open: window.innerHeight >= 900 },
-    inspector.breakdownTitle,
-    inspector.breakdownParts,
-  );
+  const { candidates, diff, drawer, drafter, options, output, pool, prompt, prompts, regret, tree } = inspector;
+  const drawn = options.drawer !== false;
   const help = h(
     "div.sv-help",
     { role: "dialog", "aria-label": "Keyboard help", tabindex: "-1", hidden: true },
@@ -24,8 +24,8 @@ export function arrange(inspector) {
     "header.sv-head",
     inspector.heading,
     inspector.metrics,
-    controls.actions(inspector),
-    h("div.sv-run-facts", inspector.compression, options.strip, breakdown),
+    controls.actions(inspector, drawn ? drawer.button : null),
+    h("div.sv-run-facts", !drawn && drawer.compression, options.strip),
   );
   const steps = h(
     "section.sv-card.sv-steps",
@@ -34,18 +34,18 @@ export function arrange(inspector) {
     inspector.timeline.element,
     inspector.timeline.note,
     inspector.sentence,
-    inspector.facts.element,
-    inspector.legend,
+    !drawn && [drawer.facts.element, inspector.legend],
   );
   const lower = [tree, candidates, drafter, prompts].map((panel) => panel.element);
   const views = h(
     "div.sv-views",
     h("div.sv-grid.sv-texts", h("div.sv-sources", prompt.element, pool.element), output.element),
-    diff.element,
     h("div.sv-grid.sv-grid-low", lower),
-    regret.element,
   );
-  inspector.root.prepend(head, inspector.message, steps, views, inspector.links.layer, help);
+  const below = h("div.sv-views.sv-below", diff.element, regret.element);
+  const screen = h("div.sv-screen", head, inspector.message, steps, views, drawn && drawer.element);
+  inspector.root.classList.toggle("sv-fit", drawn);
+  inspector.root.prepend(screen, below, inspector.links.layer, help);
   inspector.host.replaceChildren(inspector.root);
-  return { breakdown, help };
+  return help;
 }

@@ -9,7 +9,7 @@ import { Panel } from "specviz/inspect/panel.js";
 const LONGEST_ROW = 500; // tokens; a longer line goes on in an unnumbered row
 const CHUNK = 24; // rows
 const CHUNK_TOKENS = 1000;
-const ROW_HEIGHT = 21; // pixels, as in the style sheet
+const ROW_HEIGHT = 18; // pixels, as in the style sheet
 
 /** @type {Record<string, string>} */
 const SEGMENTS = { instruction: "Instruction", context: "Context", question: "Question", chat: "Chat" };
@@ -124,16 +124,29 @@ export class TokenPane extends Panel {
     this.code.classList.toggle("sv-big", this.rows.length > 200);
   }
 
+  /** Takes the last row out, with all that its first token wrote above it; returns that token's position. */
   dropLastRow() {
-    const row = must(this.rows.pop());
-    const from = must(this.starts.pop());
-    row.element.remove();
-    if (row.number) this.lines--;
+    const from = this.starts[this.starts.length - 1];
+    let numbered = true; // the first row that goes: it began a line
+    while (this.starts[this.starts.length - 1] === from) {
+      const row = must(this.rows.pop());
+      this.starts.pop();
+      row.element.remove();
+      numbered = row.number > 0;
+      if (numbered) this.lines--;
+    }
+    this.row = this.rows[this.rows.length - 1];
+    // a line end followed by spaces is one token: its line end stands in the row before
+    const above = this.spans[from - this.base];
+    const cut = above.isConnected && this.row?.line.contains(above);
+    if (cut) {
+      above.remove();
+      this.row.count -= 1;
+      this.row.size -= (above.textContent || "").replace("⏎", "").length;
+    }
+    this.open = cut || !numbered;
     this.spans.length = from - this.base;
     for (const position of this.more.keys()) if (position >= from) this.more.delete(position);
-    // a token cut by the row's start (a line end followed by spaces) keeps its first part in the row before
-    this.open = !row.number;
-    this.row = this.rows[this.rows.length - 1];
     for (const layer of this.layers.values())
       for (const elements of layer.values())
         for (const element of elements.keys()) if (!element.isConnected) elements.delete(element);
@@ -338,7 +351,7 @@ export class TokenPane extends Panel {
 
   /** Estimated top of every row, in lines: the minimap's scale. */
   measure() {
-    const columns = Math.max(20, (this.body.clientWidth - 64) / 7.6);
+    const columns = Math.max(20, (this.body.clientWidth - 64) / 7.3);
     const tops = new Float64Array(this.rows.length + 1);
     this.rows.forEach((row, k) => {
       tops[k + 1] = tops[k] + Math.max(1, Math.ceil(row.size / columns)) + (row.label ? 1.3 : 0);

@@ -1,9 +1,8 @@
 /* Words about a run and its steps: the header, the one-sentence step summary, the legend and the keyboard help. */
 
-import { append, button, facts, h } from "specviz/base/dom.js";
+import { append, facts, h } from "specviz/base/dom.js";
 import { OPEN, POOL } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
-import { told } from "specviz/base/parts.js";
 import * as terms from "specviz/base/terms.js";
 import { lanes, offered, quoted as token, stood } from "specviz/inspect/drafting.js";
 import { follows, legend as hungLegend, offer as hungOffer } from "specviz/inspect/prompt_marks.js";
@@ -146,58 +145,28 @@ function metric(owner, help, value) {
   return owner.tip.add(box, () => terms.explain(owner, help.key, help));
 }
 
-const SHOWN = 6;
 // what a reader looks for first; all others follow in the run's own order
 const SPEED = ["tokens_per_step", "tokens_per_s", "speedup"];
 const QUALITY = ["quality_f1", "quality_rouge_l", "quality_edit"];
 const FIRST = [...SPEED, "copied_share", "ranking_regret", "tokens", "steps"];
 const FIRST_LOSSY = [...SPEED, "differs", ...QUALITY, "tokens", "steps"];
 
-/** Key metrics in the run's order, the rest behind a button. @type {(owner: Inspector, list: HTMLElement) => void} */
-export function metrics(owner, list) {
+/** The run's metrics, those looked for first before the others. */
+/** @type {(owner: Inspector, list: HTMLElement, most?: number) => void} */
+export function metrics(owner, list, most = Infinity) {
   const { run } = owner.model;
   const values = run.metrics || {};
   /** @type {Help[]} */
   const helps = (run.metric_help || []).filter((help) => values[help.key] !== undefined && values[help.key] !== null);
-  const known = new Set((run.metric_help || []).map((help) => help.key));
+  const helped = new Set((run.metric_help || []).map((help) => help.key));
   for (const key of Object.keys(values)) {
-    if (!known.has(key) && values[key] !== null && typeof values[key] !== "object") helps.push({ key, label: key });
+    if (!helped.has(key) && values[key] !== null && typeof values[key] !== "object") helps.push({ key, label: key });
   }
   const first = [...owner.wantedMetrics, ...(owner.model.lossy ? FIRST_LOSSY : FIRST)];
   /** @type {(help: Help) => number} */
   const place = (help) => (first.includes(help.key) ? first.indexOf(help.key) : first.length);
   helps.sort((a, b) => place(a) - place(b));
-  const shown = owner.allMetrics ? helps : helps.slice(0, SHOWN);
-  list.replaceChildren(...shown.map((help) => metric(owner, help, values[help.key] ?? 0)));
-  if (helps.length > SHOWN) {
-    const toggle = button(owner.allMetrics ? "Fewer metrics" : "All metrics", {
-      class: "sv-quiet",
-      "aria-expanded": String(!!owner.allMetrics),
-      onclick: () => {
-        owner.allMetrics = !owner.allMetrics;
-        metrics(owner, list);
-      },
-    });
-    toggle.append(owner.allMetrics ? "fewer" : `+${helps.length - SHOWN}`);
-    list.append(toggle);
-  }
-}
-
-/** @type {(v: unknown) => string} */
-const value = (v) => (v === null || v === undefined ? "not set" : v === true ? "yes" : v === false ? "no" : String(v));
-
-/** @param {Inspector} owner */
-function parameters(owner) {
-  const { method } = owner.model.run;
-  const controls = new Map((method.controls || []).map((control) => [control.name, control]));
-  return Object.entries(method.params || {}).map(([name, setting]) => {
-    const control = controls.get(name);
-    const label = control?.label || name;
-    const resolved = method.resolved?.[name]; // what a setting left open came to
-    const shown = resolved === undefined ? value(setting) : `${resolved} (automatic)`;
-    const chip = h("span.sv-chip", { tabindex: "0" }, `${label} `, h("b", shown));
-    return owner.tip.add(chip, () => told(label, control?.help || name));
-  });
+  list.replaceChildren(...helps.slice(0, most).map((help) => metric(owner, help, values[help.key] ?? 0)));
 }
 
 export const LOSSY =
@@ -207,14 +176,7 @@ export const LOSSY =
 const FORCED =
   "The model did not write this text: it was given, and a drafted token stood where it agreed with the text.";
 
-/** The hoped-for answer, opened by a click. @param {Run} run */
-function reference(run) {
-  const text = h("div.sv-reference-text", { tabindex: "0" }, run.reference);
-  const whose = run.reference_of ? `${run.reference_of} reference` : "reference";
-  return h("details.sv-reference", h("summary.sv-chip", whose), text);
-}
-
-/** Title, method, parameters, model and badges. @param {Inspector} owner */
+/** Title, method, model and badges. @param {Inspector} owner */
 export function heading(owner) {
   const { run } = owner.model;
   const by = h("div.sv-by");
@@ -238,11 +200,8 @@ export function heading(owner) {
       .join(", ");
     by.append(h("span.sv-chip", `temperature ${temperature}, ${more}`));
   }
-  by.append(...parameters(owner));
-  if (run.reference) by.append(reference(run));
   if (run.asked) by.append(h("span.sv-chip", "as it stood at this step"));
   else if (!run.complete) by.append(h("span.sv-live", run.error ? "stopped" : "running"));
-  else if (run.stop) by.append(h("span.sv-chip", "ended: ", h("b", run.stop)));
   if (run.error) by.append(h("span.sv-lossy", run.error));
   return [h("h2.sv-title", run.title || run.id || "Untitled run"), by];
 }
@@ -318,6 +277,9 @@ const KEYS = [
   ["O", "losing offers shown or not"],
   ["↑ ↓ Enter", "in the candidate table: walk, then scroll to the place"],
   ["↑ ↓", "in the drafter's positions, or on a node of its tree (or of prompt tokens): walk"],
+  ["D", "details: legend, all metrics, parameters, facts of the run"],
+  ["+ − 0", "in the tree: larger, smaller, fitted to its width"],
+  ["Shift ← ↑ ↓ →", "in the tree: pan (or drag it)"],
   ["F", "presenter mode: large type, keys only (Esc leaves it)"],
   ["?", "this help"],
 ];

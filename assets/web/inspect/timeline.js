@@ -10,8 +10,8 @@ import * as shares from "specviz/inspect/shares.js";
 const LEFT = 26;
 const STRIP = 8;
 const BELOW = 4 + STRIP + 16;
-const [TALL, SHORT] = [62, 40]; // the bars' height; the shorter one in a low window, where the tree should be in sight
-const LOW_WINDOW = 900;
+const [TALL, SHORT] = [62, 32]; // the bars' height; the shorter one in a low window, where the tree should be in sight
+const LOW_WINDOW = 960;
 
 /** @type {Record<string, number>} */
 const BY_KEY = { ArrowUp: 1, ArrowDown: -1, PageUp: 10, PageDown: -10 };

@@ -7,12 +7,15 @@ import { probability } from "specviz/base/numbers.js";
 import { lanes } from "specviz/inspect/drafting.js";
 import { rail } from "specviz/inspect/prompt_marks.js";
 import { Panel } from "specviz/inspect/panel.js";
-import { Box, boxOf, fill, pick, statusOf } from "specviz/inspect/tree_boxes.js";
-import { GAP, MARGIN, arrange, items, position } from "specviz/inspect/tree_layout.js";
+import { Box, STATUS, boxOf, fill, folds, pick, statusOf } from "specviz/inspect/tree_boxes.js";
+import { GAP, MARGIN, along, arrange, items, position } from "specviz/inspect/tree_layout.js";
+import { TreeWindow } from "specviz/inspect/tree_window.js";
 import { LABEL, drawChoices, explain } from "specviz/inspect/tree_words.js";
 
 /** Edges by the status of what they lead to, from the back to the front. @type {ReturnType<typeof statusOf>[]} */
 const EDGES = ["chip", "root", "unreached", "rejected", "bonus", "accepted"];
+
+const PHRASE = 26; // characters of a stretch
 
 export class TreeView extends Panel {
   /** @param {Inspector} owner */
@@ -24,11 +27,8 @@ export class TreeView extends Panel {
     this.opened = new Set();
     /** @type {StepView} */
     this.view = later();
-    this.room = 800;
-    this.wanted = 0; // where it is scrolled to
-    this.settled = true;
-    this.moved = false; // the user or settle() scrolled it
-    this.body.addEventListener("scroll", () => (this.moved = true), { passive: true });
+    /** Whose step is drawn. @type {Model | null} */
+    this.drawn = null;
     /** Of texts that were measured. @type {Map<string, number>} */
     this.widths = new Map();
     this.pen = must(h("canvas").getContext("2d"));
@@ -49,13 +49,17 @@ export class TreeView extends Panel {
     );
     this.distances = s("g.sv-distances", { "aria-hidden": "true" });
     this.svg.append(this.lane, this.distances, ...this.edges);
+    /** What is drawn, in the order of the boxes. @type {TreeItem[]} */
+    this.placed = [];
+    this.window = new TreeWindow(this);
+    this.bar.append(this.window.tools);
     this.svg.addEventListener("pointerover", (event) => this.hover(boxOf(event)));
     this.svg.addEventListener("pointerleave", () => this.hover(null));
     /** @type {(event: Event) => void} */
     const act = (event) => {
       const box = boxOf(event);
       if (!box) return;
-      if (box.item.kind === "chip") return this.open(event, box.item);
+      if (folds(box.item)) return this.open(event, box.item);
       this.owner.picker.choose(this.owner.picker.choice(box.item));
       if (event.type === "click" && box.place >= 0) this.owner.reveal(box.place, true);
     };
@@ -65,7 +69,7 @@ export class TreeView extends Panel {
       const box = boxOf(event);
       const { picker } = this.owner;
       if (event.key === "Enter" || event.key === " ") return act(event);
-      if (!by || !box || box.item.kind === "chip" || !picker.on) return;
+      if (!by || !box || folds(box.item) || !picker.on) return;
       event.preventDefault();
       picker.walk(by);
       const to = this.boxes.slice(0, this.shown).find((one) => picker.isChosen(one.item));
@@ -92,15 +96,16 @@ export class TreeView extends Panel {
   draw(view, keep = false) {
     if (!keep) this.opened.clear();
     this.view = view;
-    const { placed, rows } = arrange(items(view, this.opened));
-    for (const item of placed) this.caption(item, view);
+    this.drawn = this.owner.model;
     const hangs = this.owner.prompts.on;
-    const { lefts, width, height } = position(placed, rows, hangs);
+    let laid = this.lay(view, hangs, false);
+    if (!this.owner.picker.on && !this.window.legible(laid.width)) laid = this.lay(view, hangs, true);
+    const { placed, lefts, width, height } = laid;
     this.drawLane(placed, width);
     this.drawDistances(lefts, hangs ? view.depth : 0);
     const { svg } = this;
     const label = `Draft tree of step ${view.number + 1}`;
-    set(svg, { width, height, viewBox: `0 0 ${width} ${height}`, "aria-label": label });
+    set(svg, { viewBox: `0 0 ${width} ${height}`, "aria-label": label });
     const paths = EDGES.map(() => "");
     for (const item of placed)
       for (const child of item.children) paths[EDGES.indexOf(statusOf(child))] += this.edge(item, child);
@@ -110,27 +115,38 @@ export class TreeView extends Panel {
     for (let k = placed.length; k < this.shown; k++) this.boxes[k].group.remove();
     for (let k = this.shown; k < placed.length; k++) svg.append(this.boxes[k].group);
     this.shown = placed.length;
+    this.placed = placed;
     if (svg.parentNode !== this.body) this.body.replaceChildren(svg);
     const deep = view.depth === view.drafted ? "" : `, ${view.depth} deep`;
     const stood = view.bonus === OPEN ? "not checked yet" : `${view.accepted} accepted`;
     this.note.textContent = view.drafted ? `${view.drafted} drafted${deep} · ${stood}` : "no draft this step";
     drawChoices(this, view);
-    const end = placed.find((item) => item.kind === "bonus");
-    const right = (end ? end.x + end.width + MARGIN : 0) * this.owner.zoom;
-    this.wanted = right > this.room ? right - this.room * 0.72 : 0;
-    if (!keep) this.settled = false;
+    this.window.fit(width, height, keep);
+  }
+
+  /** What is drawn of a step, each in its place; ``short``: tokens in a row as one. */
+  /** @type {(view: StepView, hangs: boolean, short: boolean) => Laid} */
+  lay(view, hangs, short) {
+    const { placed, rows } = arrange(items(view, this.opened, short));
+    for (const item of placed) this.caption(item, view);
+    return { placed, ...position(placed, rows, hangs) };
   }
 
   /** Scrolls so that the end of the accepted path is seen. Apart from draw(), as scrolling costs a layout. */
   settle() {
-    if (this.settled) return;
-    this.settled = true;
-    if (this.wanted || this.moved) this.body.scrollTo(this.wanted, 0);
-    this.moved = this.wanted > 0;
+    this.window.settle();
+  }
+
+  /** The box in which a node is drawn, be it alone or with others. @param {number} index */
+  boxOf(index) {
+    return this.boxes.slice(0, this.shown).find(({ item }) => {
+      if (item.kind === "stretch") return item.nodes.some((node) => node.index === index);
+      return item.kind === "node" && item.node.index === index;
+    });
   }
 
   resized() {
-    this.room = this.body.clientWidth;
+    this.window.resized();
   }
 
   /** @param {string} text */
@@ -150,6 +166,13 @@ export class TreeView extends Panel {
     if (item.kind === "chip") {
       item.text = `+${item.count}`;
       item.line = item.what;
+    } else if (item.kind === "stretch") {
+      const { nodes } = item;
+      const probs = nodes.map((node) => node.prob).filter((prob) => prob !== null);
+      item.text = pieces.phrase(nodes.map((node) => node.token), PHRASE);
+      const seen = nodes[0].status === "accepted" && probs.length > 0;
+      const told = seen ? `p ≥ ${probability(Math.min(...probs))}` : STATUS[nodes[0].status];
+      item.line = `${nodes.length} tokens · ${told}`;
     } else if (item.kind === "bonus") {
       const choices = view.targets.get(view.last) || [];
       const choice = choices.findIndex((one) => one.token === view.bonus);
@@ -237,18 +260,15 @@ export class TreeView extends Panel {
 
   /** What the panel beside the tree shows has changed. */
   mark() {
-    for (const box of this.boxes.slice(0, this.shown)) if (box.item.kind !== "chip") pick(this, box);
+    for (const box of this.boxes.slice(0, this.shown)) if (!folds(box.item)) pick(this, box);
   }
 
-  /** Unfolds what a chip stands for. @type {(event: Event, item: ChipItem) => void} */
+  /** Unfolds what an item stands for. @type {(event: Event, item: ChipItem | StretchItem) => void} */
   open(event, item) {
     event.preventDefault();
     event.stopPropagation();
-    const { scrollLeft, scrollTop } = this.body;
-    this.opened.add(item.key);
+    for (const key of item.kind === "chip" ? [item.key] : item.nodes.map(along)) this.opened.add(key);
     this.draw(this.view, true);
-    this.body.scrollLeft = scrollLeft;
-    this.body.scrollTop = scrollTop;
     this.body.focus({ preventScroll: true });
   }
 }

@@ -78,22 +78,29 @@ export class Box {
 }
 
 /** How an item is drawn: a node by what became of it. @type {(item: TreeItem) => keyof typeof STATUS} */
-export const statusOf = (item) => (item.kind === "node" ? item.node.status : item.kind);
+export const statusOf = (item) =>
+  item.kind === "node" ? item.node.status : item.kind === "stretch" ? item.nodes[0].status : item.kind;
+
+/** Whether an item stands for several, and opens. @type {(item: TreeItem) => item is ChipItem | StretchItem} */
+export const folds = (item) => item.kind === "chip" || item.kind === "stretch";
 
 /** Draws an item in a box of the tree. @type {DrawItem} */
 export function fill(tree, box, item, view) {
   const status = statusOf(item);
   const node = item.kind === "node" ? item.node : null;
+  const first = item.kind === "stretch" ? item.nodes[0] : node;
   const { group } = box;
   const { model } = tree.owner;
-  const origin = node && node.index ? model.origin(node.origin) : null; // the root has none
+  const origin = first && first.index ? model.origin(first.origin) : null; // the root has none
   const anchor = node && node.source < 0 ? model.anchorOf(node) : -1;
   box.item = item;
   box.anchored = anchor >= 0;
-  box.place = anchor >= 0 ? anchor : node ? node.source : -1;
+  box.place = anchor >= 0 ? anchor : first ? first.source : -1;
   const copied = box.place >= 0 ? " sv-copied" : "";
   set(group, {
-    class: `sv-node sv-node-${status}${origin ? ` ${classOf(origin)}` : ""}${copied}${item.small ? " sv-leaf" : ""}`,
+    class: `sv-node sv-node-${status}${origin ? ` ${classOf(origin)}` : ""}${copied}${item.small ? " sv-leaf" : ""}${
+      item.kind === "stretch" ? " sv-stretch" : ""
+    }`,
     transform: `translate(${item.x} ${item.y})`,
   });
   const shape = item.kind === "chip" ? corner(item.width, NODE, NODE / 2) : outline(origin, item.width, item.high);
@@ -108,11 +115,14 @@ export function fill(tree, box, item, view) {
   const bar = () => s("rect.sv-level", { y: 33.5, height: 2 });
   const level = box.part("level", !!item.prob && !!node?.index && !item.small, bar);
   if (level) set(level, { x: 8, width: Math.max(1, (item.width - 14) * (item.prob || 0)) });
-  drawBadge(tree, box, node);
-  drawTag(tree, box, node);
+  drawBadge(tree, box, first);
+  drawTag(tree, box, first);
   hang(tree, box, item, view);
-  if (item.kind === "chip") {
-    const label = `Show ${plural(item.count, "folded node")}`;
+  if (folds(item)) {
+    const label =
+      item.kind === "chip"
+        ? `Show ${plural(item.count, "folded node")}`
+        : `${item.text}: ${item.nodes.length} tokens in a row, ${STATUS[status]}. Show them one by one`;
     return set(group, { tabindex: 0, role: "button", "aria-pressed": null, "aria-label": label });
   }
   const token = node ? node.token : view.bonus;

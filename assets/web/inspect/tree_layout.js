@@ -13,6 +13,7 @@ const LEAF = 24; // an expansion that was not accepted is smaller
 const LEAF_ROW = 30;
 const FOLD_OVER = 40; // nodes
 const FEW = 3; // a subtree up to this size is not worth a chip
+const STRETCH = 4; // tokens in a row that one item may stand for
 const SIBLINGS = 5; // rejected siblings shown before the rest is folded
 
 /** An item without a place yet. @type {(depth: number) => Placed} */
@@ -35,14 +36,32 @@ const unplaced = (depth) => ({
   prob: null,
 });
 
+/** The fold of one token of a stretch: all of them are opened together. @param {TreeNode} node */
+export const along = (node) => `along ${node.index}`;
+
 /**
- * The items to draw from the root on: nodes, the target's own token, and chips that stand for folded nodes; ``wide``:
- * a main chain straight on, its expansions in a lane below it.
+ * The tokens in a row from ``node`` on that stand or fall together: one child each, the same status and origin.
+ *
+ * @type {(node: TreeNode, children: TreeNode[][]) => TreeNode[]}
+ */
+function straight(node, children) {
+  const row = [node];
+  for (;;) {
+    const last = row[row.length - 1];
+    const [next, ...more] = children[last.index];
+    if (!next || more.length || next.status !== last.status || next.origin !== last.origin) return row;
+    row.push(next);
+  }
+}
+
+/**
+ * The items to draw from the root on: nodes, the target's own token, and what stands for folded nodes: chips, and with
+ * ``short`` one item for many tokens in a row. ``wide``: a main chain straight on, its expansions in a lane below it.
  *
  * @typedef {Pick<StepView, "nodes" | "drafted" | "last" | "bonus">} Drawn
- * @type {(view: Drawn, opened: Set<string>) => { root: TreeItem, wide: boolean }}
+ * @type {(view: Drawn, opened: Set<string>, short?: boolean) => { root: TreeItem, wide: boolean }}
  */
-export function items(view, opened) {
+export function items(view, opened, short = false) {
   /** @type {TreeNode[][]} */
   const children = view.nodes.map(() => []);
   for (const node of view.nodes) if (node.parent >= 0) children[node.parent].push(node);
@@ -59,37 +78,48 @@ export function items(view, opened) {
   const deep = (node) => node.status === "rejected" || node.status === "unreached";
   /** @type {(node: TreeNode) => boolean} */
   const small = (node) => wide && node.origin === "expansion" && node.status !== "accepted";
-  /** @type {(node: TreeNode) => NodeItem} */
-  const build = (node) => {
-    /** @type {NodeItem} */
-    const item = { ...unplaced(node.depth), kind: "node", node, small: small(node) };
+  /** @type {(node: TreeNode, depth: number) => TreeItem} */
+  const build = (node, depth) => {
+    const row = short && node.index > 0 && !opened.has(along(node)) ? straight(node, children) : [];
+    if (row.length < STRETCH) return grown(node, { ...unplaced(depth), kind: "node", node, small: small(node) });
+    return grown(row[row.length - 1], { ...unplaced(depth), kind: "stretch", nodes: row });
+  };
+  /** @type {(node: TreeNode, item: NodeItem | StretchItem) => TreeItem} the item with what follows its last node */
+  const grown = (node, item) => {
+    const next = item.depth + 1;
+    /** @type {(child: TreeNode) => TreeItem} */
+    const branch = (child) => build(child, next);
     const mine = children[node.index];
     const taken = mine.filter((child) => child.status === "accepted");
     const rest = mine.filter((child) => child.status !== "accepted");
     const main = wide && rest.length && rest[0].origin !== "expansion" ? rest.splice(0, 1) : [];
-    if (!deep(node)) item.children.push(...main.map(build));
+    if (!deep(node)) item.children.push(...main.map(branch));
     if (node.index === view.last && view.bonus !== OPEN)
-      item.children.push({ ...unplaced(node.depth + 1), kind: "bonus", rank: -1 });
-    item.children.push(...taken.map(build));
+      item.children.push({ ...unplaced(next), kind: "bonus", rank: -1 });
+    item.children.push(...taken.map(branch));
     if (deep(node)) rest.unshift(...main);
     if (!rest.length) return item;
     const below = `under ${node.index}`;
     const beside = `beside ${node.index}`;
     if (fold && deep(node) && size(node) > FEW && !opened.has(below)) {
-      item.children.push(chip(rest, node.depth + 1, below, "never checked"));
+      item.children.push(chip(rest, next, below, "never checked"));
     } else if (fold && rest.length > SIBLINGS + 1 && !opened.has(beside)) {
-      item.children.push(...rest.slice(0, SIBLINGS).map(build));
-      item.children.push(chip(rest.slice(SIBLINGS), node.depth + 1, beside, "more"));
+      item.children.push(...rest.slice(0, SIBLINGS).map(branch));
+      item.children.push(chip(rest.slice(SIBLINGS), next, beside, "more"));
     } else {
-      item.children.push(...rest.map(build));
+      item.children.push(...rest.map(branch));
     }
     return item;
   };
-  return { root: build(view.nodes[0]), wide };
+  return { root: build(view.nodes[0], 0), wide };
 }
 
+/** The status of what is drawn of the draft itself. @type {(item: TreeItem) => NodeStatus | null} */
+const statusIn = (item) =>
+  item.kind === "node" ? item.node.status : item.kind === "stretch" ? item.nodes[0].status : null;
+
 /** @type {(item: TreeItem) => boolean} */
-const stands = (item) => item.kind === "bonus" || (item.kind === "node" && item.node.status === "accepted");
+const stands = (item) => item.kind === "bonus" || statusIn(item) === "accepted";
 
 /** Gives every item a row; subtrees share rows where they do not meet. Returns the items in drawing order. */
 /** @type {(tree: { root: TreeItem, wide: boolean }) => { placed: TreeItem[], rows: number }} */

@@ -13,6 +13,14 @@ export function explain(tree, item, view) {
   const { pieces } = model;
   if (item.kind === "chip") return [`Show ${plural(item.count, "folded node")} (${item.what})`];
   const status = statusOf(item);
+  if (item.kind === "stretch") {
+    const { nodes } = item;
+    const from = nodes[0].source >= 0 ? `, copied from ${tree.owner.where(nodes[0].source)}` : "";
+    return [
+      h("code.sv-token", pieces.phrase(nodes.map((node) => node.token))),
+      h("div", `${plural(nodes.length, "token")} in a row: ${STATUS[status]}${from}. Click to see them one by one.`),
+    ];
+  }
   const node = item.kind === "node" ? item.node : null;
   const { rank } = item.kind === "node" ? item.node : item;
   const token = node ? node.token : view.bonus;

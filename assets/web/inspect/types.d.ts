@@ -7,7 +7,9 @@ interface InspectorOptions {
   actions?: false | InspectorActions;
   /** False: no presenter mode of its own; else the tab that an address with present=1 means. */
   present?: false | string;
-  /** Stands beside the run's facts. */
+  /** False: no drawer; the legend and a step's facts stand under the sentence, and the page is as long as it gets. */
+  drawer?: false;
+  /** Stands under the head. */
   strip?: Child;
 }
 /** An address, or a function of the state that gives one. */
@@ -71,7 +73,12 @@ interface NodeItem extends Placed { kind: "node"; node: TreeNode }
 interface BonusItem extends Placed { kind: "bonus"; rank: number }
 /** Folded nodes; ``key`` names the fold. */
 interface ChipItem extends Placed { kind: "chip"; count: number; key: string; what: string }
-type TreeItem = NodeItem | BonusItem | ChipItem;
+/** Tokens in a row that share their fate, drawn as one where the tree would be too wide. */
+interface StretchItem extends Placed { kind: "stretch"; nodes: TreeNode[] }
+type TreeItem = NodeItem | BonusItem | ChipItem | StretchItem;
+
+/** A tree's items in their places, the columns' left edges, and its size in pixels at full scale. */
+interface Laid { placed: TreeItem[]; lefts: number[]; width: number; height: number }
 
 /** Draws in a box of the tree: an item, or a part of a node. */
 type NodeBox = import("specviz/inspect/tree_boxes.js").Box;

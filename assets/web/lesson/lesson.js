@@ -4,7 +4,8 @@ import { append, button, closest, copyLink, framed, h, icon } from "specviz/base
 import { clamp } from "specviz/base/numbers.js";
 import { Presenter } from "specviz/base/present.js";
 import { sentence } from "specviz/base/problem.js";
-import { Inspector } from "specviz/inspect/inspector.js";
+import { ROW } from "specviz/inspect/candidates.js";
+import { Inspector, METRICS } from "specviz/inspect/inspector.js";
 import { metrics } from "specviz/inspect/summary.js";
 import { before } from "specviz/lesson/asked.js";
 import { drawEnd, paragraphs, question } from "specviz/lesson/words.js";
@@ -65,7 +66,7 @@ export class Lesson {
     this.problem = h("p.sv-message", { role: "alert", hidden: true });
     this.root.append(head, h("div.sv-lesson-body", this.text, h("div.sv-lesson-view", this.problem, this.stage)));
     this.host.replaceChildren(this.root);
-    this.inspector = new Inspector(this.stage, { actions: false, present: false });
+    this.inspector = new Inspector(this.stage, { actions: false, present: false, drawer: false });
     const again = framed(() => this.mark());
     this.inspector.on("step", (/** @type {{ step: number }} */ { step }) => (this.strayed(step), again()));
     this.inspector.candidates.body.addEventListener("scroll", again, { passive: true });
@@ -302,7 +303,7 @@ export class Lesson {
     for (const small of this.words.querySelectorAll("small"))
       if (small.dataset.position) small.textContent = inspector.short(Number(small.dataset.position));
     inspector.wantedMetrics = this.places.flatMap((one) => (one.kind === "metric" ? [one.key] : []));
-    metrics(inspector, inspector.metrics);
+    metrics(inspector, inspector.metrics, METRICS + 2);
     this.mark();
     if (!fresh) return;
     for (const one of this.places) {
@@ -320,7 +321,7 @@ export class Lesson {
       }
       if (one.kind === "candidate") {
         const { body } = inspector.candidates;
-        const top = one.row * 30;
+        const top = one.row * ROW;
         if (top > body.scrollTop + body.clientHeight - 70) body.scrollTop = top - body.clientHeight / 2;
       }
     }
@@ -331,8 +332,7 @@ export class Lesson {
 
   /** A node of the tree as it is drawn. @param {number} index */
   box(index) {
-    const { boxes, shown } = this.inspector.tree;
-    return boxes.slice(0, shown).find(({ item }) => item.kind === "node" && item.node.index === index);
+    return this.inspector.tree.boxOf(index);
   }
 
   /** On a projector all words of a stop are in sight: smaller where there are many. */

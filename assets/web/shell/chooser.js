@@ -8,6 +8,8 @@ import { place } from "specviz/shell/place.js";
 import { fillRuns } from "specviz/shell/runs.js";
 import { app } from "specviz/shell/state.js";
 
+const STEPPING = ["ArrowLeft", "ArrowRight", "[", "]"];
+
 /** @param {Part} part */
 export function mount({ element }) {
   const box = place(element, "chooser");
@@ -35,6 +37,13 @@ export function mount({ element }) {
   });
   const select = h("select.svp-select", { "aria-label": "Recorded run" });
   select.addEventListener("change", () => open(select.value));
+  // sideways keys step through the run shown; up and down choose another one
+  select.addEventListener("keydown", (event) => {
+    if (!STEPPING.includes(event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    const { key, shiftKey } = event;
+    app.inspector?.root.dispatchEvent(new KeyboardEvent("keydown", { key, shiftKey, cancelable: true }));
+  });
   const draw = () => fillRuns(select, app.current);
   on("runs", draw);
   on("current", draw);

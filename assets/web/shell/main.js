@@ -1,7 +1,7 @@
 /* The app's entry: what is drawn before Gradio is there, and what is fetched when there is time. */
 
 import { on } from "specviz/base/bus.js";
-import { h, must } from "specviz/base/dom.js";
+import { closest, h, must } from "specviz/base/dom.js";
 import { expose } from "specviz/base/handle.js";
 import { stored } from "specviz/base/storage.js";
 import { fromAddress, link } from "specviz/shell/address.js";
@@ -23,7 +23,21 @@ expose({
   },
 });
 paint();
+/** The first tab stop leads past the editor. @param {Event} event */
+function toSteps(event) {
+  event.preventDefault();
+  if (app.tab !== "inspect") goTo("inspect");
+  app.inspector?.timeline.element.focus();
+}
+document.body.prepend(h("a.svp-skip", { href: "#", onclick: toSteps }, "To the steps"));
 document.body.dataset.svMode = "segments";
+/** Gradio leaves the list of examples open behind Tab. @param {Event} event */
+function choosing(event) {
+  const leaves = event instanceof KeyboardEvent && event.key === "Tab";
+  if (event instanceof KeyboardEvent && !leaves && !closest(event, "#sv-example")) return;
+  document.body.classList.toggle("sv-choosing", !leaves && !!closest(event, "#sv-example"));
+}
+for (const name of ["focusin", "pointerdown", "keydown"]) document.addEventListener(name, choosing, true);
 document.body.classList.toggle("sv-folded", innerWidth < 1100 || stored.get("panel") === "folded");
 /** @param {...(Node | string)} inside */
 const frame = (...inside) => h("div.svp-frame", { "aria-hidden": "true" }, inside);

@@ -93,7 +93,11 @@ export class WhatIf {
     note.setAttribute("role", "status");
     const again = h("button.sv-button.sv-quiet.svw-again", { onclick: () => this.ask() }, "Draft again");
     this.goOn = h("button.sv-button.sv-quiet", { onclick: () => this.continue() }, "Continue from here");
-    tip.add(this.goOn, "A new run with this method: it starts with what was written before this step.");
+    tip.add(this.goOn, () => [
+      this.picked
+        ? "A new run with the run's own method: it starts with what this place gives."
+        : "A new run with this method: it starts with what was written before this step.",
+    ]);
     const close = { class: "sv-square sv-quiet", onclick: () => this.toggle(false) };
     bar.append(again, this.goOn, button("Close", close, icon("close")));
     const methods = { "aria-label": "Method to draft this step with", onchange: () => this.chosen() };
@@ -123,11 +127,14 @@ export class WhatIf {
   toggle(open = !this.shown) {
     if (open && this.reason) return this.inspector.say(this.reason, this.made.querySelector("button"));
     if (!open) {
+      const inside = this.element.contains(document.activeElement);
       this.expand(false);
-      return this.button.focus({ preventScroll: true });
+      if (inside) this.button.focus({ preventScroll: true });
+      return;
     }
     if (!this.picked) this.fill();
     this.begin();
+    this.select.focus({ preventScroll: true }); // the button is gone with the recorded tree
   }
 
   /** @param {boolean} open */
@@ -135,6 +142,7 @@ export class WhatIf {
     this.shown = open;
     this.element.hidden = !open;
     this.button.setAttribute("aria-expanded", String(open));
+    this.inspector.resized(); // the panes beside it have another height
   }
 
   begin() {
@@ -202,7 +210,6 @@ export class WhatIf {
     if (picked && !this.byHand.parentNode) this.select.prepend(this.byHand);
     if (!picked) this.byHand.remove();
     this.select.value = picked ? "" : this.method;
-    this.goOn.hidden = !!picked;
     this.parameters.hidden = !!picked || !this.fields.length;
   }
 
@@ -251,18 +258,25 @@ export class WhatIf {
     return { method: this.method, params: valuesOf(this.fields) };
   }
 
-  /** Asks for the draft; one question at a time. @returns {Promise<void>} */
-  async ask() {
-    clearTimeout(this.timer);
-    if (!this.shown) return;
-    if (this.asking) return void (this.dirty = true);
-    const ticket = ++this.ticket;
+  /** The step shown, and what is to draft it: the place picked by hand, else the method chosen. */
+  question() {
     const { inspector, picked } = this;
     const step = inspector.number;
     /** @type {RedraftQuestion} */
     const question = picked
       ? { step, candidate: picked.row - inspector.model.rows("candidates", step)[0] }
       : { step, ...this.setup() };
+    return question;
+  }
+
+  /** Asks for the draft; one question at a time. @returns {Promise<void>} */
+  async ask() {
+    clearTimeout(this.timer);
+    if (!this.shown) return;
+    if (this.asking) return void (this.dirty = true);
+    const ticket = ++this.ticket;
+    const { picked } = this;
+    const question = this.question();
     this.lanes.classList.add("svw-stale");
     this.asking = true;
     this.element.setAttribute("aria-busy", "true");
@@ -287,12 +301,12 @@ export class WhatIf {
     else this.failed(problem);
   }
 
-  /** A new run with this method, from the step shown. */
+  /** A new run from the step shown: with this method, or after the place picked by hand. */
   async continue() {
     this.goOn.disabled = true;
     const run = this.id;
     try {
-      const start = { step: this.inspector.number, ...this.setup(), session: await app.session() };
+      const start = { ...this.question(), session: await app.session() };
       const { id } = await postJson(`api/whatif/${encodeURIComponent(run)}/continue`, start);
       app.mine.add(id);
       await open(id);
@@ -340,6 +354,7 @@ export class WhatIf {
       `. ${verdict} `,
       h("span.svw-time", this.time(result)),
     );
+    this.words.title = this.words.textContent || ""; // on one screen its end may be cut
     this.notes.replaceChildren(...result.notes.map((text) => h("li", text)));
     const what = picked ? `the copy from ${inspector.where(picked.position)}` : trace.run.method.title;
     this.drawLane(this.was, `Recorded: ${inspector.model.run.method.title}`, quiet(inspector), step);
@@ -350,7 +365,7 @@ export class WhatIf {
   drawLane({ title: heading, tree }, title, owner, step) {
     heading.textContent = title;
     tree.owner = owner;
-    tree.resized();
+    tree.window.measure();
     tree.draw(owner.model.step(step));
     tree.settle();
   }

@@ -169,7 +169,7 @@ def build(desk: Desk) -> None:
 
         def refused(place: str, words: str) -> tuple[Any, Any, Any, Any]:
             if place == "prompt":
-                return gr.skip(), words, gr.skip(), note()
+                return gr.skip(), words, gr.skip(), words  # at the button too: the prompt may be scrolled out of sight
             return gr.skip(), gr.skip(), words if place == "pool" else gr.skip(), words
 
         return _attempt(begin, refused)

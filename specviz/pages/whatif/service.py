@@ -26,7 +26,7 @@ from specviz.words import sentence
 if TYPE_CHECKING:
     from decoders import Trace
     from decoders.method.method import Method
-    from decoders.study.whatif import ReadRun
+    from decoders.study.whatif import ReadRun, WhatIf
 
 MOST_READ, MOST_BYTES = 3, 2 << 30  # runs that stay read, and what they hold together
 MOST_ASKED = 12  # questions that wait at a time
@@ -48,12 +48,11 @@ class Redraft(Body):
     candidate: Number | None = None
 
 
-class Continuation(Body):
-    """A step that another method goes on from; the run ends with the open page ``session``."""
+class Continuation(Redraft):
+    """A step that another method goes on from, or the run's own after another candidate; the run ends with the open
+    page ``session``.
+    """
 
-    step: Number
-    method: str
-    params: Params | None = None
     session: PageSession = None
 
 
@@ -114,6 +113,15 @@ class WhatIfs(Service):
         By ``method`` with its ``params``, or on from a ``candidate`` of the step; without either as it was recorded.
         Raises UserError with a sentence, UnknownTrace for a run that is not there.
         """
+        again = self._again(key, asked)
+        return {
+            "trace": payload(again.trace), "step": again.step, "recorded": again.recorded, "accepted": again.accepted,
+            "more": again.accepted - again.recorded, "emitted": len(again.emitted), "same": again.same,
+            "read_ms": round(again.read_ms, 1), "ms": round(again.ms, 1), "notes": list(again.notes),
+        }  # fmt: skip
+
+    def _again(self, key: str, asked: Redraft) -> WhatIf:
+        """A step drafted again, by the worker."""
         self._check(key)
         target = self.desk.target_of(self.desk.trace(key).run)
         candidate = asked.candidate
@@ -129,20 +137,16 @@ class WhatIfs(Service):
         if not self._waiting.acquire(blocking=False):
             raise Busy("Many steps wait to be drafted again: try again in a moment.")
         try:
-            again = self.desk.on_worker(work)
+            return self.desk.on_worker(work)
         except QueueFull as problem:
             raise Busy(str(problem)) from None
         finally:
             self._waiting.release()
-        return {
-            "trace": payload(again.trace), "step": again.step, "recorded": again.recorded, "accepted": again.accepted,
-            "more": again.accepted - again.recorded, "emitted": len(again.emitted), "same": again.same,
-            "read_ms": round(again.read_ms, 1), "ms": round(again.ms, 1), "notes": list(again.notes),
-        }  # fmt: skip
 
     @post("{key}/continue")
     def go_on(self, key: str, asked: Continuation, owner: Owner) -> dict[str, str]:
-        """A new run with another method that starts where a step began: what was written before it is prompt.
+        """A new run that starts where a step began: what was written before it is prompt. With a ``candidate`` what
+        that place gives is prompt too, and the run's own method goes on; else ``method`` does.
 
         Raises UserError with a sentence, UnknownTrace for a run that is not there.
         """
@@ -151,10 +155,20 @@ class WhatIfs(Service):
         self._check(key)
         trace = self.desk.trace(key)
         target = self.desk.target_of(trace.run)
-        chosen, own = self._method(asked.method, asked.params, target)
-        run = go_on(target, trace, asked.step, chosen, own)
+        place, emitted = "", ()
+        if asked.candidate is None:
+            if asked.method is None:
+                raise UserError("name the method that goes on, or a candidate")
+            chosen, own = self._method(asked.method, asked.params, target)
+        else:
+            emitted = self._again(key, asked).emitted
+            own = _own(trace, self.desk.methods())
+            chosen, own = self._method(str(trace.run["method"]["name"]), own, target)
+            place = " after a place picked by hand,"
+        run = go_on(target, trace, asked.step, chosen, own, emitted=emitted)
         self.desk.check_size("", run["max_new_tokens"])
-        title = f"{trace.run.get('title') or 'Untitled run'}, from step {asked.step + 1} with {chosen.title}"[:200]
+        name = trace.run.get("title") or "Untitled run"
+        title = f"{name}, from step {asked.step + 1}{place} with {chosen.title}"[:200]
 
         def build(cancel: threading.Event) -> Any:
             from decoders import Run

@@ -1,0 +1,127 @@
+/* The drawer: what is told of a run beside what is in sight. Closed at first; this browser remembers it open. */
+
+import { append, button, facts, h, icon } from "specviz/base/dom.js";
+import { format } from "specviz/base/numbers.js";
+import { told } from "specviz/base/parts.js";
+import { stored } from "specviz/base/storage.js";
+import * as shares from "specviz/inspect/shares.js";
+import * as words from "specviz/inspect/summary.js";
+
+const KEPT = "details"; // the name under which the browser remembers it
+
+/** @type {(title: string, ...inside: Child[]) => HTMLElement} */
+const section = (title, ...inside) => h("section.sv-detail", h("h4", title), inside);
+
+export class Drawer {
+  /** @param {Inspector} owner */
+  constructor(owner) {
+    this.owner = owner;
+    this.facts = new shares.StepFacts(owner);
+    this.metrics = h("dl.sv-metrics.sv-all-metrics");
+    this.parameters = h("div.sv-parameters");
+    this.run = h("div.sv-run-told");
+    this.compression = h("p.sv-compression");
+    this.brief = h("p.sv-brief");
+    this.parts = h("div.sv-breakdown-parts");
+    this.breakdown = h("div.sv-breakdown", this.brief, this.parts);
+    const close = button("Close the details", { class: "sv-square sv-quiet", onclick: () => this.toggle(false) });
+    close.append(icon("close"));
+    this.element = h(
+      "section.sv-card.sv-drawer",
+      { "aria-label": "Details", tabindex: "-1", hidden: true },
+      h("header.sv-bar", h("h3.sv-heading", "Details"), h("span.sv-grow"), close),
+      h(
+        "div.sv-details",
+        section("Legend", owner.legend),
+        section("This step", this.facts.element),
+        section("Metrics of the run", this.metrics),
+        section("Parameters", this.parameters),
+        section("Steps and their time", this.breakdown),
+        section("Prompt and memory", this.compression),
+        section("Run", this.run),
+      ),
+    );
+    this.button = button("Details", { "aria-expanded": "false", onclick: () => this.toggle() }, "Details");
+    owner.tip.add(this.button, () => ["Legend, all metrics, parameters and facts of the run ", h("kbd", "D")]);
+    if (stored.get(KEPT) === "open") this.show(true);
+  }
+
+  /** @param {boolean} open */
+  show(open) {
+    this.element.hidden = !open;
+    this.owner.root.classList.toggle("sv-detailed", open);
+    this.button.setAttribute("aria-expanded", String(open));
+  }
+
+  /** Opens or closes it by hand. */
+  toggle(open = this.element.hidden) {
+    if (!this.element.isConnected) return; // a lesson has none
+    const inside = this.element.contains(document.activeElement);
+    this.show(open);
+    stored.set(KEPT, open ? "open" : "closed");
+    if (open) this.element.focus({ preventScroll: true });
+    else if (inside) this.button.focus({ preventScroll: true });
+  }
+
+  /** Fills it: a trace was loaded, or has grown. */
+  describe() {
+    const { owner } = this;
+    const { run } = owner.model;
+    words.metrics(owner, this.metrics);
+    this.compression.replaceChildren(...shares.compression(owner));
+    this.compression.hidden = !this.compression.childElementCount;
+    this.parts.replaceChildren(...shares.run(owner));
+    this.brief.replaceChildren(...shares.brief(owner));
+    this.breakdown.hidden = !this.parts.childElementCount;
+    this.facts.build();
+    this.parameters.replaceChildren();
+    append(this.parameters, parameters(owner));
+    const { temperature = 0, top_k: topK = 0, top_p: topP = 1, seed = 0 } = run.sampling || {};
+    /** @type {Fact[]} */
+    const rows = [
+      ...Object.entries(run.model || {}).map(([name, value]) => /** @type {Fact} */ ([spaced(name), format(value)])),
+      ["sampling", temperature > 0 ? "" : "none: the likeliest token"],
+      ["temperature", temperature > 0 && String(temperature)],
+      ["top-k", temperature > 0 && topK ? String(topK) : ""],
+      ["top-p", temperature > 0 && topP < 1 ? String(topP) : ""],
+      ["seed", temperature > 0 && String(seed)],
+      ["ended", run.stop || ""],
+    ];
+    this.run.replaceChildren(facts(rows.filter(([, value]) => value)));
+    if (run.reference) this.run.append(reference(run));
+  }
+}
+
+/** @type {(name: string) => string} */
+const spaced = (name) => name.replace(/_/g, " ");
+
+/** @type {(value: unknown) => string} */
+const shown = (value) => (value === true ? "yes" : value === false ? "no" : String(value));
+
+/** The method's parameters, and which of them were left open. @param {Inspector} owner @returns {Child[]} */
+function parameters(owner) {
+  const { method } = owner.model.run;
+  const controls = new Map((method.controls || []).map((control) => [control.name, control]));
+  const open = [];
+  const chips = [];
+  for (const [name, setting] of Object.entries(method.params || {})) {
+    const control = controls.get(name);
+    const label = control?.label || name;
+    const resolved = method.resolved?.[name]; // what a setting left open came to
+    if (resolved === undefined && (setting === null || setting === undefined)) {
+      open.push(label);
+      continue;
+    }
+    const value = resolved === undefined ? shown(setting) : `${resolved} (automatic)`;
+    const chip = h("span.sv-chip", { tabindex: "0" }, `${label} `, h("b", value));
+    chips.push(owner.tip.add(chip, () => told(label, control?.help || name)));
+  }
+  return [...chips, open.length > 0 && h("p.sv-faint", `Left open: ${open.join(", ")}`)];
+}
+
+/** The hoped-for answer, opened by a click. @param {Run} run */
+function reference(run) {
+  const text = h("div.sv-reference-text", { tabindex: "0" }, run.reference);
+  const whose = run.reference_of ? `${run.reference_of} reference` : "Reference";
+  return h("details.sv-reference", h("summary", `${whose}: the answer hoped for`), text);
+}

@@ -1,0 +1,250 @@
+/* What is seen of a draft tree: fitted to the width, zoomed, panned, and a small map of a tree that is larger. */
+
+import { button, framed, h } from "specviz/base/dom.js";
+import { set, sheet } from "specviz/base/drawing.js";
+import { clamp } from "specviz/base/numbers.js";
+import { statusOf } from "specviz/inspect/tree_boxes.js";
+import { MARGIN } from "specviz/inspect/tree_layout.js";
+
+const LEGIBLE = 0.8; // of the full scale: a tree is fitted no smaller, unless its accepted path would be cut
+const TIGHT = 0.75; // nor smaller than that for its height
+const SMALLEST = 0.5; // that it is fitted to by itself
+const [LEAST, MOST] = [0.05, 3]; // by hand
+const STEP = 1.25;
+const PAN = 80; // pixels
+const [MAP_WIDE, MAP_HIGH] = [150, 64]; // pixels, at most
+
+/** @type {Record<string, [across: number, down: number]>} */
+const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+/** @type {(status: ReturnType<typeof statusOf>, colors: Colors) => string} */
+function colorOf(status, colors) {
+  if (status === "accepted" || status === "rejected") return colors[status];
+  if (status === "bonus") return colors.own;
+  return status === "root" ? colors.ink : colors.faint;
+}
+
+export class TreeWindow {
+  /** @param {TreeView} tree */
+  constructor(tree) {
+    this.tree = tree;
+    /** The scale that was chosen by hand; null: it is fitted. @type {number | null} */
+    this.chosen = null;
+    this.scale = 1;
+    this.room = 800; // of the panel's body, in pixels
+    this.high = 300;
+    this.width = this.height = 0; // of the tree at full scale
+    this.left = this.top = 0; // where it is scrolled to
+    this.wanted = 0; // where it is to be scrolled to
+    this.settled = true;
+    this.moved = false; // it was scrolled, by the user or by settle()
+    /** @type {(label: string, key: string, act: () => void, text: string) => HTMLButtonElement} */
+    const tool = (label, key, act, text) => {
+      const one = button(label, { class: "sv-quiet sv-zoom", onclick: act }, text);
+      return tree.owner.tip.add(one, () => [`${label} `, h("kbd", key)]);
+    };
+    this.fitted = tool("Fit the tree to its width", "0", () => this.zoom(null), "fit");
+    this.tools = h(
+      "span.sv-zooms",
+      { role: "group", "aria-label": "Size of the tree" },
+      tool("Draw the tree smaller", "−", () => this.zoom(this.scale / STEP), "−"),
+      this.fitted,
+      tool("Draw the tree larger", "+", () => this.zoom(this.scale * STEP), "+"),
+    );
+    this.canvas = h("canvas");
+    this.hidden = h("button.sv-tree-rest", { onclick: () => this.whole() });
+    this.map = h("div.sv-tree-map", { hidden: true }, this.hidden, this.canvas);
+    tree.owner.tip.add(this.hidden, () => ["Show the whole tree"]);
+    tree.element.append(this.map);
+    this.listen();
+  }
+
+  listen() {
+    const { body, element } = this.tree;
+    const look = framed(() => this.look());
+    body.addEventListener("scroll", () => ((this.moved = true), look()), { passive: true });
+    element.addEventListener("keydown", (event) => this.key(event));
+    element.addEventListener(
+      "wheel",
+      (event) => {
+        if (!event.ctrlKey && !event.metaKey) return;
+        event.preventDefault();
+        this.zoom(this.scale * Math.exp(-event.deltaY / 300), event);
+      },
+      { passive: false },
+    );
+    /** Where the hand took hold of the tree. @type {{ x: number, y: number, left: number, top: number } | null} */
+    let held = null;
+    body.addEventListener("pointerdown", (event) => {
+      const onNode = event.target instanceof Element && event.target.closest(".sv-node");
+      if (event.button || event.pointerType === "touch" || onNode || !this.larger) return;
+      held = { x: event.clientX, y: event.clientY, left: body.scrollLeft, top: body.scrollTop };
+      body.setPointerCapture(event.pointerId);
+    });
+    body.addEventListener("pointermove", (event) => {
+      if (held) body.scrollTo(held.left + held.x - event.clientX, held.top + held.y - event.clientY);
+    });
+    for (const name of ["pointerup", "pointercancel"]) body.addEventListener(name, () => (held = null));
+    /** @type {(event: PointerEvent) => void} */
+    const seek = (event) => {
+      const box = this.canvas.getBoundingClientRect();
+      const k = (this.width * this.scale) / box.width;
+      body.scrollTo((event.clientX - box.left) * k - this.room / 2, (event.clientY - box.top) * k - this.high / 2);
+    };
+    this.canvas.addEventListener("pointerdown", (event) => {
+      this.canvas.setPointerCapture(event.pointerId);
+      seek(event);
+    });
+    this.canvas.addEventListener("pointermove", (event) => {
+      if (event.buttons) seek(event);
+    });
+  }
+
+  /** Whether the tree is larger than its panel. */
+  get larger() {
+    return this.width * this.scale > this.room + 2 || this.height * this.scale > this.high + 2;
+  }
+
+  /** Whether a tree of a width can be fitted and read. @param {number} width */
+  legible(width) {
+    return width * LEGIBLE * this.tree.owner.zoom <= this.room;
+  }
+
+  /** Reads the panel's size; returns whether it changed. */
+  measure() {
+    const { clientWidth, clientHeight } = this.tree.body;
+    if (!clientWidth || (clientWidth === this.room && clientHeight === this.high)) return false;
+    this.room = clientWidth;
+    this.high = clientHeight;
+    return true;
+  }
+
+  /** The panel has another size: what is drawn in it is fitted anew. */
+  resized() {
+    const { tree } = this;
+    if (!this.measure() || !tree.shown || tree.drawn !== tree.owner.model) return;
+    tree.draw(tree.view, true);
+    if (this.chosen !== null) return;
+    this.scale = this.best();
+    this.apply();
+  }
+
+  /** The scale at which the whole width is seen, and the height as far as that stays legible. */
+  best() {
+    const { zoom } = this.tree.owner;
+    const most = Math.min(zoom, Math.max(this.high / this.height, TIGHT * zoom));
+    return clamp(this.room / this.width, SMALLEST * zoom, most);
+  }
+
+  /** A tree of a size was drawn; ``keep``: the same step's, so scale and place stay. */
+  /** @type {(width: number, height: number, keep: boolean) => void} */
+  fit(width, height, keep) {
+    this.width = width;
+    this.height = height;
+    if (!keep) this.scale = this.chosen ?? this.best();
+    this.apply();
+    if (keep) return;
+    const end = this.tree.placed.find((item) => item.kind === "bonus");
+    const right = (end ? end.x + end.width + MARGIN : 0) * this.scale;
+    this.wanted = right > this.room ? right - this.room * 0.72 : 0;
+    this.left = this.wanted;
+    this.top = 0;
+    this.settled = false;
+  }
+
+  /** Sizes the drawing, and its map. */
+  apply() {
+    const { width, height, scale } = this;
+    set(this.tree.svg, { width: width * scale, height: height * scale });
+    const said = this.chosen === null && !this.larger ? "fit" : `${Math.round(100 * scale)} %`;
+    if (this.fitted.textContent !== said) this.fitted.textContent = said;
+    this.drawMap();
+  }
+
+  /** Scrolls to what was wanted of the last drawing. */
+  settle() {
+    if (this.settled) return;
+    this.settled = true;
+    if (this.wanted || this.moved) this.tree.body.scrollTo(this.wanted, 0);
+    this.moved = this.wanted > 0;
+  }
+
+  /** A scale by hand (null: fitted again), around a point of the window. */
+  /** @type {(scale: number | null, at?: { clientX: number, clientY: number }) => void} */
+  zoom(scale, at) {
+    const { body } = this.tree;
+    if (!this.tree.shown) return;
+    const frame = body.getBoundingClientRect();
+    const x = at ? at.clientX - frame.left : this.room / 2;
+    const y = at ? at.clientY - frame.top : this.high / 2;
+    const before = this.scale;
+    this.chosen = scale === null ? null : clamp(scale, LEAST, MOST);
+    this.scale = this.chosen ?? this.best();
+    this.apply();
+    const grown = this.scale / before;
+    body.scrollTo((body.scrollLeft + x) * grown - x, (body.scrollTop + y) * grown - y);
+    this.look();
+  }
+
+  /** So small that nothing is out of sight. */
+  whole() {
+    this.zoom(Math.min(this.room / this.width, this.high / this.height));
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const pan = event.shiftKey ? ARROWS[event.key] : undefined;
+    if (pan) this.tree.body.scrollBy(pan[0] * PAN, pan[1] * PAN);
+    else if (event.key === "+" || event.key === "=") this.zoom(this.scale * STEP);
+    else if (event.key === "-" || event.key === "−") this.zoom(this.scale / STEP);
+    else if (event.key === "0") this.zoom(null);
+    else return;
+    event.preventDefault();
+  }
+
+  /** It was scrolled. */
+  look() {
+    this.left = this.tree.body.scrollLeft;
+    this.top = this.tree.body.scrollTop;
+    this.drawMap();
+  }
+
+  /** How many tokens of the tree lie outside what is seen. */
+  unseen() {
+    const { left, top, room, high, scale } = this;
+    let count = 0;
+    for (const item of this.tree.placed) {
+      const x = (item.x + item.width / 2) * scale;
+      const y = item.axis * scale;
+      if (x >= left && x <= left + room && y >= top && y <= top + high) continue;
+      count += item.kind === "chip" ? item.count : item.kind === "stretch" ? item.nodes.length : 1;
+    }
+    return count;
+  }
+
+  /** The map of a tree that is larger than its panel: everything in its colour, and a frame around what is seen. */
+  drawMap() {
+    const { larger, map } = this;
+    if (map.hidden === larger) map.hidden = !larger;
+    if (!larger) return;
+    const { colors } = this.tree.owner;
+    const k = Math.min(MAP_WIDE / this.width, MAP_HIGH / this.height);
+    const [wide, high] = [Math.ceil(this.width * k), Math.ceil(this.height * k)];
+    const pen = sheet(this.canvas, wide, high);
+    set(this.canvas, { style: `width:${wide}px;height:${high}px` });
+    for (const item of this.tree.placed) {
+      pen.fillStyle = colorOf(statusOf(item), colors);
+      pen.fillRect(item.x * k, item.y * k, Math.max(1.5, item.width * k), Math.max(1.5, item.high * k));
+    }
+    const shown = k / this.scale;
+    pen.strokeStyle = colors.ink;
+    pen.lineWidth = 1.5;
+    const [x, y] = [this.left * shown, this.top * shown];
+    pen.strokeRect(x + 0.75, y + 0.75, Math.min(wide, this.room * shown) - 1.5, Math.min(high, this.high * shown) - 1.5);
+    const count = this.unseen();
+    const said = count ? `${count} out of sight` : "";
+    if (this.hidden.textContent !== said) this.hidden.textContent = said;
+    if (this.hidden.hidden === count > 0) this.hidden.hidden = !count;
+  }
+}

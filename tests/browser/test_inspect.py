@@ -1,0 +1,246 @@
+"""Inspect on one screen: what is in sight together, the drawer, the tree's size, keys, a run that streams."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from decoders.trace import files as tracefile
+from decoders.trace.report import payload
+from decoders.trace.trace import Trace
+from specviz.places import GALLERY
+from specviz.views.export import standalone_html
+from tests import synthetic
+from tests.stubs import StubDesk, serving
+from tests.waiting import becomes, expect
+
+Visit = Callable[..., Any]
+MOUNTED = "body.sv-mounted #sv-view .svp-host[data-ready]"
+RUNS = ("1-class-docstring-adapld", "2-class-docstring-pld-h", "10-account-check-casd", "12-library-points-pld-h")
+
+
+def recorded(name: str) -> Trace:
+    return tracefile.load(GALLERY / f"{name}.spectrace")
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with serving(StubDesk(gallery=(*(recorded(name) for name in RUNS), synthetic.steps(60)))) as found:
+        yield found
+
+
+@pytest.fixture
+def visit(page: Any, port: int) -> Iterator[Visit]:
+    def go(query: str = "", width: int = 1280, height: int = 800) -> Any:
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto(f"http://127.0.0.1:{port}/{query}")
+        page.wait_for_selector(MOUNTED)
+        page.wait_for_selector("#sv-run:not([disabled])", state="attached")
+        return page
+
+    yield go
+    assert page.problems == []
+
+
+# what of a step is not in sight; every step is drawn in turn
+OUT_OF_SIGHT = """async () => {
+    const v = specviz.app.inspector, wrong = [];
+    const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    for (let k = 0; k < v.model.stepCount; k++) {
+        v.setStep(k);
+        await frame();
+        if (scrollY) wrong.push(`step ${k + 1}: the page is scrolled`);
+        const rows = v.model.step(k).candidates.slice(0, 5).map((_, n) => `.sv-crow[data-k="${n}"]`);
+        const names = ["sentence", "timeline", "prompt", "output", "tree", "candidates"].map((name) => `.sv-${name}`);
+        for (const name of [...names, ...rows]) {
+            const element = v.root.querySelector(name);
+            const card = element?.closest(".sv-body")?.getBoundingClientRect();
+            const box = element?.getBoundingClientRect();
+            const [bottom, right] = [Math.min(innerHeight, card?.bottom ?? Infinity), innerWidth];
+            if (!box || !box.width || box.top < 0 || box.left < 0 || box.right > right || box.bottom > bottom)
+                wrong.push(`step ${k + 1}: ${name} ends at ${box?.right}, ${box?.bottom} of ${right}, ${bottom}`);
+        }
+        for (const { side, body } of [v.prompt, v.output]) {
+            const lines = body.clientHeight / parseFloat(getComputedStyle(body.querySelector(".sv-line")).lineHeight);
+            if (side !== "pool" && !v.model.pooled && lines < 14) wrong.push(`${side}: ${lines} lines`);
+        }
+        const tree = v.tree.body.getBoundingClientRect();
+        for (const name of ["root", "accepted", "bonus"])
+            for (const node of v.tree.svg.querySelectorAll(`.sv-node-${name}`)) {
+                const box = node.getBoundingClientRect();
+                if (box.left < tree.left || box.right > tree.right || box.top < tree.top || box.bottom > tree.bottom)
+                    wrong.push(`step ${k + 1}: ${name} at ${box.left}–${box.right} of ${tree.left}–${tree.right}`);
+            }
+    }
+    return wrong;
+}"""
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (1280, 800)])
+def test_a_step_is_seen_whole_without_scrolling(visit: Visit, size: tuple[int, int]) -> None:
+    for number in range(len(RUNS)):
+        page = visit(f"?trace=gallery-{number}", *size)
+        assert page.is_visible("#sv-panel"), "beside the open editor"
+        assert page.evaluate(OUT_OF_SIGHT) == []
+
+
+def test_the_drawer_holds_the_rest_and_is_remembered(visit: Visit) -> None:
+    page = visit("?trace=gallery-0&step=3")
+    drawer = page.locator(".sv-drawer")
+    expect(drawer).to_be_hidden()
+    assert page.locator(".sv-head .sv-chip").count() == 0
+    before = page.evaluate("document.querySelector('.sv-timeline').getBoundingClientRect().top")
+    page.keyboard.press("d")
+    expect(drawer).to_be_visible()
+    run = recorded(RUNS[0]).run
+    told = drawer.inner_text()
+    assert "not set" not in told and "accepted" in drawer.locator(".sv-legend").inner_text()
+    for control in run["method"]["controls"]:
+        assert control["label"] in told, "every parameter, set or left open"
+    for help_ in run["metric_help"]:
+        if run["metrics"].get(help_["key"]) is not None:
+            assert help_["label"] in told
+    assert str(run["model"]["name"]) in told
+    assert page.evaluate("document.querySelector('.sv-timeline').getBoundingClientRect().top") == before
+    page.reload()
+    page.wait_for_selector(MOUNTED)
+    expect(drawer).to_be_visible()
+    page.get_by_role("button", name="Close the details").click()
+    expect(drawer).to_be_hidden()
+    expect(page.get_by_role("button", name="Details", exact=True)).to_be_focused()
+    page.reload()
+    page.wait_for_selector(MOUNTED)
+    expect(drawer).to_be_hidden()
+
+
+TREE = ".sv-grid-low > .sv-tree"
+COUNTED = """() => {
+    const { tree, number, model } = specviz.app.inspector;
+    const seen = tree.placed.reduce((sum, item) => sum + ({ chip: item.count, stretch: item.nodes?.length, bonus: 0 }
+        [item.kind] ?? 1), 0);
+    return [seen, model.step(number).nodes.length];
+}"""
+SCALE = "specviz.app.inspector.tree.window.scale"
+ROOT_SEEN = """() => {
+    const pane = specviz.app.inspector.tree.body.getBoundingClientRect();
+    return document.querySelector(".sv-node-root").getBoundingClientRect().left >= pane.left;
+}"""
+
+
+def test_a_wide_tree_is_fitted_opened_zoomed_and_mapped(visit: Visit) -> None:
+    page = visit("?trace=gallery-0&step=8")
+    stretch = page.locator(f"{TREE} .sv-stretch")
+    assert stretch.count() >= 1, "tokens in a row as one"
+    shown, nodes = page.evaluate(COUNTED)
+    assert shown == nodes > 20
+    size = "e => parseFloat(getComputedStyle(e).fontSize) * specviz.app.inspector.tree.window.scale"
+    assert page.eval_on_selector(f"{TREE} .sv-label", size) >= 9
+    stretch.first.hover()
+    expect(page.locator(".sv-tip")).to_contain_text("tokens in a row")
+    for _ in range(stretch.count()):
+        if stretch.count():
+            stretch.first.focus()
+            page.keyboard.press("Enter")
+    expect(stretch).to_have_count(0)
+    assert page.evaluate(COUNTED) == [nodes, nodes]
+    expect(page.locator(f"{TREE} .sv-tree-map")).to_be_visible()
+    rest = page.locator(f"{TREE} .sv-tree-rest")
+    expect(rest).to_contain_text("out of sight")
+    page.locator(f"{TREE} .sv-body").focus()
+    left = "specviz.app.inspector.tree.body.scrollLeft"
+    for _ in range(3):
+        page.keyboard.press("Shift+ArrowRight")
+    becomes(page, lambda: page.evaluate(left) > 100, True)
+    assert page.evaluate("specviz.app.inspector.number") == 7, "the step stays"
+    box = page.locator(f"{TREE} .sv-tree-map canvas").bounding_box()
+    page.mouse.click(box["x"] + 3, box["y"] + 3)
+    becomes(page, lambda: page.evaluate(left), 0)
+    before = page.evaluate(SCALE)
+    page.locator(f"{TREE} .sv-body").focus()
+    page.keyboard.press("+")
+    becomes(page, lambda: page.evaluate(SCALE) > before, True)
+    rest.click()
+    expect(page.locator(f"{TREE} .sv-tree-map")).to_be_hidden()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    page.locator(TREE).get_by_role("button", name="Fit the tree").click()
+    assert page.evaluate(SCALE) >= 0.7 and page.evaluate(ROOT_SEEN)
+
+
+def test_keys_step_after_hiding_the_editor_and_from_the_run_picker(visit: Visit) -> None:
+    page = visit("?trace=gallery-4&step=3")
+    number = "specviz.app.inspector.number"
+    page.click("button:has-text('Hide')")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate(number) == 3
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("]")
+    assert page.evaluate(number) > 2
+    at = page.evaluate(number)
+    page.focus(".svp-chooser select")
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("specviz.app.current") == "gallery-4" and page.evaluate(number) == at + 1
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate(number) == at
+    page.get_by_role("tab", name="Inspect").focus()
+    page.keyboard.press("ArrowRight")  # the tabs' own key
+    assert page.evaluate(number) == at
+
+
+def test_the_first_tab_stop_leads_to_the_steps(visit: Visit) -> None:
+    page = visit("?trace=gallery-4")
+    page.keyboard.press("Tab")
+    expect(page.locator(".svp-skip")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("slider", name="Step")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("specviz.app.inspector.number") == 1
+    ring = "e => getComputedStyle(e).outlineStyle + ' ' + getComputedStyle(e).outlineWidth"
+    for field in ("instruction", "context", "question"):
+        page.focus(f"#sv-{field} textarea")
+        assert page.eval_on_selector(f"#sv-{field} textarea", ring) == "solid 2px"
+
+
+def test_what_is_wrong_with_a_prompt_is_said_where_one_looks(visit: Visit) -> None:
+    page = visit("?trace=gallery-4")
+    page.focus("#sv-example input")
+    options = page.locator("#sv-example [role=option]")
+    expect(options.first).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.locator("#sv-example [role=option]:visible")).to_have_count(0)
+    page.fill("#sv-context textarea", "x" * 2500)
+    page.wait_for_selector("#sv-prompt-note .svp-error")
+    page.click("#sv-run")
+    wrong = page.locator("#sv-run-note .svp-error")
+    expect(wrong).to_contain_text("2,500 tokens")
+    expect(wrong).to_be_in_viewport()
+
+
+LINES = """() => [...specviz.inspector.output.code.querySelectorAll(".sv-row")].map((row) =>
+    [row.querySelector(".sv-no").textContent, row.querySelector(".sv-line").textContent])"""
+
+
+def test_lines_and_their_numbers_are_right_while_a_run_streams(page: Any, tmp_path: Any) -> None:
+    whole = recorded(RUNS[0])
+    opening, parts = synthetic.deltas(copy.deepcopy(whole))
+    (tmp_path / "run.html").write_text(standalone_html(opening), encoding="utf-8")
+    page.goto((tmp_path / "run.html").as_uri())
+    page.wait_for_selector(".sv-row")
+    page.evaluate("all => all.forEach((delta) => specviz.inspector.append(delta, {}))", parts)
+    streamed = page.evaluate(LINES)
+    page.evaluate("t => specviz.inspector.load(t, {})", payload(whole))
+    assert streamed == page.evaluate(LINES) and len(streamed) > 10
+    assert page.problems == []
+
+
+def test_a_link_to_a_step_opens_where_the_step_is(visit: Visit) -> None:
+    page = visit("?trace=gallery-1&step=12")
+    seen = """() => {
+        const v = specviz.app.inspector, view = v.model.step(v.number), pane = v.output.body.getBoundingClientRect();
+        const box = v.output.elements(view.context)[0].getBoundingClientRect();
+        return box.top >= pane.top && box.bottom <= pane.bottom && v.prompt.body.scrollTop > 0;
+    }"""
+    becomes(page, lambda: page.evaluate(seen), True)
