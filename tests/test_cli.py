@@ -13,7 +13,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from decoders import load, methods
+from decoders import load, methods, save
 from decoders.model import catalog
 from specviz import cli
 from specviz.commands import common
@@ -328,6 +328,32 @@ def test_expand_writes_a_larger_model(capsys, model, tmp_path, monkeypatch):
     assert "already there" in refused(capsys, "expand", model, "--to", "103m", "--out", tmp_path / "big")
     assert "unknown size '3b'" in refused(capsys, "expand", model, "--to", "3b", "--out", tmp_path / "c")
     assert "given twice" in refused(capsys, "expand", model, "--model", model, "--to", "1b", "--out", tmp_path / "c")
+
+
+def test_a_recorded_run_is_decoded_again_and_compared(capsys, model, tmp_path):
+    trace = tmp_path / "a.spectrace"
+    run = ("--prompt", "the old lamp at the old", "--max-new-tokens", 9, "--method", "pld", "--set", "k=3")
+    assert specviz("run", "--model", model, *run, "--temperature", 0.9, "--seed", 4, "--out", trace) == 0
+    capsys.readouterr()
+    assert specviz("run", "--model", model, "--again", trace) == 0
+    assert "the same 9 tokens, in" in capsys.readouterr().err
+    other = load(trace)
+    other.run["sampling"]["seed"] += 1
+    save(other, trace)
+    assert specviz("run", "--model", model, "--again", trace) == 1
+    assert "different from output token" in capsys.readouterr().err
+    assert "settled by the recorded run" in refused(capsys, "run", "--model", model, "--again", trace, "--set", "k=2")
+
+
+def test_steps_are_counted_from_one(capsys, model, tmp_path):
+    trace, page = tmp_path / "a.spectrace", tmp_path / "a.html"
+    assert specviz("run", "--model", model, "--prompt", "the old", "--max-new-tokens", 3, "--out", trace) == 0
+    assert specviz("export", trace, "--html", page, "--step", 1) == 0 and 'data-step="0"' in page.read_text()
+    assert specviz("export", trace, "--html", page, "--step", 2) == 0 and 'data-step="1"' in page.read_text()
+    capsys.readouterr()
+    for command in ("export", "whatif", "figure"):
+        refused(capsys, command, trace, "--step", 0)
+        assert specviz(command, "--help") == 0 and "from 0" not in capsys.readouterr().out
 
 
 def test_export_writes_one_page(capsys, model, tmp_path):

@@ -384,11 +384,12 @@ def text_file(path: Path, what: str) -> str:
         raise UserError(f"cannot read the {what} file {path}: {(error.strerror or str(error)).lower()}") from None
 
 
-def check_step(step: int, trace: Trace) -> None:
-    """Raise UserError for a step that a trace does not have."""
+def step_number(step: int, trace: Trace) -> int:
+    """The step that a user means, who counts from 1, as traces count: from 0. Raises UserError where there is none."""
     steps = trace.rows("steps")
-    if step >= max(1, steps):
-        raise UserError(f"--step {step} is out of range: the trace has {steps} steps (from 0)")
+    if not 1 <= step <= max(1, steps):
+        raise UserError(f"--step {step} is out of range: the trace has steps 1 to {steps}")
+    return step - 1
 
 
 def number(value: float | None, digits: int = 2) -> str:

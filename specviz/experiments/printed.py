@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from decoders.errors import UserError
+from specviz.markup import md, tex
 
 from .results import FORMULA, Results
 from .tables import OVERALL, Cell, Check, Table, checks, columns_of, notes, tables, warnings
@@ -95,9 +95,9 @@ def _latex(results: Results, every: Sequence[Table]) -> str:
     """A ``table`` with booktabs' rules per metric; the best of a row is bold."""
     bold = r"\textbf{{{}}}"
     style = Style(
-        _tex, bold, bold, r" {{\scriptsize [{}]}}", r"\textsuperscript{\dag}", r"\textsuperscript{\ddag}"
+        tex, bold, bold, r" {{\scriptsize [{}]}}", r"\textsuperscript{\dag}", r"\textsuperscript{\ddag}"
     )  # fmt: skip
-    sentences = _tex(" ".join([*warnings(results), *notes(results)]))
+    sentences = tex(" ".join([*warnings(results), *notes(results)]))
     parts = ["% needs \\usepackage{booktabs}"]
     for table in every:
         heads, *lines, same = (" & ".join(row) + r" \\" for row in grid(results, table, style))
@@ -106,53 +106,21 @@ def _latex(results: Results, every: Sequence[Table]) -> str:
         body = "\n".join([heads, r"\midrule", *lines, r"\midrule", same])
         parts.append(
             "\\begin{table}\n\\centering\n"
-            f"\\caption{{{_tex(table.title)} = {_tex(table.formula)}. {sentences}}}\n"
+            f"\\caption{{{tex(table.title)} = {tex(table.formula)}. {sentences}}}\n"
             f"\\begin{{tabular}}{{l{'r' * (len(table.columns) + 1)}}}\n\\toprule\n{body}\n\\bottomrule\n"
             "\\end{tabular}\n\\end{table}"
         )
     return "\n\n".join(parts) + "\n"
 
 
-TEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "±": r"$\pm$", "×": r"$\times$", "÷": r"$\div$",
-    "‡": r"\ddag{}", "†": r"\dag{}", "Σ": r"$\Sigma$", "δ": r"$\delta$", "β": r"$\beta$", "γ": r"$\gamma$",
-    "−": "$-$", "·": r"$\cdot$",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}",
-}  # fmt: skip
-
-
-def _tex(text: str) -> str:
-    r"""Text as LaTeX prints it: nothing in it is a command.
-
-    >>> _tex("50 % of a_b\n\\input{x}")
-    '50 \\% of a\\_b \\textbackslash{}input\\{x\\}'
-    """
-    return "".join(TEX.get(c, c) for c in _line(text))
-
-
 def _markdown(results: Results, every: Sequence[Table]) -> str:
     """A table per metric, the best of a row bold, and the notes below."""
-    style = Style(_md, "**{}**", "**{}**", " ({})", " †", "‡")
+    style = Style(md, "**{}**", "**{}**", " ({})", " †", "‡")
     parts = []
     for table in every:
         heads, *rows = grid(results, table, style)
         rows = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
         body = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-        parts.append(f"**{_md(table.title)}** = {_md(table.formula)}\n\n{body}")
-    sentences = "\n".join(f"- {_md(text)}" for text in (*warnings(results), *notes(results)))
+        parts.append(f"**{md(table.title)}** = {md(table.formula)}\n\n{body}")
+    sentences = "\n".join(f"- {md(text)}" for text in (*warnings(results), *notes(results)))
     return "\n\n".join([*parts, sentences]) + "\n"
-
-
-def _md(text: str) -> str:
-    r"""Text as Markdown prints it: no markup, no link, no HTML in it.
-
-    >>> _md("a|b <i>c_d")
-    'a\\|b \\<i\\>c\\_d'
-    """
-    return re.sub(r"([\\`*_{}\[\]<>#|~$&!])", r"\\\1", _line(text)).replace("://", ":\\/\\/")
-
-
-def _line(text: str) -> str:
-    """On one line, without control characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

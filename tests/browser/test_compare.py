@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -87,6 +88,19 @@ def over(page: Any) -> None:
 
 def written(page: Any) -> list[int]:
     return [int(text.split()[0].replace(",", "")) for text in page.locator(".svc-numbers").all_inner_texts() if text]
+
+
+def test_a_comparison_is_a_figure_in_one_click(visit: Visit, desk: Lanes) -> None:
+    page = visit()
+    page.click(".svc-example")
+    with page.expect_download() as kept:
+        page.click(".svc-figure")
+    assert re.fullmatch(r"comparison-.*\.zip", kept.value.suggested_filename)
+    with zipfile.ZipFile(kept.value.path()) as archive:
+        drawing = archive.read("figure.svg").decode()
+        assert {"figure.pdf", "figure.tex", "references.bib", "README.txt"} <= set(archive.namelist())
+    for lane in range(5):
+        assert f"{desk.store.get(f'gallery-{lane}').run['metrics']['tokens_per_step']:.2f} tokens per step" in drawing
 
 
 def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:

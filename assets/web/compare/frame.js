@@ -13,6 +13,8 @@ import { MARKS, drawn, name, page, part } from "specviz/compare/state.js";
 /** @type {Record<Clock, string>} */
 const CLOCKS = { time: "Time", step: "Forwards", position: "Output position" };
 
+const FIGURE = "For a paper: PDF and SVG one column wide, caption, the commands that make the runs again, BibTeX";
+
 /** @type {(name: string, title: string, help: string | null, ...inside: Child[]) => HTMLElement} */
 function card(name, title, help, ...inside) {
   return h(
@@ -56,6 +58,7 @@ export function frame() {
       h("span.svc-about"),
       h("button.svp-button.svc-stop", { hidden: true, onclick: stop }, "■ Stop all lanes"),
       h("button.svp-button.svc-link", { onclick: () => copyLink(location.href, part("link")) }, "Copy link"),
+      h("a.svp-button.svc-figure", { hidden: true, download: "", title: FIGURE }, "Figure"),
     ),
     card(
       "race", "Race", "Every lane as it was recorded, on one clock.",
@@ -159,6 +162,9 @@ export function changed() {
       lane.aligned = lane === first ? lane.lane.length : firstDifference(first.lane.output, lane.lane.output);
   part("title").textContent = page.title || "Comparison";
   part("about").textContent = lanes.length ? about(lanes[0].lane.run) : "";
+  const figure = part("figure", HTMLAnchorElement);
+  figure.hidden = page.live || lanes.length < 2;
+  figure.href = `api/compare/figure?runs=${lanes.map((lane) => lane.id).join()}`;
   drawRows();
   if (first) {
     const rows = lanes.map((one) => ({ ...one, name: name(one) }));
