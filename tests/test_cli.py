@@ -16,8 +16,9 @@ from rich.console import Console
 from decoders import load, methods, save
 from decoders.model import catalog
 from specviz import cli
-from specviz.commands import common
+from specviz.commands import COMMANDS, FIRST, common, lab
 from specviz.commands.calibrate import heat_map
+from specviz.views.examples import examples
 
 from .models import network, tiny_tokenizer
 
@@ -345,6 +346,30 @@ def test_a_recorded_run_is_decoded_again_and_compared(capsys, model, tmp_path):
     assert "settled by the recorded run" in refused(capsys, "run", "--model", model, "--again", trace, "--set", "k=2")
 
 
+def test_the_bare_command_shows_what_people_need_first(capsys):
+    assert specviz() == 0
+    told = capsys.readouterr().out
+    assert [line.split()[1] for line in told.splitlines() if line.startswith("  specviz")] == [
+        "app", "run", "bench", "verify"
+    ]  # fmt: skip
+    assert "specviz --help" in told and all(line.split()[1] in COMMANDS for line in FIRST)
+
+
+@pytest.mark.parametrize("command", ["bench", "verify"])
+def test_measuring_takes_the_examples_where_no_prompts_are_named(command):
+    for model in ("bundled", "some/model"):
+        args = cli.parser().parse_args([command, "--model", model, "--limit", "3"])
+        wanted = [example.record.id for example in examples(model == "bundled")][:3]
+        assert [record.id for record in common.prompt_records(args)] == wanted
+        assert args.prompts.name == ("bundled.jsonl" if model == "bundled" else "examples.jsonl")
+
+
+def test_a_sweep_of_ones_own_runs_on_the_examples():
+    args = ["lab", "--method", "pld", "--vary", "k=2,4"]
+    assert lab._wanted(cli.parser().parse_args(args)).prompts == "examples"
+    assert lab._wanted(cli.parser().parse_args([*args, "--prompts", "demo"])).prompts == "demo"
+
+
 def test_steps_are_counted_from_one(capsys, model, tmp_path):
     trace, page = tmp_path / "a.spectrace", tmp_path / "a.html"
     assert specviz("run", "--model", model, "--prompt", "the old", "--max-new-tokens", 3, "--out", trace) == 0
@@ -429,8 +454,7 @@ def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):
         (["run", "--prompt-file", "/no/such/file.txt"], "there is no prompt file"),
         (["run", "--prompt", "a", "--model", "/no/such/model"], "there is no model folder"),
         (["verify", "--prompts", "/no/such.jsonl"], "there is no prompt file"),
-        (["verify"], "--prompts"),
-        (["verify", "--prompt", "x"], "--prompts"),
+        (["verify", "--prompt", "x"], "--prompt"),
         (["bench", "--prompts", "x", "--repeats", "0"], "from 1 to 1000"),
         (["methods", "nope"], "there is no method 'nope'"),
         (["app", "--port", "70000"], "from 0 to 65535"),

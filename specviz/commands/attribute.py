@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from . import common
 
 if TYPE_CHECKING:
     from decoders import Prompt, Target, Trace
+    from decoders.prompt.files import PromptRecord
     from decoders.study.attribution import Link
     from decoders.study.quotes import QuotedAnswer, SweepRow
 
@@ -25,7 +26,10 @@ DEMOS = {"demo": False, "demo+brief": True}
 
 
 HELP = "link an answer to the passages it was copied from"
-DESCRIPTION = "Link the copied spans of an answer to their sources; or (--score) measure that on known quotes."
+DESCRIPTION = (
+    "Link the copied spans of an answer to their sources; or (--score) measure that on known quotes. In a plain-text "
+    "prompt, lines of three hyphens stand between passages, as in the app."
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +101,7 @@ def _traced(args: argparse.Namespace) -> Trace:
     from decoders import record, save
     from decoders.study.forced import answer_ids, forced
 
-    source = common.prompt_record(args)
+    source = _in_passages(common.prompt_record(args))
     answer = None if args.answer is None else _answer(args.answer)
     names = args.method or ["pld+h"]
     if len(names) > 1:
@@ -113,6 +117,14 @@ def _traced(args: argparse.Namespace) -> Trace:
     if args.out:
         save(trace, args.out)
     return trace
+
+
+def _in_passages(source: PromptRecord) -> PromptRecord:
+    """Plain text with lines of three hyphens in it as passages between them, as the app reads a context."""
+    from specviz.views.examples import passages
+
+    parts = passages(source.text)
+    return replace(source, text="", context=tuple(parts)) if len(parts) > 1 else source
 
 
 def _methods(

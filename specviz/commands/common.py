@@ -90,7 +90,7 @@ def add_model(
 
 
 def add_prompts(parser: argparse.ArgumentParser, limit: int) -> None:
-    file(parser, "--prompts", "JSONL (Spec-Bench, segments, messages), or plain text", "FILE", required=True)
+    file(parser, "--prompts", "JSONL (Spec-Bench, segments, messages), or plain text (default: the examples)", "FILE")
     count(parser, "--limit", "read at most N prompts", limit)
     flag(parser, "--by-category", "take the prompts from each of the file's categories in turn")
     count(parser, "--max-new-tokens", "tokens per answer", 64)
@@ -116,9 +116,13 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 
 
 def prompt_records(args: argparse.Namespace) -> list[PromptRecord]:
-    """The prompts that ``add_prompts``' options name."""
+    """The prompts that ``add_prompts``' options name; without a file the examples for the model, which is then what
+    ``args.prompts`` names.
+    """
     from decoders.prompt.files import by_category, read_prompts
+    from specviz.views.examples import file
 
+    args.prompts = args.prompts or file(wants_toy(args))
     if args.by_category:
         return by_category(read_prompts(args.prompts))[: args.limit]
     return read_prompts(args.prompts, args.limit)

@@ -23,8 +23,9 @@ DESCRIPTION = "Run a recipe (alone: list them), or sweep a parameter with --meth
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="an experiment's name; without one they are listed")
     parser.add_argument(
-        "--prompts", metavar="F", help="prompt file, or demo[:task,…], examples[:task,…], turns (default: the recipe's)"
-    )
+        "--prompts", metavar="F",
+        help="prompt file, or demo[:task,…], examples[:task,…], turns (default: the recipe's; of a sweep: examples)",
+    )  # fmt: skip
     common.count(parser, "--count", "prompts (default: the recipe's)", high=5000)
     common.count(parser, "--max-new-tokens", "tokens per answer", high=4096)
     common.several(parser, "--metric", "KEY", "measured; may be repeated")
@@ -138,7 +139,8 @@ def _wanted(args: argparse.Namespace) -> Experiment:
         experiment = find_recipe(args.recipe).fixing(common.parse_sets(args.set))
     else:
         metrics = args.metric or ("tokens_per_step",)
-        experiment = free(common.split(args.method), common.parse_sets(args.set), _vary(args.vary), metrics)
+        swept = free(common.split(args.method), common.parse_sets(args.set), _vary(args.vary), metrics)
+        experiment = replace(swept, prompts="examples")
     option = _first_set(args, "training_steps", "data")
     if option and not experiment.trains:
         raise UserError(f"--{option} is for recipes that train parts, and this experiment trains none")

@@ -6,7 +6,7 @@ import { MODES, page, part, say, titleOf } from "specviz/attribution/state.js";
 import { append, coded, h, must } from "specviz/base/dom.js";
 import { plural, short, thousandths } from "specviz/base/numbers.js";
 import { getJson, postJson } from "specviz/base/json.js";
-import { drawCharts, plotly, theme } from "specviz/base/plotly.js";
+import { charts, theme } from "specviz/base/plotly.js";
 import { alertNote, sentence } from "specviz/base/problem.js";
 import { heads, table } from "specviz/base/table.js";
 import { stored } from "specviz/base/storage.js";
@@ -210,14 +210,11 @@ async function opening(scoring, row, signals) {
 /** F1 by threshold. @type {(box: HTMLElement, told: Scores, counted: Counted) => Promise<void>} */
 async function drawChart(box, told, counted) {
   if (!told.rows.length || !box.offsetWidth) return;
-  let library;
-  try {
-    library = await plotly(catalog().plotly);
-  } catch (problem) {
-    box.textContent = sentence(problem);
-    return;
-  }
-  if (!box.isConnected) return;
+  await charts(box, catalog().plotly, () => (box.isConnected ? f1Charts(told, counted) : null));
+}
+
+/** @type {(told: Scores, counted: Counted) => Chart[]} */
+function f1Charts(told, counted) {
   const rows = told.rows.filter((row) => row.counted === counted);
   /** @type {object[]} */
   const lines = rows.map((row, k) => ({
@@ -246,5 +243,5 @@ async function drawChart(box, told, counted) {
     yaxis: { title: { text: "token F1" }, range: [0, 1.03] },
     legend: { orientation: "h", y: -0.3, x: 0 },
   };
-  drawCharts(library, box, [{ label: "F1 by min_run; the same numbers are in the table", data: lines, layout }]);
+  return [{ label: "F1 by min_run; the same numbers are in the table", data: lines, layout }];
 }

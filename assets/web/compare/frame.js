@@ -8,11 +8,13 @@ import {
   drawLasts, drawRows, key, limit, paint, pause, seek, setClock, setLimit, toggle,
 } from "specviz/compare/race.js";
 import { Ruler } from "specviz/compare/ruler.js";
-import { MARKS, drawn, name, page, part } from "specviz/compare/state.js";
+import { MARKS, drawn, going, name, page, part } from "specviz/compare/state.js";
 
 /** @type {Record<Clock, string>} */
 const CLOCKS = { time: "Time", step: "Forwards", position: "Output position" };
 
+const TURNS =
+  "The lanes run one after another, so that none slows another down. When all are there, the race plays on one clock.";
 const FIGURE = "For a paper: PDF and SVG one column wide, caption, the commands that make the runs again, BibTeX";
 
 /** @type {(name: string, title: string, help: string | null, ...inside: Child[]) => HTMLElement} */
@@ -70,6 +72,7 @@ export function frame() {
         h("output.svc-at"),
         lasts,
       ),
+      h("p.svc-help.svc-turns", { role: "status", hidden: true }, TURNS),
       h("ol.svc-lanes"),
     ),
     card(
@@ -165,6 +168,7 @@ export function changed() {
   const figure = part("figure", HTMLAnchorElement);
   figure.hidden = page.live || lanes.length < 2;
   figure.href = `api/compare/figure?runs=${lanes.map((lane) => lane.id).join()}`;
+  part("turns").hidden = !going() || page.lanes.length < 2;
   drawRows();
   if (first) {
     const rows = lanes.map((one) => ({ ...one, name: name(one) }));

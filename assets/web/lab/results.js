@@ -4,7 +4,7 @@ import { emit } from "specviz/base/bus.js";
 import { append, h } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
 import { plural, when } from "specviz/base/numbers.js";
-import { clearCharts, drawCharts, plotly, theme } from "specviz/base/plotly.js";
+import { charts, clearCharts, theme } from "specviz/base/plotly.js";
 import { alertNote, sentence } from "specviz/base/problem.js";
 import { heads } from "specviz/base/table.js";
 import * as batch from "specviz/lab/batch.js";
@@ -139,8 +139,6 @@ const asBatch = (results) => (results.tables ? /** @type {LabBatchResults} */ (r
 export async function drawResults() {
   const s = whole(lab.shown);
   if (!s) return;
-  const library = s.charts.length ? await plotly(catalog().plotly) : null; // tables need none
-  if (s !== lab.shown) return;
   frame();
   drawBar(s);
   const clicked = (/** @type {PlotPoint[]} */ points) => {
@@ -148,8 +146,8 @@ export async function drawResults() {
     const point = whole(lab.shown)?.points[Number(index)];
     if (point) behind(point);
   };
-  if (library) drawCharts(library, grid, dressed(s.charts), clicked);
-  else clearCharts(grid);
+  if (!s.charts.length) clearCharts(grid); // tables need no library
+  else charts(grid, catalog().plotly, () => (s === lab.shown ? dressed(s.charts) : null), clicked);
   grid.classList.toggle("svl-empty", !s.rows || !s.charts.length);
   caption.textContent = s.rows ? s.caption : "";
   const many = asBatch(s);
