@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable
+
 
 def sentence(problem: BaseException) -> str:
     """An error as one sentence: a user's own mistake as it is told, any other with the name of its kind.
@@ -62,6 +65,24 @@ def decimals(value: float | None, digits: int) -> str:
     ('3.14', '1,234.5', '–')
     """
     return "–" if value is None or value != value else f"{value:,.{digits}f}"
+
+
+def column(unit: str, values: Iterable[float | None]) -> Callable[[float | None], str]:
+    """How the numbers of a column, or of a table of one quantity, are written: all with the same number of decimals,
+    shares in per cent without the sign. The one rule of all tables.
+
+    >>> column("share", [0.5])(0.123), column("tokens/s", [1234.5, 2.0])(2.0), column("×", [1.5])(1.5)
+    ('12.3', '2.0', '1.50')
+    >>> column("ms", [0.1])(0.25), column("tokens", [3, 400])(3), column("×", [1.5])(None)
+    ('0.250', '3', '–')
+    """
+    if unit == "share":
+        return lambda value: "–" if value is None else decimals(100 * value, 1)
+    there = [value for value in values if value is not None and math.isfinite(value)]
+    largest = max(map(abs, there), default=0.0)
+    whole = bool(there) and all(value == int(value) for value in there)
+    digits = 0 if whole else 1 if largest >= 100 else 2 if largest >= 1 else 3
+    return lambda value: decimals(value, digits)
 
 
 def probability(value: float | None) -> str:

@@ -434,10 +434,9 @@ def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ([], "COMMAND"),
         (["rum"], "there is no command 'rum': choose one of app, run, verify"),
         (["train", "ppdd"], "there is no part 'ppdd': choose one of demo"),
-        (["run"], "--prompt-file --prompt is required"),
+        (["run"], "--prompt-file --prompt --again is required"),
         (["run", "--prompt", "a", "--prompt-file", "b"], "not allowed with argument"),
         (["run", "--prompt", "a", "--methd", "pld"], "--methd"),
         (["run", "--prompt", "  "], "the prompt is empty"),

@@ -55,6 +55,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--drafted",
         "drafted tokens alone, without the words around them that the source has too (to --score: both)",
     )
+    common.flag(parser, "--parts", "let links begin and end inside words and numbers")
     common.count(parser, "--limit", "answers to score (default: 40 of demo, all of a file)")
     common.flag(parser, "--generated", "score what the model writes, where it holds the known quotes")
     common.file(parser, "--out", "write the run as a trace file (.spectrace)", "TRACE")
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     common.check_writable(args.out)
     common.check_writable(args.markdown)
     if args.score is not None:
-        _refuse(args, "--score", ("answer", "out", "drafted", "chat"))
+        _refuse(args, "--score", ("answer", "out", "drafted", "parts", "chat"))
         return _score(args)
     _refuse(args, "this", ("limit", "generated"), "belongs to --score")
     if len(args.min_run or (2,)) > 1:
@@ -148,10 +149,15 @@ def _answer(file_or_text: str) -> str:
     return text.rstrip("\n")
 
 
+def _way(args: argparse.Namespace) -> str:
+    """How links are counted, one of ``attribution.WAYS``."""
+    return "drafted" if args.drafted else "whole" if args.parts else "words"
+
+
 def _show(args: argparse.Namespace, trace: Trace) -> int:
     from decoders.study import attribution, attribution_export
 
-    links = attribution.links(trace, *(args.min_run or (2,)), whole=not args.drafted)
+    links = attribution.links(trace, *(args.min_run or (2,)), **attribution.WAYS[_way(args)])
     if args.markdown:
         args.markdown.write_text(attribution_export.markdown(trace, links), encoding="utf-8")
     if args.json:
@@ -192,7 +198,7 @@ def _sources(
     common.show_table(heads, rows, error=True)
     wrong = sum(not link["verbatim"] for link in data["links"])
     words = f"{counted(len(links), 'link')} by {trace.run['method']['name']}"
-    words += f" ({attribution.COUNTED[not args.drafted]})"
+    words += f" ({attribution.WAY_WORDS[_way(args)]})"
     if data["run"]["signal"] == "attention":
         words += ", from where its draft model looked"
     elif not data["run"]["signal"]:

@@ -1,4 +1,4 @@
-"""A batch's tables as files' text: CSV, LaTeX and Markdown, and as rows for the terminal."""
+"""Tables of results as files' text: CSV, LaTeX and Markdown; a batch's also as rows for the terminal."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from decoders.errors import UserError
 from specviz.markup import md, tex
 
+from .figures import caption
+from .grids import grids
 from .results import FORMULA, Results
 from .tables import OVERALL, Cell, Check, Table, checks, columns_of, notes, tables, warnings
 
@@ -18,10 +20,46 @@ FORMATS = ("csv", "tex", "md")
 
 def written(results: Results, form: str, metrics: Sequence[str] | None = None) -> str:
     """The tables as a file's text, ``form`` of ``FORMATS``. Raises UserError for another form or metric."""
-    makers = {"csv": _csv, "tex": _latex, "md": _markdown}
-    if form not in makers:
+    if form not in FORMATS:
         raise UserError(f"tables are not written as {form[:20]!r}: choose of {', '.join(FORMATS)}")
+    if not results.about.get("repeats"):
+        return _drawn(results, form, metrics)
+    makers = {"csv": _csv, "tex": _latex, "md": _markdown}
     return makers[form](results, tables(results, metrics))
+
+
+def _drawn(results: Results, form: str, metrics: Sequence[str] | None) -> str:
+    """The tables below charts: a row per point, a table per profile."""
+    every = grids(results, metrics)
+    if form == "csv":
+        out = io.StringIO(newline="")
+        writer = csv.writer(out, lineterminator="\r\n")
+        for table in every:
+            writer.writerows([map(_inert, line) for line in (table.heads, *table.rows)])
+        return out.getvalue()
+    sentences = " ".join([caption(results), *results.about["notes"]])
+    if form == "md":
+        parts = []
+        for table in every:
+            rules = ["---"] * table.words + ["---:"] * (len(table.heads) - table.words)
+            lines = [list(map(md, table.heads)), rules, *(list(map(md, row)) for row in table.rows)]
+            parts.append("\n".join([f"**{md(table.title)}**\n", *(f"| {' | '.join(line)} |" for line in lines)]))
+        return "\n\n".join([*parts, md(sentences)]) + "\n"
+    parts = ["% needs \\usepackage{booktabs}"]
+    for table in every:
+        heads, *lines = (" & ".join(map(tex, row)) + r" \\" for row in (table.heads, *table.rows))
+        kinds = "l" * table.words + "r" * (len(table.heads) - table.words)
+        body = "\n".join([heads, r"\midrule", *lines])
+        parts.append(_environment(f"{tex(table.title)}. {tex(sentences)}", kinds, body))
+    return "\n\n".join(parts) + "\n"
+
+
+def _environment(words: str, kinds: str, body: str) -> str:
+    """LaTeX's ``table`` with booktabs' rules; all of it is escaped already."""
+    return (
+        f"\\begin{{table}}\n\\centering\n\\caption{{{words}}}\n"
+        f"\\begin{{tabular}}{{{kinds}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}\n\\end{{table}}"
+    )
 
 
 def _csv(results: Results, every: Sequence[Table]) -> str:
@@ -104,12 +142,8 @@ def _latex(results: Results, every: Sequence[Table]) -> str:
         if len(lines) > 1:
             lines.insert(-1, r"\midrule")
         body = "\n".join([heads, r"\midrule", *lines, r"\midrule", same])
-        parts.append(
-            "\\begin{table}\n\\centering\n"
-            f"\\caption{{{tex(table.title)} = {tex(table.formula)}. {sentences}}}\n"
-            f"\\begin{{tabular}}{{l{'r' * (len(table.columns) + 1)}}}\n\\toprule\n{body}\n\\bottomrule\n"
-            "\\end{tabular}\n\\end{table}"
-        )
+        words = f"{tex(table.title)} = {tex(table.formula)}. {sentences}"
+        parts.append(_environment(words, f"l{'r' * (len(table.columns) + 1)}", body))
     return "\n\n".join(parts) + "\n"
 
 

@@ -55,7 +55,8 @@ def _heading(sheet: Sheet, trace: Trace, y: float) -> None:
     per_step = measure(trace)["tokens_per_step"].value
     numbers = f"{counted(steps, 'forward')}, {decimals(per_step, 2)} tokens per step"
     room = sheet.width - width(numbers, SMALL) - 8
-    lossy = "" if method.get("lossless", True) else " (lossy)"
+    forced = " (teacher-forced)" if trace.run.get("forced") else ""
+    lossy = forced or ("" if method.get("lossless", True) else " (lossy)")
     sheet.text(0, y, shortened(f"{method.get('title') or method['name']}{lossy}", room, bold=True), bold=True)
     sheet.text(sheet.width, y, numbers, SMALL, right=True, color=SOFT)
 

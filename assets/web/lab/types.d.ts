@@ -31,15 +31,18 @@ interface LabCatalog {
 }
 
 /** A run to open; ``word`` says more than its task. */
-interface LabRun { trace: string; prompt: string; category: string; word?: string }
-interface LabSpread { mean: number | null; se: number | null; low: number | null; high: number | null; n: number }
+interface LabRun { trace: string; prompt: string; category: string; params?: string; word?: string }
+interface LabSpread {
+  mean: number | null; se: number | null; low: number | null; high: number | null; n: number;
+  /** As it is shown: one rule for a column. */
+  text?: { mean: string; se: string; low: string; high: string };
+}
 interface LabPoint {
   series: string; x: string; y: string; level: boolean; values: Record<string, LabSpread>; runs: LabRun[];
   count: number; failed: number;
 }
-interface LabProfile {
-  label: string; unit: string; heads: string[]; measured: number; rows: (string | number | null)[][];
-}
+/** A table of text, its first ``words`` columns no numbers: ``specviz/experiments/grids.py``. */
+interface LabProfile { title: string; heads: string[]; words: number; rows: string[][] }
 
 /** A batch's tables: ``specviz/experiments/tables.py``. */
 interface LabCell {

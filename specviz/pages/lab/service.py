@@ -284,13 +284,11 @@ class Lab(Service):
 
     @get("results/{key}/download")
     def download(self, key: str, format: str = "csv", metrics: Listed = ()) -> Response:
-        """Every run as csv, json or zip; a batch's tables as table, tex or md."""
+        """Every run as csv, json or zip; the tables as table, tex or md."""
         if format not in KINDS:
             raise UserError(f"The format {format[:40]!r} is unknown: use one of {', '.join(KINDS)}.")
         results = self.results(key)
         suffix, media = KINDS[format]
-        if format in TABLES and not results.about.get("repeats"):
-            raise UserError("These results are drawn, not tabled: their runs can be had as csv, json or zip.")
         made: dict[str, Callable[[], str | bytes]] = {
             "csv": results.to_csv,
             "json": lambda: json.dumps(described(results), ensure_ascii=False),
