@@ -178,7 +178,8 @@ function drawBar({ about, state, measured, tables, rows }) {
     metrics.length > 0 && h("label.svl-draw", tables ? "Cells show " : "Draw ", select),
     rows > 0 && batch.files(lab.metrics),
     rows > 0 && [file("csv", "Runs: CSV"), file("json", "JSON")],
-    !goesOn(state) && h("button.svp-button", { onclick: remove, title: REMOVES }, "Delete"),
+    about.shipped && h("span.svl-shipped", "comes along, recorded: run your own above"),
+    !goesOn(state) && !about.shipped && h("button.svp-button", { onclick: remove, title: REMOVES }, "Delete"),
   ]);
 }
 

@@ -19,6 +19,8 @@ interface LabRecipe extends LabExperiment { papers: string[]; missing: string[] 
 /** What is known of results: the experiment, the model, what came of it. */
 interface LabAbout extends LabExperiment {
   id: string; state: LabState; created: string; model: { name: string }; notes: string[]; runs: number; cases: number;
+  /** They come along, and cannot be deleted. */
+  shipped?: boolean;
 }
 type LabState = "queued" | "running" | "complete" | "cancelled" | "cut off" | "error";
 /** Results in the list of results. */
@@ -27,7 +29,7 @@ type LabListed = Pick<LabAbout, "id" | "name" | "title" | "figure" | "paper" | "
 interface LabCatalog {
   papers: Record<string, string>; recipes: LabRecipe[]; methods: MethodCard[]; reason: string; metrics: LabMetric[];
   batch: { name: string; prompts: string; count: number; max_new_tokens: number; repeats: number };
-  sets: Record<string, string>; tasks: Record<string, string>; results: LabListed[]; plotly: string;
+  sets: Record<string, string>; tasks: Record<string, string>; results: LabListed[]; recorded: LabListed[]; plotly: string;
 }
 
 /** A run to open; ``word`` says more than its task. */

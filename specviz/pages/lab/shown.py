@@ -112,3 +112,9 @@ def latest_rows(path: Path, saved: int) -> list[dict[str, Any]]:
 def ended(about: Mapping[str, Any]) -> str:
     """The state of results that nothing works on any more."""
     return "cut off" if about["state"] in ("running", "queued") else about["state"]
+
+
+def listed_card(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What a list of results shows of them."""
+    keys = ("id", "name", "title", "figure", "paper", "created", "state", "cases")
+    return {key: about.get(key) for key in keys} | {"model": about["model"].get("name")}
