@@ -1000,6 +1000,15 @@ def test_a_long_sweep_is_asked_about_in_the_app(desk: StubDesk) -> None:
     assert desk.services["lab"].cancel(key, "ada")
 
 
+def test_a_recorded_experiment_comes_along(desk: StubDesk) -> None:
+    lab = desk.services["lab"]
+    [listed] = lab.recorded()
+    results = lab.results(listed["id"])
+    assert results.about["shipped"] and results.about["state"] == "complete" and not results.failed
+    assert all(lab.bring(row["trace"]) for row in results.rows if row["role"] == "run")
+    assert not lab.remove(listed["id"], "") and lab.results(listed["id"]).rows
+
+
 def test_a_caption_counts_prompts_as_people_do(done: tuple[Results, list[Trace]]) -> None:
     results, _ = done
     one = Results(results.about, [row for row in results.rows if row["prompt"] == results.rows[0]["prompt"]])

@@ -1,17 +1,17 @@
 """A recorded experiment that comes along, so that the Lab has something to show before anything was run on it.
 
-``python -m specviz.experiments.shipped`` records it anew with SmolLM2 (a few minutes on a CPU).
+``python -m specviz.experiments.shipped [MODEL]`` records it anew, by default with the bundled target (a minute).
 """
 
 from __future__ import annotations
 
-import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from decoders.folders import ASSETS, replacing
-from decoders.model.catalog import SMOLLM2, model_place
+from decoders.model.catalog import BUNDLED, model_place
 from decoders.trace import files as tracefile
 from specviz.places import SUFFIX, TRACES
 
@@ -29,9 +29,9 @@ SHIPPED = ASSETS / "lab"
 KEY = "draft-length"
 
 
-def record(target: Target, folder: Path, *, toy: bool = False, count: int = 2, new: int = 64) -> Results:
+def record(target: Target, folder: Path, *, toy: bool = False, count: int = 4, new: int = 96) -> Results:
     """Draft length of PLD and PLD+ (h) on the examples: the results with their runs, in ``folder``/``KEY``."""
-    experiment = free(["pld", "pld+h"], {}, {"k": "2, 8, 20"}, ("tokens_per_step",))
+    experiment = free(["pld", "pld+h"], {}, {"k": "2, 5, 10, 20"}, ("tokens_per_step",))
     experiment = replace(
         experiment, title="How long should a copied draft be?", prompts="examples", count=count, max_new_tokens=new,
         question="More drafted tokens per step save forwards, as long as what follows the place is what is wanted.",
@@ -51,11 +51,11 @@ def record(target: Target, folder: Path, *, toy: bool = False, count: int = 2, n
 
 
 def main() -> None:
-    """Record what comes along, with SmolLM2."""
+    """Record what comes along, with the model that is named, or the bundled one."""
     from decoders import load_target
 
-    shutil.rmtree(SHIPPED, ignore_errors=True)
-    results = record(load_target(model_place(SMOLLM2)), SHIPPED)
+    model = sys.argv[1] if len(sys.argv) > 1 else BUNDLED
+    results = record(load_target(model_place(model)), SHIPPED, toy=model == BUNDLED)
     print(f"{SHIPPED / KEY}: {len(results.rows)} runs, {results.about['state']}")
 
 
