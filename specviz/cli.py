@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from . import __version__
-from .commands import COMMANDS
+from .commands import COMMANDS, FIRST
 
+DESCRIPTION = "See how speculative decoding drafts, accepts and rejects, step by step."
 PACKAGES = tuple(str(Path(__file__).parent.parent / name) + os.sep for name in ("specviz", "decoders"))
 
 
@@ -37,7 +38,7 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> Parser:
     """All commands and their arguments."""
-    main = Parser(prog="specviz", description="See how speculative decoding drafts, accepts and rejects, step by step.")
+    main = Parser(prog="specviz", description=DESCRIPTION)
     main.add_argument("--version", action="version", version=f"specviz {__version__}")
     commands = main.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
     for name, module in COMMANDS.items():
@@ -47,8 +48,19 @@ def parser() -> Parser:
     return main
 
 
+def first_help() -> str:
+    """What the bare command prints: the commands that people need first."""
+    wide = max(map(len, FIRST)) + 2
+    lines = (f"  {example:{wide}}{what}" for example, what in FIRST.items())
+    rest = "All commands: specviz --help. The options of one: specviz COMMAND --help."
+    return "\n".join([f"{DESCRIPTION}\n", *lines, "", rest])
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
+    if not (sys.argv[1:] if argv is None else argv):
+        print(first_help())
+        return 0
     args = parser().parse_args(argv)
     try:
         return args.run(args)

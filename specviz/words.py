@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable
+
 
 def sentence(problem: BaseException) -> str:
     """An error as one sentence: a user's own mistake as it is told, any other with the name of its kind.
@@ -37,3 +40,61 @@ def shortened(count: float) -> str:
     """
     value, unit = (count / 1e9, "B") if count >= 1e9 else (count / 1e6, "M") if count >= 1e6 else (count / 1e3, "k")
     return f"{value:.3g}{unit}"
+
+
+def decimal(value: float | None, digits: int = 3) -> str:
+    """A number as people read it, to three digits; a dash where there is none. The browser's ``format`` is the same.
+
+    >>> decimal(8.2308), decimal(1234.5), decimal(0.00001234), decimal(12), decimal(0.1), decimal(None)
+    ('8.23', '1,234', '1.2e-5', '12', '0.100', '–')
+    """
+    if value is None or value != value:
+        return "–"
+    size = abs(value)
+    if value == int(value) or size >= 1000:
+        return f"{value:,.0f}"
+    if size < 0.001:
+        return f"{value:.1e}".replace("e-0", "e-")
+    return f"{value:#.{digits}g}".rstrip(".")
+
+
+def decimals(value: float | None, digits: int) -> str:
+    """A number of a column, in which all have the same number of decimals; a dash where there is none.
+
+    >>> decimals(3.14159, 2), decimals(1234.5, 1), decimals(None, 2)
+    ('3.14', '1,234.5', '–')
+    """
+    return "–" if value is None or value != value else f"{value:,.{digits}f}"
+
+
+def column(unit: str, values: Iterable[float | None]) -> Callable[[float | None], str]:
+    """How the numbers of a column, or of a table of one quantity, are written: all with the same number of decimals,
+    shares in per cent without the sign. The one rule of all tables.
+
+    >>> column("share", [0.5])(0.123), column("tokens/s", [1234.5, 2.0])(2.0), column("×", [1.5])(1.5)
+    ('12.3', '2.0', '1.50')
+    >>> column("ms", [0.1])(0.25), column("tokens", [3, 400])(3), column("×", [1.5])(None)
+    ('0.250', '3', '–')
+    """
+    if unit == "share":
+        return lambda value: "–" if value is None else decimals(100 * value, 1)
+    there = [value for value in values if value is not None and math.isfinite(value)]
+    largest = max(map(abs, there), default=0.0)
+    whole = bool(there) and all(value == int(value) for value in there)
+    digits = 0 if whole else 1 if largest >= 100 else 2 if largest >= 1 else 3
+    return lambda value: decimals(value, digits)
+
+
+def probability(value: float | None) -> str:
+    """A probability in a narrow place.
+
+    >>> probability(0.9312), probability(0.004), probability(0.9999), probability(0.0001), probability(None)
+    ('.93', '.004', '1.0', '<.001', '–')
+    """
+    if value is None:
+        return "–"
+    if value >= 0.995:
+        return "1.0"
+    if value < 0.001:
+        return "<.001"
+    return f"{value:.{3 if value < 0.01 else 2}f}".removeprefix("0")

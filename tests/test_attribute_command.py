@@ -98,6 +98,15 @@ def test_a_generated_answer_and_methods_with_parameters(capsys, model, prompts):
     assert result["output_tokens"] <= 24 and [s["passage"] for s in result["sources"]][:2] == [0, 1]
 
 
+def test_lines_of_three_hyphens_stand_between_passages(capsys, model, tmp_path):
+    text = tmp_path / "sources.txt"
+    text.write_text("\n---\n".join(PASSAGES), "utf-8")
+    assert specviz("--model", model, "--prompt-file", text, "--answer", ANSWER, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [(s["kind"], s["passage"]) for s in result["sources"]][:2] == [("context", 0), ("context", 1)]
+    assert all(source["links"] for source in result["sources"][:2])
+
+
 def test_a_recorded_run_needs_no_model(capsys, tmp_path):
     path = tmp_path / "t.spectrace"
     save(synthetic.nasty(), path)

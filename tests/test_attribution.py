@@ -562,3 +562,32 @@ def test_a_sweep_averages_examples():
     assert rows[0].score.recall == pytest.approx((1 + 2 / 3) / 2) and rows[1].score.recall == pytest.approx(0.5)
     assert rows[1].score.precision == 1 and rows[1].score.f1 == 0.5
     assert sweep([(half, gold)], [3], whole=True)[0].score.f1 == 1
+
+
+def test_links_end_where_words_and_numbers_do():
+    """The defect: "in 1" from one passage and "930" from another are one number; neither may claim a part of it."""
+    first, second, answer = b"built in 1", b"the 930 steps", b"built in 1930, the"
+    tokens = [bytes([byte]) for byte in dict.fromkeys(first + second + answer)]
+    number = {piece: n for n, piece in enumerate(tokens)}
+
+    def ids(text: bytes) -> list[int]:
+        return [number[bytes([byte])] for byte in text]
+
+    trace = Trace.new({"id": "a", "prompt_length": len(first + second), "method": {"name": "pld"}})
+    rows = zip(range(len(tokens)), (piece.hex() for piece in tokens), [False] * len(tokens), strict=True)
+    columns = zip(*rows, strict=True)
+    trace.tables["pieces"] = dict(zip(("id", "hex", "special"), map(list, columns), strict=True))
+    passages = [0] * len(first) + [1] * len(second) + [-1] * len(answer)
+    places = [-1] * len(first + second) + [*range(len(first)), *(len(first) + 4 + n for n in range(3)), -1, -1]
+    places += [len(first) + n for n in range(3)]
+    trace.tables["tokens"] |= {
+        "id": ids(first + second + answer), "passage": passages, "source": places, "pool": [-1] * len(passages),
+        "segment": ["context"] * len(first + second) + ["output"] * len(answer),
+    }  # fmt: skip
+    said = {
+        words: [answer[link.start : link.stop].strip() for link in links(trace, 1, words=words)]
+        for words in (False, True)
+    }  # fmt: skip
+    assert said[False] == [b"built in 1", b"930", b"the"] and said[True] == [b"built in", b"the"]
+    assert all(verbatim(trace, link) for link in links(trace, 1, words=True))
+    assert len(links(trace, 9, words=True)) == 1 and links(trace, 10, words=True) == []

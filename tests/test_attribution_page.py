@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from decoders.prompt.files import PromptRecord
-from decoders.study.attribution import links
+from decoders.study.attribution import WAYS, links
 from decoders.study.attribution_export import to_json
 from decoders.study.quotes import read_quotesum, sweep
 from specviz.experiments import plan, run_experiment
@@ -110,12 +110,12 @@ def test_recorded_runs_are_attributed_without_a_model() -> None:
     desk = attribution_desk()
     found = desk.services["attribution"].shown("one")
     trace = desk.store.get("one")
-    for view, whole in (("whole", True), ("drafted", False)):
+    for view, how in WAYS.items():
         told = json.loads(json.dumps(found["views"][view]))
         rows = told.pop("thresholds")
-        assert told == json.loads(json.dumps(to_json(trace, links(trace, 1, whole=whole))))
+        assert told == json.loads(json.dumps(to_json(trace, links(trace, 1, **how))))
         for row in rows:
-            left = to_json(trace, links(trace, row["min_run"], whole=whole))
+            left = to_json(trace, links(trace, row["min_run"], **how))
             assert row["copied_tokens"] == left["copied_tokens"] and row["links"] == len(left["links"])
             assert row["uncopied"] == [list(span["output_tokens"]) for span in left["uncopied"]]
             assert row["own_tokens"] == len(trace.output_ids) - left["copied_tokens"] and row["score"] is None
@@ -155,7 +155,7 @@ def test_a_given_answer_by_every_signal(client: TestClient, desk: Desk) -> None:
         assert {link["passage"] for link in view["links"] if len(link["text"]) > 12} == {0, 1}
     key = started["runs"][0]["id"]
     told = client.get(f"/api/attribution/runs/{key}/download?format=json&min_run=4").json()
-    assert told["min_run"] == 4 and told["counted"] == "whole quotations" and len(told["links"]) >= 2
+    assert told["min_run"] == 4 and told["counted"] == "whole words" and len(told["links"]) >= 2
     for link in told["links"]:
         assert ANSWER[slice(*link["output"])] == link["text"] and link["verbatim"]
         assert told["sources"][link["source_index"]]["text"][slice(*link["source"])] == link["source_text"]
@@ -217,7 +217,7 @@ def test_other_mistakes(client: TestClient) -> None:
     assert client.get("/api/attribution/runs/a b").status_code == 404
     for query, why in (
         ("format=exe", "is unknown"), ("format=json&min_run=0", "min_run=0 is out of range"),
-        ("counted=all", "Counted are"),
+        ("counted=all", "words, whole, drafted"),
     ):  # fmt: skip
         answer = client.get(f"/api/attribution/runs/one/download?{query}")
         assert answer.status_code == 422 and why in answer.json()["error"]

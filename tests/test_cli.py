@@ -13,11 +13,12 @@ import pytest
 import torch
 from rich.console import Console
 
-from decoders import load, methods
+from decoders import load, methods, save
 from decoders.model import catalog
 from specviz import cli
-from specviz.commands import common
+from specviz.commands import COMMANDS, FIRST, common, lab
 from specviz.commands.calibrate import heat_map
+from specviz.views.examples import examples
 
 from .models import network, tiny_tokenizer
 
@@ -330,6 +331,56 @@ def test_expand_writes_a_larger_model(capsys, model, tmp_path, monkeypatch):
     assert "given twice" in refused(capsys, "expand", model, "--model", model, "--to", "1b", "--out", tmp_path / "c")
 
 
+def test_a_recorded_run_is_decoded_again_and_compared(capsys, model, tmp_path):
+    trace = tmp_path / "a.spectrace"
+    run = ("--prompt", "the old lamp at the old", "--max-new-tokens", 9, "--method", "pld", "--set", "k=3")
+    assert specviz("run", "--model", model, *run, "--temperature", 0.9, "--seed", 4, "--out", trace) == 0
+    capsys.readouterr()
+    assert specviz("run", "--model", model, "--again", trace) == 0
+    assert "the same 9 tokens, in" in capsys.readouterr().err
+    other = load(trace)
+    other.run["sampling"]["seed"] += 1
+    save(other, trace)
+    assert specviz("run", "--model", model, "--again", trace) == 1
+    assert "different from output token" in capsys.readouterr().err
+    assert "settled by the recorded run" in refused(capsys, "run", "--model", model, "--again", trace, "--set", "k=2")
+
+
+def test_the_bare_command_shows_what_people_need_first(capsys):
+    assert specviz() == 0
+    told = capsys.readouterr().out
+    assert [line.split()[1] for line in told.splitlines() if line.startswith("  specviz")] == [
+        "app", "run", "bench", "verify"
+    ]  # fmt: skip
+    assert "specviz --help" in told and all(line.split()[1] in COMMANDS for line in FIRST)
+
+
+@pytest.mark.parametrize("command", ["bench", "verify"])
+def test_measuring_takes_the_examples_where_no_prompts_are_named(command):
+    for model in ("bundled", "some/model"):
+        args = cli.parser().parse_args([command, "--model", model, "--limit", "3"])
+        wanted = [example.record.id for example in examples(model == "bundled")][:3]
+        assert [record.id for record in common.prompt_records(args)] == wanted
+        assert args.prompts.name == ("bundled.jsonl" if model == "bundled" else "examples.jsonl")
+
+
+def test_a_sweep_of_ones_own_runs_on_the_examples():
+    args = ["lab", "--method", "pld", "--vary", "k=2,4"]
+    assert lab._wanted(cli.parser().parse_args(args)).prompts == "examples"
+    assert lab._wanted(cli.parser().parse_args([*args, "--prompts", "demo"])).prompts == "demo"
+
+
+def test_steps_are_counted_from_one(capsys, model, tmp_path):
+    trace, page = tmp_path / "a.spectrace", tmp_path / "a.html"
+    assert specviz("run", "--model", model, "--prompt", "the old", "--max-new-tokens", 3, "--out", trace) == 0
+    assert specviz("export", trace, "--html", page, "--step", 1) == 0 and 'data-step="0"' in page.read_text()
+    assert specviz("export", trace, "--html", page, "--step", 2) == 0 and 'data-step="1"' in page.read_text()
+    capsys.readouterr()
+    for command in ("export", "whatif", "figure"):
+        refused(capsys, command, trace, "--step", 0)
+        assert specviz(command, "--help") == 0 and "from 0" not in capsys.readouterr().out
+
+
 def test_export_writes_one_page(capsys, model, tmp_path):
     trace, page = tmp_path / "a.spectrace", tmp_path / "a.html"
     assert specviz("run", "--model", model, "--prompt", "the old", "--max-new-tokens", 3, "--out", trace) == 0
@@ -383,10 +434,9 @@ def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        ([], "COMMAND"),
         (["rum"], "there is no command 'rum': choose one of app, run, verify"),
         (["train", "ppdd"], "there is no part 'ppdd': choose one of demo"),
-        (["run"], "--prompt-file --prompt is required"),
+        (["run"], "--prompt-file --prompt --again is required"),
         (["run", "--prompt", "a", "--prompt-file", "b"], "not allowed with argument"),
         (["run", "--prompt", "a", "--methd", "pld"], "--methd"),
         (["run", "--prompt", "  "], "the prompt is empty"),
@@ -403,8 +453,7 @@ def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):
         (["run", "--prompt-file", "/no/such/file.txt"], "there is no prompt file"),
         (["run", "--prompt", "a", "--model", "/no/such/model"], "there is no model folder"),
         (["verify", "--prompts", "/no/such.jsonl"], "there is no prompt file"),
-        (["verify"], "--prompts"),
-        (["verify", "--prompt", "x"], "--prompts"),
+        (["verify", "--prompt", "x"], "--prompt"),
         (["bench", "--prompts", "x", "--repeats", "0"], "from 1 to 1000"),
         (["methods", "nope"], "there is no method 'nope'"),
         (["app", "--port", "70000"], "from 0 to 65535"),

@@ -14,7 +14,7 @@ DECODERS = (
     "", "trace", "prompt", "draft", "model", "verifiers", "method", "draft_models", "prompt_tokens", "parts",
     "drafters", "engine", "study", "training",
 )  # fmt: skip
-SPECVIZ = ("", "views", "server", "experiments", "shell", "pages", "app", "commands", "cli")
+SPECVIZ = ("", "views", "figures", "server", "experiments", "shell", "pages", "app", "commands", "cli")
 FLOORS = {"decoders": DECODERS, "specviz": SPECVIZ}
 
 Graph = dict[str, dict[str, int]]

@@ -1000,6 +1000,21 @@ def test_a_long_sweep_is_asked_about_in_the_app(desk: StubDesk) -> None:
     assert desk.services["lab"].cancel(key, "ada")
 
 
+def test_a_recorded_experiment_comes_along(desk: StubDesk) -> None:
+    lab = desk.services["lab"]
+    [listed] = lab.recorded()
+    results = lab.results(listed["id"])
+    assert results.about["shipped"] and results.about["state"] == "complete" and not results.failed
+    assert all(lab.bring(row["trace"]) for row in results.rows if row["role"] == "run")
+    assert not lab.remove(listed["id"], "") and lab.results(listed["id"]).rows
+
+
+def test_a_caption_counts_prompts_as_people_do(done: tuple[Results, list[Trace]]) -> None:
+    results, _ = done
+    one = Results(results.about, [row for row in results.rows if row["prompt"] == results.rows[0]["prompt"]])
+    assert "1 prompts" not in caption(one) and "one prompt of at most" in caption(one)
+
+
 def test_the_routes_of_the_lab(desk: StubDesk) -> None:
     with TestClient(app_of(desk)) as client:
         catalog = client.get("/api/lab").json()
@@ -1018,6 +1033,14 @@ def test_the_routes_of_the_lab(desk: StubDesk) -> None:
         table = client.get(f"/api/lab/results/{key}/download?format=csv")
         assert table.text.count("\r\n") == 5 and f"own-{key}.csv" in table.headers["content-disposition"]
         assert Results.load(client.get(f"/api/lab/results/{key}/download?format=zip").content).id == key
+        tex = client.get(f"/api/lab/results/{key}/download?format=tex").text
+        assert "\\begin{tabular}" in tex and tex.count("\\\\\n") == 1 + len(shown["points"])
+        assert all(point["values"]["tokens_per_step"]["text"]["mean"] in tex for point in shown["points"])
+        digits = {len(p["values"]["tokens_per_step"]["text"]["mean"].partition(".")[2]) for p in shown["points"]}
+        assert digits == {2}, "one rule for a column"
+        runs = [run["params"] for point in shown["points"] for run in point["runs"]]
+        assert runs and all(" = " in params for params in runs)
+        assert client.get(f"/api/lab/results/{key}/download?format=md").text.count("\n|") >= 3
         assert client.get(f"/api/lab/results/{key}/download?format=exe").status_code == 422
         assert client.get("/api/lab/results/none").status_code == 404
         assert client.post("/api/lab/remove", json={"id": key}).json() == {"done": True}

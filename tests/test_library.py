@@ -173,6 +173,16 @@ def test_the_routes_take_json_of_the_right_form(desk: StubDesk) -> None:
         assert listed["runs"][0]["tags"] == ["x"] and listed["room"]["count"] == 1 and listed["room"]["problem"] == ""
 
 
+def test_runs_that_no_list_shows_are_counted_apart(tmp_path: Path) -> None:
+    desk = StubDesk()
+    desk.store.put(synthetic.chain(), kind="run", owner="me")
+    hidden = synthetic.chain()
+    hidden.run["id"] = "behind-a-result"
+    desk.store.put(hidden, kind="opened", owner="")
+    shown = desk.services["runs"].shown("me")
+    assert len(shown["runs"]) == 1 and (shown["room"]["count"], shown["room"]["others"]) == (2, 1)
+
+
 # --- faults ---
 
 

@@ -31,6 +31,15 @@ def test_what_comes_out_is_what_went_in(chain: Trace) -> None:
     assert kept.get(key).to_json() == named(chain, "a").to_json()
 
 
+def test_a_teacher_forced_run_is_not_called_lossy(chain: Trace) -> None:
+    told = []
+    for forced in (False, True):
+        trace = Trace({**chain.run, "method": {**chain.run["method"], "lossless": False}, "forced": forced})
+        trace.tables = chain.tables
+        told.append({key: summary(trace)[key] for key in ("lossless", "forced")})
+    assert told == [{"lossless": False, "forced": False}, {"lossless": True, "forced": True}]
+
+
 def test_least_recently_used_go_first_and_the_gallery_stays(chain: Trace) -> None:
     kept = TraceStore(max_count=2)
     kept.put(named(chain, "shown"), kind="gallery", owner=EVERYBODY)

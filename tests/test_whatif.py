@@ -357,12 +357,12 @@ def test_the_command_drafts_again_and_lists_regret(target, ranked, tmp_path, cap
     listed = json.loads(capsys.readouterr().out)
     assert listed["ranking_regret"] == pytest.approx(ranking_regret(ranked.trace))
     worst = listed["steps"][0]
-    assert worst["tokens"] == max(one.tokens for one in regrets(ranked.trace))
-    assert main(["whatif", str(path), "--step", "3", "--method", "adapld", "--set", "k=3", "--json"]) == 0
+    assert worst["step"] >= 1 and worst["tokens"] == max(one.tokens for one in regrets(ranked.trace))
+    assert main(["whatif", str(path), "--step", "4", "--method", "adapld", "--set", "k=3", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["method"] == "adapld" and found["params"]["k"] == 3 and found["ms"] > 0
-    assert main(["whatif", str(path), "--step", str(worst["step"]), "--candidate", "0"]) == 0
+    assert main(["whatif", str(path), "--step", str(worst["step"]), "--candidate", "1"]) == 0
     assert "the same tree and verdict" in capsys.readouterr().out
-    for wrong in (["--method", "pld"], ["--step", "999"], ["--step", "0", "--candidate", "99"]):
+    for wrong in (["--method", "pld"], ["--step", "999"], ["--step", "1", "--candidate", "99"]):
         assert main(["whatif", str(path), *wrong]) == 2
         assert capsys.readouterr().err.startswith("specviz whatif:")

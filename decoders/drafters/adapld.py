@@ -37,6 +37,15 @@ from decoders.trace.origins import BRANCH, MAIN, SUCCESSOR
 from .pldplus import LAYER, NO_PREDECESSOR, hidden_layer
 
 PAPER = "AdaPLD: adaptive retrieval and reuse for efficient model-free speculative decoding"
+BIBTEX = r"""
+@misc{liu2026adapld,
+  author = {Runheng Liu and Jincheng Xie and Wen Hu and Xingchen Xiao and Heyan Huang},
+  title = {{AdaPLD}: Adaptive Retrieval and Reuse for Efficient Model-Free Speculative Decoding},
+  year = {2026},
+  eprint = {2606.05742},
+  archivePrefix = {arXiv},
+}
+"""
 TOP_TOKENS = 64  # likeliest next tokens kept per position: the widest branching the paper tries
 RECORDED = 256  # candidates recorded of one semantic retrieval
 DECIMALS = 6  # cosines are compared as a trace keeps them, so that a tie or an exact τ is what it looks like
@@ -404,6 +413,7 @@ METHOD = Method(
     name="adapld",
     title="AdaPLD",
     paper=PAPER,
+    bibtex=BIBTEX,
     summary="Copies after the most alike place, else one of like meaning, and tries the model's own next tokens there.",
     params=AdaPldParams,
     build=lambda target, params: AdaPldDrafter(params, UnitEmbeddings(target, params.center_embeddings)),

@@ -162,10 +162,19 @@ def prepared(target: Target, params: CasdParams, prompt: Prompt) -> Prompt:
     return compress(prompt, target.tokenizer, RATIOS[params.compression], params.compressor)
 
 
+BIBTEX = r"""
+@misc{casd,
+  author = {Anonymous},
+  title = {{CASD}: Enhancing Generation Accuracy via Context-Aware Speculative Decoding},
+  note = {Under double-blind review},
+}
+"""
+
 METHOD = Method(
     name="casd",
     title="CASD: context-aware speculative decoding",
     paper="CASD: enhancing generation accuracy via context-aware speculative decoding",
+    bibtex=BIBTEX,
     summary="Drafts trees from the full context and accepts what the target finds likely enough: not lossless.",
     params=CasdParams,
     build=lambda target, params: CasdDrafter(params),

@@ -53,10 +53,21 @@ def available(target: Target) -> str | None:
     return refusal(target.shape) or missing_part(target, "glide")
 
 
+BIBTEX = r"""
+@inproceedings{du2024glide,
+  author = {Cunxiao Du and Jing Jiang and Xu Yuanchen and Jiawei Wu and Sicheng Yu and Yongqi Li and Shenggui Li and
+            Kai Xu and Liqiang Nie and Zhaopeng Tu and Yang You},
+  title = {{GLIDE} with a {CAPE}: A Low-Hassle Method to Accelerate Speculative Decoding},
+  booktitle = {International Conference on Machine Learning},
+  year = {2024},
+}
+"""
+
 GLIDE = Method(
     name="glide",
     title="GLIDE",
     paper="GLIDE with a CAPE: a low-hassle method to accelerate speculative decoding",
+    bibtex=BIBTEX,
     summary="A small draft model reads the target's cached keys and values and writes a few tokens ahead.",
     params=GlideParams,
     build=build,

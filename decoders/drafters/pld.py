@@ -83,10 +83,20 @@ class PldDrafter(Drafter):
         return Draft.copied(context.root, copied, start, route="lexical", candidates=candidates)
 
 
+BIBTEX = r"""
+@misc{saxena2023pld,
+  author = {Apoorv Saxena},
+  title = {Prompt Lookup Decoding},
+  year = {2023},
+  howpublished = {\url{https://github.com/apoorvumang/prompt-lookup-decoding}},
+}
+"""
+
 METHOD = Method(
     name="pld",
     title="PLD: prompt lookup",
     paper="Saxena 2023, Prompt lookup decoding",
+    bibtex=BIBTEX,
     summary="Copies what followed the last n-gram at its first occurrence in the text so far.",
     params=PldParams,
     build=lambda target, params: PldDrafter(params),

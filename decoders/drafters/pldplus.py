@@ -26,6 +26,15 @@ from decoders.model.target import Target
 from decoders.model.transfer import fetched, sent
 
 PAPER = "PLD+: accelerating LLM inference by leveraging language model artifacts"
+BIBTEX = r"""
+@misc{somasundaram2024pldplus,
+  author = {Shwetha Somasundaram and Anirudh Phukan and Apoorv Saxena},
+  title = {{PLD+}: Accelerating {LLM} Inference by Leveraging Language Model Artifacts},
+  year = {2024},
+  eprint = {2412.01447},
+  archivePrefix = {arXiv},
+}
+"""
 NO_PREDECESSOR = -1.0  # score of a candidate at position 0: nothing stands before it to compare
 
 LAYER = param(
@@ -195,6 +204,7 @@ METHODS = (
         name="pld+h",
         title="PLD+ by hidden states",
         paper=PAPER,
+        bibtex=BIBTEX,
         summary="Of all places where the last token occurred, copies after the one whose hidden state is most alike.",
         params=HiddenParams,
         build=lambda target, params: HiddenCopier(params),
@@ -208,6 +218,7 @@ METHODS = (
         name="pld+a",
         title="PLD+ by attention",
         paper=PAPER,
+        bibtex=BIBTEX,
         summary="Of all places where the last token occurred, copies after the one the copying heads attend to.",
         params=AttentionParams,
         build=lambda target, params: AttentionCopier(params, selected_heads(target, params)),

@@ -50,6 +50,16 @@ from decoders.verifiers.typical import NODE_TERMS as TYPICAL_TERMS
 from decoders.verifiers.typical import TypicalVerifier
 
 PAPER = "Hardware-aware parallel prompt decoding for memory-efficient acceleration of LLM inference"
+BIBTEX = r"""
+@misc{chen2024ppd,
+  author = {Hao Mark Chen and Wayne Luk and Ka Fai Cedric Yiu and Rui Li and Konstantin Mishchenko and
+            Stylianos I. Venieris and Hongxiang Fan},
+  title = {Hardware-Aware Parallel Prompt Decoding for Memory-Efficient Acceleration of {LLM} Inference},
+  year = {2024},
+  eprint = {2405.18628},
+  archivePrefix = {arXiv},
+}
+"""
 NO_GUESSES = "no guesses yet: the prompt tokens on this step's root make those of the next step"
 
 
@@ -334,6 +344,7 @@ PPD = Method(
     name="ppd",
     title="PPD: prompt tokens",
     paper=PAPER,
+    bibtex=BIBTEX,
     summary="Trained prompt tokens behind each node make the target guess the next tokens in the same forward.",
     params=PpdParams,
     build=build,

@@ -167,10 +167,22 @@ def build(target: Target, params: RecyclingParams) -> RecyclingDrafter:
     return RecyclingDrafter(matrix, paths_of(params.nodes), prompt=params.prompt, warm=params.warm and len(matrix) > 0)
 
 
+BIBTEX = r"""
+@misc{luo2024recycling,
+  author = {Xianzhen Luo and Yixuan Wang and Qingfu Zhu and Zhiming Zhang and Xuanyu Zhang and Qing Yang and
+            Dongliang Xu},
+  title = {Turning Trash into Treasure: Accelerating Inference of Large Language Models with Token Recycling},
+  year = {2024},
+  eprint = {2408.08696},
+  archivePrefix = {arXiv},
+}
+"""
+
 METHOD = Method(
     name="recycling",
     title="Token Recycling",
     paper="Turning trash into treasure: accelerating inference of large language models with token recycling",
+    bibtex=BIBTEX,
     summary="Drafts what the target nearly wrote: its likeliest next tokens wherever a token stood before, in a tree.",
     params=RecyclingParams,
     build=build,

@@ -207,10 +207,20 @@ def available(target: Target) -> str | None:
     return missing and f"{missing}, or name a model with the same tokenizer (parameter drafter)"
 
 
+BIBTEX = r"""
+@inproceedings{leviathan2023speculative,
+  author = {Yaniv Leviathan and Matan Kalman and Yossi Matias},
+  title = {Fast Inference from Transformers via Speculative Decoding},
+  booktitle = {International Conference on Machine Learning},
+  year = {2023},
+}
+"""
+
 METHOD = Method(
     name="sps",
     title="SpS: a draft model",
     paper="Leviathan et al. 2023, Fast inference from transformers via speculative decoding",
+    bibtex=BIBTEX,
     summary="A small language model writes a few tokens ahead, and the target checks them in one forward.",
     params=SpsParams,
     build=build,

@@ -28,7 +28,7 @@ from decoders.parts import find_part, is_part, load_part
 from decoders.prompt_tokens.tokens import PromptTokens
 from decoders.prompt_tokens.trees import PromptTrees
 
-from .ppd import PAPER, Plan, PpdDrafter, PpdParams, trees_of
+from .ppd import BIBTEX, PAPER, Plan, PpdDrafter, PpdParams, trees_of
 from .sps import GAMMA, OFFERED, SCHEDULE, SIZE, LanguageModelRun, opened
 from .sps import METHOD as SPS
 
@@ -246,6 +246,7 @@ METHOD = replace(
     name="sps+ppd",
     title="SpS with PPD",
     paper=PAPER,
+    bibtex=BIBTEX,
     summary="SpS's draft model, with trained prompt tokens of its own: the same tokens ahead in fewer draft forwards.",
     params=SpsPpdParams,
     build=build,

@@ -34,14 +34,15 @@ class Parts:
 class Method:
     """A registry entry. One method, one file; nothing else has to know of it.
 
-    ``params`` is a frozen dataclass made with ``decoders.draft.params.param``: the app's controls, ``--set`` and sweeps
-    are made from it. ``origins`` are those that its nodes name. ``terms``, ``node_terms`` and ``step_terms`` declare
-    the numbers that it records per candidate, tree node and step. ``verifier`` makes the verifier from the parameters,
-    the chooser and the stop tokens. ``prompt`` may rewrite the prompt before anything is read. ``order`` places the
-    method in lists. ``available`` returns None, or one sentence that says what is missing for this target and which
-    command makes it (``brings`` says of parameters that they name it, so that nothing is missing); ``applies`` returns
-    None, or one sentence that says what a prompt lacks. ``cold`` gives the parameters of the same run without what
-    earlier runs left behind, where parameters can ask for that: no trace records it.
+    ``params`` is a frozen dataclass made with ``decoders.draft.params.param``: the app's controls, ``--set`` and
+    sweeps are made from it. ``bibtex`` is the paper's entry. ``origins`` are those that its nodes name. ``terms``,
+    ``node_terms`` and ``step_terms`` declare the numbers that it records per candidate, tree node and step.
+    ``verifier`` makes the verifier from the parameters, the chooser and the stop tokens. ``prompt`` may rewrite the
+    prompt before anything is read. ``order`` places the method in lists. ``available`` returns None, or one
+    sentence that says what is missing for this target and which command makes it (``brings`` says of parameters
+    that they name it, so that nothing is missing); ``applies`` returns None, or one sentence that says what a
+    prompt lacks. ``cold`` gives the parameters of the same run without what earlier runs left behind, where
+    parameters can ask for that: no trace records it.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Method:
     params: type
     build: Callable[[Target, Any], Drafter]
     needs: Callable[[Target, Any], Needs] = lambda target, params: Needs()
+    bibtex: str = ""
     lossless: bool = True
     origins: tuple[Origin, ...] = (MAIN,)
     terms: tuple[Term, ...] = ()

@@ -4,9 +4,11 @@ A drafted token that stood knows its source, as it was recorded when it was draf
 model that looks into the target's cache (GLIDE), the record of where it looked tells the source. Tokens whose sources
 follow one another make one link from the output to a passage.
 
-There are two ways to count. *Whole quotations* (the default, ``whole``) also take in the tokens beside a drafted run
-that the source has there too, whoever wrote them: the target's own token that begins a quotation, or stands between two
-drafts. *Drafted tokens* alone are PLD+'s signal as the paper has it (methods.md §2).
+There are three ways to count. *Whole quotations* (``whole``) also take in the tokens beside a drafted run that the
+source has there too, whoever wrote them: the target's own token that begins a quotation, or stands between two drafts.
+*Whole words* (``words``) are these, cut back to whole words of the answer: a link begins and ends where a word or a
+number does, so that neither is told to come from two places, or half from nowhere. *Drafted tokens* alone are PLD+'s
+signal as the paper has it (methods.md §2).
 """
 
 from __future__ import annotations
@@ -20,10 +22,14 @@ import numpy as np
 
 from decoders.trace.trace import Trace
 
-from .attribution_text import _agree, _Bytes, _bytes
+from .attribution_text import TokenText, _agree, _Bytes, _bytes
 
 SCHEMA = "specattribution/1"
 COUNTED = {True: "whole quotations", False: "drafted tokens"}  # what ``whole`` means, in words
+WAYS: dict[str, dict[str, bool]] = {  # ways to count, the usual one first, as arguments of ``links``
+    "words": {"words": True}, "whole": {}, "drafted": {"whole": False},
+}  # fmt: skip
+WAY_WORDS = {"words": "whole words", "whole": COUNTED[True], "drafted": COUNTED[False]}
 Kind = Literal["context", "pool", "prompt", "output"]
 SOURCES: tuple[Kind, ...] = ("context", "pool")  # the kinds that are passages somebody gave to be drawn on
 
@@ -139,19 +145,22 @@ def looked(trace: Trace) -> list[int]:
     return sources
 
 
-def links(trace: Trace, min_run: int = 2, *, whole: bool = True) -> list[Link]:
+def links(trace: Trace, min_run: int = 2, *, whole: bool = True, words: bool = False) -> list[Link]:
     """The copied runs of at least ``min_run`` tokens, in the order of the output.
 
     With ``whole``, whole quotations: what was copied from the answer's own text is traced on to where that came from,
     and each run takes in the tokens beside it whose characters the source has there too, whoever wrote them and however
     both sides are cut into tokens (its source may have another number of tokens). Without, only drafted tokens count
-    (methods.md §2): the target's own token that begins a quotation does not, nor one between two drafts. A larger
-    ``min_run`` only leaves links out: the rest stays as it is.
+    (methods.md §2): the target's own token that begins a quotation does not, nor one between two drafts. ``words`` cuts
+    whole quotations back to whole words and numbers of the answer (``attribution_text.at_word``). A larger ``min_run``
+    only leaves links out: the rest stays as it is.
 
-    Raises ValueError for a ``min_run`` below 1.
+    Raises ValueError for a ``min_run`` below 1, and for ``words`` of drafted tokens alone.
     """
     if min_run < 1:
         raise ValueError(f"min_run={min_run} is not allowed: a whole number of at least 1")
+    if words and not whole:
+        raise ValueError("words=True is not allowed with whole=False: drafted tokens alone are not cut to words")
     where = _Source(trace)
     runs: list[Link] = []
     for i, copy in enumerate(where.copies(whole)):
@@ -164,6 +173,8 @@ def links(trace: Trace, min_run: int = 2, *, whole: bool = True) -> list[Link]:
         runs = _grown(trace, where, runs)
         if any(run.kind == "output" for run in runs):
             runs = _grown(trace, where, _traced_on(trace, where, runs))
+    if words:
+        runs = _in_words(trace, where, runs)
     return [run for run in runs if len(run) >= min_run]
 
 
@@ -228,6 +239,45 @@ def _grown(trace: Trace, where: _Source, runs: Sequence[Link]) -> list[Link]:
             last = bisect_left(source.stops, there - end + core[1])
         _append(grown, replace(run, start=start, stop=stop, source=low + first, source_stop=low + last + 1))
     return grown
+
+
+def _in_words(trace: Trace, where: _Source, runs: Sequence[Link]) -> list[Link]:
+    """Links without the tokens at their ends that are parts of a word; none of those that hold no whole word."""
+    said, of = TokenText(trace, where.ids[where.first :]), _bytes(trace)
+    cut: list[Link] = []
+    for run in runs:
+        start, stop = run.start, run.stop
+        while start < stop and not said.at_word(start):
+            start += 1
+        while stop > start and not said.at_word(stop):
+            stop -= 1
+        if start == stop:
+            continue
+        if (start, stop) != (run.start, run.stop):
+            low, high = _same_text(where, of, run, start, stop)
+            run = replace(run, start=start, stop=stop, source=low, source_stop=high)
+        cut.append(run)
+    return cut
+
+
+def _same_text(where: _Source, of: dict[int, bytes], run: Link, start: int, stop: int) -> tuple[int, int]:
+    """The source [low, high) of a link's output tokens [start, stop): token by token or, where the source's tokens are
+    cut otherwise, those that hold the same bytes.
+    """
+    if len(run) == run.source_stop - run.source:
+        return run.source + start - run.start, run.source + stop - run.start
+    ids = (where.token(run.kind, at) for at in range(run.source, run.source_stop))
+    source = _Bytes(of[token] for token in ids if token is not None)
+    before, text = (
+        b"".join(of[token] for token in where.ids[where.first + a : where.first + b])
+        for a, b in ((run.start, start), (start, stop))
+    )  # fmt: skip
+    core = text.strip() or text
+    at = source.data.find(core, len(before.strip()))
+    if at < 0:
+        return run.source, run.source_stop
+    low, high = bisect_right(source.starts, at) - 1, bisect_left(source.stops, at + len(core)) + 1
+    return run.source + low, run.source + high
 
 
 def verbatim(trace: Trace, link: Link, where: _Source | None = None) -> bool:

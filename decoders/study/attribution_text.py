@@ -75,6 +75,13 @@ class TokenText:
         """The token's characters [a, b) without the blanks at its ends; all of them where it is nothing else."""
         return _without_blanks(self.text, self.starts[token], self.stops[token])
 
+    def at_word(self, token: int) -> bool:
+        """Whether no word or number goes on across a token's beginning (the last token's end: its number plus one)."""
+        if token >= len(self.starts):
+            return True
+        at = self.starts[token]
+        return (token == 0 or self.stops[token - 1] <= at) and not within_word(self.text, at)
+
     def span(self, start: int, stop: int) -> tuple[int, int]:
         """Characters [a, b) of the tokens [start, stop), widened to whole graphemes; an empty span where they have no
         text.
@@ -85,6 +92,33 @@ class TokenText:
             return at, at
         a, b = self.starts[spoken[0]], self.stops[spoken[-1]]
         return self.breaks[bisect_right(self.breaks, a) - 1], self.breaks[bisect_left(self.breaks, b)]
+
+
+def within_word(text: str, at: int) -> bool:
+    """Whether a word or a number goes on across a place in a text. Scripts that are written without spaces (Han, Kana,
+    Thai, Lao, Khmer, Burmese) have no words here; a number holds its point or comma.
+
+    >>> [within_word("in 1930, 3.5 m", at) for at in (2, 4, 7, 10, 11)]
+    [False, True, False, True, True]
+    >>> within_word("中文", 1)
+    False
+    """
+    if not 0 < at < len(text):
+        return False
+    before, after = text[at - 1], text[at]
+    if _in_word(before) and _in_word(after):
+        return True
+    inside = (before in ".," and at > 1 and text[at - 2].isdigit() and after.isdigit()) or (
+        after in ".," and before.isdigit() and at + 1 < len(text) and text[at + 1].isdigit()
+    )  # fmt: skip
+    return bool(inside)
+
+
+def _in_word(character: str) -> bool:
+    code = ord(character)
+    spaceless = 0x0E00 <= code < 0x0F00 or 0x1000 <= code < 0x10A0 or 0x1780 <= code < 0x1800
+    spaceless |= 0x2E80 <= code < 0xA000 or 0xF900 <= code < 0xFB00 or 0x20000 <= code < 0x32000
+    return not spaceless and (character.isalnum() or character == "_" or unicodedata.category(character)[0] == "M")
 
 
 def grapheme_breaks(text: str) -> list[int]:

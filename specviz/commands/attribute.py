@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from . import common
 
 if TYPE_CHECKING:
     from decoders import Prompt, Target, Trace
+    from decoders.prompt.files import PromptRecord
     from decoders.study.attribution import Link
     from decoders.study.quotes import QuotedAnswer, SweepRow
 
@@ -25,7 +26,10 @@ DEMOS = {"demo": False, "demo+brief": True}
 
 
 HELP = "link an answer to the passages it was copied from"
-DESCRIPTION = "Link the copied spans of an answer to their sources; or (--score) measure that on known quotes."
+DESCRIPTION = (
+    "Link the copied spans of an answer to their sources; or (--score) measure that on known quotes. In a plain-text "
+    "prompt, lines of three hyphens stand between passages, as in the app."
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -51,6 +55,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--drafted",
         "drafted tokens alone, without the words around them that the source has too (to --score: both)",
     )
+    common.flag(parser, "--parts", "let links begin and end inside words and numbers")
     common.count(parser, "--limit", "answers to score (default: 40 of demo, all of a file)")
     common.flag(parser, "--generated", "score what the model writes, where it holds the known quotes")
     common.file(parser, "--out", "write the run as a trace file (.spectrace)", "TRACE")
@@ -68,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     common.check_writable(args.out)
     common.check_writable(args.markdown)
     if args.score is not None:
-        _refuse(args, "--score", ("answer", "out", "drafted", "chat"))
+        _refuse(args, "--score", ("answer", "out", "drafted", "parts", "chat"))
         return _score(args)
     _refuse(args, "this", ("limit", "generated"), "belongs to --score")
     if len(args.min_run or (2,)) > 1:
@@ -97,7 +102,7 @@ def _traced(args: argparse.Namespace) -> Trace:
     from decoders import record, save
     from decoders.study.forced import answer_ids, forced
 
-    source = common.prompt_record(args)
+    source = _in_passages(common.prompt_record(args))
     answer = None if args.answer is None else _answer(args.answer)
     names = args.method or ["pld+h"]
     if len(names) > 1:
@@ -113,6 +118,14 @@ def _traced(args: argparse.Namespace) -> Trace:
     if args.out:
         save(trace, args.out)
     return trace
+
+
+def _in_passages(source: PromptRecord) -> PromptRecord:
+    """Plain text with lines of three hyphens in it as passages between them, as the app reads a context."""
+    from specviz.views.examples import passages
+
+    parts = passages(source.text)
+    return replace(source, text="", context=tuple(parts)) if len(parts) > 1 else source
 
 
 def _methods(
@@ -136,10 +149,15 @@ def _answer(file_or_text: str) -> str:
     return text.rstrip("\n")
 
 
+def _way(args: argparse.Namespace) -> str:
+    """How links are counted, one of ``attribution.WAYS``."""
+    return "drafted" if args.drafted else "whole" if args.parts else "words"
+
+
 def _show(args: argparse.Namespace, trace: Trace) -> int:
     from decoders.study import attribution, attribution_export
 
-    links = attribution.links(trace, *(args.min_run or (2,)), whole=not args.drafted)
+    links = attribution.links(trace, *(args.min_run or (2,)), **attribution.WAYS[_way(args)])
     if args.markdown:
         args.markdown.write_text(attribution_export.markdown(trace, links), encoding="utf-8")
     if args.json:
@@ -180,7 +198,7 @@ def _sources(
     common.show_table(heads, rows, error=True)
     wrong = sum(not link["verbatim"] for link in data["links"])
     words = f"{counted(len(links), 'link')} by {trace.run['method']['name']}"
-    words += f" ({attribution.COUNTED[not args.drafted]})"
+    words += f" ({attribution.WAY_WORDS[_way(args)]})"
     if data["run"]["signal"] == "attention":
         words += ", from where its draft model looked"
     elif not data["run"]["signal"]:

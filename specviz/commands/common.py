@@ -90,7 +90,7 @@ def add_model(
 
 
 def add_prompts(parser: argparse.ArgumentParser, limit: int) -> None:
-    file(parser, "--prompts", "JSONL (Spec-Bench, segments, messages), or plain text", "FILE", required=True)
+    file(parser, "--prompts", "JSONL (Spec-Bench, segments, messages), or plain text (default: the examples)", "FILE")
     count(parser, "--limit", "read at most N prompts", limit)
     flag(parser, "--by-category", "take the prompts from each of the file's categories in turn")
     count(parser, "--max-new-tokens", "tokens per answer", 64)
@@ -116,9 +116,13 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
 
 
 def prompt_records(args: argparse.Namespace) -> list[PromptRecord]:
-    """The prompts that ``add_prompts``' options name."""
+    """The prompts that ``add_prompts``' options name; without a file the examples for the model, which is then what
+    ``args.prompts`` names.
+    """
     from decoders.prompt.files import by_category, read_prompts
+    from specviz.views.examples import file
 
+    args.prompts = args.prompts or file(wants_toy(args))
     if args.by_category:
         return by_category(read_prompts(args.prompts))[: args.limit]
     return read_prompts(args.prompts, args.limit)
@@ -384,11 +388,12 @@ def text_file(path: Path, what: str) -> str:
         raise UserError(f"cannot read the {what} file {path}: {(error.strerror or str(error)).lower()}") from None
 
 
-def check_step(step: int, trace: Trace) -> None:
-    """Raise UserError for a step that a trace does not have."""
+def step_number(step: int, trace: Trace) -> int:
+    """The step that a user means, who counts from 1, as traces count: from 0. Raises UserError where there is none."""
     steps = trace.rows("steps")
-    if step >= max(1, steps):
-        raise UserError(f"--step {step} is out of range: the trace has {steps} steps (from 0)")
+    if not 1 <= step <= max(1, steps):
+        raise UserError(f"--step {step} is out of range: the trace has steps 1 to {steps}")
+    return step - 1
 
 
 def number(value: float | None, digits: int = 2) -> str:

@@ -13,7 +13,7 @@ DESCRIPTION = "Write a trace as one HTML file."
 def add(parser: argparse.ArgumentParser) -> None:
     common.file(parser, "trace", "a .spectrace file", "TRACE")
     common.file(parser, "--html", "the page to write", required=True)
-    common.count(parser, "--step", "the step it opens on, from 0", 0, low=0)
+    common.count(parser, "--step", "the step it opens on", 1)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
 
     common.check_writable(args.html)
     trace = load(args.trace)
-    common.check_step(args.step, trace)
-    args.html.write_text(standalone_html(trace, step=args.step), encoding="utf-8")
+    step = common.step_number(args.step, trace)
+    args.html.write_text(standalone_html(trace, step=step), encoding="utf-8")
     common.say(f"{args.html}: {trace.rows('steps')} steps, opens from disk without a server")
     return 0

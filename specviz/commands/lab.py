@@ -23,8 +23,9 @@ DESCRIPTION = "Run a recipe (alone: list them), or sweep a parameter with --meth
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="an experiment's name; without one they are listed")
     parser.add_argument(
-        "--prompts", metavar="F", help="prompt file, or demo[:task,…], examples[:task,…], turns (default: the recipe's)"
-    )
+        "--prompts", metavar="F",
+        help="prompt file, or demo[:task,…], examples[:task,…], turns (default: the recipe's; of a sweep: examples)",
+    )  # fmt: skip
     common.count(parser, "--count", "prompts (default: the recipe's)", high=5000)
     common.count(parser, "--max-new-tokens", "tokens per answer", high=4096)
     common.several(parser, "--metric", "KEY", "measured; may be repeated")
@@ -138,7 +139,8 @@ def _wanted(args: argparse.Namespace) -> Experiment:
         experiment = find_recipe(args.recipe).fixing(common.parse_sets(args.set))
     else:
         metrics = args.metric or ("tokens_per_step",)
-        experiment = free(common.split(args.method), common.parse_sets(args.set), _vary(args.vary), metrics)
+        swept = free(common.split(args.method), common.parse_sets(args.set), _vary(args.vary), metrics)
+        experiment = replace(swept, prompts="examples")
     option = _first_set(args, "training_steps", "data")
     if option and not experiment.trains:
         raise UserError(f"--{option} is for recipes that train parts, and this experiment trains none")
@@ -174,37 +176,14 @@ def _agreed(planned: Plan, per_token: float, yes: bool) -> bool:
 
 
 def _show(results: Results) -> None:
-    from specviz.experiments import points
     from specviz.experiments.figures import caption
-    from specviz.experiments.prompts import NAMES
-    from specviz.experiments.quantities import Profile
-    from specviz.experiments.results import columns_of, profile_table
+    from specviz.experiments.grids import grids
 
     about = results.about
     head = f"{about['title']} ({about['figure']})" if about["figure"] else about["title"]
     common.say(f"{head}\n{about['question']}".rstrip())
-    drawn = list(points(results))
-    measured = list(results.frame.columns)
-    profiles = [quantity for key in about["metrics"] if isinstance(quantity := results.quantity(key), Profile)]
-    rest = [k for k in (about["against"], *about["metrics"]) if k and not isinstance(results.quantity(k), Profile)]
-    columns = [column for key in rest for column in columns_of(results.quantity(key), key, measured)]
-    second = any(point["y"] for point in drawn)
-    place = next((a["label"] for a in about["axes"] if a["param"] == about["x"]), about["x"])
-    heads = ["", *([] if about["x"] == "line" else [place])] + ([about["axes"][1]["label"]] if second else [])
-    heads += [*(c.split(":")[-1] if ":" in c else results.quantity(c).label for c in columns), "runs"]
-    rows = []
-    for point in drawn:
-        shown = [] if about["x"] == "line" else [NAMES.get(point["x"], point["x"]) if point["x"] else "(level)"]
-        shown += [point["y"]] if second else []
-        numbers = [common.number(point["values"].get(c, {}).get("mean"), 3) for c in columns]
-        failed = f", {point['failed']} failed" if point["failed"] else ""
-        rows.append((point["series"] or point["x"], *shown, *numbers, f"{point['count']}{failed}"))
-    common.show_table(heads, rows)
-    for profile in profiles:
-        table = profile_table(results, profile)
-        rows = [[f"{c:,}" if isinstance(c, int) else c if isinstance(c, str) else common.number(c, 3) for c in row]
-                for row in table["rows"]]  # fmt: skip
-        common.show_table(table["heads"], rows, table["label"])
+    for table in grids(results):
+        common.show_table(table.heads, table.rows, "" if table.title == about["title"] else table.title)
     for key in about["metrics"]:
         quantity = results.quantity(key)
         common.say(f"{quantity.label} = {quantity.formula}")

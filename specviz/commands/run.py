@@ -11,9 +11,12 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from decoders.errors import UserError
+from specviz.words import counted
 
 from . import common
 
+METHOD = "pld+h"
+OF_THE_RUN = ("method", "set", "pool", "reference", "compare")  # options that a recorded run has settled
 QUALITY = {"quality_f1": "F1", "quality_rouge_l": "ROUGE-L", "quality_edit": "edit similarity"}
 
 
@@ -22,9 +25,10 @@ DESCRIPTION = "Decode one prompt with one method."
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--method", default="pld+h", metavar="NAME", help="see specviz methods (default: pld+h)")
+    parser.add_argument("--method", metavar="NAME", help=f"see specviz methods (default: {METHOD})")
     common.several(parser, "--set", "K=V", "a parameter of the method; may be repeated")
-    common.add_prompt(parser)
+    prompt = common.add_prompt(parser)
+    common.file(prompt, "--again", "a recorded run: decode it anew and compare; exit 1 where it differs", "TRACE")
     common.add_reading(parser)
     common.count(parser, "--max-new-tokens", "tokens of the answer", 256)
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 is greedy (default)")
@@ -43,6 +47,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     common.check_writable(args.out)
+    if args.again:
+        return _again(args)
     result, text = _decoded(args, common.prompt_record(args))
     if args.json:
         print(json.dumps({**result, "text": text}, ensure_ascii=False))
@@ -66,6 +72,39 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         common.say(f"trace: {args.out} (open it with specviz view {args.out})", error=True)
     return 0
+
+
+def _again(args: argparse.Namespace) -> int:
+    """A recorded run decoded anew; its prompt, method, parameters and seed are the recorded ones."""
+    from decoders import find_method, load, record, save
+    from decoders.study.recorded import check_model, own_params, pool_is_partial, recorded_prompt, sampling_of
+
+    if settled := [name for name in OF_THE_RUN if getattr(args, name)]:
+        raise UserError(f"--{settled[0]} is settled by the recorded run: leave it out")
+    before = load(args.again)
+    if pool_is_partial(before):
+        raise UserError(f"{args.again} holds parts only of the text it drafted from: run it with --pool instead")
+    method = find_method(str(before.run["method"]["name"]))
+    target = common.open_target(args)
+    check_model(target, before.run, exact=True)
+    trace = record(
+        target, recorded_prompt(before), method.name, own_params(before, method), title=before.run.get("title") or "",
+        sampling=sampling_of(before.run), max_new_tokens=before.run["max_new_tokens"],
+        stop_ids=before.run.get("stop_ids"), keep_prompt=True,
+    )  # fmt: skip
+    if args.out:
+        save(trace, args.out)
+    old, new = before.output_ids, trace.output_ids
+    same = old == new
+    steps = [one.rows("steps") for one in (before, trace)]
+    if args.json:
+        print(json.dumps({"same": same, "tokens": [len(old), len(new)], "steps": steps, "output_ids": list(new)}))
+        return 0 if same else 1
+    print(common.shown(trace.text(new)))
+    first = next((n for n, (a, b) in enumerate(zip(old, new, strict=False), 1) if a != b), min(len(old), len(new)) + 1)
+    verdict = f"the same {counted(len(new), 'token')}" if same else f"different from output token {first} on"
+    common.say(f"\n{verdict}, in {counted(steps[1], 'step')} (recorded: {steps[0]})", error=True)
+    return 0 if same else 1
 
 
 def _how_lossy(result: dict[str, Any]) -> str:
@@ -101,7 +140,7 @@ def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str
     from decoders import Sampling, find_method
     from decoders.draft.params import make_params
 
-    method = find_method(args.method)
+    method = find_method(args.method or METHOD)
     params = make_params(method.params, common.parse_sets(args.set))
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.seed)
     target = common.open_target(args)

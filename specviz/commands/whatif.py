@@ -23,10 +23,10 @@ DESCRIPTION = (
 
 def add(parser: argparse.ArgumentParser) -> None:
     common.file(parser, "trace", "a .spectrace file", "TRACE")
-    common.count(parser, "--step", "the step (from 0)", low=0)
+    common.count(parser, "--step", "the step (from 1)")
     parser.add_argument("--method", metavar="NAME", help="see specviz methods (default: the run's own)")
     common.several(parser, "--set", "K=V", "a parameter of the method; may be repeated")
-    common.count(parser, "--candidate", "copy after this candidate of the step (from 0, by rank)", low=0, metavar="K")
+    common.count(parser, "--candidate", "copy after the candidate of this rank (from 1)", metavar="K")
     common.file(parser, "--out", "write the step as a trace file of its own")
     common.flag(parser, "--json", "print the result as one JSON object")
     common.add_model(parser)
@@ -41,17 +41,17 @@ def run(args: argparse.Namespace) -> int:
         if args.method or args.set or args.candidate is not None or args.out:
             raise UserError("--step is missing: which step is to be drafted again?")
         return _listed(args, trace)
-    common.check_step(args.step, trace)
+    step = common.step_number(args.step, trace)
     if args.candidate is not None and (args.method or args.set):
         raise UserError("--candidate belongs to the run's own ranking: leave --method and --set out")
-    return _drafted(args, trace)
+    return _drafted(args, trace, step)
 
 
 def _listed(args: argparse.Namespace, trace: Any) -> int:
     from decoders.trace.metrics import ranking_regret, regrets
 
     worst = sorted((regret for regret in regrets(trace) if regret.tokens), key=lambda one: (-one.tokens, one.step))
-    rows = [{name: getattr(regret, name) for name in ("step", "chosen", "best", "tokens")} for regret in worst]
+    rows = [{"step": one.step + 1, "chosen": one.chosen, "best": one.best, "tokens": one.tokens} for one in worst]
     mean = ranking_regret(trace)
     if args.json:
         print(json.dumps({"ranking_regret": mean, "steps": rows}))
@@ -60,7 +60,7 @@ def _listed(args: argparse.Namespace, trace: Any) -> int:
         words = "no other place would have accepted more" if mean is not None else "no step has a ranking to judge"
         print(f"no ranking regret: {words}")
         return 0
-    heads = ("step (from 0)", "chosen would accept", "best would accept", "tokens lost")
+    heads = ("step", "chosen would accept", "best would accept", "tokens lost")
     title = f"ranking regret: {mean:.2f} tokens per ranked step"
     common.show_table(heads, [[*row.values()] for row in rows[:WORST]], title, right=0)
     if len(rows) > WORST:
@@ -68,7 +68,7 @@ def _listed(args: argparse.Namespace, trace: Any) -> int:
     return 0
 
 
-def _drafted(args: argparse.Namespace, trace: Any) -> int:
+def _drafted(args: argparse.Namespace, trace: Any, step: int) -> int:
     from decoders import find_method, save
     from decoders.draft.params import make_params
     from decoders.study.recorded import own_params
@@ -79,9 +79,9 @@ def _drafted(args: argparse.Namespace, trace: Any) -> int:
     params = {**(own_params(trace, method) if method.name == own else {}), **common.parse_sets(args.set)}
     target = common.open_target(args)
     read = ReadRun(target, trace, wanted(method.needs(target, make_params(method.params, params))))
-    number = None if args.candidate is None else _ranked(read, args.step, args.candidate)
-    redrafted = read.redraft(args.step, method, params, candidate=number)
-    again = read.redraft(args.step, method, params, candidate=number)  # the first one loads parts and kernels
+    number = None if args.candidate is None else _ranked(read, step, args.candidate)
+    redrafted = read.redraft(step, method, params, candidate=number)
+    again = read.redraft(step, method, params, candidate=number)  # the first one loads parts and kernels
     if args.out:
         save(redrafted.trace, args.out)
     steps = redrafted.trace.tables["steps"]
@@ -97,7 +97,7 @@ def _drafted(args: argparse.Namespace, trace: Any) -> int:
         return 0
     what = f"candidate {args.candidate}" if args.candidate is not None else method.title
     drafted = counted(steps["drafted"][0], "token")
-    print(f"step {args.step} (from 0), {what}: {drafted} drafted")
+    print(f"step {args.step}, {what}: {drafted} drafted")
     same = ": the same tree and verdict" if redrafted.same else ""
     print(f"recorded {redrafted.recorded} accepted → what if {redrafted.accepted}{same}")
     if reason := steps["reason"][0]:
@@ -111,10 +111,10 @@ def _drafted(args: argparse.Namespace, trace: Any) -> int:
 
 
 def _ranked(read: Any, step: int, rank: int) -> int:
-    """The number of the candidate with this rank among those of a step."""
+    """The number of the candidate with this rank (from 1) among those of a step (from 0)."""
     ranks = read.trace.tables["candidates"]["rank"]
     rows = read.rows("candidates", step)
     for number, row in enumerate(rows):
-        if ranks[row] == rank:
+        if ranks[row] == rank - 1:
             return number
-    raise UserError(f"--candidate {rank} is out of range: step {step} has {len(rows)} candidates (from 0)")
+    raise UserError(f"--candidate {rank} is out of range: step {step + 1} has {len(rows)} candidates")

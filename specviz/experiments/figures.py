@@ -8,6 +8,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from specviz.views.charts import GREY
+from specviz.words import counted
 
 from .composed import breakdown_charts, profile_charts
 from .drawing import (
@@ -60,9 +61,12 @@ def caption(results: Results) -> str:
     size = f", {model['parameters'] / 1e6:,.0f} M parameters" if model.get("parameters") else ""
     where = f"{model.get('name') or 'model'}{size}, {model.get('dtype')} on {model.get('device')}"
     count = len({row["prompt"] for row in results.rows if row.get("prompt")})
-    ours = f"Ours: {where}; means over {count} prompts of at most {about['max_new_tokens']} new tokens"
+    tokens = f"of at most {about['max_new_tokens']} new tokens"
+    ours = f"Ours: {where}; means over {counted(count, 'prompt')} {tokens}"
     if not count:
         ours = f"Ours: {where}"
+    elif count == 1:
+        ours = f"Ours: {where}; one prompt {tokens}"
     elif all(isinstance(results.quantity(key), Profile) for key in about["metrics"]):
         ours = ours.replace("; means over", "; all of")
     elif about["chart"] in ("line", "bar"):

@@ -1,15 +1,17 @@
-"""A batch's tables as files' text: CSV, LaTeX and Markdown, and as rows for the terminal."""
+"""Tables of results as files' text: CSV, LaTeX and Markdown; a batch's also as rows for the terminal."""
 
 from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from decoders.errors import UserError
+from specviz.markup import md, tex
 
+from .figures import caption
+from .grids import grids
 from .results import FORMULA, Results
 from .tables import OVERALL, Cell, Check, Table, checks, columns_of, notes, tables, warnings
 
@@ -18,10 +20,46 @@ FORMATS = ("csv", "tex", "md")
 
 def written(results: Results, form: str, metrics: Sequence[str] | None = None) -> str:
     """The tables as a file's text, ``form`` of ``FORMATS``. Raises UserError for another form or metric."""
-    makers = {"csv": _csv, "tex": _latex, "md": _markdown}
-    if form not in makers:
+    if form not in FORMATS:
         raise UserError(f"tables are not written as {form[:20]!r}: choose of {', '.join(FORMATS)}")
+    if not results.about.get("repeats"):
+        return _drawn(results, form, metrics)
+    makers = {"csv": _csv, "tex": _latex, "md": _markdown}
     return makers[form](results, tables(results, metrics))
+
+
+def _drawn(results: Results, form: str, metrics: Sequence[str] | None) -> str:
+    """The tables below charts: a row per point, a table per profile."""
+    every = grids(results, metrics)
+    if form == "csv":
+        out = io.StringIO(newline="")
+        writer = csv.writer(out, lineterminator="\r\n")
+        for table in every:
+            writer.writerows([map(_inert, line) for line in (table.heads, *table.rows)])
+        return out.getvalue()
+    sentences = " ".join([caption(results), *results.about["notes"]])
+    if form == "md":
+        parts = []
+        for table in every:
+            rules = ["---"] * table.words + ["---:"] * (len(table.heads) - table.words)
+            lines = [list(map(md, table.heads)), rules, *(list(map(md, row)) for row in table.rows)]
+            parts.append("\n".join([f"**{md(table.title)}**\n", *(f"| {' | '.join(line)} |" for line in lines)]))
+        return "\n\n".join([*parts, md(sentences)]) + "\n"
+    parts = ["% needs \\usepackage{booktabs}"]
+    for table in every:
+        heads, *lines = (" & ".join(map(tex, row)) + r" \\" for row in (table.heads, *table.rows))
+        kinds = "l" * table.words + "r" * (len(table.heads) - table.words)
+        body = "\n".join([heads, r"\midrule", *lines])
+        parts.append(_environment(f"{tex(table.title)}. {tex(sentences)}", kinds, body))
+    return "\n\n".join(parts) + "\n"
+
+
+def _environment(words: str, kinds: str, body: str) -> str:
+    """LaTeX's ``table`` with booktabs' rules; all of it is escaped already."""
+    return (
+        f"\\begin{{table}}\n\\centering\n\\caption{{{words}}}\n"
+        f"\\begin{{tabular}}{{{kinds}}}\n\\toprule\n{body}\n\\bottomrule\n\\end{{tabular}}\n\\end{{table}}"
+    )
 
 
 def _csv(results: Results, every: Sequence[Table]) -> str:
@@ -95,64 +133,28 @@ def _latex(results: Results, every: Sequence[Table]) -> str:
     """A ``table`` with booktabs' rules per metric; the best of a row is bold."""
     bold = r"\textbf{{{}}}"
     style = Style(
-        _tex, bold, bold, r" {{\scriptsize [{}]}}", r"\textsuperscript{\dag}", r"\textsuperscript{\ddag}"
+        tex, bold, bold, r" {{\scriptsize [{}]}}", r"\textsuperscript{\dag}", r"\textsuperscript{\ddag}"
     )  # fmt: skip
-    sentences = _tex(" ".join([*warnings(results), *notes(results)]))
+    sentences = tex(" ".join([*warnings(results), *notes(results)]))
     parts = ["% needs \\usepackage{booktabs}"]
     for table in every:
         heads, *lines, same = (" & ".join(row) + r" \\" for row in grid(results, table, style))
         if len(lines) > 1:
             lines.insert(-1, r"\midrule")
         body = "\n".join([heads, r"\midrule", *lines, r"\midrule", same])
-        parts.append(
-            "\\begin{table}\n\\centering\n"
-            f"\\caption{{{_tex(table.title)} = {_tex(table.formula)}. {sentences}}}\n"
-            f"\\begin{{tabular}}{{l{'r' * (len(table.columns) + 1)}}}\n\\toprule\n{body}\n\\bottomrule\n"
-            "\\end{tabular}\n\\end{table}"
-        )
+        words = f"{tex(table.title)} = {tex(table.formula)}. {sentences}"
+        parts.append(_environment(words, f"l{'r' * (len(table.columns) + 1)}", body))
     return "\n\n".join(parts) + "\n"
-
-
-TEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "–": "--", "±": r"$\pm$", "×": r"$\times$", "÷": r"$\div$",
-    "‡": r"\ddag{}", "†": r"\dag{}", "Σ": r"$\Sigma$", "δ": r"$\delta$", "β": r"$\beta$", "γ": r"$\gamma$",
-    "−": "$-$", "·": r"$\cdot$",
-    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''", "`": r"\textasciigrave{}",
-}  # fmt: skip
-
-
-def _tex(text: str) -> str:
-    r"""Text as LaTeX prints it: nothing in it is a command.
-
-    >>> _tex("50 % of a_b\n\\input{x}")
-    '50 \\% of a\\_b \\textbackslash{}input\\{x\\}'
-    """
-    return "".join(TEX.get(c, c) for c in _line(text))
 
 
 def _markdown(results: Results, every: Sequence[Table]) -> str:
     """A table per metric, the best of a row bold, and the notes below."""
-    style = Style(_md, "**{}**", "**{}**", " ({})", " †", "‡")
+    style = Style(md, "**{}**", "**{}**", " ({})", " †", "‡")
     parts = []
     for table in every:
         heads, *rows = grid(results, table, style)
         rows = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
         body = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-        parts.append(f"**{_md(table.title)}** = {_md(table.formula)}\n\n{body}")
-    sentences = "\n".join(f"- {_md(text)}" for text in (*warnings(results), *notes(results)))
+        parts.append(f"**{md(table.title)}** = {md(table.formula)}\n\n{body}")
+    sentences = "\n".join(f"- {md(text)}" for text in (*warnings(results), *notes(results)))
     return "\n\n".join([*parts, sentences]) + "\n"
-
-
-def _md(text: str) -> str:
-    r"""Text as Markdown prints it: no markup, no link, no HTML in it.
-
-    >>> _md("a|b <i>c_d")
-    'a\\|b \\<i\\>c\\_d'
-    """
-    return re.sub(r"([\\`*_{}\[\]<>#|~$&!])", r"\\\1", _line(text)).replace("://", ":\\/\\/")
-
-
-def _line(text: str) -> str:
-    """On one line, without control characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

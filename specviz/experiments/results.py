@@ -193,8 +193,8 @@ def points(results: Results, metrics: Sequence[str] | None = None) -> Iterator[d
     """Runs with the same series and place, averaged: a dict per point of the chart, as JSON.
 
     ``series``, ``x`` (text), ``y`` (text; of a second axis), ``values`` {column: {mean, se, low, high, n}} (mean over
-    runs, its standard error, quartiles), ``runs`` [{trace, prompt, category}], ``count`` (runs or measurements that did
-    not fail), ``failed``.
+    runs, its standard error, quartiles), ``runs`` [{trace, prompt, category, params}], ``count`` (runs or measurements
+    that did not fail), ``failed``.
     """
     about = results.about
     measured = results.columns
@@ -223,15 +223,24 @@ def points(results: Results, metrics: Sequence[str] | None = None) -> Iterator[d
                 yield {
                     "series": series, "x": x, "y": y, "level": is_level,
                     "values": {c: _spread([row.get(c) for row in rows]) for c in columns},
-                    "runs": opened(rows),
+                    "runs": opened(rows, about["axes"]),
                     "count": sum(not row.get("error") for row in rows),
                     "failed": sum(bool(row.get("error")) for row in rows),
                 }  # fmt: skip
 
 
-def opened(rows: Sequence[Row]) -> list[dict[str, str]]:
-    """The runs of these rows that can be opened."""
-    return [{name: row.get(name) or "" for name in ("trace", "prompt", "category")} for row in rows if row.get("trace")]
+def opened(rows: Sequence[Row], axes: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, str]]:
+    """The runs of these rows that can be opened; ``params`` says their values along the ``axes``, in words."""
+    return [
+        {
+            **{name: row.get(name) or "" for name in ("trace", "prompt", "category")},
+            "params": ", ".join(
+                f"{axis['label']} = {value}" for axis in axes if (value := row.get(f"param:{axis['param']}"))
+            ),
+        }
+        for row in rows
+        if row.get("trace")
+    ]  # fmt: skip
 
 
 def columns_of(quantity: Quantity | Breakdown | Profile, key: str, columns: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from decoders.errors import UserError
-from specviz.words import counted
+from specviz.words import column, counted
 
 from .experiment import Row
 from .prompts import ALL, NAMES
@@ -24,6 +24,7 @@ from .results import SCHEMA, Results, opened, points
 from .timing import REPEATED, TIMED, WIDEST, Timing, timings
 
 OVERALL = "overall"
+Form = Callable[[float | None], str]
 BETTER = {  # 1: the highest is the best, -1: the lowest; in other tables none is marked
     "tokens_per_step": 1, "tokens_per_s": 1, "speedup": 1, "draft_efficiency": 1, "beta": 1, "reuse_rate": 1,
     "quality": 1, "quality_f1": 1, "quality_rouge_l": 1, "quality_edit": 1, "steps": -1, "prefill_ms": -1,
@@ -241,7 +242,7 @@ def _table(results: Results, key: str, broken: set[str]) -> Table:
         for task, _, of in groups
         for name, rows in of.items()
     }
-    form = _form(quantity.unit, [mean.value for mean in means.values() if mean.value is not None])
+    form = column(quantity.unit, [mean.value for mean in means.values()])
     lines = []
     for task, name, of in groups:
         prompts = len({row.get("place") for rows in of.values() for row in rows})
@@ -282,7 +283,7 @@ def _done(rows: Sequence[Row]) -> int:
     return len({row.get("place") for row in rows} - {row.get("place") for row in rows if row.get("error")})
 
 
-def _cell(rows: Sequence[Row], prompts: int, mean: Mean, form: Callable[[float], str], best: bool) -> Cell:
+def _cell(rows: Sequence[Row], prompts: int, mean: Mean, form: Form, best: bool) -> Cell:
     text = "–" if mean.value is None else form(mean.value)
     low, high = ("" if end is None else form(end) for end in (mean.low, mean.high))
     spread = f"{low}–{high}" if {low, high} - {text, ""} else ""
@@ -294,7 +295,7 @@ def _cell(rows: Sequence[Row], prompts: int, mean: Mean, form: Callable[[float],
     )  # fmt: skip
 
 
-def _best(key: str, means: Mapping[str, Mean], eligible: Collection[str], form: Callable[[float], str]) -> set[str]:
+def _best(key: str, means: Mapping[str, Mean], eligible: Collection[str], form: Form) -> set[str]:
     """The columns whose number, as it is shown, is the best; none where there is nothing to choose from, or where a
     timed number's range meets another's.
     """
@@ -309,16 +310,3 @@ def _best(key: str, means: Mapping[str, Mean], eligible: Collection[str], form: 
         if any(means[name].disturbed for name in first) or floor <= max(others, default=0.0):
             return set()
     return first if len(first) < len(values) else set()
-
-
-def _form(unit: str, means: Sequence[float]) -> Callable[[float], str]:
-    """How the numbers of a table are written: all with the same number of decimals.
-
-    >>> _form("share", [0.5])(0.123), _form("tokens/s", [1234.5, 2.0])(2.0), _form("×", [1.5])(1.5)
-    ('12.3', '2.0', '1.50')
-    """
-    if unit == "share":
-        return lambda value: f"{100 * value:.1f}"
-    largest = max((abs(mean) for mean in means if math.isfinite(mean)), default=0.0)
-    digits = 1 if largest >= 100 else 2 if largest >= 1 else 3
-    return lambda value: f"{value:,.{digits}f}"

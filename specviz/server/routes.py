@@ -14,6 +14,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
+from decoders.errors import UserError
 from decoders.trace import files as tracefile
 from specviz.places import SUFFIX, is_id
 
@@ -22,7 +23,8 @@ from .http import answer, attachment, problem, user_of
 from .store import UnknownTrace
 
 TABLES = {"csv-nodes": "nodes", "csv-steps": "steps", "csv-candidates": "candidates", "csv-tokens": "tokens"}
-FORMATS = ("trace", "html", *TABLES)
+FIGURES = {"figure": "zip", "figure-pdf": "pdf", "figure-svg": "svg"}  # of a step
+FORMATS = ("trace", "html", *FIGURES, *TABLES)
 
 
 def add(app: FastAPI, desk: Desk) -> None:
@@ -134,6 +136,13 @@ def exported(trace: Any, format: str, step: int = 0) -> tuple[bytes, str, str]:
         from specviz.views.export import standalone_html
 
         return standalone_html(trace, step=step).encode(), "text/html; charset=utf-8", name + ".html"
+    if format in FIGURES:
+        from specviz.figures.bundle import of_step, written
+
+        if not 0 <= step < trace.rows("steps"):
+            raise UserError(f"there is no step {step + 1}: this run has steps 1 to {trace.rows('steps')}")
+        figure = of_step(trace, step)
+        return *written(figure, FIGURES[format]), f"{name}-step-{step + 1}.{FIGURES[format]}"
     from specviz.views.frames import to_csv
 
     table = TABLES[format]

@@ -50,7 +50,8 @@ def summary(trace: tr.Trace) -> dict[str, Any]:
         "title": str(run.get("title") or "Untitled run"),
         "method": str(method.get("title") or method.get("name") or "?"),
         "method_name": str(method.get("name") or ""),
-        "lossless": bool(method.get("lossless", True)),
+        "lossless": bool(method.get("lossless", True) or run.get("forced")),  # a given answer is not the method's loss
+        "forced": bool(run.get("forced")),
         "model": str(model.get("name") or ""),
         "created": str(run.get("created") or ""),
         "stop": str(run.get("stop") or ""),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from decoders.folders import ASSETS
@@ -58,11 +59,16 @@ class Example:
         return {**fields, "reference": record.reference}
 
 
+def file(toy: bool = False) -> Path:
+    """The prompt file of the examples for a model; ``toy``: for the bundled target."""
+    return FOLDER / ("bundled.jsonl" if toy else "examples.jsonl")
+
+
 @cache
 def examples(toy: bool = False) -> tuple[Example, ...]:
     """All examples for a model, in the file's order; ``toy``: for the bundled target."""
-    file = FOLDER / ("bundled.jsonl" if toy else "examples.jsonl")
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    path = file(toy)
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     shown = []
     for number, line in enumerate(lines, 1):
         if line.strip():

@@ -6,6 +6,7 @@ import json
 import re
 import threading
 import urllib.request
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -249,6 +250,20 @@ def test_a_downloaded_page_opens_from_disk(visit: Visit, context: Any, tmp_path:
         page.click(".sv-menu-item:has-text('Trace file')")
     caught.value.save_as(tmp_path / "a.spectrace")
     assert tracefile.load(tmp_path / "a.spectrace").run["title"] == "Quoted answer"
+
+
+def test_the_step_that_is_shown_is_a_figure_in_one_click(visit: Visit) -> None:
+    page = visit("?trace=gallery-2&step=3")
+    with page.expect_download() as caught:
+        page.click("button[aria-label='Figure of this step']")
+    with zipfile.ZipFile(caught.value.path()) as archive:
+        names = set(archive.namelist())
+        assert "Step 3 of" in archive.read("README.txt").decode()
+    assert {"figure.pdf", "figure.svg", "figure.tex", "references.bib", "page.html"} <= names
+    with page.expect_download() as caught:
+        page.click("button:has-text('Download')")
+        page.click(".sv-menu-item:has-text('Figure of this step (PDF)')")
+    assert Path(caught.value.path()).read_bytes().startswith(b"%PDF")
 
 
 def test_errors_stand_next_to_their_cause_and_the_input_stays(visit: Visit) -> None:

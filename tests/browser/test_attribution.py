@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from decoders.study.attribution import links
+from decoders.study.attribution import WAYS, links
 from decoders.study.attribution_export import marked, to_json
 from decoders.study.forced import answer_ids, forced
 from decoders.study.quotes import gold_json, parse_quotesum, score_links
@@ -53,9 +53,9 @@ def test_the_exported_page_counts_as_python_does(page: Any, tmp_path: Path) -> N
     numbers = [1, 2, 3, 5, 8, 20]
     found = page.evaluate(VECTOR, numbers)
     for one, quotes, views in zip(traces, known, found, strict=True):
-        for whole, rows in zip((True, False), views, strict=True):
+        for (way, how), rows in zip(WAYS.items(), views, strict=True):
             for n, mine in zip(numbers, rows, strict=True):
-                here = links(one, n, whole=whole)
+                here = links(one, n, **how)
                 told = json.loads(json.dumps(to_json(one, here)))
                 index = {(s["kind"], s["passage"]): k for k, s in enumerate(told["sources"])}
                 for link in (*mine["links"], *told["links"]):
@@ -63,7 +63,7 @@ def test_the_exported_page_counts_as_python_does(page: Any, tmp_path: Path) -> N
                 assert mine["links"] == told["links"] and mine["verbatim"] == told["verbatim"]
                 assert mine["copied"] == told["copied_tokens"] and mine["cut"] == [x["text"] for x in told["links"]]
                 assert mine["uncopied"] == [span["output_tokens"] for span in told["uncopied"]]
-                every = document(one)["views"]["whole" if whole else "drafted"]["sources"]
+                every = document(one)["views"][way]["sources"]
                 for source, share in zip(every, mine["sources"], strict=True):
                     if (source["kind"], source["passage"]) in index:
                         theirs = told["sources"][index[source["kind"], source["passage"]]]

@@ -73,7 +73,7 @@ def test_a_batch_from_the_first_click_to_its_files(page: Any, port: int, tmp_pat
     tables = page.locator(".svb-table")
     assert [tables.nth(n).get_attribute("data-metric") for n in range(2)] == ["tokens_per_step", "speedup"]
     heads = tables.nth(1).locator("thead th").all_inner_texts()
-    assert heads == ["task", "prompts", "plain", "pld", "pld, k = 2"]
+    assert heads == ["task", "prompts", "Plain decoding", "PLD", "PLD, k = 2"]
     assert tables.nth(1).locator("tbody th").all_inner_texts() == ["qa", "<b>rag</b>", "overall"]
     assert re.search(r"\d\.\d\d \d\.\d\d–\d\.\d\d", tables.nth(1).locator("tbody tr").last.inner_text())
     assert tables.nth(1).locator("tfoot td").all_inner_texts() == ["", "✓ 4/4", "✓ 4/4", "✓ 4/4"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -87,6 +88,49 @@ def over(page: Any) -> None:
 
 def written(page: Any) -> list[int]:
     return [int(text.split()[0].replace(",", "")) for text in page.locator(".svc-numbers").all_inner_texts() if text]
+
+
+def test_a_comparison_is_a_figure_in_one_click(visit: Visit, desk: Lanes) -> None:
+    page = visit()
+    page.click(".svc-example")
+    with page.expect_download() as kept:
+        page.click(".svc-figure")
+    assert re.fullmatch(r"comparison-.*\.zip", kept.value.suggested_filename)
+    with zipfile.ZipFile(kept.value.path()) as archive:
+        drawing = archive.read("figure.svg").decode()
+        assert {"figure.pdf", "figure.tex", "references.bib", "README.txt"} <= set(archive.namelist())
+    for lane in range(5):
+        assert f"{desk.store.get(f'gallery-{lane}').run['metrics']['tokens_per_step']:.2f} tokens per step" in drawing
+
+
+def test_charts_are_whole_when_they_are_first_seen(visit: Visit) -> None:
+    page = visit()
+    page.click(".svc-example")
+    over(page)
+    expect(page.locator(".svc-charts .svp-chart[data-drawn]")).to_have_count(4)
+    wide = page.evaluate("document.querySelector('.svc-charts .svp-chart').offsetWidth")
+    for plot in page.locator(".svc-charts .svp-plot").all():
+        drawn = plot.evaluate("(plot) => [plot.querySelector('.main-svg').clientWidth, plot._fullLayout._size.w]")
+        assert drawn[0] > 0.9 * wide and drawn[1] > 0.6 * wide, plot.get_attribute("data-chart")
+    page.locator(".svc-charts .svp-plot").last.scroll_into_view_if_needed()
+    assert page.locator(".svc-charts .svp-plot").last.locator(".scatterlayer .trace").count() == 4
+
+
+def test_the_text_of_a_lane_follows_the_clock(visit: Visit) -> None:
+    page = visit()
+    page.click(".svc-example")
+    over(page)
+    page.check(".svc-clocks input[value=step]", force=True)
+    page.focus(".svc-slider")
+    page.keyboard.press("End")
+    seen = """() => [...document.querySelectorAll('.svc-text')].map((text) => {
+        const end = [...text.querySelectorAll('.svc-tail span')].at(-1)?.getBoundingClientRect();
+        const box = text.getBoundingClientRect();
+        return !end || (end.bottom <= box.bottom + 1 && end.bottom > box.top);
+    })"""
+    for _ in range(4):
+        becomes(page, lambda: page.evaluate(seen), [True] * 5)
+        page.keyboard.press("PageDown")
 
 
 def test_recorded_runs_race_and_align(visit: Visit, desk: Lanes) -> None:
@@ -192,8 +236,12 @@ def test_lanes_run_live_and_one_that_fails_leaves_the_others(visit: Visit, desk:
     expect(page.locator(".svc-run")).to_be_disabled()
     jobs = [desk.runner.job(key) for key in page.evaluate(f"{STATE}.lanes.map((one) => one.id)")]
     assert all(job is not None and job.session for job in jobs)  # closing the tab stops them
+    expect(page.locator(".svc-turns")).to_contain_text("one after another")
     desk.gate.set()
     over(page)
+    expect(page.locator(".svc-turns")).to_be_hidden()
+    page.wait_for_function(f"() => {STATE}.playing")  # the race, now that all are there
+    page.click(".svc-play")
     states = page.evaluate(f"{STATE}.lanes.map((one) => one.state)")
     assert states == ["done", "done", "failed"]
     expect(page.locator(".svc-lane:nth-child(3) .svc-error")).to_contain_text("the stub broke")

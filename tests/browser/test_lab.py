@@ -55,6 +55,17 @@ def sweep(page: Any, values: str = "2, 4", count: str = "2") -> None:
     page.fill("#svl-count", count)
 
 
+def test_a_cold_lab_shows_recorded_results(visit: Visit) -> None:
+    page = visit("?tab=lab")
+    expect(page.locator(".svl-results[data-state=complete] .svp-chart")).to_have_count(1)
+    expect(page.locator(".svl-shipped")).to_be_visible()
+    expect(page.locator(".svl-bar button:has-text('Delete')")).to_have_count(0)
+    page.locator(".svl-table td .svp-link").first.click()
+    expect(page.locator(".svl-runs li").first).to_contain_text("= ")  # a run's parameters
+    page.locator(".svl-runs .svp-link").first.click()
+    page.wait_for_function("() => specviz.app.shown")
+
+
 def test_a_sweep_from_the_first_click_to_its_runs(visit: Visit, tmp_path: Path) -> None:
     page = visit()
     sweep(page)
@@ -64,7 +75,7 @@ def test_a_sweep_from_the_first_click_to_its_runs(visit: Visit, tmp_path: Path) 
     expect(page.locator(".svp-chart .gtitle").first).to_contain_text("Tokens per step")
     expect(page.locator(".svl-table tbody tr")).to_have_count(2)
     with page.expect_download() as caught:
-        page.click(".svl-bar a:has-text('CSV')")
+        page.click(".svl-bar a:has-text('Runs: CSV')")
     caught.value.save_as(tmp_path / "runs.csv")
     assert len((tmp_path / "runs.csv").read_text().splitlines()) == 5
     place = page.locator(".svp-chart .scatterlayer .points path").nth(1).bounding_box()

@@ -106,15 +106,19 @@ def test_a_walk_through_the_library(page: Any, context: Any, port: int, desk: St
     # several at once; the gallery cannot be chosen
     assert page.locator(f"{row('Quoted answer')} .svr-act").count() == 0
     page.check("[aria-label='Select all runs that are shown']")
-    expect(page.locator(".svr-bar > span")).to_have_text("4 runs selected")
+    expect(page.locator(".svr-bar:not(.svr-gone) > span")).to_have_text("4 runs selected")
     page.uncheck(f"{row('Another title')} .svr-check input")
-    page.click(".svr-bar button:has-text('Delete')")
-    expect(page.locator(".svr-bar > span")).to_have_text("Delete 3 runs? This cannot be undone.")
-    page.click(".svr-bar button:has-text('Cancel')")
+    page.click(".svr-bar:not(.svr-gone) button:has-text('Delete')")
+    expect(page.locator(".svr-gone > span")).to_have_text("Deleted 3 runs.")
+    becomes(page, lambda: len(titles(page)), 3)
+    assert all(path.exists() for path in folder.glob("*.spectrace")) and page.evaluate("specviz.app.runs.length") >= 6
+    page.click(".svr-gone button:has-text('Undo')")
     becomes(page, lambda: len(titles(page)), 6)
-    page.click(".svr-bar button:has-text('Delete')")
-    page.click(".svr-bar button:has-text('Delete 3')")
-    page.wait_for_selector(".svr-bar", state="hidden")
+    page.check("[aria-label='Select all runs that are shown']")
+    page.uncheck(f"{row('Another title')} .svr-check input")
+    page.click(".svr-bar:not(.svr-gone) button:has-text('Delete')")
+    listed(page, "Another title", "Refactor ratelimit.py", "Quoted answer")
+    page.reload()  # the page goes: what was deleted goes with it
     listed(page, "Another title", "Refactor ratelimit.py", "Quoted answer")
     becomes(page, lambda: {path.stem for path in folder.glob("*.spectrace")}, {jobs[2].id, stranger.id})
 

@@ -5,9 +5,10 @@ import { append, button, h, s, stretched } from "specviz/base/dom.js";
 import { clamp, plural, short, thousandths } from "specviz/base/numbers.js";
 
 /** @type {Record<Counted, string>} */
-export const COUNTED = { whole: "Whole quotations", drafted: "Drafted tokens" };
+export const COUNTED = { words: "Whole words", whole: "Whole quotations", drafted: "Drafted tokens" };
 /** @type {Record<Counted, string>} */
 const WHY = {
+  words: "Whole quotations, cut back to whole words and numbers: no word comes from two places.",
   whole: "A drafted run with the words beside it that its source has too, whoever wrote them.",
   drafted: "Only tokens that were drafted from a source and stood: PLD+'s own signal.",
 };

@@ -1,5 +1,6 @@
 /* Page "Attribution": what an answer was copied from. Chooses and starts; the view draws. */
 
+import { COUNTED } from "specviz/attribution/board.js";
 import { choices } from "specviz/attribution/forms.js";
 import { answerForm } from "specviz/attribution/own.js";
 import { drawScores, scoreForm } from "specviz/attribution/quotes.js";
@@ -56,7 +57,7 @@ async function begin() {
   const n = Number.parseInt(asked.get("min_run") || "", 10);
   if (n >= 1 && n <= 10000) page.minRun = n;
   const counted = asked.get("counted");
-  if (counted === "whole" || counted === "drafted") page.counted = counted;
+  if (counted && counted in COUNTED) page.counted = /** @type {Counted} */ (counted);
   try {
     page.catalog = await getJson("api/attribution");
   } catch (problem) {

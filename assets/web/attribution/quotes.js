@@ -6,7 +6,7 @@ import { MODES, page, part, say, titleOf } from "specviz/attribution/state.js";
 import { append, coded, h, must } from "specviz/base/dom.js";
 import { plural, short, thousandths } from "specviz/base/numbers.js";
 import { getJson, postJson } from "specviz/base/json.js";
-import { drawCharts, plotly, theme } from "specviz/base/plotly.js";
+import { charts, theme } from "specviz/base/plotly.js";
 import { alertNote, sentence } from "specviz/base/problem.js";
 import { heads, table } from "specviz/base/table.js";
 import { stored } from "specviz/base/storage.js";
@@ -105,12 +105,12 @@ export function drawScores() {
     h("span", { role: "status" }, `${told.done} of ${plural(told.total, "answer")}`),
     h("button.svp-button", { onclick: stop }, "Stop"),
   ];
-  /** @param {Counted} mode */
+  /** @param {Scored} mode */
   const choose = (mode) => {
     scoring.counted = mode;
     drawScores();
   };
-  const tabs = /** @type {Counted[]} */ (Object.keys(MODES)).map((mode) => {
+  const tabs = /** @type {Scored[]} */ (Object.keys(MODES)).map((mode) => {
     const state = { role: "radio", "aria-checked": String(mode === counted), onclick: () => choose(mode) };
     return h("button.svp-button", state, MODES[mode]);
   });
@@ -141,7 +141,7 @@ const scoreCells = (scores) =>
     .flatMap((score) => (score ? [score.precision, score.recall, score.f1].map(thousandths) : ["", "", ""]))
     .map((text, k) => h("td", { class: numberClass(k) }, text));
 
-/** Precision, recall and F1 by threshold, the paper's below. @type {(told: Scores, counted: Counted) => HTMLElement} */
+/** Precision, recall and F1 by threshold, the paper's below. @type {(told: Scores, counted: Scored) => HTMLElement} */
 function sweepTable(told, counted) {
   const { min_runs, paper } = catalog();
   const rows = told.rows
@@ -170,7 +170,7 @@ function sweepTable(told, counted) {
   );
 }
 
-/** F1 of every answer by every signal. @type {(told: Scores, counted: Counted) => HTMLElement} */
+/** F1 of every answer by every signal. @type {(told: Scores, counted: Scored) => HTMLElement} */
 function answersTable(told, counted) {
   const k = catalog().min_runs.indexOf(2);
   const methods = [...new Set(told.rows.map((row) => row.method))];
@@ -207,17 +207,14 @@ async function opening(scoring, row, signals) {
   }
 }
 
-/** F1 by threshold. @type {(box: HTMLElement, told: Scores, counted: Counted) => Promise<void>} */
+/** F1 by threshold. @type {(box: HTMLElement, told: Scores, counted: Scored) => Promise<void>} */
 async function drawChart(box, told, counted) {
   if (!told.rows.length || !box.offsetWidth) return;
-  let library;
-  try {
-    library = await plotly(catalog().plotly);
-  } catch (problem) {
-    box.textContent = sentence(problem);
-    return;
-  }
-  if (!box.isConnected) return;
+  await charts(box, catalog().plotly, () => (box.isConnected ? f1Charts(told, counted) : null));
+}
+
+/** @type {(told: Scores, counted: Scored) => Chart[]} */
+function f1Charts(told, counted) {
   const rows = told.rows.filter((row) => row.counted === counted);
   /** @type {object[]} */
   const lines = rows.map((row, k) => ({
@@ -246,5 +243,5 @@ async function drawChart(box, told, counted) {
     yaxis: { title: { text: "token F1" }, range: [0, 1.03] },
     legend: { orientation: "h", y: -0.3, x: 0 },
   };
-  drawCharts(library, box, [{ label: "F1 by min_run; the same numbers are in the table", data: lines, layout }]);
+  return [{ label: "F1 by min_run; the same numbers are in the table", data: lines, layout }];
 }

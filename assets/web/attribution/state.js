@@ -4,7 +4,7 @@ import { short } from "specviz/base/numbers.js";
 import { tell } from "specviz/base/problem.js";
 import { find } from "specviz/shell/place.js";
 
-/** @type {Record<Counted, string>} */
+/** How scores are counted. @type {Record<Scored, string>} */
 export const MODES = { whole: "whole quotations", drafted: "drafted tokens" };
 
 export class AttributionPage {
@@ -36,12 +36,12 @@ export class AttributionPage {
   ticket = 0;
   /** The signals to begin when the model has written the answer. @type {{ id: string, signals: string[] } | null} */
   then = null;
-  /** @type {{ id: string, counted: Counted, told?: Scores } | null} */
+  /** @type {{ id: string, counted: Scored, told?: Scores } | null} */
   scoring = null;
   timer = 0;
   minRun = 2;
   /** @type {Counted} */
-  counted = "whole";
+  counted = "words";
   seen = false;
 }
 

@@ -1,7 +1,8 @@
 /* What the attribution of an answer is made of: specviz/pages/attribution/. Global. */
 
 /** Which tokens count as copied: a run with the words beside it that its source has too, or drafted tokens alone. */
-type Counted = "whole" | "drafted";
+type Scored = "whole" | "drafted";
+type Counted = "words" | Scored;
 /** [from, to) in code points of a text, or in tokens. */
 type Stretch = [from: number, to: number];
 type SourceKind = "context" | "pool" | "prompt" | "output";
@@ -73,9 +74,9 @@ interface StartedSignals { runs: { method: string; id: string }[]; notes: string
 interface Scores {
   id: string; name: string; state: "queued" | "running" | "done" | "stopped" | "failed"; error: string;
   done: number; total: number; notes: string[];
-  rows: { method: string; title: string; counted: Counted; examples: number; scores: QuoteScore[] }[];
+  rows: { method: string; title: string; counted: Scored; examples: number; scores: QuoteScore[] }[];
   answers: ScoredAnswer[];
 }
 interface ScoredAnswer {
-  id: string; question: string; quotes: number; f1: { [method: string]: Record<Counted, number[]> | undefined };
+  id: string; question: string; quotes: number; f1: { [method: string]: Record<Scored, number[]> | undefined };
 }

@@ -18,7 +18,7 @@ export class Attribution {
   active = 0;
   minRun = 2;
   /** @type {Counted} */
-  counted = "whole";
+  counted = "words";
   /** Whether what nobody copied is marked. */
   rest = true;
   /** Numbers of runs, 0 for none. */

@@ -75,7 +75,7 @@ export class Model {
   }
 
   get lossy() {
-    return this.run.method.lossless === false;
+    return this.run.method.lossless === false && !this.run.forced;
   }
 
   /** The numbers of the run's list ``name`` that have a column in ``table``. */

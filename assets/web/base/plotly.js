@@ -1,6 +1,7 @@
 /* Charts: plotly.js, as the Python package ships it. */
 
 import { h } from "specviz/base/dom.js";
+import { alertNote } from "specviz/base/problem.js";
 
 /** A chart without buttons. */
 const STILL = { displaylogo: false, displayModeBar: false, responsive: false };
@@ -9,7 +10,7 @@ const STILL = { displaylogo: false, displayModeBar: false, responsive: false };
 let loading = null;
 
 /** plotly.js, which this server has at `url`: loaded when a chart is first drawn. @param {string} url */
-export function plotly(url) {
+function plotly(url) {
   loading ??= new Promise((done, failed) => {
     const fail = () => {
       loading = null;
@@ -20,6 +21,29 @@ export function plotly(url) {
     document.head.append(h("script", { src: url, onload: ready, onerror: fail }));
   });
   return loading;
+}
+
+/**
+ * Draws charts into a grid once the library at ``url`` is there, or says in it why they cannot be. ``make`` gives them
+ * then; null: they are no longer wanted.
+ *
+ * @param {HTMLElement} grid
+ * @param {string} url
+ * @param {() => Chart[] | null} make
+ * @param {(points: PlotPoint[]) => void} [clicked]
+ */
+export async function charts(grid, url, make, clicked) {
+  let library;
+  try {
+    library = await plotly(url);
+  } catch (problem) {
+    clearCharts(grid);
+    return grid.replaceChildren(alertNote(problem));
+  }
+  const wanted = make();
+  if (!wanted) return;
+  if (!plotsOf.has(grid)) grid.replaceChildren(); // a note of before
+  drawCharts(library, grid, wanted, clicked);
 }
 
 /** The page's colours, and what its charts share: a template of what their layouts leave open. */
@@ -54,7 +78,7 @@ const plotsOf = new WeakMap();
  * @param {Chart[]} charts
  * @param {(points: PlotPoint[]) => void} [clicked]
  */
-export function drawCharts(library, grid, charts, clicked) {
+function drawCharts(library, grid, charts, clicked) {
   const plots = plotsOf.get(grid) ?? [];
   plotsOf.set(grid, plots);
   while (plots.length < charts.length) {
@@ -76,7 +100,10 @@ export function drawCharts(library, grid, charts, clicked) {
     plot.setAttribute("aria-label", label);
     plot.dataset.chart = key;
     if (plot.parentElement) plot.parentElement.className = `svp-chart ${kind}`;
-    library.react(plot, data, layout, config);
+    // what is not rendered (content-visibility) cannot be measured: first drawn, then left out while out of sight
+    const figure = plot.parentElement;
+    figure?.removeAttribute("data-drawn");
+    library.react(plot, data, layout, config).then(() => figure?.setAttribute("data-drawn", ""));
     if (!drawn && clicked) plot.on?.("plotly_click", (event) => clicked(event.points));
   });
 }

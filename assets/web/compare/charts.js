@@ -1,8 +1,7 @@
 /* Page "Compare", the charts, drawn with Plotly once they are needed. */
 
 import { must } from "specviz/base/dom.js";
-import { drawCharts as draw, plotly, theme } from "specviz/base/plotly.js";
-import { alertNote } from "specviz/base/problem.js";
+import { charts, theme } from "specviz/base/plotly.js";
 import { drawn, name, page, part } from "specviz/compare/state.js";
 
 const DASHES = ["dot", "solid", "dash", "dashdot", "longdash", "longdashdot"];
@@ -15,7 +14,7 @@ const SHAPES = ["", "", "/", "x", ".", "-"];
  * @typedef {Axes & { stack?: boolean, percent?: boolean }} Drawing
  * @type {(colors: LaneColors) => Drawing[]}
  */
-function charts(colors) {
+function drawings(colors) {
   const lanes = drawn().filter((lane) => page.numbers[lane.id]);
   /** @param {CompareLane} lane */
   const label = (lane) => `${lane.mark} ${name(lane)}`.replace(/&/g, "&amp;").replace(/</g, "&lt;");
@@ -85,16 +84,12 @@ function charts(colors) {
 export async function drawCharts() {
   if (!Object.keys(page.numbers).length || !page.box.offsetWidth) return;
   const { ticket } = page;
-  const grid = part("charts");
-  let library;
-  try {
-    library = await plotly(page.data.plotly);
-  } catch (problem) {
-    return grid.replaceChildren(alertNote(problem));
-  }
-  if (ticket !== page.ticket) return;
+  await charts(part("charts"), page.data.plotly, () => (ticket === page.ticket ? dressed() : null));
+}
+
+function dressed() {
   const { template } = theme();
-  const drawings = charts(must(page.colors)).map(({ key, title, x, y, data, stack, percent }) => ({
+  return drawings(must(page.colors)).map(({ key, title, x, y, data, stack, percent }) => ({
     key,
     label: `${title}; its numbers are in the table and the race`,
     data,
@@ -114,5 +109,4 @@ export async function drawCharts() {
       legend: { orientation: "h", y: -0.3, x: 0, traceorder: "normal" },
     },
   }));
-  draw(library, grid, drawings);
 }

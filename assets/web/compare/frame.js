@@ -8,10 +8,14 @@ import {
   drawLasts, drawRows, key, limit, paint, pause, seek, setClock, setLimit, toggle,
 } from "specviz/compare/race.js";
 import { Ruler } from "specviz/compare/ruler.js";
-import { MARKS, drawn, name, page, part } from "specviz/compare/state.js";
+import { MARKS, drawn, going, name, page, part } from "specviz/compare/state.js";
 
 /** @type {Record<Clock, string>} */
 const CLOCKS = { time: "Time", step: "Forwards", position: "Output position" };
+
+const TURNS =
+  "The lanes run one after another, so that none slows another down. When all are there, the race plays on one clock.";
+const FIGURE = "For a paper: PDF and SVG one column wide, caption, the commands that make the runs again, BibTeX";
 
 /** @type {(name: string, title: string, help: string | null, ...inside: Child[]) => HTMLElement} */
 function card(name, title, help, ...inside) {
@@ -56,6 +60,7 @@ export function frame() {
       h("span.svc-about"),
       h("button.svp-button.svc-stop", { hidden: true, onclick: stop }, "■ Stop all lanes"),
       h("button.svp-button.svc-link", { onclick: () => copyLink(location.href, part("link")) }, "Copy link"),
+      h("a.svp-button.svc-figure", { hidden: true, download: "", title: FIGURE }, "Figure"),
     ),
     card(
       "race", "Race", "Every lane as it was recorded, on one clock.",
@@ -67,6 +72,7 @@ export function frame() {
         h("output.svc-at"),
         lasts,
       ),
+      h("p.svc-help.svc-turns", { role: "status", hidden: true }, TURNS),
       h("ol.svc-lanes"),
     ),
     card(
@@ -160,6 +166,10 @@ export function changed() {
       lane.aligned = lane === first ? lane.lane.length : firstDifference(first.lane.output, lane.lane.output);
   part("title").textContent = page.title || "Comparison";
   part("about").textContent = lanes.length ? about(lanes[0].lane.run) : "";
+  const figure = part("figure", HTMLAnchorElement);
+  figure.hidden = page.live || lanes.length < 2;
+  figure.href = `api/compare/figure?runs=${lanes.map((lane) => lane.id).join()}`;
+  part("turns").hidden = !going() || page.lanes.length < 2;
   drawRows();
   if (first) {
     const rows = lanes.map((one) => ({ ...one, name: name(one), oracle: page.numbers[one.id]?.oracle }));

@@ -7,7 +7,7 @@ import { drawGo } from "specviz/compare/ask.js";
 import { drawCharts } from "specviz/compare/charts.js";
 import { changed, frame } from "specviz/compare/frame.js";
 import { Lane } from "specviz/compare/lane.js";
-import { limit, pause } from "specviz/compare/race.js";
+import { limit, pause, toggle } from "specviz/compare/race.js";
 import { drawLens, drawStretches, drawTable } from "specviz/compare/results.js";
 import { drawn, going, page, part, post } from "specviz/compare/state.js";
 import { setAddress } from "specviz/shell/address.js";
@@ -60,12 +60,15 @@ async function follow(ticket) {
   if (ticket !== page.ticket) return;
   if (!mine.length && going()) adopt();
   changed();
+  const watched = page.lanes.filter(unfinished).length > 1;
   for (const lane of page.lanes) {
     if (ticket !== page.ticket) return;
     if (unfinished(lane)) await watch(lane, ticket);
   }
   if (ticket !== page.ticket) return;
   over(ticket);
+  const still = matchMedia("(prefers-reduced-motion: reduce)").matches || page.stopping || drawn().length < 2;
+  if (watched && !still && page.box.offsetWidth) toggle();
 }
 
 /** After a reload the runs end with this page, not with the one before. */

@@ -223,7 +223,7 @@ export function paint() {
       `${seconds(done[n] ? lane.times[done[n] - 1] : 0)}${ended ? " ✓" : ""}${place}`;
     if (parts.own.textContent !== numbers) parts.own.textContent = numbers;
     const shown = `${done[n]} of ${lane.steps}`;
-    if (one.shown !== shown) parts.text.replaceChildren(...latest(lane, done[n]));
+    if (one.shown !== shown) parts.text.replaceChildren(h("span.svc-tail", latest(lane, done[n])));
     one.shown = shown;
   });
   const position = page.clock === "position" ? Math.floor(page.at) : Math.max(0, ...written);

@@ -41,6 +41,12 @@ export function actions(inspector, details) {
     linkLabel.classList.add("sv-word");
     wrap.append(button("Copy a link to this step", { class: "sv-narrow-icon", onclick }, icon("link"), linkLabel));
   }
+  const { figure } = inspector.options.actions || {};
+  if (figure) {
+    const url = () => (typeof figure === "function" ? figure(inspector.state()) : figure);
+    const one = button("Figure of this step", { onclick: () => downloads.fetchFile(url()) }, "Figure");
+    wrap.append(inspector.tip.add(one, () => ["This step for a paper: PDF and SVG, caption, command, BibTeX."]));
+  }
   if (inspector.options.actions !== false) wrap.append(downloads.menu(inspector));
   if (inspector.options.actions !== false && inspector.options.present !== false) {
     const present = button("Presenter mode", { onclick: () => inspector.presenter?.toggle() }, "Present");

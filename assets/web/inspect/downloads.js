@@ -7,13 +7,19 @@ const STYLES = (
   "text-decoration-line"
 ).split(" ");
 
-/** @type {(name: string, blob: Blob) => void} */
-function save(name, blob) {
-  const url = URL.createObjectURL(blob);
+/** Has the browser keep what an address holds; under its own name where none is told. */
+/** @type {(url: string, name?: string) => void} */
+export function fetchFile(url, name = "") {
   const link = h("a", { href: url, download: name });
   document.body.append(link);
   link.click();
   link.remove();
+}
+
+/** @type {(name: string, blob: Blob) => void} */
+function save(name, blob) {
+  const url = URL.createObjectURL(blob);
+  fetchFile(url, name);
   setTimeout(() => URL.revokeObjectURL(url), 10000);
 }
 
@@ -84,6 +90,8 @@ export function csv(model, table) {
 const NAMES = {
   trace: "Trace file",
   html: "Interactive page (HTML)",
+  "figure-pdf": "Figure of this step (PDF)",
+  "figure-svg": "Figure of this step (SVG)",
   csv: "All tables (CSV)",
   parquet: "All tables (Parquet)",
   json: "Trace as JSON",

@@ -58,8 +58,9 @@ export function offer(owner, view) {
 function result(owner, view) {
   const ended = view.bonus < 0;
   const sampled = (owner.model.run.sampling?.temperature || 0) > 0;
-  const own =
-    owner.model.run.method.lossless === false
+  const own = owner.model.run.forced
+    ? "in the answer"
+    : owner.model.lossy
       ? "passed the lossy rule"
       : view.route === "drawn"
         ? "accepted by ratio"

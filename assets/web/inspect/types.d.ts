@@ -20,6 +20,8 @@ interface InspectorActions {
   /** By name: trace, html, csv, … */
   downloads?: Record<string, Address>;
   attribute?: () => unknown;
+  /** The step that is shown as a figure for a paper. */
+  figure?: Address;
 }
 interface InspectorState { trace: string | null; step: number; pins: Position[] }
 interface InspectorEvents { step: { step: number }; pin: { pins: Position[] } }

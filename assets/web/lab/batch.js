@@ -2,10 +2,10 @@
 
 import { h, must } from "specviz/base/dom.js";
 import { bound } from "specviz/base/field.js";
-import { plural } from "specviz/base/numbers.js";
+import { plural, short } from "specviz/base/numbers.js";
 import { heads } from "specviz/base/table.js";
 import {
-  allowed, catalog, field, file, formulaList, goesOn, link, list, state, tabled, titled, typed,
+  allowed, catalog, field, file, formulaList, goesOn, lineName, link, list, state, tabled, titled, typed,
 } from "specviz/lab/state.js";
 
 const FIRST = ["pld", "pld+h", "adapld"];
@@ -112,14 +112,14 @@ export function fields(changes) {
     return h(
       "div.svb-method",
       { "data-method": m.name },
-      h("label.svl-check", { title: m.summary }, box, h("span", m.name), lossy),
+      h("label.svl-check", { title: `${m.name}: ${m.summary}` }, box, h("span", short(m.title)), lossy),
       h("div.svb-lines", m.missing ? h("small", m.missing) : fields),
     );
   });
   const plain = h("input", { type: "checkbox", checked: true, disabled: true, id: "svl-batch-plain" });
   const base = h(
     "div.svb-method",
-    h("label.svl-check", plain, h("span", "plain")),
+    h("label.svl-check", plain, h("span", lineName("plain"))),
     h("div.svb-lines", h("small", "The baseline: it always runs.")),
   );
   return h("fieldset.svb-methods", h("legend", "Methods"), base, rows);
@@ -134,7 +134,7 @@ const opens = (runs, text, attributes) => runs.length ? h("button.svb-open", { .
 /** @param {Pick<LabTable, "columns">} table @param {LabTableLine} line @param {number} n */
 function cell(table, line, n) {
   const { text, spread, count, prompts, disturbed, best, failed, partly, runs } = line.cells[n];
-  const name = table.columns[n];
+  const name = lineName(table.columns[n]);
   const words = [
     `${line.name}, ${name}: ${text}${spread && `, quartiles ${spread}`}`,
     `mean of ${plural(count, "value")} from ${plural(prompts, "prompt")}`,
@@ -166,7 +166,7 @@ function checked(check) {
     ...run,
     word: `token ${run.at}, ${run.verdict}${run.repeat > 1 ? `, repeat ${run.repeat}` : ""}`,
   }));
-  const onclick = () => list(`${check.name}: not plain decoding’s output`, runs);
+  const onclick = () => list(`${lineName(check.name)}: not plain decoding’s output`, runs);
   return h("td.svp-num", opens(runs, text, { "data-check": check.name, onclick }));
 }
 
@@ -174,7 +174,7 @@ function checked(check) {
 function tableOf({ checks }, { columns, lines, metric, label, formula, title }) {
   const checkOf = (/** @type {string} */ name) => must(checks.find((check) => check.name === name));
   const lossy = { title: "Not lossless: the output may differ from plain decoding's" };
-  const methods = columns.map((name) => [name, checkOf(name).lossy && h("span.svb-lossy", lossy, " † lossy")]);
+  const methods = columns.map((name) => [lineName(name), checkOf(name).lossy && h("span.svb-lossy", lossy, " † lossy")]);
   const rows = lines.map((line, n) =>
     h(
       "tr",

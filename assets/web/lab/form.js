@@ -3,6 +3,7 @@
 import { emit } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { bound } from "specviz/base/field.js";
+import { short } from "specviz/base/numbers.js";
 import { sentence } from "specviz/base/problem.js";
 import * as batch from "specviz/lab/batch.js";
 import { show } from "specviz/lab/results.js";
@@ -104,14 +105,14 @@ function ownFields() {
   const methods = h(
     "fieldset.svl-methods.svl-wide",
     h("legend", "Methods"),
-    usable.map(({ name, summary }) => {
+    usable.map(({ name, title, summary }) => {
       const tick = { value: name, checked: chosen.includes(name) };
       const box = h("input", { type: "checkbox", id: `svl-method-${name}`, ...tick });
       box.addEventListener("change", () => {
         s.methods = usable.map((m) => m.name).filter((m) => (m === name ? box.checked : chosen.includes(m)));
         drawMain();
       });
-      return h("label.svl-check", { title: summary }, box, name);
+      return h("label.svl-check", { title: `${name}: ${summary}` }, box, short(title));
     }),
   );
   const there = parameters();

@@ -18,7 +18,7 @@ const side = h("details.svl-side", parts.chosen, parts.list);
 
 /** The list: experiments and results. */
 function items() {
-  const { papers, recipes, results } = catalog();
+  const { papers, recipes, results, recorded } = catalog();
   /** @type {(name: string, tag: string, title: string, more: string) => HTMLElement} */
   const item = (name, tag, title, more) =>
     h(
@@ -38,7 +38,7 @@ function items() {
       h("h3", { title }, SHORT[key] || title),
       recipes.filter((r) => r.paper === key).map((r) => item(r.name, r.figure, r.title, r.question)),
     ]);
-  const earlier = results.map((about) =>
+  const earlier = [...results, ...recorded].map((about) =>
     h(
       "button.svl-item.svl-result",
       { "data-result": about.id, "aria-current": about.id === lab.id ? "true" : null, onclick: () => reopen(about) },
@@ -50,7 +50,7 @@ function items() {
     ),
   );
   const open = Boolean(parts.list.querySelector(".svl-earlier[open]"));
-  const count = `Results (${results.length})`;
+  const count = `Results (${earlier.length})`;
   return [
     item(OWN, "", NAMES[OWN], "A method, one or two parameters, values, prompts and a metric"),
     item(BATCH, "", NAMES[BATCH], "Batch mode: a table of tasks and methods, as in the papers"),
@@ -113,6 +113,8 @@ async function begin() {
   const asked = new URLSearchParams(location.search);
   const name = asked.get("recipe") || asked.get("lab") || "";
   const first = catalog().recipes[0].name;
+  const { results, recorded } = catalog();
+  if (!name && !results.length && recorded.length) return reopen(recorded[0]); // nothing was run yet: one that was
   if (!name) return choose(first);
   if ([OWN, BATCH].includes(name) || recipe(name)) return choose(name);
   try {

@@ -4,12 +4,12 @@ import { emit } from "specviz/base/bus.js";
 import { append, h } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
 import { plural, when } from "specviz/base/numbers.js";
-import { clearCharts, drawCharts, plotly, theme } from "specviz/base/plotly.js";
+import { charts, clearCharts, theme } from "specviz/base/plotly.js";
 import { alertNote, sentence } from "specviz/base/problem.js";
 import { heads } from "specviz/base/table.js";
 import * as batch from "specviz/lab/batch.js";
 import {
-  address, catalog, file, formulaList, goesOn, lab, link, list, note, number, parts, post, recipe, refresh, tabled,
+  address, catalog, file, formulaList, goesOn, lab, link, list, note, parts, post, recipe, refresh, tabled,
 } from "specviz/lab/state.js";
 
 const POLL_MS = 1200;
@@ -139,8 +139,6 @@ const asBatch = (results) => (results.tables ? /** @type {LabBatchResults} */ (r
 export async function drawResults() {
   const s = whole(lab.shown);
   if (!s) return;
-  const library = s.charts.length ? await plotly(catalog().plotly) : null; // tables need none
-  if (s !== lab.shown) return;
   frame();
   drawBar(s);
   const clicked = (/** @type {PlotPoint[]} */ points) => {
@@ -148,8 +146,8 @@ export async function drawResults() {
     const point = whole(lab.shown)?.points[Number(index)];
     if (point) behind(point);
   };
-  if (library) drawCharts(library, grid, dressed(s.charts), clicked);
-  else clearCharts(grid);
+  if (!s.charts.length) clearCharts(grid); // tables need no library
+  else charts(grid, catalog().plotly, () => (s === lab.shown ? dressed(s.charts) : null), clicked);
   grid.classList.toggle("svl-empty", !s.rows || !s.charts.length);
   caption.textContent = s.rows ? s.caption : "";
   const many = asBatch(s);
@@ -178,9 +176,10 @@ function drawBar({ about, state, measured, tables, rows }) {
   append(bar, [
     h("div.svl-about", h("b", recipe() ? "Results" : about.title), h("span", words)),
     metrics.length > 0 && h("label.svl-draw", tables ? "Cells show " : "Draw ", select),
-    rows > 0 && tables && batch.files(lab.metrics),
-    rows > 0 && [file("csv", tables ? "Runs: CSV" : "CSV"), file("json", "JSON")],
-    !goesOn(state) && h("button.svp-button", { onclick: remove, title: REMOVES }, "Delete"),
+    rows > 0 && batch.files(lab.metrics),
+    rows > 0 && [file("csv", "Runs: CSV"), file("json", "JSON")],
+    about.shipped && h("span.svl-shipped", "comes along, recorded: run your own above"),
+    !goesOn(state) && !about.shipped && h("button.svp-button", { onclick: remove, title: REMOVES }, "Delete"),
   ]);
 }
 
@@ -209,16 +208,12 @@ function behind({ series, x, y, level, runs, failed }) {
 }
 
 /** A profile's places as rows; heads and shares as the server gives them. @param {LabProfile} table */
-function profileTable({ label, unit, heads: names, measured, rows }) {
+function profileTable({ title, heads: names, words, rows }) {
   const from = new Set(rows.map((row) => row[0])).size > 1 ? 0 : 1; // one name for all is in the caption
-  /** @type {(row: (string | number | null)[]) => string[]} */
-  const texts = (row) =>
-    row.map((cell, k) => (typeof cell === "number" ? number(cell, k < 2 + measured ? unit : "") : (cell ?? "–")));
-  /** @param {LabProfile["rows"][number]} row */
-  const line = (row) => texts(row).map((text, k) => h("td", { class: k >= 2 && "svp-num" }, text)).slice(from);
-  const said = texts(names);
+  /** @param {string[]} row */
+  const line = (row) => row.map((text, k) => h("td", { class: k >= words && "svp-num" }, text)).slice(from);
   const lines = rows.map((row) => h("tr", line(row)));
-  return tabled({}, heads(said.slice(from, 2), said.slice(2)), lines, h("caption", label));
+  return tabled({}, heads(names.slice(from, words), names.slice(words)), lines, h("caption", title));
 }
 
 /** The columns of text of a table of points: a head, and a point's cell. @param {LabResults} results */
@@ -240,15 +235,16 @@ function pointTable(results) {
   const { columns, points } = results;
   const places = placeColumns(results);
   const labels = columns.map(({ label, unit }) => {
-    const said = !unit || unit === "share" || label.toLowerCase().includes(unit.replace("/", " per "));
+    if (unit === "share") return `${label} (%)`;
+    const said = !unit || label.toLowerCase().includes(unit.replace("/", " per "));
     return said ? label : `${label} (${unit})`;
   });
   const rows = points.map((point) => {
-    const numbers = columns.map(({ key, unit }) => {
-      const { n, mean, se, low, high } = point.values[key] ?? {};
-      const title = n ? `quartiles ${number(low, unit)} to ${number(high, unit)}; ${n} runs` : null;
-      const spread = se ? h("small", ` ± ${number(se, unit)}`) : null;
-      return h("td.svp-num", { title }, number(mean, unit), spread);
+    const numbers = columns.map(({ key }) => {
+      const { n, se, text } = point.values[key] ?? {};
+      const title = n && text ? `quartiles ${text.low} to ${text.high}; ${plural(n, "run")}` : null;
+      const spread = se ? h("small", ` ± ${text?.se}`) : null;
+      return h("td.svp-num", { title }, text?.mean ?? "–", spread);
     });
     const { runs, count, failed } = point;
     const open = runs.length ? link(plural(runs.length, "run"), () => behind(point)) : String(count || "");

@@ -2,7 +2,7 @@
 
 import { h, must } from "specviz/base/dom.js";
 import { getJson, postJson } from "specviz/base/json.js";
-import { percentage, plural } from "specviz/base/numbers.js";
+import { plural, short } from "specviz/base/numbers.js";
 import { tell } from "specviz/base/problem.js";
 import { table } from "specviz/base/table.js";
 import { setAddress } from "specviz/shell/address.js";
@@ -57,13 +57,6 @@ export const recipe = (name = lab.choice) => catalog().recipes.find((r) => r.nam
 
 /** @param {string} state */
 export const goesOn = (state) => state === "queued" || state === "running";
-
-/** A measured number of a unit. @param {number | null | undefined} value @param {string} unit */
-export const number = (value, unit) => {
-  if (value === null || value === undefined) return "–";
-  if (unit === "share") return percentage(value);
-  return Math.abs(value) >= 100 ? Math.round(value).toLocaleString() : String(Number(value.toPrecision(3)));
-};
 
 /** A parameter as it is typed. @param {Setting} value */
 export const typed = (value) =>
@@ -125,6 +118,12 @@ export function suggested(control) {
   const middle = typeof control.default === "number" ? control.default : Math.min(high, low + 4);
   const values = [Math.round(middle / 4), Math.round(middle / 2), middle, middle * 2, middle * 4];
   return [...new Set(values.map((v) => Math.min(high, Math.max(low, v))))].join(", ");
+}
+
+/** A line's name as other pages have it: the method's title in place of its id. @param {string} label */
+export function lineName(label) {
+  const method = catalog().methods.find(({ name }) => label === name || label.startsWith(`${name}, `));
+  return method ? short(method.title) + label.slice(method.name.length) : label;
 }
 
 /** What may be typed. @param {Control} control */
@@ -200,7 +199,8 @@ export function list(title, runs) {
     return link;
   };
   const names = lab.shown?.names ?? {};
-  const word = (/** @type {LabRun} */ run) => run.word || (names[run.category] ?? run.category);
+  const word = (/** @type {LabRun} */ run) =>
+    run.word || [names[run.category] ?? run.category, run.params].filter(Boolean).join(" · ");
   const rows = runs.map((run) => h("li", name(run), h("span", word(run))));
   dialog(
     h("h3", `${plural(runs.length, "run")}: ${title}`),

@@ -19,6 +19,8 @@ interface LabRecipe extends LabExperiment { papers: string[]; missing: string[] 
 /** What is known of results: the experiment, the model, what came of it. */
 interface LabAbout extends LabExperiment {
   id: string; state: LabState; created: string; model: { name: string }; notes: string[]; runs: number; cases: number;
+  /** They come along, and cannot be deleted. */
+  shipped?: boolean;
 }
 type LabState = "queued" | "running" | "complete" | "cancelled" | "cut off" | "error";
 /** Results in the list of results. */
@@ -27,19 +29,22 @@ type LabListed = Pick<LabAbout, "id" | "name" | "title" | "figure" | "paper" | "
 interface LabCatalog {
   papers: Record<string, string>; recipes: LabRecipe[]; methods: MethodCard[]; reason: string; metrics: LabMetric[];
   batch: { name: string; prompts: string; count: number; max_new_tokens: number; repeats: number };
-  sets: Record<string, string>; tasks: Record<string, string>; results: LabListed[]; plotly: string;
+  sets: Record<string, string>; tasks: Record<string, string>; results: LabListed[]; recorded: LabListed[]; plotly: string;
 }
 
 /** A run to open; ``word`` says more than its task. */
-interface LabRun { trace: string; prompt: string; category: string; word?: string }
-interface LabSpread { mean: number | null; se: number | null; low: number | null; high: number | null; n: number }
+interface LabRun { trace: string; prompt: string; category: string; params?: string; word?: string }
+interface LabSpread {
+  mean: number | null; se: number | null; low: number | null; high: number | null; n: number;
+  /** As it is shown: one rule for a column. */
+  text?: { mean: string; se: string; low: string; high: string };
+}
 interface LabPoint {
   series: string; x: string; y: string; level: boolean; values: Record<string, LabSpread>; runs: LabRun[];
   count: number; failed: number;
 }
-interface LabProfile {
-  label: string; unit: string; heads: string[]; measured: number; rows: (string | number | null)[][];
-}
+/** A table of text, its first ``words`` columns no numbers: ``specviz/experiments/grids.py``. */
+interface LabProfile { title: string; heads: string[]; words: number; rows: string[][] }
 
 /** A batch's tables: ``specviz/experiments/tables.py``. */
 interface LabCell {

@@ -14,6 +14,8 @@ import { app } from "specviz/shell/state.js";
 /** @typedef {{ids: string[], title?: string, add?: string[], drop?: string[], keep?: boolean}} RunChange */
 
 const PAGE = 200; // rows drawn at a time
+const UNDO_MS = 10000; // within which what was deleted can be taken back
+const JSON_TYPE = { type: "application/json" };
 const NO_RUNS = "There is no recorded run yet: run a method on the Inspect page.";
 
 const MIB = 1 << 20;
@@ -216,17 +218,16 @@ export function mount({ element }) {
     };
     const kept = keep ? "Kept: it is not removed to make room" : "Keep: never remove it to make room";
     const change = () => act("change", { ids: [id], keep: !keep });
-    const remove = () => {
+    const removeIt = () => {
       chosen.clear();
       chosen.add(id);
-      draw();
-      askDelete();
+      remove();
     };
     const acts = run.mine && [
       button(keep ? "★" : "☆", kept, change, { "aria-pressed": String(Boolean(keep)) }),
       button("#", "Add a tag", () => addTag([id], chips)),
       button("✎", "Rename", () => rename(run, name)),
-      button("×", "Delete", remove),
+      button("×", "Delete", removeIt),
     ];
     return h(
       "tr",
@@ -243,19 +244,44 @@ export function mount({ element }) {
   const barButton = (/** @type {string} */ text, /** @type {() => void} */ fn, kind = "") =>
     h("button", { class: `svp-button ${kind}`, onclick: () => fn() }, text);
 
-  function askDelete() {
+  // what was deleted leaves the list at once and the server a little later, so that it can be taken back
+  const gone = h("div.svr-bar.svr-gone", { role: "status", hidden: true });
+  /** @type {Set<string>} */
+  const leaving = new Set();
+  let timer = 0;
+
+  /** What leaves is deleted now; ``last``: the page goes, too. @param {boolean} [last] */
+  async function deleteNow(last) {
+    clearTimeout(timer);
+    const ids = [...leaving];
+    if (!ids.length) return;
+    gone.hidden = true;
+    if (last) return navigator.sendBeacon("api/runs/delete", new Blob([JSON.stringify({ ids })], JSON_TYPE));
+    await act("delete", { ids });
+    for (const id of ids) leaving.delete(id);
+  }
+
+  function remove() {
     const ids = [...chosen];
     const first = app.runs.find((run) => run.id === ids[0]);
-    const no = barButton("Cancel", drawBar);
-    const what = ids.length === 1 && first ? `“${first.title}”` : `${ids.length} runs`;
-    const yes = ids.length === 1 ? "Delete" : `Delete ${ids.length}`;
-    bar.replaceChildren(
-      h("span", `Delete ${what}? This cannot be undone.`),
-      barButton(yes, () => act("delete", { ids }), "svr-danger"),
-      no,
-    );
-    no.focus();
+    deleteNow(); // what was deleted before
+    for (const id of ids) leaving.add(id);
+    chosen.clear();
+    const undo = () => {
+      clearTimeout(timer);
+      leaving.clear();
+      gone.hidden = true;
+      draw();
+    };
+    const back = barButton("Undo", undo);
+    const what = ids.length === 1 && first ? `“${first.title}”` : plural(ids.length, "run");
+    gone.replaceChildren(h("span", `Deleted ${what}.`), back);
+    gone.hidden = false;
+    timer = setTimeout(deleteNow, UNDO_MS);
+    draw();
+    back.focus();
   }
+  addEventListener("pagehide", () => deleteNow(true));
 
   function drawBar() {
     const ids = [...chosen];
@@ -269,7 +295,7 @@ export function mount({ element }) {
       h("span", `${plural(ids.length, "run")} selected`),
       barButton("Add tag", () => addTag(ids, bar)),
       barButton(kept ? "Do not keep" : "Keep", () => act("change", { ids, keep: !kept })),
-      barButton("Delete", askDelete, "svr-danger"),
+      barButton("Delete", remove, "svr-danger"),
       barButton("Clear selection", () => {
         chosen.clear();
         draw();
@@ -284,8 +310,10 @@ export function mount({ element }) {
 
   function drawRoom() {
     if (!app.room) return;
-    const { count, max_count, bytes, max_bytes } = app.room;
-    const text = `${count} of ${max_count} runs, ${Math.ceil(bytes / (1 << 20))} of ${max_bytes >> 20} MiB`;
+    const { count, others, max_count, bytes, max_bytes } = app.room;
+    const behind = others ? ` and ${others} behind results of other pages` : "";
+    const mib = `${Math.ceil(bytes / (1 << 20))} of ${max_bytes >> 20} MiB`;
+    const text = `${plural(count - others, "run")}${behind}; room for ${max_count}, ${mib}`;
     const share = Math.min(100, 100 * Math.max(count / max_count, bytes / max_bytes));
     room.replaceChildren(text, h("i", { "aria-hidden": "true" }, h("b", { style: `width: ${share}%` })));
     room.title = "When it is full, the runs that were not looked at for longest make room; kept runs (★) stay.";
@@ -295,7 +323,8 @@ export function mount({ element }) {
     if (editing) return; // drawn when the field is left
     const mine = new Set(app.runs.filter((run) => run.mine).map((run) => run.id));
     for (const id of chosen) if (!mine.has(id)) chosen.delete(id);
-    matching = app.runs.filter(wanted(search.value));
+    const test = wanted(search.value);
+    matching = app.runs.filter((run) => !leaving.has(run.id) && test(run));
     const by = COLUMNS.find(({ key }) => key === sorted.key)?.by;
     const way = sorted.up ? 1 : -1;
     if (by) matching = [...matching].sort((a, b) => (by(a) < by(b) ? -way : by(a) > by(b) ? way : 0));
@@ -336,6 +365,6 @@ export function mount({ element }) {
   });
   on("runs", draw);
   on("current", draw);
-  box.append(h("div.svr-head", search, room), tags, problem, bar, h("div.svr-scroll", grid), empty, more);
+  box.append(h("div.svr-head", search, room), tags, problem, gone, bar, h("div.svr-scroll", grid), empty, more);
   draw();
 }

@@ -60,7 +60,11 @@ export function show(trace, at) {
     "Steps (CSV)": file("csv-steps"),
     "Tokens (CSV)": file("csv-tokens"),
   };
-  const actions = { link, downloads, attribute: () => goTo("attribution") };
+  /** @type {(format: string) => (state: At) => string} */
+  const drawn = (format) => (state) => `${file(format)}&step=${state.step || 0}`;
+  const figure = drawn("figure");
+  Object.assign(downloads, { "figure-pdf": drawn("figure-pdf"), "figure-svg": drawn("figure-svg") });
+  const actions = { link, figure, downloads, attribute: () => goTo("attribution") };
   if (!app.inspector) {
     app.inspector = new Inspector(host, { actions, strip });
     app.inspector.on("step", address);

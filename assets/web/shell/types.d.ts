@@ -32,7 +32,9 @@ interface Rules { public: boolean; accounts: boolean; [number: string]: number |
 interface Status { model: ModelInfo; rules: Rules; user: string; picks: boolean }
 
 /** How full the store is: ``Desk.room``. */
-interface Room { count: number; max_count: number; bytes: number; max_bytes: number; problem: string }
+interface Room {
+  /** Of ``count`` those that stand in no list: behind results of other pages, or another user's. */
+  others: number; count: number; max_count: number; bytes: number; max_bytes: number; problem: string }
 
 /** ``api/runs``. */
 interface RunList { runs: RunRecord[]; first: string; room: Room }

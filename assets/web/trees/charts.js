@@ -2,8 +2,7 @@
 
 import { h } from "specviz/base/dom.js";
 import { plural } from "specviz/base/numbers.js";
-import { drawCharts as draw, plotly, theme } from "specviz/base/plotly.js";
-import { alertNote } from "specviz/base/problem.js";
+import { charts, theme } from "specviz/base/plotly.js";
 import { address, budget, data, number, page, parts, point, times } from "specviz/trees/state.js";
 import { drawStates } from "specviz/trees/states.js";
 
@@ -74,7 +73,7 @@ const [BLUE, VERMILLION, GREEN, GREY] = ["#0072B2", "#D55E00", "#009E73", "#8A8A
 const series = (name, x, y, look) => ({ name, x, y, mode: "lines", hoverinfo: "skip", ...look });
 
 /** What is drawn: titles, units, plotly's traces. */
-function charts() {
+function drawings() {
   const { points, best } = budget();
   const { latency } = data();
   const now = point();
@@ -148,17 +147,11 @@ function charts() {
 }
 
 /** Draws the charts, or says why it cannot. */
-export async function drawCharts() {
-  const wanted = charts();
-  let library;
-  try {
-    library = await plotly(data().plotly);
-  } catch (problem) {
-    parts.charts.replaceChildren(alertNote(problem));
-    return;
-  }
+export const drawCharts = () => charts(parts.charts, data().plotly, dressed, ([first]) => pick(page.m, first.x));
+
+function dressed() {
   const { template } = theme();
-  const drawn = wanted.map(({ key, title, unit, data }) => ({
+  return drawings().map(({ key, title, unit, data }) => ({
     key,
     label: `${title}; the same numbers are in the tables of this page`,
     data,
@@ -172,5 +165,4 @@ export async function drawCharts() {
       legend: { orientation: "h", y: -0.28, x: 0 },
     },
   }));
-  draw(library, parts.charts, drawn, ([first]) => pick(page.m, first.x));
 }

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from decoders.study.attribution import Link, coverage, links, uncopied
+from decoders.study.attribution import WAYS, Link, coverage, links, uncopied
 from decoders.study.attribution_export import to_json
 from decoders.study.quotes import QuotedAnswer, gold_json, score_links
 from decoders.trace.trace import Trace
@@ -16,14 +16,14 @@ SCHEMA = "specattribution-page/1"
 
 
 def document(trace: Trace, gold: QuotedAnswer | None = None) -> dict[str, Any]:
-    """All links of a run: "views" holds ``to_json`` at min_run 1 with its ``thresholds``, by whole quotations and by
-    drafted tokens alone; "gold" the known quotes and how many tokens are quoted (None where there are none).
+    """All links of a run: "views" holds ``to_json`` at min_run 1 with its ``thresholds``, by every way to count
+    (``WAYS``); "gold" the known quotes and how many tokens are quoted (None where there are none).
     """
     run = trace.run
     quotes = gold_json(trace, gold) if gold is not None else None
     if quotes is not None:
         quotes["quoted_tokens"] = sum(passage >= -1 for passage in quotes["tokens"])
-    views: dict[str, list[Link]] = {"whole": links(trace, 1), "drafted": links(trace, 1, whole=False)}
+    views: dict[str, list[Link]] = {name: links(trace, 1, **how) for name, how in WAYS.items()}
     return {
         "schema": SCHEMA, "title": str(run.get("title") or ""), "method": run["method"]["name"], "gold": quotes,
         "views": {
@@ -66,11 +66,11 @@ def thresholds(
     return outcomes
 
 
-def standalone(signals: Sequence[Mapping[str, Any]], min_run: int = 2, whole: bool = True) -> str:
+def standalone(signals: Sequence[Mapping[str, Any]], min_run: int = 2, counted: str = "words") -> str:
     """Attributions of one answer as one HTML page that works from disk: renderer, style and links in one, no request.
     ``signals`` are ``document``s, shown side by side.
     """
-    shown = {"signals": list(signals), "minRun": int(min_run), "counted": "whole" if whole else "drafted"}
+    shown = {"signals": list(signals), "minRun": int(min_run), "counted": counted}
     return standalone_page(
         f"{signals[0].get('title') or 'answer'} · attribution",
         '<main id="attribution"><noscript>This page draws the links with JavaScript.</noscript></main>',

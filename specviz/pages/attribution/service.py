@@ -14,7 +14,7 @@ from fastapi import Response
 from pydantic import Field
 
 from decoders.errors import UserError
-from decoders.study.attribution import COUNTED, links
+from decoders.study.attribution import COUNTED, WAY_WORDS, WAYS, links
 from decoders.study.attribution_export import markdown, to_json
 from decoders.study.quotes import Quote, QuotedAnswer
 from specviz.experiments.prompts import check_tokens, of_trace
@@ -169,20 +169,19 @@ class Attribution(Service):
 
     @get("runs/{key}/download")
     def download(
-        self, key: str, format: str = "html", min_run: int = 2, counted: str = "whole", others: Listed = ()
+        self, key: str, format: str = "html", min_run: int = 2, counted: str = "words", others: Listed = ()
     ) -> Response:
         """A run's links as a file. ``others``: runs shown beside it (HTML). Raises UnknownTrace and UserError."""
-        if counted not in ("whole", "drafted"):
-            raise UserError(f"Counted are “whole” or “drafted”, not {counted[:40]!r}.")
-        whole = counted == "whole"
+        if counted not in WAYS:
+            raise UserError(f"counted={counted[:40]!r} is unknown: use one of {', '.join(WAYS)}")
         if format not in FORMATS:
             raise UserError(f"the format {format[:40]!r} is unknown: use one of {', '.join(FORMATS)}")
         if not 1 <= min_run <= 10_000:
             raise UserError(f"min_run={min_run} is out of range: a whole number from 1 to 10,000")
         trace = self.desk.trace(key)
-        drawn = links(trace, min_run, whole=whole)
+        drawn = links(trace, min_run, **WAYS[counted])
         if format == "json":
-            exported = {**to_json(trace, drawn), "min_run": min_run, "counted": COUNTED[whole]}
+            exported = {**to_json(trace, drawn), "min_run": min_run, "counted": WAY_WORDS[counted]}
             text = json.dumps(exported, ensure_ascii=False, indent=1)
         elif format == "markdown":
             text = markdown(trace, drawn)
@@ -191,7 +190,7 @@ class Attribution(Service):
             same = [one for one, other in runs.items() if other.output_ids == trace.output_ids]
             gold = self._known_of(same)
             parts = [document(runs[one], gold) for one in same]
-            text = standalone(parts, min_run, whole)
+            text = standalone(parts, min_run, counted)
         return attachment(text, FORMATS[format], f"attribution-{key}.{SUFFIXES[format]}")
 
     @post("score")

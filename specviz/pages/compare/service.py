@@ -13,6 +13,7 @@ from concurrent.futures import TimeoutError as NotYet
 from typing import Annotated, Any
 
 from cachetools import FIFOCache
+from fastapi import Response
 from pydantic import AfterValidator, Field
 
 from decoders.errors import UserError
@@ -23,7 +24,7 @@ from specviz.places import is_id
 from specviz.server.bodies import Body, Ids, Listed, PageSession, Params, needs
 from specviz.server.desk import Desk, Service, get, post
 from specviz.server.forms import PromptForm, Rejected
-from specviz.server.http import Owner
+from specviz.server.http import Owner, attachment
 from specviz.server.runner import Job, QueueFull
 from specviz.server.store import UnknownTrace
 from specviz.shell.assets import plotly
@@ -223,6 +224,14 @@ class Compare(Service):
             "times": metrics.time_parts(trace),
             "oracle": report.oracle_of(trace),
         }
+
+    @get("figure")
+    def figure(self, runs: Runs) -> Response:
+        """The runs that are over as a figure for a paper, in an archive with what is needed to cite it."""
+        from specviz.figures.bundle import of_runs
+
+        figure = of_runs(list(self._traces(runs).values()))
+        return attachment(figure.archive(), "application/zip", f"{figure.name}.zip")
 
     @get("stretches")
     def stretches(self, runs: Runs) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from specviz.experiments.prompts import NAMES, SETS, Case
 from specviz.experiments.recipes import recipes
 from specviz.experiments.results import ABOUT, Results, read_about
 from specviz.experiments.running import begin, run_experiment
+from specviz.experiments.shipped import SHIPPED
 from specviz.experiments.tables import described
 from specviz.places import SUFFIX, TRACES, home, is_id
 from specviz.server.bodies import Id, Listed
@@ -40,7 +41,7 @@ from specviz.views.examples import TASKS
 from specviz.words import sentence
 
 from .asked import Asked, cases_of, experiment_of
-from .shown import drawn, ended, latest_rows, metrics_shown, progress_shown, recipe_card
+from .shown import drawn, ended, latest_rows, listed_card, metrics_shown, progress_shown, recipe_card
 
 if TYPE_CHECKING:
     from decoders.trace.trace import Trace
@@ -79,9 +80,12 @@ class Active:
 
 
 class Lab(Service):
-    """Plans, runs, keeps and finds experiments. ``folder`` holds one folder per experiment."""
+    """Plans, runs, keeps and finds experiments. ``folder`` holds one folder per experiment, ``shipped`` those that come
+    along: they can be looked at, and nothing else.
+    """
 
     name, title, order = "lab", "Lab", 50
+    shipped = SHIPPED
     cannot = "The lab cannot"
 
     def __init__(self, desk: Desk, folder: Path | None = None) -> None:
@@ -122,6 +126,7 @@ class Lab(Service):
             "sets": SETS,
             "tasks": {name: NAMES.get(name, name) for name in TASKS},
             "results": self.listing(owner),
+            "recorded": self.recorded(),
             "plotly": plotly(),
         }  # fmt: skip
 
@@ -138,9 +143,17 @@ class Lab(Service):
                 with contextlib.suppress(UserError):
                     about = read_about(path)
                     kept.append({**about, "id": key, "state": ended(about)})
-        keys = ("id", "name", "title", "figure", "paper", "created", "state", "cases")
-        listed = [{k: about.get(k) for k in keys} | {"model": about["model"].get("name")} for about in [*live, *kept]]
-        return sorted(listed, key=lambda about: str(about["created"]), reverse=True)
+        return sorted(map(listed_card, [*live, *kept]), key=lambda about: str(about["created"]), reverse=True)
+
+    def recorded(self) -> list[dict[str, Any]]:
+        """Results that come along, for a lab in which nothing was run yet."""
+        paths = sorted(self.shipped.glob(f"*/{ABOUT}"))
+        return [listed_card({**read_about(path), "id": path.parent.name}) for path in paths]
+
+    def _place(self, key: str) -> Path | None:
+        """The folder of kept results, own ones or such that come along; None where there are none."""
+        places = (folder / key for folder in (self.folder, self.shipped) if is_id(key))
+        return next((place for place in places if (place / ABOUT).is_file()), None)
 
     def _owner(self, key: str) -> str:
         """Whose results these are: on a server of one's own, those of earlier servers are everybody's."""
@@ -261,11 +274,12 @@ class Lab(Service):
                 return Results(dict(active.results.about), arrange(rows) if arrange is not None and rows else rows)
             if (unsaved := self._unsaved.get(key)) is not None:
                 return Results(dict(unsaved.about), list(unsaved.rows))
-        if not is_id(key) or not (self.folder / key / ABOUT).is_file():
+        place = self._place(key)
+        if place is None:
             raise Missing(f"there are no results called {key[:40]!r} here: deleted, or made on another server")
-        results = Results.load(self.folder / key)
-        results.rows += latest_rows(self.folder / key / LATEST, len(results.rows))
-        results.about |= {"id": key, "state": ended(results.about)}
+        results = Results.load(place)
+        results.rows += latest_rows(place / LATEST, len(results.rows))
+        results.about |= {"id": key, "state": ended(results.about), "shipped": place.parent == self.shipped}
         return results
 
     @get("results/{key}")
@@ -284,13 +298,11 @@ class Lab(Service):
 
     @get("results/{key}/download")
     def download(self, key: str, format: str = "csv", metrics: Listed = ()) -> Response:
-        """Every run as csv, json or zip; a batch's tables as table, tex or md."""
+        """Every run as csv, json or zip; the tables as table, tex or md."""
         if format not in KINDS:
             raise UserError(f"The format {format[:40]!r} is unknown: use one of {', '.join(KINDS)}.")
         results = self.results(key)
         suffix, media = KINDS[format]
-        if format in TABLES and not results.about.get("repeats"):
-            raise UserError("These results are drawn, not tabled: their runs can be had as csv, json or zip.")
         made: dict[str, Callable[[], str | bytes]] = {
             "csv": results.to_csv,
             "json": lambda: json.dumps(described(results), ensure_ascii=False),
@@ -303,7 +315,8 @@ class Lab(Service):
         """Put a run of an experiment into the store, so that Inspect can open it. Whether there is such a run."""
         if not is_id(trace):
             return False
-        path = next(self.folder.glob(f"*/{TRACES}/{trace}{SUFFIX}"), None) if self.folder.is_dir() else None
+        folders = [folder for folder in (self.folder, self.shipped) if folder.is_dir()]
+        path = next((path for folder in folders for path in folder.glob(f"*/{TRACES}/{trace}{SUFFIX}")), None)
         if path is None:
             return False
         try:

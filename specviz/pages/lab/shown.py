@@ -11,10 +11,11 @@ from typing import Any
 
 from specviz.experiments.experiment import Experiment, text_of
 from specviz.experiments.figures import caption, charts
+from specviz.experiments.grids import measured_columns, of_profile, told
 from specviz.experiments.plan import Progress, duration
 from specviz.experiments.prompts import NAMES
 from specviz.experiments.quantities import LEARNT, QUANTITIES, Breakdown, Profile
-from specviz.experiments.results import Results, columns_of, points, profile_table
+from specviz.experiments.results import Results, points, profile_table
 from specviz.experiments.tables import checks, notes, tables, warnings
 
 
@@ -59,21 +60,19 @@ def drawn(results: Results, wanted: Sequence[str]) -> dict[str, Any]:
     if about.get("repeats"):
         return {"measured": keys, **_tabled(results, wanted)}
     profiles = [q for m in wanted if isinstance(q := results.quantity(m), Profile)]
-    rest = [m for m in [about.get("against"), *wanted] if m and not isinstance(results.quantity(m), Profile)]
-    columns = [c for m in rest for c in columns_of(results.quantity(m), m, measured)]
+    shown = list(points(results, wanted))
+    told(results, wanted, shown)
     return {
         "measured": keys,
         "charts": [
             {"title": chart.title, "paper": chart.paper, "figure": chart.figure.to_json()}
             for chart in charts(results, wanted)
         ],
-        "points": list(points(results, wanted)),
+        "points": shown,
         "columns": [
-            {"key": c, "label": c.split(":", 1)[1] if ":" in c else results.quantity(c).label,
-             "unit": results.quantity(c.split(":", 1)[0]).unit}
-            for c in columns
+            {"key": key, "label": label, "unit": unit} for key, label, unit in measured_columns(results, wanted)
         ],
-        "profiles": [profile_table(results, profile) for profile in profiles],
+        "profiles": [asdict(of_profile(profile_table(results, profile))) for profile in profiles],
         "caption": caption(results),
         **_below(results, wanted),
     }  # fmt: skip
@@ -113,3 +112,9 @@ def latest_rows(path: Path, saved: int) -> list[dict[str, Any]]:
 def ended(about: Mapping[str, Any]) -> str:
     """The state of results that nothing works on any more."""
     return "cut off" if about["state"] in ("running", "queued") else about["state"]
+
+
+def listed_card(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What a list of results shows of them."""
+    keys = ("id", "name", "title", "figure", "paper", "created", "state", "cases")
+    return {key: about.get(key) for key in keys} | {"model": about["model"].get("name")}

@@ -31,7 +31,7 @@ class Runs(Service):
     @get()
     def shown(self, owner: Owner) -> dict[str, Any]:
         """The list, the run to open on, and the room."""
-        return {"runs": self.listing(owner), "first": self.desk.first, "room": self.room()}
+        return {"runs": self.listing(owner), "first": self.desk.first, "room": self.room(owner)}
 
     def listing(self, owner: str) -> list[dict[str, Any]]:
         """What ``owner`` may see in a list, the running ones first; ``mine``: may be changed and deleted."""
@@ -45,10 +45,13 @@ class Runs(Service):
         ]  # fmt: skip
         return live + [{**row, "mine": self.may_change(row["id"], owner)} for row in self.desk.store.listing(owner)]
 
-    def room(self) -> dict[str, Any]:
-        """How full the store is, and what is wrong with the disk, if anything is."""
-        library = self.desk.library
-        return {**self.desk.store.taken(), "problem": library.problem if library is not None else ""}
+    def room(self, owner: str = "") -> dict[str, Any]:
+        """How full the store is: of ``count`` runs ``others`` are in no list of this user's; and what is wrong with the
+        disk, if anything is.
+        """
+        library, taken = self.desk.library, self.desk.store.taken()
+        listed = sum(row["kind"] != "gallery" for row in self.desk.store.listing(owner))
+        return {**taken, "others": taken["count"] - listed, "problem": library.problem if library is not None else ""}
 
     def may_change(self, key: str, owner: str) -> bool:
         """Whether a run is ``owner``'s; what belongs to everybody may be changed on a server of one's own."""

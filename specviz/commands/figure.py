@@ -1,0 +1,51 @@
+"""``specviz figure``: a step of a run, or runs beside one another, as a vector figure for a paper."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from decoders.errors import UserError
+
+from . import common
+
+KINDS = ("pdf", "svg", "zip")
+HELP = "a step or a comparison as a vector figure"
+DESCRIPTION = (
+    "Draw a step of a recorded run, or several runs of one prompt, one column wide (3.3 inches). A .pdf or .svg is the "
+    "figure alone, a .zip holds both with LaTeX, BibTeX, the runs and (of a step) the interactive page. Printed are a "
+    "caption, the command that makes each run again, and BibTeX."
+)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    common.file(parser, "traces", ".spectrace files: one for a step, several for a comparison", "TRACE", nargs="+")
+    common.count(parser, "--step", "the step (from 1; default: the first that accepted the most)")
+    parser.add_argument(
+        "-o", "--out", type=Path, metavar="F", required=True, help="the file to write: .pdf, .svg or .zip"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    from decoders import load
+    from specviz.figures.bundle import of_runs, of_step, written
+
+    kind = args.out.suffix.lower().lstrip(".")
+    if kind not in KINDS:
+        raise UserError(f"{args.out.name} is no kind of figure: end it in .{', .'.join(KINDS)}")
+    common.check_writable(args.out)
+    traces = [load(path) for path in args.traces]
+    if len(traces) > 1:
+        if args.step is not None:
+            raise UserError("--step belongs to one run: several are drawn as a comparison")
+        figure = of_runs(traces)
+    else:
+        accepted = traces[0].tables["steps"]["accepted"]
+        if not accepted:
+            raise UserError(f"{args.traces[0]} has no step to draw")
+        best = accepted.index(max(accepted))
+        figure = of_step(traces[0], best if args.step is None else common.step_number(args.step, traces[0]))
+    args.out.write_bytes(written(figure, kind)[0])
+    print(common.shown(figure.told()))
+    common.say(f"{args.out}: {figure.sheet.width / 72:.1f} × {figure.sheet.height / 72:.1f} inches", error=True)
+    return 0

@@ -1,0 +1,106 @@
+"""What stands beside a figure: its caption, the command that makes its run again, BibTeX of the method and the tool."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from decoders.model.catalog import NAMES, current_key, shipped_key
+from decoders.trace.trace import Trace
+from specviz import __version__
+from specviz.markup import tex
+from specviz.words import counted, decimal
+
+MARKS = (
+    "Filled: accepted; outlined: rejected by the target; dashed: not reached; double: the target's own token. "
+    "p(target) and rank are the target's, after the tokens above."
+)
+LANES = "A filled cell is what one forward accepted; the target's own tokens are white."
+
+
+def caption(trace: Trace, step: int) -> str:
+    """Of a step's figure, without markup."""
+    told = trace.tables["steps"]
+    drafted = counted(told["drafted"][step], "drafted token")
+    what = f"Step {step + 1} of {trace.rows('steps')} of {method_words(trace)} on {_model(trace)}"
+    return f"{what}: {drafted}, {told['accepted'][step]} accepted. {MARKS} {_setting(trace)}"
+
+
+def comparison_caption(traces: Sequence[Trace]) -> str:
+    """Of a comparison's figure, without markup."""
+    methods = ", ".join(method_words(trace) for trace in traces)
+    return f"One prompt decoded by {methods}, on {_model(traces[0])}. {LANES} {_setting(traces[0], run=False)}"
+
+
+def method_words(trace: Trace) -> str:
+    """A method with the parameters that were set or came out: "PLD+ by hidden states (k = 20, layer = 20)"."""
+    method = trace.run["method"]
+    values = {**(method.get("params") or {}), **(method.get("resolved") or {})}
+    shown = ", ".join(f"{name} = {_value(value)}" for name, value in values.items() if value not in (None, False, ""))
+    return f"{method.get('title') or method['name']}{f' ({shown})' if shown else ''}"
+
+
+def _value(value: Any) -> str:
+    return "on" if value is True else decimal(value) if isinstance(value, int | float) else str(value)
+
+
+def _model(trace: Trace) -> str:
+    model = trace.run.get("model") or {}
+    dtype = f" ({model['dtype']})" if model.get("dtype") else ""
+    return f"{model.get('name') or 'an unnamed model'}{dtype}"
+
+
+def _setting(trace: Trace, *, run: bool = True) -> str:
+    temperature = (trace.run.get("sampling") or {}).get("temperature") or 0
+    way = f"Sampled at temperature {decimal(float(temperature))}" if temperature else "Greedy decoding"
+    per_step = (trace.run.get("metrics") or {}).get("tokens_per_step")
+    whole = f"; {decimal(per_step)} tokens per step over the whole run" if run and per_step else ""
+    return f"{way}{whole}."
+
+
+def command(trace: Trace, file: str) -> str:
+    """The command that makes a run again from its file, and says whether the tokens are the same."""
+    model = trace.run.get("model") or {}
+    key = current_key(str(model.get("key") or ""))
+    named = next((name for name in NAMES if key and shipped_key(name) == key), "")
+    words = ["specviz", "run", "--again", file, "--model", named or f"PATH_OR_ID_OF_{model.get('name') or 'THE_MODEL'}"]
+    return " ".join(map(shlex.quote, [*words, *(["--dtype", model["dtype"]] if model.get("dtype") else [])]))
+
+
+def entries(traces: Sequence[Trace]) -> dict[str, str]:
+    """BibTeX entries by key: each method's paper as its registry entry has it, and this tool."""
+    found = {key: text for trace in traces for key, text in _papers(str(trace.run["method"]["name"]))}
+    return {**found, "specviz": TOOL}
+
+
+TOOL = f"""@software{{specviz,
+  author = {{{{The specviz authors}}}},
+  title = {{specviz: see how speculative decoding drafts, accepts and rejects, step by step}},
+  version = {{{__version__}}},
+  year = {{2026}},
+  note = {{Python package specviz-drafts}},
+}}"""
+
+
+def _papers(method: str) -> list[tuple[str, str]]:
+    """None for a method that is not registered here, and none where methods cannot be loaded (torch is missing)."""
+    try:
+        from decoders import methods
+    except ImportError:
+        return []
+    entry = methods().get(method)
+    text = entry.bibtex.strip() if entry else ""
+    key = re.match(r"@\w+\{([^,\s]+),", text)
+    return [(key[1], text)] if key else []
+
+
+def latex(words: str, keys: Sequence[str], label: str) -> str:
+    """The figure as LaTeX's environment, one column wide."""
+    cites = f" \\cite{{{','.join(keys)}}}" if keys else ""
+    return (
+        "% needs \\usepackage{graphicx}; the entries are in references.bib\n"
+        "\\begin{figure}\n\\centering\n\\includegraphics[width=\\columnwidth]{figure.pdf}\n"
+        f"\\caption{{{tex(words)} Drawn with specviz{cites}.}}\n\\label{{fig:{label}}}\n\\end{{figure}}\n"
+    )

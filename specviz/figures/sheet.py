@@ -1,0 +1,177 @@
+"""A drawing in points (1/72 inch, from the top left): texts and polylines, and nothing else.
+
+Both writers, ``svg`` and ``pdf``, draw exactly its items with the fonts of ``assets/fonts``, so they cannot differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from decoders.folders import ASSETS
+
+if TYPE_CHECKING:
+    from fontTools.ttLib import TTFont
+
+COLUMN = 238.0  # points: a column of a two-column paper, 3.3 inches
+BODY, SMALL = 8.0, 7.0  # sizes of type, in points
+INK, SOFT, RULE, PAPER = "#111111", "#555555", "#8c8c8c", "#ffffff"
+ACCEPTED, OFFERED = "#1f5f99", "#dce8f2"  # dark and light in greyscale, too
+FONTS = {
+    False: ASSETS / "fonts" / "DejaVuSansCondensed.ttf",
+    True: ASSETS / "fonts" / "DejaVuSansCondensed-Bold.ttf",
+}
+FAMILY = "DejaVu Sans Condensed"
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One line of text that begins at ``x``; ``y`` is its base line."""
+
+    x: float
+    y: float
+    text: str
+    size: float = BODY
+    bold: bool = False
+    color: str = INK
+
+    @property
+    def width(self) -> float:
+        return width(self.text, self.size, self.bold)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A polyline, closed where it is filled or ``closed``; ``dash`` are the lengths of dash and gap."""
+
+    points: tuple[Point, ...]
+    stroke: str = ""
+    fill: str = ""
+    line: float = 0.6
+    dash: tuple[float, float] | None = None
+    closed: bool = True
+
+
+@dataclass(slots=True)
+class Sheet:
+    """A drawing ``width`` points wide; ``height`` grows with what is drawn. Files hold ``title`` and ``about``, too."""
+
+    title: str
+    about: str = ""
+    width: float = COLUMN
+    height: float = 0.0
+    items: list[Text | Shape] = field(default_factory=list)
+
+    def text(
+        self, x: float, y: float, text: str, size: float = BODY, *, bold: bool = False, color: str = INK,
+        right: bool = False,
+    ) -> float:  # fmt: skip
+        """Writes a line from ``x`` on (``right``: up to ``x``), its base line at ``y``; returns its width."""
+        text = printable(text)
+        wide = width(text, size, bold)
+        if text.strip():
+            self.items.append(Text(x - wide if right else x, y, text, size, bold, color))
+        self.height = max(self.height, y + 0.3 * size)
+        return wide
+
+    def line(self, *points: Point, stroke: str = RULE, line: float = 0.6, dash: tuple[float, float] | None = None):
+        """Draws from point to point."""
+        self.items.append(Shape(points, stroke, "", line, dash, closed=False))
+        self.height = max(self.height, *(y for _, y in points))
+
+    def box(
+        self, x: float, y: float, wide: float, high: float, *, stroke: str = "", fill: str = "", line: float = 0.6,
+        dash: tuple[float, float] | None = None,
+    ) -> None:  # fmt: skip
+        """Draws a rectangle; ``y`` is its top."""
+        corners = ((x, y), (x + wide, y), (x + wide, y + high), (x, y + high))
+        self.items.append(Shape(corners, stroke, fill, line, dash))
+        self.height = max(self.height, y + high)
+
+    def paragraph(self, x: float, y: float, text: str, size: float = BODY, *, color: str = INK) -> float:
+        """Writes words from the base line ``y`` on, as wide as the sheet; returns the next base line."""
+        for words in wrapped(text, self.width - x, size):
+            self.text(x, y, words, size, color=color)
+            y += 1.3 * size
+        return y
+
+
+def wrapped(text: str, wide: float, size: float = BODY) -> Iterator[str]:
+    """The lines of a text; a word that is wider than a line is broken.
+
+    >>> list(wrapped("one two", 20.0, 8.0))
+    ['one', 'two']
+    """
+    line = ""
+    for word in printable(text).split():
+        while width(word, size) > wide:
+            cut = next(n for n in range(len(word), 0, -1) if n == 1 or width(word[:n], size) <= wide)
+            if line:
+                yield line
+                line = ""
+            yield word[:cut]
+            word = word[cut:]
+        longer = f"{line} {word}" if line else word
+        if width(longer, size) > wide:
+            yield line
+            longer = word
+        line = longer
+    if line:
+        yield line
+
+
+def shortened(text: str, wide: float, size: float = BODY, bold: bool = False) -> str:
+    """As much of a text as fits, "…" in place of the rest."""
+    text = printable(text)
+    if width(text, size, bold) <= wide:
+        return text
+    while text and width(text + "…", size, bold) > wide:
+        text = text[:-1]
+    return text + "…"
+
+
+def width(text: str, size: float = BODY, bold: bool = False) -> float:
+    """How wide a printable text is, in points.
+
+    >>> width("ii") < width("ww")
+    True
+    """
+    advances, units = _metrics(bold)
+    return sum(advances[ord(c)] for c in text) * size / units
+
+
+def printable(text: str) -> str:
+    """A text with signs for what cannot be seen, or what the fonts do not have.
+
+    >>> printable("a\\n\\t中\\x00")
+    'a⏎→⟨U+4E2D⟩⟨U+0000⟩'
+    """
+    advances, _ = _metrics(False)
+    signs = {"\n": "⏎", "\t": "→", "\r": "␍"}
+    shown = (signs.get(c, c) for c in text)
+    return "".join(c if ord(c) in advances else f"⟨U+{ord(c):04X}⟩" for c in shown)
+
+
+def font(bold: bool) -> TTFont:
+    """A font that may be changed: read anew."""
+    from fontTools.ttLib import TTFont
+
+    return TTFont(FONTS[bold])
+
+
+@cache
+def _metrics(bold: bool) -> tuple[dict[int, int], int]:
+    """Of a font: character → its advance, for those that both fonts have and can be seen; and units per em."""
+    shared = set.intersection(*(set(font(weight).getBestCmap() or ()) for weight in FONTS))
+    one: Any = font(bold)
+    names, advances = one.getBestCmap(), one["hmtx"].metrics
+    return {c: advances[names[c]][0] for c in shared if chr(c).isprintable()}, one["head"].unitsPerEm
+
+
+def used(items: Sequence[Text | Shape], bold: bool) -> str:
+    """The characters that a font is needed for, in order."""
+    return "".join(sorted({c for item in items if isinstance(item, Text) and item.bold is bold for c in item.text}))

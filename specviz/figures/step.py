@@ -1,0 +1,240 @@
+"""A recorded step as a figure: the sentence, the text it was copied from, and the draft tree with every verdict.
+
+The accepted path runs straight down, what was drafted beside it stands to the right: a tree is as wide as it branches,
+not as it is deep, and so fits a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from decoders.trace.trace import Trace
+from specviz.words import probability
+
+from .sheet import ACCEPTED, BODY, INK, OFFERED, PAPER, RULE, SMALL, SOFT, Sheet, printable, shortened, width
+from .words import Pieces, place_of, rows_of, step_sentence
+
+ROW, BOX, INDENT, GUTTER = 12.0, 10.4, 9.0, 10.0
+DEEPEST = 7  # steps to the right, at most
+SHOWN = 3  # of the rejected siblings of one node; the rest are counted
+SOURCE_LINES, BEFORE, AFTER = 3, 14, 10  # of the text around a copied span: lines, tokens on both sides
+WORDS = {"root": "last token", "accepted": "accepted", "rejected": "rejected", "unreached": "not reached"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the tree: a node, the target's own token (kind "own"), or nodes that are only counted ("more")."""
+
+    kind: str
+    text: str
+    column: int
+    parent: int  # the row it hangs on; -1 for the root
+    prob: float | None = None
+    rank: int = -1
+    copied: bool = False
+
+
+def step_figure(trace: Trace, step: int) -> Sheet:
+    """A step (from 0) of a run, drawn for one column."""
+    total = trace.rows("steps")
+    title = f"{trace.run.get('title') or trace.run['id']}, step {step + 1} of {total}"
+    sheet = Sheet(title, step_sentence(trace, step))
+    y = _source(sheet, trace, step)
+    y = _tree(sheet, tree_rows(trace, step), y)
+    head = f"Step {step + 1} of {total}. "
+    sheet.paragraph(0, y + 6, head + sheet.about)
+    sheet.height += 1
+    return sheet
+
+
+# --- the text it was copied from --------------------------------------------------------------------------------------
+
+
+def _source(sheet: Sheet, trace: Trace, step: int) -> float:
+    """The copied span in its text, above an arrow into the tree; returns where the tree begins."""
+    nodes = rows_of(trace, "nodes", step)[1:]
+    pooled = [node for node in nodes if node["pool"] >= 0 and node["source"] < 0]
+    copied = {node["source"]: node["status"] for node in reversed(nodes) if node["source"] >= 0}
+    in_pool = bool(pooled) and not copied
+    if in_pool:
+        copied = {node["pool"]: node["status"] for node in reversed(pooled)}
+    if not copied:
+        return 0.0
+    table = trace.tables["pool"]
+    ids = dict(zip(table["position"], table["id"], strict=True)) if in_pool else trace.tables["tokens"]["id"]
+    best = max(copied, key=lambda p: (copied[p] == "accepted", -p))
+    first = min(p for p in copied if p <= best and all(q in copied for q in range(p, best + 1)))
+    last = next(p for p in range(best, best + len(copied) + 1) if p + 1 not in copied)
+    place, _, token = (place_of(trace, -1, first) if in_pool else place_of(trace, first)).rpartition(", token ")
+    many = f"tokens {token}–{int(token) + last - first}" if last > first else f"token {token}"
+    sheet.text(0, SMALL, f"Copied from {place}, {many}", SMALL, color=SOFT)
+    return _span(sheet, Pieces(trace), ids, copied, (first, last))
+
+
+def _span(sheet: Sheet, pieces: Pieces, ids: Any, copied: dict[int, str], span: tuple[int, int]) -> float:
+    """A few lines of text around a span, its accepted tokens dark and the other copied ones light."""
+    first, last = span
+    there = range(len(ids)) if isinstance(ids, list) else ids
+    places = [p for p in range(first - BEFORE, last + AFTER + 1) if p in there]
+    texts = [pieces.text(ids[p]).translate({9: " ", 13: None}) for p in places]
+    lines = _set_in_lines(list(zip(places, texts, strict=True)), sheet.width)
+    start = next(n for n, line in enumerate(lines) for p, *_ in line if p == first)
+    top = SMALL + 4.5
+    shown = lines[max(0, start - 1) :][:SOURCE_LINES]
+    for line in shown:
+        for place, text, x in line:
+            wide = width(text)
+            status = copied.get(place)
+            if status and first <= place <= last:
+                sheet.box(x, top, wide, BOX, fill=ACCEPTED if status == "accepted" else OFFERED)
+            color = PAPER if status == "accepted" and first <= place <= last else INK if status else SOFT
+            sheet.text(x, top + 8.0, text, color=color)
+        top += ROW
+    sheet.line((0, top + 1), (sheet.width, top + 1), stroke=RULE, line=0.4)
+    return top + 5
+
+
+def _set_in_lines(tokens: Sequence[tuple[int, str]], wide: float) -> list[list[tuple[int, str, float]]]:
+    """Tokens with their x, in lines as wide as the sheet."""
+    lines: list[list[tuple[int, str, float]]] = [[]]
+    x = 0.0
+    for place, raw in tokens:
+        text = printable(raw)
+        if x and x + width(text) > wide:
+            lines.append([])
+            x, text = 0.0, text.lstrip()
+        text = shortened(text, wide)
+        lines[-1].append((place, text, x))
+        x += width(text)
+    return lines
+
+
+# --- the draft tree ---------------------------------------------------------------------------------------------------
+
+
+def tree_rows(trace: Trace, step: int) -> list[Row]:
+    """The tree from the root down: beside the main line what was drafted otherwise, in order of the target's choice."""
+    nodes, pieces = rows_of(trace, "nodes", step), Pieces(trace)
+    children: dict[int, list[int]] = {}
+    for number, node in enumerate(nodes):
+        children.setdefault(node["parent"], []).append(number)
+    bonus = trace.tables["steps"]["bonus"][step]
+    path = [number for number, node in enumerate(nodes) if node["status"] in ("root", "accepted")]
+    end = path[-1] if path else 0
+    chosen = {t["token"]: t["prob"] for t in rows_of(trace, "targets", step) if t["node"] == end}
+    order = [t["token"] for t in rows_of(trace, "targets", step) if t["node"] == end]
+    rows: list[Row] = []
+
+    def below(number: int) -> int:
+        return sum(1 + below(child) for child in children.get(number, ()))
+
+    def more(count: int, word: str, column: int, parent: int) -> None:
+        if count:
+            rows.append(Row("more", f"+{count} {word}", column, parent))
+
+    def walk(number: int, column: int, parent: int) -> None:
+        node, here = nodes[number], len(rows)
+        kind = node["status"] if number else "root"
+        copied = max(node["source"], node["pool"]) >= 0
+        rows.append(Row(kind, pieces.label(node["token"]), column, parent, node["prob"], node["rank"], copied))
+        beside = [child for child in children.get(number, ()) if nodes[child]["status"] != "accepted"]
+        on = [child for child in children.get(number, ()) if nodes[child]["status"] == "accepted"]
+        refused = sorted((c for c in beside if nodes[c]["status"] == "rejected"), key=lambda c: nodes[c]["rank"])
+        right = min(column + 1, DEEPEST)
+        for child in refused[:SHOWN]:
+            walk(child, right, here)
+        more(sum(1 + below(c) for c in refused[SHOWN:]), "rejected", right, here)
+        more(sum(1 + below(c) for c in beside if c not in refused), "not reached", right, here)
+        for child in on:
+            walk(child, column, here)
+        if number == end:
+            rank = order.index(bonus) if bonus in order else -1
+            rows.append(Row("own", pieces.label(bonus), column, here, chosen.get(bonus), rank))
+
+    if nodes:
+        walk(0, 0, -1)
+    return rows
+
+
+def _tree(sheet: Sheet, rows: Sequence[Row], top: float) -> float:
+    """Draws the rows and their numbers; returns where they end."""
+    verdict, rank, prob = sheet.width, sheet.width - 50, sheet.width - 74
+    sheet.text(GUTTER, top + SMALL, "Draft tree", SMALL, color=SOFT)
+    for x, head in ((prob, "p(target)"), (rank, "rank"), (verdict, "verdict")):
+        sheet.text(x, top + SMALL, head, SMALL, color=SOFT, right=True)
+    top += SMALL + 4
+    middles = [top + (n + 0.5) * ROW for n in range(len(rows))]
+    for n, row in enumerate(rows):
+        if row.parent >= 0:
+            _edge(sheet, rows, middles, n)
+    for row, middle in zip(rows, middles, strict=True):
+        _box(sheet, row, middle, prob - 34)
+        base = middle + 2.8
+        word = "target’s own" if row.kind == "own" else WORDS.get(row.kind, "")
+        strong = row.kind in ("accepted", "own")
+        sheet.text(verdict, base, word, SMALL, color=INK if strong else SOFT, right=True)
+        if row.kind not in ("more", "root"):
+            sheet.text(rank, base, f"#{row.rank + 1}" if row.rank >= 0 else "–", SMALL, color=SOFT, right=True)
+            sheet.text(prob, base, probability(row.prob), SMALL, color=SOFT, right=True)
+    _bracket(sheet, rows, middles)
+    return top + len(rows) * ROW + BODY
+
+
+def _x(row: Row) -> float:
+    return GUTTER + row.column * INDENT
+
+
+def _edge(sheet: Sheet, rows: Sequence[Row], middles: Sequence[float], n: int) -> None:
+    row, parent = rows[n], rows[rows[n].parent]
+    x = _x(parent) + 4
+    strong = row.kind in ("accepted", "own")
+    look: dict[str, Any] = {"stroke": INK if strong else RULE, "line": 1.0 if strong else 0.6}
+    from_y = middles[row.parent] + BOX / 2
+    if row.column == parent.column:
+        sheet.line((x, from_y), (x, middles[n] - BOX / 2), **look)
+    else:
+        sheet.line((x, from_y), (x, middles[n]), (_x(row), middles[n]), **look)
+
+
+def _box(sheet: Sheet, row: Row, middle: float, right: float) -> None:
+    """A node by its verdict: filled, outlined, dashed or double, so that no colour is needed."""
+    x = _x(row)
+    label = shortened(row.text, right - x - 6, bold=row.kind in ("accepted", "own"))
+    bold = row.kind in ("accepted", "own")
+    if row.kind == "more":
+        sheet.text(x + 3, middle + 2.8, label, SMALL, color=SOFT)
+        return
+    wide = max(14.0, width(label, bold=bold) + 6)
+    top = middle - BOX / 2
+    if row.kind == "accepted":
+        sheet.box(x, top, wide, BOX, fill=ACCEPTED, stroke=ACCEPTED)
+    elif row.kind == "own":
+        sheet.box(x, top, wide + 2, BOX, stroke=INK, fill=PAPER, line=0.8)
+        sheet.box(x + 1.5, top + 1.5, wide - 1, BOX - 3, stroke=INK, line=0.4)
+    else:
+        dash = (2.0, 1.5) if row.kind == "unreached" else None
+        sheet.box(x, top, wide, BOX, stroke=RULE if row.kind != "root" else INK, fill=PAPER, dash=dash)
+    color = PAPER if row.kind == "accepted" else SOFT if row.kind in ("rejected", "unreached") else INK
+    sheet.text(x + (4 if row.kind == "own" else 3), middle + 2.8, label, bold=bold, color=color)
+
+
+def _bracket(sheet: Sheet, rows: Sequence[Row], middles: Sequence[float]) -> None:
+    """From the text above to the rows that were copied from it: along the margin, with an arrow into the first."""
+    copied = list(_copied_run(rows))
+    if not copied:
+        return
+    x, first, last = 3.0, middles[copied[0]], middles[copied[-1]]
+    top = middles[0] - ROW / 2 - SMALL - 8.5  # the line under the text
+    sheet.line((x, top), (x, last), stroke=ACCEPTED, line=0.9)
+    for n in copied:
+        sheet.line((x, middles[n]), (_x(rows[n]), middles[n]), stroke=ACCEPTED, line=0.9 if n == copied[0] else 0.5)
+    tip = _x(rows[copied[0]])
+    sheet.line((tip - 3, first - 2), (tip, first), (tip - 3, first + 2), stroke=ACCEPTED, line=0.9)
+
+
+def _copied_run(rows: Sequence[Row]) -> Iterator[int]:
+    """The copied rows of the main line; where none was accepted, the first that was rejected."""
+    main = [n for n, row in enumerate(rows) if row.copied and row.kind == "accepted"]
+    yield from main or [n for n, row in enumerate(rows) if row.copied and row.kind != "more"][:1]

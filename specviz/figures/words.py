@@ -1,0 +1,96 @@
+"""A recorded step in words, and tokens as a figure writes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from decoders.trace.trace import Trace
+from specviz.words import counted, decimal
+
+SIGNS = str.maketrans({" ": "␣", "\n": "⏎", "\t": "→", "\r": "␍"})
+
+
+class Pieces:
+    """The texts of a trace's tokens."""
+
+    def __init__(self, trace: Trace) -> None:
+        pieces = trace.tables["pieces"]
+        self.texts = {
+            token: bytes.fromhex(digits).decode("utf-8", "replace")
+            for token, digits in zip(pieces["id"], pieces["hex"], strict=True)
+        }
+
+    def text(self, token: int) -> str:
+        """A token as it stands in the text."""
+        return self.texts.get(token, f"⟨token {token}⟩")
+
+    def label(self, token: int) -> str:
+        """A token by itself: spaces and line ends can be seen."""
+        return "■ stop" if token < 0 else self.text(token).translate(SIGNS) or "∅"
+
+    def quoted(self, token: int) -> str:
+        return f"“{self.label(token)}”"
+
+
+def rows_of(trace: Trace, table: str, step: int) -> list[dict[str, Any]]:
+    """A step's rows of a table, each as column → value."""
+    columns = trace.tables[table]
+    mine = [row for row, number in enumerate(columns["step"]) if number == step]
+    return [{name: values[row] for name, values in columns.items()} for row in mine]
+
+
+def place_of(trace: Trace, position: int, pool: int = -1) -> str:
+    """Where a position lies, in words: "the context, passage 2, token 31"."""
+    if position < 0:
+        return f"the pool, token {pool + 1}" if pool >= 0 else ""
+    tokens = trace.tables["tokens"]
+    segment, passage = tokens["segment"][position], tokens["passage"][position]
+    names = {"output": "the output", "template": "the template", "text": "the prompt", "chat": "the conversation"}
+    passages = max(tokens["passage"], default=-1) > 0
+    passage_words = f", passage {passage + 1}" if passage >= 0 and passages else ""
+    first = trace.run["prompt_length"] if segment == "output" else 0
+    return f"{names.get(segment, f'the {segment}')}{passage_words}, token {position - first + 1}"
+
+
+def step_sentence(trace: Trace, step: int) -> str:
+    """What happened in a step (from 0), in one sentence."""
+    steps, pieces = trace.tables["steps"], Pieces(trace)
+    told = {name: values[step] for name, values in steps.items()}
+    own = "a stop token ended the run" if told["bonus"] < 0 else f"the target wrote {pieces.quoted(told['bonus'])}"
+    if not told["drafted"]:
+        reason = str(told["reason"] or "the method offered nothing").rstrip(".")
+        return f"No draft, because {reason}; {own} by itself." if told["bonus"] >= 0 else f"No draft: {own}."
+    nodes = rows_of(trace, "nodes", step)
+    refused = sorted(
+        (node for node in nodes if node["status"] == "rejected"), key=lambda node: -(node["prob"] or 0.0)
+    )  # fmt: skip
+    instead = ""
+    if refused and told["bonus"] >= 0:
+        others = f" or {counted(len(refused) - 1, 'other')}" if len(refused) > 1 else ""
+        instead = f" instead of {pieces.quoted(refused[0]['token'])}{others}"
+    accepted, drafted = told["accepted"], told["drafted"]
+    if not accepted:
+        verdict = "none was accepted"
+    elif accepted == drafted:
+        verdict = "it was accepted" if drafted == 1 else f"all {drafted} were accepted"
+    elif told["depth"] == drafted:
+        verdict = "the first was accepted" if accepted == 1 else f"the first {accepted} were accepted"
+    else:
+        verdict = f"a path of {accepted} was accepted"
+    return f"{_offer(trace, step, told, nodes[0]['token'])}; {verdict}, then {own}{instead}."
+
+
+def _offer(trace: Trace, step: int, told: dict[str, Any], root: int) -> str:
+    """Where the draft came from."""
+    quoted, drafted = Pieces(trace).quoted(root), counted(told["drafted"], "token")
+    candidates = rows_of(trace, "candidates", step)
+    chosen = next((one for one in candidates if one["chosen"]), None)
+    if chosen is None:
+        return f"After {quoted} the drafter offered {drafted}"
+    term = next((t for t in trace.run.get("terms") or [] if chosen.get(f"term:{t['key']}") is not None), None)
+    score = f" ({term['label']} {decimal(chosen['term:' + term['key']])})" if term else ""
+    ids = trace.tables["tokens"]["id"]
+    same = all(one["position"] < 0 or ids[one["position"]] == root for one in candidates)
+    places = counted(len(candidates), "earlier place")
+    seen = f"{quoted} was seen at {places}" if same else f"{places} resembled {quoted}"
+    return f"{seen}; the copy from {place_of(trace, chosen['position'], chosen['pool'])}{score} offered {drafted}"

@@ -1,0 +1,136 @@
+"""Figures for papers: what is drawn, that SVG and PDF are one drawing, and what comes along to cite it."""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from datetime import UTC, datetime
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import synthetic
+
+from decoders import UserError, methods
+from decoders.trace import files as tracefile
+from decoders.trace.trace import Trace
+from specviz import cli
+from specviz.figures import citing
+from specviz.figures.bundle import of_runs, of_step
+from specviz.figures.pdf import pdf
+from specviz.figures.sheet import ACCEPTED, COLUMN, OFFERED, SMALL, Sheet, Text
+from specviz.figures.step import tree_rows
+from specviz.figures.svg import svg
+
+GALLERY = Path(__file__).parent / "frozen" / "gallery"
+SVG = "{http://www.w3.org/2000/svg}"
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+MADE = {"chain": synthetic.chain, "tree": synthetic.tree, "nasty": synthetic.nasty}
+
+
+def recorded(name: str) -> Trace:
+    return tracefile.load(next(GALLERY.glob(f"{name}-*.spectrace")))
+
+
+def texts(sheet: Sheet) -> list[Text]:
+    return [item for item in sheet.items if isinstance(item, Text)]
+
+
+@pytest.mark.parametrize("name", [*MADE, "1", "3", "7", "9", "12", "13", "16", "18"])
+def test_every_step_fits_a_column_in_legible_type_and_counts_every_drafted_token(name: str) -> None:
+    trace = MADE[name]() if name in MADE else recorded(name)
+    for step in range(0, trace.rows("steps"), max(1, trace.rows("steps") // 8)):
+        sheet = of_step(trace, step).sheet
+        for text in texts(sheet):
+            assert text.size >= SMALL and text.x >= 0 and text.x + text.width <= COLUMN + 0.01, text
+            assert 0 < text.y <= sheet.height
+        rows = tree_rows(trace, step)
+        drawn = sum(row.kind in ("accepted", "rejected", "unreached") for row in rows)
+        counted = sum(int(re.findall(r"\d+", row.text)[0]) for row in rows if row.kind == "more")
+        assert drawn + counted == trace.tables["steps"]["drafted"][step]
+        assert sum(row.kind == "accepted" for row in rows) == trace.tables["steps"]["accepted"][step]
+
+
+def test_svg_and_pdf_are_one_drawing_whose_text_is_text() -> None:
+    sheet = of_step(recorded("13"), 3).sheet
+    root = ElementTree.fromstring(svg(sheet))
+    written = [(one.text, float(one.get("x", "")), float(one.get("y", ""))) for one in root.iter(f"{SVG}text")]
+    assert written == [(one.text, round(one.x, 2), round(one.y, 2)) for one in texts(sheet)]
+    assert root.get("width") == f"{COLUMN:g}pt" and "font/woff;base64" in (root.findtext(f"{SVG}style") or "")
+    page = pdf(sheet, NOON, compress=False)
+    assert page.count(b" Tj") == len(texts(sheet)) and page.count(b"/FontFile2") == 2
+    assert b"/Type3" not in page and b"/ToUnicode" in page and f"/MediaBox [0 0 {COLUMN:.2f}".encode() in page
+    assert pdf(sheet, NOON) == pdf(sheet, NOON)
+
+
+def test_text_of_any_origin_stays_text() -> None:
+    trace = synthetic.nasty()
+    trace.run["title"] = "</text><script>alert(1)</script>\x00 50 % \\input{x}"
+    figure = of_step(trace, 0)
+    figure.sheet.text(0, 9, "<b>中\x07")
+    root = ElementTree.fromstring(figure.svg())
+    assert {one.tag for one in root.iter()} <= {SVG + tag for tag in ("svg", "title", "desc", "style", "text")} | {
+        SVG + "polygon", SVG + "polyline"
+    }  # fmt: skip
+    assert [one.text for one in root.iter(f"{SVG}text")][-1] == "<b>⟨U+4E2D⟩⟨U+0007⟩"
+    assert r"\textbackslash{}input\{x\}" in citing.latex(str(trace.run["title"]), ["a"], "b")
+    assert figure.pdf().startswith(b"%PDF")
+
+
+def test_a_greyscale_print_tells_fills_apart() -> None:
+    def grey(color: str) -> float:
+        red, green, blue = (int(color[n : n + 2], 16) for n in (1, 3, 5))
+        return (0.299 * red + 0.587 * green + 0.114 * blue) / 255
+
+    assert grey(ACCEPTED) < 0.4 < 0.8 < grey(OFFERED) < 0.95
+
+
+def test_a_comparison_has_a_lane_per_run_with_the_runs_own_numbers() -> None:
+    traces = [recorded(name) for name in ("18", "2", "1")]
+    sheet = of_runs(traces).sheet
+    shown = [text.text for text in texts(sheet)]
+    for trace in traces:
+        assert trace.run["method"]["title"] in shown
+        assert any(f"{trace.run['metrics']['tokens_per_step']:.2f} tokens per step" in one for one in shown)
+    assert all(text.x + text.width <= COLUMN + 0.01 and text.size >= SMALL for text in texts(sheet))
+    with pytest.raises(UserError, match="one model and prompt"):
+        of_runs([recorded("1"), recorded("4")])
+    with pytest.raises(UserError, match="2 to"):
+        of_runs(traces[:1])
+
+
+def test_the_archive_holds_all_that_is_needed_to_print_cite_and_repeat() -> None:
+    trace = recorded("2")
+    figure = of_step(trace, 2)
+    with zipfile.ZipFile(io.BytesIO(figure.archive())) as archive:
+        names = set(archive.namelist())
+        assert names == {
+            "figure.pdf", "figure.svg", "figure.tex", "references.bib", "README.txt", "pld.spectrace", "page.html",
+        }  # fmt: skip
+        bib, tex, told = (archive.read(name).decode() for name in ("references.bib", "figure.tex", "README.txt"))
+        assert tracefile.load(archive.read("pld.spectrace")).output_ids == trace.output_ids
+    keys = re.findall(r"^@\w+\{(\S+),$", bib, re.MULTILINE)
+    assert keys == ["saxena2023pld", "specviz"] and f"\\cite{{{','.join(keys)}}}" in tex
+    assert "\\columnwidth" in tex and "k = 10" in tex and "3 of" in tex
+    assert "specviz run --again pld.spectrace" in told and figure.caption in told
+
+
+@pytest.mark.parametrize("method", [name for name, entry in methods().items() if entry.paper])
+def test_every_method_with_a_paper_can_be_cited(method: str) -> None:
+    text = methods()[method].bibtex.strip()
+    assert re.fullmatch(r"@\w+\{[\w:-]+,\n(  .+\n|            .+\n)+\}", text), text
+    assert text.count("{") == text.count("}") and "title = {" in text and "author = {" in text
+
+
+def test_the_command_writes_what_it_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = str(next(GALLERY.glob("2-*.spectrace")))
+    for kind, start in (("pdf", b"%PDF"), ("svg", b"<svg"), ("zip", b"PK")):
+        assert cli.main(["figure", trace, "--step", "1", "-o", str(tmp_path / f"a.{kind}")]) == 0
+        assert (tmp_path / f"a.{kind}").read_bytes().startswith(start)
+        told = capsys.readouterr()
+        assert "Step 1 of" in told.out and "saxena2023pld" in told.out and "3.3 ×" in told.err
+    assert cli.main(["figure", trace, "--step", "999", "-o", str(tmp_path / "b.pdf")]) == 2
+    assert "has steps 1 to" in capsys.readouterr().err
+    assert cli.main(["figure", trace, "-o", str(tmp_path / "b.png")]) == 2
+    assert "no kind of figure" in capsys.readouterr().err and not list(tmp_path.glob("b.*"))
