@@ -26,7 +26,7 @@ TEXT = "Copy this: the old lamp stood on the old table near the old window. Repe
 Row = tuple[str, str, str]  # what, how much, and ok, FAIL or nothing
 
 
-class Asked:
+class Machine:
     """The device, and how large things are on it."""
 
     def __init__(self, rehearse: bool) -> None:
@@ -104,22 +104,22 @@ def usable(target: Any) -> list[str]:
 # --- the parts
 
 
-def versions(asked: Asked) -> Iterator[Row]:
+def versions(machine: Machine) -> Iterator[Row]:
     """1. What is asked, and how torch is set."""
     import torch
     import transformers
 
     yield "torch, transformers", f"{torch.__version__}, {transformers.__version__}", ""
-    if asked.device.type == "cuda":
+    if machine.device.type == "cuda":
         free, whole = torch.cuda.mem_get_info()
         yield "device", f"{torch.cuda.get_device_name()}, {free / 1e9:.0f} of {whole / 1e9:.0f} GB free", ""
         yield "CUDA, cuDNN", f"{torch.version.cuda}, {torch.backends.cudnn.version()}", ""
-    asked.bundled("float32")
+    machine.bundled("float32")
     cudnn = torch.backends.cuda.cudnn_sdp_enabled()
-    yield "cuDNN's attention is off once a target is open", str(not cudnn), verdict(asked.rehearse or not cudnn)
+    yield "cuDNN's attention is off once a target is open", str(not cudnn), verdict(machine.rehearse or not cudnn)
 
 
-def attention(asked: Asked, cudnn: bool) -> Iterator[Row]:
+def attention(machine: Machine, cudnn: bool) -> Iterator[Row]:
     """2. Masks of every length against attention in fp64, grouped and not."""
     import torch
     import torch.nn.functional as F
@@ -129,11 +129,11 @@ def attention(asked: Asked, cudnn: bool) -> Iterator[Row]:
     torch.backends.cuda.enable_cudnn_sdp(cudnn)
     worst, tried = 0.0, 0
     for dtype in (torch.bfloat16, torch.float32):
-        masks = Masks(dtype, asked.device)
+        masks = Masks(dtype, machine.device)
         for kv_heads in (8, 2):
-            for length in range(61, 65 if asked.rehearse else 95):
+            for length in range(61, 65 if machine.rehearse else 95):
                 for rows in (1, 2, 7, 8, 17):
-                    shape = torch.randn(3, 1, 8, length + rows, 64, device=asked.device, dtype=dtype)
+                    shape = torch.randn(3, 1, 8, length + rows, 64, device=machine.device, dtype=dtype)
                     query, key, value = shape[0, :, :, -rows:], shape[1, :, :kv_heads], shape[2, :, :kv_heads]
                     out, _ = tree_attention(torch.nn.Module(), query, key, value, masks.chain(length, rows))
                     many = [x.repeat_interleave(8 // kv_heads, 1).double() for x in (key, value)]
@@ -143,76 +143,76 @@ def attention(asked: Asked, cudnn: bool) -> Iterator[Row]:
     yield f"attention of {tried} shapes, cuDNN {'on' if cudnn else 'off'}", f"off by {worst:.4f}", verdict(worst < 0.05)
 
 
-def half(asked: Asked) -> Iterator[Row]:
+def half(machine: Machine) -> Iterator[Row]:
     """3. Every method in half precision, behind prompts of lengths 0 and 1 modulo 8."""
     from decoders import generate
 
-    target = asked.bundled("bfloat16")
+    target = machine.bundled("bfloat16")
     ids = target.tokenizer(TEXT)["input_ids"]
     for name in usable(target):
         lengths = [len(ids) - len(ids) % 8 - 8 + more for more in (0, 1)]
-        outputs = [generate(target, prompt_from(ids[:n]), name, max_new_tokens=asked.tokens) for n in lengths]
+        outputs = [generate(target, prompt_from(ids[:n]), name, max_new_tokens=machine.tokens) for n in lengths]
         yield f"bf16 {name}", f"{[len(tokens) for tokens in outputs]} tokens", verdict(all(outputs))
 
 
-def exact(asked: Asked) -> Iterator[Row]:
+def exact(machine: Machine) -> Iterator[Row]:
     """4. In fp32 every lossless method writes what plain decoding writes, and what the CPU writes; traced, too."""
     from decoders import generate, load_target, methods, record
 
-    target, here = asked.bundled("float32"), load_target("bundled", device="cpu")
+    target, here = machine.bundled("float32"), load_target("bundled", device="cpu")
     prompt = prompt_from(target.tokenizer(TEXT)["input_ids"])
-    plain, host = (generate(one, prompt, max_new_tokens=asked.tokens) for one in (target, here))
+    plain, host = (generate(one, prompt, max_new_tokens=machine.tokens) for one in (target, here))
     alike = sum(a == b for a, b in zip(plain, host, strict=False))
     yield "fp32 plain = the CPU's", f"{alike} of {len(host)} tokens", verdict(plain == host)
     for name in usable(target):
-        tokens = generate(target, prompt, name, max_new_tokens=asked.tokens)
-        trace = record(target, prompt, name, max_new_tokens=asked.tokens)
+        tokens = generate(target, prompt, name, max_new_tokens=machine.tokens)
+        trace = record(target, prompt, name, max_new_tokens=machine.tokens)
         same = trace.output_ids == tokens and (tokens == plain or not methods()[name].lossless)
         said = f"{trace.run['metrics']['tokens_per_step']:.2f} tokens per step"
         yield f"fp32 {name} = plain, traced", said, verdict(same)
 
 
-def steps(asked: Asked) -> Iterator[Row]:
+def steps(machine: Machine) -> Iterator[Row]:
     """5. A plain step with cuDNN's attention, and without."""
     import torch
 
     from decoders.engine.decoding import Decoding
 
-    target = asked.bundled("bfloat16")
+    target = machine.bundled("bfloat16")
     for cudnn in (False, True):
         torch.backends.cuda.enable_cudnn_sdp(cudnn)
         prompt = prompt_from(target.tokenizer(TEXT)["input_ids"])
         taken = []
         for _ in range(3):
-            run = Decoding.of(target, prompt, max_new_tokens=asked.tokens, stop_ids=())
+            run = Decoding.of(target, prompt, max_new_tokens=machine.tokens, stop_ids=())
             run.prefill()
             started = time.perf_counter()
             list(run)  # the tokens are read, so nothing is left to wait for
-            taken.append((time.perf_counter() - started) * 1e3 / asked.tokens)
+            taken.append((time.perf_counter() - started) * 1e3 / machine.tokens)
         taken = min(taken)
         yield f"plain step, cuDNN {'on' if cudnn else 'off'}", f"{taken:.2f} ms", ""
 
 
-def clocks(asked: Asked) -> Iterator[Row]:
+def clocks(machine: Machine) -> Iterator[Row]:
     """6. What steps say they took, against the time that passed."""
     from decoders.engine.decoding import Decoding
     from decoders.model.transfer import wait
 
-    target = asked.bundled("bfloat16")
+    target = machine.bundled("bfloat16")
     prompt = prompt_from(target.tokenizer(TEXT)["input_ids"])
     for name in usable(target):
-        run = Decoding.of(target, prompt, name, max_new_tokens=asked.tokens)
+        run = Decoding.of(target, prompt, name, max_new_tokens=machine.tokens)
         list(Decoding.of(target, prompt, name, max_new_tokens=8))
         run.prefill()
         started = time.perf_counter()
         times = [(step.draft_ms, step.verify_ms, step.commit_ms) for step in run]
-        wait(asked.device)
+        wait(machine.device)
         passed = (time.perf_counter() - started) * 1e3
         told = sum(float(span) for step in times for span in step)
-        yield f"told ÷ passed, {name}", f"{told / passed:.2f}", verdict(asked.rehearse or 0.8 < told / passed < 1.1)
+        yield f"told ÷ passed, {name}", f"{told / passed:.2f}", verdict(machine.rehearse or 0.8 < told / passed < 1.1)
 
 
-def sizes(asked: Asked) -> Iterator[Row]:
+def sizes(machine: Machine) -> Iterator[Row]:
     """7. 8B's shape: memory against its estimate, forwards of 1 to 64 rows and a tree behind two contexts, and how near
     plain decoding comes to what memory allows.
     """
@@ -224,62 +224,62 @@ def sizes(asked: Asked) -> Iterator[Row]:
     from decoders.model.room import RunSize
     from decoders.model.target import READ_ROWS, SPARE_ROWS
 
-    target = asked.large()
+    target = machine.large()
     weights = sum(parameter.nbytes for parameter in target.model.parameters())
-    yield "weights", f"{weights / 1e9:.1f} GB, {asked.peak():.1f} at most while they were made", ""
-    block = torch.empty(1 << (20 if asked.rehearse else 32), dtype=torch.uint8, device=asked.device)
-    bandwidth = block.nbytes / asked.milliseconds(lambda: block.sum(dtype=torch.int64), 5) * 1e3
+    yield "weights", f"{weights / 1e9:.1f} GB, {machine.peak():.1f} at most while they were made", ""
+    block = torch.empty(1 << (20 if machine.rehearse else 32), dtype=torch.uint8, device=machine.device)
+    bandwidth = block.nbytes / machine.milliseconds(lambda: block.sum(dtype=torch.int64), 5) * 1e3
     del block
-    for context in asked.contexts:
-        asked.peak()
+    for context in machine.contexts:
+        machine.peak()
         session = target.session(Needs(), context + 80)
         prompt = prompt_of(context, target.info["vocab"])
-        taken = asked.milliseconds(lambda: session.prefill(prompt), 1)  # noqa: B023
+        taken = machine.milliseconds(lambda: session.prefill(prompt), 1)  # noqa: B023
         rows = target.rows_at_once(max(0, context + 80 - READ_ROWS), context + 80)
         need = RunSize.of(target.shape, target.dtype, Needs(), context + 80, SPARE_ROWS, rows).bytes / 1e9
-        used = asked.peak() - weights / 1e9
-        fits = verdict(asked.rehearse or used < 1.15 * need)
+        used = machine.peak() - weights / 1e9
+        fits = verdict(machine.rehearse or used < 1.15 * need)
         yield f"{context:,} tokens read", f"{taken / 1e3:.2f} s, {used:.2f} GB (estimate {need:.2f})", fits
-        chains = [(str(n), DraftTree.chain(7, [8] * (n - 1))) for n in asked.rows]
+        chains = [(str(n), DraftTree.chain(7, [8] * (n - 1))) for n in machine.rows]
         wide = DraftTree((7, *range(8, 39)), (-1, *((node - 1) // 2 for node in range(1, 32))))
         for label, tree in (*chains, ("a tree of 32", wide)):
-            taken = asked.milliseconds(lambda: session.score(Draft(tree)))  # noqa: B023
+            taken = machine.milliseconds(lambda: session.score(Draft(tree)))  # noqa: B023
             share = f", {weights / bandwidth * 1e3 / taken:.2f} of the memory limit" if label == "1" else ""
             yield f"forward of {label} rows behind {context:,}", f"{taken:.2f} ms{share}", ""
         del session
 
 
-def long(asked: Asked) -> Iterator[Row]:
+def long(machine: Machine) -> Iterator[Row]:
     """8. 128,000 tokens: what they take, and that a method that reads too much is refused."""
     from decoders import UserError
     from decoders.engine.decoding import Decoding
 
-    target = asked.large()
-    prompt = prompt_of(asked.longest - 40, target.info["vocab"])
+    target = machine.large()
+    prompt = prompt_of(machine.longest - 40, target.info["vocab"])
     for name in ("plain", "pld", "adapld", "pld+a"):
-        asked.peak()
+        machine.peak()
         try:
             run = Decoding.of(target, prompt, name, max_new_tokens=16)
             run.prefill()
         except UserError as error:
-            yield f"{asked.longest:,} tokens, {name}", f"refused: {error}"[:100], verdict(name == "pld+a")
+            yield f"{machine.longest:,} tokens, {name}", f"refused: {error}"[:100], verdict(name == "pld+a")
             continue
         started, written = time.perf_counter(), sum(len(step.emitted) for step in run)
         each = (time.perf_counter() - started) * 1e3 / written
-        said = f"{run.prefill_ms / 1e3:.1f} s to read, {each:.1f} ms per token, {asked.peak():.1f} GB at most"
-        yield f"{asked.longest:,} tokens, {name}", said, ""
+        said = f"{run.prefill_ms / 1e3:.1f} s to read, {each:.1f} ms per token, {machine.peak():.1f} GB at most"
+        yield f"{machine.longest:,} tokens, {name}", said, ""
 
 
-def speed(asked: Asked) -> Iterator[Row]:
+def speed(machine: Machine) -> Iterator[Row]:
     """9. Wall speedup against tokens per step, and what recording costs."""
     from decoders import record
     from decoders.study.bench import timed
 
-    target = asked.bundled("bfloat16")
-    prompt, most = prompt_from(target.tokenizer(TEXT)["input_ids"]), 4 * asked.tokens
+    target = machine.bundled("bfloat16")
+    prompt, most = prompt_from(target.tokenizer(TEXT)["input_ids"]), 4 * machine.tokens
 
     def seconds(run: Callable[[], Any]) -> float:
-        return asked.milliseconds(run, 3)
+        return machine.milliseconds(run, 3)
 
     plain = timed(target, "plain", {}, most)
     slow = seconds(lambda: plain(prompt)) / plain(prompt).sample.tokens
@@ -295,12 +295,12 @@ def speed(asked: Asked) -> Iterator[Row]:
         yield f"wall speedup, {name}", said, ""
 
 
-def training(asked: Asked) -> Iterator[Row]:
+def training(machine: Machine) -> Iterator[Row]:
     """10. Five steps of each training."""
     for kind in ("glide", "ppd"):
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, "-m", "specviz.cli", "train", kind, "--model", "bundled", "--steps", "5"]
-            command += ["--device", str(asked.device), "--out", f"{folder}/part"]
+            command += ["--device", str(machine.device), "--out", f"{folder}/part"]
             started = time.perf_counter()
             done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
             last = (done.stderr or done.stdout).strip().splitlines()[-1:]
@@ -308,10 +308,10 @@ def training(asked: Asked) -> Iterator[Row]:
             yield f"five steps of train {kind}", said, verdict(done.returncode == 0)
 
 
-PARTS: dict[str, Callable[[Asked], Iterator[Row]]] = {
+PARTS: dict[str, Callable[[Machine], Iterator[Row]]] = {
     "versions": versions,
-    "attention": lambda asked: attention(asked, False),
-    "attention-cudnn": lambda asked: attention(asked, True),
+    "attention": lambda machine: attention(machine, False),
+    "attention-cudnn": lambda machine: attention(machine, True),
     "half": half, "exact": exact, "steps": steps, "clocks": clocks, "sizes": sizes, "long": long, "speed": speed,
     "training": training,
 }  # fmt: skip
@@ -348,7 +348,7 @@ def main() -> int:
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.inside:
-        for row in PARTS[chosen.part[0]](Asked(chosen.rehearse)):
+        for row in PARTS[chosen.part[0]](Machine(chosen.rehearse)):
             print(MARK + json.dumps(row), flush=True)
         return 0
     import torch

@@ -216,6 +216,8 @@ class SimulatedDevice:
         if name in ("__iter__", "unbind"):
             parts = [SimulatedTensor(part) for part in first.host.unbind(*args[1:], **kwargs)]
             return iter(parts) if name == "__iter__" else tuple(parts)
+        if name == "untyped_storage":
+            return first.host.untyped_storage()
         if name == "copy_":
             if not on_device(args[1]):
                 self.note("there")

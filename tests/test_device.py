@@ -30,8 +30,8 @@ COPIES = {
     "pld+h": (2, 2), "pld+a": (2, 2), "sps": (2, 2), "glide": (2, 2), "glide+cape": (2, 2),
     "ppd": (1, 2), "recycling": (1, 2),  # they draft from what the last forward said
     "casd": (2, 1), "ppd+typical": (2, 2),  # a verifier that asks for the drafted tokens' probabilities sends them
-    "adapld": (3, 5),  # it decides three times on the host: the place, the branches there, what follows them
-    "sps+ppd": (6, 11),  # every draft forward is a verify step of its own
+    "adapld": (4, 6),  # it decides on the host, one after the other: the place, the branches there, what follows them
+    "sps+ppd": (6, 12),  # every draft forward, five at most, is a verify step of its own that reads twice
 }  # fmt: skip
 
 
