@@ -165,8 +165,8 @@ def test_output_is_plain_decodings_and_a_step_is_drafted_again(home: Path, sampl
 
 def test_without_a_datastore_it_drafts_from_the_context_or_says_what_is_missing() -> None:
     target = tiny_target("qwen3")
-    with pytest.raises(UserError, match="REST needs a datastore: name a text or JSONL file"):
-        generate(target, Prompt.from_ids([5, 6]), "rest", max_new_tokens=2)
+    trace = record(target, Prompt.from_ids([5, 6]), "rest", max_new_tokens=3)
+    assert "nothing to draft from: name a text or JSONL file" in trace.tables["steps"]["reason"][0]
     words = "the old lamp at the station was sold"
     prompt = Prompt.from_segments(tiny_tokenizer(), instruction="Copy.", context=[words], question="the old lamp")
     pool = prompt.context_pool()

@@ -35,7 +35,7 @@ class LookaheadParams:
     w: int = param(7, "Window W", "Columns of the window: places that are guessed at once.", low=1, high=128)
     g: int = param(7, "Guesses G", "N-grams that are kept per token and checked in one forward.", low=0, high=128)
     prompt: bool = param(False, "N-grams of the prompt", "Fill the pool with the prompt's own n-grams first.")
-    seed: int = param(0, "Seed", "Of the prompt's tokens that the window begins with.", low=0, high=1 << 30)
+    seed: int = param(0, "Seed", "Of the prompt's tokens that the window begins with.", low=0, high=9999)
 
     def __post_init__(self) -> None:
         if rows_of(self.n, self.w, self.g) <= SPARE_ROWS:

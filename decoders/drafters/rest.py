@@ -29,8 +29,8 @@ from decoders.prompt.prompt import Pool
 from decoders.trace.origins import DATASTORE
 
 NO_DATASTORE = (
-    "REST needs a datastore: name a text or JSONL file (parameter datastore), give the prompt a context, or add a text "
-    "to draft from as the pool"
+    "there is nothing to draft from: name a text or JSONL file (parameter datastore), give the prompt a context, or "
+    "add a text as the pool"
 )
 
 
@@ -74,10 +74,8 @@ class RestDrafter(Drafter):
         self.index: PoolIndex | None = None
 
     def prepare(self, context: Context) -> None:
-        if self.store is None:
+        if self.store is None and context.pool is not None:
             self.pool = context.pool
-            if self.pool is None:
-                raise UserError(NO_DATASTORE)
             self.index = PoolIndex(self.pool, self.params.longest_suffix)
 
     def propose(self, context: Context, budget: int) -> Draft:
@@ -91,7 +89,8 @@ class RestDrafter(Drafter):
         else:
             if self.index is None:
                 self.prepare(context)
-            assert self.index is not None
+            if self.index is None:
+                return Draft.empty(context.root, NO_DATASTORE)
             match = self.index.find(context.tokens, p.shortest_suffix, p.max_hits)
             if not match.length:
                 return self._nothing(context)
