@@ -240,8 +240,8 @@ export class TreeWindow {
     const shown = k / this.scale;
     pen.strokeStyle = colors.ink;
     pen.lineWidth = 1.5;
-    const [x, y] = [this.left * shown, this.top * shown];
-    pen.strokeRect(x + 0.75, y + 0.75, Math.min(wide, this.room * shown) - 1.5, Math.min(high, this.high * shown) - 1.5);
+    const across = Math.min(wide, this.room * shown) - 1.5;
+    pen.strokeRect(this.left * shown + 0.75, this.top * shown + 0.75, across, Math.min(high, this.high * shown) - 1.5);
     const count = this.unseen();
     const said = count ? `${count} out of sight` : "";
     if (this.hidden.textContent !== said) this.hidden.textContent = said;
