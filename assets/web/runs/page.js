@@ -311,12 +311,12 @@ export function mount({ element }) {
   function drawRoom() {
     if (!app.room) return;
     const { count, others, max_count, bytes, max_bytes } = app.room;
-    const behind = others ? ` and ${others} behind results of other pages` : "";
     const mib = `${Math.ceil(bytes / (1 << 20))} of ${max_bytes >> 20} MiB`;
-    const text = `${plural(count - others, "run")}${behind}; room for ${max_count}, ${mib}`;
+    const text = `${plural(count - others, "run")}; ${count} of ${max_count} kept here, ${mib}`;
     const share = Math.min(100, 100 * Math.max(count / max_count, bytes / max_bytes));
     room.replaceChildren(text, h("i", { "aria-hidden": "true" }, h("b", { style: `width: ${share}%` })));
-    room.title = "When it is full, the runs that were not looked at for longest make room; kept runs (★) stay.";
+    room.title = "When it is full, the runs that were not looked at for longest make room; kept runs (★) stay. " +
+      "Runs behind results of other pages, and other users', take room without being listed.";
   }
 
   function draw() {
