@@ -80,9 +80,7 @@ class Active:
 
 
 class Lab(Service):
-    """Plans, runs, keeps and finds experiments. ``folder`` holds one folder per experiment, ``shipped`` those that come
-    along: they can be looked at, and nothing else.
-    """
+    """Plans, runs, keeps and finds experiments: a folder each in ``folder``, those that come along in ``shipped``."""
 
     name, title, order = "lab", "Lab", 50
     shipped = SHIPPED
@@ -147,8 +145,7 @@ class Lab(Service):
 
     def recorded(self) -> list[dict[str, Any]]:
         """Results that come along, for a lab in which nothing was run yet."""
-        paths = sorted(self.shipped.glob(f"*/{ABOUT}"))
-        return [listed_card({**read_about(path), "id": path.parent.name}) for path in paths]
+        return [listed_card(read_about(path)) for path in sorted(self.shipped.glob(f"*/{ABOUT}"))]
 
     def _place(self, key: str) -> Path | None:
         """The folder of kept results, own ones or such that come along; None where there are none."""
