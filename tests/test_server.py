@@ -102,6 +102,9 @@ def test_downloads(client: TestClient, desk: StubDesk, format: str) -> None:
     elif format == "html":
         assert "<script>alert(1)</script>" not in answer.text
         assert 'import "specviz/inspect/standalone.js"' in answer.text
+    elif format.startswith("figure"):
+        begins = {"figure": b"PK", "figure-pdf": b"%PDF-", "figure-svg": b"<svg "}[format]
+        assert answer.content.startswith(begins) and (b"<script" not in answer.content or begins == b"%PDF-")
     else:
         assert len(answer.text.splitlines()) > 5 and "," in answer.text.splitlines()[0]
 

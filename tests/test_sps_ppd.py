@@ -181,4 +181,5 @@ def test_what_is_missing_is_named_with_its_command(folders, tmp_path):
     save_tiny_part(opened(target, folders["gpt2"]), "ppd")
     assert method.available(target) is None
     assert len(generate(target, prompt, "sps+ppd", max_new_tokens=3)) == 3
-    assert np.isfinite(next(iter(Decoding.of(target, prompt, "sps+ppd", max_new_tokens=3))).draft.notes["forward_ms"])
+    step = next(iter(Decoding.of(target, prompt, "sps+ppd", max_new_tokens=3)))
+    assert np.isfinite(float(step.draft.notes["forward_ms"]))

@@ -20,6 +20,7 @@ from decoders.draft.terms import Term
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
+from decoders.model.transfer import fetched
 from decoders.trace.origins import MAIN, Origin
 
 from .pld import suffix_lengths
@@ -113,7 +114,8 @@ class LogitSpecDrafter(Drafter):
             left -= count
             count = min(count, budget)
             tree.chain(text[place : place + count].tolist(), "main", source=place)
-        for index, token in enumerate(self._tried(context)):
+        ids, probabilities = self._last(context)
+        for index, token in enumerate(ids):
             if left < 1:
                 break
             if token == root:
@@ -129,8 +131,7 @@ class LogitSpecDrafter(Drafter):
         rank[list(ranks)] = list(ranks.values())
         probability = np.full(len(tree), np.nan)
         if ranks:
-            top = context.top_logprobs[-1].exp().tolist()
-            probability[list(ranks)] = [top[index] for index in ranks.values()]
+            probability[list(ranks)] = [probabilities[index] for index in ranks.values()]
         return tree.draft(
             route="n-gram" if place >= 0 else "last logits",
             reason="the last token occurs nowhere before, and there are no logits yet",
@@ -139,8 +140,12 @@ class LogitSpecDrafter(Drafter):
             notes={"matched": float(matched)},
         )
 
-    def _tried(self, context: Context) -> list[int]:
-        return context.top_ids[-1].tolist()[: self.params.tried] if context.length > 1 else []
+    def _last(self, context: Context) -> tuple[list[int], list[float]]:
+        """The likeliest tokens after the last position that was scored, and their probabilities, in one copy."""
+        if context.length < 2:
+            return [], []
+        ids, logprobs = fetched(context.top_ids[-1], context.top_logprobs[-1])
+        return ids[: self.params.tried].tolist(), np.exp(logprobs).tolist()
 
     def _candidates(self, context: Context, chosen: int) -> Candidates | None:
         tokens = context.tokens

@@ -174,7 +174,8 @@ function checked(check) {
 function tableOf({ checks }, { columns, lines, metric, label, formula, title }) {
   const checkOf = (/** @type {string} */ name) => must(checks.find((check) => check.name === name));
   const lossy = { title: "Not lossless: the output may differ from plain decoding's" };
-  const methods = columns.map((name) => [lineName(name), checkOf(name).lossy && h("span.svb-lossy", lossy, " † lossy")]);
+  const mark = () => h("span.svb-lossy", lossy, " † lossy");
+  const methods = columns.map((name) => [lineName(name), checkOf(name).lossy && mark()]);
   const rows = lines.map((line, n) =>
     h(
       "tr",
