@@ -60,6 +60,7 @@ def head() -> str:
     preloads = [f'<link rel="modulepreload" href="{addresses[name]}">' for name in web.reachable(ENTRY)]
     return "\n".join(
         [
+            "<title>specviz</title>",
             '<meta name="color-scheme" content="light dark">',
             web.map_tag(addresses),
             f'<script type="module" async src="{addresses[FIRST]}"></script>',

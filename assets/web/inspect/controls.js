@@ -39,7 +39,7 @@ export function actions(inspector, details) {
       typeof link === "function" ? link(inspector.state()) : link === true ? inspector.address() : link;
     const onclick = () => copyLink(new URL(url(), location.href).href, linkLabel);
     linkLabel.classList.add("sv-word");
-    wrap.append(button("Copy a link to this step", { class: "sv-narrow-icon", onclick }, icon("link"), linkLabel));
+    wrap.append(button("Copy link to this step", { class: "sv-narrow-icon", onclick }, icon("link"), linkLabel));
   }
   const { figure } = inspector.options.actions || {};
   if (figure) {
@@ -49,7 +49,11 @@ export function actions(inspector, details) {
   }
   if (inspector.options.actions !== false) wrap.append(downloads.menu(inspector));
   if (inspector.options.actions !== false && inspector.options.present !== false) {
-    const present = button("Presenter mode", { onclick: () => inspector.presenter?.toggle() }, "Present");
+    const present = h(
+      "button.sv-button",
+      { "aria-description": "Presenter mode", onclick: () => inspector.presenter?.toggle() },
+      "Present",
+    );
     wrap.append(inspector.tip.add(present, () => ["Large type and keys only, for a class ", h("kbd", "F")]));
   }
   return wrap;

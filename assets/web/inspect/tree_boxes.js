@@ -52,7 +52,7 @@ export class Box {
   constructor() {
     this.shape = s("path.sv-box");
     this.label = s("text.sv-label", { y: 17 });
-    this.small = s("text.sv-small", { y: 30 });
+    this.small = s("text.sv-small", { y: 30, "aria-hidden": "true" });
     this.group = s("g", this.shape, this.label, this.small);
     boxes.set(this.group, this);
     /** What is drawn. @type {TreeItem} */

@@ -6,6 +6,7 @@ import { clamp } from "specviz/base/numbers.js";
 import { statusOf } from "specviz/inspect/tree_boxes.js";
 import { MARGIN } from "specviz/inspect/tree_layout.js";
 
+const FIT = "Fit the tree to its width";
 const LEGIBLE = 0.8; // of the full scale: a tree is fitted no smaller, unless its accepted path would be cut
 const TIGHT = 0.75; // nor smaller than that for its height
 const SMALLEST = 0.5; // that it is fitted to by itself
@@ -43,7 +44,7 @@ export class TreeWindow {
       const one = button(label, { class: "sv-quiet sv-zoom", onclick: act }, text);
       return tree.owner.tip.add(one, () => [`${label} `, h("kbd", key)]);
     };
-    this.fitted = tool("Fit the tree to its width", "0", () => this.zoom(null), "fit");
+    this.fitted = tool(FIT, "0", () => this.zoom(null), "fit");
     this.tools = h(
       "span.sv-zooms",
       { role: "group", "aria-label": "Size of the tree" },
@@ -157,7 +158,10 @@ export class TreeWindow {
     const { width, height, scale } = this;
     set(this.tree.svg, { width: width * scale, height: height * scale });
     const said = this.chosen === null && !this.larger ? "fit" : `${Math.round(100 * scale)} %`;
-    if (this.fitted.textContent !== said) this.fitted.textContent = said;
+    if (this.fitted.textContent !== said) {
+      this.fitted.textContent = said;
+      this.fitted.setAttribute("aria-label", said === "fit" ? FIT : `${FIT}, now ${said}`);
+    }
     this.drawMap();
   }
 

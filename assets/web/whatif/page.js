@@ -81,8 +81,8 @@ export class WhatIf {
     // ---- the panel ----------------------------------------------------------------------------------------------
 
     const { tip } = inspector;
-    const opens = { class: "sv-quiet svw-open", "aria-expanded": "false", onclick: () => this.toggle() };
-    this.button = button("Draft this step again", opens, "What if …");
+    const opens = { "aria-description": "Draft this step again", "aria-expanded": "false", onclick: () => this.toggle() };
+    this.button = h("button.sv-button.sv-quiet.svw-open", opens, "What if …");
     const what = "Draft this step again with another method, other parameters or another place.";
     tip.add(this.button, () => [this.reason || what]);
     const { element, body, note, bar } = card("whatif", "What if");
