@@ -111,10 +111,22 @@ def lacking(prompt: Prompt) -> str | None:
     return None if len(pool.tokens) > 1 else f"LLMA needs documents of at least two tokens; {pool.label} has 1"
 
 
+BIBTEX = r"""
+@misc{yang2023llma,
+  author = {Nan Yang and Tao Ge and Liang Wang and Binxing Jiao and Daxin Jiang and Linjun Yang and
+            Rangan Majumder and Furu Wei},
+  title = {Inference with Reference: Lossless Acceleration of Large Language Models},
+  year = {2023},
+  eprint = {2304.04487},
+  archivePrefix = {arXiv},
+}
+"""
+
 METHOD = Method(
     name="llma",
     title="LLMA",
     paper="Yang et al. 2023, Inference with reference: lossless acceleration of large language models",
+    bibtex=BIBTEX,
     summary="Copies from the reference documents what follows the last written words there, first occurrence first.",
     params=LlmaParams,
     build=lambda target, params: LlmaDrafter(params),
