@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from decoders import Prompt, Sampling, generate
-from decoders.drafters.llma import METHOD, LlmaDrafter, LlmaParams
-from decoders.errors import UserError
+from decoders import Prompt, Sampling, generate, record
+from decoders.drafters.llma import LlmaDrafter, LlmaParams
 from decoders.prompt.prompt import Pool
 
 from .models import tiny_target, tiny_tokenizer
@@ -64,8 +63,20 @@ def test_output_is_plain_decodings(sampling: Sampling | None) -> None:
     )
 
 
+def test_without_documents_it_decodes_plainly_and_every_step_says_why() -> None:
+    target, prompt = tiny_target("qwen3"), Prompt.from_ids([5, 6])
+    trace = record(target, prompt, "llma", max_new_tokens=8)
+    assert trace.output_ids == generate(target, prompt, max_new_tokens=8)
+    steps = trace.tables["steps"]
+    assert not any(steps["drafted"])
+    assert all(reason.startswith("LLMA needs reference documents") for reason in steps["reason"])
+
+
+def test_a_document_of_one_token_has_nothing_to_copy() -> None:
+    draft = LlmaDrafter(LlmaParams()).propose(context_of([3], [4], Pool(np.array([4]), (0,))), 8)
+    assert not draft.tree.drafted and "nowhere in the reference documents" in draft.reason
+
+
 def test_bad_input() -> None:
-    with pytest.raises(UserError, match="LLMA needs reference documents"):
-        METHOD.parts(tiny_target("qwen3"), LlmaParams(), Prompt.from_ids([5, 6]))
     with pytest.raises(ValueError, match="at most the longest"):
         LlmaParams(max_ngram=2, min_ngram=3)

@@ -2,7 +2,7 @@
 
 Of the text written so far, the longest suffix of ``max_ngram`` to ``min_ngram`` tokens that stands in a passage is the
 trigger; its first occurrence counts (the first passage first), and ``k`` − 1 tokens behind it are drafted. The prompt
-itself is no trigger: the first step drafts nothing.
+itself is no trigger: the first step drafts nothing. Without documents no step does, and each says so.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
-from decoders.errors import UserError
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.prompt.pool import Match, PoolIndex
-from decoders.prompt.prompt import Pool, Prompt
+from decoders.prompt.prompt import Pool
 from decoders.trace.origins import DATASTORE
 
 MOST_SHOWN = 256  # places recorded of one trigger
 NO_CONTEXT = (
-    "LLMA needs reference documents: give the prompt a context besides the question, or add a text to draft from as "
-    "the pool"
+    "LLMA needs reference documents, and there are none: give the prompt a context, or add a text to draft from as the "
+    "pool"
 )
 
 
@@ -60,14 +59,14 @@ class LlmaDrafter(Drafter):
 
     def prepare(self, context: Context) -> None:
         self.pool = context.pool
-        if self.pool is None:
-            raise UserError(NO_CONTEXT)
-        self.index = PoolIndex(self.pool, self.params.max_ngram)
+        if self.pool is not None:
+            self.index = PoolIndex(self.pool, self.params.max_ngram)
 
     def propose(self, context: Context, budget: int) -> Draft:
         if self.index is None:
             self.prepare(context)
-        assert self.index is not None and self.pool is not None
+        if self.index is None or self.pool is None:
+            return Draft.empty(context.root, NO_CONTEXT)
         written = context.tokens[context.prompt_length :]
         if not len(written):
             return Draft.empty(context.root, "nothing is written yet: LLMA's trigger is the answer's own text")
@@ -103,18 +102,22 @@ class LlmaDrafter(Drafter):
         )
 
 
-def lacking(prompt: Prompt) -> str | None:
-    """What the prompt lacks: a context, or a pool of its own, of at least two tokens."""
-    pool = prompt.pool or prompt.context_pool()
-    if pool is None:
-        return NO_CONTEXT
-    return None if len(pool.tokens) > 1 else f"LLMA needs documents of at least two tokens; {pool.label} has 1"
-
+BIBTEX = r"""
+@misc{yang2023llma,
+  author = {Nan Yang and Tao Ge and Liang Wang and Binxing Jiao and Daxin Jiang and Linjun Yang and
+            Rangan Majumder and Furu Wei},
+  title = {Inference with Reference: Lossless Acceleration of Large Language Models},
+  year = {2023},
+  eprint = {2304.04487},
+  archivePrefix = {arXiv},
+}
+"""
 
 METHOD = Method(
     name="llma",
     title="LLMA",
     paper="Yang et al. 2023, Inference with reference: lossless acceleration of large language models",
+    bibtex=BIBTEX,
     summary="Copies from the reference documents what follows the last written words there, first occurrence first.",
     params=LlmaParams,
     build=lambda target, params: LlmaDrafter(params),
@@ -125,6 +128,5 @@ METHOD = Method(
         Term("matched", "matched", "Length of the trigger: the longest one that stands in a document.", 0, 16),
         Term("hits", "hits", "Places in the documents where the trigger stands; the first one is copied from.", 0, 0),
     ),
-    applies=lacking,
     order=14,
 )

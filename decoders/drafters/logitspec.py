@@ -1,4 +1,4 @@
-"""LogitSpec (Liu et al. 2025): the logits behind the last token also guess the one after the next; n-grams extend each.
+"""LogitSpec (Liu et al. 2026): the logits behind the last token also guess the one after the next; n-grams extend each.
 
 The target's likeliest tokens at the last processed position stood for the root; those that came second, third … are
 tried as the token behind the root. Below the root hang the continuation of the last n-gram, uncut, and one branch per
@@ -160,11 +160,22 @@ class LogitSpecDrafter(Drafter):
         return Candidates(ends, matched, length, at, {"matched": matched})
 
 
+BIBTEX = r"""
+@misc{liu2026logitspec,
+  author = {T. Liu and Q. Lv and H. Li and X. Gao and X. Sun and X. Sun},
+  title = {{LogitSpec}: Accelerating Retrieval-Based Speculative Decoding via Next Next Token Speculation},
+  year = {2026},
+  eprint = {2507.01449},
+  archivePrefix = {arXiv},
+}
+"""
+
 METHOD = Method(
     name="logitspec",
     title="LogitSpec",
-    paper="Liu et al. 2025, LogitSpec: accelerating retrieval-based speculative decoding via next next token "
+    paper="Liu et al. 2026, LogitSpec: accelerating retrieval-based speculative decoding via next next token "
     "speculation",
+    bibtex=BIBTEX,
     summary="Tries the runners-up of the last logits as the token after the next, each with what followed it before.",
     params=LogitSpecParams,
     build=lambda target, params: LogitSpecDrafter(params),

@@ -205,10 +205,21 @@ def build(target: Target, params: LookaheadParams) -> LookaheadDrafter:
     return LookaheadDrafter(params, target.context_length)
 
 
+BIBTEX = r"""
+@misc{fu2024lookahead,
+  author = {Yichao Fu and Peter Bailis and Ion Stoica and Hao Zhang},
+  title = {Break the Sequential Dependency of {LLM} Inference Using Lookahead Decoding},
+  year = {2024},
+  eprint = {2402.02057},
+  archivePrefix = {arXiv},
+}
+"""
+
 METHOD = Method(
     name="lookahead",
     title="Lookahead decoding",
     paper="Fu et al. 2024, Break the sequential dependency of LLM inference using lookahead decoding",
+    bibtex=BIBTEX,
     summary="Lets the target guess several places at once beside the text, and checks the n-grams it wrote there.",
     params=LookaheadParams,
     build=build,

@@ -27,12 +27,12 @@ from decoders.model.transfer import fetched, sent
 
 PAPER = "PLD+: accelerating LLM inference by leveraging language model artifacts"
 BIBTEX = r"""
-@misc{somasundaram2024pldplus,
+@inproceedings{somasundaram2025pldplus,
   author = {Shwetha Somasundaram and Anirudh Phukan and Apoorv Saxena},
   title = {{PLD+}: Accelerating {LLM} Inference by Leveraging Language Model Artifacts},
-  year = {2024},
-  eprint = {2412.01447},
-  archivePrefix = {arXiv},
+  booktitle = {Findings of the Association for Computational Linguistics: NAACL 2025},
+  year = {2025},
+  pages = {6075--6089},
 }
 """
 NO_PREDECESSOR = -1.0  # score of a candidate at position 0: nothing stands before it to compare

@@ -51,13 +51,10 @@ from decoders.verifiers.typical import TypicalVerifier
 
 PAPER = "Hardware-aware parallel prompt decoding for memory-efficient acceleration of LLM inference"
 BIBTEX = r"""
-@misc{chen2024ppd,
-  author = {Hao Mark Chen and Wayne Luk and Ka Fai Cedric Yiu and Rui Li and Konstantin Mishchenko and
-            Stylianos I. Venieris and Hongxiang Fan},
+@misc{ppd,
+  author = {Anonymous},
   title = {Hardware-Aware Parallel Prompt Decoding for Memory-Efficient Acceleration of {LLM} Inference},
-  year = {2024},
-  eprint = {2405.18628},
-  archivePrefix = {arXiv},
+  note = {Under double-blind review},
 }
 """
 NO_GUESSES = "no guesses yet: the prompt tokens on this step's root make those of the next step"

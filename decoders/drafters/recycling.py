@@ -1,4 +1,4 @@
-"""Token Recycling (Luo et al. 2024): what the target nearly wrote after a token is drafted after it next time.
+"""Token Recycling (Luo et al. 2025): what the target nearly wrote after a token is drafted after it next time.
 
 A matrix keeps, for every token, the target's eight likeliest next tokens where it last stood in a forward, accepted or
 not. A fixed tree is filled from it, breadth first: a node's child of rank r is entry r of its token's row. The paper's
@@ -168,13 +168,13 @@ def build(target: Target, params: RecyclingParams) -> RecyclingDrafter:
 
 
 BIBTEX = r"""
-@misc{luo2024recycling,
-  author = {Xianzhen Luo and Yixuan Wang and Qingfu Zhu and Zhiming Zhang and Xuanyu Zhang and Qing Yang and
-            Dongliang Xu},
+@inproceedings{luo2025recycling,
+  author = {X. Luo and Y. Wang and Q. Zhu and Z. Zhang and X. Zhang and Q. Yang and D. Xu},
   title = {Turning Trash into Treasure: Accelerating Inference of Large Language Models with Token Recycling},
-  year = {2024},
-  eprint = {2408.08696},
-  archivePrefix = {arXiv},
+  booktitle = {Proceedings of the 63rd Annual Meeting of the Association for Computational Linguistics
+            (Volume 1: Long Papers)},
+  year = {2025},
+  pages = {6816--6831},
 }
 """
 

@@ -1,4 +1,4 @@
-"""SAM decoding (Hu et al. 2024, SAMD): copy behind the longest earlier match, in the text or in a corpus, else a tree.
+"""SAM decoding (Hu et al. 2025, SAMD): copy behind the longest earlier match, in the text or in a corpus, else a tree.
 
 The released code walks two suffix automata, one over the text and one over a corpus. What they answer is the longest
 suffix that stands earlier and where it ends first; the same answers come here from a search of the text by vector
@@ -191,10 +191,22 @@ def _once(terms: tuple[Term, ...], *more: tuple[Term, ...]) -> tuple[Term, ...]:
     return tuple({term.key: term for group in (*reversed(more), terms) for term in group}.values())
 
 
+BIBTEX = r"""
+@inproceedings{hu2025sam,
+  author = {Y. Hu and K. Wang and X. Zhang and F. Zhang and C. Li and H. Chen and J. Zhang},
+  title = {{SAM} Decoding: Speculative Decoding via Suffix Automaton},
+  booktitle = {Proceedings of the 63rd Annual Meeting of the Association for Computational Linguistics
+            (Volume 1: Long Papers)},
+  year = {2025},
+  pages = {12187--12204},
+}
+"""
+
 METHOD = Method(
     name="sam",
     title="SAM decoding",
-    paper="Hu et al. 2024, SAM decoding: speculative decoding via suffix automaton",
+    paper="Hu et al. 2025, SAM decoding: speculative decoding via suffix automaton",
+    bibtex=BIBTEX,
     summary="Copies behind the longest earlier match in text or corpus; where none is long, another method drafts.",
     params=SamParams,
     build=build,

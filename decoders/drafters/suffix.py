@@ -1,4 +1,4 @@
-"""SuffixDecoding (Oliaro et al. 2024; Arctic Inference): what followed the text's suffixes before, by how often.
+"""SuffixDecoding (Oliaro et al. 2025; Arctic Inference): what followed the text's suffixes before, by how often.
 
 A suffix tree over prompt and answer, and another over the answers of all requests, hold each string of up to ``depth``
 tokens with its count. For every suffix of the text that occurs, the most frequent continuation is drafted (or a tree of
@@ -342,10 +342,20 @@ def build(target: Target, params: SuffixParams) -> SuffixDrafter:
     return SuffixDrafter(params, answers, warm=params.warm and len(answers) > 0)
 
 
+BIBTEX = r"""
+@inproceedings{oliaro2025suffix,
+  author = {G. Oliaro and Z. Jia and D. F. Campos and A. Qiao},
+  title = {{SuffixDecoding}: Extreme Speculative Decoding for Emerging {AI} Applications},
+  booktitle = {The Thirty-Ninth Annual Conference on Neural Information Processing Systems},
+  year = {2025},
+}
+"""
+
 METHOD = Method(
     name="suffix",
     title="SuffixDecoding",
-    paper="Oliaro et al. 2024, SuffixDecoding: extreme speculative decoding for emerging AI applications",
+    paper="Oliaro et al. 2025, SuffixDecoding: extreme speculative decoding for emerging AI applications",
+    bibtex=BIBTEX,
     summary="Drafts the most frequent continuation of the text's own suffixes, in it and in earlier answers.",
     params=SuffixParams,
     build=build,
