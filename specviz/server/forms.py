@@ -21,6 +21,8 @@ MAX_PROMPT = 400_000  # characters
 MAX_POOL = 4 << 20  # bytes
 MAX_REFERENCE = 20_000  # characters
 
+EMPTY = "The prompt is empty: type something, or choose an example above."
+
 
 @dataclass(frozen=True)
 class RunSettings:
@@ -148,7 +150,7 @@ class PromptForm:
                 "prompt", f"The prompt has {len(typed):,} characters and at most {MAX_PROMPT:,} are taken: shorten it."
             )
         if not typed.strip():
-            raise Rejected("prompt", "The prompt is empty: type something, or choose an example above.")
+            raise Rejected("prompt", EMPTY)
         try:
             if self.mode == "segments":
                 parts = passages(self.context)

@@ -215,7 +215,7 @@ def test_what_is_wrong_with_a_prompt_is_said_where_one_looks(visit: Visit) -> No
     page.wait_for_selector("#sv-prompt-note .svp-error")
     page.click("#sv-run")
     wrong = page.locator("#sv-run-note .svp-error")
-    expect(wrong).to_contain_text("2,500 tokens")
+    expect(wrong).to_contain_text("tokens and the model's context holds 2,000")
     expect(wrong).to_be_in_viewport()
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import gradio as gr
 
 from specviz.server.desk import Desk
-from specviz.server.forms import MODES, PromptForm, Rejected
+from specviz.server.forms import EMPTY, MODES, PromptForm, Rejected
 from specviz.server.store import UnknownTrace
 from specviz.shell.parts import note, owner, part, tell, told
 from specviz.views.examples import SEPARATOR, Example, examples
@@ -95,7 +95,8 @@ def build(desk: Desk) -> None:
         form = _form(sent)
         used = references.settled(whose, form)
         kept = used.reference.strip() == form.reference.strip()
-        return [count(form), gr.skip() if kept else used.reference, note(references.told(whose, used))]
+        counted = count(form) if form.typed.strip() else note(EMPTY, error=True)  # as Run says, whichever comes last
+        return [counted, gr.skip() if kept else used.reference, note(references.told(whose, used))]
 
     def written(whose: references.Reference, *sent: Any) -> list[Any]:
         """Whose the reference is that stands in the form now, and the note that says so."""
