@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import zipfile
 from collections.abc import Iterator
@@ -42,15 +43,15 @@ def runs(target: Any) -> dict[str, Trace]:
 @pytest.fixture(scope="module")
 def port(target: Any, runs: dict[str, Trace], tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     store = TraceStore()
-    for name, trace in runs.items():
-        shown = Trace.from_json(trace.to_json())
-        shown.run.update(id=name, title="A prompt")
+    for number, trace in enumerate(runs.values()):
+        shown = Trace.from_json(copy.deepcopy(trace.to_json()))
+        shown.run.update(id=f"run-{number}", title="A prompt")
         store.put(shown, kind="gallery", owner="*")
     desk = Desk(store, Runner(store), Loader(lambda: target, name="tiny"), pages=pages())
-    desk.first = "pld+h"
-    with pytest.MonkeyPatch.context() as patch, serving(desk) as number:
+    desk.first = "run-0"
+    with pytest.MonkeyPatch.context() as patch, serving(desk) as place:
         patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        yield number
+        yield place
 
 
 class Hand:
@@ -94,7 +95,7 @@ def test_run_my_prompt(hand: Hand) -> None:
     page.keyboard.press("Control+a")
     page.keyboard.type("one two three one two")
     page.click("#sv-run")
-    page.wait_for_function("specviz.app.shown !== 'pld+h' && specviz.app.inspector.model.run.complete")
+    page.wait_for_function("specviz.app.shown !== 'run-0' && specviz.app.inspector.model.run.complete")
     expect(page.locator(".sv-title")).to_have_text("one two three one two")
     assert page.evaluate("specviz.app.inspector.model.stepCount") > 0
 
