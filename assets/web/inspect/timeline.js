@@ -192,9 +192,11 @@ export class Timeline {
     pen.textBaseline = "alphabetic";
     const room = Math.ceil(60 / this.width);
     const tick = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].find((n) => n >= room) || 2000;
+    const below = this.note.offsetTop >= this.element.offsetTop + this.height; // in a narrow window
+    const covered = below ? 0 : this.note.offsetWidth;
     for (let step = tick; step <= count; step += tick) {
       const x = LEFT + (step - 0.5) * this.width;
-      if (x > full - 14 - this.note.offsetWidth || x < LEFT + 44) continue;
+      if (x > full - 14 - covered || x < LEFT + 44) continue;
       pen.textAlign = "center";
       pen.fillText(step.toLocaleString("en"), x, this.height - 3);
     }

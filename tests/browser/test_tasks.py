@@ -1,0 +1,167 @@
+"""Five tasks of the first minutes, each in at most five clicks from the start page; and what-if without a mouse."""
+
+from __future__ import annotations
+
+import copy
+import re
+import zipfile
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from decoders import Prompt, record
+from decoders.study.whatif import ReadRun
+from decoders.trace.metrics import regrets
+from decoders.trace.trace import Trace
+from specviz.pages import pages
+from specviz.server.desk import Desk
+from specviz.server.loader import Loader
+from specviz.server.runner import Runner
+from specviz.server.store import TraceStore
+from tests.models import prompt_ids, tiny_target
+from tests.stubs import serving
+from tests.waiting import becomes, expect
+
+MOST = 5  # clicks
+TAB_STOPS = 60  # from the top of the page to What if
+
+
+@pytest.fixture(scope="module")
+def target() -> Any:
+    return tiny_target("qwen3")
+
+
+@pytest.fixture(scope="module")
+def runs(target: Any) -> dict[str, Trace]:
+    """Runs of one prompt, by method; the app opens on the first."""
+    prompt = Prompt.from_ids(prompt_ids(3))
+    methods: tuple[tuple[str, dict[str, Any]], ...] = (("pld+h", {"k": 6}), ("pld", {"k": 6}), ("plain", {}))
+    return {name: record(target, prompt, name, params, max_new_tokens=24) for name, params in methods}
+
+
+@pytest.fixture(scope="module")
+def port(target: Any, runs: dict[str, Trace], tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    store = TraceStore()
+    for number, trace in enumerate(runs.values()):
+        shown = Trace.from_json(copy.deepcopy(trace.to_json()))
+        shown.run.update(id=f"run-{number}", title="A prompt")
+        store.put(shown, kind="gallery", owner="*")
+    desk = Desk(store, Runner(store), Loader(lambda: target, name="tiny"), pages=pages())
+    desk.first = "run-0"
+    with pytest.MonkeyPatch.context() as patch, serving(desk) as place:
+        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
+        yield place
+
+
+class Hand:
+    """Somebody with a mouse on the start page: every press of the button is counted, by the page itself."""
+
+    def __init__(self, page: Any, port: int) -> None:
+        self.page = page
+        page.goto(f"http://127.0.0.1:{port}/")
+        page.wait_for_selector("#sv-run:not([disabled])")
+        page.wait_for_function("specviz.app.whatif?.catalog && !specviz.app.whatif.reason")
+        page.evaluate("window.presses = 0; addEventListener('pointerdown', () => presses++, true)")
+        self.picks = 0  # from a list that the system draws: the page sees no press
+
+    @property
+    def clicks(self) -> int:
+        return self.page.evaluate("presses") + self.picks
+
+    def pick(self, select: str, value: str) -> None:
+        """One press opens a list, another takes its entry."""
+        self.page.select_option(select, value)
+        self.picks += 2
+
+
+@pytest.fixture
+def hand(page: Any, port: int) -> Iterator[Hand]:
+    hand = Hand(page, port)
+    yield hand
+    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
+    assert foreign == [] and page.problems == []
+    assert 0 < hand.clicks <= MOST
+
+
+def open_whatif(page: Any) -> None:
+    page.wait_for_function("specviz.app.whatif.result && !document.querySelector('.svw[aria-busy], .svw-stale')")
+
+
+def test_run_my_prompt(hand: Hand) -> None:
+    page = hand.page
+    page.click("label:has-text('Plain text')")
+    page.click("#sv-text textarea")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("one two three one two")
+    page.click("#sv-run")
+    page.wait_for_function("specviz.app.shown !== 'run-0' && specviz.app.inspector.model.run.complete")
+    expect(page.locator(".sv-title")).to_have_text("one two three one two")
+    assert page.evaluate("specviz.app.inspector.model.stepCount") > 0
+
+
+def test_find_the_worst_ranking(hand: Hand, runs: dict[str, Trace]) -> None:
+    page = hand.page
+    worst = max(regrets(runs["pld+h"]), key=lambda one: (one.tokens, -one.step))
+    page.click(".sv-regret-table tbody tr >> nth=0")
+    becomes(page, lambda: page.evaluate("specviz.app.inspector.number"), worst.step)
+    best = page.locator(".sv-crow:has(.sv-best)").first
+    expect(best).to_contain_text(str(worst.best))
+
+
+def test_redraft_the_worst_ranking(hand: Hand, target: Any, runs: dict[str, Trace]) -> None:
+    page = hand.page
+    worst = max(regrets(runs["pld+h"]), key=lambda one: (one.tokens, -one.step))
+    page.click(".sv-regret-table tbody tr >> nth=0")
+    page.click(".svw-open")
+    open_whatif(page)
+    hand.pick("section.svw select >> nth=0", "adapld")
+    page.wait_for_function("specviz.app.whatif.result?.trace.run.method.name === 'adapld'")
+    expected = ReadRun(target, runs["pld+h"]).redraft(worst.step, "adapld", {})
+    expect(page.locator(".svw-words")).to_contain_text(f"what if {expected.accepted} token")
+
+
+def test_compare_two_methods(hand: Hand, runs: dict[str, Trace]) -> None:
+    page = hand.page
+    page.click("role=tab[name='Compare']")
+    page.wait_for_selector(".svp-compare[data-ready]")
+    page.click("button:has-text('Compare these runs')")
+    for name in ("pld+h", "pld"):
+        steps = len(runs[name].tables["steps"]["context"])
+        lane = page.locator(".svc-lane", has_text=runs[name].run["method"]["title"])
+        expect(lane).to_be_visible()
+        expect(page.locator(".svc-results, .svc-numbers").first).to_be_visible()
+        assert steps > 0
+
+
+def test_export_a_figure(hand: Hand) -> None:
+    page = hand.page
+    with page.expect_download() as kept:
+        page.click("button:text-is('Figure')")
+    with zipfile.ZipFile(kept.value.path()) as archive:
+        assert {"figure.pdf", "figure.svg", "references.bib"} <= set(archive.namelist())
+
+
+def test_the_keyboard_alone_leads_from_the_start_to_what_if(page: Any, port: int) -> None:
+    Hand(page, port)
+    miss = page.evaluate("specviz.app.inspector.number")
+    page.keyboard.press("]")  # the next miss: nothing needs the focus for that
+    page.wait_for_function("was => specviz.app.inspector.number !== was", arg=miss)
+    at = "document.activeElement?.classList.contains('svw-open')"
+    stops = 0
+    while not page.evaluate(at):
+        page.keyboard.press("Tab")
+        stops += 1
+        assert stops <= TAB_STOPS, "What if is too far from the start"
+    page.keyboard.press("Enter")
+    open_whatif(page)
+    inside = "document.activeElement?.closest('.svw')?.querySelector('select') === document.activeElement"
+    for _ in range(8):
+        if page.evaluate(inside):
+            break
+        page.keyboard.press("Tab")
+    assert page.evaluate(inside), "its list of methods is a few stops further"
+    page.keyboard.type("AdaPLD")
+    page.wait_for_function("specviz.app.whatif.result?.trace.run.method.name === 'adapld'")
+    expect(page.locator(".svw-words")).to_contain_text("what if")
+    assert page.evaluate("presses") == 0 and page.problems == []
