@@ -69,7 +69,7 @@ def test_without_documents_it_decodes_plainly_and_every_step_says_why() -> None:
     assert trace.output_ids == generate(target, prompt, max_new_tokens=8)
     steps = trace.tables["steps"]
     assert not any(steps["drafted"])
-    assert all(reason.startswith("LLMA needs reference documents") for reason in steps["reason"])
+    assert all(reason.startswith("LLMA needs reference documents") for reason in steps["reason"][:-1])  # the last has no room
 
 
 def test_a_document_of_one_token_has_nothing_to_copy() -> None:
