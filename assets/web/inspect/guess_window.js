@@ -42,14 +42,19 @@ export class GuessWindow {
     tree.element.append(this.element);
   }
 
+  /** Makes room for so many rows; 0: there is no window. @param {number} count */
+  show(count) {
+    this.element.hidden = count === 0;
+    const high = count ? Math.min(MOST, HEAD + ROW * count) : 0;
+    this.tree.element.style.setProperty("--sv-window", `${high}px`);
+  }
+
   /** @param {number} step */
   draw(step) {
     const { model } = this.tree.owner;
     const rows = windowRows(model, step);
-    this.element.hidden = rows.length === 0;
-    const high = rows.length ? Math.min(MOST, HEAD + ROW * rows.length) : 0;
-    this.tree.element.style.setProperty("--sv-window", `${high}px`);
-    if (!rows.length) return this.rows.replaceChildren();
+    this.show(rows.length);
+    if (!rows.length) return;
     const places = rows.reduce((sum, row) => sum + row.length, 0);
     const counted = `${plural(places, "probe")} in ${plural(rows.length, "row")}`;
     this.title.replaceChildren(h("b", "Window"), ` ${counted}: what the target would write after each guess`);

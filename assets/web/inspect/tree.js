@@ -92,7 +92,7 @@ export class TreeView extends Panel {
     this.body.replaceChildren();
     this.note.textContent = "";
     this.choices.hidden = true;
-    this.guesses.element.hidden = true;
+    this.guesses.show(0);
   }
 
   /** ``keep``: the folds stay open, the place stays in sight. @param {StepView} view */
