@@ -91,6 +91,7 @@ class StubMethod:
     paper: str = "A paper 2024"
     summary: str = "Copies what followed an earlier place."
     pooled: bool = False
+    keeps: str = ""
     prompt: None = None
 
     def needs(self, target: Any, params: Any) -> SimpleNamespace:
@@ -142,6 +143,9 @@ class StubTarget:
         "hidden": 32,
         "vocab": None,
     }
+
+    def __init__(self) -> None:
+        self.companions: dict[str, Any] = {}
 
 
 def app_of(desk: Desk, users: Users | None = None) -> FastAPI:

@@ -67,9 +67,9 @@ def test_without_documents_it_decodes_plainly_and_every_step_says_why() -> None:
     target, prompt = tiny_target("qwen3"), Prompt.from_ids([5, 6])
     trace = record(target, prompt, "llma", max_new_tokens=8)
     assert trace.output_ids == generate(target, prompt, max_new_tokens=8)
-    steps = trace.tables["steps"]
-    assert not any(steps["drafted"])
-    assert all(reason.startswith("LLMA needs reference documents") for reason in steps["reason"])
+    assert not any(trace.tables["steps"]["drafted"])
+    *reasons, _ = trace.tables["steps"]["reason"]  # the last step has no room for a draft
+    assert all(reason.startswith("LLMA needs reference documents") for reason in reasons)
 
 
 def test_a_document_of_one_token_has_nothing_to_copy() -> None:

@@ -109,6 +109,8 @@ interface Run {
   memory?: { kv_bytes_per_token?: number; kv_bytes?: number; draft_bytes?: number };
   attention?: AttentionHeads | null;
   pool?: { label?: string; tokens?: number; passages?: number };
+  /** What outlasts the run: whether earlier runs had left any, how much there was before it and is now. */
+  kept?: { warm: boolean; unit: string; count: number; before?: number };
   compression?: Compression;
   /** The answer hoped for, and whose it is in words. */
   reference?: string; reference_of?: string;
@@ -248,7 +250,11 @@ interface Catalog { methods: MethodCard[]; settings: Control[]; state: string; r
 interface MethodCard {
   name: string; title: string; summary: string; paper: string; lossless: boolean; missing: string; pooled: boolean;
   controls: Control[];
+  /** What its runs leave behind for later ones, in a word; "": nothing. */
+  keeps: string;
 }
+/** How much a method keeps of somebody's runs: ``count`` of ``unit`` (a plural), from ``runs`` runs. */
+interface KeptAmount { count: number; unit: string; runs: number }
 
 /** What a number means, and the code that makes it; ``worked``: the formula with a run's {parts}, of a metric. */
 interface Term { label: string; formula: string; code: string; help: string; worked?: string }

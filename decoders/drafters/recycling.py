@@ -192,5 +192,6 @@ METHOD = Method(
     ),
     node_terms=(Term("row_rank", "rank in the row", "The token's place in its parent's row of the matrix.", 0, 7),),
     cold=lambda params: replace(params, warm=False, anew=False),
+    keeps="matrix",
     order=12,
 )

@@ -62,7 +62,7 @@ class RestParams:
 class Stores(dict[str, Datastore]):
     """Opened datastores by file and time of its last change."""
 
-    unit = "opened datastores"
+    unit = "opened files"
 
 
 class RestDrafter(Drafter):
@@ -161,5 +161,6 @@ METHOD = Method(
         Term("matched", "matched", "Length of the longest suffix of the text found in the datastore.", 0, 16),
         Term("hits", "hits", "Places in the datastore where that suffix stands.", 0, 0),
     ),
+    keeps="datastores",
     order=18,
 )

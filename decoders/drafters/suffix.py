@@ -375,5 +375,6 @@ METHOD = Method(
         Term("score", "score", "Σ of the drafted tokens' estimated probabilities.", 0, 0),
     ),
     cold=lambda params: replace(params, warm=False, anew=False),
+    keeps="answers",
     order=16,
 )

@@ -5,8 +5,11 @@ A run is **cold** unless its parameters ask for what is kept, and its record say
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,6 +17,25 @@ if TYPE_CHECKING:
 
 owner: ContextVar[str] = ContextVar("owner of what is kept", default="")  # a session of a server; "" where there is one
 MOST_OWNERS = 64  # whoever has not been there for longest loses what is kept
+
+
+@contextmanager
+def owned_by(name: str) -> Iterator[None]:
+    """For a while, what is kept is that of the owner ``name``."""
+    token = owner.set(name)
+    try:
+        yield
+    finally:
+        owner.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How much a method keeps for an owner: ``count`` of ``unit``, of ``runs`` runs."""
+
+    count: int
+    unit: str
+    runs: int
 
 
 class Kept:
@@ -31,29 +53,47 @@ class Kept:
 
     def __init__(self) -> None:
         self._by_owner: dict[str, dict[str, Any]] = {}  # the one that came last at the end
+        self._runs: dict[tuple[str, str], int] = {}
+        self._lock = Lock()  # a server's user may ask while a run begins
 
     def of(self, name: str, make: Callable[[], Any], *, anew: bool = False) -> Any:
-        """What ``name`` keeps for the owner, made where there is none yet; ``anew`` drops what there is first."""
-        mine = self._by_owner[owner.get()] = self._by_owner.pop(owner.get(), {})
-        while len(self._by_owner) > MOST_OWNERS:
-            del self._by_owner[next(iter(self._by_owner))]
-        if anew:
-            mine.pop(name, None)
-        if name not in mine:
-            mine[name] = make()
-        return mine[name]
+        """What ``name`` keeps for the owner, made where there is none yet; ``anew`` drops what there is first. A run
+        asks once.
+        """
+        whose = owner.get()
+        with self._lock:
+            mine = self._by_owner[whose] = self._by_owner.pop(whose, {})
+            while len(self._by_owner) > MOST_OWNERS:
+                gone = next(iter(self._by_owner))
+                for one in self._by_owner.pop(gone):
+                    del self._runs[gone, one]
+            if anew or name not in mine:
+                mine[name] = make()
+                self._runs[whose, name] = 0
+            self._runs[whose, name] += 1
+            return mine[name]
+
+    def amounts(self) -> dict[str, Amount]:
+        """How much is kept for the owner, by name; names without anything are left out."""
+        whose = owner.get()
+        with self._lock:
+            mine = self._by_owner.get(whose, {})
+            return {
+                name: Amount(len(what), what.unit, self._runs[whose, name]) for name, what in mine.items() if len(what)
+            }
 
     def sizes(self) -> dict[str, str]:
         """How much is kept for the owner, by name, in words."""
-        mine = self._by_owner.get(owner.get(), {})
-        return {name: f"{len(what):,} {what.unit}" for name, what in mine.items() if len(what)}
+        return {name: f"{amount.count:,} {amount.unit}" for name, amount in self.amounts().items()}
 
     def empty(self, name: str | None = None) -> list[str]:
         """Drop what ``name`` keeps for the owner, or all of it; what was dropped, by name."""
-        mine = self._by_owner.get(owner.get(), {})
-        names = [one for one in ([name] if name is not None else list(mine)) if one in mine]
-        for one in names:
-            del mine[one]
+        whose = owner.get()
+        with self._lock:
+            mine = self._by_owner.get(whose, {})
+            names = [one for one in ([name] if name is not None else list(mine)) if one in mine]
+            for one in names:
+                del mine[one], self._runs[whose, one]
         return names
 
 

@@ -42,7 +42,8 @@ class Method:
     sentence that says what is missing for this target and which command makes it (``brings`` says of parameters
     that they name it, so that nothing is missing); ``applies`` returns None, or one sentence that says what a
     prompt lacks. ``cold`` gives the parameters of the same run without what earlier runs left behind, where
-    parameters can ask for that: no trace records it.
+    parameters can ask for that: no trace records it. ``keeps`` names what its runs leave behind for later ones, if
+    anything (``decoders.method.kept``).
     """
 
     name: str
@@ -64,6 +65,7 @@ class Method:
     brings: Callable[[Any], bool] = lambda params: False
     applies: Callable[[Prompt], str | None] = lambda prompt: None
     cold: Callable[[Any], Any] = lambda params: params
+    keeps: str = ""
     order: int = 50
 
     def parts(

@@ -205,7 +205,7 @@ class Desk:
                 log.exception("method %s cannot say whether it is available", method.name)
                 missing = sentence(problem)
         return {
-            **{name: getattr(method, name) for name in ("name", "title", "paper", "summary", "lossless")},
+            **{name: getattr(method, name) for name in ("name", "title", "paper", "summary", "lossless", "keeps")},
             "pooled": self._pooled(method, method.params()),
             "missing": missing or "",
             # those that name files are for the commands

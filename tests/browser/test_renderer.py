@@ -484,6 +484,33 @@ def test_hostile_text_stays_text(open_trace: Open, page: Any) -> None:
     assert page.problems == []
 
 
+def test_lookaheads_window_is_drawn_below_the_tree(open_trace: Open, page: Any) -> None:
+    """Rows of probes, counted; those of another kind are none; text stays text."""
+    trace = synthetic.nasty()
+    pieces = trace.tables["pieces"]
+    hostile, pieces["hex"][0] = pieces["id"][0], b"<i>x</i>".hex()
+    offsets = (1, 2, 1, 2, 3, 2, 3, 4)
+    trace.tables["probes"] = {
+        "step": [1] * 9, "parent": [0] * 9, "offset": [*offsets, 1], "kind": ["window"] * 8 + ["dummy"],
+        "token": [hostile] * 9, "prob": [0.25] * 9,
+    }  # fmt: skip
+    open_trace(synthetic.chain())
+    window = page.locator(".sv-window")
+    expect(window).to_be_hidden()
+    page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(trace))
+    expect(window).to_be_visible()
+    expect(window).to_contain_text("Window 8 probes in 3 rows")
+    rows = window.locator(".sv-window-row")
+    assert [row.locator(".sv-window-cell").count() for row in rows.all()] == [2, 3, 3]
+    expect(window.locator(".sv-window-newest .sv-window-name")).to_have_text("row 3")
+    assert window.locator("i").count() == 0 and "<i>x" in window.locator(".sv-window-cell").first.inner_text()
+    window.locator(".sv-window-newest .sv-window-cell").first.focus()
+    assert "first choice after the guess 2 behind the root" in tip(page)
+    page.keyboard.press("ArrowLeft")
+    expect(window).to_be_hidden()
+    assert page.problems == []
+
+
 def test_split_characters_are_shown_once(open_trace: Open) -> None:
     page = open_trace(synthetic.nasty())
     text = page.inner_text(".sv-prompt .sv-code").replace("⏎", "").replace("␍", "")

@@ -6,6 +6,10 @@ export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 /** @type {(count: number, one: string, many?: string) => string} */
 export const plural = (count, one, many) => `${count.toLocaleString("en")} ${count === 1 ? one : many || one + "s"}`;
 
+/** A count of what a unit names in the plural: "1 token with a row" of "tokens with a row". */
+/** @type {(count: number, unit: string) => string} */
+export const amount = (count, unit) => plural(count, unit.replace(/s\b/, ""), unit);
+
 /** A number as people read it: 1,234 · 12.3 · 0.123 · 1.2e-5; "–" for what was not measured; other values as text. */
 /** @type {(value: unknown, digits?: number) => string} */
 export function format(value, digits = 3) {

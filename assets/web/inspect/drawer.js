@@ -1,7 +1,7 @@
 /* The drawer: what is told of a run beside what is in sight. Closed at first; this browser remembers it open. */
 
 import { append, button, facts, h, icon } from "specviz/base/dom.js";
-import { format } from "specviz/base/numbers.js";
+import { amount, format } from "specviz/base/numbers.js";
 import { told } from "specviz/base/parts.js";
 import { stored } from "specviz/base/storage.js";
 import * as shares from "specviz/inspect/shares.js";
@@ -98,12 +98,22 @@ const spaced = (name) => name.replace(/_/g, " ");
 /** @type {(value: unknown) => string} */
 const shown = (value) => (value === true ? "yes" : value === false ? "no" : String(value));
 
+/** Whether the run began with what earlier ones had left, where its method keeps anything. @param {Inspector} owner */
+function start(owner) {
+  const { kept } = owner.model.run;
+  if (!kept) return [];
+  const chip = h("span.sv-chip", { tabindex: "0" }, "Start ", h("b", kept.warm ? "warm" : "cold"));
+  const before = kept.warm ? amount(kept.before ?? 0, kept.unit) : "nothing";
+  const text = `It began with ${before} of earlier runs, and ended with ${amount(kept.count, kept.unit)}.`;
+  return [owner.tip.add(chip, () => told("Start", text))];
+}
+
 /** The method's parameters, and which of them were left open. @param {Inspector} owner @returns {Child[]} */
 function parameters(owner) {
   const { method } = owner.model.run;
   const controls = new Map((method.controls || []).map((control) => [control.name, control]));
   const open = [];
-  const chips = [];
+  const chips = start(owner);
   for (const [name, setting] of Object.entries(method.params || {})) {
     const control = controls.get(name);
     const label = control?.label || name;

@@ -4,6 +4,7 @@ import { h, later, must, s, write } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
 import { OPEN } from "specviz/base/model.js";
 import { probability } from "specviz/base/numbers.js";
+import { GuessWindow } from "specviz/inspect/guess_window.js";
 import { lanes } from "specviz/inspect/drafting.js";
 import { rail } from "specviz/inspect/prompt_marks.js";
 import { Panel } from "specviz/inspect/panel.js";
@@ -53,6 +54,7 @@ export class TreeView extends Panel {
     this.placed = [];
     this.window = new TreeWindow(this);
     this.bar.append(this.window.tools);
+    this.guesses = new GuessWindow(this);
     this.svg.addEventListener("pointerover", (event) => this.hover(boxOf(event)));
     this.svg.addEventListener("pointerleave", () => this.hover(null));
     /** @type {(event: Event) => void} */
@@ -90,6 +92,7 @@ export class TreeView extends Panel {
     this.body.replaceChildren();
     this.note.textContent = "";
     this.choices.hidden = true;
+    this.guesses.show(0);
   }
 
   /** ``keep``: the folds stay open, the place stays in sight. @param {StepView} view */
@@ -121,6 +124,7 @@ export class TreeView extends Panel {
     const stood = view.bonus === OPEN ? "not checked yet" : `${view.accepted} accepted`;
     this.note.textContent = view.drafted ? `${view.drafted} drafted${deep} · ${stood}` : "no draft this step";
     drawChoices(this, view);
+    this.guesses.draw(view.number);
     this.window.fit(width, height, keep);
   }
 

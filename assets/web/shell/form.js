@@ -7,6 +7,7 @@ import { getJson } from "specviz/base/json.js";
 import { sentence } from "specviz/base/problem.js";
 import { stored } from "specviz/base/storage.js";
 import { offerModel } from "specviz/models/choose.js";
+import { KeptState } from "specviz/shell/kept.js";
 import { badge, methodGroups, missingMethods } from "specviz/shell/methods.js";
 import { find, place } from "specviz/shell/place.js";
 import { stop } from "specviz/shell/stage.js";
@@ -46,6 +47,7 @@ export function mount({ element, props, trigger }) {
   /** @type {Values} */
   const settings = {};
 
+  const keptState = new KeptState();
   const madeWith = h("p.svm-offer", { hidden: true }); // of a run that is edited, where another model made it
   /** The editor takes over a run: its method and settings here, its prompt by the server. @param {string} id */
   function edit(id) {
@@ -137,11 +139,13 @@ export function mount({ element, props, trigger }) {
       ),
       missingMethods(catalog.methods),
       folded("svf-params", "Parameters of the method", own, paramsOpen),
+      keptState.element,
       upFront.map(({ row }) => row),
       folded("svf-sampling", "Sampling", sampling, samplingOpen),
     ];
     box.replaceChildren();
     append(box, inside);
+    keptState.show(card);
     changed();
   }
 

@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
-from specviz.server.desk import Service
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from specviz.server.bodies import Body, needs
+from specviz.server.desk import Service, get, post
+from specviz.server.http import Owner
 
 from .form import build
 
 
+class Emptied(Body):
+    """The method whose kept state is dropped."""
+
+    method: Annotated[str, Field(max_length=60), needs("the method to empty is named by a text; given was {given}")]
+
+
 class Inspect(Service):
-    """Its form asks the desk; it has nothing of its own."""
+    """Its form asks the desk; of its own it tells what the methods keep of the asking user's runs, and empties it."""
 
     name, title, order = "inspect", "Inspect", 10
     form = staticmethod(build)
+
+    @get("kept")
+    def kept(self, owner: Owner) -> dict[str, Any]:
+        """By method, how much it keeps of the user's runs with the model in use: {"count", "unit", "runs"}."""
+        if self.desk.loader.target is None:
+            return {}
+        from decoders.method.kept import kept_with, owned_by
+
+        with owned_by(owner):
+            return {name: asdict(amount) for name, amount in kept_with(self.desk.target()).amounts().items()}
+
+    @post("empty")
+    def empty(self, asked: Emptied, owner: Owner) -> list[str]:
+        """Drop what a method keeps of the user's runs with the model in use; a run that goes on ends with what it had.
+        """
+        from decoders.method.kept import kept_with, owned_by
+
+        with owned_by(owner):
+            return kept_with(self.desk.target()).empty(asked.method)

@@ -1,0 +1,73 @@
+"""What methods keep from run to run, as the page asks for it: the asking user's alone, counted, and emptied."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from decoders import methods
+from decoders.method.kept import MOST_OWNERS, Amount, Kept, kept_with, owned_by
+from specviz.places import new_id
+from specviz.server.http import COOKIE
+
+from .stubs import StubDesk, app_of
+from .waiting import WAIT_S
+
+
+class Rows(list[int]):
+    unit = "rows"
+
+
+def test_runs_are_counted_until_it_is_emptied() -> None:
+    kept = Kept()
+    for number in range(3):
+        kept.of("recycling", Rows).append(number)
+    kept.of("suffix", Rows)
+    assert kept.amounts() == {"recycling": Amount(3, "rows", 3)}, "what is empty is left out"
+    kept.of("recycling", Rows, anew=True).append(1)
+    assert kept.amounts() == {"recycling": Amount(1, "rows", 1)}
+    assert kept.empty("recycling") == ["recycling"] and kept.amounts() == {} and kept.empty("recycling") == []
+
+
+def test_an_owner_that_was_dropped_begins_at_no_runs() -> None:
+    kept = Kept()
+    for number in (*range(MOST_OWNERS + 1), 0):
+        with owned_by(f"user {number}"):
+            kept.of("recycling", Rows).append(number)
+    with owned_by("user 0"):
+        assert kept.amounts() == {"recycling": Amount(1, "rows", 1)}
+
+
+def test_methods_that_start_warm_say_what_they_keep() -> None:
+    keeping = {name for name, method in methods().items() if method.keeps}
+    assert keeping == {"recycling", "suffix", "rest"}
+    warm = {name for name, method in methods().items() if hasattr(method.params, "warm")}
+    assert warm <= keeping
+
+
+def test_a_user_sees_and_empties_only_what_is_his() -> None:
+    desk = StubDesk()
+    with TestClient(app_of(desk)) as client:
+        assert desk.loader.wait(WAIT_S)
+        mine, other = new_id(), new_id()
+
+        def ask(owner: str, *empty: str) -> Any:
+            client.cookies.set(COOKIE, owner)
+            if empty:
+                return client.post("/api/inspect/empty", json={"method": empty[0]}).json()
+            return client.get("/api/inspect/kept").json()
+
+        for owner, count in ((mine, 2), (other, 5)):
+            with owned_by(owner):
+                kept_with(desk.target()).of("recycling", Rows).extend(range(count))
+        assert ask(mine) == {"recycling": {"count": 2, "unit": "rows", "runs": 1}}
+        assert ask(mine, "recycling") == {"done": ["recycling"]}
+        assert ask(mine) == {} and ask(mine, "recycling") == {"done": []}
+        assert ask(other)["recycling"]["count"] == 5
+        assert client.post("/api/inspect/empty", json={"method": 3}).status_code == 422
+
+
+def test_without_a_model_nothing_is_kept() -> None:
+    with TestClient(app_of(StubDesk(load=None))) as client:
+        assert client.get("/api/inspect/kept").json() == {}
