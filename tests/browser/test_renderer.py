@@ -495,16 +495,16 @@ def test_lookaheads_window_is_drawn_below_the_tree(open_trace: Open, page: Any) 
         "token": [hostile] * 9, "prob": [0.25] * 9,
     }  # fmt: skip
     open_trace(synthetic.chain())
-    window = page.locator(".sv-window")
+    window = page.locator(".sv-lookahead")
     expect(window).to_be_hidden()
     page.evaluate("t => specviz.inspector.load(t, {step: 1})", payload(trace))
     expect(window).to_be_visible()
     expect(window).to_contain_text("Window 8 probes in 3 rows")
-    rows = window.locator(".sv-window-row")
-    assert [row.locator(".sv-window-cell").count() for row in rows.all()] == [2, 3, 3]
-    expect(window.locator(".sv-window-newest .sv-window-name")).to_have_text("row 3")
-    assert window.locator("i").count() == 0 and "<i>x" in window.locator(".sv-window-cell").first.inner_text()
-    window.locator(".sv-window-newest .sv-window-cell").first.focus()
+    rows = window.locator(".sv-lookahead-row")
+    assert [row.locator(".sv-lookahead-cell").count() for row in rows.all()] == [2, 3, 3]
+    expect(window.locator(".sv-lookahead-newest .sv-lookahead-name")).to_have_text("row 3")
+    assert window.locator("i").count() == 0 and "<i>x" in window.locator(".sv-lookahead-cell").first.inner_text()
+    window.locator(".sv-lookahead-newest .sv-lookahead-cell").first.focus()
     assert "first choice after the guess 2 behind the root" in tip(page)
     page.keyboard.press("ArrowLeft")
     expect(window).to_be_hidden()

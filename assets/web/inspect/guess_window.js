@@ -36,9 +36,9 @@ export class GuessWindow {
   /** @param {TreeView} tree */
   constructor(tree) {
     this.tree = tree;
-    this.title = h("div.sv-window-title");
-    this.rows = h("div.sv-window-rows");
-    this.element = h("div.sv-window", { hidden: true, role: "group", "aria-label": "Window" }, this.title, this.rows);
+    this.title = h("div.sv-lookahead-title");
+    this.rows = h("div.sv-lookahead-rows");
+    this.element = h("div.sv-lookahead", { hidden: true, role: "group", "aria-label": "Window" }, this.title, this.rows);
     tree.element.append(this.element);
   }
 
@@ -46,7 +46,7 @@ export class GuessWindow {
   show(count) {
     this.element.hidden = count === 0;
     const high = count ? Math.min(MOST, HEAD + ROW * count) : 0;
-    this.tree.element.style.setProperty("--sv-window", `${high}px`);
+    this.tree.element.style.setProperty("--sv-lookahead", `${high}px`);
   }
 
   /** @param {number} step */
@@ -65,12 +65,12 @@ export class GuessWindow {
   row(row, number, newest) {
     const { model, tip } = this.tree.owner;
     const cells = row.map(({ offset, token, prob }) => {
-      const cell = h("code.sv-window-cell", { tabindex: "0" }, model.pieces.label(token, LABEL));
+      const cell = h("code.sv-lookahead-cell", { tabindex: "0" }, model.pieces.label(token, LABEL));
       const what = newest ? " It enters the window, and ends an n-gram once all rows are there." : "";
       const text = `The target's first choice after the guess ${offset} behind the root: ${probability(prob)}.${what}`;
       return tip.add(cell, () => [text]);
     });
-    const name = h("span.sv-window-name", `row ${number + 1}`);
-    return h("div", { class: `sv-window-row${newest ? " sv-window-newest" : ""}` }, name, cells);
+    const name = h("span.sv-lookahead-name", `row ${number + 1}`);
+    return h("div", { class: `sv-lookahead-row${newest ? " sv-lookahead-newest" : ""}` }, name, cells);
   }
 }
