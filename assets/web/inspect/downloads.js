@@ -34,7 +34,7 @@ export function treeSvg(inspector) {
   copy.querySelectorAll("*").forEach((element, k) => {
     const style = getComputedStyle(from[k]);
     for (const name of STYLES) element.setAttribute(name.replace("-line", ""), style.getPropertyValue(name));
-    for (const name of ["class", "tabindex", "role", "data-tip", "aria-label", "aria-pressed"])
+    for (const name of ["class", "tabindex", "role", "data-tip", "aria-label", "aria-description", "aria-pressed"])
       element.removeAttribute(name);
   });
   for (const name of ["class", "role", "aria-label"]) copy.removeAttribute(name);

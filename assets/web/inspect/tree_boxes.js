@@ -52,7 +52,7 @@ export class Box {
   constructor() {
     this.shape = s("path.sv-box");
     this.label = s("text.sv-label", { y: 17 });
-    this.small = s("text.sv-small", { y: 30, "aria-hidden": "true" });
+    this.small = s("text.sv-small", { y: 30 });
     this.group = s("g", this.shape, this.label, this.small);
     boxes.set(this.group, this);
     /** What is drawn. @type {TreeItem} */
@@ -119,11 +119,12 @@ export function fill(tree, box, item, view) {
   drawTag(tree, box, first);
   hang(tree, box, item, view);
   if (folds(item)) {
-    const label =
+    const opens =
       item.kind === "chip"
         ? `Show ${plural(item.count, "folded node")}`
-        : `${item.text}: ${item.nodes.length} tokens in a row, ${STATUS[status]}. Show them one by one`;
-    return set(group, { tabindex: 0, role: "button", "aria-pressed": null, "aria-label": label });
+        : `${item.nodes.length} tokens in a row, ${STATUS[status]}. Show them one by one`;
+    const named = { "aria-label": null, "aria-description": opens }; // its name is what stands on it
+    return set(group, { tabindex: 0, role: "button", "aria-pressed": null, ...named });
   }
   const token = node ? node.token : view.bonus;
   const from = node && node.index && node.origin !== "main" ? `, ${node.origin}` : "";
@@ -131,7 +132,7 @@ export function fill(tree, box, item, view) {
   const leads = count < 0 ? "" : `, ${plural(count, "prompt token")}: state ${count} next`;
   pick(tree, box);
   const text = token < 0 ? "stop" : model.pieces.label(token);
-  set(group, { "aria-label": `${text}: ${STATUS[status]}${from}${leads}` });
+  set(group, { "aria-label": `${text}: ${STATUS[status]}${from}${leads}`, "aria-description": null });
 }
 
 /** A node's prompt tokens and the state they lead to; filled where acceptance ended. @type {DrawItem} */
