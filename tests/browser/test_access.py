@@ -17,7 +17,7 @@ from specviz.places import GALLERY
 from tests.stubs import StubDesk, serving
 
 PAGES = {  # and what is there when one is drawn
-    "inspect": ".sv-timeline",
+    "inspect": "#sv-run:not([disabled])",
     "compare": ".svp-compare[data-ready]",
     "attribution": ".svp-attribution[data-ready]",
     "lessons": ".svp-lessons[data-ready]",
