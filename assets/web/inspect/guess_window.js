@@ -38,7 +38,8 @@ export class GuessWindow {
     this.tree = tree;
     this.title = h("div.sv-lookahead-title");
     this.rows = h("div.sv-lookahead-rows");
-    this.element = h("div.sv-lookahead", { hidden: true, role: "group", "aria-label": "Window" }, this.title, this.rows);
+    const told = { hidden: true, role: "group", "aria-label": "Window" };
+    this.element = h("div.sv-lookahead", told, this.title, this.rows);
     tree.element.append(this.element);
   }
 

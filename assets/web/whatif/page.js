@@ -81,7 +81,8 @@ export class WhatIf {
     // ---- the panel ----------------------------------------------------------------------------------------------
 
     const { tip } = inspector;
-    const opens = { "aria-description": "Draft this step again", "aria-expanded": "false", onclick: () => this.toggle() };
+    const described = { "aria-description": "Draft this step again", "aria-expanded": "false" };
+    const opens = { ...described, onclick: () => this.toggle() };
     this.button = h("button.sv-button.sv-quiet.svw-open", opens, "What if …");
     const what = "Draft this step again with another method, other parameters or another place.";
     tip.add(this.button, () => [this.reason || what]);
