@@ -315,9 +315,9 @@ class SuffixDrafter(Drafter):
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
         if self.params.warm:
-            if self.answer is None:
-                self.answer = self.keeps.begin(self.params.max_cached)
-            self.answer += emitted_tokens(draft.tree.tokens, verdict)
+            answer: list[int] = self.keeps.begin(self.params.max_cached) if self.answer is None else self.answer
+            answer.extend(emitted_tokens(draft.tree.tokens, verdict))
+            self.answer = answer
         return None
 
     def resume(self, context: Context, past: Sequence[Past]) -> None:

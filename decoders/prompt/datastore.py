@@ -147,8 +147,9 @@ def _of_line(line: str, where: str) -> str:
             (data[key] for key in ("messages", "conversations", "turns") if isinstance(data.get(key), list)), []
         )
         said = [turn.get("content", turn.get("value")) if isinstance(turn, dict) else turn for turn in turns]
-        if said and all(isinstance(text, str) for text in said):
-            return "\n".join(said)
+        texts = [text for text in said if isinstance(text, str)]
+        if texts and len(texts) == len(said):
+            return "\n".join(texts)
     raise UserError(f"{where} has no text: it needs one of {', '.join(TEXT_KEYS)}, messages or conversations")
 
 
