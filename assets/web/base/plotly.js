@@ -83,7 +83,7 @@ function drawCharts(library, grid, charts, clicked) {
   plotsOf.set(grid, plots);
   while (plots.length < charts.length) {
     /** @type {Plot} */
-    const plot = h("div.svp-plot", { role: "img" });
+    const plot = h("div.svp-plot", { role: "group" });
     grid.append(h("figure.svp-chart", plot));
     new ResizeObserver(() => {
       if (plot.data && plot.offsetWidth) library.Plots.resize(plot);
