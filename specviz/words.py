@@ -85,6 +85,16 @@ def column(unit: str, values: Iterable[float | None]) -> Callable[[float | None]
     return lambda value: decimals(value, digits)
 
 
+def columned(unit: str, values: Iterable[float | None]) -> list[str]:
+    """The numbers of a column as they are written (``column``).
+
+    >>> columned("×", [1.5, 0.25, None])
+    ['1.50', '0.25', '–']
+    """
+    values = list(values)
+    return list(map(column(unit, values), values))
+
+
 def probability(value: float | None) -> str:
     """A probability in a narrow place.
 
