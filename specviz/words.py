@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
+SIGNS = {" ": "␣", "\n": "⏎", "\t": "→", "\r": "␍"}  # for what cannot be seen of a token by itself
+
 
 def sentence(problem: BaseException) -> str:
     """An error as one sentence: a user's own mistake as it is told, any other with the name of its kind.
