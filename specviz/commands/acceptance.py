@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from specviz.words import counted
+from specviz.words import counted, decimals
 
 from . import common
 
@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         common.show_table(heads, rows, f"{one['title']}, {counted(one['runs'], 'run')}")
         if one["calibration"]:
             told = [
-                (c["label"], str(c["count"]), *(common.number(c[key], 3) for key in ("rate", "ece", "brier", "auroc")))
+                (c["label"], str(c["count"]), *(decimals(c[key], 3) for key in ("rate", "ece", "brier", "auroc")))
                 for c in one["calibration"]
             ]
             common.show_table(("confidence", "told", "came true", "ECE", "Brier", "AUROC"), told, right=1)
@@ -47,4 +47,4 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shown(value: float | None, unit: str) -> str:
-    return f"{value:.1%}" if value is not None and unit == "share" else common.number(value)
+    return f"{value:.1%}" if value is not None and unit == "share" else decimals(value, 2)
