@@ -39,7 +39,7 @@ def cases_shown(results: Results, metrics: Sequence[str]) -> Iterator[Case]:
     axes = [(f"param:{axis['param']}", axis["label"]) for axis in about["axes"]]
     quantities = [q for q in map(results.quantity, metrics) if isinstance(q, Quantity)]
     forms = [column(q.unit, [row.get(q.key) for row in results.rows]) for q in quantities]
-    heads = ["", *(label for _, label in axes), "answer (drafted tokens that were accepted in ⟦ ⟧)"]
+    heads = ["", *(label for _, label in axes), "answer, ⟦drafted tokens⟧"]
     labels = [f"{q.label} (%)" if q.unit == "share" else q.label for q in quantities]
     absent: dict[str, Any] = dict(about.get("absent") or {})
     for prompt in dict.fromkeys(row["prompt"] for row in results.rows):
