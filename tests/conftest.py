@@ -2,6 +2,7 @@
 
 import atexit
 import copy
+import gc
 import os
 import shutil
 import sys
@@ -9,6 +10,8 @@ import tempfile
 from typing import Any
 
 import pytest
+
+gc.disable()  # until all tests are collected (below): what is imported now stays
 
 # what the many processes of a run import is compiled once and kept, also where the shell says otherwise
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
@@ -33,6 +36,13 @@ from . import synthetic
 # machines differ and are shared, so no test fails for its time alone; CI repeats the same examples
 settings.register_profile("house", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("house")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Modules and tests stay to the end: no garbage collection looks through them (half a second each, and every fifth
+    second of the training-free tests)."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)
