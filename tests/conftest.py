@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-gc.disable()  # until all tests are collected (below): what is imported now stays
-
 # what the many processes of a run import is compiled once and kept, also where the shell says otherwise
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
     sys.dont_write_bytecode = False
@@ -32,6 +30,8 @@ from hypothesis import settings
 from decoders.trace.trace import Trace
 
 from . import synthetic
+
+gc.disable()  # until all tests are collected (below): what is imported now stays
 
 # machines differ and are shared, so no test fails for its time alone; CI repeats the same examples
 settings.register_profile("house", deadline=None, derandomize="CI" in os.environ)
