@@ -14,7 +14,7 @@ from decoders.trace.trace import Trace
 from specviz.places import GALLERY
 from specviz.views.export import standalone_html
 from tests import synthetic
-from tests.stubs import StubDesk, serving
+from tests.stubs import StubDesk
 from tests.waiting import becomes, expect
 
 Visit = Callable[..., Any]
@@ -27,9 +27,8 @@ def recorded(name: str) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    with serving(StubDesk(gallery=(*(recorded(name) for name in RUNS), synthetic.steps(60)))) as found:
-        yield found
+def desk() -> StubDesk:
+    return StubDesk(gallery=(*(recorded(name) for name in RUNS), synthetic.steps(60)))
 
 
 @pytest.fixture
@@ -81,8 +80,10 @@ OUT_OF_SIGHT = """async () => {
 
 @pytest.mark.parametrize("size", [(1440, 900), (1280, 800)])
 def test_a_step_is_seen_whole_without_scrolling(visit: Visit, size: tuple[int, int]) -> None:
+    page = visit("?trace=gallery-0", *size)
     for number in range(len(RUNS)):
-        page = visit(f"?trace=gallery-{number}", *size)
+        page.evaluate(f"specviz.open('gallery-{number}')")
+        page.wait_for_selector(f'#sv-view .svp-host[data-ready="gallery-{number}"]')
         assert page.is_visible("#sv-panel"), "beside the open editor"
         assert page.evaluate(OUT_OF_SIGHT) == []
 
