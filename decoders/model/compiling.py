@@ -86,6 +86,7 @@ class Workshop:
         self.made = threading.Condition()
         self._waiting: list[Part] = []
         self._urgent = False  # somebody waits
+        self._cancelled = 0  # how often
         self._child: subprocess.Popen[str] | None = None
         self._thread: threading.Thread | None = None
 
@@ -131,6 +132,7 @@ class Workshop:
         """Make nothing more; a child at work ends now. What is made stays."""
         with self.made:
             self._waiting.clear()
+            self._cancelled += 1
             child = self._child
         if child is not None:
             _end(child)
@@ -146,10 +148,10 @@ class Workshop:
                     self._thread = None
                     self.made.notify_all()
                     return
-                part = self._waiting[0]
+                part, cancelled = self._waiting[0], self._cancelled
             problem = self._made(part)
             with self.made:
-                if part in self._waiting:  # else it was cancelled
+                if cancelled == self._cancelled:  # else it may be asked for again
                     self._waiting.remove(part)
                     if problem:
                         self.failed[part.package] = problem
@@ -220,6 +222,10 @@ def _end(child: subprocess.Popen[str]) -> None:
     elif child.poll() is None:
         child.kill()
     child.wait()
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):  # what it was not sent any more
+                pipe.close()
 
 
 WORKSHOP = Workshop()
