@@ -148,7 +148,9 @@ def with_garbage(target: Target, engine: Engines, seed: int):
     target.engines = engine
     session = session_of(target, 40)
     generator = torch.Generator().manual_seed(seed)
-    session.cache.store[:, :, :, session.cache.length :].normal_(0, 100, generator=generator)
+    store = session.cache.store
+    assert store is not None
+    store[:, :, :, session.cache.length :].normal_(0, 100, generator=generator)
     buffers = engine.static.buffers(8)  # type: ignore[union-attr]
     buffers.embeddings.normal_(0, 100, generator=generator)
     buffers.positions.random_(0, 200, generator=generator)

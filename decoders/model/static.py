@@ -139,6 +139,10 @@ class StaticForward:
             return None
         return bucket_of(rows.count, rows.cache.length, rows.cache.capacity, self.step, doubling=self.doubling)
 
+    def ready(self, rows: int) -> bool:
+        """Whether forwards of so many rows can run now."""
+        raise NotImplementedError
+
     def run(self, bucket: Bucket, rows: Rows, needs: Needs, captured: Captured) -> Float[Tensor, "rows vocab"]:
         """Logits of the rows, in fp32; what ``needs`` names goes to ``captured``."""
         buffers = self.buffers(bucket.rows)
