@@ -22,7 +22,8 @@ HEAVY = {"torch", "transformers", "safetensors", "tokenizers", "jaxtyping"}
 LIGHT = {
     "errors", "folders", "imports", "names", "draft.params", "draft.tree", "method.kept", "model.catalog",
     "study.attribution", "study.attribution_export", "study.attribution_text", "trace.check", "trace.files",
-    "trace.metrics", "trace.oracle", "trace.origins", "trace.report", "trace.tables", "trace.trace",
+    "trace.acceptance", "trace.decisions", "trace.metrics", "trace.oracle", "trace.origins", "trace.reliability",
+    "trace.report", "trace.speedup", "trace.tables", "trace.trace",
 }  # fmt: skip
 # light to import; what else they need is imported where it is used, and done without where it is missing
 LAZY = {"trace.journal", "trace.quality"}

@@ -130,6 +130,8 @@ def test_states_are_the_targets_and_computed_once(home, text, monkeypatch):
     assert torch.equal(alone, states), "a vanilla drafter reads the same file"
     with pytest.raises(pytest.fail.Exception, match="computed twice"):
         States(model, (0, 1), folder).of(batch)  # another layer is not there
+    with pytest.raises(pytest.fail.Exception, match="computed twice"):
+        States(network("qwen3", seed=9), (1,), folder).of(batch)  # another target's states are its own
     teacher = Teacher(network("qwen3"), (1,))
     wanted = batch.kinds[:, 1:] == RESPONSE
     with torch.no_grad():
