@@ -186,9 +186,10 @@ class Decoding:
             index += 1
             if emitted[-1] in self.stop_ids:
                 self.stop = "eos"
-                return
-            if emitted_count >= room:
+            elif emitted_count >= room:
                 self.stop = "max tokens" if emitted_count >= self.max_new_tokens else "context full"
+            if self.stop:
+                self.target.engines.run_ended()
                 return
 
     def room(self, session: Session) -> int:
