@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoders.engine.recording import RECORD_BYTES
 from decoders.engine.rows import Recording
 from decoders.errors import first_line
 from decoders.model.load import versions
@@ -28,6 +27,7 @@ from .kinds import PLAIN, described, kind_of
 from .observed import AsProcessed, Observed, Steps
 
 FIRST_FORWARD = "the first forward of generate() reads the prompt, too: its time is the prefill's"
+WAITING_BYTES = {"cpu": 2 << 20, "cuda": 256 << 20}  # of logits that wait to be recorded; a CPU's fit its cache
 SAMPLING_WORDS = "temperature", "top_k", "top_p"
 
 
@@ -118,7 +118,7 @@ class Call:
             for output, over in zip(self.outputs, done.tolist(), strict=True):
                 output.ended = output.ended or over
         self._drafted = self._logits = self._processed = self._verified = None
-        if self._bytes >= RECORD_BYTES.get(self.device.type, RECORD_BYTES["cpu"]):
+        if self._bytes >= WAITING_BYTES.get(self.device.type, WAITING_BYTES["cpu"]):
             self.record()
         self._begun = mark(self.device)
 
