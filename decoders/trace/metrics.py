@@ -68,6 +68,15 @@ def compute(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     return {**values, **_quality(trace)}
 
 
+# what a metric is made of, where an imported run may not know it (``run["unknown"]``)
+MADE_OF: dict[str, tuple[str, ...]] = {
+    "steps": ("steps",), "drafted": ("steps.drafted",), "accepted": ("steps.accepted",),
+    "tokens_per_step": ("steps", "steps.accepted"), "draft_efficiency": ("steps.drafted", "steps.accepted"),
+    "no_draft_steps": ("steps.drafted",), "copied_share": ("tokens.source",), "differs": ("tokens.rank",),
+    "draft_ms": ("steps",), "verify_ms": ("steps",),
+}  # fmt: skip
+
+
 def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, Measured]:
     """Every metric that is made of the tables, with its parts; the scores against a reference are not."""
     run, steps, tokens = trace.run, trace.tables["steps"], len(trace.output_ids)
@@ -85,7 +94,7 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         """The first part ÷ the second."""
         return Measured(ratio(*parts.values()), parts)
 
-    return {
+    measured = {
         "tokens": Measured(tokens, {"all": all_tokens, "prompt": run.get("prompt_length")}),
         "steps": Measured(count, {"steps": count}),
         "drafted": Measured(drafted, {"drafted": drafted, "steps": count}),
@@ -111,6 +120,11 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         ),
         "differs": Measured(differs, {"differs": differs, "tokens": tokens}),
     }
+    unknown = set(run.get("unknown", ()))
+    for key, columns in MADE_OF.items() if unknown else ():
+        if unknown.intersection(columns):
+            measured[key] = Measured(None, {})
+    return measured
 
 
 def _copied(trace: Trace) -> int:
@@ -185,9 +199,16 @@ def time_parts(trace: Trace) -> dict[str, float]:
 
 
 def accepted_lengths(trace: Trace) -> list[int]:
-    """Accepted draft tokens (bonus excluded) of the steps that had a draft."""
+    """Accepted draft tokens (bonus excluded) of the steps that had a draft; empty where that is not recorded."""
+    if not _verified(trace):
+        return []
     steps = trace.tables["steps"]
     return [a for a, drafted in zip(steps["accepted"], steps["drafted"], strict=True) if drafted]
+
+
+def _verified(trace: Trace) -> bool:
+    """Whether the run knows what was drafted and what was accepted in each step; an imported one may not."""
+    return not {"steps.drafted", "steps.accepted"}.intersection(trace.run.get("unknown", ()))
 
 
 def ratio(above: float | None, below: float | None) -> float | None:
@@ -238,8 +259,10 @@ def acceptance_by_depth(trace: Trace) -> list[tuple[int, int, int]]:
     """(depth, reached, accepted) from depth 1 on: acceptance per depth is accepted ÷ reached.
 
     A depth is reached by a step where the node above was accepted (or is the root) and has a child to try; siblings are
-    one decision, so they count once. It is accepted where one of them stood.
+    one decision, so they count once. It is accepted where one of them stood. Empty where that is not recorded.
     """
+    if not _verified(trace):
+        return []
     nodes = trace.tables["nodes"]
     step, depth, parent = (np.array(nodes[name], dtype=np.int64) for name in ("step", "depth", "parent"))
     if not len(step):
