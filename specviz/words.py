@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
+SIGNS = {" ": "␣", "\n": "⏎", "\t": "→", "\r": "␍"}  # for what cannot be seen of a token by itself
+
 
 def sentence(problem: BaseException) -> str:
     """An error as one sentence: a user's own mistake as it is told, any other with the name of its kind.
@@ -83,6 +85,16 @@ def column(unit: str, values: Iterable[float | None]) -> Callable[[float | None]
     whole = bool(there) and all(value == int(value) for value in there)
     digits = 0 if whole else 1 if largest >= 100 else 2 if largest >= 1 else 3
     return lambda value: decimals(value, digits)
+
+
+def columned(unit: str, values: Iterable[float | None]) -> list[str]:
+    """The numbers of a column as they are written (``column``).
+
+    >>> columned("×", [1.5, 0.25, None])
+    ['1.50', '0.25', '–']
+    """
+    values = list(values)
+    return list(map(column(unit, values), values))
 
 
 def probability(value: float | None) -> str:

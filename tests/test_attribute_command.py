@@ -113,6 +113,7 @@ def test_a_recorded_run_needs_no_model(capsys, tmp_path):
     assert specviz("--trace", path, "--min-run", 3, "--markdown", tmp_path / "n.md") == 0
     printed = capsys.readouterr()
     assert "\x1b" not in printed.out and "all verbatim" in printed.err and (tmp_path / "n.md").exists()
+    assert "of the answer (%)" in printed.err and " %" not in printed.err  # shares as in the Lab's tables
 
 
 def test_scores_of_a_quotesum_file(capsys, model, quotesum, tmp_path):

@@ -15,10 +15,12 @@ from rich.console import Console
 
 from decoders import load, methods, save
 from decoders.model import catalog
+from decoders.study.bench import Spread
 from specviz import cli
-from specviz.commands import COMMANDS, FIRST, common, lab
+from specviz.commands import COMMANDS, FIRST, bench, common, lab
 from specviz.commands.calibrate import heat_map
 from specviz.views.examples import examples
+from specviz.words import columned
 
 from .models import network, tiny_tokenizer
 
@@ -295,6 +297,12 @@ def test_bench_measures_and_writes(capsys, model, prompts, tmp_path):
     assert specviz("bench", *args, "--no-trace", "--context", 40, "--limit", 1) == 0
     printed = capsys.readouterr().out
     assert "40–40 tokens" in printed and "tracing" not in printed and "generate()" not in printed
+
+
+def test_a_columns_numbers_have_the_same_decimals():
+    values = [Spread(12.5, 12.0, 14.25, 3), None, Spread(0.5, 0.25, 0.75, 3)]
+    assert bench.spreads("×", values) == ["12.50 (12.00–14.25)", "–", "0.50 (0.25–0.75)"]
+    assert columned("tokens", [1.0, 2.256]) == ["1.00", "2.26"] and columned("share", [0.5, None]) == ["50.0", "–"]
 
 
 def test_calibrate_is_kept_and_used(capsys, model, prompts, tmp_path):

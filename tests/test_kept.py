@@ -7,7 +7,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from decoders import methods
-from decoders.method.kept import MOST_OWNERS, Amount, Kept, kept_with, owned_by
+from decoders.method.kept import MOST_OWNERS, Amount, Kept, kept_with, owned_by, owner
 from specviz.places import new_id
 from specviz.server.http import COOKIE
 
@@ -52,20 +52,31 @@ def test_a_user_sees_and_empties_only_what_is_his() -> None:
         assert desk.loader.wait(WAIT_S)
         mine, other = new_id(), new_id()
 
-        def ask(owner: str, *empty: str) -> Any:
-            client.cookies.set(COOKIE, owner)
+        def ask(whose: str, *empty: str) -> Any:
+            client.cookies.set(COOKIE, whose)
             if empty:
                 return client.post("/api/inspect/empty", json={"method": empty[0]}).json()
             return client.get("/api/inspect/kept").json()
 
-        for owner, count in ((mine, 2), (other, 5)):
-            with owned_by(owner):
+        for whose, count in ((mine, 2), (other, 5)):
+            with owned_by(whose):
                 kept_with(desk.target()).of("recycling", Rows).extend(range(count))
         assert ask(mine) == {"recycling": {"count": 2, "unit": "rows", "runs": 1}}
         assert ask(mine, "recycling") == {"done": ["recycling"]}
         assert ask(mine) == {} and ask(mine, "recycling") == {"done": []}
         assert ask(other)["recycling"]["count"] == 5
         assert client.post("/api/inspect/empty", json={"method": 3}).status_code == 422
+
+
+def test_the_worker_keeps_for_whom_it_works() -> None:
+    """Not for whoever had the last run: work of pages is done for the owner who asks for it."""
+    desk = StubDesk()
+    desk.loader.start()
+    assert desk.loader.wait(WAIT_S)
+    desk.submit_text(owner="one user")
+    assert desk.on_worker(owner.get) == ""
+    with owned_by("another"):
+        assert desk.on_worker(owner.get) == "another"
 
 
 def test_without_a_model_nothing_is_kept() -> None:

@@ -20,9 +20,11 @@ FRONT = {"specviz", "gradio", "plotly", "pandas"}
 HEAVY = {"torch", "transformers", "safetensors", "tokenizers", "jaxtyping"}
 # decoders' modules that open, check and count traces where torch is not installed
 LIGHT = {
-    "errors", "folders", "importers.request", "importers.chat", "importers.source", "imports", "names", "draft.params", "draft.tree", "method.kept", "model.catalog",
+    "errors", "folders", "importers.chat", "importers.request", "importers.source", "imports", "names",
+    "draft.params", "draft.tree", "method.kept", "model.catalog",
     "study.attribution", "study.attribution_export", "study.attribution_text", "trace.check", "trace.files",
-    "trace.metrics", "trace.oracle", "trace.origins", "trace.report", "trace.tables", "trace.trace",
+    "trace.acceptance", "trace.decisions", "trace.metrics", "trace.oracle", "trace.origins", "trace.reliability",
+    "trace.report", "trace.speedup", "trace.tables", "trace.trace",
 }  # fmt: skip
 # light to import; what else they need is imported where it is used, and done without where it is missing
 LAZY = {"trace.journal", "trace.quality"}

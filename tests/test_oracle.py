@@ -10,7 +10,7 @@ import pytest
 
 from decoders.trace import files
 from decoders.trace.metrics import compute, fill_would_accept, measure, regrets
-from decoders.trace.oracle import UNDECIDED, UNRANKED, oracle, unknown
+from decoders.trace.oracle import UNDECIDED, UNRANKED, Oracle, oracle, unknown
 from decoders.trace.report import report
 from decoders.trace.trace import Trace
 from tests import synthetic
@@ -150,3 +150,16 @@ def test_every_run_of_the_gallery(path: Path) -> None:
     assert replay.cost == 0 or any(one.tokens for one in regrets(trace))  # nothing lost, nothing to save
     cost = measure(trace)["ranking_cost"]
     assert cost.value == told["cost"] == replay.recorded - replay.steps and cost.parts["oracle"] == replay.steps
+
+
+def test_the_cost_of_a_ranking_in_words():
+    """Exactly, between bounds, about, nothing."""
+
+    def told(cost: int, least: int, branches: bool = False) -> str:
+        return Oracle(10 - cost, 10 - least, 10, (), branches).words
+
+    assert told(2, 2) == "ranking costs 2 of 10 steps"
+    assert told(2, 1) == "ranking costs 1 to 2 of 10 steps"
+    assert told(2, 2, branches=True) == "ranking costs about 2 of 10 steps"
+    assert told(0, 0) == "ranking costs none of 10 steps"
+    assert Oracle(8, 9, 10, (), False).needs == "8 to 9" and Oracle(8, 8, 10, (), False).needs == "8"

@@ -10,7 +10,8 @@ from scipy.stats import chisquare
 from decoders import Sampling
 from decoders.draft.draft import Draft, Scored
 from decoders.draft.tree import DraftTree
-from decoders.verifiers.residual import ResidualVerifier, expected_speedup, overlap, residual
+from decoders.trace.speedup import expected_speedup
+from decoders.verifiers.residual import ResidualVerifier, overlap, residual
 from decoders.verifiers.sampling import Chooser, drawn_token
 
 P, Q = torch.tensor([0.6, 0.4]), torch.tensor([0.3, 0.7])

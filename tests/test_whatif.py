@@ -356,6 +356,8 @@ def test_the_command_drafts_again_and_lists_regret(target, ranked, tmp_path, cap
     assert main(["whatif", str(path), "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert listed["ranking_regret"] == pytest.approx(ranking_regret(ranked.trace))
+    assert main(["whatif", str(path)]) == 0
+    assert f"oracle: {listed['oracle']['needs']} steps, so the ranking costs " in capsys.readouterr().out
     worst = listed["steps"][0]
     assert worst["step"] >= 1 and worst["tokens"] == max(one.tokens for one in regrets(ranked.trace))
     assert main(["whatif", str(path), "--step", "4", "--method", "adapld", "--set", "k=3", "--json"]) == 0

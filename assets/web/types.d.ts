@@ -66,9 +66,10 @@ interface Report {
   columns: Record<string, PlainColumn[]>;
 }
 /** The replay under a perfect ranking (``decoders/trace/oracle.py``): its steps at least and at most, output tokens written
- * by the end of each, what the ranking cost at most and at least; or why there is none. */
+ * by the end of each, what the ranking cost at most and at least, and both in words; or why there is none. */
 type OracleReport =
-  | { steps: number; most: number; recorded: number; ends: number[]; cost: number; least: number; branches: boolean }
+  | { steps: number; most: number; recorded: number; ends: number[]; cost: number; least: number; branches: boolean; needs: string;
+      words: string }
   | { why: string };
 /** A step's outcome or route, and the number of such steps. */
 type Count = [name: string, steps: number];

@@ -102,6 +102,17 @@ def param(
     return dataclasses.field(default=default, metadata=meta)
 
 
+def ordered(params: Any, low: str, high: str) -> None:
+    """Checks that one field is at most another (of ``__post_init__``).
+
+    Raises ValueError with both values.
+    """
+    if getattr(params, low) > getattr(params, high):
+        raise ValueError(
+            f"{low}={getattr(params, low)} is above {high}={getattr(params, high)}: the shortest is at most the longest"
+        )
+
+
 def controls(params: type) -> tuple[Control, ...]:
     """The controls of a params class, in field order."""
     hints = get_type_hints(params)

@@ -13,7 +13,7 @@ import numpy as np
 
 from decoders.draft.draft import Candidates, Draft
 from decoders.draft.needs import Needs
-from decoders.draft.params import param
+from decoders.draft.params import ordered, param
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
@@ -70,11 +70,7 @@ class CasdParams:
     )
 
     def __post_init__(self) -> None:
-        if self.shortest_suffix > self.longest_suffix:
-            raise ValueError(
-                f"shortest_suffix={self.shortest_suffix} is above longest_suffix={self.longest_suffix}: "
-                "the shortest suffix is at most the longest"
-            )
+        ordered(self, "shortest_suffix", "longest_suffix")
 
 
 class CasdDrafter(Drafter):

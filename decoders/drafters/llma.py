@@ -13,7 +13,7 @@ import numpy as np
 
 from decoders.draft.draft import Candidates, Draft
 from decoders.draft.needs import Needs
-from decoders.draft.params import param
+from decoders.draft.params import ordered, param
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
@@ -42,11 +42,7 @@ class LlmaParams:
     )
 
     def __post_init__(self) -> None:
-        if self.min_ngram > self.max_ngram:
-            raise ValueError(
-                f"min_ngram={self.min_ngram} is above max_ngram={self.max_ngram}: "
-                "the shortest trigger is at most the longest"
-            )
+        ordered(self, "min_ngram", "max_ngram")
 
 
 class LlmaDrafter(Drafter):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from decoders.draft.draft import Candidates, Draft
-from decoders.draft.params import param
+from decoders.draft.params import ordered, param
 from decoders.draft.terms import Term
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
@@ -28,11 +28,7 @@ class PldParams:
     )
 
     def __post_init__(self) -> None:
-        if self.min_ngram > self.max_ngram:
-            raise ValueError(
-                f"min_ngram={self.min_ngram} is above max_ngram={self.max_ngram}: "
-                "the shortest n-gram is at most the longest"
-            )
+        ordered(self, "min_ngram", "max_ngram")
 
 
 def suffix_lengths(tokens: np.ndarray, positions: np.ndarray, longest: int) -> np.ndarray:

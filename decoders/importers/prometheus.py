@@ -14,7 +14,8 @@ from .importer import Contents, Importer, Numbers
 from .source import Source
 
 LINE = re.compile(
-    r"^(?P<name>(?:vllm|sglang|llamacpp):\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\d{1,18}(?:\.\d+)?(?:e[+-]?\d{1,2})?)\s*$"
+    r"^(?P<name>(?:vllm|sglang|llamacpp):\w+)(?:\{(?P<labels>[^}]*)\})? "
+    r"(?P<value>\d{1,18}(?:\.\d+)?(?:e[+-]?\d{1,2})?)\s*$"
 )
 WANTED = re.compile(r"spec_|draft|tokens_predicted|generation_tokens")
 LABEL = re.compile(r'(\w+)="([^"]*)"')

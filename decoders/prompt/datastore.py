@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -22,7 +21,7 @@ from jaxtyping import Int
 from decoders.errors import UserError
 from decoders.folders import cache_folder, replacing
 
-from .pool import SEPARATOR, Trie, merged, sorted_ends
+from .pool import SEPARATOR, Trie, intervals, merged, sorted_ends
 
 SCHEMA = "specstore/1"
 CHUNK = 1 << 22  # tokens
@@ -52,15 +51,7 @@ class Chunk:
 
     def intervals(self, sequence: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Of suffixes of 1, 2, … tokens, as long as they occur with a token behind them: which of ``ends``."""
-        text, ends = self._fast_text, self._fast_ends
-        low, high = 0, len(ends)
-        for back, token in enumerate(reversed(sequence)):
-            first = bisect_left(ends, token, low, high, key=lambda end: text[end - back])
-            last = bisect_right(ends, token, first, high, key=lambda end: text[end - back])
-            if first == last:
-                return
-            low, high = first, last
-            yield low, high
+        return intervals(self._fast_text, self._fast_ends, reversed(sequence))
 
 
 class Datastore:

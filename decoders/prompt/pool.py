@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,15 +84,7 @@ class PoolIndex:
 
     def intervals(self, sequence: Int[np.ndarray, "tokens"]) -> Iterator[tuple[int, int]]:
         """Of the suffixes of 1, 2, … tokens that occur, as long as one does: which places of ``order`` have them."""
-        text, ends = self._fast_text, self._fast_ends
-        low, high = 0, len(ends)
-        for back, token in enumerate(sequence[: -self.longest - 1 : -1].tolist()):
-            first = bisect_left(ends, token, low, high, key=lambda end: text[end - back])
-            last = bisect_right(ends, token, first, high, key=lambda end: text[end - back])
-            if first == last:
-                return
-            low, high = first, last
-            yield low, high
+        return intervals(self._fast_text, self._fast_ends, sequence[: -self.longest - 1 : -1].tolist())
 
     @property
     def order(self) -> Int[np.ndarray, "ends"]:
@@ -177,6 +169,20 @@ def sorted_ends(text: Int[np.ndarray, "text"], longest: int, ended: bool = False
     ends = np.flatnonzero((text[:-1] != SEPARATOR) & (ended | (text[1:] != SEPARATOR)))
     ordered = np.sort(rank[ends] << np.uint64(32) | ends.astype(np.uint64))
     return (ordered & np.uint64(0xFFFFFFFF)).astype(np.int64)
+
+
+def intervals(text: memoryview, ends: memoryview, newest_first: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Of the suffixes of 1, 2, … tokens that occur, as long as one does: the interval of ``ends`` (``sorted_ends`` of
+    ``text``) that has them. The suffix is given from its last token back.
+    """
+    low, high = 0, len(ends)
+    for back, token in enumerate(newest_first):
+        first = bisect_left(ends, token, low, high, key=lambda end: text[end - back])
+        last = bisect_right(ends, token, first, high, key=lambda end: text[end - back])
+        if first == last:
+            return
+        low, high = first, last
+        yield low, high
 
 
 def _shifted(values: np.ndarray, by: int) -> np.ndarray:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .decisions import decisions, verified
 from .oracle import best_acceptance, oracle
 from .trace import Trace
 
@@ -85,7 +86,7 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     without, copied, all_tokens = steps["drafted"].count(0), _copied(trace), trace.rows("tokens")
     draft_ms, verify_ms = _total(steps["draft_ms"]), _total(steps["verify_ms"])
     decode_ms = timings.get("decode_ms") or (steps["elapsed_ms"][-1] if steps["elapsed_ms"] else None)
-    speed, overlaps, ranked = ratio(1000 * tokens, decode_ms), _overlaps(trace), regrets(trace)
+    speed, both, ranked = ratio(1000 * tokens, decode_ms), overlaps(trace), regrets(trace)
     perfect = oracle(trace)
     differs = sum(rank > 0 for rank in trace.tables["tokens"]["rank"])
     kv_mb, draft_mb = (ratio(memory.get(name), 1e6) for name in ("kv_bytes", "draft_bytes"))
@@ -109,7 +110,7 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         "draft_ms": quotient(draft_ms=draft_ms, steps=count),
         "verify_ms": quotient(verify_ms=verify_ms, steps=count),
         "draft_share": quotient(draft_ms=draft_ms, verify_ms=verify_ms),
-        "beta": quotient(overlap=sum(overlaps), tokens=len(overlaps)),
+        "beta": quotient(overlap=sum(both), tokens=len(both)),
         "draft_cost": quotient(depth_ms=_draft_forward_ms(trace), one_row_ms=timings.get("one_row_ms")),
         "draft_efficiency": quotient(accepted=accepted, drafted=drafted),
         "copied_share": quotient(copied=copied, tokens=tokens),
@@ -143,7 +144,7 @@ def _quality(trace: Trace) -> dict[str, float | None]:
     return scores
 
 
-def _overlaps(trace: Trace) -> list[float]:
+def overlaps(trace: Trace) -> list[float]:
     """What β is the mean of (GLIDE §2): the overlap at the main chain's nodes, up to and including the first rejected
     one of a step; empty where no draft model's distributions were there to compare.
     """
@@ -165,8 +166,10 @@ def _draft_forward_ms(trace: Trace) -> float | None:
 
 def outcomes(trace: Trace) -> dict[str, int]:
     """Steps by what was accepted (AdaPLD, fig. 4): each origin or chain of origins, mismatch (a draft, nothing
-    accepted) and none (no draft).
+    accepted) and none (no draft). Empty where that is not recorded.
     """
+    if not verified(trace):
+        return {}
     rows = zip(*(trace.tables["steps"][name] for name in ("origins", "drafted")), strict=True)
     return dict(Counter(won or ("mismatch" if drafted else "none") for won, drafted in rows).most_common())
 
@@ -200,15 +203,10 @@ def time_parts(trace: Trace) -> dict[str, float]:
 
 def accepted_lengths(trace: Trace) -> list[int]:
     """Accepted draft tokens (bonus excluded) of the steps that had a draft; empty where that is not recorded."""
-    if not _verified(trace):
+    if not verified(trace):
         return []
     steps = trace.tables["steps"]
     return [a for a, drafted in zip(steps["accepted"], steps["drafted"], strict=True) if drafted]
-
-
-def _verified(trace: Trace) -> bool:
-    """Whether the run knows what was drafted and what was accepted in each step; an imported one may not."""
-    return not {"steps.drafted", "steps.accepted"}.intersection(trace.run.get("unknown", ()))
 
 
 def ratio(above: float | None, below: float | None) -> float | None:
@@ -258,25 +256,11 @@ def ranking_regret(trace: Trace) -> float | None:
 def acceptance_by_depth(trace: Trace) -> list[tuple[int, int, int]]:
     """(depth, reached, accepted) from depth 1 on: acceptance per depth is accepted ÷ reached.
 
-    A depth is reached by a step where the node above was accepted (or is the root) and has a child to try; siblings are
-    one decision, so they count once. It is accepted where one of them stood. Empty where that is not recorded.
+    A depth is reached by a step where a position was decided there (``decisions``), accepted where it stood.
     """
-    if not _verified(trace):
-        return []
-    nodes = trace.tables["nodes"]
-    step, depth, parent = (np.array(nodes[name], dtype=np.int64) for name in ("step", "depth", "parent"))
-    if not len(step):
-        return []
-    status = np.array(nodes["status"], dtype=object)
-    stands = (status == "accepted") | (status == "root")
-    start = np.searchsorted(step, np.arange(step[-1] + 1))
-    child = depth > 0
-    above = start[step] + parent
-    decided = child & stands[np.where(child, above, 0)]
-    # one path per step is accepted, so the visited parents of one depth are at most one per step
-    reached = np.bincount(np.unique(np.stack([depth[decided], step[decided]]), axis=1)[0])
-    accepted = np.bincount(depth[child & stands], minlength=len(reached))
-    return [(d, int(reached[d]), int(accepted[d])) for d in range(1, len(reached))]
+    made = decisions(trace)
+    reached, accepted = np.bincount(made.depth), np.bincount(made.depth[made.stood])
+    return [(d, int(n), int(accepted[d]) if d < len(accepted) else 0) for d, n in enumerate(reached) if d]
 
 
 def fill_would_accept(trace: Trace) -> None:

@@ -48,8 +48,21 @@ class Oracle:
         """Steps that the ranking cost, at least."""
         return self.recorded - self.most
 
+    @property
+    def needs(self) -> str:
+        """The steps in words: "11 to 12"."""
+        return f"{self.steps} to {self.most}" if self.most > self.steps else str(self.steps)
+
+    @property
+    def words(self) -> str:
+        """What the ranking cost: "ranking costs 1 to 2 of 13 steps"."""
+        if not self.cost:
+            return f"ranking costs none of {self.recorded} steps"
+        cost = f"{self.least} to {self.cost}" if self.least < self.cost else str(self.cost)
+        return f"ranking costs {'about ' if self.branches else ''}{cost} of {self.recorded} steps"
+
     def to_json(self) -> dict[str, Any]:
-        names = ("steps", "most", "recorded", "cost", "least", "branches")
+        names = ("steps", "most", "recorded", "cost", "least", "branches", "needs", "words")
         return {"ends": list(self.ends), **{name: getattr(self, name) for name in names}}
 
 

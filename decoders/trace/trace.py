@@ -61,6 +61,12 @@ class Trace:
         tokens = self.tables["tokens"]["id"][: self.run.get("prompt_length") or 0]
         return hashlib.sha256("\0".join((model, *map(str, tokens))).encode("utf-8", "replace")).hexdigest()[:16]
 
+    def texts(self) -> dict[int, str]:
+        """Every token's text by its id; of a character that is cut into tokens, each has a replacement sign."""
+        pieces = self.tables["pieces"]
+        rows = zip(pieces["id"], pieces["hex"], strict=True)
+        return {token: bytes.fromhex(digits).decode("utf-8", "replace") for token, digits in rows}
+
     def text(self, ids: Iterable[int]) -> str:
         """The text of token ids that occur in the trace; special tokens left out, undecodable bytes replaced."""
         pieces = self.tables["pieces"]

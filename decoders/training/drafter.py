@@ -20,7 +20,8 @@ from decoders.draft_models.network import DraftConfig, DraftModel, Seen, block_m
 from decoders.errors import UserError
 from decoders.model.shape import ModelShape, token_ids
 from decoders.model.transfer import wait
-from decoders.verifiers.residual import expected_speedup, overlap
+from decoders.trace.speedup import expected_speedup
+from decoders.verifiers.residual import overlap
 
 from .batches import RESPONSE, Batch, pad
 from .data import Source

@@ -1,8 +1,4 @@
-"""Ratio-and-residual verification of drawn drafts (Leviathan et al. 2023; Chen et al. 2023): exact in distribution.
-
->>> round(expected_speedup(0.648, 0.067, 5), 2)  # GLIDE table 1
-1.97
-"""
+"""Ratio-and-residual verification of drawn drafts (Leviathan et al. 2023; Chen et al. 2023): exact in distribution."""
 
 from __future__ import annotations
 
@@ -36,16 +32,6 @@ def overlap(target: Float[Tensor, "*rows vocab"], drafter: Float[Tensor, "*rows 
     0.7
     """
     return torch.minimum(target, drafter).sum(-1)
-
-
-def expected_speedup(acceptance: float, cost: float, gamma: int) -> float:
-    """How much faster than plain decoding, were every position accepted with this probability (Leviathan, theorem 3.8).
-
-    ``cost`` is a draft forward's time ÷ a target forward's.
-    """
-    if acceptance >= 1:
-        return (gamma + 1) / (gamma * cost + 1)
-    return (1 - acceptance ** (gamma + 1)) / ((1 - acceptance) * (gamma * cost + 1))
 
 
 def residual(

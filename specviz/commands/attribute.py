@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
-from specviz.words import counted
+from specviz.words import columned, counted, decimals
 
 from . import common
 
@@ -181,20 +181,21 @@ def _sources(
     args: argparse.Namespace, trace: Trace, links: Sequence[Link], numbers: dict[tuple[str, int], int]
 ) -> None:
     from decoders.study import attribution, attribution_export
+    from decoders.trace.metrics import ratio
 
     data = attribution_export.to_json(trace, links)
     length = data["output_tokens"]
-    rows = [
-        (
-            numbers.get((source["kind"], source["passage"]), ""), source["name"], source["links"],
-            source["copied_tokens"], _percent(source["copied_tokens"], length),
-            _percent(source["used_tokens"], source["tokens"]), source["longest"],
-        )
-        for source in data["sources"]
-    ]  # fmt: skip
-    rest = length - data["copied_tokens"]
-    rows.append(("", "copied by nobody", "", rest, _percent(rest, length), "", ""))
-    heads = ("", "source", "links", "tokens copied", "of the answer", "of the source", "longest")
+    sources, rest = data["sources"], length - data["copied_tokens"]
+    copied = [*(source["copied_tokens"] for source in sources), rest]
+    of_answer = columned("share", [ratio(tokens, length) for tokens in copied])
+    of_source = columned("share", [ratio(source["used_tokens"], source["tokens"]) for source in sources])
+    marks = [numbers.get((source["kind"], source["passage"]), "") for source in sources]
+    rows: list[tuple[object, ...]] = [
+        (mark, source["name"], source["links"], *shares, source["longest"])
+        for mark, source, *shares in zip(marks, sources, copied, of_answer, of_source, strict=False)
+    ]
+    rows.append(("", "copied by nobody", "", rest, of_answer[-1], "", ""))
+    heads = ("", "source", "links", "tokens copied", "of the answer (%)", "of the source (%)", "longest")
     common.show_table(heads, rows, error=True)
     wrong = sum(not link["verbatim"] for link in data["links"])
     words = f"{counted(len(links), 'link')} by {trace.run['method']['name']}"
@@ -208,10 +209,6 @@ def _sources(
         differs = trace.run["metrics"]["differs"]
         words += f"; the answer was given, and {differs} of its {length} tokens are not the target's first choice"
     common.say(words, error=True)
-
-
-def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else "–"
 
 
 # --- known quotes -----------------------------------------------------------------------------------------------------
@@ -290,7 +287,7 @@ def _print_scores(
     lines = [
         (
             name, way, str(row.min_run), str(row.examples),
-            *(common.number(getattr(row.score, key), 3) for key in ("precision", "recall", "f1", "right_passage")),
+            *(decimals(getattr(row.score, key), 3) for key in ("precision", "recall", "f1", "right_passage")),
         )
         for name, way, row in rows
     ]  # fmt: skip

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.folders import write_json
-from specviz.words import counted
+from specviz.words import column, columned, counted, decimals
 
 from . import common
 
@@ -180,11 +182,15 @@ class Book:
         return self.results
 
 
-def spread(value: Spread | None, digits: int = 2) -> str:
-    """Median with quartiles, e.g. ``2.03 (1.98–2.11)``."""
-    if value is None:
-        return "–"
-    return f"{value.median:,.{digits}f} ({value.low:,.{digits}f}–{value.high:,.{digits}f})"
+def spread(value: Spread | None, form: Callable[[float], str]) -> str:
+    """Median with quartiles, e.g. ``2.03 (1.98–2.11)``, each number in the same form."""
+    return "–" if value is None else f"{form(value.median)} ({form(value.low)}–{form(value.high)})"
+
+
+def spreads(unit: str, values: Sequence[Spread | None]) -> list[str]:
+    """A column of them, all with the same number of decimals."""
+    form = column(unit, [value and value.median for value in values])
+    return [spread(value, form) for value in values]
 
 
 def _show(report: Report) -> None:
@@ -202,17 +208,20 @@ def _show(report: Report) -> None:
         f"(quartiles), {settings['max_new_tokens']} new tokens, "
         f"{counted(settings['repeats'], 'round')}; median (quartiles)"
     )
-    rows = [
-        (
-            row.name, spread(row.tokens_per_s, 1), spread(row.speedup), common.number(row.tokens_per_step),
-            common.number(row.draft_ms, 3), common.number(row.verify_ms, 2),
-            "–" if row.draft_share is None else f"{row.draft_share:.2%}", row.differing or "",
-        )
-        for row in report.rows if row.kind != "traced"
-    ]  # fmt: skip
-    heads = ("", "tokens/s", "speedup", "tokens per step", "draft ms", "verify ms", "drafting", "differs")
-    common.show_table(heads, rows)
-    common.say(*(f"{ratio.name}: {spread(ratio.value, 3)}  [{ratio.help}]" for ratio in report.ratios))
+    rows = [row for row in report.rows if row.kind != "traced"]
+    columns = {
+        "": [row.name for row in rows],
+        "tokens/s": spreads("tokens/s", [row.tokens_per_s for row in rows]),
+        "speedup": spreads("×", [row.speedup for row in rows]),
+        "tokens per step": columned("tokens", [row.tokens_per_step for row in rows]),
+        "draft ms": columned("ms", [row.draft_ms for row in rows]),
+        "verify ms": columned("ms", [row.verify_ms for row in rows]),
+        "drafting (%)": columned("share", [row.draft_share for row in rows]),
+        "differs": [row.differing or "" for row in rows],
+    }
+    common.show_table([*columns], zip(*columns.values(), strict=True))
+    exact = partial(decimals, digits=3)  # what recording costs is a small difference from 1
+    common.say(*(f"{ratio.name}: {spread(ratio.value, exact)}  [{ratio.help}]" for ratio in report.ratios))
 
 
 def _show_tables(results: Results) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from specviz.words import counted
+from specviz.words import columned, counted
 
 from . import common
 
@@ -66,7 +66,7 @@ def _show(calibration: Calibration) -> None:
     steps, length = calibration.tokens_per_step, calibration.draft_length
     best = f"{calibration.best_layer} (best)"
     layers = [best if layer == calibration.best_layer else str(layer) for layer in range(len(steps))]
-    numbers = zip(layers, map(common.number, steps), strict=True)
+    numbers = zip(layers, columned("tokens", steps), strict=True)
     common.show_table(("hidden state", "tokens per step"), numbers, f"PLD+(h), drafts of {length}", bold=best)
     heads = [(layer, head, calibration.head_counts[layer][head]) for layer, head in calibration.top_heads(10)]
     copying = [(layer, head, f"{n} ({n / calibration.tokens_counted:.0%})") for layer, head, n in heads if n]

@@ -396,15 +396,6 @@ def step_number(step: int, trace: Trace) -> int:
     return step - 1
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    """A number for a table; a dash where there is none.
-
-    >>> number(3.14159), number(None)
-    ('3.14', '–')
-    """
-    return "–" if value is None else f"{value:,.{digits}f}"
-
-
 def shown(text: str) -> str:
     """Model text fit for a terminal: control characters, which could move the cursor or worse, become visible.
 

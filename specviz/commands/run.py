@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from decoders.errors import UserError
-from specviz.words import counted
+from specviz.words import counted, decimals
 
 from . import common
 
@@ -56,12 +56,12 @@ def run(args: argparse.Namespace) -> int:
     print(common.shown(text))
     parts = [
         f"{result['method']}: {result['tokens']} tokens in {result['steps']} steps",
-        f"{common.number(result['tokens_per_step'])} tokens per step",
+        f"{decimals(result['tokens_per_step'], 2)} tokens per step",
         f"{result['accepted']} drafted tokens accepted",
-        f"{common.number(result['tokens_per_s'], 1)} tokens/s",
+        f"{decimals(result['tokens_per_s'], 1)} tokens/s",
     ]
     if result["speedup"] is not None:
-        parts.append(f"{common.number(result['speedup'])}× plain decoding")
+        parts.append(f"{decimals(result['speedup'], 2)}× plain decoding")
     parts += [f"{label} {100 * result[key]:.1f} %" for key, label in QUALITY.items() if result[key] is not None]
     common.say("\n" + " · ".join(parts), error=True)
     if not result["lossless"]:

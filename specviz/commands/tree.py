@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.names import DESIGNED, TREE_KINDS
-from specviz.words import counted
+from specviz.words import counted, decimals
 
 from . import common
 
@@ -145,8 +145,8 @@ def _check(
     rows = []
     for point in points:
         trial = trials[point.size]
-        taus = [common.number(one.tokens_per_step, 3) for one in (point.trees, trial)]
-        rows.append((point.size, *taus, *(f"{common.number(one.speedup)}×" for one in (point, trial))))
+        taus = [decimals(one.tokens_per_step, 3) for one in (point.trees, trial)]
+        rows.append((point.size, *taus, *(f"{decimals(one.speedup, 2)}×" for one in (point, trial))))
     heads = ("size", "τ predicted", "τ measured", "speedup predicted", "speedup measured")
     common.show_table(heads, rows, f"Predicted and measured, {counted(len(prompts), 'prompt')}", bold=fastest)
     apart = steps_apart(list(trials), best, fastest)
@@ -221,7 +221,7 @@ def _show_acceptance(target: Target, acceptance: list[list[float]], prompts: lis
     ranks = len(acceptance[0])
     heads = ("distance", *(f"#{rank}" for rank in range(ranks)), f"top {TOP}", f"top {ranks}")
     rows = [
-        (distance, *(common.number(share, 3) for share in (*row, sum(row[:TOP]), sum(row))))
+        (distance, *(decimals(share, 3) for share in (*row, sum(row[:TOP]), sum(row))))
         for distance, row in enumerate(acceptance, 1)
     ]
     common.show_table(heads, rows, f"Guesses that held: {target.name}, {counted(len(prompts), 'prompt')}")
@@ -232,8 +232,8 @@ def _show_sizes(points: list[SizePoint], best: int) -> None:
     rows = []
     for point in points:
         data, size = point.to_json(), bold if point.size == best else point.size
-        shown = [common.number(data[key], 3) for key in numbers]
-        rows.append((size, data["candidates"], data["prompts"], *shown, f"{common.number(point.speedup)}×"))
+        shown = [decimals(data[key], 3) for key in numbers]
+        rows.append((size, data["candidates"], data["prompts"], *shown, f"{decimals(point.speedup, 2)}×"))
     heads = ("size", "candidates", "prompt tokens", "R", "τ", "naive τ", "random τ", "L ms", "τ ÷ L", "against 1 row")
     common.show_table(heads, rows, "Trees by size: τ tokens per step, L ms per decode step", bold=bold)
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from decoders.folders import write_json
-from specviz.words import counted
+from specviz.words import column, columned, counted
 
 from . import common
 
@@ -116,12 +116,13 @@ def _show_categories(outcomes: list[Outcome], categories: list[str]) -> None:
     from decoders.study.lossless import tokens_per_step
 
     groups = {name: {i for i, category in enumerate(categories) if category == name} for name in categories}
-    rows = [
-        (name or "–", len(chosen), *(
-            common.number(tokens_per_step(run for run in outcome.runs if run.prompt in chosen)) for outcome in outcomes
-        ))
-        for name, chosen in (*groups.items(), ("all", set(range(len(categories)))))
-    ]  # fmt: skip
+    every = [(name or "–", chosen) for name, chosen in (*groups.items(), ("all", set(range(len(categories)))))]
+    means = [
+        [tokens_per_step(run for run in outcome.runs if run.prompt in chosen) for outcome in outcomes]
+        for _, chosen in every
+    ]
+    form = column("tokens", [mean for line in means for mean in line])
+    rows = [(name, len(chosen), *map(form, line)) for (name, chosen), line in zip(every, means, strict=True)]
     heads = ("tokens per step", "prompts", *(outcome.method for outcome in outcomes))
     common.show_table(heads, rows, right=1, last_apart=True)
 
@@ -130,13 +131,13 @@ def _show(outcomes: list[Outcome], ids: list[str], target: Any) -> None:
     from rich.text import Text
 
     rows = []
-    for outcome in outcomes:
+    every = columned("tokens", [outcome.tokens_per_step for outcome in outcomes])
+    for outcome, steps in zip(outcomes, every, strict=True):
         state = "" if outcome.lossless else " (lossy)"
         identical = f"{outcome.identical}/{outcome.total}" if outcome.against else "–"
         style = "red" if outcome.failed else "green" if outcome.total and outcome.identical == outcome.total else ""
         first = _described(outcome.divergences[0], ids, target) if outcome.divergences else ""
         against = outcome.against or "– (the reference)"
-        steps = common.number(outcome.tokens_per_step)
         rows.append((outcome.method + state, against, Text(identical, style), steps, first))
     common.show_table(("method", "against", "identical", "tokens per step", "first difference"), rows)
 

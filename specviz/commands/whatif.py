@@ -49,13 +49,17 @@ def run(args: argparse.Namespace) -> int:
 
 def _listed(args: argparse.Namespace, trace: Any) -> int:
     from decoders.trace.metrics import ranking_regret, regrets
+    from decoders.trace.oracle import oracle
+    from decoders.trace.report import oracle_of
 
     worst = sorted((regret for regret in regrets(trace) if regret.tokens), key=lambda one: (-one.tokens, one.step))
     rows = [{"step": one.step + 1, "chosen": one.chosen, "best": one.best, "tokens": one.tokens} for one in worst]
     mean = ranking_regret(trace)
     if args.json:
-        print(json.dumps({"ranking_regret": mean, "steps": rows}))
+        print(json.dumps({"ranking_regret": mean, "steps": rows, "oracle": oracle_of(trace)}))
         return 0
+    if replay := oracle(trace):
+        print(f"oracle: {replay.needs} steps, so the {replay.words}")
     if not worst:
         words = "no other place would have accepted more" if mean is not None else "no step has a ranking to judge"
         print(f"no ranking regret: {words}")

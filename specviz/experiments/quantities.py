@@ -16,6 +16,7 @@ from pathlib import Path
 
 from decoders.trace import metrics
 from decoders.trace.metrics import ratio
+from decoders.trace.speedup import expected_speedup
 from decoders.trace.trace import Trace
 
 EDIT_TASKS = ("code_edit", "code")
@@ -102,8 +103,6 @@ def _kept_context(trace: Trace, _: str) -> float | None:
 
 
 def _expected_speedup(trace: Trace, _: str) -> float | None:
-    from decoders.verifiers.residual import expected_speedup  # it needs torch, which drawing does not
-
     values, gamma = trace.run.get("metrics", {}), trace.run["method"]["params"].get("gamma")
     beta, cost = values.get("beta"), values.get("draft_cost")
     return None if None in (beta, cost, gamma) else expected_speedup(beta, cost, gamma)

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from decoders.folders import ASSETS
+from specviz.words import SIGNS
 
 if TYPE_CHECKING:
     from fontTools.ttLib import TTFont
@@ -151,8 +152,7 @@ def printable(text: str) -> str:
     'a⏎→⟨U+4E2D⟩⟨U+0000⟩'
     """
     advances, _ = _metrics(False)
-    signs = {"\n": "⏎", "\t": "→", "\r": "␍"}
-    shown = (signs.get(c, c) for c in text)
+    shown = (c if c == " " else SIGNS.get(c, c) for c in text)
     return "".join(c if ord(c) in advances else f"⟨U+{ord(c):04X}⟩" for c in shown)
 
 

@@ -14,7 +14,7 @@ from decoders.trace.trace import Trace
 from specviz.words import probability
 
 from .sheet import ACCEPTED, BODY, INK, OFFERED, PAPER, RULE, SMALL, SOFT, Sheet, printable, shortened, width
-from .words import Pieces, place_of, rows_of, step_sentence
+from .words import Pieces, part_of, rows_of, step_sentence
 
 ROW, BOX, INDENT, GUTTER = 12.0, 10.4, 9.0, 10.0
 DEEPEST = 7  # steps to the right, at most
@@ -67,8 +67,8 @@ def _source(sheet: Sheet, trace: Trace, step: int) -> float:
     best = max(copied, key=lambda p: (copied[p] == "accepted", -p))
     first = min(p for p in copied if p <= best and all(q in copied for q in range(p, best + 1)))
     last = next(p for p in range(best, best + len(copied) + 1) if p + 1 not in copied)
-    place, _, token = (place_of(trace, -1, first) if in_pool else place_of(trace, first)).rpartition(", token ")
-    many = f"tokens {token}–{int(token) + last - first}" if last > first else f"token {token}"
+    place, token = part_of(trace, -1, first) if in_pool else part_of(trace, first)
+    many = f"tokens {token}–{token + last - first}" if last > first else f"token {token}"
     sheet.text(0, SMALL, f"Copied from {place}, {many}", SMALL, color=SOFT)
     return _span(sheet, Pieces(trace), ids, copied, (first, last))
 
@@ -123,8 +123,7 @@ def tree_rows(trace: Trace, step: int) -> list[Row]:
     bonus = trace.tables["steps"]["bonus"][step]
     path = [number for number, node in enumerate(nodes) if node["status"] in ("root", "accepted")]
     end = path[-1] if path else 0
-    chosen = {t["token"]: t["prob"] for t in rows_of(trace, "targets", step) if t["node"] == end}
-    order = [t["token"] for t in rows_of(trace, "targets", step) if t["node"] == end]
+    chances = {t["token"]: t["prob"] for t in rows_of(trace, "targets", step) if t["node"] == end}  # likeliest first
     rows: list[Row] = []
 
     def below(number: int) -> int:
@@ -150,8 +149,8 @@ def tree_rows(trace: Trace, step: int) -> list[Row]:
         for child in on:
             walk(child, column, here)
         if number == end:
-            rank = order.index(bonus) if bonus in order else -1
-            rows.append(Row("own", pieces.label(bonus), column, here, chosen.get(bonus), rank))
+            rank = list(chances).index(bonus) if bonus in chances else -1
+            rows.append(Row("own", pieces.label(bonus), column, here, chances.get(bonus), rank))
 
     if nodes:
         walk(0, 0, -1)
@@ -201,8 +200,8 @@ def _edge(sheet: Sheet, rows: Sequence[Row], middles: Sequence[float], n: int) -
 def _box(sheet: Sheet, row: Row, middle: float, right: float) -> None:
     """A node by its verdict: filled, outlined, dashed or double, so that no colour is needed."""
     x = _x(row)
-    label = shortened(row.text, right - x - 6, bold=row.kind in ("accepted", "own"))
     bold = row.kind in ("accepted", "own")
+    label = shortened(row.text, right - x - 6, bold=bold)
     if row.kind == "more":
         sheet.text(x + 3, middle + 2.8, label, SMALL, color=SOFT)
         return

@@ -5,20 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from decoders.trace.trace import Trace
-from specviz.words import counted, decimal
-
-SIGNS = str.maketrans({" ": "␣", "\n": "⏎", "\t": "→", "\r": "␍"})
+from specviz.words import SIGNS, counted, decimal
 
 
 class Pieces:
     """The texts of a trace's tokens."""
 
     def __init__(self, trace: Trace) -> None:
-        pieces = trace.tables["pieces"]
-        self.texts = {
-            token: bytes.fromhex(digits).decode("utf-8", "replace")
-            for token, digits in zip(pieces["id"], pieces["hex"], strict=True)
-        }
+        self.texts = trace.texts()
 
     def text(self, token: int) -> str:
         """A token as it stands in the text."""
@@ -26,7 +20,7 @@ class Pieces:
 
     def label(self, token: int) -> str:
         """A token by itself: spaces and line ends can be seen."""
-        return "■ stop" if token < 0 else self.text(token).translate(SIGNS) or "∅"
+        return "■ stop" if token < 0 else self.text(token).translate(str.maketrans(SIGNS)) or "∅"
 
     def quoted(self, token: int) -> str:
         return f"“{self.label(token)}”"
@@ -40,16 +34,24 @@ def rows_of(trace: Trace, table: str, step: int) -> list[dict[str, Any]]:
 
 
 def place_of(trace: Trace, position: int, pool: int = -1) -> str:
-    """Where a position lies, in words: "the context, passage 2, token 31"."""
+    """Where a position lies, in words: "the context, passage 2, token 31"; "" for none."""
+    if position < 0 and pool < 0:
+        return ""
+    part, token = part_of(trace, position, pool)
+    return f"{part}, token {token}"
+
+
+def part_of(trace: Trace, position: int, pool: int = -1) -> tuple[str, int]:
+    """The part of the text that a position lies in, in words, and the number there (from 1); below 0: in the pool."""
     if position < 0:
-        return f"the pool, token {pool + 1}" if pool >= 0 else ""
+        return "the pool", pool + 1
     tokens = trace.tables["tokens"]
     segment, passage = tokens["segment"][position], tokens["passage"][position]
     names = {"output": "the output", "template": "the template", "text": "the prompt", "chat": "the conversation"}
     passages = max(tokens["passage"], default=-1) > 0
     passage_words = f", passage {passage + 1}" if passage >= 0 and passages else ""
     first = trace.run["prompt_length"] if segment == "output" else 0
-    return f"{names.get(segment, f'the {segment}')}{passage_words}, token {position - first + 1}"
+    return f"{names.get(segment, f'the {segment}')}{passage_words}", position - first + 1
 
 
 def step_sentence(trace: Trace, step: int) -> str:

@@ -11,12 +11,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
+from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from cachetools import FIFOCache
 
-from decoders.method.kept import owner as keeper
+from decoders.method.kept import owned_by
 from decoders.trace.report import payload
 from decoders.trace.tables import SCHEMA
 from decoders.trace.trace import Trace
@@ -168,7 +170,8 @@ class Runner:
             )
 
     def on_worker(self, work: Callable[[], Any], *, device: str = "cpu") -> Any:
-        """What ``work`` returns, done by the device's worker when no run waits for it: a step of something long.
+        """What ``work`` returns, done by the device's worker when no run waits for it: a step of something long. It is
+        done in the caller's context: for the owner that is set here (``decoders.method.kept``).
 
         Raises QueueFull when the server goes down before it is done.
         """
@@ -176,7 +179,7 @@ class Runner:
         with self._change:
             if self._closing:
                 raise QueueFull("The server is going down.")
-            self._other_work.setdefault(device, deque()).append((future, work))
+            self._other_work.setdefault(device, deque()).append((future, partial(copy_context().run, work)))
             self._start_worker(device)
             self._change.notify_all()
         try:
@@ -304,7 +307,8 @@ class Runner:
             return True
         assert job is not None
         try:
-            self._run(job)
+            with owned_by(job.owner):
+                self._run(job)
             self._tidy()
         except BaseException:  # the worker outlives whatever a run does
             log.exception("run %s broke the worker's loop", job.id)
@@ -327,7 +331,6 @@ class Runner:
         trace, journal, error = None, None, ""
         try:
             build, job.build = job.build, _over
-            keeper.set(job.owner)
             run = build(job.cancel)
             del build
             trace = run.trace

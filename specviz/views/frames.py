@@ -36,7 +36,7 @@ def frame(trace: Trace, table: str) -> pd.DataFrame:
         raise ValueError(f"there is no table {table!r}: choose one of {', '.join(trace.tables)}")
     declared = columns_of(table, trace.run)
     columns: dict[str, pd.Series] = {}
-    texts = _texts(trace) if table in _TOKENS else {}
+    texts: dict[Any, str] = trace.texts() if table in _TOKENS else {}
     for name, values in trace.tables[table].items():
         kind = declared[name].type if name in declared else type_of(values)
         if kind == "any":
@@ -47,11 +47,6 @@ def frame(trace: Trace, table: str) -> pd.DataFrame:
         if name == _TOKENS.get(table):
             columns[_TEXT.get(table, "text")] = pd.Series([texts.get(token, "") for token in values], dtype="str")
     return pd.DataFrame(columns)
-
-
-def _texts(trace: Trace) -> dict[Any, str]:
-    pieces = trace.tables["pieces"]
-    return {i: bytes.fromhex(h).decode("utf-8", "replace") for i, h in zip(pieces["id"], pieces["hex"], strict=True)}
 
 
 def to_csv(trace: Trace, table: str) -> str:

@@ -171,6 +171,9 @@ def test_links_presenter_mode_and_resuming(visit: Visit, page: Any) -> None:
 def test_presenter_mode_in_inspect_and_in_a_file(visit: Visit, page: Any, tmp_path: Path) -> None:
     visit("?trace=1-class-docstring-adapld&step=4&present=1", "#sv-view .sv.sv-presenting")
     assert not page.is_visible(".sv-presenting .sv-controls") and page.is_visible(".sv-presenting .sv-sentence")
+    bars = "[...document.querySelectorAll('.sv-presenting .sv-bar')].map((one) => one.offsetHeight).filter(Boolean)"
+    heights = page.evaluate(bars)
+    assert len(heights) >= 4 and len(set(heights)) == 1, "the panels' title bars are of one height"
     page.keyboard.press("ArrowRight")
     becomes(page, lambda: page.evaluate("specviz.app.inspector.number"), 4)
     expect(page.locator(".sv-presenting .sv-present-place")).to_have_text("Step 5 of 10")

@@ -25,6 +25,13 @@ from tests.stubs import serving
 from tests.waiting import becomes, expect
 
 PANEL = "section.svw"
+NOTICE = """() => { const { made } = specviz.app.whatif;
+    const [words, use] = ["span", "button"].map((one) => document.createElement(one));
+    words.textContent = "This run was made with SmolLM2-135M-Instruct, and specviz-demo is in use. It is opened " +
+        "beside that for this run; new runs use specviz-demo.";
+    use.textContent = "Use SmolLM2-135M-Instruct";
+    made.replaceChildren(words, use);
+    made.hidden = false; }"""
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +109,17 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
         const { top, bottom, height } = document.querySelector(`.svw-${name} .sv-body`).getBoundingClientRect();
         return height > 60 && top >= 0 && bottom <= innerHeight; }) && !scrollY"""
     assert page.evaluate(sight), "both trees are seen together"
+
+    # a notice that another model made the run leaves them in sight; in a narrow window places can be picked
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.evaluate(NOTICE)
+    becomes(page, lambda: page.evaluate(sight), True)
+    page.set_viewport_size({"width": 400, "height": 800})
+    cut = """() => { const one = document.querySelector(".sv-crow .sv-try").getBoundingClientRect();
+        return one.right > document.querySelector(".sv-candidates .sv-body").getBoundingClientRect().right; }"""
+    becomes(page, lambda: page.evaluate(cut), False)
+    page.set_viewport_size({"width": 1280, "height": 820})
+    page.evaluate("specviz.app.whatif.made.hidden = true")
 
     # regret: as the trace's metric has it; a row goes to its step, and the panel follows
     listed = page.evaluate("specviz.app.inspector.model.report.regrets")

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { at, parts, passages, percent, pieces, places } from "specviz/attribution/links.js";
 import { Model } from "specviz/base/model.js";
 import { firstDifference } from "specviz/compare/lane.js";
-import { costs, spans } from "specviz/inspect/oracle.js";
+import { spans } from "specviz/inspect/oracle.js";
 import { difference } from "specviz/inspect/diff.js";
 import { lanes } from "specviz/inspect/drafting.js";
 import { across, beside, marked } from "specviz/inspect/links.js";
@@ -160,14 +160,4 @@ test("the oracle's steps lie on the run's: whole ones, parts of one, several", (
     { from: 1.5, to: 2 },
     { from: 2, to: 3 },
   ]);
-});
-
-test("what a ranking costs, in words: exactly, between bounds, about, nothing", () => {
-  const of = (cost, least, branches = false) =>
-    costs({ steps: 10 - cost, most: 10 - least, recorded: 10, ends: [], cost, least, branches });
-  assert.equal(of(2, 2), "ranking costs 2 of 10 steps");
-  assert.equal(of(2, 1), "ranking costs 1 to 2 of 10 steps");
-  assert.equal(of(2, 2, true), "ranking costs about 2 of 10 steps");
-  assert.equal(of(0, 0), "ranking costs none of 10 steps");
-  assert.equal(costs({ why: "no ranking" }), "");
 });

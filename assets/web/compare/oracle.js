@@ -2,7 +2,6 @@
 
 import { h } from "specviz/base/dom.js";
 import { page } from "specviz/compare/state.js";
-import { costs } from "specviz/inspect/oracle.js";
 
 const HIGH = 2.5;
 
@@ -14,8 +13,7 @@ export function words(lane) {
     const metric = page.data.metrics.find((one) => one.key === "ranking_cost");
     if (!oracle || !metric) return [];
     if ("why" in oracle) return [oracle.why];
-    const { steps, most, recorded } = oracle;
-    const needs = `The oracle needs ${most > steps ? `${steps} to ${most}` : steps} of the ${recorded} steps.`;
+    const needs = `The oracle needs ${oracle.needs} of the ${oracle.recorded} steps.`;
     return [h("b", metric.label), h("div", `= ${metric.formula}`), h("div", needs), h("div.svc-help", metric.help)];
   });
   return element;
@@ -26,7 +24,7 @@ export function tell(element, lane) {
   const oracle = page.numbers[lane.id]?.oracle;
   const none = lane.method === "plain" || !oracle;
   element.hidden = none;
-  if (!none) element.textContent = costs(oracle) || "ranks no candidates";
+  if (!none) element.textContent = "why" in oracle ? "ranks no candidates" : oracle.words;
 }
 
 /** The oracle's forwards as blocks at the foot of a lane; ``place``: output position → x. */

@@ -16,8 +16,18 @@ const JUMPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
 /** @type {(text: string) => string} */
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** A column of numbers. @type {(width: number, label: string, help: string) => [string, Child, string]} */
-const column = (width, label, help) => [`${width}px`, capital(label), help];
+/** Width in pixels (the text's is its least), head, help. @typedef {[width: number, head: Child, help: string]} Column */
+/** A column of numbers. @type {(width: number, label: string, help: string) => Column} */
+const column = (width, label, help) => [width, capital(label), help];
+
+/** Widths of columns, of the gap between them and of the row's edges, in pixels: the first that fit are taken. */
+/** @typedef {{ rank: number, text: number, term: number, would: number, pick: number, gap: number, edge: number }} Size */
+/** @type {Size[]} */
+const SIZES = [
+  { rank: 38, text: 150, term: 104, would: 132, pick: 58, gap: 8, edge: 10 },
+  { rank: 30, text: 104, term: 78, would: 82, pick: 58, gap: 8, edge: 10 },
+  { rank: 28, text: 84, term: 44, would: 68, pick: 54, gap: 5, edge: 6 }, // numbers without bars
+];
 
 const WOULD = "Offered tokens that equal the output that followed. Known when the run is over.";
 const OFFER = "The earlier place and the tokens after it: what it offers. Underlined: those the output then had.";
@@ -133,28 +143,17 @@ export class CandidateTable extends Panel {
     this.showScore = !this.terms.some(same);
     this.sameAnchor = view.candidates.every((one) => model.id(one.position) === view.root);
     const after = h("code.sv-token", model.pieces.label(view.root, 12));
-    const widest = 400 + 112 * this.terms.length + 88 * this.plains.length + (this.showScore ? 66 : 0);
-    const tight = this.room < widest + (this.offered ? 66 : 0);
-    this.table.classList.toggle("sv-tight", tight);
-    // what is offered stands beside what would be accepted, once that is known
-    this.showLength = !tight || !view.candidates.every((one) => one.would >= 0);
-    const least = tight ? 104 : 150; // of the text
-    /** Width, head, help; false: not now. @type {([width: string, head: Child, help: string] | false)[]} */
-    const all = [
-      [tight ? "30px" : "38px", "#", "Rank: 1 is what the method likes best."],
-      [`minmax(${least}px, 1fr)`, this.sameAnchor ? h("span", "Copy after ", after) : "Copy from", OFFER],
-      ...this.terms.map(({ key, label, help, low, high }) =>
-        column(high > low ? (tight ? 78 : 104) : 58, label || key, help),
-      ),
-      ...this.plains.map(({ label, help }) => column(80, label, help)),
-      this.showScore && ["58px", "Score", "What the method ranks by."],
-      this.showLength && ["46px", "Offers", "Tokens offered."],
-      [tight ? "82px" : "132px", "Would accept", WOULD],
-      !!this.offered && ["58px", "Pick", "Drafts this step again from a place that was not chosen."],
-    ];
-    const columns = all.filter((one) => one !== false);
-    const widths = columns.map(([width]) => width).join(" ");
-    const wide = columns.reduce((sum, [width]) => sum + (Number.parseInt(width, 10) || least) + 8, 12);
+    /** @type {Column[]} */
+    let columns = [];
+    let [wide, size] = [0, SIZES[0]];
+    for (size of SIZES) {
+      columns = this.columnsIn(size, view, after);
+      wide = columns.reduce((sum, [width]) => sum + width + size.gap, 2 * size.edge - size.gap);
+      if (wide <= this.room) break;
+    }
+    this.table.classList.toggle("sv-tight", size !== SIZES[0]);
+    this.table.classList.toggle("sv-slim", size === SIZES[2]);
+    const widths = columns.map(([width], k) => (k === 1 ? `minmax(${width}px, 1fr)` : `${width}px`)).join(" ");
     const names = [...this.terms.map((term) => term.key), ...this.plains.map((one) => one.name)].join(" ");
     const layout = `${widths} ${names} ${this.showLength}`;
     if (layout !== this.layout || this.owner.model !== this.headedFor) {
@@ -174,6 +173,26 @@ export class CandidateTable extends Panel {
         return help ? this.owner.tip.add(one, () => told(one.textContent, help)) : one;
       }),
     );
+  }
+
+  /** The columns in one of the sizes. @type {(size: Size, view: StepView, after: Child) => Column[]} */
+  columnsIn(size, view, after) {
+    // what is offered stands beside what would be accepted, once that is known
+    this.showLength = size === SIZES[0] || !view.candidates.every((one) => one.would >= 0);
+    /** @type {(Column | false)[]} */
+    const all = [
+      [size.rank, "#", "Rank: 1 is what the method likes best."],
+      [size.text, this.sameAnchor ? h("span", "Copy after ", after) : "Copy from", OFFER],
+      ...this.terms.map(({ key, label, help, low, high }) =>
+        column(high > low ? size.term : Math.min(58, size.term), label || key, help),
+      ),
+      ...this.plains.map(({ label, help }) => column(80, label, help)),
+      this.showScore && [58, "Score", "What the method ranks by."],
+      this.showLength && [46, "Offers", "Tokens offered."],
+      [size.would, "Would accept", WOULD],
+      !!this.offered && [size.pick, "Pick", "Drafts this step again from a place that was not chosen."],
+    ];
+    return all.filter((one) => one !== false);
   }
 
   clear() {

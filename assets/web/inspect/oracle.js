@@ -6,15 +6,6 @@ import { explain } from "specviz/base/terms.js";
 export const LANE = 8; // px
 const BLOCK = 5;
 
-/** What the lane and Compare's ruler say: "ranking costs 2 of 13 steps". @param {OracleReport} oracle */
-export function costs(oracle) {
-  if ("why" in oracle) return "";
-  const { cost, least, recorded, branches } = oracle;
-  const about = branches && cost ? "about " : "";
-  if (!cost) return `ranking costs none of ${recorded} steps`;
-  return `ranking costs ${about}${least < cost ? `${least} to ${cost}` : cost} of ${recorded} steps`;
-}
-
 /** Where each of the oracle's steps begins and ends in the run's: steps and their shares, as numbers from 0. */
 /** @type {(ends: number[], emitted: number[]) => { from: number, to: number }[]} */
 export function spans(ends, emitted) {
@@ -58,9 +49,8 @@ export function note(owner) {
 /** Says it of the run that is shown. @type {(element: HTMLElement, model: Model) => void} */
 export function describe(element, model) {
   const oracle = model.report?.oracle;
-  const said = oracle && costs(oracle);
-  element.hidden = !said;
-  if (!said || !oracle || "why" in oracle || !element.lastElementChild) return;
-  const { steps, most } = oracle;
-  element.lastElementChild.textContent = `Oracle: ${most > steps ? `${steps} to ${most}` : steps} steps · ${said}`;
+  const none = !oracle || "why" in oracle;
+  element.hidden = none;
+  if (none || !element.lastElementChild) return;
+  element.lastElementChild.textContent = `Oracle: ${oracle.needs} steps · ${oracle.words}`;
 }

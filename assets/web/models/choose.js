@@ -37,6 +37,7 @@ export async function offerModel(place, id) {
   const button = h("button.svp-button.svm-use", { onclick: use }, `Use ${made.name}`);
   const beside = made.beside ? ` It is opened beside that for this run; new runs use ${made.loaded}. ` : " ";
   const words = h("span", `This run was made with ${made.name}, and ${made.loaded} is in use.${beside}`);
+  place.title = words.textContent || ""; // where its end is cut
   place.replaceChildren(words, ...(made.model && app.picks ? [button] : []));
   place.hidden = false;
 }

@@ -13,7 +13,6 @@ import { app, params } from "specviz/shell/state.js";
 
 const SEEN = "opening";
 const LESSON = "1-drafting";
-const FOLLOWS = 600; // characters of a lane's text that are kept in sight
 
 /** @typedef {ReturnType<typeof lanes>} Race */
 /** @typedef {import("specviz/compare/lane.js").Lane} Lane */
@@ -143,7 +142,7 @@ class Opening {
       fresh.push(h(accepted ? "span.svo-accepted" : "span.svo-own", text));
     }
     one.text.append(...fresh);
-    one.text.scrollTop = FOLLOWS * one.text.clientHeight; // its end
+    one.text.scrollTop = one.text.scrollHeight;
     const { lane } = one;
     one.count.textContent = lane.start(steps).toLocaleString("en");
     const time = this.race.timed && steps ? ` · ${seconds(lane.times[steps - 1])}` : "";

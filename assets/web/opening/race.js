@@ -36,7 +36,7 @@ function replayed({ run, pieces, tokens }) {
   const count = tokens.id.length - run.prompt_length;
   const rows = Array.from({ length: count }, (_, k) => k);
   const steps = { emitted: rows.map(() => 1), accepted: rows.map(() => 0), elapsed_ms: rows.map(() => 0) };
-  return new Lane(/** @type {Trace} */ (/** @type {unknown} */ ({ run: { ...run }, pieces, tokens, steps })));
+  return new Lane(/** @type {Trace} */ (/** @type {unknown} */ ({ run, pieces, tokens, steps })));
 }
 
 /** The clock when the run has ended: ms, or forwards where plain decoding has no times of its own. */

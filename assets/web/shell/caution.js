@@ -1,7 +1,7 @@
 /* Beside the run button: why it is off, what to know of the model, and that a lossy method may answer otherwise. */
 
 import { on } from "specviz/base/bus.js";
-import { h } from "specviz/base/dom.js";
+import { append, coded, h } from "specviz/base/dom.js";
 import { place } from "specviz/shell/place.js";
 import { app } from "specviz/shell/state.js";
 
@@ -12,9 +12,11 @@ export function mount({ element }) {
   const about = h("p.svp-note.svf-model");
   function draw() {
     const { reason, note, lossy } = app.caution;
-    about.textContent = note;
+    about.replaceChildren();
+    append(about, coded(note));
     about.hidden = !note;
-    off.textContent = reason;
+    off.replaceChildren();
+    append(off, coded(reason));
     off.hidden = !reason;
     differs.textContent = lossy;
     differs.hidden = !lossy;

@@ -1,6 +1,6 @@
 /* Methods to choose from. */
 
-import { h } from "specviz/base/dom.js";
+import { coded, h } from "specviz/base/dom.js";
 
 /** @param {MethodCard} method @param {string} [more] said after its title */
 export const methodOption = ({ name, title, lossless, missing }, more = "") =>
@@ -37,7 +37,7 @@ export function missingMethods(methods) {
     ? h(
         "details.svf-missing",
         h("summary", `${missing.length} not available here`),
-        missing.map((method) => h("p", h("b", method.title), `: ${method.missing}`)),
+        missing.map((method) => h("p", h("b", method.title), ": ", coded(method.missing))),
       )
     : "";
 }

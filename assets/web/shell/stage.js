@@ -54,17 +54,17 @@ export function show(trace, at) {
   const id = trace.run.id;
   /** @param {string} format */
   const file = (format) => `${traceUrl(id)}/download?format=${format}`;
+  /** @type {(format: string) => (state: At) => string} */
+  const atStep = (format) => (state) => `${file(format)}&step=${state.step || 0}`;
   const downloads = {
     trace: file("trace"),
-    html: (/** @type {At} */ state) => `${file("html")}&step=${state.step || 0}`,
+    html: atStep("html"),
     "Steps (CSV)": file("csv-steps"),
     "Tokens (CSV)": file("csv-tokens"),
+    "figure-pdf": atStep("figure-pdf"),
+    "figure-svg": atStep("figure-svg"),
   };
-  /** @type {(format: string) => (state: At) => string} */
-  const drawn = (format) => (state) => `${file(format)}&step=${state.step || 0}`;
-  const figure = drawn("figure");
-  Object.assign(downloads, { "figure-pdf": drawn("figure-pdf"), "figure-svg": drawn("figure-svg") });
-  const actions = { link, figure, downloads, attribute: () => goTo("attribution") };
+  const actions = { link, figure: atStep("figure"), downloads, attribute: () => goTo("attribution") };
   if (!app.inspector) {
     app.inspector = new Inspector(host, { actions, strip });
     app.inspector.on("step", address);

@@ -18,6 +18,7 @@ from cachetools import FIFOCache
 from fastapi import Response
 
 from decoders.errors import UserError
+from decoders.method.kept import owned_by
 from decoders.trace import files as tracefile
 from specviz.experiments.batch import NAME
 from specviz.experiments.experiment import PAPERS
@@ -340,7 +341,8 @@ class Lab(Service):
                 return False
             active = self._line.popleft()
         try:
-            self._run(active)
+            with owned_by(active.owner):
+                self._run(active)
         except Exception as problem:
             log.exception("experiment %s failed", active.results.id)
             active.results.about["state"] = "error"

@@ -13,7 +13,7 @@ from decoders.trace import files as tracefile
 from decoders.trace.metrics import METRICS
 from decoders.trace.trace import Trace
 from specviz.places import SUFFIX, is_id
-from specviz.words import counted
+from specviz.words import SIGNS, counted
 
 from .reading import shown_as
 
@@ -78,9 +78,6 @@ class Unknown(ValueError):
     """A reference that leads nowhere: the sentence without file and line."""
 
 
-_SPACES = {" ": "␣", "\n": "⏎", "\t": "→", "\r": "␍"}
-
-
 class View:
     """One step of a run, as a lesson's text refers to it. ``step`` counts from 0."""
 
@@ -101,10 +98,7 @@ class View:
 
     def label(self, ids: list[int], most: int = 60) -> str:
         """Tokens as the inspector writes them: spaces and line ends visible."""
-        pieces = self.trace.tables["pieces"]
-        hexes = dict(zip(pieces["id"], pieces["hex"], strict=True))
-        text = bytes.fromhex("".join(hexes.get(i, "") for i in ids)).decode("utf-8", "replace")
-        text = re.sub(r"[ \n\t\r]", lambda match: _SPACES[match[0]], text)
+        text = self.trace.text(ids).translate(str.maketrans(SIGNS))
         text = re.sub("␣{4,}", lambda match: f"␣×{len(match[0])}", text)
         return text if len(text) <= most else text[: most - 1] + "…"
 

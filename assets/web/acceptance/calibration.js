@@ -1,0 +1,96 @@
+/* Page "Acceptance", calibration: what methods are confident of, and what comes true. */
+
+import { h } from "specviz/base/dom.js";
+import { format, percentage } from "specviz/base/numbers.js";
+import { charts, theme } from "specviz/base/plotly.js";
+import { heads, table } from "specviz/base/table.js";
+import { COLORS, data, layout, page } from "specviz/acceptance/state.js";
+
+/** @param {Calibration} one @param {string} title @param {number} n @returns {Chart} */
+function diagram(one, title, n) {
+  const { template } = theme();
+  const most = Math.max(...one.bins.map((bin) => bin.count));
+  const color = COLORS[n % COLORS.length];
+  const shares = {
+    type: "bar",
+    name: "came true",
+    x: one.bins.map((bin) => (bin.low + bin.high) / 2),
+    y: one.bins.map((bin) => bin.right),
+    width: one.bins.map((bin) => 0.92 * (bin.high - bin.low)),
+    text: one.bins.map((bin) => `${bin.count.toLocaleString("en")} told, ${format(bin.told)} on average`),
+    textposition: "none",
+    marker: { color, opacity: one.bins.map((bin) => 0.35 + (0.65 * bin.count) / most) },
+    hovertemplate: "%{text}: %{y:.0%} came true<extra></extra>",
+  };
+  const honest = {
+    name: "as told",
+    x: [0, 1],
+    y: [0, 1],
+    mode: "lines",
+    line: { color: "#8A8A8A", dash: "dot" },
+    hoverinfo: "skip",
+  };
+  return {
+    label: `${title}, ${one.label}: the share that came true by confidence; the same numbers are in the table`,
+    data: one.probability ? [shares, honest] : [shares],
+    layout: layout(`${title} · ${one.label}`.replace(/</g, "&lt;"), one.label, "came true", {
+      template,
+      height: 280,
+      xaxis: { range: [one.low, one.high] },
+      yaxis: { range: [0, 1.02], tickformat: ".0%" },
+    }),
+  };
+}
+
+/** @param {HTMLElement} place */
+export function drawCalibration(place) {
+  const all = page.sets.flatMap((set) => set.calibration.map((one) => ({ ...one, title: set.title })));
+  if (!all.length)
+    return place.replaceChildren(
+      h(
+        "p.svd-lead",
+        "None of these runs recorded a confidence. Draft models, PPD, LogitSpec, SuffixDecoding and REST tell " +
+          "probabilities; PLD+ and AdaPLD tell cosines.",
+      ),
+    );
+  /** @param {number | null} value */
+  const cell = (value) => h("td.svp-num", value === null ? "–" : value.toFixed(3));
+  const rows = all.map((one) =>
+    h(
+      "tr",
+      h("th", { scope: "row" }, h("b", one.title)),
+      h("td", { title: one.help }, one.label, h("small", `right: ${one.outcome}`)),
+      h("td.svp-num", format(one.count)),
+      h("td.svp-num", percentage(one.rate)),
+      cell(one.ece),
+      cell(one.brier),
+      cell(one.auroc),
+    ),
+  );
+  const grid = h("div.svd-charts");
+  place.replaceChildren(
+    h(
+      "p.svd-lead",
+      "Every confidence that methods recorded, held against what came of it. ",
+      h("b", "ECE"),
+      " = Σ bins (told ÷ all) · |came true − mean confidence|, 10 bins. ",
+      h("b", "Brier"),
+      " = mean (confidence − outcome)². ",
+      h("b", "AUROC"),
+      " = chance that something right was told with more confidence than something wrong (.5: it says nothing). " +
+        "Cosines and attention are no probabilities: they have an AUROC alone.",
+    ),
+    h(
+      "div.svl-scroll",
+      table(
+        { class: "svd-table" },
+        heads(["method", "confidence"], ["told", "came true", "ECE", "Brier", "AUROC"]),
+        rows,
+      ),
+    ),
+    grid,
+  );
+  const { asked } = page;
+  const made = () => all.map((one, n) => diagram(one, one.title, n));
+  charts(grid, data().plotly, () => (asked === page.asked && grid.isConnected ? made() : null));
+}

@@ -1,0 +1,131 @@
+/* Page "Acceptance", the calculator: what a draft of K tokens is expected to gain. */
+
+import { h } from "specviz/base/dom.js";
+import { postJson } from "specviz/base/json.js";
+import { charts, theme } from "specviz/base/plotly.js";
+import { alertNote } from "specviz/base/problem.js";
+import { bound } from "specviz/base/field.js";
+import { COLORS, data, layout, page } from "specviz/acceptance/state.js";
+
+const given = { acceptance: 0.7, cost: 0.05, gamma: 5, rows: "" };
+const UNMEASURED = "empty: any number of rows takes as long as one; Trees measures this machine's";
+let begun = false;
+let newest = 0;
+
+/** @param {HTMLElement} place */
+export function drawSpeedup(place) {
+  if (!begun) given.rows = data().rows;
+  begun = true;
+  const result = h("div.svd-result");
+  const numbers = h("dl.svd-numbers", { role: "status" });
+  const grid = h("div.svd-charts");
+  /** @type {(key: "acceptance" | "cost" | "gamma", label: string, max: number, step: number, help: string)
+   *   => HTMLElement} */
+  const slider = (key, label, max, step, help) => {
+    const output = h("output", String(given[key]));
+    const input = h("input", {
+      type: "range",
+      min: key === "gamma" ? 1 : 0,
+      max,
+      step,
+      value: given[key],
+      "aria-label": label,
+      oninput: () => {
+        given[key] = Number(input.value);
+        output.textContent = input.value;
+        ask();
+      },
+    });
+    return h("label.svd-slider", h("b", label), output, input, h("small", help));
+  };
+  const known = page.sets.filter((set) => set.pooled.tested_acceptance !== null);
+  const from = h(
+    "select.svp-select",
+    { "aria-label": "Take α and c from runs" },
+    h("option", { value: "" }, "typed"),
+    known.map((set, n) => h("option", { value: String(n) }, set.title)),
+  );
+  from.addEventListener("change", () => {
+    const set = known[Number(from.value)];
+    if (!from.value || !set) return;
+    given.acceptance = Number((set.pooled.tested_acceptance ?? 0).toFixed(2));
+    given.cost = Number((set.draft_cost ?? 0).toFixed(3));
+    drawSpeedup(place);
+  });
+
+  async function ask() {
+    const ticket = ++newest;
+    const { acceptance, cost, rows } = given;
+    try {
+      /** @type {Forecasts} */
+      const answer = await postJson("api/acceptance/forecast", { acceptance, cost, rows });
+      if (ticket === newest) draw(answer);
+    } catch (problem) {
+      if (ticket === newest) result.replaceChildren(alertNote(problem));
+    }
+  }
+
+  /** @param {Forecasts} answer */
+  function draw({ forecasts, best, measured_to }) {
+    if (!result.contains(numbers)) result.replaceChildren(numbers, grid);
+    const now = forecasts[given.gamma];
+    const top = forecasts[best];
+    /** @type {(name: string, value: string, title: string) => HTMLElement} */
+    const fact = (name, value, title) => h("div", { title }, h("dt", name), h("dd", value));
+    numbers.replaceChildren(
+      fact("tokens per step", now.tokens.toFixed(2), "(1 − α^(K+1)) ÷ (1 − α)"),
+      fact("time of a step", `${now.cost.toFixed(2)} forwards`, "K·c + L(K+1) ÷ L(1)"),
+      fact("speedup", `${now.speedup.toFixed(2)}×`, "tokens per step ÷ time of a step"),
+      fact("best K", best ? `${best} (${top.speedup.toFixed(2)}×)` : "none: drafting does not pay", "largest speedup"),
+    );
+    const { template } = theme();
+    const x = forecasts.map((one) => one.gamma);
+    /** @type {(key: "speedup" | "tokens", name: string, n: number, dash: string) => object} */
+    const line = (key, name, n, dash) => ({
+      x,
+      y: forecasts.map((one) => one[key]),
+      name,
+      mode: "lines",
+      line: { color: COLORS[n], dash, width: 2 },
+      hovertemplate: `K = %{x}: %{y:.2f}`,
+    });
+    const marks = {
+      x: [now.gamma],
+      y: [now.speedup],
+      name: "chosen K",
+      mode: "markers",
+      marker: { color: COLORS[1], size: 12, symbol: "diamond" },
+      hovertemplate: "K = %{x}: %{y:.2f}×",
+    };
+    const beyond = measured_to === null ? "" : `; L(n) beyond ${measured_to} rows is its last slope`;
+    const data_ = [line("speedup", "speedup", 0, "solid"), line("tokens", "tokens per step", 6, "dot"), marks];
+    const title = `Expected speedup by draft length${beyond}`;
+    const look = layout(title, "draft length K", "×, tokens per step", { template, showlegend: true });
+    const label = "Expected speedup and tokens per step by draft length";
+    charts(grid, data().plotly, () => (grid.isConnected ? [{ label, data: data_, layout: look }] : null));
+  }
+
+  const rows = bound(h("input.svp-input.svd-rows", { placeholder: "1:30, 8:34, 32:52" }), given, "rows", ask);
+  place.replaceChildren(
+    h(
+      "p.svd-lead",
+      "Leviathan's formula with the cost of verifying: speedup = (1 − α^(K+1)) ÷ (1 − α) ÷ (K·c + L(K+1) ÷ L(1)). " +
+        "Every position is taken for equally likely to stand; copied text is not so, and does better at large K.",
+    ),
+    h("div.svd-row", h("label", "α and c from the chosen runs: ", from)),
+    h(
+      "div.svd-sliders",
+      slider("acceptance", "Acceptance α", 1, 0.01, "chance that a drafted token stands where all before it did"),
+      slider("cost", "Cost of a draft forward c", 1, 0.005, "÷ a one-row forward of the target; 0: copying"),
+      slider("gamma", "Draft length K", 32, 1, "drafted tokens per step"),
+    ),
+    h(
+      "label.svd-field",
+      h("b", "L(n), rows:ms"),
+      rows,
+      h("small", data().rows ? "this machine's, as Trees measured it; or type another's" : UNMEASURED),
+    ), // fmt: skip
+    result,
+  );
+  ask();
+}

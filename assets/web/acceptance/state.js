@@ -1,0 +1,49 @@
+/* Page "Acceptance": what it knows, and what its views share. */
+
+import { h, must } from "specviz/base/dom.js";
+
+export const VIEWS = {
+  definitions: "Definitions",
+  calibration: "Calibration",
+  outputs: "Two outputs",
+  speedup: "Speedup",
+};
+
+export const page = {
+  /** @type {HTMLElement} */
+  box: h("div"),
+  /** @type {AcceptanceAnswer | null} */
+  data: null,
+  /** @type {keyof typeof VIEWS} */
+  view: "definitions",
+  /** @type {Set<string> | null} the chosen runs; null: none was chosen by hand yet */
+  chosen: null,
+  /** @type {AcceptanceSet[]} */
+  sets: [],
+  asked: 0,
+};
+
+export const COLORS = [
+  "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#8A8A8A", "#7A4FBF", "#A6761D",
+  "#1B9E77", "#E7298A", "#4D4D4D",
+];
+export const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid", "dash"];
+export const SYMBOLS = ["circle", "square", "diamond", "cross", "x", "triangle-up", "star", "pentagon"];
+
+/** The server's answer, once it is there. */
+export const data = () => must(page.data, "answer yet");
+
+/** A value of a definition as people read it. @param {number | null | undefined} value @param {string} unit */
+export const shown = (value, unit) =>
+  value === null || value === undefined ? "–" : unit === "share" ? `${(100 * value).toFixed(1)} %` : value.toFixed(2);
+
+/** A chart as the page's others are. @type {(title: string, x: string, y: string, more?: object) => object} */
+export const layout = (title, x, y, more = {}) => ({
+  title: { text: title },
+  height: 300,
+  margin: { l: 56, r: 14, t: 44, b: 50 },
+  showlegend: false,
+  ...more,
+  xaxis: { title: { text: x }, automargin: true, ...Reflect.get(more, "xaxis") },
+  yaxis: { title: { text: y }, automargin: true, rangemode: "tozero", ...Reflect.get(more, "yaxis") },
+});

@@ -1,0 +1,226 @@
+"""Acceptance, every way it is defined, of one run or a set: who uses which is in ``acceptance.toml`` (numpy only).
+
+Conditional acceptance at a depth is stood ÷ decided there (EAGLE's n-α); unconditional acceptance is
+stood ÷ steps with a draft (vLLM's and llama.cpp's "acceptance rate per position": the share of drafts that got so far).
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .decisions import Decisions, decisions
+from .metrics import overlaps, ratio
+from .trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One way to say how much is accepted. ``used`` names who reports it so."""
+
+    key: str
+    label: str
+    formula: str
+    unit: str
+    used: str
+    help: str
+    worked: str
+
+
+DEFINITIONS: tuple[Definition, ...] = tuple(
+    Definition(key, **about)
+    for key, about in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
+)
+FIRST_LENGTH = 64  # tokens of context; each further range of lengths is twice as long
+
+
+@dataclass(slots=True)
+class Counted:
+    """The sums that every definition is a quotient of; they add up over runs."""
+
+    steps: int = 0
+    drafts: int = 0
+    drafted: int = 0
+    depth: int = 0
+    accepted: int = 0
+    tested: int = 0
+    first: int = 0
+    overlap: float = 0.0
+    positions: int = 0
+
+    def __add__(self, other: Counted) -> Counted:
+        return Counted(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+    @classmethod
+    def of(cls, trace: Trace, decided: Decisions) -> Counted:
+        steps, both = trace.tables["steps"], overlaps(trace)
+        return cls(
+            steps=len(steps["drafted"]), drafts=sum(count > 0 for count in steps["drafted"]),
+            drafted=sum(steps["drafted"]), depth=sum(steps["depth"]), accepted=sum(steps["accepted"]),
+            tested=len(decided.stood), first=int(decided.stood[decided.depth == 1].sum()),
+            overlap=sum(both), positions=len(both),
+        )  # fmt: skip
+
+    def values(self) -> dict[str, float | None]:
+        """Every definition by key; None where nothing was drafted (or, for β, nothing was compared)."""
+        length = ratio(self.accepted, self.drafts)
+        return {
+            "tokens_per_step": ratio(self.accepted + self.steps, self.steps),
+            "acceptance_length": None if length is None else 1 + length,
+            "draft_acceptance": ratio(self.accepted, self.drafted),
+            "depth_acceptance": ratio(self.accepted, self.depth),
+            "tested_acceptance": ratio(self.accepted, self.tested),
+            "first_acceptance": ratio(self.first, self.drafts),
+            "beta": ratio(self.overlap, self.positions),
+        }
+
+
+@dataclass(slots=True)
+class Acceptance:
+    """Of a set of runs: the pooled sums, each run's own, and where drafted positions stood.
+
+    ``groups`` holds, per way to group the decided positions (context, class, segment, origin), how many stood and how
+    many were decided: {group: [stood, decided]}. ``lengths`` counts steps with a draft by accepted tokens.
+    """
+
+    pooled: Counted = field(default_factory=Counted)
+    runs: list[Counted] = field(default_factory=list)
+    stood: Counter[int] = field(default_factory=Counter)
+    decided: Counter[int] = field(default_factory=Counter)
+    lengths: Counter[int] = field(default_factory=Counter)
+    groups: dict[str, dict[Any, list[int]]] = field(default_factory=lambda: {name: {} for name in GROUPS})
+
+    @classmethod
+    def of(cls, trace: Trace) -> Acceptance:
+        """Of one run."""
+        made, steps = decisions(trace), trace.tables["steps"]
+        counted = Counted.of(trace, made)
+        one = cls(counted, [counted], Counter(made.depth[made.stood].tolist()), Counter(made.depth.tolist()))
+        one.lengths.update(a for a, drafted in zip(steps["accepted"], steps["drafted"], strict=True) if drafted)
+        stood = made.stood.tolist()
+        for name, group in zip(GROUPS, _grouped(trace, made), strict=True):
+            counts = one.groups[name]
+            for key, good in zip(group, stood, strict=True):
+                pair = counts.setdefault(key, [0, 0])
+                pair[0] += good
+                pair[1] += 1
+        return one
+
+    def __iadd__(self, other: Acceptance) -> Acceptance:
+        """The runs of both."""
+        self.pooled += other.pooled
+        self.runs += other.runs
+        for mine, theirs in ((self.stood, other.stood), (self.decided, other.decided), (self.lengths, other.lengths)):
+            mine.update(theirs)
+        for name, counts in other.groups.items():
+            for key, (stood, decided) in counts.items():
+                pair = self.groups[name].setdefault(key, [0, 0])
+                pair[0] += stood
+                pair[1] += decided
+        return self
+
+    @property
+    def means(self) -> dict[str, float | None]:
+        """Every definition as the mean over runs of each run's own value, those without one left out (SpecForge)."""
+        each = [run.values() for run in self.runs]
+        return {key: _mean(values[key] for values in each) for key in self.pooled.values()}
+
+    def depths(self) -> list[dict[str, Any]]:
+        """Per depth from 1 on: how many were decided and stood, and both rates."""
+        drafts = self.pooled.drafts
+        return [
+            {
+                "depth": depth, "decided": self.decided[depth], "stood": self.stood[depth], "drafts": drafts,
+                "conditional": ratio(self.stood[depth], self.decided[depth]),
+                "unconditional": ratio(self.stood[depth], drafts),
+            }
+            for depth in sorted(self.decided)
+        ]  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as a page draws it; groups with their largest first, contexts by length."""
+        parts = {name: getattr(self.pooled, name) for name in Counted.__slots__}
+        ordered = {
+            name: sorted(counts.items(), key=(lambda item: item[0]) if name == "context" else lambda item: -item[1][1])
+            for name, counts in self.groups.items()
+        }
+        return {
+            "runs": len(self.runs), "parts": parts, "pooled": self.pooled.values(), "means": self.means,
+            "depths": self.depths(), "lengths": sorted(self.lengths.items()),
+            "groups": {
+                name: [{"key": key, "stood": s, "decided": d, "rate": s / d} for key, (s, d) in rows]
+                for name, rows in ordered.items()
+            },
+        }  # fmt: skip
+
+
+# how decided positions are grouped: the context's length (the range's first token), what the drafted token is, which
+# part of the prompt (or the output, or a pool) it was copied from, and its origin
+GROUPS = ("context", "class", "segment", "origin")
+
+
+def acceptance(traces: Iterable[Trace]) -> Acceptance:
+    """Of one run or several, pooled and each."""
+    counted = Acceptance()
+    for trace in traces:
+        counted += Acceptance.of(trace)
+    return counted
+
+
+WORD = re.compile(r"\s*[^\W\d_]\w*$")
+NUMBER = re.compile(r"\s*\d[\d.,]*$")
+
+
+def token_class(text: str) -> str:
+    """What a token is, as its text shows it.
+
+    >>> [token_class(text) for text in (" name", "_x1", "12", "  ", "):", " += 1")]
+    ['word', 'word', 'number', 'space', 'punctuation', 'mixed']
+    """
+    bare = text.strip()
+    if not bare:
+        return "space"
+    if WORD.match(text) or WORD.match(bare.lstrip("_")):
+        return "word"
+    if NUMBER.match(text):
+        return "number"
+    return "mixed" if any(c.isalnum() for c in bare) else "punctuation"
+
+
+def context_range(tokens: int) -> int:
+    """The first length of the range that a context of so many tokens falls into: 0, 64, 128, 256, …
+
+    >>> [context_range(n) for n in (1, 63, 64, 200, 5000)]
+    [0, 0, 64, 128, 4096]
+    """
+    return 0 if tokens < FIRST_LENGTH else FIRST_LENGTH << ((tokens // FIRST_LENGTH).bit_length() - 1)
+
+
+def _grouped(trace: Trace, made: Decisions) -> Sequence[list[Any]]:
+    """Of every decided position, its key in each of ``GROUPS``."""
+    nodes, rows = trace.tables["nodes"], made.node.tolist()
+    context, segment = trace.tables["steps"]["context"], trace.tables["tokens"]["segment"]
+    classes = {token: token_class(trace.text((token,))) for token in {nodes["token"][row] for row in rows}}
+
+    def place(row: int) -> str:
+        source, pool = nodes["source"][row], nodes["pool"][row]
+        if 0 <= source < len(segment):
+            return segment[source]
+        return "pool" if pool >= 0 else "not copied"
+
+    return (
+        [context_range(context[step]) for step in made.step.tolist()],
+        [classes[nodes["token"][row]] for row in rows],
+        [place(row) for row in rows],
+        [nodes["origin"][row] for row in rows],
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,51 @@
+"""Which drafted positions of a run were decided, and which stood (numpy only).
+
+A drafted position is *decided* where everything before it stood: it stands too, or the step ends there. Siblings of a
+tree are one position.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """A run's decided positions in order: arrays of one shape [decided], ``stood`` of bools, the others of ints.
+
+    ``node`` is the row of the table ``nodes``: the one that stood, else the first that was tried there.
+    """
+
+    step: np.ndarray
+    depth: np.ndarray
+    stood: np.ndarray
+    node: np.ndarray
+
+
+def verified(trace: Trace) -> bool:
+    """Whether a run knows what each step drafted and accepted; an imported one may not."""
+    return not {"steps.drafted", "steps.accepted"}.intersection(trace.run.get("unknown", ()))
+
+
+def decisions(trace: Trace) -> Decisions:
+    """What the verify steps of a run decided; nothing where that is not recorded."""
+    nodes = trace.tables["nodes"]
+    step, depth, parent = (np.array(nodes[name], dtype=np.int64) for name in ("step", "depth", "parent"))
+    if not len(step) or not verified(trace):
+        none = np.zeros(0, dtype=np.int64)
+        return Decisions(none, none, none.astype(bool), none)
+    status = np.array(nodes["status"], dtype=object)
+    stands = (status == "accepted") | (status == "root")
+    start = np.searchsorted(step, np.arange(step[-1] + 1))
+    child = depth > 0
+    tried = np.flatnonzero(child & stands[np.where(child, start[step] + parent, 0)])
+    # one path per step stands, so a step has at most one position per depth; what stood comes first there
+    order = tried[np.lexsort((tried, ~stands[tried], depth[tried], step[tried]))]
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = (step[order][1:] != step[order][:-1]) | (depth[order][1:] != depth[order][:-1])
+    first = order[new]
+    return Decisions(step[first], depth[first], stands[first], first)

@@ -1,0 +1,158 @@
+"""Whether what a method is confident of comes true: reliability by bins, ECE, Brier score and AUROC (numpy only).
+
+Each confidence is held against what happened to the very thing it was told of: a node's token, the path to a node, or
+what a candidate offers. Where the method means a probability, the expected calibration error (Guo et al. 2017) and the
+Brier score are given; of other scores (a cosine, attention) only how well they part right from wrong: the AUROC.
+
+>>> made = Reliability.of(np.array([0.9, 0.8, 0.2, 0.1]), np.array([True, True, False, False]), low=0.0, high=1.0)
+>>> made.auroc, round(made.ece, 3), round(made.brier, 3), made.rate
+(1.0, 0.15, 0.025, 0.5)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from .trace import Trace
+
+BINS = 10
+PROBABILITIES = {"draft_prob", "confidence", "path_prob", "last_prob", "share"}  # what means how likely it is right
+OF_PATHS = {"path_prob"}  # told of a node and all above it
+TARGETS = {"overlap", "accept_ratio", "draw", "p_eos", "typical"}  # numbers that the target has a part in
+TOKEN, PATH, OFFER = (
+    "the token stood, where all before it had",
+    "the token and all before it stood",
+    "its first token is what followed",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A confidence that runs recorded. ``outcome`` says what counts as right."""
+
+    key: str
+    table: str
+    label: str
+    help: str
+    low: float
+    high: float
+    outcome: str
+
+    @property
+    def probability(self) -> bool:
+        return self.key.split(":")[-1] in PROBABILITIES
+
+
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """Of one confidence: per bin its limits, how many, their mean confidence and the share that came true; and in all.
+
+    ``auroc`` is None where all were right or all wrong.
+    """
+
+    count: int
+    rate: float
+    bins: list[dict[str, float]]
+    ece: float
+    brier: float
+    auroc: float | None
+
+    @classmethod
+    def of(
+        cls, told: np.ndarray, right: np.ndarray, *, low: float, high: float
+    ) -> Reliability:
+        """Raises ValueError where nothing was told."""
+        if not len(told):
+            raise ValueError("no confidence was recorded: choose runs of a method that tells one")
+        place = np.clip(((told - low) / (high - low) * BINS).astype(np.int64), 0, BINS - 1)
+        size = np.bincount(place, minlength=BINS)
+        mean, share = (
+            np.bincount(place, values, BINS) / np.maximum(size, 1) for values in (told, right.astype(np.float64))
+        )
+        edges = np.linspace(low, high, BINS + 1).tolist()
+        rows = [
+            {
+                "low": edges[b], "high": edges[b + 1], "count": int(size[b]), "told": float(mean[b]),
+                "right": float(share[b]),
+            }
+            for b in np.flatnonzero(size)
+        ]  # fmt: skip
+        return cls(
+            len(told), float(right.mean()), rows, float((size * np.abs(share - mean)).sum() / len(told)),
+            float(((told - right) ** 2).mean()), _auroc(told, right),
+        )  # fmt: skip
+
+    def to_json(self, signal: Signal) -> dict[str, Any]:
+        """As a page draws it: no ECE and no Brier score of what is no probability."""
+        made = {**asdict(self), **asdict(signal), "probability": signal.probability}
+        return made if signal.probability else {**made, "ece": None, "brier": None}
+
+
+def signals(traces: Iterable[Trace]) -> list[Signal]:
+    """The confidences that any of the runs recorded, those of nodes first."""
+    found: dict[tuple[str, str], Signal] = {}
+    for trace in traces:
+        if any(prob is not None for prob in trace.tables["nodes"]["draft_prob"]):
+            q = "The drafter's probability of the token, after the token before it."
+            found["nodes", "draft_prob"] = Signal("draft_prob", "nodes", "draft probability q", q, 0, 1, TOKEN)
+        for table, terms in (("nodes", "node_terms"), ("candidates", "terms")):
+            for term in trace.run.get(terms, ()):
+                key, low, high = term["key"], term.get("low", 0), term.get("high", 0)
+                told = trace.tables[table].get(f"term:{key}", ())
+                if not -1 <= low < high <= 1 or key in TARGETS or all(value is None for value in told):
+                    continue
+                outcome = OFFER if table == "candidates" else PATH if key in OF_PATHS else TOKEN
+                about = term.get("label", key), term.get("help", ""), float(low), float(high), outcome
+                found.setdefault((table, key), Signal(f"term:{key}", table, *about))
+    return sorted(found.values(), key=lambda signal: (signal.table != "nodes", not signal.probability))
+
+
+def reliability(traces: Iterable[Trace], signal: Signal) -> Reliability:
+    """Of one confidence over all of the runs that tell it. Raises ValueError where none does."""
+    return pooled([outcomes(trace, signal) for trace in traces], signal)
+
+
+def pooled(parts: Sequence[tuple[np.ndarray, np.ndarray]], signal: Signal) -> Reliability:
+    """Of what ``outcomes`` gives of several runs. Raises ValueError where none told the confidence."""
+    told = np.concatenate([np.zeros(0), *(part[0] for part in parts)])
+    right = np.concatenate([np.zeros(0, dtype=bool), *(part[1] for part in parts)])
+    return Reliability.of(told, right, low=signal.low, high=signal.high)
+
+
+def outcomes(trace: Trace, signal: Signal) -> tuple[np.ndarray, np.ndarray]:
+    """What a run told and whether it came true: floats and bools [told]; empty where it has no such confidence."""
+    column = trace.tables[signal.table].get(signal.key)
+    if column is None:
+        return np.zeros(0), np.zeros(0, dtype=bool)
+    values = np.array([np.nan if value is None else value for value in column], dtype=np.float64)
+    known, came_true = _outcomes(trace, signal)
+    use = known & np.isfinite(values)
+    return values[use], came_true[use]
+
+
+def _outcomes(trace: Trace, signal: Signal) -> tuple[np.ndarray, np.ndarray]:
+    """Per row of the signal's table: whether it is known what happened, and whether it came true."""
+    if signal.table == "candidates":
+        candidates = trace.tables["candidates"]
+        would, length = (np.array(candidates[name], dtype=np.int64) for name in ("would_accept", "length"))
+        return (would >= 0) & (length > 0), would > 0
+    status, origin = (np.array(trace.tables["nodes"][name], dtype=object) for name in ("status", "origin"))
+    stood = status == "accepted"
+    if signal.outcome == PATH:
+        return status != "root", stood
+    chain = origin != "expansion"  # a draft model's confidence is told of its own choice, not of those beside it
+    return (stood | (status == "rejected")) & (chain | (signal.key != "term:confidence")), stood
+
+
+def _auroc(told: np.ndarray, right: np.ndarray) -> float | None:
+    """The chance that something right was told with more confidence than something wrong; equals count half."""
+    good, bad = int(right.sum()), int((~right).sum())
+    if not good or not bad:
+        return None
+    _, place, counts = np.unique(told, return_inverse=True, return_counts=True)
+    mean_rank = np.cumsum(counts) - (counts - 1) / 2  # of equal values, from 1
+    return float((mean_rank[place][right].sum() - good * (good + 1) / 2) / (good * bad))

@@ -1,0 +1,50 @@
+"""``specviz acceptance``: how much of the drafts was accepted, by every definition; what confidences were worth."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from specviz.words import counted, decimals
+
+from . import common
+
+HELP = "acceptance of recorded runs, by every definition in use"
+DESCRIPTION = (
+    "How much of the drafts of recorded runs was accepted, pooled by method, by every definition that papers and "
+    "servers use; and what each confidence that a method told was worth. The app's page Acceptance shows the same."
+)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    common.file(parser, "traces", ".spectrace files", "TRACE", nargs="+")
+    common.flag(parser, "--json", "everything, by position, context, class, segment and origin too")
+
+
+def run(args: argparse.Namespace) -> int:
+    from decoders import load
+    from decoders.trace.acceptance import DEFINITIONS
+    from specviz.pages.acceptance.sets import Counted, pooled_by_method
+
+    sets = pooled_by_method(Counted.of(load(path)) for path in args.traces)
+    if args.json:
+        print(json.dumps(sets, indent=1))
+        return 0
+    for one in sets:
+        rows = [
+            (d.label, d.formula, *(_shown(one[how][d.key], d.unit) for how in ("pooled", "means")), d.used)
+            for d in DEFINITIONS
+        ]
+        heads = "definition", "formula", "pooled", "mean of runs", "who uses it"
+        common.show_table(heads, rows, f"{one['title']}, {counted(one['runs'], 'run')}")
+        if one["calibration"]:
+            told = [
+                (c["label"], str(c["count"]), *(decimals(c[key], 3) for key in ("rate", "ece", "brier", "auroc")))
+                for c in one["calibration"]
+            ]
+            common.show_table(("confidence", "told", "came true", "ECE", "Brier", "AUROC"), told, right=1)
+    return 0
+
+
+def _shown(value: float | None, unit: str) -> str:
+    return f"{value:.1%}" if value is not None and unit == "share" else decimals(value, 2)

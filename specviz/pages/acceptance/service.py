@@ -1,0 +1,137 @@
+"""Acceptance by every definition, calibration, two outputs beside each other, and a calculator of speedups."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from decoders.errors import UserError
+from decoders.trace.acceptance import DEFINITIONS
+from decoders.trace.speedup import RowTimes, forecasts
+from specviz.server.bodies import Body, Ids, needs
+from specviz.server.desk import Service, get, post
+from specviz.server.forms import PromptForm, Rejected
+from specviz.shell.assets import plotly
+from specviz.words import sentence
+
+from .sets import Counted, pooled_by_method
+
+KEPT = 2000  # runs whose sums are kept
+LONGEST = 32  # drafted tokens that the calculator goes up to
+
+Share = Annotated[float, Field(ge=0, le=1), needs("the acceptance is {given}: a number from 0 to 1")]
+Cost = Annotated[float, Field(ge=0, le=10), needs("the cost of a draft forward is {given}: a number from 0 to 10")]
+
+
+class Given(Body):
+    """What a forecast is made of. ``rows`` is L(n) as text, "" for a verify forward that costs as much as one row."""
+
+    acceptance: Share
+    cost: Cost
+    rows: Annotated[str, Field(max_length=2000)] = ""
+
+
+class Outputs(Body):
+    """A prompt, and what was written for it without drafting and with it."""
+
+    mode: Literal["text", "chat"] = "text"
+    prompt: str
+    plain: str
+    drafted: str
+    lossless: bool = True
+    dtype: str = "bfloat16"
+
+
+class AcceptancePage(Service):
+    """The page "Acceptance"."""
+
+    name, title, order = "acceptance", "Acceptance", 55
+    cannot = "Acceptance cannot"
+
+    def __init__(self, desk: Any) -> None:
+        super().__init__(desk)
+        self._change = threading.Lock()
+        self._kept: OrderedDict[str, Counted] = OrderedDict()
+
+    @get()
+    def shown(self) -> dict[str, Any]:
+        """The definitions, and this machine's L(n) where it was measured."""
+        return {
+            "definitions": [asdict(one) for one in DEFINITIONS], "plotly": plotly(), "rows": self._row_times(),
+            "model": self.desk.loader.target.name if self.desk.loader.target is not None else "",
+        }  # fmt: skip
+
+    @post("runs")
+    def runs(self, ids: Ids) -> dict[str, Any]:
+        """Of runs that are over, a set per method: acceptance by every definition, and each confidence's reliability.
+
+        Raises Rejected where no run is chosen; UnknownTrace for one that is not there.
+        """
+        if not ids:
+            raise Rejected("runs", "No run is chosen: choose one, or several to pool them by method.")
+        return {"sets": pooled_by_method([self._counted(key) for key in dict.fromkeys(ids)])}
+
+    @post("forecast")
+    def forecast(self, given: Given) -> dict[str, Any]:
+        """Expected tokens per step and speedup of each draft length. Raises Rejected for an L(n) that is none."""
+        try:
+            times = RowTimes.read(given.rows) if given.rows.strip() else None
+        except ValueError as problem:
+            raise Rejected("rows", sentence(problem)) from None
+        made = forecasts(given.acceptance, given.cost, range(LONGEST + 1), times.relative if times else lambda _: 1.0)
+        best = max(made, key=lambda one: one.speedup)
+        beyond = times is not None and times.rows[-1] < LONGEST + 1
+        return {
+            "forecasts": [asdict(one) for one in made], "best": best.gamma,
+            "measured_to": times.rows[-1] if times is not None and beyond else None,
+        }  # fmt: skip
+
+    @post("outputs")
+    def outputs(self, given: Outputs) -> dict[str, Any]:
+        """Where two outputs part and what that means, by the model in use. Raises Rejected without one."""
+        from decoders.study.two_outputs import two_outputs
+
+        target = self.desk.target()
+        for text in (given.prompt, given.plain, given.drafted):
+            self.desk.check_size(text)
+        prompt = PromptForm(mode=given.mode, text=given.prompt).prompt(target.tokenizer).tokens
+        plain, drafted = (
+            target.tokenizer(text, add_special_tokens=False)["input_ids"] for text in (given.plain, given.drafted)
+        )
+        try:
+            made = self.desk.on_worker(
+                lambda: two_outputs(target, prompt, plain, drafted, lossless=given.lossless, dtype=given.dtype)
+            )
+        except UserError as problem:
+            raise Rejected("outputs", sentence(problem)) from None
+        decode = target.tokenizer.decode
+        texts = {"plain": [decode([token]) for token in plain], "drafted": [decode([token]) for token in drafted]}
+        return {**made.to_json(), "texts": texts, "model": target.name}
+
+    def _counted(self, key: str) -> Counted:
+        with self._change:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        made = Counted.of(self.desk.trace(key))
+        with self._change:
+            self._kept[key] = made
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        return made
+
+    def _row_times(self) -> str:
+        """This machine's L(n) as ``RowTimes.read`` takes it; "" where none was measured."""
+        target = self.desk.loader.target
+        if target is None:
+            return ""
+        from decoders.prompt_tokens.latency import load_latency
+
+        latency = load_latency(target)
+        if latency is None:
+            return ""
+        return ", ".join(f"{n}:{ms:.4g}" for n, ms in zip(latency.rows, latency.median, strict=True))

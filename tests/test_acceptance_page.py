@@ -1,0 +1,176 @@
+"""The page "Acceptance": sets by method, the calculator, and two outputs judged by a small model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from decoders import generate
+from decoders.errors import UserError
+from decoders.model.target import Target
+from decoders.study import two_outputs as judging
+from decoders.study.two_outputs import NOT_GREEDY, SAME, two_outputs
+from decoders.trace.acceptance import DEFINITIONS, acceptance
+from decoders.trace.files import save
+from specviz.cli import main
+from specviz.pages.acceptance import service
+
+from . import synthetic
+from .models import prompt_ids, tiny_target
+from .stubs import StubDesk, app_of
+from .waiting import WAIT_S
+
+RUNS = (synthetic.chain(), synthetic.tree(), synthetic.drafted())
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubDesk]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
+        yield StubDesk(gallery=RUNS)
+
+
+@pytest.fixture(scope="module")
+def client(desk: StubDesk) -> Iterator[TestClient]:
+    with TestClient(app_of(desk)) as client:
+        assert desk.loader.wait(WAIT_S)
+        yield client
+
+
+def test_runs_are_pooled_by_method_with_every_formula_filled_in(client: TestClient) -> None:
+    ids = [trace.run["id"] for trace in RUNS]
+    sets = client.post("/api/acceptance/runs", json={"ids": [*ids, ids[0]]}).json()["sets"]
+    assert sum(one["runs"] for one in sets) == len(RUNS)  # one that is named twice counts once
+    for one in sets:
+        mine = [trace for trace in RUNS if trace.run["method"]["name"] == one["method"]]
+        values = acceptance(mine).pooled.values()
+        assert one["pooled"] == pytest.approx(values)
+        assert {*one["worked"]} == {key for key, value in values.items() if value is not None}
+        assert not any("{" in text for text in one["worked"].values())
+    assert client.post("/api/acceptance/runs", json={"ids": ids}).json()["sets"] == sets  # from what is kept
+
+
+def test_what_is_kept_is_bounded(client: TestClient, desk: StubDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "KEPT", 1)
+    desk.services["acceptance"]._kept.clear()
+    client.post("/api/acceptance/runs", json={"ids": [trace.run["id"] for trace in RUNS]})
+    assert len(desk.services["acceptance"]._kept) == 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "sentence"),
+    [
+        ({"ids": []}, 422, "No run is chosen"), ({"ids": ["0" * 12]}, 404, ""), ({"ids": "x"}, 422, ""),
+        ({"ids": ["../../etc"]}, 404, ""),
+    ],
+)  # fmt: skip
+def test_bad_runs_are_refused(client: TestClient, sent: Any, status: int, sentence: str) -> None:
+    answer = client.post("/api/acceptance/runs", json=sent)
+    assert answer.status_code == status and sentence in answer.json()["error"]
+
+
+def test_the_calculator(client: TestClient) -> None:
+    sent = {"acceptance": 0.8, "cost": 0.1, "rows": "1:30, 8:33, 32:60"}
+    answer = client.post("/api/acceptance/forecast", json=sent).json()
+    made = answer["forecasts"]
+    assert made[0]["speedup"] == 1.0 and answer["measured_to"] == 32
+    assert made[answer["best"]]["speedup"] == max(one["speedup"] for one in made) > 1.5
+    useless = client.post("/api/acceptance/forecast", json={"acceptance": 0.0, "cost": 0.2}).json()
+    assert useless["best"] == 0 and useless["measured_to"] is None
+    for wrong in ({"acceptance": 1.5, "cost": 0}, {"acceptance": 0.5, "cost": -1}, {**sent, "rows": "2:30"}):
+        refused = client.post("/api/acceptance/forecast", json=wrong)
+        assert refused.status_code == 422 and len(refused.json()["error"]) > 20
+
+
+def test_the_definitions_are_told(client: TestClient) -> None:
+    answer = client.get("/api/acceptance").json()
+    assert [one["label"] for one in answer["definitions"]] == [one.label for one in DEFINITIONS]
+    assert answer["rows"] == ""  # a stub has no latency
+
+
+def test_the_command_prints_the_same_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], client: TestClient
+) -> None:
+    paths = [tmp_path / f"{n}.spectrace" for n in range(len(RUNS))]
+    for trace, path in zip(RUNS, paths, strict=True):
+        save(trace, path)
+    assert main(["acceptance", *map(str, paths), "--json"]) == 0
+    sets = client.post("/api/acceptance/runs", json={"ids": [trace.run["id"] for trace in RUNS]}).json()["sets"]
+    assert json.loads(capsys.readouterr().out) == sets
+    assert main(["acceptance", str(paths[0])]) == 0
+    printed = capsys.readouterr().out
+    assert all(one.label in printed for one in DEFINITIONS) and "AUROC" in printed
+
+
+# --- two outputs
+
+PROMPT = prompt_ids(3, 30)
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return tiny_target()
+
+
+@pytest.fixture(scope="module")
+def plain(target: Target) -> list[int]:
+    from decoders import Prompt
+
+    return generate(target, Prompt.from_ids(PROMPT), max_new_tokens=12)
+
+
+def another(target: Target, plain: list[int], at: int, rank: int) -> list[int]:
+    """The plain output, with the target's choice of a rank at one place, and greedy from there on."""
+    from decoders import Prompt
+
+    logits = target.reference_logits([*PROMPT, *plain[:at]], rows=1)[0]
+    token = int(logits.argsort(descending=True)[rank])
+    head = [*plain[:at], token]
+    return [*head, *generate(target, Prompt.from_ids([*PROMPT, *head]), max_new_tokens=12 - len(head))]
+
+
+def test_equal_outputs_and_a_wrong_token(target: Target, plain: list[int]) -> None:
+    assert two_outputs(target, PROMPT, plain, list(plain)).verdict == SAME
+    wrong = two_outputs(target, PROMPT, plain, another(target, plain, 5, 60), dtype="float32")
+    assert (wrong.at, wrong.verdict) == (5, "bug")
+    assert wrong.drafted.worst_at == 5 and wrong.drafted.worst > wrong.tolerance
+    assert wrong.plain_prob is not None and wrong.drafted_prob is not None and wrong.plain_prob > wrong.drafted_prob
+    lossy = two_outputs(target, PROMPT, plain, another(target, plain, 5, 60), dtype="float32", lossless=False)
+    assert lossy.verdict == "lossy by design"
+
+
+def test_a_second_choice_within_rounding_is_a_near_tie(
+    target: Target, plain: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second = another(target, plain, 4, 1)
+    made = two_outputs(target, PROMPT, plain, second, dtype="float32")
+    assert made.verdict == "bug" and made.gap is not None
+    monkeypatch.setitem(judging.TOLERANCES, "wide", made.drafted.worst + 1e-6)
+    assert two_outputs(target, PROMPT, plain, second, dtype="wide").verdict == "near tie"
+
+
+def test_an_output_that_nobody_decoded_greedily_proves_nothing(target: Target, plain: list[int]) -> None:
+    made = two_outputs(target, PROMPT, another(target, plain, 2, 60), plain, dtype="float32")
+    assert made.verdict == NOT_GREEDY
+
+
+def test_an_output_that_ends_early_differs_where_it_ends(target: Target, plain: list[int]) -> None:
+    made = two_outputs(target, PROMPT, plain, plain[:-3], dtype="float32")
+    assert made.at == len(plain) - 3 and made.drafted_prob is None and made.plain_prob is not None
+
+
+@pytest.mark.parametrize(
+    ("plain", "drafted", "dtype", "sentence"),
+    [([], [1], "float32", "an output is empty"), ([1], [1], "int4", "has no tolerance"),
+     ([1] * 5000, [1], "float32", "shorten them")],
+)  # fmt: skip
+def test_outputs_that_cannot_be_judged(
+    target: Target, plain: list[int], drafted: list[int], dtype: str, sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        two_outputs(target, PROMPT, plain, drafted, dtype=dtype)
