@@ -189,7 +189,9 @@ export class TreeView extends Panel {
       item.text = pieces.label(node.token, LABEL);
       item.prob = node.prob;
       const draft = node.draftProb === null ? "" : ` q${probability(node.draftProb)}`;
-      const verdict = view.bonus === OPEN ? "" : `${probability(node.prob)} #${node.rank + 1}`;
+      const rank = node.rank < 0 ? "" : ` #${node.rank + 1}`;
+      const told = node.prob === null ? (node.rank < 0 ? "not recorded" : rank) : `${probability(node.prob)}${rank}`;
+      const verdict = view.bonus === OPEN ? "" : told;
       item.line = node.index ? `${verdict}${draft}`.trim() : "root";
       if (item.small) return this.captionLeaf(item, draft.trim());
     }
