@@ -135,6 +135,7 @@ def test_a_stream_of_anybody_keeps_its_chunks_and_their_times():
     trace = one("openai_stream.jsonl")
     assert trace.tables["steps"]["elapsed_ms"] == [pytest.approx(30.0 * i) for i in range(4)]
     assert "steps.accepted" in trace.run["unknown"] and trace.run["metrics"]["accepted"] is None
+    assert "tokens" in trace.run["unknown"] and trace.run["metrics"]["tokens_per_s"] is None
 
 
 def test_numbers_of_many_requests_are_no_run():

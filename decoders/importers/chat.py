@@ -79,6 +79,7 @@ def _add(answer: Answer, value: dict[str, Any], choice: dict[str, Any], at: floa
         if len(new) == 1:
             new[0].text = text or None
         request.text += text
+    request.counted = request.counted and all(token.id is not None or token.prob is not None for token in new)
     if new:
         request.tokens += new
         answer.chunks.append((len(new), at))

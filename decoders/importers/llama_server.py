@@ -52,6 +52,7 @@ def _add(request: Request, value: dict[str, Any]) -> None:
         text = value.get("content")
         parts = [text] if isinstance(text, str) and value.get("stop") is False else WORD.findall(str(text or ""))
         new = [Token(one) for one in ids] or [Token(None, part) for part in parts if part]
+    request.counted = request.counted and (bool(ids) or isinstance(probs, list))
     for token, one in zip(new, ids if len(ids) == len(new) else [], strict=False):
         token.id = one
     request.tokens += new

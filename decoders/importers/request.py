@@ -75,6 +75,7 @@ class Request:
     prefill_ms: float | None = None
     decode_ms: float | None = None
     text: str = ""  # of the answer, where it is told apart from its tokens
+    counted: bool = True  # False where a text may stand for several tokens
 
 
 @dataclass(slots=True)
@@ -107,6 +108,8 @@ def trace_of(request: Request, source: str, title: str) -> Trace:
     prompt = _prompt(request, pieces, unknown)
     output = [pieces.id(token.id, token.text) for token in request.tokens]
     unknown.add("tokens.source")
+    if not request.counted:
+        unknown.add("tokens")
     steps = _steps(request, unknown)
     rows = _Rows(request, pieces, prompt, output, unknown)
     for step in steps:

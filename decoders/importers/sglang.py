@@ -70,6 +70,7 @@ def _native(key: str, parts: list[dict[str, Any]]) -> Request:
         request.tokens, request.text = [Token(one) for one in ids], str(last.get("text") or "")
     else:
         request.tokens = [Token(None, word) for word in WORD.findall(str(last.get("text") or ""))]
+        request.counted = False
     if isinstance(meta.get("prompt_token_ids"), list):
         request.prompt_ids = numbers(meta["prompt_token_ids"]) or ()
     request.steps = _streamed(parts, len(request.tokens), request)

@@ -100,9 +100,10 @@ class Steps:
         if q is not None and seen.drafted is not None:
             (told,) = fetched(q.gather(1, seen.drafted[:, None].to(q.device))[:, 0])
             own = (1.0, *map(float, told))
+        drawn = q is not None and seen.processed is not None
         return Draft(
             DraftTree.chain(root, drafted), ("root",) + (self.kind.origin.name,) * count, sources, own, candidates,
-            route=self.kind.name.rpartition(":")[2], drawn=q is not None and seen.processed is not None,
+            route="drawn" if drawn else self.kind.name.rpartition(":")[2], drawn=drawn,
             distributions=None if q is None else dict(enumerate(q)),
         )  # fmt: skip
 

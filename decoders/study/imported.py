@@ -60,7 +60,7 @@ def read_again(target: Target, trace: Trace) -> Trace:
     run["imported"]["served"] = str(run["model"].get("name", ""))
     run["model"], run["forced"] = {**target.info, "key": target.key}, True
     run["recomputed"] = list(RECOMPUTED)
-    run["unknown"] = [name for name in run["unknown"] if name not in ("tokens.rank", "tokens.id", "text")]
+    run["unknown"] = [name for name in run["unknown"] if name not in ("tokens.rank", "tokens.id", "tokens", "text")]
     if any(p is not None for p in told):
         trace.tables["tokens"]["server_prob"] = told
         both = zip(told, trace.tables["tokens"]["prob"], strict=True)

@@ -71,8 +71,9 @@ def compute(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
 
 # what a metric is made of, where an imported run may not know it (``run["unknown"]``)
 MADE_OF: dict[str, tuple[str, ...]] = {
-    "steps": ("steps",), "drafted": ("steps.drafted",), "accepted": ("steps.accepted",),
-    "tokens_per_step": ("steps", "steps.accepted"), "draft_efficiency": ("steps.drafted", "steps.accepted"),
+    "tokens": ("tokens",), "tokens_per_s": ("tokens",), "speedup": ("tokens",), "steps": ("steps",),
+    "drafted": ("steps.drafted",), "accepted": ("steps.accepted",),
+    "tokens_per_step": ("tokens", "steps", "steps.accepted"), "draft_efficiency": ("steps.drafted", "steps.accepted"),
     "no_draft_steps": ("steps.drafted",), "copied_share": ("tokens.source",), "differs": ("tokens.rank",),
     "draft_ms": ("steps",), "verify_ms": ("steps",),
 }  # fmt: skip

@@ -14,6 +14,7 @@ const WORDS = {
   "steps.accepted": "which tokens were drafted and accepted",
   "steps.drafted": "how much was drafted",
   "tokens.kind": "",
+  tokens: "the tokens (a text stands for several)",
   "tokens.id": "the token ids (texts stand for tokens)",
   "tokens.rank": "the target's ranks",
   "tokens.source": "where drafts were copied from",
@@ -33,15 +34,16 @@ export function badges(owner) {
   if (run.imported) {
     const { title, notes = [], said = {} } = run.imported;
     const lacks = missing(owner.model);
-    const chip = h("span.sv-chip", { tabindex: "0" }, `from ${title}`);
+    const part = lacks.length ? `, ${lacks.length} not recorded` : "";
+    const chip = h("span.sv-chip", { tabindex: "0" }, `imported${part}`);
     list.push(
       owner.tip.add(chip, () => [
+        h("div", `From ${title}.`),
         h("div", lacks.length ? `Not recorded: ${lacks.join("; ")}.` : "All that is shown was told by the server."),
         ...notes.map((note) => h("div.sv-faint", note)),
         facts(Object.entries(said).map(([key, value]) => [key, [value].flat().map((one) => format(one)).join(", ")])),
       ]),
     );
-    if (lacks.length) list.push(h("span.sv-faint", `not recorded: ${lacks.slice(0, 2).join(", ")}${more(lacks)}`));
   }
   if (run.recomputed) {
     const chip = h("span.sv-chip", { tabindex: "0" }, "recomputed here");
@@ -57,13 +59,11 @@ export function badges(owner) {
   return list;
 }
 
-/** @type {(lacks: string[]) => string} */
-const more = (lacks) => (lacks.length > 2 ? `, and ${lacks.length - 2} more` : "");
-
 /** The step in a sentence, where the run does not know all of it; null where the usual one holds. */
 /** @type {(owner: Inspector, view: StepView) => Child[] | null} */
 export function step(owner, view) {
   const { model } = owner;
+  if (unknown(model, "tokens")) return [...text(owner, view), "; its tokens and its draft are not recorded."];
   const tokens = plural(view.emitted, "token");
   if (unknown(model, "steps")) return [`${tokens} of the answer; which tokens came together is not recorded.`];
   if (unknown(model, "steps.accepted")) return [`${tokens} came together; what was drafted of them is not recorded.`];
@@ -73,6 +73,12 @@ export function step(owner, view) {
   const stood = view.accepted ? [`${plural(view.accepted, "drafted token")} stood`] : [];
   return [...stood, ...own, "; what was drafted beside is not recorded."];
 }
+
+/** A step's text, where nobody knows its tokens. @type {(owner: Inspector, view: StepView) => Child[]} */
+const text = (owner, view) => [
+  unknown(owner.model, "steps") ? "a word of the answer, " : "a chunk of the stream, ",
+  quoted(owner, view.bonus),
+];
 
 /** What a step's tip in the timeline says of its draft and its time. @type {(model: Model, step: number) => string} */
 export function drafted(model, step) {
