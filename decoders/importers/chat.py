@@ -64,8 +64,8 @@ def _add(answer: Answer, value: dict[str, Any], choice: dict[str, Any], at: floa
     answer.parts.append(value)
     if isinstance(value.get("model"), str):
         request.model = value["model"]
-    if isinstance(choice.get("finish_reason"), str):
-        request.stop = {"stop": "eos", "length": "max tokens"}.get(choice["finish_reason"], choice["finish_reason"])
+    if isinstance(reason := choice.get("finish_reason"), str):
+        request.stop = {"stop": "eos", "length": "max tokens"}.get(reason, str(reason))
     for holder in (value, choice):
         request.prompt_ids = numbers(holder.get("prompt_token_ids")) or request.prompt_ids
         if isinstance(holder.get("prompt"), str):
@@ -155,7 +155,7 @@ def timings(answer: Answer) -> list[float | None]:
     return result
 
 
-def usage(answer: Answer) -> dict[str, float]:
+def usage(answer: Answer) -> dict[str, Any]:
     """The token counts that the answer names."""
     counts = [part["usage"] for part in answer.parts if isinstance(part.get("usage"), dict)]
     return {f"usage.{name}": value for one in counts for name, value in one.items() if number(value) is not None}

@@ -68,7 +68,7 @@ class Request:
     prompt_ids: Sequence[int] = ()
     tokens: list[Token] = field(default_factory=list)
     steps: list[ServerStep] | None = None
-    said: dict[str, float | int | str] = field(default_factory=dict)
+    said: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     stop: str = ""
     notes: list[str] = field(default_factory=list)

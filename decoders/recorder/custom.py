@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 from transformers import LogitsProcessorList, StoppingCriteriaList
-from transformers.generation import GenerateDecoderOnlyOutput
+from transformers.generation.utils import GenerateDecoderOnlyOutput
 
 from decoders.engine.decoding import Decoding
 from decoders.engine.recording import Run
