@@ -104,7 +104,7 @@ interface Run {
   /** Declared numbers, columns ``term:<key>`` of candidates, nodes and steps. */
   terms?: DeclaredTerm[]; node_terms?: DeclaredTerm[]; step_terms?: DeclaredTerm[];
   origins?: Origin[];
-  sampling?: { temperature: number; top_k: number; top_p: number; seed: number };
+  sampling?: { temperature: number; top_k: number; top_p: number; seed?: number };
   metrics?: Metrics; metric_help?: MetricHelp[];
   timings?: { prefill_ms?: number; prepare_ms?: number; one_row_ms?: number; decode_ms?: number };
   memory?: { kv_bytes_per_token?: number; kv_bytes?: number; draft_bytes?: number };
@@ -119,6 +119,12 @@ interface Run {
   opens?: number;
   /** The answer was given, not decoded. */
   forced?: boolean;
+  /** Of an imported run: the columns that hold placeholders, and what the server said. */
+  unknown?: string[];
+  imported?: { source: string; title: string; said?: Record<string, Setting | number[]>; notes?: string[]; text?: string };
+  /** What a model of one's own computed again of an imported run, and how its drafts compare. */
+  recomputed?: string[];
+  redrafted?: { method: string; compared: number; differing: number };
   /** Drafted again as it stood at one step (what if, a lesson's question): not a whole run. */
   asked?: boolean;
 }

@@ -75,7 +75,7 @@ def build(desk: Desk) -> None:
         with gr.Column(elem_id="sv-main", min_width=320):
             with gr.Row(elem_id="sv-bar", equal_height=True):
                 part("chooser", "sv-chooser")
-                upload = gr.UploadButton("Open trace …", elem_id="sv-open", **FILE)
+                upload = gr.UploadButton("Open …", elem_id="sv-open", **FILE)
             file_note = part("note", "sv-file-note")
             view = part("view", "sv-view")
 
