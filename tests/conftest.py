@@ -21,6 +21,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # as many processes as cores: one threa
 
 # the bundled target is fast and needs no wheel, whatever is installed; tests of the default unset it
 os.environ["SPECVIZ_MODEL"] = "bundled"
+os.environ["SPECVIZ_ENGINE"] = "eager"  # nothing is compiled, but by the tests of that
 
 if "SPECVIZ_HOME" not in os.environ:  # what tests leave behind is not the user's
     os.environ["SPECVIZ_HOME"] = tempfile.mkdtemp(prefix="specviz-tests-")

@@ -298,7 +298,7 @@ def test_examples_modes_and_the_method_form(visit: Visit) -> None:
     expect(page.locator("#svf-theta")).to_have_value("0.5")  # kept
     page.click("#sv-example input")
     page.click("[role=option]:has-text('shorter, please')")
-    wait(page, "document.body.dataset.svMode === 'chat'")
+    expect(page.locator("#sv-mode input[value=chat]")).to_be_checked()
     expect(page.locator("#sv-text textarea")).to_have_value(re.compile("^User: "))
     expect(page.locator("#sv-instruction")).to_be_hidden()
     page.check("#sv-mode input[value=segments]")

@@ -200,7 +200,10 @@ def test_the_first_tab_stop_leads_to_the_steps(visit: Visit) -> None:
     page.keyboard.press("ArrowRight")
     assert page.evaluate("specviz.app.inspector.number") == 1
     ring = "e => getComputedStyle(e).outlineStyle + ' ' + getComputedStyle(e).outlineWidth"
-    for field in ("instruction", "context", "question"):
+    for field in ("text", "instruction", "context", "question"):
+        if field == "instruction":
+            page.check("#sv-mode input[value=segments]")
+            expect(page.locator("#sv-text textarea")).to_be_hidden()
         page.focus(f"#sv-{field} textarea")
         assert page.eval_on_selector(f"#sv-{field} textarea", ring) == "solid 2px"
 
@@ -212,7 +215,7 @@ def test_what_is_wrong_with_a_prompt_is_said_where_one_looks(visit: Visit) -> No
     expect(options.first).to_be_visible()
     page.keyboard.press("Tab")
     expect(page.locator("#sv-example [role=option]:visible")).to_have_count(0)
-    page.fill("#sv-context textarea", "x" * 2500)
+    page.fill("#sv-text textarea", "x" * 2500)
     page.wait_for_selector("#sv-prompt-note .svp-error")
     page.click("#sv-run")
     wrong = page.locator("#sv-run-note .svp-error")
