@@ -50,6 +50,7 @@ def open_desk(
     *,
     device: str | None = None,
     dtype: str | None = None,
+    engine: str | None = None,
     drafter: str | None = None,
     rules: Rules | None = None,
 ) -> Desk:
@@ -69,7 +70,7 @@ def open_desk(
             from decoders import load_target
             from decoders.drafters.sps import offer_drafter
 
-            target = load_target(chosen, device=device, dtype=dtype, progress=loader.tell)
+            target = load_target(chosen, device=device, dtype=dtype, engine=engine, progress=loader.tell)
             if drafter is not None:
                 offer_drafter(target, drafter)
             remember(model_place(chosen), target)
@@ -79,7 +80,7 @@ def open_desk(
             from decoders import load_target
             from decoders.drafters.sps import offer_drafter
 
-            target = load_target(model, device=device, dtype=dtype, progress=tell)
+            target = load_target(model, device=device, dtype=dtype, engine=engine, progress=tell)
             if drafter is not None:
                 with contextlib.suppress(UserError):  # it was named for the first model: SpS says what it lacks
                     offer_drafter(target, drafter)
@@ -92,7 +93,7 @@ def open_desk(
 
             for place in places_of(key)[:1]:
                 check_fits(model_name(place), size_of(place, device=device, dtype=dtype), device=device)
-                return load_target(place, device=device, dtype=dtype)
+                return load_target(place, device=device, dtype=dtype, engine=engine)
             return None
 
         public = rules is not None and rules.public
@@ -183,6 +184,7 @@ def serve(
     *,
     device: str | None = None,
     dtype: str | None = None,
+    engine: str | None = None,
     drafter: str | None = None,
     auth_file: str | Path | None = None,
     public: bool = False,
@@ -209,7 +211,7 @@ def serve(
             raise ValueError(
                 f"cannot listen on {host}, port {port}: {reason}; choose another one with --port"
             ) from None
-    desk = open_desk(model, trace, device=device, dtype=dtype, drafter=drafter, rules=rules)
+    desk = open_desk(model, trace, device=device, dtype=dtype, engine=engine, drafter=drafter, rules=rules)
     app = create_app(desk=desk, users=users)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/"

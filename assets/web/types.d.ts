@@ -254,8 +254,11 @@ interface Control {
   low: number | null; high: number | null; step: number | null; choices: string[]; optional: boolean;
 }
 
-/** The methods and settings that can be run here, as ``api/methods`` lists them; ``reason``: why nothing can run. */
-interface Catalog { methods: MethodCard[]; settings: Control[]; state: string; reason: string; note?: string }
+/** The methods and settings that can be run here, as ``api/methods`` lists them; ``reason``: why nothing can run;
+    ``opening``: the method of the run that the page opens on. */
+interface Catalog {
+  methods: MethodCard[]; settings: Control[]; state: string; reason: string; note?: string; opening?: string;
+}
 interface MethodCard {
   name: string; title: string; summary: string; paper: string; lossless: boolean; missing: string; pooled: boolean;
   controls: Control[];

@@ -180,7 +180,9 @@ class Desk:
         return str(self.target().info.get("device", "cpu"))
 
     def catalog(self) -> dict[str, Any]:
-        """Methods with their controls, and the settings of every run. ``reason`` says why nothing can be run, if so."""
+        """Methods with their controls, the settings of every run, and the method of the run that the page opens on.
+        ``reason`` says why nothing can be run, if so.
+        """
         described: list[dict[str, Any]] = []
         if self.loader.state != "none":
             with contextlib.suppress(ImportError):
@@ -191,7 +193,13 @@ class Desk:
             "reason": self.reason(),
             "note": self.note,
             "state": self.loader.state,
+            "opening": self._opening(),
         }
+
+    def _opening(self) -> str:
+        """The method of the run that the page opens on; "" where there is none."""
+        entry = self.store.entry(self.first)
+        return "" if entry is None else str(entry.summary.get("method_name", ""))
 
     def _bounded(self, control: Control) -> Control:
         return dataclasses.replace(control, high=self.rules.new_tokens) if control.name == "max_new_tokens" else control
