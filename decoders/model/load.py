@@ -34,13 +34,13 @@ def load_target(
 
     dtype and device are chosen where not given: cuda → bfloat16, cpu → float32. ``progress`` hears what is done, where
     that takes long: a GGUF file is converted when it is opened for the first time. ``engine`` is how forwards run
-    (``engines.ENGINES``); where not given, what SPECVIZ_ENGINE says, or auto.
+    (``engines.ENGINES``); where not given, what SPECVIZ_ENGINE says, or eager.
 
     Raises UserError with one sentence for a missing or incomplete folder, a file that cannot be read, a refused family,
     an unknown dtype, device or engine.
     """
     network, tokenizer, name = load_network(model, dtype=dtype, device=device, progress=progress)
-    target = Target(network, tokenizer, name, engine=engine or os.environ.get("SPECVIZ_ENGINE") or "auto")
+    target = Target(network, tokenizer, name, engine=engine or os.environ.get("SPECVIZ_ENGINE") or "eager")
     source = source_of(Path(network.config._name_or_path))
     if source is not None:
         target.info["dequantised"] = source.to_json()

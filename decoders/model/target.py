@@ -55,9 +55,8 @@ class Target:
 
     ``info`` describes it for traces: name, family, layers, heads, kv_heads, hidden, vocab, parameters,
     context_length, dtype, device, packed (on a CPU: packed weights are used where that was found to be faster;
-    ``packed=True`` uses them always, False never). ``engine`` is how its verify forwards run (``model.engines``): auto,
-    eager, compiled or graph. One forward runs at a time (``lock``); any number of sessions may
-    be open.
+    ``packed=True`` uses them always, False never). ``engine`` is how its verify forwards run: ``engines.ENGINES``. One
+    forward runs at a time (``lock``); any number of sessions may be open.
     """
 
     def __init__(
@@ -77,12 +76,7 @@ class Target:
         self.lock = threading.Lock()
         self.info: dict[str, Any] = {
             "name": name,
-            "family": shape.family,
-            "layers": shape.layers,
-            "heads": shape.heads,
-            "kv_heads": shape.kv_heads,
-            "hidden": shape.hidden,
-            "vocab": shape.vocab,
+            **{key: getattr(shape, key) for key in ("family", "layers", "heads", "kv_heads", "hidden", "vocab")},
             "parameters": sum(p.numel() for p in {id(p): p for p in model.parameters()}.values()),
             "context_length": self.context_length,
             "dtype": str(self.dtype).removeprefix("torch."),

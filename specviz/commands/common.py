@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from decoders.study.stock import StockModel
 
 ENGINES = ("auto", "eager", "compiled", "graph")
-ENGINE_HELP = "how forwards run: auto (default: the fastest that is ready), eager, compiled (CPU) or graph (CUDA)"
+ENGINE_HELP = "how forwards run: eager (default), compiled (CPU), graph (CUDA), or auto: what is faster"
 LINE_SECONDS = 20  # between lines of progress, where no bar can be drawn
 MODEL_HELP = "model folder, GGUF file, hub id, smollm2 or bundled (default: smollm2 where it is installed)"
 

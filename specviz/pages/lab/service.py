@@ -125,7 +125,8 @@ class Lab(Service):
             "sets": SETS,
             "tasks": {name: NAMES.get(name, name) for name in TASKS},
             "results": self.listing(owner),
-            "recorded": self.recorded(),
+            # results that come along, for a lab in which nothing was run yet
+            "recorded": [listed_card(read_about(path)) for path in sorted(self.shipped.glob(f"*/{ABOUT}"))],
             "plotly": plotly(),
         }  # fmt: skip
 
@@ -143,10 +144,6 @@ class Lab(Service):
                     about = read_about(path)
                     kept.append({**about, "id": key, "state": ended(about)})
         return sorted(map(listed_card, [*live, *kept]), key=lambda about: str(about["created"]), reverse=True)
-
-    def recorded(self) -> list[dict[str, Any]]:
-        """Results that come along, for a lab in which nothing was run yet."""
-        return [listed_card(read_about(path)) for path in sorted(self.shipped.glob(f"*/{ABOUT}"))]
 
     def _place(self, key: str) -> Path | None:
         """The folder of kept results, own ones or such that come along; None where there are none."""
