@@ -77,9 +77,10 @@ def count(
 
 
 def add_model(
-    parser: argparse.ArgumentParser, model: str = MODEL_HELP, *, dtype: bool = True, threads: bool = True
-) -> None:
-    """Which model is loaded, and how."""
+    parser: argparse.ArgumentParser, model: str = MODEL_HELP, *, dtype: bool = True, threads: bool = True,
+    plugins: bool = True,
+) -> None:  # fmt: skip
+    """Which model is loaded, and how; ``plugins``: the command takes methods, those from files too."""
     group = parser.add_argument_group("model")
     group.add_argument("--model", metavar="PATH_OR_ID", help=model)
     group.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
@@ -87,6 +88,11 @@ def add_model(
         group.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
     if threads:
         count(group, "--threads", "CPU threads (default: torch's choice)")
+    if plugins:  # ``specviz.cli`` names them to the registry
+        parser.add_argument(
+            "--plugin", action="append", default=[], type=Path, metavar="FILE",
+            help="a Python file with a method of your own; may be repeated",
+        )  # fmt: skip
 
 
 def add_prompts(parser: argparse.ArgumentParser, limit: int) -> None:

@@ -188,9 +188,17 @@ class Desk:
             "methods": described,
             "settings": [dataclasses.asdict(self._bounded(c)) for c in controls(RunSettings)],
             "reason": self.reason(),
-            "note": self.note,
+            "note": " ".join([self.note, *self._left_out()]).strip(),
             "state": self.loader.state,
         }
+
+    def _left_out(self) -> list[str]:
+        """A sentence for every plug-in that cannot be used, for whoever may know of files on this machine."""
+        if self.rules.shared or self._methods is not _registered or self.loader.target is None:
+            return []
+        from decoders.drafters import plugin_problems
+
+        return [f"{problem[:1].upper()}{problem[1:]}." for problem in plugin_problems()]
 
     def _bounded(self, control: Control) -> Control:
         return dataclasses.replace(control, high=self.rules.new_tokens) if control.name == "max_new_tokens" else control
