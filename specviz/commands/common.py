@@ -226,7 +226,8 @@ def chosen_methods(
     if not wanted:
         raise UserError(f"no method was named: choose of {', '.join(methods())}, or say all")
     everything = "all" in wanted
-    values: dict[str, dict[str, str]] = {name: {} for name in (methods() if everything else wanted)}
+    every = [name for name, method in methods().items() if not method.null or name in wanted]
+    values: dict[str, dict[str, str]] = {name: {} for name in (every if everything else wanted)}
     entries = {name: find_method(name) for name in values}
     for key, value in parse_sets(sets).items():
         method, dot, name = key.rpartition(".")

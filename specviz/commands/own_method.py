@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from decoders.method.plugins import Plugin
 
 TEMPLATE = Path(__file__).parent / "method_template.txt"
-EXAMPLES = 3  # prompts that a method is checked on, beside those made for it
+EXAMPLES = 2  # prompts that a method is checked on, beside those made for it
 CALL_S = 10.0  # a call that takes longer hangs
 MADE = ("Say it twice: the old lamp at the station. The old lamp at the", "a")  # much to copy; nothing to copy
 MEANINGS = {
