@@ -102,7 +102,7 @@ BROKEN = {
     ]),
     "raises": (("failed in propose: ZeroDivisionError", "of mine.py"), [(COPIED, "return 1 / 0")]),
     "no draft": (("it returned list, and a Draft is wanted",), [(COPIED, "return copied")]),
-    "too deep": (("and its budget was",), [("min(self.params.k, budget)", "min(40, 40)")]),
+    "too deep": (("and its budget was",), [(COPIED, COPIED.replace("copied, start", "(copied * 40)[:40], start"))]),
     "no token": (("it drafted 100000",), [(COPIED, COPIED.replace("copied, start", "[100000], start"))]),
     "wrong source": (("at its source",), [(COPIED, COPIED.replace("copied, start", "copied, max(start - 1, 0)"))]),
     "no reason": (("no reason why",), [('f"the last {n} tokens stand nowhere before"', '""')]),
