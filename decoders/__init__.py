@@ -19,6 +19,7 @@ _HOMES = {
     "Decoding": "engine.decoding", "Step": "engine.decoding",
     "decode": "engine.decoding", "generate": "engine.decoding",
     "Run": "engine.recording", "record": "engine.recording",
+    "recording": "recorder.recorder", "Recorder": "recorder.recorder",
     "divergence": "study.divergences", "Divergence": "study.divergences",
     "Prompt": "prompt.prompt", "Segment": "prompt.prompt",
     "Sampling": "verifiers.sampling",

@@ -18,4 +18,18 @@ The folders are floors, and a module imports only from its own floor or from one
 
 from __future__ import annotations
 
+from typing import Any
+
 __version__ = "0.1.0"
+_LAZY = {"recording": "recorder", "generate": "custom"}  # name → module of decoders.recorder
+
+
+def __getattr__(name: str) -> Any:
+    """``specviz.recording`` records a user's own ``model.generate()``; ``specviz.generate`` is our engine for its
+    argument ``custom_generate``. Both are imported when they are asked for.
+    """
+    if name not in _LAZY:
+        raise AttributeError(f"module 'specviz' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"decoders.recorder.{_LAZY[name]}"), name)

@@ -51,6 +51,7 @@ def open_desk(
     *,
     device: str | None = None,
     dtype: str | None = None,
+    engine: str | None = None,
     drafter: str | None = None,
     rules: Rules | None = None,
 ) -> Desk:
@@ -72,7 +73,7 @@ def open_desk(
             from decoders.drafters.sps import offer_drafter
 
             wait_for_plugins(PLUGIN_S)
-            target = load_target(chosen, device=device, dtype=dtype, progress=loader.tell)
+            target = load_target(chosen, device=device, dtype=dtype, engine=engine, progress=loader.tell)
             if drafter is not None:
                 offer_drafter(target, drafter)
             remember(model_place(chosen), target)
@@ -82,7 +83,7 @@ def open_desk(
             from decoders import load_target
             from decoders.drafters.sps import offer_drafter
 
-            target = load_target(model, device=device, dtype=dtype, progress=tell)
+            target = load_target(model, device=device, dtype=dtype, engine=engine, progress=tell)
             if drafter is not None:
                 with contextlib.suppress(UserError):  # it was named for the first model: SpS says what it lacks
                     offer_drafter(target, drafter)
@@ -95,7 +96,7 @@ def open_desk(
 
             for place in places_of(key)[:1]:
                 check_fits(model_name(place), size_of(place, device=device, dtype=dtype), device=device)
-                return load_target(place, device=device, dtype=dtype)
+                return load_target(place, device=device, dtype=dtype, engine=engine)
             return None
 
         public = rules is not None and rules.public
@@ -186,6 +187,7 @@ def serve(
     *,
     device: str | None = None,
     dtype: str | None = None,
+    engine: str | None = None,
     drafter: str | None = None,
     auth_file: str | Path | None = None,
     public: bool = False,
@@ -212,7 +214,7 @@ def serve(
             raise ValueError(
                 f"cannot listen on {host}, port {port}: {reason}; choose another one with --port"
             ) from None
-    desk = open_desk(model, trace, device=device, dtype=dtype, drafter=drafter, rules=rules)
+    desk = open_desk(model, trace, device=device, dtype=dtype, engine=engine, drafter=drafter, rules=rules)
     app = create_app(desk=desk, users=users)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/"

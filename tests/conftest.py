@@ -2,10 +2,12 @@
 
 import atexit
 import copy
+import gc
 import os
 import shutil
 import sys
 import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # as many processes as cores: one threa
 
 # the bundled target is fast and needs no wheel, whatever is installed; tests of the default unset it
 os.environ["SPECVIZ_MODEL"] = "bundled"
+os.environ["SPECVIZ_ENGINE"] = "eager"  # nothing is compiled, but by the tests of that
 
 if "SPECVIZ_HOME" not in os.environ:  # what tests leave behind is not the user's
     os.environ["SPECVIZ_HOME"] = tempfile.mkdtemp(prefix="specviz-tests-")
@@ -30,15 +33,34 @@ from decoders.trace.trace import Trace
 
 from . import synthetic
 
+gc.disable()  # until all tests are collected (below): what is imported now stays
+
 # machines differ and are shared, so no test fails for its time alone; CI repeats the same examples
 settings.register_profile("house", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("house")
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Modules and tests stay to the end: no garbage collection looks through them (half a second each, and every fifth
+    second of the training-free tests)."""
+    gc.freeze()
+    gc.enable()
+
+
+BROWSER = Path(__file__).parent / "browser"
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """A process more than there are cores: the one with the browser mostly waits for it."""
-    return (os.cpu_count() or 1) + 1
+    """A process more than there are cores, as the one with the browser mostly waits for it; but no more than the files
+    that were named can keep busy. For one file none is started: each would import everything first.
+    """
+    most = (os.cpu_count() or 1) + 1
+    places = {(config.invocation_params.dir / arg.partition("::")[0]).resolve() for arg in config.args}
+    units = {BROWSER if BROWSER in (place, *place.parents) else place for place in places}
+    if any(unit.is_dir() and unit != BROWSER for unit in units):
+        return most
+    return 0 if len(units) == 1 else min(most, len(units))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -54,6 +76,21 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "tests/browser" if nodeid.startswith("tests/browser/") else super()._split_scope(nodeid)
 
     return Files(config, log)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The test's folder, with specviz's own folder in it: nothing that other tests made is found."""
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file that is learnt in a few steps of training."""
+    from .training import write_text
+
+    return write_text(tmp_path_factory.mktemp("text"))
 
 
 @pytest.fixture(scope="session")

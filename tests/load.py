@@ -197,10 +197,10 @@ def browse(port: int, tally: Tally, over: threading.Event, count: int) -> None:
     """Real pages: they scrub all the time and run something now and then."""
     from playwright.sync_api import Error, sync_playwright
 
-    places = [os.environ.get("CHROMIUM", ""), "/usr/bin/chromium", "/usr/bin/chromium-browser"]
-    path = next((place for place in places if place and Path(place).exists()), None)
+    from tests.browser.conftest import found_chromium
+
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(executable_path=found_chromium(), args=["--no-sandbox", "--disable-gpu"])
         pages = [browser.new_context(viewport={"width": 1280, "height": 820}).new_page() for _ in range(count)]
         for page in pages:
             page.on("pageerror", lambda error: tally.wrong(f"page: {error}"))

@@ -6,14 +6,13 @@ They show the default model as loaded, or no model at all with ``--no-model``.
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import Any
 
 from decoders.folders import ASSETS
 from specviz.app import open_desk
 from specviz.places import GALLERY
-from tests.browser.conftest import FLAGS
+from tests.browser.conftest import FLAGS, found_chromium
 from tests.stubs import serving
 
 FOLDER = ASSETS / "screenshots"
@@ -48,9 +47,7 @@ def main() -> None:
 
     with sync_playwright() as playwright:
         desk = open_desk(trace=next(GALLERY.glob("1-*"))) if options.no_model else open_desk()
-        browser = playwright.chromium.launch(
-            executable_path=os.environ.get("CHROMIUM", "/usr/bin/chromium"), args=FLAGS
-        )
+        browser = playwright.chromium.launch(executable_path=found_chromium(), args=FLAGS)
         with serving(desk) as port:
             desk.loader.wait(READY_S)
             page = browser.new_page()

@@ -8,7 +8,7 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -240,6 +240,31 @@ class StubDesk(Desk):
         return StubRun(self.whole(), cancel, pause_s=self.pause_s, fail_at=self.fail_at, gate=self.gate)
 
 
+def nothing_wrong(page: Any, port: int, *, schemes: str = "data|blob", said: Sequence[str] = ()) -> None:
+    """Asserts that a browser's page asked nothing of other sites, and said nothing but what has one of ``said`` in it.
+
+    Args:
+        page: One that remembers (``page`` in ``tests/browser/conftest.py``).
+        port: Of the server that it may ask.
+        schemes: Of addresses that no network is needed for, with | in between.
+        said: Parts of the console's lines that a test expects, such as ``"422"``.
+    """
+    foreign = [url for url in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|({schemes}):)", url)]
+    assert foreign == [] and [text for text in page.problems if not any(part in text for part in said)] == []
+
+
+def gallery_desk(target: Any, runs: Mapping[str, Trace]) -> Desk:
+    """A desk on a real target with copies of runs, by their ids, as its gallery; it opens on the first."""
+    store = TraceStore()
+    for key, trace in runs.items():
+        shown = Trace.from_json(copy.deepcopy(trace.to_json()))
+        shown.run["id"] = key
+        store.put(shown, kind="gallery", owner="*")
+    desk = Desk(store, Runner(store), Loader(lambda: target, name="tiny"), pages=pages())
+    desk.first = next(iter(runs))
+    return desk
+
+
 def visiting(page: Any, port: int, tab: str) -> Iterator[Callable[..., Any]]:
     """For a fixture: opens a tab in a browser's page, at a width; nothing may fail or be asked of other sites."""
 
@@ -250,5 +275,4 @@ def visiting(page: Any, port: int, tab: str) -> Iterator[Callable[..., Any]]:
         return page
 
     yield go
-    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
-    assert foreign == [] and page.problems == []
+    nothing_wrong(page, port)

@@ -346,7 +346,9 @@ class Synthetic:
         outcome = "plain" if not nodes else "full" if accepted == deepest else "partial" if accepted else "none"
         reason = "the method never drafts" if self.kind == "plain" else "the last token occurs nowhere earlier"
         route = self.route(chosen) if nodes else "none"
-        _add(delta, "steps", context=context, route=route, **self.step_numbers(len(nodes), rng),
+        _add(delta, "steps", context=context, route=route, engine="eager", engine_rows=float(len(nodes)),
+             engine_keys=None,
+             **self.step_numbers(len(nodes), rng),
              drafted=len(nodes), depth=deepest,
              reason="" if nodes else reason, accepted=accepted, emitted=accepted + 1, bonus=truth[accepted],
              outcome=outcome, origins="+".join(dict.fromkeys(delta["nodes"]["origin"][node] for node in path[1:])),

@@ -10,10 +10,14 @@ import pytest
 from decoders.trace import files
 from decoders.trace.trace import Trace
 from specviz.pages.inspect.again import form_of, said
+from specviz.pages.inspect.form import choices
 from specviz.pages.inspect.reference import YOURS, Reference, named, owned, settled, told
 from specviz.server.forms import PromptForm
 from specviz.views.examples import examples
 from specviz.views.gallery import listed
+
+from . import synthetic
+from .stubs import StubDesk
 
 GALLERY = Path(__file__).parents[1] / "assets" / "gallery"
 
@@ -116,3 +120,13 @@ def test_the_page_opens_on_a_step_with_a_tree() -> None:
     trace = files.load(GALLERY / f"{listed()[0].id}.spectrace")
     steps, opens = trace.tables["steps"], trace.run["opens"]
     assert steps["drafted"][opens] > steps["depth"][opens] > 0  # it branches
+
+
+def test_the_form_begins_with_what_the_opening_run_was_made_from() -> None:
+    opening = files.load(GALLERY / "1-class-docstring-adapld.spectrace")
+    desk = StubDesk(gallery=(opening,))
+    first, names = choices(desk)
+    assert (first.record.id, desk.catalog()["opening"]) == ("class-docstring", "adapld")
+    assert [name for _, name in names] == [e.record.id for e in examples()]
+    other = StubDesk(gallery=(synthetic.chain(),))  # made from no example
+    assert choices(other)[0] == examples()[0] and StubDesk().catalog()["opening"] == ""

@@ -262,6 +262,9 @@ def test_numbers_that_cannot_be_right_are_marked_and_never_the_best() -> None:
     disturbed = Results(by_hand().about, [{**r, "speedup": 40.0} if r["series"] == "x" else r for r in ROWS])
     for form, mark in (("csv", "40"), ("md", "–‡"), ("tex", r"--\textsuperscript{\ddag}")):
         assert (mark in written(disturbed, form)) is (form != "csv")
+    assert not any("still disturbed" in sentence for sentence in notes(disturbed))  # nothing was measured again
+    later = Results(disturbed.about, [*disturbed.rows, {**disturbed.rows[0], "repeat": 99}])
+    assert any("still disturbed after 2 more turns" in sentence for sentence in notes(later))
 
 
 def test_what_was_disturbed_is_measured_again_beside_plain_decoding(

@@ -130,6 +130,22 @@ def test_run_compares_drafts_from_a_pool_and_measures_quality(capsys, model, tmp
     assert "needs a context" in refused(capsys, *asked, "--method", "casd")
 
 
+def test_run_writes_a_given_answer(capsys, model, tmp_path):
+    answer = "the old lamp at the old door"
+    record = {"instruction": "Copy.", "context": [f"{answer} was red"], "question": "?", "reference": answer}
+    (tmp_path / "one.jsonl").write_text(json.dumps(record) + "\n")
+    asked = ("run", "--model", model, "--method", "llma", "--prompt-file", tmp_path / "one.jsonl", "--forced")
+    out = tmp_path / "forced.spectrace"
+    assert specviz(*asked, "--json", "--out", out) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["forced"] is True and result["text"].strip() == answer and result["accepted"] > 0
+    trace = load(out)
+    assert trace.run["forced"] is True and list(trace.output_ids) == result["output_ids"]
+    assert specviz(*asked) == 0 and "the answer was given" in capsys.readouterr().err
+    assert "--reference" in refused(capsys, "run", "--model", model, "--prompt", "a", "--forced")
+    assert "leave --compare" in refused(capsys, *asked, "--compare")
+
+
 def test_run_takes_prompt_files_and_samples_by_seed(capsys, model, prompts, tmp_path):
     plain = tmp_path / "plain.txt"
     plain.write_text("the old lamp")

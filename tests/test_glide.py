@@ -14,7 +14,7 @@ from decoders import Prompt, Sampling, UserError, find_method, generate, load_ta
 from decoders.draft.needs import Needs
 from decoders.draft_models import network as glide
 from decoders.draft_models.network import DraftConfig, DraftModel, DraftRun, Seen, block_mask, refusal, target_rotary
-from decoders.engine.decoding import Decoding
+from decoders.engine.decoding import Decoding, read_once
 from decoders.model.shape import ModelShape
 from decoders.parts import load_part
 from decoders.study.expand import expand_to_folder
@@ -189,11 +189,20 @@ def test_sampled_texts_come_out_as_the_target_would_have_drawn_them(name, params
         second = warp.probabilities(target.reference_logits([*prompt, token])[-1:].float())[0]
         expected |= {(token, t): float(first[token] * second[t]) for t in torch.nonzero(second).flatten().tolist()}
     runs = 200
-    counts = dict.fromkeys(expected, 0)
+    counts, read = dict.fromkeys(expected, 0), None
     for seed in range(runs):
-        drawn = Sampling(**sampling, seed=seed)
-        out = generate(target, Prompt.from_ids(prompt), name, {**params, "gamma": 2}, sampling=drawn, max_new_tokens=3)
-        counts[out[0], out[1]] += 1
+        run = Decoding.of(
+            target, Prompt.from_ids(prompt), name, {**params, "gamma": 2},
+            sampling=Sampling(**sampling, seed=seed), max_new_tokens=3,
+        )  # fmt: skip
+        read = read or read_once([run])
+        run.prefill(read)
+        written: list[int] = []
+        for step in run:  # as far as it is looked at
+            written += step.emitted
+            if len(written) > 1:
+                break
+        counts[written[0], written[1]] += 1
     total = sum(expected.values())
     assert total == pytest.approx(1, abs=1e-5)
     assert chisquare(list(counts.values()), [p * runs / total for p in expected.values()]).pvalue > 1e-3

@@ -5,14 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from tests import conftest
 
 ROOT = Path(__file__).resolve().parent.parent
 # from the ground up; a module imports from its own floor and from those before it
 DECODERS = (
-    "", "trace", "prompt", "draft", "model", "verifiers", "method", "draft_models", "prompt_tokens", "parts",
-    "drafters", "engine", "study", "training",
+    "", "trace", "importers", "prompt", "draft", "model", "verifiers", "method", "draft_models", "prompt_tokens",
+    "parts", "drafters", "engine", "recorder", "study", "training",
 )  # fmt: skip
 SPECVIZ = ("", "views", "figures", "server", "experiments", "shell", "pages", "app", "commands", "cli")
 FLOORS = {"decoders": DECODERS, "specviz": SPECVIZ}
@@ -142,3 +145,19 @@ def test_an_upward_import_is_seen():
     files = {"decoders/trace/a.py": "def late():\n    from decoders.engine import b", "decoders/engine/b.py": ""}
     assert upward(graph(files)) == ["decoders.trace.a, line 2, imports decoders.engine.b, which stands above it"]
     assert upward(graph({"decoders/trace/a.py": "", "decoders/engine/b.py": "from decoders.trace import a"})) == []
+
+
+@pytest.mark.parametrize(
+    ("named", "processes"),
+    [
+        (["tests/test_tree.py"], 0), (["tests/test_tree.py::test_a", "tests/test_tree.py::test_b"], 0),
+        (["tests/browser"], 0), (["tests/browser/test_app.py", "tests/browser/test_lab.py"], 0),
+        (["tests/test_tree.py", "tests/browser/test_app.py"], 2), (["tests"], 3), (["tests", "decoders", "specviz"], 3),
+    ],
+)  # fmt: skip
+def test_no_more_processes_are_started_than_files_can_keep_busy(
+    monkeypatch: pytest.MonkeyPatch, named: list[str], processes: int
+) -> None:
+    monkeypatch.setattr(conftest.os, "cpu_count", lambda: 2)
+    config = SimpleNamespace(args=named, invocation_params=SimpleNamespace(dir=conftest.BROWSER.parents[1]))
+    assert conftest.pytest_xdist_auto_num_workers(config) == processes  # type: ignore[arg-type]

@@ -95,16 +95,20 @@ def done(target: Any) -> tuple[Results, list[Trace]]:
 
 def test_every_recipe_fits_the_registered_methods() -> None:
     names = {
-        *(f"pldplus-{n}" for n in ("fig3", "fig4", "fig5", "table6", "table7", "table8", "table10")),
+        *(f"pldplus-fig{n}" for n in range(3, 6)),
+        *(f"pldplus-table{n}" for n in (1, 2, 3, *range(6, 12))),  # 4 and 5 are with 1 and 2
         *(f"adapld-fig{n}" for n in range(1, 6)),
-        *(f"adapld-table{n}" for n in (4, 7, 9, 10, 11, 12)),
-        *(f"casd-{n}" for n in ("fig2", "fig3", "fig4", "table1", "table4", "table6", "table8")),
-        *(f"glide-{n}" for n in ("fig1b", "fig4", "fig7", "fig8", "fig9", "table1", "table2", "table3")),
+        *(f"adapld-table{n}" for n in (1, 2, 3, 4, 7, 9, 10, 11, 12)),
+        *(f"casd-fig{n}" for n in range(2, 5)),
+        *(f"casd-table{n}" for n in (*range(1, 7), 8)),
+        *(f"glide-fig{n}" for n in ("1b", *range(4, 10))),
+        *(f"glide-table{n}" for n in (1, 2, 3, 4, 6, 7)),
         "glide-cape-fixed",
         "glide-ranks",
+        "ppd-sps",
         "ppd-typical",
-        *(f"ppd-fig{n}" for n in ("6", "7a", "7b", "8a", "8b", "8c", "9", "10", "10d")),
-        *(f"ppd-table{n}" for n in (1, *range(3, 10))),
+        *(f"ppd-fig{n}" for n in ("1", "4", "5", "6", "7a", "7b", "8a", "8b", "8c", "9", "10", "10d")),
+        *(f"ppd-table{n}" for n in range(1, 10)),
     }
     assert set(recipes()) == names
     for name, experiment in recipes().items():

@@ -57,7 +57,7 @@ def test_each_shape_is_tried_once_per_machine(tried):
 def test_damaged_notes_count_for_nothing(tried, damage):
     file = cache_folder() / NOTES
     file.parent.mkdir(parents=True)
-    file.write_text(damage.replace("MACHINE", linear._machine()))
+    file.write_text(damage.replace("MACHINE", linear.machine()))
     assert crossover(8, 16) == 4 and tried == [(8, 16)]
     crossover.cache_clear()
     assert crossover(8, 16) == 4 and tried == [(8, 16)]

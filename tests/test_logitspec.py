@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 from decoders import Prompt, Sampling, generate
-from decoders.drafters.logitspec import LogitSpecDrafter, LogitSpecParams, NgramPool, branch_length
+from decoders.drafters.logitspec import LogitSpecDrafter, LogitSpecParams, branch_length, places_after
 
 from .models import prompt_ids, tiny_target
 
@@ -82,14 +83,27 @@ def test_drafts_are_those_of_the_released_rule(seed: int) -> None:
         text = [*text, root, *chance.integers(0, vocab, int(chance.integers(0, 9))).tolist()]
 
 
-def test_a_pool_that_grew_is_the_pool_of_the_text() -> None:
-    chance = np.random.default_rng(0)
-    text, grown = chance.integers(0, 4, 200), NgramPool(3, 6)
-    for length in (1, 2, 9, 10, 40, 41, 200, 120, 150):  # cut back once
-        grown.grow(text[:length])
-        for key, more in naive_pool(text[:length].tolist(), 3, 6).items():
-            place = grown.after(key)
-            assert place is not None and text[place : min(place + 6, length)].tolist() == more
+def test_places_are_those_of_the_released_pool() -> None:
+    text = np.random.default_rng(0).integers(0, 4, 200)
+    for length in (1, 2, 9, 10, 40, 41, 200):
+        pool = naive_pool(text[:length].tolist(), 3, 6)
+        for last in ([], [1], [2, 3], [0, 3, 3]):
+            places, sizes = places_after(text[:length], last, [2, 0, 3, 1], 3, 6)
+            for token, place, n in zip([2, 0, 3, 1], places.tolist(), sizes.tolist(), strict=True):
+                ngram = [*last, token]
+                longest = next((k for k in range(min(3, len(ngram)), 0, -1) if tuple(ngram[-k:]) in pool), 0)
+                assert n == longest and (place >= 0) == (n > 0)
+                assert not n or text[place : min(place + 6, length)].tolist() == pool[tuple(ngram[-n:])]
+
+
+def test_a_long_prompt_costs_no_more_than_a_few_passes_over_it() -> None:
+    text = np.random.default_rng(0).zipf(1.2, 100_000) % 50_000
+    context, drafter = context_of(text.tolist(), 1, list(range(64))), LogitSpecDrafter(LogitSpecParams())
+    began = time.process_time()
+    drafter.prepare(context)
+    for _ in range(5):
+        drafter.propose(context, 64)
+    assert time.process_time() - began < 1  # a Python loop over the prompt takes several seconds
 
 
 @pytest.mark.parametrize("sampling", [None, Sampling(temperature=0.8, seed=2)])

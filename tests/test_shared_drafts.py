@@ -23,20 +23,10 @@ from specviz import cli
 
 from .drafts import save_tiny_part, tiny_draft
 from .models import VOCAB, network, prompt_ids, tiny_target, tiny_tokenizer
-from .training import save_model, source_for, train_kind, write_text
+from .training import save_model, source_for, train_kind
 
 SOFT = Recipe(batch_tokens=1500, warmup_steps=3, validate_steps=12, shared=True, draft_vocab=200, soft=True)
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-    return tmp_path
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory):
-    return write_text(tmp_path_factory.mktemp("data"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3"])
@@ -130,6 +120,8 @@ def test_states_are_the_targets_and_computed_once(home, text, monkeypatch):
     assert torch.equal(alone, states), "a vanilla drafter reads the same file"
     with pytest.raises(pytest.fail.Exception, match="computed twice"):
         States(model, (0, 1), folder).of(batch)  # another layer is not there
+    with pytest.raises(pytest.fail.Exception, match="computed twice"):
+        States(network("qwen3", seed=9), (1,), folder).of(batch)  # another target's states are its own
     teacher = Teacher(network("qwen3"), (1,))
     wanted = batch.kinds[:, 1:] == RESPONSE
     with torch.no_grad():

@@ -28,20 +28,10 @@ from decoders.training.teacher import Teacher
 from specviz import cli
 
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
-from .training import TINY, run_of, save_model, source_for, train_kind, write_text
+from .training import TINY, run_of, save_model, source_for, train_kind
 
 PPD_ABLATIONS = {"vectors": 2, "mask": "encoder", "learned": True, "hard_labels": True, "prefix": 1, "exits": 2}
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-    return tmp_path
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory) -> Path:
-    return write_text(tmp_path_factory.mktemp("data"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture

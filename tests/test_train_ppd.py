@@ -22,21 +22,11 @@ from specviz import cli
 from specviz.commands import train as command
 
 from .models import network, prompt_ids, tiny_target
-from .training import run_of, save_model, source_for, train_kind, write_text
+from .training import run_of, save_model, source_for, train_kind
 
 TRAINABLE = ("llama", "mistral", "mistral-window", "qwen2", "qwen2-window", "qwen3")
 ALL = {"prefix": 2, "exits": 2, "head": "one-stage", "learned": True}
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-    return tmp_path
-
-
-@pytest.fixture(scope="module")
-def text(tmp_path_factory):
-    return write_text(tmp_path_factory.mktemp("data"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture

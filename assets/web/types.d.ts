@@ -104,7 +104,7 @@ interface Run {
   /** Declared numbers, columns ``term:<key>`` of candidates, nodes and steps. */
   terms?: DeclaredTerm[]; node_terms?: DeclaredTerm[]; step_terms?: DeclaredTerm[];
   origins?: Origin[];
-  sampling?: { temperature: number; top_k: number; top_p: number; seed: number };
+  sampling?: { temperature: number; top_k: number; top_p: number; seed?: number };
   metrics?: Metrics; metric_help?: MetricHelp[];
   timings?: { prefill_ms?: number; prepare_ms?: number; one_row_ms?: number; decode_ms?: number };
   memory?: { kv_bytes_per_token?: number; kv_bytes?: number; draft_bytes?: number };
@@ -119,6 +119,12 @@ interface Run {
   opens?: number;
   /** The answer was given, not decoded. */
   forced?: boolean;
+  /** Of an imported run: the columns that hold placeholders, and what the server said. */
+  unknown?: string[];
+  imported?: { source: string; title: string; said?: Record<string, Setting | number[]>; notes?: string[]; text?: string };
+  /** What a model of one's own computed again of an imported run, and how its drafts compare. */
+  recomputed?: string[];
+  redrafted?: { method: string; compared: number; differing: number };
   /** Drafted again as it stood at one step (what if, a lesson's question): not a whole run. */
   asked?: boolean;
 }
@@ -246,8 +252,11 @@ interface Control {
   low: number | null; high: number | null; step: number | null; choices: string[]; optional: boolean;
 }
 
-/** The methods and settings that can be run here, as ``api/methods`` lists them; ``reason``: why nothing can run. */
-interface Catalog { methods: MethodCard[]; settings: Control[]; state: string; reason: string; note?: string }
+/** The methods and settings that can be run here, as ``api/methods`` lists them; ``reason``: why nothing can run;
+    ``opening``: the method of the run that the page opens on. */
+interface Catalog {
+  methods: MethodCard[]; settings: Control[]; state: string; reason: string; note?: string; opening?: string;
+}
 interface MethodCard {
   name: string; title: string; summary: string; paper: string; lossless: boolean; missing: string; pooled: boolean;
   controls: Control[];

@@ -139,12 +139,24 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
+class Ran:
+    """How a forward ran: by which engine (eager, compiled, graph), and the rows and keys of its bucket (0: none)."""
+
+    engine: str = "eager"
+    rows: int = 0
+    keys: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Scored:
-    """What the target says of a draft: logits (fp32), and the queries of the heads that ``Needs`` names, by layer."""
+    """What the target says of a draft: logits (fp32), the queries of the heads that ``Needs`` names, by layer, and how
+    the forward ran.
+    """
 
     logits: Float[Tensor, "nodes vocab"]
     probe_logits: Float[Tensor, "probes vocab"] | None = None
     queries: dict[int, Float[Tensor, "heads rows head_dim"]] = field(default_factory=dict)
+    ran: Ran = Ran()
 
 
 @dataclass(frozen=True, slots=True)

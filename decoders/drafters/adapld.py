@@ -137,7 +137,6 @@ class History:
     def __init__(self, memory: Memory, embeddings: UnitEmbeddings) -> None:
         self.memory, self.embeddings = memory, embeddings
         self.length = 0
-        self.places: dict[int, list[int]] = {}  # token → positions, ascending
         self.first: list[int] = []  # of each distinct token its first position, ascending
         self.distinct: list[int] = []  # those tokens
         self._row: dict[int, int] = {}  # token → its row among the distinct ones
@@ -146,29 +145,26 @@ class History:
 
     def read(self, context: Context) -> None:
         """Take in the tokens before the context's root that are new."""
-        fresh = context.tokens[self.length : context.root_position].tolist()
-        if not fresh:
+        fresh = context.tokens[self.length : context.root_position]
+        if not len(fresh):
             return
         if self.length + len(fresh) > len(self._rows):
             self._rows = np.resize(self._rows, 2 * (self.length + len(fresh)))
-        for position, token in enumerate(fresh, start=self.length):
-            places = self.places.get(token)
-            if places is None:
+        tokens, at, which = np.unique(fresh, return_index=True, return_inverse=True)
+        order = np.argsort(at)
+        for token, position in zip(tokens[order].tolist(), at[order].tolist(), strict=True):
+            if token not in self._row:
                 self._row[token] = len(self.distinct)
                 self.distinct.append(token)
-                self.first.append(position)
-                self.places[token] = [position]
-            else:
-                places.append(position)
-            self._rows[position] = self._row[token]
+                self.first.append(self.length + position)
+        rows = np.array([self._row[token] for token in tokens.tolist()], dtype=np.int64)
+        self._rows[self.length : self.length + len(fresh)] = rows[which]
         self.length += len(fresh)
 
     def occurrences(self, token: int, before: int) -> np.ndarray:
         """Positions below ``before`` that hold ``token``, ascending."""
-        places = self.places.get(token, [])
-        if places and places[-1] >= before:
-            places = places[: bisect_left(places, before)]
-        return np.asarray(places, dtype=np.int64)
+        row = self._row.get(token, -1)
+        return np.flatnonzero(self._rows[: min(before, self.length)] == row)
 
     def states(self, context: Context) -> Float[Tensor, "processed hidden"]:
         """The hidden states of the processed positions, at length 1."""

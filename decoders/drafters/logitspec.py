@@ -8,9 +8,11 @@ branches.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Int
 
 from decoders.draft.draft import Candidates, Draft
 from decoders.draft.growing import GrowingTree
@@ -41,50 +43,38 @@ class LogitSpecParams:
     copy_length: int = param(20, "Copy length", "Tokens kept behind an n-gram.", low=1, high=64)
 
 
-class NgramPool:
-    """What followed each n-gram of a growing text: ``length`` tokens of its latest place where as many follow, else of
-    its first place.
+def places_after(
+    text: Int[np.ndarray, "text"], last: Sequence[int], tokens: Sequence[int], longest: int, length: int
+) -> tuple[Int[np.ndarray, "tokens"], Int[np.ndarray, "tokens"]]:
+    """For each of ``tokens`` (no two alike), written behind ``last``: where the text goes on behind the longest n-gram
+    that ends with it and stands there, and that n (at most ``longest``); -1 and 0 where the text has none.
 
-    >>> pool = NgramPool(2, 2)
-    >>> pool.grow(np.array([1, 2, 3, 4, 1, 2, 5]))
-    >>> pool.after((1, 2)), pool.after((2, 5)), pool.after((4,))
-    (2, None, 4)
+    Of several places the latest one that ``length`` tokens follow; where so many follow none, the first one (the
+    released pool keeps of two places the later one if its continuation is at least as long).
+
+    >>> text = np.array([1, 2, 3, 4, 1, 2, 5])
+    >>> [values.tolist() for values in places_after(text, [1], [2, 5, 4], 2, 2)]
+    [[2, -1, 4], [2, 0, 1]]
     """
-
-    def __init__(self, longest: int, length: int) -> None:
-        self.longest, self.length = longest, length
-        self.text = np.zeros(0, dtype=np.int64)
-        self.first: dict[tuple[int, ...], int] = {}
-        self.full: dict[tuple[int, ...], int] = {}
-
-    def grow(self, text: np.ndarray) -> None:
-        """Take in what the text has more; another text is begun anew."""
-        before = len(self.text)
-        if len(text) < before or not np.array_equal(text[:before], self.text):
-            self.first, self.full, before = {}, {}, 0
-        now = len(text)
-        from_ = max(0, before - self.length - self.longest)
-        recent = text[from_:].tolist()
-        for end in range(max(1, before), now):
-            for n in range(1, min(self.longest, end) + 1):
-                self.first.setdefault(tuple(recent[end - n - from_ : end - from_]), end)
-        for end in range(max(1, before - self.length + 1), now - self.length + 1):
-            for n in range(1, min(self.longest, end) + 1):
-                self.full[tuple(recent[end - n - from_ : end - from_])] = end
-        self.text = text.copy()
-
-    def after(self, ngram: tuple[int, ...]) -> int | None:
-        """Where the continuation of the n-gram begins; None where it stands nowhere with a token behind it."""
-        place = self.full.get(ngram)
-        return self.first.get(ngram) if place is None else place
-
-    def longest_after(self, last: list[int]) -> tuple[int, int]:
-        """The place and n of the longest n-gram at the end of ``last`` that has a continuation; (-1, 0): none."""
-        for n in range(min(self.longest, len(last)), 0, -1):
-            place = self.after(tuple(last[-n:]))
-            if place is not None:
-                return place, n
-        return -1, 0
+    body = text[:-1]  # behind these stands a token
+    count, none = len(body), np.zeros(len(tokens), dtype=np.int64)
+    if not count or not len(tokens):
+        return none - 1, none
+    number = np.full(max(int(body.max()), *tokens) + 1, -1, dtype=np.int32)
+    number[list(tokens)] = np.arange(len(tokens))
+    numbers = number[body]
+    at = np.flatnonzero(numbers >= 0)
+    matched, alive = np.ones(len(at), dtype=np.int64), np.arange(len(at))
+    for back in range(1, min(longest, len(last) + 1)):
+        alive = alive[at[alive] >= back]
+        alive = alive[body[at[alive] - back] == last[-back]]
+        matched[alive] += 1
+    whole = at + 1 + length <= len(text)
+    best = none.copy()
+    np.maximum.at(best, numbers[at], matched * 2 * count + np.where(whole, count + at, count - 1 - at))
+    n, order = np.divmod(best, 2 * count)
+    places = np.where(order >= count, order - count, count - 1 - order) + 1
+    return np.where(n, places, -1), n
 
 
 def branch_length(index: int) -> int:
@@ -93,20 +83,15 @@ def branch_length(index: int) -> int:
 
 
 class LogitSpecDrafter(Drafter):
-    """Candidates are the earlier places of the last token; the pool's choice of them is copied uncut."""
+    """Candidates are the earlier places of the last token; the one that ``places_after`` chooses is copied uncut."""
 
     def __init__(self, params: LogitSpecParams) -> None:
         self.params = params
-        self.pool = NgramPool(params.max_ngram, params.copy_length)
-
-    def prepare(self, context: Context) -> None:
-        self.pool.grow(context.tokens[:-1])
 
     def propose(self, context: Context, budget: int) -> Draft:
         p, text, root = self.params, context.tokens[:-1], context.root
-        self.pool.grow(text)
         last = context.tokens[-p.max_ngram :].tolist()
-        place, matched = self.pool.longest_after(last)
+        place, matched = (int(a[0]) for a in places_after(text, last[:-1], [root], p.max_ngram, p.copy_length))
         tree, left = GrowingTree(root), p.capacity - 1
         ranks: dict[int, int] = {}
         if place >= 0:
@@ -115,13 +100,15 @@ class LogitSpecDrafter(Drafter):
             count = min(count, budget)
             tree.chain(text[place : place + count].tolist(), "main", source=place)
         ids, probabilities = self._last(context)
+        lookups = ids[: sum(branch_length(index) > 1 for index in range(len(ids)))]
+        behind = places_after(text, last, lookups, p.max_ngram, p.copy_length)[0].tolist()
         for index, token in enumerate(ids):
             if left < 1:
                 break
             if token == root:
                 continue
             most = min(branch_length(index), left)
-            after, _ = self.pool.longest_after([*last, token]) if most > 1 else (-1, 0)
+            after = behind[index] if most > 1 else -1
             more = text[after : after + min(most - 1, p.copy_length)].tolist() if after >= 0 else []
             left -= 1 + len(more)
             node = tree.add(0, token, "logit")

@@ -68,7 +68,8 @@ def rows_of(n: int, w: int, g: int) -> int:
 
 
 class NgramCache:
-    """Up to ``most`` n-grams per token, the last seen ones; each without the token that it is kept under.
+    """Up to ``most`` n-grams per token, the last seen ones; each without the token that it is kept under. Those of a
+    ``text``, ``n`` tokens each, are in it from the beginning; they are looked up when a token is first asked about.
 
     >>> pool = NgramCache(2)
     >>> for tail in ((1, 2), (3, 4), (1, 2), (5, 6)):
@@ -77,18 +78,37 @@ class NgramCache:
     [(1, 2), (5, 6)]
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, most: int, text: Sequence[int] | np.ndarray = (), n: int = 0) -> None:
+        self.most, self.n, self.text = most, n, np.asarray(text, dtype=np.int64)
         self._tails: dict[int, OrderedDict[tuple[int, ...], None]] = {}
+        self._not_looked_up = self._in_text() if most and len(self.text) >= n > 0 else 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._tails.values()))
+        return self._not_looked_up + sum(map(len, self._tails.values()))
+
+    def _in_text(self) -> int:
+        """How many n-grams the text has in all, ``most`` per token at most."""
+        different = np.unique(np.lib.stride_tricks.sliding_window_view(self.text, self.n), axis=0)
+        return int(np.minimum(np.unique(different[:, 0], return_counts=True)[1], self.most).sum())
+
+    def _kept(self, token: int) -> OrderedDict[tuple[int, ...], None]:
+        """What is kept under a token, those of the text included."""
+        if token not in self._tails:
+            last_seen: dict[tuple[int, ...], None] = {}
+            starts = np.flatnonzero(self.text[: max(0, len(self.text) - self.n + 1)] == token) if self.n else ()
+            for start in reversed(starts):
+                last_seen.setdefault(tuple(self.text[start + 1 : start + self.n].tolist()))
+                if len(last_seen) >= self.most:
+                    break
+            self._tails[token] = OrderedDict.fromkeys(reversed(last_seen))
+            self._not_looked_up -= len(last_seen)
+        return self._tails[token]
 
     def add(self, token: int, tail: tuple[int, ...]) -> None:
         """Keep an n-gram, or move it to the end; the one that was not seen for longest goes."""
         if not self.most:
             return
-        kept = self._tails.setdefault(token, OrderedDict())
+        kept = self._kept(token)
         kept[tail] = None
         kept.move_to_end(tail)
         if len(kept) > self.most:
@@ -96,7 +116,7 @@ class NgramCache:
 
     def of(self, token: int) -> list[tuple[int, ...]]:
         """The tails kept under a token, the last seen one at the end."""
-        return list(self._tails.get(token, ()))
+        return list(self._kept(token)) if self.most else []
 
 
 @lru_cache(maxsize=64)
@@ -130,11 +150,8 @@ class LookaheadDrafter(Drafter):
     def prepare(self, context: Context) -> None:
         p = self.params
         drawn = np.random.default_rng(p.seed).integers(0, context.prompt_length, p.w + p.n - 3)
-        self.pool, self.proposed, self.window = NgramCache(p.g), None, [context.tokens[drawn].tolist()]
-        if p.prompt:
-            text = context.tokens[: context.prompt_length].tolist()
-            for start in range(len(text) - p.n + 1):
-                self.pool.add(text[start], tuple(text[start + 1 : start + p.n]))
+        text = context.tokens[: context.prompt_length] if p.prompt else ()
+        self.pool, self.proposed, self.window = NgramCache(p.g, text, p.n), None, [context.tokens[drawn].tolist()]
 
     @property
     def filled(self) -> bool:

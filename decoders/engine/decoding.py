@@ -186,21 +186,26 @@ class Decoding:
             index += 1
             if emitted[-1] in self.stop_ids:
                 self.stop = "eos"
-                return
-            if emitted_count >= room:
+            elif emitted_count >= room:
                 self.stop = "max tokens" if emitted_count >= self.max_new_tokens else "context full"
+            if self.stop:
+                self.target.engines.run_ended()
                 return
 
     def room(self, session: Session) -> int:
         """How many tokens the run may write in all."""
         return min(self.max_new_tokens, self.target.context_length - session.prompt_length)
 
+    def propose(self, session: Session) -> Draft:
+        """The drafter's proposal at the session's end."""
+        written = session.length - session.prompt_length
+        return self._propose(session.context, self.room(session) - written - 1, session.reach)
+
     def attempt(self, session: Session) -> Attempt:
         """Draft at the session's end, score and verify; nothing is committed."""
-        written = session.length - session.prompt_length
         now = functools.partial(mark, self.target.device)
         started = now()
-        draft = self._propose(session.context, self.room(session) - written - 1, session.reach)
+        draft = self.propose(session)
         proposed = now()
         scored = session.score(draft)
         verdict = stopped(draft, self.verifier(draft, scored), self.stop_ids)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,12 +25,20 @@ ALIGNED = 16  # numbers: GPU kernels want every row of a mask to begin at such a
 FLASH_HEAD = 256  # the largest head that CUDA's flash kernel takes
 
 
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Keys, values or masks of several runs in one forward, of which run i has ``counts[i]`` rows."""
+
+    parts: tuple[Any, ...]
+    counts: tuple[int, ...]
+
+
 def tree_attention(
     module: nn.Module,
     query: Float[Tensor, "1 heads rows head_dim"],
-    key: Float[Tensor, "1 kv_heads keys head_dim"],
-    value: Float[Tensor, "1 kv_heads keys value_dim"],
-    attention_mask: Float[Tensor, "1 1 rows keys"] | None,
+    key: Float[Tensor, "1 kv_heads keys head_dim"] | Joined,
+    value: Float[Tensor, "1 kv_heads keys value_dim"] | Joined,
+    attention_mask: Float[Tensor, "1 1 rows keys"] | Joined | None,
     dropout: float = 0.0,
     scaling: float | None = None,
     softcap: float | None = None,
@@ -37,10 +46,18 @@ def tree_attention(
     **kwargs,
 ) -> tuple[Tensor, None]:
     """Attention of tree rows over the cached keys and themselves. Without a mask: causal over a fresh cache, or a row.
+    Of joined runs each attends to its own keys.
     ``s_aux``: the sinks of gpt-oss, one more score per head that takes its share of the weight and brings no value.
 
     Raises ValueError for several rows over a filled cache without a mask.
     """
+    if isinstance(key, Joined):
+        assert isinstance(value, Joined) and not isinstance(attention_mask, Tensor)
+        masks = (None,) * len(key.parts) if attention_mask is None else attention_mask.parts
+        runs = zip(query.split(key.counts, 2), key.parts, value.parts, masks, strict=True)
+        each = [tree_attention(module, *run, dropout, scaling, softcap, s_aux)[0] for run in runs]
+        return torch.cat(each, 1), None
+    assert isinstance(value, Tensor) and not isinstance(attention_mask, Joined)
     heads, rows, head_dim = query.shape[1:]
     kv_heads, keys = key.shape[1:3]
     scale = head_dim**-0.5 if scaling is None else scaling

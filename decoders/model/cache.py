@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
@@ -44,6 +45,8 @@ class TreeCache(Cache):
     A forward writes its rows (root, nodes, probes) behind the committed ones; ``commit`` keeps the accepted path and
     forgets the rest. Where the path is the first rows in order, which a depth-first draft makes usual, nothing moves.
     ``prefix``: keys and values ``[layers, kv_heads, prefixes, head_dim]`` that a forward sees behind its rows, or None.
+    ``slots``: of a forward of fixed size, where its rows go, and it sees the first ``seen`` ones, hidden or not.
+    ``graphs``: forwards captured over this store (``model.graphs``).
     """
 
     def __init__(self, layers: int, capacity: int) -> None:
@@ -53,6 +56,9 @@ class TreeCache(Cache):
         self.store: Tensor | None = None
         self.sizes = (0, 0)  # of a key and a value
         self.prefix: tuple[Tensor, Tensor] | None = None
+        self.slots: Int[Tensor, "rows"] | None = None
+        self.seen = 0
+        self.graphs: dict[Any, Any] = {}
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         rows = keys.shape[-2]
@@ -63,6 +69,10 @@ class TreeCache(Cache):
         key_rows, value_rows = self.store[2 * layer], self.store[2 * layer + 1]
         if self.sizes[0] != self.sizes[1]:
             key_rows, value_rows = key_rows[..., : self.sizes[0]], value_rows[..., : self.sizes[1]]
+        if self.slots is not None:
+            key_rows.index_copy_(2, self.slots, keys)
+            value_rows.index_copy_(2, self.slots, values)
+            return key_rows[:, :, : self.seen], value_rows[:, :, : self.seen]
         key_rows[:, :, self.length : stop] = keys
         value_rows[:, :, self.length : stop] = values
         if self.prefix is not None:

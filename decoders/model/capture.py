@@ -48,9 +48,9 @@ class Taps:
         self.hooks: list[Any] = []
 
     @contextmanager
-    def reading(self, needs: Needs) -> Iterator[Captured]:
-        """What ``needs`` names of the forward that runs inside the block, and only that."""
-        captured = Captured()
+    def reading(self, needs: Needs, captured: Captured | None = None) -> Iterator[Captured]:
+        """What ``needs`` names of the forward that runs inside the block, and only that; added to ``captured``."""
+        captured = Captured() if captured is None else captured
         try:
             for layer in needs.layers:
                 self.hooks.append(self._read_hidden(layer, captured))

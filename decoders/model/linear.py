@@ -62,13 +62,13 @@ def crossover(outputs: int, inputs: int) -> int:
     Tried once, which takes up to 0.3 s for a large shape, and noted in the cache folder: later openings of any model
     with that shape read it there, and compute as the first one did.
     """
-    machine, shape = _machine(), f"{outputs}x{inputs}"
-    rows = _notes().get(machine, {}).get(shape)
+    here, shape = machine(), f"{outputs}x{inputs}"
+    rows = _notes().get(here, {}).get(shape)
     if not isinstance(rows, int):
         rows = _tried(outputs, inputs)
         with contextlib.suppress(OSError):  # where nothing can be written, it is tried again
             notes = _notes()
-            notes.setdefault(machine, {})[shape] = rows
+            notes.setdefault(here, {})[shape] = rows
             write_json(cache_folder() / NOTES, notes)
     return rows
 
@@ -82,7 +82,7 @@ def _notes() -> dict[str, dict[str, int]]:
     return {name: shapes for name, shapes in notes.items() if isinstance(shapes, dict)} if type(notes) is dict else {}
 
 
-def _machine() -> str:
+def machine() -> str:
     """What the speed of a linear layer depends on besides its shape."""
     try:
         listed = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()

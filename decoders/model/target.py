@@ -29,6 +29,7 @@ from .attention import NAME, Masks, running
 from .cache import TreeCache
 from .calibration import Calibration, fingerprint, load_calibration
 from .capture import Captured, Taps
+from .engines import Engines
 from .linear import Head, pack, packable, top_tokens
 from .memory import Context, Memory
 from .norms import fuse_norms
@@ -37,6 +38,7 @@ from .reading import read_with
 from .room import RunSize, check_room
 from .self_check import check
 from .shape import ROTARIES, ModelShape, refusal, token_ids
+from .static import Rows
 from .storage import storages
 from .transfer import rows_of, sent, stretches
 
@@ -53,11 +55,14 @@ class Target:
 
     ``info`` describes it for traces: name, family, layers, heads, kv_heads, hidden, vocab, parameters,
     context_length, dtype, device, packed (on a CPU: packed weights are used where that was found to be faster;
-    ``packed=True`` uses them always, False never). One forward runs at a time (``lock``); any number of sessions may
+    ``packed=True`` uses them always, False never). ``engine`` is how its verify forwards run (``model.engines``): auto,
+    eager, compiled or graph. One forward runs at a time (``lock``); any number of sessions may
     be open.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, name: str, *, packed: bool | None = None) -> None:
+    def __init__(
+        self, model: Any, tokenizer: Any, name: str, *, packed: bool | None = None, engine: str = "eager"
+    ) -> None:
         self.config: Any = model.config
         self.shape = shape = ModelShape.of(self.config)
         self.model: Any = model.eval().requires_grad_(False)
@@ -91,6 +96,7 @@ class Target:
         self.head = Head(model.get_output_embeddings(), shape.logits_softcap, shape.logits_scale)
         put_in_place(model, model.get_output_embeddings(), self.head)
         self.taps = Taps(self.stack, self.layers)
+        self.engines = Engines(self)
         self.companions: dict[Any, Any] = {}  # draft models that methods loaded for this target, kept with it
         self.skips_masks = True  # a mask may be left out where rows are causal anyway
         self.observed = observed = self._observe()
@@ -99,6 +105,8 @@ class Target:
         self.info["kv_heads"] = observed.kv_heads
         if shape.family not in families.TESTED or shape.rotary not in families.TESTED_ROTARIES:
             check(self)
+        if engine != "eager":
+            self.engines = Engines(self, engine)
 
     @property
     def stop_ids(self) -> tuple[int, ...]:
@@ -343,9 +351,9 @@ class Session:
         target, tree = self.target, draft.tree
         nodes, probes = len(tree), len(draft.probes)
         reading = reading_of(draft)
-        rows = nodes + probes + (reading.prefixes if reading else 0)
-        if rows > SPARE_ROWS:
-            raise UserError(f"a draft has {rows} rows; at most {SPARE_ROWS} fit into one verify forward")
+        count = nodes + probes + (reading.prefixes if reading else 0)
+        if count > SPARE_ROWS:
+            raise UserError(f"a draft has {count} rows; at most {SPARE_ROWS} fit into one verify forward")
         layout = draft.layout or layout_of(draft)
         positions, sees = layout.offsets + (self.length - 1), layout.sees
         if target.shape.rotary not in ROTARIES:  # a row that stands too far would turn all others
@@ -356,17 +364,14 @@ class Session:
         tokens = [*tree.tokens, *(probe.token or 0 for probe in draft.probes)]
         embed = None if layout.embeddings is None else partial(self._embed, draft, layout.embeddings)
         prefixes = reading.seen(draft) if reading and reading.prefixes else None
-        with (
-            target.lock,
-            read_with(reading, self.cache, target.stack, target.layers, nodes) as read,
-            target.taps.reading(self.needs) as self._captured,
-        ):
-            logits = read(
-                target.forward(self.cache, self.masks, tokens, positions, sees, embed=embed, prefixes=prefixes)
-            )
+        rows = Rows(self.cache, self.masks, tokens, positions, sees, embed, prefixes, special=reading is not None)
+        self._captured = Captured()
+        with target.lock, read_with(reading, self.cache, target.stack, target.layers, nodes) as read:
+            logits, ran = target.engines.run(rows, self.needs, self._captured)
+            logits = read(logits)
         self._logits = logits
         self._scored = draft
-        return Scored(logits[:nodes], logits[nodes:] if probes else None, self._captured.queries)
+        return Scored(logits[:nodes], logits[nodes:] if probes else None, self._captured.queries, ran)
 
     @torch.inference_mode()
     def commit(self, verdict: Verdict) -> None:

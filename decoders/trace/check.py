@@ -28,11 +28,12 @@ _RUN_TYPES: dict[str, type] = {
     "terms": list, "node_terms": list, "step_terms": list, "sampling": dict, "max_new_tokens": int,
     "prompt_length": int, "stop_ids": list, "versions": dict, "timings": dict, "metrics": dict, "metric_help": list,
     "error": str, "pool": dict, "compression": dict, "memory": dict, "kept": dict, "reference": str, "attention": dict,
-    "forced": bool, "origins": list, "reference_of": str,
+    "forced": bool, "origins": list, "reference_of": str, "unknown": list, "imported": dict, "recorded_from": dict,
 }  # fmt: skip
 _RUN_OPTIONAL = {
     "title", "node_terms", "step_terms", "stop_ids", "versions", "metrics", "metric_help", "error", "pool",
     "compression", "memory", "kept", "reference", "attention", "forced", "origins", "reference_of",
+    "unknown", "imported", "recorded_from",
 }  # fmt: skip
 _METHOD_TYPES: dict[str, type] = {
     "name": str, "title": str, "paper": str, "summary": str, "lossless": bool, "params": dict, "controls": list,
@@ -109,6 +110,8 @@ def check_run(run: Any) -> None:
             raise TraceError(f"{name} of the run holds something that is not an object")
     if not all(type(i) is int for i in run.get("stop_ids", [])):
         raise TraceError("run.stop_ids holds something that is not a token id")
+    if not all(isinstance(one, str) for one in run.get("unknown", [])):
+        raise TraceError("run.unknown holds something that is not the name of a column")
     if run["max_new_tokens"] < 0 or run["prompt_length"] < 1:
         raise TraceError("run.max_new_tokens is below 0 or run.prompt_length below 1")
 

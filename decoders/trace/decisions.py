@@ -26,11 +26,16 @@ class Decisions:
     node: np.ndarray
 
 
+def verified(trace: Trace) -> bool:
+    """Whether a run knows what each step drafted and accepted; an imported one may not."""
+    return not {"steps.drafted", "steps.accepted"}.intersection(trace.run.get("unknown", ()))
+
+
 def decisions(trace: Trace) -> Decisions:
-    """What the verify steps of a run decided."""
+    """What the verify steps of a run decided; nothing where that is not recorded."""
     nodes = trace.tables["nodes"]
     step, depth, parent = (np.array(nodes[name], dtype=np.int64) for name in ("step", "depth", "parent"))
-    if not len(step):
+    if not len(step) or not verified(trace):
         none = np.zeros(0, dtype=np.int64)
         return Decisions(none, none, none.astype(bool), none)
     status = np.array(nodes["status"], dtype=object)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .decisions import decisions
+from .decisions import decisions, verified
 from .oracle import best_acceptance, oracle
 from .trace import Trace
 
@@ -69,6 +69,16 @@ def compute(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     return {**values, **_quality(trace)}
 
 
+# what a metric is made of, where an imported run may not know it (``run["unknown"]``)
+MADE_OF: dict[str, tuple[str, ...]] = {
+    "tokens": ("tokens",), "tokens_per_s": ("tokens",), "speedup": ("tokens",), "steps": ("steps",),
+    "drafted": ("steps.drafted",), "accepted": ("steps.accepted",),
+    "tokens_per_step": ("tokens", "steps", "steps.accepted"), "draft_efficiency": ("steps.drafted", "steps.accepted"),
+    "no_draft_steps": ("steps.drafted",), "copied_share": ("tokens.source",), "differs": ("tokens.rank",),
+    "draft_ms": ("steps",), "verify_ms": ("steps",),
+}  # fmt: skip
+
+
 def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, Measured]:
     """Every metric that is made of the tables, with its parts; the scores against a reference are not."""
     run, steps, tokens = trace.run, trace.tables["steps"], len(trace.output_ids)
@@ -86,7 +96,7 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         """The first part ÷ the second."""
         return Measured(ratio(*parts.values()), parts)
 
-    return {
+    measured = {
         "tokens": Measured(tokens, {"all": all_tokens, "prompt": run.get("prompt_length")}),
         "steps": Measured(count, {"steps": count}),
         "drafted": Measured(drafted, {"drafted": drafted, "steps": count}),
@@ -112,6 +122,11 @@ def measure(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
         ),
         "differs": Measured(differs, {"differs": differs, "tokens": tokens}),
     }
+    unknown = set(run.get("unknown", ()))
+    for key, columns in MADE_OF.items() if unknown else ():
+        if unknown.intersection(columns):
+            measured[key] = Measured(None, {})
+    return measured
 
 
 def _copied(trace: Trace) -> int:
@@ -152,8 +167,10 @@ def _draft_forward_ms(trace: Trace) -> float | None:
 
 def outcomes(trace: Trace) -> dict[str, int]:
     """Steps by what was accepted (AdaPLD, fig. 4): each origin or chain of origins, mismatch (a draft, nothing
-    accepted) and none (no draft).
+    accepted) and none (no draft). Empty where that is not recorded.
     """
+    if not verified(trace):
+        return {}
     rows = zip(*(trace.tables["steps"][name] for name in ("origins", "drafted")), strict=True)
     return dict(Counter(won or ("mismatch" if drafted else "none") for won, drafted in rows).most_common())
 
@@ -186,7 +203,9 @@ def time_parts(trace: Trace) -> dict[str, float]:
 
 
 def accepted_lengths(trace: Trace) -> list[int]:
-    """Accepted draft tokens (bonus excluded) of the steps that had a draft."""
+    """Accepted draft tokens (bonus excluded) of the steps that had a draft; empty where that is not recorded."""
+    if not verified(trace):
+        return []
     steps = trace.tables["steps"]
     return [a for a, drafted in zip(steps["accepted"], steps["drafted"], strict=True) if drafted]
 

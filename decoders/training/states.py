@@ -1,7 +1,8 @@
 """What the frozen target makes of training documents, kept on disk: computed once, learnt from in every epoch.
 
 Of each document: keys and values of the layers that a draft model glimpses at, and the states that the head reads. Two
-draft models that are trained on the same documents share them.
+draft models that are trained on the same documents share them. They are kept by the document and by what the target
+computes, so that another target's are never taken for them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from decoders.model.calibration import fingerprint
 from decoders.model.shape import ModelShape
 
 from .batches import IGNORED, Batch
@@ -31,6 +33,7 @@ class States:
     def __init__(self, model: Any, kv_layers: Sequence[int], folder: Path, *, fast: bool = False) -> None:
         self.model, self.kv_layers, self.folder, self.fast = model, tuple(kv_layers), folder, fast
         self.shape = ModelShape.of(model.config)
+        self.key = fingerprint(model.config, model.base_model.parameters())
         self.target: FrozenTarget | None = None  # made when a document is new
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -83,7 +86,8 @@ class States:
         return out
 
     def _place(self, document: Int[Tensor, "length"]) -> Path:
-        name = hashlib.sha256(np.ascontiguousarray(document.numpy(), dtype=np.int32).tobytes()).hexdigest()[:24]
+        ids = np.ascontiguousarray(document.numpy(), dtype=np.int32).tobytes()
+        name = hashlib.sha256(self.key.encode() + ids).hexdigest()[:24]
         return self.folder / f"{name}.safetensors"
 
     def _read(self, document: Tensor) -> dict[str, Tensor] | None:

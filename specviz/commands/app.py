@@ -55,6 +55,6 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     serve(
         args.model, args.host, args.port, args.trace, args.open,
-        device=args.device, dtype=args.dtype, drafter=args.drafter, **shared(args),
+        device=args.device, dtype=args.dtype, engine=args.engine, drafter=args.drafter, **shared(args),
     )  # fmt: skip
     return 0

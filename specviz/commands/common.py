@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from decoders.prompt.files import PromptRecord
     from decoders.study.stock import StockModel
 
+ENGINES = ("auto", "eager", "compiled", "graph")
+ENGINE_HELP = "how forwards run: auto (default: the fastest that is ready), eager, compiled (CPU) or graph (CUDA)"
 LINE_SECONDS = 20  # between lines of progress, where no bar can be drawn
 MODEL_HELP = "model folder, GGUF file, hub id, smollm2 or bundled (default: smollm2 where it is installed)"
 
@@ -78,7 +80,7 @@ def count(
 
 def add_model(
     parser: argparse.ArgumentParser, model: str = MODEL_HELP, *, dtype: bool = True, threads: bool = True,
-    plugins: bool = True,
+    engine: bool = True, plugins: bool = True,
 ) -> None:  # fmt: skip
     """Which model is loaded, and how; ``plugins``: the command takes methods, those from files too."""
     group = parser.add_argument_group("model")
@@ -86,6 +88,8 @@ def add_model(
     group.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
     if dtype:
         group.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
+    if engine:
+        group.add_argument("--engine", choices=ENGINES, metavar="E", help=ENGINE_HELP)
     if threads:
         count(group, "--threads", "CPU threads (default: torch's choice)")
     if plugins:  # ``specviz.cli`` names them to the registry
@@ -165,10 +169,13 @@ def open_target(args: argparse.Namespace) -> Target:
     settle(args.threads)
     from decoders import load_target
 
-    source = model_source(args)
+    source, engine = model_source(args), getattr(args, "engine", None)
     with opening() as progress:
-        target = load_target(source, dtype=args.dtype, device=args.device, progress=progress)
+        target = load_target(source, dtype=args.dtype, device=args.device, progress=progress, engine=engine)
     remember(source, target)
+    if engine == "compiled" and not target.engines.ready():
+        say("compiling, once for this machine: about half a minute", error=True)
+        target.engines.prepare()
     return target
 
 

@@ -27,6 +27,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="prompt file, or demo[:task,…], examples[:task,…], turns (default: the recipe's; of a sweep: examples)",
     )  # fmt: skip
     common.count(parser, "--count", "prompts (default: the recipe's)", high=5000)
+    common.count(parser, "--limit", "the same, as the other commands call it", high=5000)
     common.count(parser, "--max-new-tokens", "tokens per answer", high=4096)
     common.several(parser, "--metric", "KEY", "measured; may be repeated")
     common.several(parser, "--set", "K=V", "a fixed parameter of the methods, as in part=FOLDER; may be repeated")
@@ -146,7 +147,7 @@ def _wanted(args: argparse.Namespace) -> Experiment:
         raise UserError(f"--{option} is for recipes that train parts, and this experiment trains none")
     changed: dict[str, Any] = {
         "training_steps": args.training_steps, "data": tuple(args.data or ()) or None,
-        "prompts": args.prompts, "count": args.count, "max_new_tokens": args.max_new_tokens,
+        "prompts": args.prompts, "count": args.count or args.limit, "max_new_tokens": args.max_new_tokens,
         "temperature": args.temperature, "metrics": tuple(args.metric) or None,
     }  # fmt: skip
     if args.temperature is not None and not 0 <= args.temperature <= 2:

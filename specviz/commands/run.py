@@ -16,7 +16,7 @@ from specviz.words import counted, decimals
 from . import common
 
 METHOD = "pld+h"
-OF_THE_RUN = ("method", "set", "pool", "reference", "compare")  # options that a recorded run has settled
+OF_THE_RUN = ("method", "set", "pool", "reference", "compare", "forced")  # options that a recorded run has settled
 QUALITY = {"quality_f1": "F1", "quality_rouge_l": "ROUGE-L", "quality_edit": "edit similarity"}
 
 
@@ -38,6 +38,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.file(parser, "--pool", "a text to draft from, for methods that take one", "FILE")
     parser.add_argument(
         "--reference", metavar="TEXT", help="the answer hoped for, to measure quality by (default: the record's own)"
+    )
+    common.flag(
+        parser, "--forced",
+        "write the answer hoped for, not the model's own: drafted tokens stand while they are its next ones (LLMA's "
+        "forced decoding)",
     )
     common.flag(parser, "--compare", "also run plain decoding, and say how many tokens differ and the speedup")
     common.file(parser, "--out", "write the whole run as a trace file (.spectrace)", "TRACE")
@@ -64,7 +69,9 @@ def run(args: argparse.Namespace) -> int:
         parts.append(f"{decimals(result['speedup'], 2)}× plain decoding")
     parts += [f"{label} {100 * result[key]:.1f} %" for key, label in QUALITY.items() if result[key] is not None]
     common.say("\n" + " · ".join(parts), error=True)
-    if not result["lossless"]:
+    if args.forced:
+        common.say("forced: the answer was given, and the model only timed", error=True)
+    elif not result["lossless"]:
         common.say(f"lossy: {_how_lossy(result)}", error=True)
     elif result["differs_from_plain"] is not None:
         same = "identical to" if not result["differs_from_plain"] else "not identical to"
@@ -135,6 +142,22 @@ def _prompt(args: argparse.Namespace, record: Any, target: Any, method: Any, par
     return replace(prompt, pool=Pool.from_text(target.tokenizer, text, args.pool.name))
 
 
+def _forced(args: argparse.Namespace, target: Any, prompt: Any, method: Any, params: Any, title: str) -> Any:
+    """The trace of a run that writes the answer hoped for. Raises UserError where there is none."""
+    from decoders import save
+    from decoders.study.forced import answer_ids, forced
+
+    if args.compare or args.temperature:
+        raise UserError("--forced writes a given answer: leave --compare and --temperature out")
+    if not prompt.reference:
+        raise UserError("--forced needs the answer: give it with --reference, or take a prompt that has a reference")
+    answer = answer_ids(target, prompt.reference)[: args.max_new_tokens]
+    trace = forced(target, prompt, answer, method, params, max_new_tokens=args.max_new_tokens, title=title)
+    if args.out:
+        save(trace, args.out)
+    return trace
+
+
 def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str]:
     """What ``--json`` prints, and the text."""
     from decoders import Sampling, find_method
@@ -146,7 +169,13 @@ def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str
     target = common.open_target(args)
     prompt = _prompt(args, record, target, method, params)
     options: dict[str, Any] = {"sampling": sampling, "max_new_tokens": args.max_new_tokens}
-    if args.out or args.compare or prompt.reference or not method.lossless:
+    if args.forced:
+        trace = _forced(args, target, prompt, method, params, record.id)
+        output, steps, metrics = trace.output_ids, trace.tables["steps"]["accepted"], trace.run["metrics"]
+        blank = dict.fromkeys(("differs_from_plain", "differs", "speedup", *QUALITY))
+        more: dict[str, Any] = {"lossless": False, "forced": True, **blank}
+        per_s = metrics["tokens_per_s"]
+    elif args.out or args.compare or prompt.reference or not method.lossless:
         from decoders import record as traced
         from decoders import save
 
@@ -156,7 +185,7 @@ def _decoded(args: argparse.Namespace, record: Any) -> tuple[dict[str, Any], str
         output, steps = trace.output_ids, trace.tables["steps"]["accepted"]
         metrics = trace.run["metrics"]
         plain = trace.tables["plain"]["id"] or None
-        more: dict[str, Any] = {
+        more = {
             "lossless": trace.run["method"]["lossless"],
             "differs_from_plain": None if plain is None else _differing(output, plain),
             **{key: metrics[key] for key in ("differs", "speedup", *QUALITY)},

@@ -73,7 +73,8 @@ class Line:
     """A method with fixed parameters: a line of the chart. ``fixed``: the axes do not apply (drawn level).
 
     With ``trains`` (settings of ``TRAINED``; none: the usual ones) it drafts with a part that is trained for the
-    experiment; an axis may vary such a setting too.
+    experiment; an axis may vary such a setting too. ``absent``: what would fill its cells, for a method that need not
+    be registered yet.
     """
 
     label: str
@@ -81,6 +82,7 @@ class Line:
     params: Mapping[str, Any] = field(default_factory=dict)
     fixed: bool = False
     trains: Mapping[str, Any] | None = None
+    absent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,8 @@ class Experiment:
     that lines train learn from ``data`` ("demo" or files) for ``training_steps`` steps each. With ``repeats`` it is a
     batch (``specviz.experiments.batch``): a table of tasks × lines, every run timed so many times. ``forced``: the
     methods decode the prompts' own answers, teacher-forced, and are scored by the quotes in them
-    (``specviz.experiments.quoted``).
+    (``specviz.experiments.quoted``). ``chart`` is line, bar, stack, heat (two axes), sheet (a table of lines × tasks,
+    ``specviz.experiments.sheets``) or cases (the answers themselves, ``specviz.experiments.answers``).
     """
 
     name: str
@@ -175,7 +178,8 @@ class Experiment:
         methods = registered()
         lines = list(self.lines)
         for name, value in params.items():
-            of = [{control.name for control in controls(methods[line.method].params)} for line in lines]
+            there = [methods.get(line.method) for line in lines]
+            of = [{control.name for control in controls(method.params)} if method else set() for method in there]
             having = [n for n, names in enumerate(of) if name in names]
             if not having:
                 raise UserError(f"no method of {self.name} has a parameter {name!r}: leave it out")
@@ -243,6 +247,8 @@ class Experiment:
             raise UserError(f"{len(self.axes)} parameters vary, and a chart shows two: fix some of them")
         for line in self.lines:
             if line.method not in methods:
+                if line.absent:
+                    continue
                 raise UserError(
                     f"there is no method {line.method!r}{near(line.method, methods)}: "
                     f"choose one of {', '.join(methods)}"

@@ -33,6 +33,7 @@ from .drawing import (
 from .experiment import CATEGORY, LINE, text_of
 from .quantities import Breakdown, Profile, Quantity
 from .results import Results, points
+from .sheets import sheet_charts
 
 MOST_OVERLAID, WIDEST = 3, 1.8  # a paper's series are drawn over ours if so few and of like size
 LABELLED = 9  # a paper's bars have numbers if so few
@@ -93,6 +94,9 @@ def _quantity(results: Results, quantity: Quantity, points: list[dict[str, Any]]
     papers = [series for series in about["papers"] if series["metric"] == quantity.key]
     if about["chart"] == "heat" and len(about["axes"]) == 2:
         yield from _heat(results, quantity, points)
+        return
+    if about["chart"] == "sheet":
+        yield from sheet_charts(results, quantity, points)
         return
     looks = _looks(about, points, [s["label"] for s in papers])
     lines = about["chart"] == "line" and about["x"] not in (CATEGORY, LINE)

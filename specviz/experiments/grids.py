@@ -8,10 +8,14 @@ from typing import Any
 
 from specviz.words import column
 
+from .answers import CASES, cases_shown
 from .experiment import LINE
 from .prompts import NAMES
-from .quantities import Profile
+from .quantities import Profile, Quantity
 from .results import Results, columns_of, points, profile_table
+from .sheets import sheets, texts, titled
+
+TABLED = ("sheet", CASES)  # charts whose tables are lines × tasks, or answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +32,22 @@ def grids(results: Results, metrics: Sequence[str] | None = None) -> list[Grid]:
     """The points' table (none where only profiles are shown), then the profiles'."""
     wanted = list(metrics or results.about["metrics"])
     profiles = [quantity for key in wanted if isinstance(quantity := results.quantity(key), Profile)]
+    if results.about["chart"] in TABLED:
+        return tabled(results, wanted)
     made = [_of_points(results, wanted)] if measured_columns(results, wanted) else []
     return [*made, *(of_profile(profile_table(results, profile)) for profile in profiles)]
+
+
+def tabled(results: Results, metrics: Sequence[str]) -> list[Grid]:
+    """The tables of lines × tasks, ours and the paper's; or the answers."""
+    if results.about["chart"] == CASES:
+        return [Grid(*case) for case in cases_shown(results, metrics)]
+    made, drawn = [], list(points(results, list(metrics)))
+    for quantity in map(results.quantity, metrics):
+        if isinstance(quantity, Quantity):
+            for sheet in sheets(results, quantity, drawn):
+                made.append(Grid(titled(sheet, quantity), *texts(sheet, quantity), 1))
+    return made
 
 
 def measured_columns(results: Results, metrics: Sequence[str]) -> list[tuple[str, str, str]]:

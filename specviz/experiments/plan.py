@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from decoders.draft.params import make_params
@@ -41,7 +41,7 @@ class Plan:
     """What an experiment will do on a target: its settings, its prompts, and what has to be said about them.
 
     ``variants`` are the parts that it still has to train, with the seconds that each will take; ``lossy`` the lines
-    whose output need not be plain decoding's.
+    whose output need not be plain decoding's; ``absent`` those that cannot be run here, with the reason.
     """
 
     experiment: Experiment
@@ -50,6 +50,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     variants: tuple[tuple[Variant, float], ...] = ()
     lossy: tuple[str, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def runs(self) -> int:
@@ -125,9 +126,10 @@ def plan(
     info = target.info
     experiment.check(methods, info)
     notes = []
-    missing = {line.label: _missing(methods[line.method], line, target) for line in experiment.lines}
-    reasons = dict.fromkeys((line.method, missing[line.label]) for line in experiment.lines)
+    missing = {line.label: _missing(methods.get(line.method), line, target) for line in experiment.lines}
+    reasons = dict.fromkeys((line.method, missing[line.label]) for line in experiment.lines if line.method in methods)
     notes += [f"{name} is left out: {reason}" for name, reason in reasons if reason]
+    notes += [f"{line.label} is not run: {line.absent}" for line in experiment.lines if line.method not in methods]
     settings = [s for s in experiment.settings(info) if not missing[s.line.label]]
     if not settings:
         raise UserError(f"no method of this experiment can run here: {'; '.join(notes)}")
@@ -160,8 +162,10 @@ def plan(
             + f": short runs, to be compared with one another, not with a {experiment.parts[0]} trained to the end"
         )
     todo = tuple((variant, variant.seconds(target)) for variant in left)
-    lossy = tuple(line.label for line in experiment.lines if not methods[line.method].lossless)
-    planned = Plan(experiment, tuple(settings), tuple(fitting), tuple(notes), todo, lossy)
+    run = [line for line in experiment.lines if not missing[line.label]]
+    lossy = tuple(line.label for line in run if not methods[line.method].lossless)
+    absent = {label: reason for label, reason in missing.items() if reason}
+    planned = Plan(experiment, tuple(settings), tuple(fitting), tuple(notes), todo, lossy, absent)
     if planned.runs > MAX_RUNS:
         raise UserError(
             f"this is {planned.runs:,} runs ({len(settings):,} settings × {len(fitting):,} prompts) and at most "
@@ -174,7 +178,7 @@ def foreseen(target: Target, experiment: Experiment, per_token: float) -> float:
     """About how many seconds an experiment as it stands takes on a target, with no look at its prompts. Parts that are
     trained already cost nothing. Raises UserError for parts that cannot be trained for it.
     """
-    settings = experiment.settings(target.info)
+    settings = [s for s in experiment.settings(target.info) if s.line.method in registered()]
     if experiment.baseline and all(setting.line.method != "plain" for setting in settings):
         settings.append(Setting(PLAIN, {}))
     variants = dict.fromkeys(v for s in settings if (v := variant_of(experiment, s)) is not None)
@@ -185,6 +189,8 @@ def foreseen(target: Target, experiment: Experiment, per_token: float) -> float:
 
 def _missing(method: Any, line: Line, target: Any) -> str | None:
     """Why a line cannot run on this target, in a sentence; one that names or trains its part lacks none."""
+    if method is None:
+        return line.absent
     reason = method.available(target)
     named = reason and line.params and method.brings(make_params(method.params, line.params))
     return None if line.trains is not None or named else reason

@@ -1,9 +1,9 @@
 """What an experiment gave: one row per run, with its description; saved as JSON and CSV, opened again, drawn from.
 
 Columns of text: ``series`` (the line), ``param:<name>`` (the varied parameters), ``prompt``, ``category``, ``method``,
-``trace`` (the run's id), ``role``, ``error`` and ``verdict`` (on a batch's output that is not plain decoding's); all
-others are numbers. ``role`` is ``run`` (drawn), ``hidden`` (run, but not drawn: plain decoding for the speedup) or
-``derived`` (a copy under another series: the best of a sweep).
+``trace`` (the run's id), ``role``, ``error``, ``verdict`` (on a batch's output that is not plain decoding's) and
+``output`` (the answer, where answers are shown); all others are numbers. ``role`` is ``run`` (drawn), ``hidden`` (run,
+but not drawn: plain decoding for the speedup) or ``derived`` (a copy under another series: the best of a sweep).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .prompts import ALL, NAMES
 from .quantities import COUNT, QUANTITIES, TOTAL, Breakdown, Profile, Quantity, parts_of
 
 SCHEMA = "speclab/1"
-TEXT = ("series", "prompt", "category", "method", "trace", "role", "error", "verdict")
+TEXT = ("series", "prompt", "category", "method", "trace", "role", "error", "verdict", "output")
 ABOUT, RUNS = "experiment.json", "runs.csv"
 MAX_BYTES = 64 << 20
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
@@ -65,7 +65,7 @@ class Results:
     @property
     def columns(self) -> list[str]:
         """All columns of the rows, those of text first."""
-        names = dict.fromkeys(("series", *(f"param:{a['param']}" for a in self.about["axes"]), *TEXT[1:-1]))
+        names = dict.fromkeys(("series", *(f"param:{a['param']}" for a in self.about["axes"]), *TEXT[1:-2]))
         for row in self.rows:
             names |= dict.fromkeys(row)
         return list(names)

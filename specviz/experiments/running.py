@@ -15,6 +15,7 @@ from specviz import __version__
 from specviz.places import new_id
 from specviz.words import sentence
 
+from .answers import CASES, marked
 from .batch import units
 from .experiment import Experiment, Row, Setting, text_of
 from .plan import PLAIN, Make, OnDevice, Plan, Progress, Session
@@ -41,7 +42,7 @@ def begin(planned: Plan, target: Target) -> Results:
         "id": new_id(), "state": "running", "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "model": {k: info.get(k) for k in ("name", "parameters", "dtype", "device", "layers", "heads")},
         "notes": list(planned.notes), "seconds": 0.0, "trained_s": 0.0, "runs": planned.runs,
-        "cases": len(planned.cases),
+        "cases": len(planned.cases), "absent": dict(planned.absent),
     }  # fmt: skip
     if planned.experiment.repeats:
         from decoders.study.bench import machine
@@ -169,6 +170,8 @@ def _units(session: Session, parts: Parts) -> Iterator[list[Row]]:
                     row["speedup"] = 1.0
                 if session.keep is not None:
                     session.keep(trace)
+            if trace is not None and experiment.chart == CASES:
+                row["output"] = marked(trace)
             if setting.line is PLAIN:
                 row["role"] = "hidden"
             yield swept(row, trace, case.gold) if case.gold and experiment.forced and trace is not None else [row]

@@ -186,10 +186,11 @@ def notes(results: Results) -> list[str]:
         "the same repeat. What else is counted is the same in every repeat.",
     ]
     if disturbed := sum(bool(timing.disturbed) for key in TIMED for timing in timings(results.rows, key).values()):
+        repeated = any(int(row.get("repeat") or 1) > repeats for row in results.rows)
+        still = f"still disturbed after {counted(REPEATED, 'more turn')}" if repeated else "disturbed"
         sentences.append(
-            f"‡ {counted(disturbed, 'measurement')} still disturbed after {counted(REPEATED, 'more turn')}: quartiles "
-            f"more than {WIDEST:.0%} of the median apart, or a speedup above the tokens per step, which cannot be and "
-            "is left out."
+            f"‡ {counted(disturbed, 'measurement')} {still}: quartiles more than {WIDEST:.0%} of the median apart, or "
+            "a speedup above the tokens per step, which cannot be and is left out."
         )
     if lossy:
         sentences.append(f"† {', '.join(lossy)}: not lossless, the output may differ from plain decoding's.")

@@ -29,6 +29,7 @@ from .store import TraceStore, UnknownTrace
 
 Work = TypeVar("Work", bound=Callable[..., Any])
 log = logging.getLogger(__name__)
+MOST_REQUESTS = 20  # of one log that are opened at once
 
 
 def get(path: str = "", verb: str = "GET") -> Callable[[Work], Work]:
@@ -179,7 +180,9 @@ class Desk:
         return str(self.target().info.get("device", "cpu"))
 
     def catalog(self) -> dict[str, Any]:
-        """Methods with their controls, and the settings of every run. ``reason`` says why nothing can be run, if so."""
+        """Methods with their controls, the settings of every run, and the method of the run that the page opens on.
+        ``reason`` says why nothing can be run, if so.
+        """
         described: list[dict[str, Any]] = []
         if self.loader.state != "none":
             with contextlib.suppress(ImportError):
@@ -190,6 +193,7 @@ class Desk:
             "reason": self.reason(),
             "note": " ".join([self.note, *self._left_out()]).strip(),
             "state": self.loader.state,
+            "opening": self._opening(),
         }
 
     def _left_out(self) -> list[str]:
@@ -199,6 +203,11 @@ class Desk:
         from decoders.drafters import plugin_problems
 
         return [f"{problem[:1].upper()}{problem[1:]}." for problem in plugin_problems()]
+
+    def _opening(self) -> str:
+        """The method of the run that the page opens on; "" where there is none."""
+        entry = self.store.entry(self.first)
+        return "" if entry is None else str(entry.summary.get("method_name", ""))
 
     def _bounded(self, control: Control) -> Control:
         return dataclasses.replace(control, high=self.rules.new_tokens) if control.name == "max_new_tokens" else control
@@ -370,7 +379,9 @@ class Desk:
         )
 
     def open_file(self, source: str | Path | bytes, *, owner: str = "") -> str:
-        """Put a trace file among the owner's runs; returns its id. Raises Rejected with the sentence."""
+        """Put a trace file, or what is in a server's answer or log, among the owner's runs; returns the id (of several
+        requests the first one's). Raises Rejected with the sentence.
+        """
         size = (
             len(source) if isinstance(source, bytes) else Path(source).stat().st_size if Path(source).is_file() else 0
         )
@@ -378,13 +389,33 @@ class Desk:
             raise Rejected(
                 "file", f"This file has {size / (1 << 20):.1f} MiB and at most {self.rules.upload} MiB are opened here."
             )
+        data = source if isinstance(source, bytes) else Path(source).read_bytes() if size else b""
         try:
-            trace = tracefile.load(source)
+            traces = [tracefile.load(source)]
         except tracefile.TraceError as problem:
-            raise Rejected("file", sentence(problem)) from None
-        trace.run["id"] = new_id()  # never the file's own: it could name somebody else's run
-        trace.run["complete"] = True
-        return self.store.put(trace, kind="opened", owner=owner)
+            traces = _imported(data, problem)
+        for trace in reversed(traces):
+            trace.run["id"] = new_id()  # never the file's own: it could name somebody else's run
+            trace.run["complete"] = True
+            key = self.store.put(trace, kind="opened", owner=owner)
+        return key
+
+
+def _imported(data: bytes, problem: Exception) -> list[Any]:
+    """The runs in a file of a server. Raises Rejected: with ``problem`` where it is none, and with the numbers where it
+    has no run.
+    """
+    from decoders.importers import ImportFault, open_log
+
+    try:
+        opened = open_log(data)
+    except ImportFault:
+        raise Rejected("file", sentence(problem)) from None
+    if not opened.traces:
+        values = "; ".join(f"{name}: {value}" for name, value in opened.numbers[0].values.items())
+        told = f"{opened.title} gives numbers of many requests, which are no run. {opened.numbers[0].title}: {values}"
+        raise Rejected("file", f"{told[:900]}.")
+    return opened.traces[:MOST_REQUESTS]
 
 
 def _of_model(control: Control, target: Any) -> Control:

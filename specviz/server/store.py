@@ -6,6 +6,7 @@ A trace is kept as the compressed JSON the browser gets (a tenth of its size as 
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import logging
@@ -157,15 +158,18 @@ class TraceStore:
         if not is_id(trace.run.get("id")):
             trace.run["id"] = new_id()
         key = trace.run["id"]
-        entry = Entry(key, kind, owner, packed(payload(trace)), summary(trace), tuple(tags), keep)
-        with self._lock:
-            old = self._entries.get(key)
-            if old is not None and old.kind == "gallery" and kind != "gallery":
-                return key  # nobody replaces a gallery run
-            self._entries[key] = entry
-            self._entries.move_to_end(key)
-            self._trim()
+        self.keep(Entry(key, kind, owner, packed(payload(trace)), summary(trace), tuple(tags), keep))
         return key
+
+    def keep(self, entry: Entry) -> None:
+        """Keep a run that is packed already; nobody replaces a gallery run."""
+        with self._lock:
+            old = self._entries.get(entry.id)
+            if old is not None and old.kind == "gallery" and entry.kind != "gallery":
+                return
+            self._entries[entry.id] = entry
+            self._entries.move_to_end(entry.id)
+            self._trim()
 
     def _trim(self) -> None:
         loose = [(e.id, e.owner, len(e.blob)) for e in self._entries.values() if not e.pinned]
@@ -266,15 +270,28 @@ def _place(entry: Entry) -> tuple[int, str]:
 
 
 def load_folder(store: TraceStore, folder: Path, kind: str) -> int:
-    """Put every readable trace file of a folder into the store; unreadable ones are logged and skipped."""
+    """Put every readable trace file of a folder into the store; unreadable ones are logged and skipped.
+
+    A file is read once per process for as long as it stays as it is: many stores begin with the gallery.
+    """
     count = 0
     for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else ():
         try:
-            trace = tracefile.load(path)
-        except tracefile.TraceError as error:
+            stat = path.stat()
+            key, blob, about = _entry(path, stat.st_mtime_ns, stat.st_size)
+        except (OSError, tracefile.TraceError) as error:
             log.warning("%s", error)
             continue
-        trace.run["id"] = path.stem if is_id(path.stem) else new_id()
-        store.put(trace, kind=kind, owner=EVERYBODY)
+        store.keep(Entry(key, kind, EVERYBODY, blob, dict(about)))
         count += 1
     return count
+
+
+@functools.lru_cache(maxsize=64)
+def _entry(path: Path, changed: int, size: int) -> tuple[str, bytes, dict[str, Any]]:
+    """A trace file's id, compressed JSON and summary; ``changed`` (ns) and ``size`` (bytes) tell one file's versions
+    apart. Raises TraceError.
+    """
+    trace = tracefile.load(path)
+    trace.run["id"] = path.stem if is_id(path.stem) else new_id()
+    return trace.run["id"], packed(payload(trace)), summary(trace)

@@ -14,7 +14,7 @@ import pytest
 
 from decoders.trace import files as tracefile
 from specviz.places import GALLERY
-from tests.stubs import StubDesk, serving
+from tests.stubs import StubDesk
 
 PAGES = {  # and what is there when one is drawn
     "inspect": "#sv-run:not([disabled])",
@@ -38,30 +38,44 @@ def axe() -> str:
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
+def desk() -> StubDesk:
     runs = sorted(GALLERY.glob("*.spectrace"))[:4]
-    with serving(StubDesk(gallery=tuple(tracefile.load(run) for run in runs))) as number:
-        yield number
+    return StubDesk(gallery=tuple(tracefile.load(run) for run in runs))
 
 
-SERIOUS = """() => axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations
+SERIOUS = """() => axe.run(document, {resultTypes: ["violations"]}).then(({ violations }) => violations
   .filter((rule) => ["serious", "critical"].includes(rule.impact))
   .map((rule) => `${rule.id}: ${rule.nodes.map((node) => node.html.slice(0, 200)).join(" and ")}`))"""
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("tab", PAGES)
-def test_every_page_can_be_read_by_all(page: Any, port: int, axe: str, tab: str, theme: str) -> None:
-    page.goto(f"http://127.0.0.1:{port}/?tab={tab}&__theme={theme}")
-    page.wait_for_selector(PAGES[tab])
+@pytest.fixture(scope="module", params=["light", "dark"])
+def themed(request: pytest.FixtureRequest, user: Any, port: int, axe: str) -> Iterator[Any]:
+    """The app in a theme, opened once for all its tabs."""
+    page = user.page()
+    page.goto(f"http://127.0.0.1:{port}/?__theme={request.param}")
     page.wait_for_function("window.specviz && specviz.app && specviz.app.drawn")
+    assert page.evaluate("document.body.classList.contains('dark')") == (request.param == "dark")
     page.evaluate(axe)
-    assert page.evaluate(SERIOUS) == []
+    yield page
+    user.rest()
 
 
-def test_what_is_wrong_is_seen(page: Any, port: int, axe: str) -> None:
-    page.goto(f"http://127.0.0.1:{port}/?tab=runs")
-    page.wait_for_selector(PAGES["runs"])
-    page.evaluate(axe)
-    page.evaluate("document.querySelector('.svp-grid').parentElement.append(document.createElement('button'))")
-    assert page.evaluate(SERIOUS) == ["button-name: <button></button>"]
+def turned(page: Any, tab: str) -> None:
+    """The tab is shown, and drawn in its last colours."""
+    page.evaluate("tab => specviz.goTo(tab)", tab)
+    page.locator(f"{PAGES[tab]} >> visible=true").first.wait_for()
+    page.wait_for_function("document.getAnimations().every((one) => !(one instanceof CSSTransition))")
+
+
+@pytest.mark.parametrize("tab", PAGES)
+def test_every_page_can_be_read_by_all(themed: Any, tab: str) -> None:
+    turned(themed, tab)
+    assert themed.evaluate(SERIOUS) == []
+
+
+def test_what_is_wrong_is_seen(themed: Any) -> None:
+    turned(themed, "runs")
+    themed.locator(".svp-grid >> visible=true").first.evaluate(
+        "grid => grid.parentElement.append(document.createElement('button'))"
+    )
+    assert themed.evaluate(SERIOUS) == ["button-name: <button></button>"]

@@ -24,7 +24,7 @@ from specviz.server.store import TraceStore
 from specviz.views.examples import examples
 from tests import synthetic
 from tests.browser.pace import cost
-from tests.stubs import StubDesk, StubTarget, serving
+from tests.stubs import StubDesk, StubTarget, nothing_wrong, serving
 from tests.waiting import WAIT_S, becomes, expect, fits, until
 
 Visit = Callable[..., Any]
@@ -39,12 +39,6 @@ def desk() -> StubDesk:
     )
 
 
-@pytest.fixture(scope="module")
-def port(desk: StubDesk) -> Iterator[int]:
-    with serving(desk) as found:
-        yield found
-
-
 @pytest.fixture
 def visit(page: Any, port: int, desk: StubDesk) -> Iterator[Visit]:
     """Opens the app at an address and waits until it is there; nothing may fail or be asked of other sites."""
@@ -57,8 +51,7 @@ def visit(page: Any, port: int, desk: StubDesk) -> Iterator[Visit]:
 
     yield go
     desk.gate.set()
-    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
-    assert foreign == [] and page.problems == []
+    nothing_wrong(page, port)
 
 
 def step(page: Any) -> int:
@@ -305,7 +298,7 @@ def test_examples_modes_and_the_method_form(visit: Visit) -> None:
     expect(page.locator("#svf-theta")).to_have_value("0.5")  # kept
     page.click("#sv-example input")
     page.click("[role=option]:has-text('shorter, please')")
-    wait(page, "document.body.dataset.svMode === 'chat'")
+    expect(page.locator("#sv-mode input[value=chat]")).to_be_checked()
     expect(page.locator("#sv-text textarea")).to_have_value(re.compile("^User: "))
     expect(page.locator("#sv-instruction")).to_be_hidden()
     page.check("#sv-mode input[value=segments]")

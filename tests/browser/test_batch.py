@@ -18,7 +18,7 @@ from specviz.server.loader import Loader
 from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 from tests.models import tiny_target, tiny_tokenizer
-from tests.stubs import serving
+from tests.stubs import nothing_wrong, serving
 from tests.waiting import WAIT_S, expect, fits
 
 PROMPTS = "\n".join(
@@ -100,5 +100,4 @@ def test_a_batch_from_the_first_click_to_its_files(page: Any, port: int, tmp_pat
     expect(page.locator("[data-method='pld'] .svb-params")).to_have_count(2)
     for width in (420, 1280):
         fits(page, width)
-    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
-    assert foreign == [] and [p for p in page.problems if "422" not in p and "404" not in p] == []
+    nothing_wrong(page, port, said=["422", "404"])

@@ -16,7 +16,7 @@ from decoders.trace.trace import Trace
 from specviz.server.forms import PromptForm
 from tests import synthetic
 from tests.browser.pace import cost
-from tests.stubs import StubDesk, StubRun, serving, visiting
+from tests.stubs import StubDesk, StubRun, visiting
 from tests.synthetic import CODE, EDITED, Synthetic
 from tests.waiting import WAIT_S, becomes, expect, fits, until
 
@@ -67,12 +67,6 @@ def desk() -> Lanes:
     kinds = (("plain", 1), ("chain", 5), ("chain", 12), ("chain", 40))
     many = [Few(PROMPT, text, kind, "Two thousand tokens", draft=draft, slip=0.04).run() for kind, draft in kinds]
     return Lanes(gallery=(*recorded, lossy, synthetic.nasty(), *many))
-
-
-@pytest.fixture(scope="module")
-def port(desk: Lanes) -> Iterator[int]:
-    with serving(desk) as found:
-        yield found
 
 
 @pytest.fixture

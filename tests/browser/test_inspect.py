@@ -14,7 +14,7 @@ from decoders.trace.trace import Trace
 from specviz.places import GALLERY
 from specviz.views.export import standalone_html
 from tests import synthetic
-from tests.stubs import StubDesk, serving
+from tests.stubs import StubDesk
 from tests.waiting import becomes, expect
 
 Visit = Callable[..., Any]
@@ -27,9 +27,8 @@ def recorded(name: str) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def port() -> Iterator[int]:
-    with serving(StubDesk(gallery=(*(recorded(name) for name in RUNS), synthetic.steps(60)))) as found:
-        yield found
+def desk() -> StubDesk:
+    return StubDesk(gallery=(*(recorded(name) for name in RUNS), synthetic.steps(60)))
 
 
 @pytest.fixture
@@ -81,8 +80,10 @@ OUT_OF_SIGHT = """async () => {
 
 @pytest.mark.parametrize("size", [(1440, 900), (1280, 800)])
 def test_a_step_is_seen_whole_without_scrolling(visit: Visit, size: tuple[int, int]) -> None:
+    page = visit("?trace=gallery-0", *size)
     for number in range(len(RUNS)):
-        page = visit(f"?trace=gallery-{number}", *size)
+        page.evaluate(f"specviz.open('gallery-{number}')")
+        page.wait_for_selector(f'#sv-view .svp-host[data-ready="gallery-{number}"]')
         assert page.is_visible("#sv-panel"), "beside the open editor"
         assert page.evaluate(OUT_OF_SIGHT) == []
 
@@ -199,7 +200,10 @@ def test_the_first_tab_stop_leads_to_the_steps(visit: Visit) -> None:
     page.keyboard.press("ArrowRight")
     assert page.evaluate("specviz.app.inspector.number") == 1
     ring = "e => getComputedStyle(e).outlineStyle + ' ' + getComputedStyle(e).outlineWidth"
-    for field in ("instruction", "context", "question"):
+    for field in ("text", "instruction", "context", "question"):
+        if field == "instruction":
+            page.check("#sv-mode input[value=segments]")
+            expect(page.locator("#sv-text textarea")).to_be_hidden()
         page.focus(f"#sv-{field} textarea")
         assert page.eval_on_selector(f"#sv-{field} textarea", ring) == "solid 2px"
 
@@ -211,7 +215,7 @@ def test_what_is_wrong_with_a_prompt_is_said_where_one_looks(visit: Visit) -> No
     expect(options.first).to_be_visible()
     page.keyboard.press("Tab")
     expect(page.locator("#sv-example [role=option]:visible")).to_have_count(0)
-    page.fill("#sv-context textarea", "x" * 2500)
+    page.fill("#sv-text textarea", "x" * 2500)
     page.wait_for_selector("#sv-prompt-note .svp-error")
     page.click("#sv-run")
     wrong = page.locator("#sv-run-note .svp-error")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from decoders.method.kept import kept_with, owned_by
 from specviz.server.http import COOKIE
 from tests import synthetic
-from tests.stubs import METHODS, StubDesk, StubMethod, serving
+from tests.stubs import METHODS, StubDesk, StubMethod
 from tests.waiting import expect
 
 METHOD = StubMethod("recycling", "Token Recycling", keeps="matrix")
@@ -30,12 +29,6 @@ def desk() -> StubDesk:
     made = StubDesk(gallery=tuple(runs))
     made._methods = lambda: {**METHODS, METHOD.name: METHOD}
     return made
-
-
-@pytest.fixture(scope="module")
-def port(desk: StubDesk) -> Iterator[int]:
-    with serving(desk) as found:
-        yield found
 
 
 def visit(page: Any, port: int, query: str = "") -> None:

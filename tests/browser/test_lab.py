@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests import synthetic
-from tests.stubs import StubDesk, serving
+from tests.stubs import StubDesk, nothing_wrong
 from tests.waiting import becomes, expect, fits
 
 Visit = Callable[..., Any]
@@ -24,12 +24,6 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubDesk]:
         yield StubDesk(gallery=(synthetic.chain(),))
 
 
-@pytest.fixture(scope="module")
-def port(desk: StubDesk) -> Iterator[int]:
-    with serving(desk) as found:
-        yield found
-
-
 @pytest.fixture
 def visit(page: Any, port: int, desk: StubDesk) -> Iterator[Visit]:
     def go(query: str = "?tab=lab&lab=own") -> Any:
@@ -40,8 +34,7 @@ def visit(page: Any, port: int, desk: StubDesk) -> Iterator[Visit]:
     yield go
     desk.gate.set()
     desk.pause_s = 0.0
-    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
-    assert foreign == [] and [p for p in page.problems if "422" not in p] == []
+    nothing_wrong(page, port, said=["422"])
 
 
 def sweep(page: Any, values: str = "2, 4", count: str = "2") -> None:

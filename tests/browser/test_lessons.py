@@ -15,7 +15,7 @@ from specviz.places import GALLERY
 from specviz.server.store import load_folder
 from specviz.views.export import standalone_html
 from specviz.views.gallery import listed
-from tests.stubs import StubDesk, serving
+from tests.stubs import StubDesk, nothing_wrong
 from tests.waiting import becomes, expect
 
 Visit = Callable[..., Any]
@@ -53,12 +53,6 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StubDesk]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def port(desk: StubDesk) -> Iterator[int]:
-    with serving(desk) as found:
-        yield found
-
-
 @pytest.fixture
 def visit(page: Any, port: int) -> Iterator[Visit]:
     def go(query: str = "", ready: str = ".svp-lessons[data-ready]") -> Any:
@@ -67,8 +61,7 @@ def visit(page: Any, port: int) -> Iterator[Visit]:
         return page
 
     yield go
-    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:|file:)", u)]
-    assert foreign == [] and page.problems == []
+    nothing_wrong(page, port, schemes="data|blob|file")
 
 
 def at(page: Any, state: str) -> None:

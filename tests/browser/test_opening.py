@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from tests import synthetic
 from tests.browser.test_app import MOUNTED, shown, step
-from tests.stubs import StubDesk, serving
+from tests.stubs import StubDesk, nothing_wrong
 from tests.waiting import becomes, expect
 
 Visit = Callable[..., Any]
@@ -21,12 +20,6 @@ FIRST_TIME = "localStorage.removeItem('specviz-opening')"
 def desk() -> StubDesk:
     alone = synthetic.Synthetic(synthetic.CODE_SEGMENTS, synthetic.EDITED, "plain", "Plain decoding").run()
     return StubDesk(gallery=(synthetic.chain(), alone, synthetic.quote()))
-
-
-@pytest.fixture(scope="module")
-def port(desk: StubDesk) -> Iterator[int]:
-    with serving(desk) as found:
-        yield found
 
 
 @pytest.fixture
@@ -43,8 +36,7 @@ def visit(page: Any, port: int) -> Iterator[Visit]:
         return page
 
     yield go
-    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
-    assert foreign == [] and page.problems == []
+    nothing_wrong(page, port)
 
 
 def first_miss(desk: StubDesk, key: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +28,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def desk(folder: Path) -> StubDesk:
     return StubDesk(gallery=(synthetic.chain(), synthetic.quote()), library=Library(folder))
-
-
-@pytest.fixture(scope="module")
-def port(desk: StubDesk) -> Iterator[int]:
-    with serving(desk) as found:
-        yield found
 
 
 def titles(page: Any) -> list[str]:

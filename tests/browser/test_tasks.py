@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import re
 import zipfile
 from collections.abc import Iterator
 from typing import Any
@@ -14,13 +12,8 @@ from decoders import Prompt, record
 from decoders.study.whatif import ReadRun
 from decoders.trace.metrics import regrets
 from decoders.trace.trace import Trace
-from specviz.pages import pages
-from specviz.server.desk import Desk
-from specviz.server.loader import Loader
-from specviz.server.runner import Runner
-from specviz.server.store import TraceStore
 from tests.models import prompt_ids, tiny_target
-from tests.stubs import serving
+from tests.stubs import gallery_desk, nothing_wrong, serving
 from tests.waiting import becomes, expect
 
 MOST = 5  # clicks
@@ -37,18 +30,14 @@ def runs(target: Any) -> dict[str, Trace]:
     """Runs of one prompt, by method; the app opens on the first."""
     prompt = Prompt.from_ids(prompt_ids(3))
     methods: tuple[tuple[str, dict[str, Any]], ...] = (("pld+h", {"k": 6}), ("pld", {"k": 6}), ("plain", {}))
-    return {name: record(target, prompt, name, params, max_new_tokens=24) for name, params in methods}
+    return {
+        name: record(target, prompt, name, params, title="A prompt", max_new_tokens=24) for name, params in methods
+    }
 
 
 @pytest.fixture(scope="module")
 def port(target: Any, runs: dict[str, Trace], tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    store = TraceStore()
-    for number, trace in enumerate(runs.values()):
-        shown = Trace.from_json(copy.deepcopy(trace.to_json()))
-        shown.run.update(id=f"run-{number}", title="A prompt")
-        store.put(shown, kind="gallery", owner="*")
-    desk = Desk(store, Runner(store), Loader(lambda: target, name="tiny"), pages=pages())
-    desk.first = "run-0"
+    desk = gallery_desk(target, {f"run-{number}": trace for number, trace in enumerate(runs.values())})
     with pytest.MonkeyPatch.context() as patch, serving(desk) as place:
         patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
         yield place
@@ -79,8 +68,7 @@ class Hand:
 def hand(page: Any, port: int) -> Iterator[Hand]:
     hand = Hand(page, port)
     yield hand
-    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
-    assert foreign == [] and page.problems == []
+    nothing_wrong(page, port)
     assert 0 < hand.clicks <= MOST
 
 

@@ -31,12 +31,6 @@ def desk(kept: Kept) -> StubDesk:
     return StubDesk(load=lambda: kept.target, gallery=(synthetic.chain(),))
 
 
-@pytest.fixture(scope="module")
-def port(desk: StubDesk) -> Iterator[int]:
-    with serving(desk) as found:
-        yield found
-
-
 @pytest.fixture
 def visit(page: Any, port: int) -> Iterator[Visit]:
     yield from visiting(page, port, "trees")

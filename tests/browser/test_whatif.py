@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,9 @@ from decoders import Prompt, record
 from decoders.study.whatif import ReadRun
 from decoders.trace.metrics import ranking_regret, regrets
 from decoders.trace.trace import Trace
-from specviz.pages import pages
-from specviz.server.desk import Desk
-from specviz.server.loader import Loader
-from specviz.server.runner import Runner
-from specviz.server.store import TraceStore
 from specviz.views.export import standalone_html
 from tests.models import prompt_ids, tiny_target
-from tests.stubs import serving
+from tests.stubs import gallery_desk, nothing_wrong, serving
 from tests.waiting import becomes, expect
 
 PANEL = "section.svw"
@@ -46,17 +40,12 @@ def run(target: Any) -> Trace:
 
 @pytest.fixture(scope="module")
 def port(target: Any, run: Trace, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    store = TraceStore()
-    other = Trace.from_json(copy.deepcopy(run.to_json()))
-    other.run["model"] = {**other.run["model"], "name": "somebody's", "key": "0" * 24}
-    for key, trace in (("mine", Trace.from_json(copy.deepcopy(run.to_json()))), ("theirs", other)):
-        trace.run["id"] = key
-        store.put(trace, kind="gallery", owner="*")
-    desk = Desk(store, Runner(store), Loader(lambda: target, name="tiny"), pages=pages())
-    desk.first = "mine"
-    with pytest.MonkeyPatch.context() as patch, serving(desk) as found:
+    theirs = Trace.from_json(copy.deepcopy(run.to_json()))
+    theirs.run["model"] = {**theirs.run["model"], "name": "somebody's", "key": "0" * 24}
+    desk = gallery_desk(target, {"mine": run, "theirs": theirs})
+    with pytest.MonkeyPatch.context() as patch, serving(desk) as number:
         patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
-        yield found
+        yield number
 
 
 def settled(page: Any) -> str:
@@ -161,8 +150,7 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     expect(page.locator(PANEL)).to_be_hidden()
     top = """() => { scrollTo(0, 500); return document.getElementById("sv-panel").getBoundingClientRect().top; }"""
     assert page.evaluate(top) > 0, "the form stays in sight"
-    foreign = [u for u in page.requests if not re.match(rf"(http://127\.0\.0\.1:{port}/|data:|blob:)", u)]
-    assert foreign == [] and page.problems == []
+    nothing_wrong(page, port)
 
     (tmp_path / "run.html").write_text(standalone_html(run), encoding="utf-8")
     page.goto((tmp_path / "run.html").as_uri())

@@ -42,6 +42,7 @@ const OF_STEP = {
     view.bonus < 0 ? `${view.emitted}, then the stop token` : `${view.accepted} + 1 = ${view.emitted}`,
   step_time: (view) => {
     const parts = [view.draft_ms, view.verify_ms, view.commit_ms];
+    if (parts.every((part) => part === null)) return "not recorded";
     return `${parts.map((part) => format(part || 0)).join(" + ")} = ${ms(sum(parts))}`;
   },
   step_candidates: (view) => plural(view.candidates.length, "place"),

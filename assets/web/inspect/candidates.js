@@ -219,9 +219,11 @@ export class CandidateTable extends Panel {
       if (this.top) this.body.scrollTop = this.top = 0;
       this.drawRows(true);
     } else {
-      this.empty.textContent = view.drafted
-        ? "This method does not rank earlier places: its draft comes from elsewhere."
-        : "No candidates this step" + (view.reason ? `: ${view.reason}.` : ".");
+      this.empty.textContent = this.owner.model.run.imported
+        ? "Not recorded: the server does not tell how its drafter ranked places."
+        : view.drafted
+          ? "This method does not rank earlier places: its draft comes from elsewhere."
+          : "No candidates this step" + (view.reason ? `: ${view.reason}.` : ".");
     }
     this.drawRemark(view);
   }

@@ -162,7 +162,7 @@ export class Inspector extends Listeners {
       "Step ",
       h("b", String(view.number + 1)),
       ` of ${this.model.stepCount.toLocaleString("en")}`,
-      h("span.sv-wide", ` · ${format(this.timeline.total(view.number))} ms`),
+      h("span.sv-wide", ` · ${this.timeline.time(view.number)}`),
     );
     const written = (view.end - this.model.promptLength).toLocaleString("en");
     const all = plural(this.model.tokenCount - this.model.promptLength, "token");

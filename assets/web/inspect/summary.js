@@ -5,6 +5,7 @@ import { OPEN, POOL } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
 import * as terms from "specviz/base/terms.js";
 import { lanes, offered, quoted as token, stood } from "specviz/inspect/drafting.js";
+import * as imported from "specviz/inspect/imported.js";
 import { follows, legend as hungLegend, offer as hungOffer } from "specviz/inspect/prompt_marks.js";
 import * as shares from "specviz/inspect/shares.js";
 import { originSample } from "specviz/inspect/tree_boxes.js";
@@ -60,13 +61,15 @@ function result(owner, view) {
   const sampled = (owner.model.run.sampling?.temperature || 0) > 0;
   const own = owner.model.run.forced
     ? "in the answer"
-    : owner.model.lossy
-      ? "passed the lossy rule"
-      : view.route === "drawn"
-        ? "accepted by ratio"
-        : sampled
-          ? "drawn by the target too"
-          : "the target's own choice";
+    : owner.model.run.imported
+      ? "accepted by the server"
+      : owner.model.lossy
+        ? "passed the lossy rule"
+        : view.route === "drawn"
+          ? "accepted by ratio"
+          : sampled
+            ? "drawn by the target too"
+            : "the target's own choice";
   const verb = own.startsWith("passed") ? ["", ""] : ["was ", "were "];
   const widened = lanes(view);
   /** @type {Child[]} */
@@ -89,7 +92,9 @@ function result(owner, view) {
   parts.push(redrawn ? "gave " : view.refused.length ? "wrote " : "added ");
   parts.push(terms.term(owner, "step_bonus", token(owner, view.bonus)));
   if (view.refused.length) {
-    parts.push(redrawn ? " in place of " : " instead of ", token(owner, view.refused[0].token));
+    const refused = view.refused[0].token;
+    const instead = refused === imported.NOT_RECORDED ? "a token that is not recorded" : token(owner, refused);
+    parts.push(redrawn ? " in place of " : " instead of ", instead);
     if (view.refused.length > 1) parts.push(` or ${plural(view.refused.length - 1, "other")}`);
   }
   return [...parts, "."];
@@ -116,13 +121,15 @@ export function sentence(owner, view) {
 function sentenceParts(owner, view) {
   const start = h("b", terms.term(owner, "step_time", `Step ${view.number + 1}`), ": ");
   if (view.bonus === OPEN) return [start, ...undecided(owner, view)];
+  const partly = imported.step(owner, view);
+  if (partly) return [start, ...partly];
   const next = owner.prompts.on ? follows(owner, view) : [];
   if (!view.drafted) {
     const why = view.reason || "the method offered nothing";
     const own = view.bonus < 0 ? ["."] : ["; the target wrote ", token(owner, view.bonus), " by itself."];
     return [start, "No draft this step, because ", why.replace(/\.$/, ""), ...own, ...next];
   }
-  const parts = [start, ...offer(owner, view), ...result(owner, view), ...next];
+  const parts = [start, ...offer(owner, view), ...result(owner, view), ...imported.otherwise(owner, view), ...next];
   const { chosen, best } = view;
   if (chosen && best && chosen.would >= 0 && best.would > view.accepted && best.would > chosen.would) {
     const lost = `${owner.where(best.position, true)} would have given ${best.would}`;
@@ -186,20 +193,20 @@ export function heading(owner) {
   const model = run.model || {};
   const target = h("span", { tabindex: "0" }, model.name || "");
   owner.tip.add(target, () => [facts(Object.entries(model).map(([k, v]) => [k.replace(/_/g, " "), format(v)]))]);
-  by.append(method, target);
-  if (run.forced) {
+  by.append(method, target, ...imported.badges(owner));
+  if (run.forced && !run.imported) {
     const badge = h("span.sv-chip", { tabindex: "0" }, "answer given");
     by.append(owner.tip.add(badge, () => [FORCED]));
   } else if (run.method.lossless === false) {
     const badge = h("span.sv-lossy", { tabindex: "0" }, "≈ lossy");
     by.append(owner.tip.add(badge, () => [LOSSY]));
   }
-  const { temperature = 0, top_k: topK = 0, top_p: topP = 1, seed = 0 } = run.sampling || {};
+  const { temperature = 0, top_k: topK = 0, top_p: topP = 1, seed } = run.sampling || {};
   if (temperature > 0) {
-    const more = [topK ? `top-k ${topK}` : "", topP < 1 ? `top-p ${topP}` : "", `seed ${seed}`]
+    const more = [topK ? `top-k ${topK}` : "", topP < 1 ? `top-p ${topP}` : "", seed === undefined ? "" : `seed ${seed}`]
       .filter(Boolean)
       .join(", ");
-    by.append(h("span.sv-chip", `temperature ${temperature}, ${more}`));
+    by.append(h("span.sv-chip", `temperature ${temperature}${more && ", "}${more}`));
   }
   if (run.asked) by.append(h("span.sv-chip", "as it stood at this step"));
   else if (!run.complete) by.append(h("span.sv-live", run.error ? "stopped" : "running"));

@@ -4,6 +4,7 @@ import { h } from "specviz/base/dom.js";
 import { sheet } from "specviz/base/drawing.js";
 import { OPEN } from "specviz/base/model.js";
 import { clamp, format, plural } from "specviz/base/numbers.js";
+import * as imported from "specviz/inspect/imported.js";
 import * as oracle from "specviz/inspect/oracle.js";
 import * as shares from "specviz/inspect/shares.js";
 
@@ -75,14 +76,20 @@ export class Timeline {
   /** @type {(step: number) => Child[]} */
   describe(step) {
     const { steps } = this.owner.model;
-    const drafted = steps.drafted[step];
     if (steps.bonus[step] === OPEN) return [h("b", `Step ${step + 1}`), h("div", "not checked yet")];
     return [
       h("b", `Step ${step + 1}`),
-      h("div", drafted ? `${steps.accepted[step]} of ${plural(drafted, "drafted token")} accepted` : "no draft"),
-      h("div", `${plural(steps.emitted[step], "token")} written · ${format(this.total(step))} ms`),
+      h("div", imported.drafted(this.owner.model, step)),
+      h("div", `${plural(steps.emitted[step], "token")} written · ${this.time(step)}`),
       this.looks.size ? h("div", `route: ${steps.route[step]}`) : null,
     ];
+  }
+
+  /** A step's time in words. @param {number} step */
+  time(step) {
+    const { draft_ms: draft, verify_ms: verify } = this.owner.model.steps;
+    const measured = draft[step] !== null || verify[step] !== null;
+    return measured ? `${format(this.total(step))} ms` : "time not recorded";
   }
 
   /** A step's time in ms. @param {number} step */
@@ -107,6 +114,7 @@ export class Timeline {
     for (let k = 0; k < accepted.length; k++) most = Math.max(most, emitted[k], depth[k]);
     this.axis(pen, full, most, accepted.length);
     this.looks = new Map(shares.routes(model));
+    const told = !imported.unknown(model, "steps.drafted") && !imported.unknown(model, "steps.accepted");
     const unit = (this.bars - 4) / most;
     const gap = this.width > 5 ? 1.5 : this.width > 2.5 ? 0.6 : 0;
     const wide = Math.max(0.7, this.width - gap);
@@ -122,7 +130,7 @@ export class Timeline {
       if (emitted[k] > accepted[k])
         this.own(pen, x, this.bars - emitted[k] * unit, wide, (emitted[k] - accepted[k]) * unit);
       const open = model.steps.bonus[k] === OPEN;
-      this.cell(pen, x, wide, drafted[k] && !open ? accepted[k] / Math.max(1, depth[k]) : -1);
+      this.cell(pen, x, wide, drafted[k] && told && !open ? accepted[k] / Math.max(1, depth[k]) : -1);
       const look = this.looks.get(route[k]);
       if (look !== undefined) this.lane(pen, x, wide, look);
     }

@@ -4,6 +4,7 @@ import { h, later, must, s, write } from "specviz/base/dom.js";
 import { set } from "specviz/base/drawing.js";
 import { OPEN } from "specviz/base/model.js";
 import { probability } from "specviz/base/numbers.js";
+import { unknown } from "specviz/inspect/imported.js";
 import { GuessWindow } from "specviz/inspect/guess_window.js";
 import { lanes } from "specviz/inspect/drafting.js";
 import { rail } from "specviz/inspect/prompt_marks.js";
@@ -122,7 +123,10 @@ export class TreeView extends Panel {
     if (svg.parentNode !== this.body) this.body.replaceChildren(svg);
     const deep = view.depth === view.drafted ? "" : `, ${view.depth} deep`;
     const stood = view.bonus === OPEN ? "not checked yet" : `${view.accepted} accepted`;
-    this.note.textContent = view.drafted ? `${view.drafted} drafted${deep} · ${stood}` : "no draft this step";
+    const some = unknown(this.owner.model, "steps.drafted");
+    const none = some ? "what was drafted is not recorded" : "no draft this step";
+    const all = some ? "drafted: not recorded" : `${view.drafted} drafted${deep}`;
+    this.note.textContent = view.drafted ? `${all} · ${stood}` : none;
     drawChoices(this, view);
     this.guesses.draw(view.number);
     this.window.fit(width, height, keep);
@@ -189,7 +193,9 @@ export class TreeView extends Panel {
       item.text = pieces.label(node.token, LABEL);
       item.prob = node.prob;
       const draft = node.draftProb === null ? "" : ` q${probability(node.draftProb)}`;
-      const verdict = view.bonus === OPEN ? "" : `${probability(node.prob)} #${node.rank + 1}`;
+      const rank = node.rank < 0 ? "" : ` #${node.rank + 1}`;
+      const told = node.prob === null ? (node.rank < 0 ? "not recorded" : rank) : `${probability(node.prob)}${rank}`;
+      const verdict = view.bonus === OPEN ? "" : told;
       item.line = node.index ? `${verdict}${draft}`.trim() : "root";
       if (item.small) return this.captionLeaf(item, draft.trim());
     }

@@ -14,6 +14,7 @@ import {
 
 const POLL_MS = 1200;
 const REMOVES = "Delete these results and their runs";
+const TABLED = new Set(["sheet", "cases"]); // charts with tables of their own
 /** @type {Record<string, string>} */
 const ENDED = {
   complete: "",
@@ -209,9 +210,10 @@ function behind({ series, x, y, level, runs, failed }) {
 
 /** A profile's places as rows; heads and shares as the server gives them. @param {LabProfile} table */
 function profileTable({ title, heads: names, words, rows }) {
-  const from = new Set(rows.map((row) => row[0])).size > 1 ? 0 : 1; // one name for all is in the caption
+  const from = words === 1 || new Set(rows.map((row) => row[0])).size > 1 ? 0 : 1; // one name for all is in the caption
   /** @param {string[]} row */
-  const line = (row) => row.map((text, k) => h("td", { class: k >= words && "svp-num" }, text)).slice(from);
+  const line = (row) =>
+    row.map((text, k) => h("td", { class: k >= words ? "svp-num" : text.length > 48 && "svl-long" }, text)).slice(from);
   const lines = rows.map((row) => h("tr", line(row)));
   return tabled({}, heads(names.slice(from, words), names.slice(words)), lines, h("caption", title));
 }
@@ -254,15 +256,19 @@ function pointTable(results) {
   return tabled({}, heads(places.map(([, head]) => head), [...labels, "runs"]), rows);
 }
 
+/** A table of every point below tables of lines × tasks, for whoever looks for its runs. @param {HTMLElement[]} table */
+const folded = (table) => h("details.svl-every", h("summary", "Every number with its spread and its runs"), table);
+
 /** What stands below the charts. @param {LabResults} results */
 function below(results) {
   const { rows, about, columns, points, profiles, formulas, failed, errors } = results;
   if (!rows) return [];
+  const tables = profiles.map(profileTable);
+  const places = columns.length || points.some((p) => p.runs.length) ? [pointTable(results)] : [];
   return [
     failed ? h("div.svp-note.svp-error", `${plural(failed, "run")} failed. `, errors.join(" ")) : "",
     ...about.notes.map((text) => h("p.svp-note", text)),
-    ...(columns.length || points.some((p) => p.runs.length) ? [pointTable(results)] : []),
-    ...profiles.map(profileTable),
+    ...(TABLED.has(about.chart) ? [...tables, folded(places)] : [...places, ...tables]),
     formulaList(formulas),
   ].filter((part) => part !== "");
 }

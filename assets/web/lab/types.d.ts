@@ -9,7 +9,7 @@ interface LabLine { label: string; method: string; params: Record<string, Settin
 /** An experiment's description: ``Experiment.described``. */
 interface LabExperiment {
   name: string; title: string; paper: string; figure: string; question: string; finding: string; note: string;
-  prompts: string; count: number; max_new_tokens: number; temperature: number; metrics: string[]; x: string;
+  prompts: string; count: number; max_new_tokens: number; temperature: number; metrics: string[]; x: string; chart: string;
   axes: LabAxis[]; training_steps: number; parts: string; promptless: boolean; repeats: number; lines: LabLine[];
   own: { key: string; label: string }[];
 }

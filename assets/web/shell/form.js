@@ -94,7 +94,10 @@ export function mount({ element, props, trigger }) {
     const there = catalog.methods.filter((m) => !m.missing);
     return (
       catalog.methods.find((m) => m.name === chosen) ??
-      there.find((m) => m.name === "pld+h") ?? there[0] ?? catalog.methods[0]
+      there.find((m) => m.name === catalog.opening) ??
+      there.find((m) => m.name === "pld+h") ??
+      there[0] ??
+      catalog.methods[0]
     );
   }
 

@@ -30,7 +30,6 @@ function toSteps(event) {
   app.inspector?.timeline.element.focus();
 }
 document.body.prepend(h("a.svp-skip", { href: "#", onclick: toSteps }, "To the steps"));
-document.body.dataset.svMode = "segments";
 /** Gradio leaves the list of examples open behind Tab. @param {Event} event */
 function choosing(event) {
   const leaves = event instanceof KeyboardEvent && event.key === "Tab";

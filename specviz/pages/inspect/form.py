@@ -33,7 +33,7 @@ FAILED = "Something went wrong on the server; its log says what. Your input is k
 
 def build(desk: Desk) -> None:
     """The panel (what to run) and the view (what happened)."""
-    first, names = choices(desk.toy)
+    first, names = choices(desk)
     start_with = [*first.fields.values()]
     with gr.Row(elem_id="sv-inspect", equal_height=False):
         with gr.Column(elem_id="sv-panel", min_width=280):
@@ -75,7 +75,7 @@ def build(desk: Desk) -> None:
         with gr.Column(elem_id="sv-main", min_width=320):
             with gr.Row(elem_id="sv-bar", equal_height=True):
                 part("chooser", "sv-chooser")
-                upload = gr.UploadButton("Open trace …", elem_id="sv-open", **FILE)
+                upload = gr.UploadButton("Open …", elem_id="sv-open", **FILE)
             file_note = part("note", "sv-file-note")
             view = part("view", "sv-view")
 
@@ -115,7 +115,7 @@ def build(desk: Desk) -> None:
         shown = _named(chosen, not desk.toy)
         if shown is None or _named(chosen, desk.toy) is not None:
             return [counted, run, gr.skip(), *kept[:-1], told_of]
-        first, names = choices(desk.toy)
+        first, names = choices(desk)
         if not _same(shown, _form(sent)):
             return [counted, run, gr.Dropdown(names, value=None), *kept[:-1], told_of]
         values = filled(references.form_of(first), references.of_example(first))
@@ -193,7 +193,6 @@ def build(desk: Desk) -> None:
 
         return _attempt(read, lambda _, words: (gr.skip(), words))
 
-    mode.change(None, mode, None, js="mode => { document.body.dataset.svMode = mode; }", **QUIET)
     example.input(fill, example, [*fields, belongs, reference_note, run_note], queue=False, **QUIET)
     newest: dict[str, Any] = {"trigger_mode": "always_last", "queue": False, **QUIET}
     notes = [prompt_note, reference, reference_note]
@@ -211,9 +210,17 @@ def build(desk: Desk) -> None:
     upload.upload(opened, upload, [view, file_note], queue=False, **QUIET)
 
 
-def choices(toy: bool) -> tuple[Example, list[tuple[str, str]]]:
-    """The example to start with, and all of them as the list shows them."""
-    return examples(toy)[0], [(e.label, e.record.id) for e in examples(toy)]
+def choices(desk: Desk) -> tuple[Example, list[tuple[str, str]]]:
+    """The example to start with, and all of them as the list shows them: the one that the run was made from which the
+    page opens on, else the first.
+    """
+    there = examples(desk.toy)
+    try:
+        opened = recorded.form_of(desk.trace(desk.first))
+    except UnknownTrace:
+        opened = None
+    first = next((e for e in there if opened is not None and _same(e, opened)), there[0])
+    return first, [(e.label, e.record.id) for e in there]
 
 
 def _named(chosen: Any, toy: bool) -> Example | None:

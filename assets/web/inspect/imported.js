@@ -1,0 +1,97 @@
+/* A run that a server told of: what it did not say is named, never drawn as if it were known. */
+
+import { facts, h } from "specviz/base/dom.js";
+import { format, plural } from "specviz/base/numbers.js";
+import { quoted } from "specviz/inspect/drafting.js";
+
+export const NOT_RECORDED = 2 ** 31; // the id of a token of which nothing is known: decoders/importers/request.py
+
+/** What is not recorded, in words. @type {Record<string, string>} */
+const WORDS = {
+  prompt: "the prompt",
+  text: "the text",
+  steps: "which tokens came together",
+  "steps.accepted": "which tokens were drafted and accepted",
+  "steps.drafted": "how much was drafted",
+  "tokens.kind": "",
+  tokens: "the tokens (a text stands for several)",
+  "tokens.id": "the token ids (texts stand for tokens)",
+  "tokens.rank": "the target's ranks",
+  "tokens.source": "where drafts were copied from",
+  "nodes.token": "the rejected tokens",
+};
+
+/** Whether a run's column holds placeholders. @type {(model: Model, column: string) => boolean} */
+export const unknown = (model, column) => model.run.unknown?.includes(column) ?? false;
+
+/** @type {(model: Model) => string[]} */
+const missing = (model) => (model.run.unknown ?? []).map((name) => WORDS[name] ?? name).filter(Boolean);
+
+/** What the header says of a run that was imported, or recorded from outside. @param {Inspector} owner */
+export function badges(owner) {
+  const { run } = owner.model;
+  const list = [];
+  if (run.imported) {
+    const { title, notes = [], said = {} } = run.imported;
+    const lacks = missing(owner.model);
+    const part = lacks.length ? `, ${lacks.length} not recorded` : "";
+    const chip = h("span.sv-chip", { tabindex: "0" }, `imported${part}`);
+    list.push(
+      owner.tip.add(chip, () => [
+        h("div", `From ${title}.`),
+        h("div", lacks.length ? `Not recorded: ${lacks.join("; ")}.` : "All that is shown was told by the server."),
+        ...notes.map((note) => h("div.sv-faint", note)),
+        facts(Object.entries(said).map(([key, value]) => [key, [value].flat().map((one) => format(one)).join(", ")])),
+      ]),
+    );
+  }
+  if (run.recomputed) {
+    const chip = h("span.sv-chip", { tabindex: "0" }, "recomputed here");
+    const by = `Probabilities, ranks and first choices are those of ${run.model?.name}, which read the text again.`;
+    list.push(owner.tip.add(chip, () => [by]));
+  }
+  if (run.redrafted) {
+    const { method, compared, differing } = run.redrafted;
+    const chip = h("span.sv-chip", { tabindex: "0" }, `${differing} of ${compared} drafts differ`);
+    const words = `Drafted again here with ${method}: in ${plural(differing, "step")} another number of tokens stands.`;
+    list.push(owner.tip.add(chip, () => [words]));
+  }
+  return list;
+}
+
+/** The step in a sentence, where the run does not know all of it; null where the usual one holds. */
+/** @type {(owner: Inspector, view: StepView) => Child[] | null} */
+export function step(owner, view) {
+  const { model } = owner;
+  if (unknown(model, "tokens")) return [...text(owner, view), "; its tokens and its draft are not recorded."];
+  const tokens = plural(view.emitted, "token");
+  if (unknown(model, "steps")) return [`${tokens} of the answer; which tokens came together is not recorded.`];
+  if (unknown(model, "steps.accepted")) return [`${tokens} came together; what was drafted of them is not recorded.`];
+  if (!unknown(model, "steps.drafted")) return null;
+  const own = view.bonus < 0 ? [] : [view.accepted ? ", then the target added " : "the target wrote "];
+  if (own.length) own.push(quoted(owner, view.bonus));
+  const stood = view.accepted ? [`${plural(view.accepted, "drafted token")} stood`] : [];
+  return [...stood, ...own, "; what was drafted beside is not recorded."];
+}
+
+/** A step's text, where nobody knows its tokens. @type {(owner: Inspector, view: StepView) => Child[]} */
+const text = (owner, view) => [
+  unknown(owner.model, "steps") ? "a word of the answer, " : "a chunk of the stream, ",
+  quoted(owner, view.bonus),
+];
+
+/** What a step's tip in the timeline says of its draft and its time. @type {(model: Model, step: number) => string} */
+export function drafted(model, step) {
+  const { accepted, drafted: count } = model.steps;
+  if (unknown(model, "steps.accepted")) return "drafted: not recorded";
+  const stood = plural(accepted[step], "drafted token");
+  if (unknown(model, "steps.drafted")) return `${stood} accepted; how many were drafted is not recorded`;
+  return count[step] ? `${accepted[step]} of ${plural(count[step], "drafted token")} accepted` : "no draft";
+}
+
+/** Where a draft made here stands otherwise than the server's. @type {(owner: Inspector, view: StepView) => Child[]} */
+export function otherwise(owner, view) {
+  const { differs, local_accepted: local } = /** @type {Record<string, any[]>} */ (owner.model.steps);
+  if (!differs?.[view.number]) return [];
+  return [h("span.sv-regret", ` Drafted again here, ${local[view.number]} would stand: engine and head differ.`)];
+}

@@ -1,0 +1,59 @@
+"""What servers say of their speculative decoding, as traces. One source, one file: a module here that defines
+``IMPORTER`` is found by itself.
+
+>>> opened = open_log(b'{"choices": [{"text": "Hi"}]}', "answer.json")
+>>> opened.importer, len(opened.traces)
+('openai', 1)
+
+Nothing here needs torch. A source's text is data: it is parsed as JSON or by fixed patterns, and never run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+
+from decoders.trace.check import check
+
+from .importer import Importer, Opened
+from .source import MOST, Source
+
+__all__ = ["ImportFault", "Importer", "Opened", "importers", "open_log"]
+
+MOST_REQUESTS = 200
+
+
+class ImportFault(ValueError):
+    """Why a file cannot be imported, in one sentence."""
+
+
+@cache
+def importers() -> tuple[Importer, ...]:
+    """All importers, the most particular first."""
+    modules = (importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__))
+    return tuple(sorted((m.IMPORTER for m in modules if hasattr(m, "IMPORTER")), key=lambda one: (one.order, one.name)))
+
+
+def open_log(data: bytes, name: str = "", kind: str | None = None) -> Opened:
+    """The runs and numbers in a file of a server. ``kind`` names the importer; without it the file's content decides.
+
+    Raises ImportFault, one sentence, for a file in which nothing was found: never another exception.
+    """
+    if len(data) > MOST:
+        raise ImportFault(f"{name or 'the file'} has {len(data) >> 20} MiB, and {MOST >> 20} are read: cut it")
+    by_name = {one.name: one for one in importers()}
+    if kind is not None and kind not in by_name:
+        raise ImportFault(f"there is no importer {kind!r}: choose one of {', '.join(by_name)}")
+    source = Source(data, name)
+    for importer in importers() if kind is None else (by_name[kind],):
+        opened = importer.open(source)
+        if opened.traces or opened.numbers:
+            if len(opened.traces) > MOST_REQUESTS:
+                opened.notes.append(f"of {len(opened.traces)} requests the first {MOST_REQUESTS} are shown")
+                del opened.traces[MOST_REQUESTS:]
+            for trace in opened.traces:
+                check(trace)
+            return opened
+    known = ", ".join(one.title for one in importers())
+    raise ImportFault(f"{name or 'the file'} holds nothing that is known of speculative decoding; known: {known}")

@@ -1,0 +1,161 @@
+"""Answers and streams in OpenAI's form, which most servers speak, gathered request by request.
+
+Fields: ``choices[].message.content`` or ``.text``, ``.delta.content``, ``.logprobs`` of chat (``content[].token, bytes,
+logprob, top_logprobs``) and of completions (``tokens, token_logprobs, top_logprobs``): OpenAI's API reference, "Chat
+completion object" and "chat completion chunk object". ``token_ids`` and ``prompt_token_ids``: vLLM's
+``return_token_ids``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .request import Choice, Request, Token, from_log, number, numbers, whole
+from .source import Document
+
+TOKEN_ID = re.compile(r"token_id:(\d+)")
+WORD = re.compile(r"\s*\S+|\s+")  # what stands for a token where a text is not split into tokens
+
+
+@dataclass(slots=True)
+class Answer:
+    """A request as it was gathered: ``chunks`` has the tokens per document and when it arrived; ``parts`` all
+    documents, for the fields that only one server has.
+    """
+
+    request: Request
+    chunks: list[tuple[int, float | None]] = field(default_factory=list)
+    parts: list[dict[str, Any]] = field(default_factory=list)
+    streamed: bool = False
+
+
+def is_answer(value: dict[str, Any]) -> bool:
+    """Whether a document is an answer, or a chunk of one, in OpenAI's form."""
+    return isinstance(value.get("choices"), list)
+
+
+def answers(documents: Iterable[Document]) -> list[Answer]:
+    """The requests in a file, in the order in which they began; chunks of several may be mixed. A request with several
+    choices is as many answers.
+    """
+    gathered: dict[tuple[str, int], Answer] = {}
+    last = ""
+    for number_, document in enumerate(documents):
+        value = document.value
+        if not is_answer(value):
+            continue
+        key = value.get("id")
+        if not isinstance(key, str) or not key:
+            key = last if "delta" in str(value["choices"])[:200] and last else f"request {number_ + 1}"
+        last = key
+        choices = [one for one in value["choices"] if isinstance(one, dict)]
+        for choice in choices or [{}]:
+            place = whole(choice.get("index")) or 0
+            answer = gathered.setdefault((key, place), Answer(Request(f"{key} ({place})" if place else key)))
+            _add(answer, value, choice, document.at)
+    return list(gathered.values())
+
+
+def _add(answer: Answer, value: dict[str, Any], choice: dict[str, Any], at: float | None) -> None:
+    request = answer.request
+    answer.parts.append(value)
+    if isinstance(value.get("model"), str):
+        request.model = value["model"]
+    if isinstance(reason := choice.get("finish_reason"), str):
+        request.stop = {"stop": "eos", "length": "max tokens"}.get(reason, str(reason))
+    for holder in (value, choice):
+        request.prompt_ids = numbers(holder.get("prompt_token_ids")) or request.prompt_ids
+        if isinstance(holder.get("prompt"), str):
+            request.prompt = holder["prompt"]
+    part = choice.get("delta") if isinstance(choice.get("delta"), dict) else choice.get("message")
+    answer.streamed |= isinstance(choice.get("delta"), dict) or str(value.get("object", "")).endswith("chunk")
+    holder = part if isinstance(part, dict) else choice
+    new = tokens_of(choice, holder)
+    if new and all(token.text is None for token in new):
+        text = text_of(holder)
+        if len(new) == 1:
+            new[0].text = text or None
+        request.text += text
+    request.counted = request.counted and all(token.id is not None or token.prob is not None for token in new)
+    if new:
+        request.tokens += new
+        answer.chunks.append((len(new), at))
+
+
+def tokens_of(choice: dict[str, Any], part: dict[str, Any]) -> list[Token]:
+    """The tokens of one choice, as exactly as it tells them: by log-probabilities, by ids, or (a text alone) in words
+    of an answer and as one token of a stream's chunk.
+    """
+    ids = numbers(choice.get("token_ids")) or []
+    told = choice.get("logprobs")
+    tokens: list[Token] = []
+    if isinstance(told, dict) and isinstance(told.get("content"), list):
+        tokens = [_chat_token(one) for one in told["content"] if isinstance(one, dict)]
+    elif isinstance(told, dict) and isinstance(told.get("tokens"), list):
+        tokens = _completion_tokens(told)
+    if ids and len(tokens) != len(ids):
+        tokens = [Token(one) for one in ids]
+    for token, one in zip(tokens, ids, strict=False):
+        token.id = one
+    if tokens:
+        return tokens
+    text = text_of(part)
+    if not text:
+        return []
+    if "delta" in choice:
+        return [Token(None, text)]
+    return [Token(None, word) for word in WORD.findall(text)]
+
+
+def text_of(part: dict[str, Any]) -> str:
+    """The text of a message, a chunk or a completion."""
+    texts = [part.get(name) for name in ("reasoning_content", "reasoning", "content", "text")]
+    return "".join(one for one in texts if isinstance(one, str))
+
+
+def _choice(token: Any, raw: Any, logprob: Any) -> Choice:
+    text = bytes(raw) if isinstance(raw, list) and all(type(b) is int and 0 <= b < 256 for b in raw) else token
+    if isinstance(token, str) and (named := TOKEN_ID.fullmatch(token)):
+        return int(named[1]), None, from_log(logprob)
+    return None, text if isinstance(text, str | bytes) else None, from_log(logprob)  # type: ignore[return-value]
+
+
+def _chat_token(one: dict[str, Any]) -> Token:
+    tops = one.get("top_logprobs")
+    top = [
+        _choice(t.get("token"), t.get("bytes"), t.get("logprob"))
+        for t in (tops if isinstance(tops, list) else [])[:20]
+        if isinstance(t, dict)
+    ]
+    token, text, prob = _choice(one.get("token"), one.get("bytes"), one.get("logprob"))
+    return Token(token, text, prob, top)
+
+
+def _completion_tokens(told: dict[str, Any]) -> list[Token]:
+    names, logprobs, tops = (told.get(name) or [] for name in ("tokens", "token_logprobs", "top_logprobs"))
+    tokens = []
+    for place, name in enumerate(names):
+        logprob = logprobs[place] if isinstance(logprobs, list) and place < len(logprobs) else None
+        top = tops[place] if isinstance(tops, list) and place < len(tops) and isinstance(tops[place], dict) else {}
+        token, text, prob = _choice(name, None, logprob)
+        tokens.append(Token(token, text, prob, [_choice(t, None, p) for t, p in list(top.items())[:20]]))
+    return tokens
+
+
+def timings(answer: Answer) -> list[float | None]:
+    """Milliseconds between the chunks' arrivals; None where the file does not say when one arrived."""
+    result: list[float | None] = []
+    before = None
+    for _, at in answer.chunks:
+        result.append(None if at is None or before is None else max(0.0, round((at - before) * 1e3, 3)))
+        before = at
+    return result
+
+
+def usage(answer: Answer) -> dict[str, Any]:
+    """The token counts that the answer names."""
+    counts = [part["usage"] for part in answer.parts if isinstance(part.get("usage"), dict)]
+    return {f"usage.{name}": value for one in counts for name, value in one.items() if number(value) is not None}

@@ -1,0 +1,67 @@
+"""An importer's card, and what it makes of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from decoders.trace.trace import Trace
+
+from .request import Request, trace_of
+from .source import Source
+
+
+@dataclass(slots=True)
+class Numbers:
+    """Numbers that a server gives of many requests together: they are no run, and have no steps."""
+
+    title: str
+    values: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Contents:
+    """What an importer reads in a file: requests, and numbers of many together."""
+
+    requests: list[Request] = field(default_factory=list)
+    numbers: list[Numbers] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Opened:
+    """What was imported: a trace per request, and numbers of many requests together."""
+
+    importer: str
+    title: str
+    traces: list[Trace]
+    numbers: list[Numbers]
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Importer:
+    """One kind of file: its name, its title for people, and how it is read. ``read`` gives None, or nothing, for a file
+    of another kind. ``order``: the particular ones are asked first, those that take much for their own last.
+    """
+
+    name: str
+    title: str
+    read: Callable[[Source], Contents | None]
+    order: int = 50
+
+    def open(self, source: Source) -> Opened:
+        """What the file holds; nothing where it is of another kind."""
+        contents = self.read(source) or Contents()
+        traces = [trace_of(one, self.name, self.title) for one in _whole(contents)]
+        return Opened(self.name, self.title, traces, contents.numbers, contents.notes)
+
+
+def _whole(contents: Contents) -> Iterable[Request]:
+    """The requests that have an output; of others a note is made, so that nothing is lost in silence."""
+    for request in contents.requests:
+        if request.tokens:
+            yield request
+        else:
+            contents.notes.append(f"{request.key[:80] or 'a request'} has no output in this file")

@@ -1,0 +1,75 @@
+"""LM Studio's predictions: fragments that say whether the draft model wrote them, and four counts.
+
+lmstudio-js: LLMPredictionFragment (``content``, ``tokensCount``, ``isDrafted`` or, on the wire, ``fromDraftModel``;
+packages/lms-shared-types, ProcessingUpdate.ts) and LLMPredictionStats (``totalDraftTokensCount``, ``accepted…``,
+``rejected…``, ``ignored…``). A fragment of the target's own ends a step; what was rejected in it is not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .importer import Contents, Importer
+from .request import Request, ServerStep, Token, whole
+from .source import Source
+
+DRAFTED = ("fromDraftModel", "isDrafted")
+
+
+def read(source: Source) -> Contents | None:
+    """A request per prediction: fragments up to the next statistics."""
+    contents, request, drafted = Contents(), None, []
+    for document in source.documents:
+        for fragment in _fragments(document.value):
+            request = request or Request(f"prediction {len(contents.requests) + 1}")
+            told = next(fragment[name] for name in DRAFTED if isinstance(fragment.get(name), bool))
+            text = next((fragment[name] for name in ("text", "content") if isinstance(fragment.get(name), str)), "")
+            count = whole(fragment.get("tokensCount"), 4096) or 1
+            request.tokens += [Token(None, text if place == 0 else "") for place in range(count)]
+            drafted += [told] * count
+        stats = document.value.get("stats")
+        if request is not None and isinstance(stats, dict):
+            request.said = dict(stats)
+            names = {"eosFound": "eos", "maxPredictedTokensReached": "max tokens"}
+            request.stop = names.get(str(stats.get("stopReason")), str(stats.get("stopReason") or ""))
+            info = document.value.get("modelInfo")
+            request.model = str(info.get("modelKey") or info.get("path") or "") if isinstance(info, dict) else ""
+            contents.requests.append(_finished(request, drafted))
+            request, drafted = None, []
+    if request is not None:
+        contents.requests.append(_finished(request, drafted))
+        request.notes.append("the stream ends without statistics")
+    return contents if contents.requests else None
+
+
+def _fragments(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The fragments in a document: itself, or in the lists that hold them."""
+    if any(isinstance(value.get(name), bool) for name in DRAFTED):
+        yield value
+        return
+    for inner in value.values():
+        for one in inner if isinstance(inner, list) else [inner]:
+            if isinstance(one, dict) and any(isinstance(one.get(name), bool) for name in DRAFTED):
+                yield one
+
+
+def _finished(request: Request, drafted: list[bool]) -> Request:
+    steps, accepted = list[ServerStep](), 0
+    for told in drafted:
+        if told:
+            accepted += 1
+        else:
+            steps.append(ServerStep(accepted + 1, accepted, None if accepted else 0))
+            accepted = 0
+    if accepted:
+        steps.append(ServerStep(accepted, accepted))
+    request.steps = steps
+    if any(step.drafted == 0 for step in steps):
+        request.said.setdefault("note", "steps in which every draft was rejected look like steps without one")
+        for step in steps:
+            step.drafted = None if step.accepted else 0
+    return request
+
+
+IMPORTER = Importer("lmstudio", "LM Studio", read, order=14)

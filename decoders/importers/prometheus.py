@@ -1,0 +1,55 @@
+"""Prometheus metrics of a server (``GET /metrics``): numbers of all requests since it started.
+
+vLLM: ``vllm:spec_decode_num_drafts``, ``…_draft_tokens``, ``…_accepted_tokens``, ``…_accepted_tokens_per_pos``
+(vllm/v1/spec_decode/metrics.py, SpecDecodingProm; with ``_total`` on export). SGLang: ``sglang:spec_accept_length``,
+``…_rate`` (docs/references/production_metrics). llama.cpp: ``llamacpp:…`` (tools/server/README, GET /metrics).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from .importer import Contents, Importer, Numbers
+from .source import Source
+
+LINE = re.compile(
+    r"^(?P<name>(?:vllm|sglang|llamacpp):\w+)(?:\{(?P<labels>[^}]*)\})? "
+    r"(?P<value>\d{1,18}(?:\.\d+)?(?:e[+-]?\d{1,2})?)\s*$"
+)
+WANTED = re.compile(r"spec_|draft|tokens_predicted|generation_tokens")
+LABEL = re.compile(r'(\w+)="([^"]*)"')
+
+
+def read(source: Source) -> Contents | None:
+    """The numbers about drafting, per server; rates are computed where their parts are there."""
+    servers: dict[str, dict[str, Any]] = {}
+    positions: dict[str, dict[int, float]] = {}
+    for line in source.lines():
+        match = LINE.match(line.strip())
+        if match is None or not WANTED.search(match["name"]):
+            continue
+        labels = dict(LABEL.findall(match["labels"] or ""))
+        where = " ".join(labels[name] for name in ("model_name", "engine", "tp_rank") if name in labels)
+        name, value = match["name"].removesuffix("_total"), float(match["value"])
+        if name.endswith("_created"):
+            continue
+        if labels.get("position", "").isdigit():
+            positions.setdefault(where, {})[int(labels["position"])] = value
+        else:
+            servers.setdefault(where, {})[name] = value
+    for where, values in servers.items():
+        drafts, drafted, accepted = (
+            values.get(f"vllm:spec_decode_num_{name}") for name in ("drafts", "draft_tokens", "accepted_tokens")
+        )
+        if drafts and accepted is not None:
+            values["mean acceptance length (1 + accepted ÷ drafts)"] = 1 + accepted / drafts
+            if where in positions:
+                rates = [positions[where][place] / drafts for place in sorted(positions[where])]
+                values["acceptance by position (of all drafts)"] = rates
+        if drafted and accepted is not None:
+            values["accepted ÷ drafted"] = accepted / drafted
+    return Contents(numbers=[Numbers(where or "the server", values) for where, values in servers.items()])
+
+
+IMPORTER = Importer("prometheus", "Prometheus metrics", read, order=20)

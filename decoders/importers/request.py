@@ -1,0 +1,355 @@
+"""What a source says of one request, and the trace that it becomes; what it does not say stays unknown.
+
+A trace's columns always have values. Those that an imported run does not know hold placeholders and are named in
+``run["unknown"]`` ("steps.drafted", "tokens.kind", …): metrics made of them are None, and views say "not recorded".
+Tokens without an id get one from ``LOCAL`` on, one per text; ``NOT_RECORDED`` stands for a token of which nothing is
+known, such as a rejected draft. Neither is an id of any model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from decoders.trace import metrics
+from decoders.trace.origins import DRAFTER
+from decoders.trace.trace import Trace
+
+NOT_RECORDED = 2**31
+LOCAL = 2**31 + 1
+MOST_PIECE = 900  # bytes of a piece that a trace holds
+UNKNOWN_STEPS = ("steps", "steps.accepted", "steps.drafted", "tokens.kind")
+WORDS = re.compile(r"\s*\S+|\s+")
+
+Choice = tuple[int | None, str | None, float | None]  # id, text, probability
+
+
+@dataclass(slots=True)
+class Token:
+    """An output token as far as it is known: its id, its text (bytes where it is part of a character), the target's
+    probability of it and its first choices there.
+    """
+
+    id: int | None = None
+    text: str | bytes | None = None
+    prob: float | None = None
+    top: Sequence[Choice] = ()
+
+
+@dataclass(slots=True)
+class ServerStep:
+    """A step as a server tells it. ``accepted`` and ``drafted`` are None where they are not told. ``draft`` has the
+    drafter's first choices per position, the drafted one first; ``ms`` is the time since the step before, as far as it
+    is told.
+    """
+
+    emitted: int
+    accepted: int | None = None
+    drafted: int | None = None
+    draft: Sequence[Sequence[Choice]] = ()
+    ms: float | None = None
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Request:
+    """One request. ``steps`` is None where nothing tells which tokens came together; ``said`` holds the server's own
+    numbers, by the names it gives them.
+    """
+
+    key: str = ""
+    model: str = ""
+    prompt: str | None = None
+    prompt_ids: Sequence[int] = ()
+    tokens: list[Token] = field(default_factory=list)
+    steps: list[ServerStep] | None = None
+    said: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    stop: str = ""
+    notes: list[str] = field(default_factory=list)
+    prefill_ms: float | None = None
+    decode_ms: float | None = None
+    text: str = ""  # of the answer, where it is told apart from its tokens
+    counted: bool = True  # False where a text may stand for several tokens
+
+
+@dataclass(slots=True)
+class Pieces:
+    """Ids and bytes of the tokens of one run, those without an id included."""
+
+    hexes: dict[int, tuple[str, bool]] = field(default_factory=dict)
+    local: dict[bytes, int] = field(default_factory=dict)
+
+    def id(self, token: int | None, text: str | bytes | None) -> int:
+        """The id that stands for a token in the trace."""
+        raw = text.encode("utf-8", "replace") if isinstance(text, str) else text
+        if token is not None and 0 <= token < NOT_RECORDED:
+            if token not in self.hexes or (raw and self.hexes[token][1]):
+                self.hexes[token] = (raw[:MOST_PIECE].hex(), False) if raw else (f"<{token}>".encode().hex(), True)
+            return token
+        if raw is None:
+            self.hexes.setdefault(NOT_RECORDED, (b"?".hex(), True))
+            return NOT_RECORDED
+        raw = raw[:MOST_PIECE]
+        if raw not in self.local:
+            self.local[raw] = LOCAL + len(self.local)
+            self.hexes[self.local[raw]] = (raw.hex(), False)
+        return self.local[raw]
+
+
+def trace_of(request: Request, source: str, title: str) -> Trace:
+    """The trace of a request from a source (an importer's name); ``title`` names the source for people."""
+    pieces, unknown = Pieces(), set[str]()
+    prompt = _prompt(request, pieces, unknown)
+    output = [pieces.id(token.id, token.text) for token in request.tokens]
+    unknown.add("tokens.source")
+    if not request.counted:
+        unknown.add("tokens")
+    steps = _steps(request, unknown)
+    rows = _Rows(request, pieces, prompt, output, unknown)
+    for step in steps:
+        rows.add(step)
+    if not any(token.text for token in request.tokens) and request.text == "":
+        unknown.add("text")
+    if any(token >= NOT_RECORDED for token in (*prompt, *output)):
+        unknown.add("tokens.id")
+    run = _run(request, source, title, len(prompt), sorted(unknown))
+    trace = Trace.new(run)
+    for table, columns in rows.tables.items():
+        trace.tables[table].update(columns)
+    columns = trace.tables["pieces"]
+    columns["id"], columns["hex"] = list(pieces.hexes), [piece for piece, _ in pieces.hexes.values()]
+    columns["special"] = [special for _, special in pieces.hexes.values()]
+    trace.run["metrics"] = metrics.compute(trace)
+    return trace
+
+
+def _run(request: Request, source: str, title: str, prompt_length: int, unknown: list[str]) -> dict[str, Any]:
+    settings = {name: request.settings.get(name) for name in ("temperature", "top_k", "top_p")}
+    told = (request.key, request.model, prompt_length, [token.id or token.text for token in request.tokens[:64]])
+    method = clean(str(request.said.get("method", ""))[:80])
+    return {
+        "id": hashlib.sha256(repr((source, told)).encode("utf-8", "replace")).hexdigest()[:16],
+        "title": clean(f"{title}: {request.key or request.model or 'a request'}"[:200]),
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "complete": True, "stop": clean(request.stop[:200]), "error": "",
+        "model": {"name": clean(request.model[:200]) or "not recorded"},
+        "method": {
+            "name": "imported", "title": f"{title}{f', {method}' if method else ''}"[:200], "paper": "",
+            "summary": f"Decoded by a server and imported: {title}.", "params": {}, "resolved": {}, "controls": [],
+            "code": {"drafts": "", "verifies": ""},
+        },
+        "origins": [{
+            "name": DRAFTER.name, "letter": "", "label": "drafted", "sentence": "Drafted by the server's drafter.",
+            "outline": "round", "hue": 0,
+        }],
+        "terms": [], "node_terms": [], "step_terms": [],
+        "sampling": {name: value for name, value in settings.items() if isinstance(value, int | float)},
+        "max_new_tokens": len(request.tokens), "prompt_length": prompt_length, "stop_ids": [],
+        "versions": {}, "timings": {"prefill_ms": request.prefill_ms, "decode_ms": request.decode_ms},
+        "metrics": {}, "metric_help": metrics.metric_help(), "unknown": unknown,
+        "imported": {
+            "source": source, "title": title, "said": _plain(request.said),
+            "notes": [clean(note[:600]) for note in request.notes[:20]],
+            **({"text": clean(request.text[:19_000])} if request.text else {}),
+        },
+    }  # fmt: skip
+
+
+def _plain(said: Mapping[str, Any]) -> dict[str, Any]:
+    """The server's own numbers, bounded: plain values and short lists of them."""
+    kept: dict[str, Any] = {}
+    for name, value in list(said.items())[:60]:
+        if isinstance(value, list):
+            kept[clean(name[:80])] = [v for v in value[:64] if isinstance(v, int | float) and math.isfinite(v)]
+        elif isinstance(value, str):
+            kept[clean(name[:80])] = clean(value[:300])
+        elif isinstance(value, bool) or (isinstance(value, int | float) and abs(value) < 2**53):
+            kept[clean(name[:80])] = value
+    return kept
+
+
+def _prompt(request: Request, pieces: Pieces, unknown: set[str]) -> list[int]:
+    """Ids that stand for the prompt: its own, those of its words, or one that says it is not recorded."""
+    if request.prompt_ids:
+        return [pieces.id(token, None) for token in request.prompt_ids]
+    if request.prompt:
+        parts = (word[at : at + 200] for word in WORDS.findall(request.prompt) for at in range(0, len(word), 200))
+        return [pieces.id(None, part) for part in parts]
+    unknown.add("prompt")
+    return [pieces.id(None, None)]
+
+
+def _steps(request: Request, unknown: set[str]) -> list[ServerStep]:
+    """The steps, made to cover the output exactly; a step per token where nothing is told."""
+    count, steps = len(request.tokens), []
+    if request.steps is None:
+        unknown.update(UNKNOWN_STEPS)
+        return [ServerStep(1) for _ in range(count)]
+    for step in request.steps:
+        emitted = min(step.emitted, count)
+        if emitted > 0:
+            steps.append(step)
+            step.emitted = emitted
+            count -= emitted
+    if count:
+        request.notes.append(f"the last {count} tokens belong to no step that the source tells of")
+        steps += [ServerStep(1) for _ in range(count)]
+    if any(step.accepted is None for step in steps):
+        unknown.update(UNKNOWN_STEPS[1:])
+    if any(step.drafted is None and step.accepted != 0 for step in steps):
+        unknown.add("steps.drafted")
+    return steps
+
+
+class _Rows:
+    """The tables' columns, step after step."""
+
+    def __init__(
+        self, request: Request, pieces: Pieces, prompt: Sequence[int], output: Sequence[int], unknown: set[str]
+    ) -> None:
+        self.request, self.pieces, self.output, self.unknown = request, pieces, output, unknown
+        self.prompt = len(prompt)
+        self.root, self.at, self.step, self.elapsed = prompt[-1], 0, 0, 0.0
+        self.timed = any(step.ms is not None for step in request.steps or ())
+        count = len(prompt)
+        self.tokens: dict[str, list[Any]] = {
+            "id": list(prompt), "segment": ["text"] * count, "passage": [-1] * count, "step": [-1] * count,
+            "kind": ["prompt"] * count, "origin": [""] * count, "source": [-1] * count, "pool": [-1] * count,
+            "prob": [None] * count, "rank": [-1] * count,
+        }  # fmt: skip
+        tables = ("steps", "nodes", "targets", "guesses")
+        new = Trace.new({}).tables
+        self.tables: dict[str, dict[str, list[Any]]] = {"tokens": self.tokens, **{name: new[name] for name in tables}}
+
+    def add(self, step: ServerStep) -> None:
+        """Rows of the next step."""
+        emitted = range(self.at, self.at + step.emitted)
+        accepted = len(emitted) - 1 if step.accepted is None else min(step.accepted, len(emitted))
+        drafted = max(accepted, step.drafted or 0)
+        if accepted < len(emitted) - 1:  # more tokens than one behind the accepted ones: not a step of one verification
+            accepted = drafted = len(emitted) - 1
+            self.unknown.update(UNKNOWN_STEPS[1:])
+        own = len(emitted) > accepted  # the target's own token is there
+        known = [self._known(i) for i in emitted]
+        if any(rank < 0 for _, rank in known):
+            self.unknown.add("tokens.rank")
+        self._nodes(step, accepted, drafted, known)
+        kinds = ["accepted"] * accepted + (["bonus" if drafted else "plain"] if own else [])
+        shared = {"segment": "output", "passage": -1, "step": self.step, "source": -1, "pool": -1}
+        for name, value in shared.items():
+            self.tokens[name] += [value] * len(emitted)
+        self.tokens["id"] += self.output[emitted.start : emitted.stop]
+        self.tokens["kind"] += kinds
+        self.tokens["origin"] += [DRAFTER.name] * accepted + [""] * own
+        self.tokens["prob"] += [prob for prob, _ in known]
+        self.tokens["rank"] += [rank for _, rank in known]
+        self.elapsed += step.ms or 0.0
+        full = "full" if accepted == drafted else "partial" if accepted else "none"
+        row = {
+            "context": self.prompt + self.at, "route": "", "drafted": drafted, "depth": drafted, "accepted": accepted,
+            "reason": "" if drafted else step.reason, "emitted": len(emitted),
+            "bonus": self.output[emitted.stop - 1] if own else -1, "outcome": full if drafted else "plain",
+            "origins": DRAFTER.name if accepted else "", "entropy": None, "draft_ms": None, "verify_ms": None,
+            "commit_ms": None, "elapsed_ms": self.elapsed if self.timed else None,
+        }  # fmt: skip
+        for name, value in row.items():
+            self.tables["steps"][name].append(value)
+        self.at, self.step, self.root = emitted.stop, self.step + 1, self.output[emitted.stop - 1]
+
+    def _nodes(self, step: ServerStep, accepted: int, drafted: int, known: Sequence[tuple[float | None, int]]) -> None:
+        nodes, targets, guesses = (self.tables[name] for name in ("nodes", "targets", "guesses"))
+        for depth in range(drafted + 1):
+            offered = step.draft[depth - 1] if 0 < depth <= len(step.draft) else ()
+            prob, rank = known[depth - 1] if 0 < depth <= accepted else (None, -1)
+            token = self.root if not depth else NOT_RECORDED
+            if 0 < depth <= accepted:
+                token = self.output[self.at + depth - 1]
+            elif depth:
+                token = self.pieces.id(*(offered[0][:2] if offered else (None, None)))
+            status = "root" if not depth else "accepted" if depth <= accepted else "rejected"
+            if depth > accepted + 1 or (depth == accepted + 1 and len(known) == accepted):
+                status = "unreached"
+            row = {
+                "step": self.step, "token": token, "parent": depth - 1, "depth": depth,
+                "origin": DRAFTER.name if depth else "root", "source": -1, "pool": -1,
+                "draft_prob": share(offered[0][2]) if offered else None, "prob": prob, "rank": rank, "status": status,
+                "reason": {"rejected": "the server rejected it", "accepted": "the server accepted it"}.get(status, ""),
+            }  # fmt: skip
+            for name, value in row.items():
+                nodes[name].append(value)
+            if offered:
+                for place, (token_id, text, q) in enumerate(offered):
+                    _append(
+                        guesses, step=self.step, node=depth - 1, token=self.pieces.id(token_id, text), rank=place,
+                        draft_prob=share(q), prob=None, residual=None,
+                    )  # fmt: skip
+            if depth <= accepted and self.at + depth < len(self.request.tokens) and depth < len(known):
+                for token_id, text, p in self.request.tokens[self.at + depth].top:
+                    _append(targets, step=self.step, node=depth, token=self.pieces.id(token_id, text), prob=share(p))
+        if drafted > accepted + len(step.draft[accepted:]):
+            self.unknown.add("nodes.token")
+
+    def _known(self, place: int) -> tuple[float | None, int]:
+        """The target's probability of an output token and its rank, where its first choices tell it."""
+        token = self.request.tokens[place]
+        prob = share(token.prob)
+        if prob is None or not token.top:
+            return prob, -1
+        above = sum(p is not None and token.prob is not None and p > token.prob + 1e-9 for _, _, p in token.top)
+        return prob, above if above < len(token.top) else -1
+
+
+def clean(text: str) -> str:
+    """Text that a file can hold: halves of surrogate pairs are replaced."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _append(table: Mapping[str, list[Any]], **row: Any) -> None:
+    for name, value in row.items():
+        table[name].append(value)
+
+
+def share(value: Any) -> float | None:
+    """A probability as a trace keeps it; None for what is none."""
+    told = number(value)
+    return None if told is None or not 0 <= told <= 1.001 else round(min(told, 1.0), 6)
+
+
+def from_log(value: Any) -> float | None:
+    """The probability of a log-probability; None for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value <= 0.001:
+        return None
+    return math.exp(min(float(value), 0.0))
+
+
+def number(value: Any) -> float | None:
+    """A finite number, or None."""
+    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if good else None
+
+
+def whole(value: Any, most: int = 10**9) -> int | None:
+    """A whole number from 0, or None."""
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+    return value if good else None
+
+
+def numbers(values: Any) -> list[int] | None:
+    """A list of whole numbers from 0, or None for what is none."""
+    if not isinstance(values, list) or not all(whole(value) is not None for value in values):
+        return None
+    return values
+
+
+def merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Several objects in one; the later ones win."""
+    result: dict[str, Any] = {}
+    for part in parts:
+        result.update({name: value for name, value in part.items() if isinstance(name, str)})
+    return result

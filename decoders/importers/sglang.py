@@ -1,0 +1,111 @@
+"""SGLang's answers: ``meta_info`` of POST /generate, and of choices where ``return_meta_info`` or ``sglext`` is on.
+
+srt/managers/tokenizer_manager.py, ``_add_spec_metrics``: ``spec_verify_ct``, ``spec_accept_length``,
+``spec_accept_rate``, ``spec_num_correct_drafts``, ``spec_num_proposed_drafts``, ``spec_correct_drafts_histogram``;
+``output_token_logprobs`` and ``output_top_logprobs`` as [logprob, id, text] (docs/basic_usage/native_api,
+sampling_params). In a stream text and counts grow from chunk to chunk: where ``spec_verify_ct`` grew by one, the chunk
+is one step.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .chat import WORD, answers
+from .importer import Contents, Importer
+from .request import Choice, Request, ServerStep, Token, from_log, merged, number, numbers, whole
+from .source import Source
+
+
+def read(source: Source) -> Contents | None:
+    """Requests whose meta_info tells of speculation."""
+    contents, own = Contents(), dict[str, list[dict[str, Any]]]()
+    for place, document in enumerate(source.documents):
+        value = document.value
+        meta = value.get("meta_info")
+        if "choices" not in value and isinstance(meta, dict):
+            own.setdefault(str(meta.get("id") or f"request {place + 1}"), []).append(value)
+    for key, parts in own.items():
+        if any(str(name).startswith("spec_") for part in parts for name in part["meta_info"]):
+            contents.requests.append(_native(key, parts))
+    for answer in answers(source.documents):
+        told = merged(meta for part in answer.parts for meta in _metas(part))
+        if any(name.startswith("spec_") for name in told):
+            _said(answer.request, told)
+            contents.requests.append(answer.request)
+    return contents if contents.requests else None
+
+
+def _metas(part: dict[str, Any]) -> list[dict[str, Any]]:
+    choices = [one for one in part["choices"] if isinstance(one, dict)]
+    extensions = [part.get("sglext"), *(one.get("sglext") for one in choices)]
+    told = [one.get("spec_tokens_details") for one in extensions if isinstance(one, dict)]
+    metas = [part.get("meta_info"), *(one.get("meta_info") for one in choices), *told]
+    return [one for one in metas if isinstance(one, dict)]
+
+
+def _said(request: Request, meta: dict[str, Any]) -> None:
+    request.said = {name: value for name, value in meta.items() if isinstance(value, int | float | list)}
+    request.said.pop("output_token_logprobs", None)
+    request.said.pop("output_top_logprobs", None)
+    reason = meta.get("finish_reason")
+    kind = reason.get("type") if isinstance(reason, dict) else reason
+    request.stop = {"stop": "eos", "length": "max tokens"}.get(str(kind), "")
+    if latency := number(meta.get("e2e_latency")):
+        request.said["e2e_latency"] = latency
+
+
+def _native(key: str, parts: list[dict[str, Any]]) -> Request:
+    last = parts[-1]
+    meta = last["meta_info"]
+    request = Request(key, str(meta.get("model") or ""))
+    _said(request, meta)
+    ids = numbers(last.get("output_ids")) or []
+    told = meta.get("output_token_logprobs")
+    tops = meta.get("output_top_logprobs")
+    if isinstance(told, list) and told:
+        request.tokens = [_token(one, tops[i] if isinstance(tops, list) and i < len(tops) else None)
+                          for i, one in enumerate(told) if isinstance(one, list) and len(one) >= 2]  # fmt: skip
+    elif ids:
+        request.tokens, request.text = [Token(one) for one in ids], str(last.get("text") or "")
+    else:
+        request.tokens = [Token(None, word) for word in WORD.findall(str(last.get("text") or ""))]
+        request.counted = False
+    if isinstance(meta.get("prompt_token_ids"), list):
+        request.prompt_ids = numbers(meta["prompt_token_ids"]) or ()
+    request.steps = _streamed(parts, len(request.tokens), request)
+    return request
+
+
+def _token(one: list[Any], top: Any) -> Token:
+    choices: list[Choice] = []
+    for other in top if isinstance(top, list) else ():
+        if isinstance(other, list) and len(other) >= 2:
+            text = other[2] if len(other) > 2 and isinstance(other[2], str) else None
+            choices.append((whole(other[1]), text, from_log(other[0])))
+    text = one[2] if len(one) > 2 and isinstance(one[2], str) else None
+    return Token(whole(one[1]), text, from_log(one[0]), choices)
+
+
+def _streamed(parts: list[dict[str, Any]], count: int, request: Request) -> list[ServerStep] | None:
+    """The steps of a stream whose chunks are single steps; None where the answer came in one piece."""
+    if len(parts) < 2:
+        return None
+    steps: list[ServerStep] = []
+    wrote = verified = 0
+    for part in parts:
+        meta = part["meta_info"]
+        now, checks = whole(meta.get("completion_tokens")), whole(meta.get("spec_verify_ct"))
+        if now is None or now < wrote:
+            return None
+        grew, checked = now - wrote, (checks or 0) - verified
+        if checks is None or checked not in (0, 1) or (checked == 0 and grew > 1):
+            request.notes.append("a chunk holds several steps, so they are not told apart (stream_interval 1 does)")
+            return None
+        if grew:
+            steps.append(ServerStep(grew, grew - 1, None if checked else 0))
+        wrote, verified = now, checks
+    return steps if wrote == count else None
+
+
+IMPORTER = Importer("sglang", "SGLang", read, order=12)

@@ -1,0 +1,263 @@
+"""Compiled parts: a child process makes them in the background, they are kept on disk, and open in milliseconds.
+
+A part is some function of tensors, compiled ahead of time (torch.export, inductor) for this processor and this torch;
+weights are its arguments, so that it serves every model of the same sizes. The child computes on one thread, at a low
+priority unless somebody waits for it, and ends when it is cancelled or this process ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import hashlib
+import importlib.util
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from decoders.folders import cache_folder, write_json
+
+from .linear import machine
+
+log = logging.getLogger(__name__)
+
+FOLDER = "compiled"  # in the cache folder
+LOW = 15  # what is added to a child's niceness in the background
+FORM = 1  # of the packages: counted up where they are made in another way
+NO_COMPILER = "no C++ compiler was found (g++, clang++, or the one that CXX names): forwards run eagerly"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is compiled: ``maker`` is a module of this package with ``build(shape, package)``; ``shape`` is JSON."""
+
+    maker: str
+    shape: str
+
+    @classmethod
+    def of(cls, maker: str, shape: dict[str, Any]) -> Part:
+        return cls(maker, json.dumps(shape, sort_keys=True))
+
+    @cached_property
+    def package(self) -> Path:
+        """Where it is kept; another processor, torch or maker has another place."""
+        spec = importlib.util.find_spec(self.maker)
+        assert spec is not None and spec.origin is not None
+        told = [str(FORM), machine(), self.maker, self.shape, Path(spec.origin).read_text(encoding="utf-8")]
+        name = hashlib.sha256("\n".join(told).encode()).hexdigest()[:20]
+        return cache_folder() / FOLDER / f"{name}.pt2"
+
+
+def compiler() -> str | None:
+    """The C++ compiler, as inductor looks for it; None where there is none."""
+    named = os.environ.get("CXX")
+    return next((path for name in ([named] if named else ["g++", "clang++"]) if (path := shutil.which(name))), None)
+
+
+class Opened:
+    """A compiled part, open: ``run`` takes its tensors as one flat list and returns a list."""
+
+    def __init__(self, package: Path) -> None:
+        from torch._C._aoti import AOTIModelPackageLoader  # what torch._inductor.aoti_load_package wraps
+
+        self._loader = AOTIModelPackageLoader(str(package), "model", False, 1, -1)
+        self.run: Callable[[list[torch.Tensor]], list[torch.Tensor]] = self._loader.run
+
+
+class Workshop:
+    """All compiled parts of this process; one child at a time makes what is missing, in the order it was asked for."""
+
+    def __init__(self) -> None:
+        self.opened: dict[Path, Opened] = {}
+        self.failed: dict[Path, str] = {}  # why a part cannot be had, in one sentence
+        self.made = threading.Condition()
+        self._waiting: list[Part] = []
+        self._urgent = False  # somebody waits
+        self._cancelled = 0  # how often
+        self._child: subprocess.Popen[str] | None = None
+        self._thread: threading.Thread | None = None
+
+    def open(self, part: Part) -> Opened | None:
+        """The part, if it is there. A package that cannot be opened is removed: it is made anew when asked for."""
+        package = part.package
+        if package in self.opened:
+            return self.opened[package]
+        if package in self.failed or not package.is_file():
+            return None
+        try:
+            self.opened[package] = Opened(package)
+        except Exception as error:
+            log.info("%s cannot be opened (%s): it is made anew", package.name, type(error).__name__)
+            package.unlink(missing_ok=True)
+        return self.opened.get(package)
+
+    def make(self, parts: Iterable[Part], *, urgent: bool = False) -> None:
+        """Have the missing ones of these parts made, in the background; ``urgent``: at this process's own priority."""
+        with self.made:
+            self._urgent |= urgent
+            for part in parts:
+                missing = part not in self._waiting and part.package not in self.failed and not part.package.is_file()
+                if missing and compiler() is None:
+                    self.failed[part.package] = NO_COMPILER
+                elif missing:
+                    self._waiting.append(part)
+            if self._waiting and self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="compiling", daemon=True)
+                self._thread.start()
+
+    def wait(self, parts: Iterable[Part], cancel: threading.Event | None = None) -> bool:
+        """Until these parts were made or failed, or ``cancel`` is set; whether all are there."""
+        wanted = list(parts)
+        with self.made:
+            while any(part in self._waiting for part in wanted):
+                self.made.wait(0.1)
+                if cancel is not None and cancel.is_set():
+                    break
+        return all(self.open(part) is not None for part in wanted)
+
+    def cancel(self) -> None:
+        """Make nothing more; a child at work ends now. What is made stays."""
+        with self.made:
+            self._waiting.clear()
+            self._cancelled += 1
+            child = self._child
+        if child is not None:
+            _end(child)
+
+    def why_not(self, parts: Iterable[Part]) -> str | None:
+        """Why one of these cannot be had, in one sentence; None where nothing failed."""
+        return next((self.failed[part.package] for part in parts if part.package in self.failed), None)
+
+    def _work(self) -> None:
+        while True:
+            with self.made:
+                if not self._waiting:
+                    self._thread = None
+                    self.made.notify_all()
+                    return
+                part, cancelled = self._waiting[0], self._cancelled
+            problem = self._made(part)
+            with self.made:
+                if cancelled == self._cancelled:  # else it may be asked for again
+                    self._waiting.remove(part)
+                    if problem:
+                        self.failed[part.package] = problem
+                        log.warning("%s", problem)
+                self.made.notify_all()
+
+    def _made(self, part: Part) -> str | None:
+        """Have a child make a part: None, or what went wrong."""
+        try:
+            part.package.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix="specviz-compiling-", ignore_cleanup_errors=True) as scratch:
+                partial = Path(scratch) / part.package.name
+                with self.made:
+                    if part not in self._waiting:
+                        return None
+                    self._child = child = _child(scratch)
+                nice = 0 if self._urgent else LOW
+                job = {"nice": nice, "maker": part.maker, "shape": json.loads(part.shape), "package": str(partial)}
+                try:
+                    assert child.stdin is not None and child.stdout is not None
+                    child.stdin.write(json.dumps(job) + "\n")
+                    child.stdin.flush()
+                    told = child.stdout.read().strip()
+                except OSError:  # it was ended
+                    told = ""
+                finally:
+                    _end(child)
+                    self._child = None
+                if not partial.is_file() or told != "made":
+                    reason = told.splitlines()[-1][:200] if told else "the compiler was ended"
+                    return f"compiling failed ({reason}): forwards run eagerly"
+                near = part.package.with_name(f".{part.package.name}.{os.getpid()}")
+                shutil.move(partial, near)
+                near.replace(part.package)
+                about = {"torch": torch.__version__, "maker": part.maker, "shape": json.loads(part.shape)}
+                write_json(part.package.with_suffix(".json"), about)
+                _remove_stale(part.package.parent)
+        except OSError as error:
+            return f"compiling failed ({error}): forwards run eagerly"
+        return None
+
+
+def _remove_stale(folder: Path) -> None:
+    """Remove packages that another version of torch made: this one never opens them."""
+    for about in folder.glob("*.json"):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            if json.loads(about.read_text(encoding="utf-8"))["torch"] != torch.__version__:
+                about.with_suffix(".pt2").unlink(missing_ok=True)
+                about.unlink(missing_ok=True)
+
+
+def _child(scratch: str) -> subprocess.Popen[str]:
+    """A child that waits for its job; it and the compiler that it starts are a process group of their own."""
+    root = str(Path(__file__).resolve().parents[2])
+    paths = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    more = {"TORCHINDUCTOR_CACHE_DIR": scratch, "TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", __name__], env={**os.environ, **more, "PYTHONPATH": paths}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=os.name == "posix",
+    )  # fmt: skip
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    """End a child with all that it started."""
+    if os.name == "posix":
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+    elif child.poll() is None:
+        child.kill()
+    child.wait()
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):  # what it was not sent any more
+                pipe.close()
+
+
+WORKSHOP = Workshop()
+atexit.register(WORKSHOP.cancel)
+
+
+def main() -> None:
+    """The child: reads one job, makes it, says "made" or what went wrong. It ends when the process that asked does."""
+    job = json.loads(sys.stdin.readline())
+    with contextlib.suppress(AttributeError, OSError):  # not on every system
+        os.nice(job["nice"])
+
+    def end_with_parent() -> None:
+        while os.read(0, 1 << 16):
+            pass
+        if os.name == "posix":
+            os.killpg(0, signal.SIGKILL)
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    maker: str = job["maker"]
+    assert maker.startswith("decoders.")
+    telling, sys.stdout = sys.stdout, sys.stderr  # what the compiler prints is nobody's answer
+    torch.set_num_threads(1)
+    try:
+        importlib.import_module(maker).build(job["shape"], job["package"])
+        told = "made"
+    except Exception as error:
+        told = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
+    print(told, file=telling, flush=True)
+    os._exit(0)  # past the thread that waits
+
+
+if __name__ == "__main__":
+    main()

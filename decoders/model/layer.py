@@ -1,0 +1,178 @@
+"""One decoder layer of Llama's build as a function of tensors alone: what is compiled, once for all layers of a model.
+
+The stock layer calls some forty operations, each with its own dispatch; compiled, the norms, rotary positions and gates
+between the matrix products are a few loops. Weights are arguments, so that one compiled layer serves all of a model's,
+and every model of the same sizes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from .linear import PackedLinear
+
+LINEARS: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+EXAMPLE_ROWS, EXAMPLE_KEYS, EXAMPLE_CAPACITY = 6, 96, 160  # numbers that stand for any, apart from one row
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """What a compiled layer depends on. ``packed`` and ``biased`` name linear layers; ``one_row``: it takes one row,
+    else any number above one.
+    """
+
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    mlp: int
+    eps: float
+    packed: tuple[str, ...]
+    biased: tuple[str, ...]
+    query_norm: bool
+    one_row: bool
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> LayerShape:
+        return cls(**{**data, "packed": tuple(data["packed"]), "biased": tuple(data["biased"])})
+
+
+def layer_weights(layer: nn.Module, shape: LayerShape) -> list[Tensor]:
+    """A stock layer's weights, in the order in which ``LlamaLayer`` takes them; nothing is copied.
+
+    Raises AttributeError for a layer that is built otherwise.
+    """
+    attention: Any = layer.self_attn
+    mlp: Any = layer.mlp
+    norms: list[Tensor] = [layer.input_layernorm.weight, layer.post_attention_layernorm.weight]  # type: ignore
+    if shape.query_norm:
+        norms += [attention.q_norm.weight, attention.k_norm.weight]
+    linears = {name: getattr(attention if hasattr(attention, name) else mlp, name) for name in LINEARS}
+    weights = [linear.packed if name in shape.packed else linear.weight for name, linear in linears.items()]
+    return norms + weights + [linears[name].bias for name in shape.biased]
+
+
+def layer_shape(layer: Any, sizes: Any, one_row: bool) -> LayerShape:
+    """The shape of a stock layer of a model of these sizes (``ModelShape``), packed as the layer itself computes at one
+    row or at four. Raises AttributeError for a layer that is built otherwise.
+    """
+    rows, linears = 1 if one_row else 4, dict[str, Any]()
+    for name in LINEARS:
+        linears[name] = getattr(layer.self_attn if hasattr(layer.self_attn, name) else layer.mlp, name)
+    packed = [n for n, linear in linears.items() if isinstance(linear, PackedLinear) and linear.packed_from <= rows]
+    return LayerShape(
+        sizes.hidden, sizes.heads, sizes.kv_heads, sizes.head_dim, linears["up_proj"].weight.shape[0], sizes.norm_eps,
+        tuple(packed), tuple(name for name, linear in linears.items() if linear.bias is not None),
+        hasattr(layer.self_attn, "q_norm"), one_row,
+    )  # fmt: skip
+
+
+class LlamaLayer(nn.Module):
+    """The layer itself: ``forward`` writes the rows' keys and values into the cache, and returns the next layer's input
+    [rows, hidden] and the queries after rotary [heads, rows, head_dim].
+    """
+
+    def __init__(self, shape: LayerShape) -> None:
+        super().__init__()
+        self.shape = shape
+
+    def forward(
+        self, x: Float[Tensor, "rows hidden"], cos: Float[Tensor, "rows head_dim"], sin: Float[Tensor, "rows head_dim"],
+        slots: Int[Tensor, "rows"], mask: Float[Tensor, "rows keys"], keys: Float[Tensor, "1 kv_heads capacity size"],
+        values: Float[Tensor, "1 kv_heads capacity size"], weights: list[Tensor],
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        s = self.shape
+        norms = 4 if s.query_norm else 2
+        linears = dict(zip(LINEARS, weights[norms : norms + len(LINEARS)], strict=True))
+        biases = dict(zip(s.biased, weights[norms + len(LINEARS) :], strict=True))
+
+        def linear(name: str, rows: Tensor) -> Tensor:
+            if name in s.packed:
+                packed = torch.ops.mkldnn._linear_pointwise
+                return packed(rows, linears[name], biases.get(name), "none", [], "")
+            return F.linear(rows, linears[name], biases.get(name))
+
+        def turned(states: Tensor) -> Tensor:
+            half = s.head_dim // 2
+            swapped = torch.cat((-states[..., half:], states[..., :half]), -1)
+            return (states * cos[:, None] + swapped * sin[:, None]).transpose(0, 1)
+
+        count = x.shape[0]
+        normed = F.rms_norm(x, (s.hidden,), weights[0], s.eps)
+        query, key, value = (linear(n, normed).view(count, -1, s.head_dim) for n in LINEARS[:3])
+        if s.query_norm:
+            query = F.rms_norm(query, (s.head_dim,), weights[2], s.eps)
+            key = F.rms_norm(key, (s.head_dim,), weights[3], s.eps)
+        query, key, value = turned(query), turned(key), value.transpose(0, 1)
+        keys.index_copy_(2, slots, key[None])
+        values.index_copy_(2, slots, value[None])
+        seen, group = mask.shape[1], s.heads // s.kv_heads
+        folded = query.reshape(1, s.kv_heads, group * count, s.head_dim)
+        masks = mask.repeat(group, 1) if group > 1 else mask
+        out = F.scaled_dot_product_attention(
+            folded, keys[:, :, :seen], values[:, :, :seen], attn_mask=masks[None, None], scale=s.head_dim**-0.5
+        )
+        out = out.reshape(s.heads, count, s.head_dim).transpose(0, 1).reshape(count, -1)
+        x = x + linear("o_proj", out)
+        normed = F.rms_norm(x, (s.hidden,), weights[1], s.eps)
+        return x + linear("down_proj", F.silu(linear("gate_proj", normed)) * linear("up_proj", normed)), query
+
+
+def example(shape: LayerShape) -> tuple[Any, ...]:
+    """Arguments of ``LlamaLayer(shape)`` to trace it with; packed weights stand there unpacked."""
+    s, rows = shape, 1 if shape.one_row else EXAMPLE_ROWS
+    sizes = {
+        "q_proj": (s.heads * s.head_dim, s.hidden), "k_proj": (s.kv_heads * s.head_dim, s.hidden),
+        "v_proj": (s.kv_heads * s.head_dim, s.hidden), "o_proj": (s.hidden, s.heads * s.head_dim),
+        "gate_proj": (s.mlp, s.hidden), "up_proj": (s.mlp, s.hidden), "down_proj": (s.hidden, s.mlp),
+    }  # fmt: skip
+    weights = [torch.zeros(s.hidden), torch.zeros(s.hidden)]
+    if s.query_norm:
+        weights += [torch.zeros(s.head_dim), torch.zeros(s.head_dim)]
+    weights += [torch.zeros(sizes[name]) for name in LINEARS] + [torch.zeros(sizes[name][0]) for name in s.biased]
+    cache = (1, s.kv_heads, EXAMPLE_CAPACITY, s.head_dim)
+    return (
+        torch.zeros(rows, s.hidden), torch.zeros(rows, s.head_dim), torch.zeros(rows, s.head_dim), torch.arange(rows),
+        torch.zeros(rows, EXAMPLE_KEYS), torch.zeros(cache), torch.zeros(cache), weights,
+    )  # fmt: skip
+
+
+def take_packed_weights() -> None:
+    """Have the compiler take packed weights that come as arguments: its own rule takes them as constants alone."""
+    from torch._inductor import mkldnn_ir
+    from torch._inductor.ir import TensorBox
+    from torch._inductor.lowering import lowerings
+
+    def unary(*arguments: Any, layout: Any = None) -> Any:
+        return TensorBox.create(mkldnn_ir.LinearUnary.create(*arguments))
+
+    def binary(*arguments: Any, layout: Any = None) -> Any:
+        return TensorBox.create(mkldnn_ir.LinearBinary.create(*arguments))
+
+    lowerings[torch.ops.mkldnn._linear_pointwise.default] = unary
+    lowerings[torch.ops.mkldnn._linear_pointwise.binary] = binary
+
+
+def build(shape: dict[str, Any], package: str) -> None:
+    """Compile a layer ahead of time into ``package`` (a .pt2 file); ``shape`` as of ``LayerShape.to_json``. Takes tens
+    of seconds and a C++ compiler.
+    """
+    layer = LayerShape.from_json(shape)
+    if layer.packed:
+        take_packed_weights()
+    arguments, some = example(layer), torch.export.Dim.AUTO
+    rows = None if layer.one_row else {0: some}
+    mask = {1: some} if layer.one_row else {0: some, 1: some}
+    dynamic = (*[rows] * 4, mask, {2: some}, {2: some}, [None] * len(arguments[-1]))
+    with torch.no_grad():
+        program = torch.export.export(LlamaLayer(layer), arguments, dynamic_shapes=dynamic, strict=False)
+        torch._inductor.aoti_compile_and_package(program, package_path=package)

@@ -1,0 +1,113 @@
+"""One verify forward for several runs: their rows go through the model side by side, each run attends to its own cache.
+
+Nothing is padded, and no row sees another run: only the linear layers are shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from decoders.draft.draft import Draft, Scored, layout_of
+from decoders.errors import UserError
+
+from .attention import Joined, Rule, running
+from .cache import TreeCache
+from .capture import Captured
+from .shape import ROTARIES
+from .target import Session, Target
+from .transfer import sent
+
+
+class _Layer(CacheLayerMixin):
+    """What transformers sees of one layer of all caches."""
+
+    is_croppable = False
+    is_sliding = False
+    supports_early_init = False
+
+    def __init__(self, cache: JointCache, index: int) -> None:
+        super().__init__()
+        self.cache, self.index = cache, index
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None: ...
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args, **kwargs) -> tuple[Joined, Joined]:  # pyright: ignore
+        return self.cache.write(self.index, key_states, value_states)
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.get_seq_length() + query_length, 0
+
+    def get_seq_length(self) -> int:
+        return sum(cache.length for cache in self.cache.caches)
+
+    def get_max_length(self) -> int:
+        return sum(cache.capacity for cache in self.cache.caches)
+
+
+class JointCache(Cache):
+    """The caches of several runs in one forward, of which run i has the next ``counts[i]`` rows."""
+
+    def __init__(self, caches: Sequence[TreeCache], counts: Sequence[int]) -> None:
+        super().__init__(layers=[_Layer(self, index) for index in range(len(caches[0].layers))])
+        self.caches, self.counts = list(caches), list(counts)
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Joined, Joined]:
+        rows = zip(self.caches, keys.split(self.counts, 2), values.split(self.counts, 2), strict=True)
+        written = [cache.write(layer, own_keys, own_values) for cache, own_keys, own_values in rows]
+        all_keys, all_values = zip(*written, strict=True)
+        return Joined(all_keys, tuple(self.counts)), Joined(all_values, tuple(self.counts))
+
+
+def check_together(target: Target, sessions: Sequence[Session]) -> None:
+    """Raise UserError where runs cannot share a forward."""
+    if target.shape.rotary not in ROTARIES:
+        raise UserError(f"{target.name} turns all rows by the longest text's positions: its runs share no forward")
+    if any(s.needs.layers or s.needs.heads or s.needs.top_tokens for s in sessions):
+        raise UserError("a method that reads hidden states, attention or logits shares no forward: take another one")
+
+
+@torch.inference_mode()
+def score_together(target: Target, sessions: Sequence[Session], drafts: Sequence[Draft]) -> list[Scored]:
+    """Each session's draft scored, as ``Session.score`` does it one by one; nothing is committed yet. Raises UserError
+    for runs that cannot share a forward.
+    """
+    check_together(target, sessions)
+    if any(draft.probes for draft in drafts):
+        raise UserError("drafts with probes cannot be scored together: decode their prompts one by one")
+    counts = [len(draft.tree) for draft in drafts]
+    layouts = [draft.layout or layout_of(draft) for draft in drafts]
+    places = [
+        layout.offsets + (session.length - 1) for layout, session in zip(layouts, sessions, strict=True)
+    ]  # fmt: skip
+    tokens = np.asarray([token for draft in drafts for token in draft.tree.tokens], dtype=np.int64)
+    ids, positions = sent(target.device, tokens, np.concatenate(places))
+    rows = [
+        session.masks.rows(
+            session.cache.length, None if layout.sees is None else sent(target.device, layout.sees)[0], own,
+            int(place.max()),
+        )
+        for session, layout, own, place in zip(sessions, layouts, positions.split(counts), places, strict=True)
+    ]  # fmt: skip
+
+    def masks(rule: Rule, reach: int | None, skip: bool) -> Joined:
+        return Joined(tuple(own(rule, reach, skip and target.skips_masks) for own in rows), tuple(counts))
+
+    with target.lock:
+        before = running.set(masks)
+        try:
+            output = target.model(
+                input_ids=ids[None], position_ids=positions[None], use_cache=True,
+                past_key_values=JointCache([session.cache for session in sessions], counts),
+            )  # fmt: skip
+        finally:
+            running.reset(before)
+    made = []
+    for session, draft, logits in zip(sessions, drafts, output.logits[0].float().split(counts), strict=True):
+        session._logits, session._scored, session._captured = logits, draft, Captured()
+        made.append(Scored(logits, None))
+    return made

@@ -1,0 +1,122 @@
+"""The ways in which transformers' generate() drafts, each as the run's record describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from decoders.draft.terms import Term
+from decoders.trace.origins import DRAFTER, MAIN, Origin
+from decoders.verifiers.residual import NODE_TERMS
+
+NGRAM = Term("ngram", "n-gram", "Last tokens of the text that stand before the place, too, as far as compared.", 0, 10)
+RATIO_TERMS = NODE_TERMS[:2]  # the number that decided is drawn inside generate(), which does not tell it
+LOOP = "transformers/generation/utils.py GenerationMixin."
+BY_LOOKUP, BY_MODEL = "main", "drafter"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One way of drafting: its name and title in the record, and why it has no draft where it has none."""
+
+    name: str
+    title: str
+    summary: str
+    empty: str
+    origin: Origin = DRAFTER
+    settings: tuple[str, ...] = ()  # of the generation config
+    terms: tuple[Term, ...] = ()
+    node_terms: tuple[Term, ...] = field(default=RATIO_TERMS)
+
+
+PLAIN = Kind("generate", "generate()", "Plain decoding: one token per forward.", "generate() ran without a drafter")
+LOOKUP = Kind(
+    "generate:lookup", "generate(): prompt lookup", "Copies what followed the last tokens at an earlier place.",
+    "the last tokens stand nowhere before", MAIN, ("prompt_lookup_num_tokens", "max_matching_ngram_size"), (NGRAM,), (),
+)  # fmt: skip
+ASSISTANT = Kind(
+    "generate:assistant", "generate(): assistant model", "A smaller model writes ahead, and the model checks it.",
+    "no more token may be drafted", settings=("assistant_ensemble_weight",),
+)  # fmt: skip
+TRANSLATED = Kind(
+    "generate:assistant-text", "generate(): assistant with another tokenizer",
+    "A model with another tokenizer writes ahead; its text is split anew into the model's tokens.",
+    "the assistant's text gave no new token",
+)  # fmt: skip
+UNIVERSAL = Kind(
+    "generate:universal", "generate(): universal assistant",
+    "A model with another tokenizer draws ahead over the tokens that both have.", "no more token may be drafted",
+)  # fmt: skip
+EARLY = Kind(
+    "generate:early-exit", "generate(): early exit", "The model's own first layers write ahead, and all of them check.",
+    "no more token may be drafted", settings=("assistant_early_exit",),
+)  # fmt: skip
+FIRST = "the first forward reads the prompt; this drafter needs its hidden states"
+MTP = Kind(
+    "generate:mtp", "generate(): multi-token prediction", "Layers trained with the model guess the next tokens.", FIRST
+)
+DFLASH = Kind("generate:dflash", "generate(): DFlash", "A model drafts a whole block at once.", FIRST)
+SHARED = Kind(
+    "generate:shared-keys", "generate(): assistant on shared keys",
+    "A small model reads the model's keys and values and writes ahead.", FIRST,
+)  # fmt: skip
+
+# by the name of transformers' class; a class of a later version is an assistant that is not known by name
+KINDS = {
+    "PromptLookupCandidateGenerator": LOOKUP,
+    "AssistedCandidateGenerator": ASSISTANT,
+    "AssistedCandidateGeneratorDifferentTokenizers": TRANSLATED,
+    "UniversalSpeculativeDecodingGenerator": UNIVERSAL,
+    "EarlyExitCandidateGenerator": EARLY,
+    "MTPCandidateGenerator": MTP,
+    "DFlashTokenCandidateGenerator": DFLASH,
+    "SinglePositionMultiTokenCandidateGenerator": SHARED,
+}
+
+
+def kind_of(generator: Any) -> Kind:
+    """How a candidate generator of transformers drafts."""
+    name = type(generator).__name__
+    unknown = Kind(f"generate:{name[:60]}", f"generate(): {name}", f"transformers' {name}.", "it gave no candidates")
+    return KINDS.get(name, unknown)
+
+
+def described(kind: Kind, generator: Any, config: Any) -> dict[str, Any]:
+    """What a run's record says of its drafting: the parts that ``engine.recording.described`` gives of a method."""
+    owner = None if generator is None else next(c for c in type(generator).__mro__ if "get_candidates" in vars(c))
+    drafts = "" if owner is None else f"{owner.__module__.replace('.', '/')}.py {owner.__qualname__}.get_candidates"
+    return {
+        "method": {
+            "name": kind.name, "title": kind.title, "paper": "", "summary": kind.summary,
+            "lossless": getattr(config, "assistant_ensemble_weight", None) is None,
+            "params": _settings(kind, generator, config), "resolved": {}, "controls": [],
+            "code": {"drafts": drafts, "verifies": LOOP + ("_sample" if generator is None else "_assisted_decoding")},
+        },
+        "origins": [] if generator is None else [asdict(kind.origin)],
+        "terms": [asdict(term) for term in kind.terms],
+        "node_terms": [asdict(term) for term in (() if generator is None else kind.node_terms)],
+        "step_terms": [],
+    }  # fmt: skip
+
+
+def _settings(kind: Kind, generator: Any, config: Any) -> Mapping[str, Any]:
+    """The settings that decide what is drafted, as far as they are plain values."""
+    values = {name: getattr(config, name, None) for name in kind.settings}
+    assistant = getattr(generator, "assistant_model", None)
+    if assistant is not None and kind is not EARLY:
+        values["assistant"] = model_name(assistant)
+    for name in ("num_assistant_tokens", "assistant_confidence_threshold", "num_mtp_layers", "block_size"):
+        values[name] = getattr(generator, name, None)
+    theirs = getattr(generator, "assistant_generation_config", None)
+    values["num_assistant_tokens_schedule"] = getattr(theirs, "num_assistant_tokens_schedule", None)
+    plain = {name: value for name, value in values.items() if isinstance(value, bool | int | float | str)}
+    return {name: int(v) if isinstance(v, float) and v.is_integer() else v for name, v in plain.items()}
+
+
+def model_name(model: Any) -> str:
+    """A model's name as a record keeps it: the last part of where it was loaded from, else its class."""
+    path = str(getattr(model.config, "_name_or_path", "") or "").rstrip("/\\")
+    hub = path.count("/") == 1 and not path.startswith((".", "/", "~"))
+    name = path if hub else path.replace("\\", "/").rpartition("/")[2]
+    return (name or type(model).__name__)[:120]

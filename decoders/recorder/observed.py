@@ -1,0 +1,149 @@
+"""One step of generate(), as it was seen from outside, and the engine's step that it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from decoders.draft.draft import Draft, Later, Scored, Verdict
+from decoders.draft.tree import DraftTree
+from decoders.engine.decoding import Step
+from decoders.model.transfer import Mark, Span, fetched
+from decoders.verifiers.match import judged
+from decoders.verifiers.sampling import Chooser, Sampling
+
+from .kinds import LOOKUP, Kind
+from .lookup import ranked
+
+BETAS = Later(dict)  # the overlap of both distributions is computed with the table guesses
+
+
+@dataclass(slots=True)
+class Observed:
+    """What was seen of one step of one output: the draft (``drafted``, with the drafter's logits where it has any), the
+    model's raw logits ``[drafted + 1, vocab]`` and those after the run's processors (kept where tokens were drawn), and
+    what was ``emitted``. ``marks``: begun, drafted, verified, ended.
+    """
+
+    drafted: Tensor | None
+    draft_logits: Float[Tensor, "drafted vocab"] | None
+    logits: Float[Tensor, "nodes vocab"]
+    processed: Float[Tensor, "nodes vocab"] | None
+    emitted: Tensor
+    marks: tuple[Mark, Mark, Mark, Mark]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the logits that it keeps."""
+        kept = (self.logits, self.draft_logits, self.processed)
+        return sum(one.numel() * one.element_size() for one in kept if one is not None)
+
+
+class AsProcessed(Chooser):
+    """The distributions that tokens were drawn from, as generate() made them: its processors are not run again."""
+
+    def __init__(self, sampling: Sampling) -> None:
+        super().__init__(sampling)
+        self.rows: list[Float[Tensor, "nodes vocab"]] = []
+
+    def probabilities(self, logits: Float[Tensor, "rows vocab"]) -> Float[Tensor, "rows vocab"]:
+        """Of the rows that are recorded now, in their order."""
+        return torch.cat(self.rows).softmax(-1)
+
+
+class Steps:
+    """Turns what was seen of one output into steps; ``tokens`` is the text so far, which grows with them."""
+
+    def __init__(self, kind: Kind, params: dict[str, Any], prompt: Sequence[int], stop_ids: Collection[int]) -> None:
+        self.kind, self.params, self.stop_ids = kind, params, frozenset(stop_ids)
+        self.buffer = np.array(prompt, dtype=np.int64)
+        self.length = len(prompt)
+        self.count = 0
+
+    @property
+    def tokens(self) -> np.ndarray:
+        return self.buffer[: self.length]
+
+    def of(self, seen: Observed, emitted: Sequence[int]) -> Step:
+        """The step; ``emitted`` is what stands in the output, which may be less than was seen."""
+        context, before = self.tokens, self.length
+        drafted: list[int] = [] if seen.drafted is None else fetched(seen.drafted)[0].tolist()
+        draft = self._draft(context, drafted, seen)
+        verdict = self._verdict(draft, emitted)
+        if draft.drawn:
+            draft, verdict = self._by_ratio(draft, verdict, seen)
+        elif draft.distributions:
+            verdict = replace(verdict, terms=BETAS)
+        self._append(emitted)
+        begun, proposed, verified, ended = seen.marks
+        times = Span((begun, proposed)), Span((proposed, verified)), Span((verified, ended))
+        self.count += 1
+        return Step(self.count - 1, before, draft, Scored(seen.logits), verdict, tuple(emitted), *times)
+
+    def _draft(self, context: np.ndarray, drafted: list[int], seen: Observed) -> Draft:
+        root, count = int(context[-1]), len(drafted)
+        candidates, start = None, -1
+        if self.kind is LOOKUP:
+            most, longest = self.params.get("prompt_lookup_num_tokens", 10), self.params.get("max_matching_ngram_size")
+            candidates, start = ranked(context, drafted, most, longest or 2)
+        if not drafted:
+            return Draft.empty(root, self.kind.empty, candidates=candidates)
+        sources = (-1, *range(start, start + count)) if start >= 0 else (-1,) * (count + 1)
+        q = None if seen.draft_logits is None else seen.draft_logits.float().softmax(-1)
+        own: tuple[float, ...] | None = None
+        if q is not None and seen.drafted is not None:
+            (told,) = fetched(q.gather(1, seen.drafted[:, None].to(q.device))[:, 0])
+            own = (1.0, *map(float, told))
+        drawn = q is not None and seen.processed is not None
+        return Draft(
+            DraftTree.chain(root, drafted), ("root",) + (self.kind.origin.name,) * count, sources, own, candidates,
+            route="drawn" if drawn else self.kind.name.rpartition(":")[2], drawn=drawn,
+            distributions=None if q is None else dict(enumerate(q)),
+        )  # fmt: skip
+
+    def _verdict(self, draft: Draft, emitted: Sequence[int]) -> Verdict:
+        """What was accepted: all that was emitted, but for the model's own token at the end. Where that was drafted,
+        too, the output ended inside the draft.
+        """
+        drafted = draft.tree.tokens[1:]
+        cut = 0 < len(emitted) <= len(drafted) and emitted[-1] == drafted[len(emitted) - 1]
+        path = [*range(len(emitted) + 1)] if cut else [*range(len(emitted))]
+        verdict = judged(draft, path, None if cut else emitted[-1])
+        if not cut:
+            return verdict
+        after = "after stop" if emitted[-1] in self.stop_ids else "behind the output's end"
+        rest = len(draft.tree) - len(path)
+        status, reasons = verdict.status[: len(path)], verdict.reasons[: len(path)]
+        return replace(verdict, status=(*status, *["unreached"] * rest), reasons=(*reasons, *[after] * rest))
+
+    def _by_ratio(self, draft: Draft, verdict: Verdict, seen: Observed) -> tuple[Draft, Verdict]:
+        """The reasons of a draft whose tokens were drawn, and accepted with min(1, p/q); of an ensemble of weight w,
+        with min(1, 1 - w + w p/q).
+        """
+        assert seen.processed is not None and seen.drafted is not None and draft.probabilities is not None
+        count, weight = len(draft.tree), float(self.params.get("assistant_ensemble_weight", 1.0))
+        p = seen.processed[: count - 1].softmax(-1).gather(1, seen.drafted[:, None])[:, 0]
+        q = np.asarray(draft.probabilities[1:], dtype=np.float64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.minimum(1.0, 1 - weight + weight * fetched(p)[0].astype(np.float64) / q)
+        ratio = np.append(np.nan, np.where(np.isfinite(ratio), ratio, np.nan))
+        name = "p/q" if weight == 1 else "1 - w + w p/q"
+        words = {"accepted": "{} = {:.3g}: stands", "rejected": "{} = {:.3g}: redrawn from the residual"}
+        told = [
+            words[s].format(name, ratio[n]) if s in words else verdict.reasons[n] for n, s in enumerate(verdict.status)
+        ]
+        terms = {**draft.terms, "accept_ratio": ratio}
+        return replace(draft, terms=terms), replace(verdict, reasons=tuple(told), terms=BETAS)
+
+    def _append(self, emitted: Sequence[int]) -> None:
+        after = self.length + len(emitted)
+        if after > len(self.buffer):
+            self.buffer = np.append(self.buffer, np.zeros(max(after, 256), dtype=np.int64))
+        self.buffer[self.length : after] = emitted
+        self.length = after

@@ -1,0 +1,111 @@
+"""``specviz import``: what a server says of its speculative decoding, as traces."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from decoders.errors import UserError
+from specviz.words import counted
+
+from . import common
+
+HELP = "open what a server says of its drafts: answers, streams, logs"
+DESCRIPTION = (
+    "Make traces of what a server says of its speculative decoding: vLLM, llama.cpp, SGLang, LM Studio, or any stream "
+    "in OpenAI's form. What the file does not say stays unknown. With --target the text is read again by a model of "
+    "yours; with --method every step is also drafted again, and compared."
+)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    common.file(parser, "log", "an answer, a stream or a log of a server", "FILE")
+    parser.add_argument("--kind", metavar="NAME", help="how the file is read (default: by its content)")
+    common.file(parser, "--out", "the trace file (several requests: -1, -2, … before its suffix)")
+    parser.add_argument("--target", metavar="MODEL", help="read the text again with this model: a folder or hub id")
+    parser.add_argument("--method", metavar="NAME", help="draft every step again with this method (with --target)")
+    common.several(parser, "--set", "K=V", "a parameter of the method; may be repeated")
+    parser.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
+    parser.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
+    common.flag(parser, "--json", "print what was read as one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    from decoders.importers import open_log
+    from decoders.trace.files import SUFFIX, save
+
+    common.check_writable(args.out)
+    if args.method and not args.target:
+        raise UserError("--method drafts with a model: name it with --target")
+    if args.set and not args.method:
+        raise UserError("--set belongs to --method: name the method")
+    opened = open_log(args.log.read_bytes(), args.log.name, args.kind)
+    traces = _read_again(args, opened.traces) if args.target else opened.traces
+    out: Path = args.out or Path(args.log.stem + SUFFIX)
+    names = [f"-{place}" for place in range(1, len(traces) + 1)] if len(traces) > 1 else [""]
+    paths = [out.with_name(f"{out.stem}{name}{out.suffix or SUFFIX}") for name in names[: len(traces)]]
+    for trace, path in zip(traces, paths, strict=True):
+        save(trace, path)
+    result = {
+        "kind": opened.importer, "notes": opened.notes,
+        "numbers": [{"title": one.title, "values": one.values} for one in opened.numbers],
+        "runs": [_about(trace, path) for trace, path in zip(traces, paths, strict=True)],
+    }  # fmt: skip
+    if args.json:
+        print(json.dumps(result, ensure_ascii=False))
+        return 0
+    common.say(f"{args.log.name}: {opened.title}")
+    for one in opened.numbers:
+        rows = [(name, _shown(value)) for name, value in one.values.items()]
+        common.show_table(("number", "value"), rows, one.title, right=1)
+    for row in result["runs"]:
+        drafts = "" if row["accepted"] is None else f", {row['accepted']} of them drafted and accepted"
+        common.say(f"{row['file']}: {counted(row['tokens'], 'token')} in {row['steps_words']}{drafts}")
+        if row["unknown"]:
+            common.say(f"  not recorded: {', '.join(row['unknown'])}")
+        if row["redrafted"]:
+            told = row["redrafted"]
+            words = f"{told['differing']} of {counted(told['compared'], 'step')} with a draft differ from the server's"
+            common.say(f"  drafted again with {told['method']}: {words}")
+        common.say(*(f"  {common.shown(note)}" for note in row["notes"]))
+    common.say(*opened.notes)
+    return 0
+
+
+def _read_again(args: argparse.Namespace, traces: list[Any]) -> list[Any]:
+    """The runs as a model of the user's own reads and drafts them."""
+    from decoders import load_target
+    from decoders.study.imported import read_again, redraft
+
+    with common.opening() as progress:
+        target = load_target(args.target, dtype=args.dtype, device=args.device, progress=progress)
+    traces = [read_again(target, trace) for trace in traces]
+    if not args.method:
+        return traces
+    params, redrafted = common.parse_sets(args.set), []
+    for trace in traces:
+        with common.progress_bar("drafting again") as bar:
+            redrafted.append(redraft(target, trace, args.method, params, bar))
+    return redrafted
+
+
+def _about(trace: Any, path: Path) -> dict[str, Any]:
+    run = trace.run
+    unknown = run.get("unknown", [])
+    steps = trace.rows("steps")
+    return {
+        "file": str(path), "title": run["title"], "model": run["model"].get("name"), "tokens": len(trace.output_ids),
+        "steps": None if "steps" in unknown else steps,
+        "steps_words": "steps that are not recorded" if "steps" in unknown else counted(steps, "step"),
+        "accepted": run["metrics"].get("accepted"), "unknown": unknown, "said": run["imported"]["said"],
+        "redrafted": run.get("redrafted"), "notes": run["imported"]["notes"],
+    }  # fmt: skip
+
+
+def _shown(value: Any) -> str:
+    """A number for the table; of a list all of them."""
+    if isinstance(value, list):
+        return ", ".join(_shown(one) for one in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,54 @@
+"""The answers themselves, side by side: what each method wrote on a prompt, and which of it was drafted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from specviz.words import column
+
+from .quantities import Quantity
+from .results import Results
+
+if TYPE_CHECKING:
+    from decoders.trace.trace import Trace
+
+CASES = "cases"  # the chart of experiments that show answers
+OPEN, CLOSE = "⟦", "⟧"  # around drafted tokens that were accepted
+Case = tuple[str, tuple[str, ...], tuple[tuple[str, ...], ...], int]
+
+
+def marked(trace: Trace) -> str:
+    """A run's answer, its accepted tokens in white brackets."""
+    table, start = trace.tables["tokens"], int(trace.run["prompt_length"])
+    stop = frozenset(trace.run.get("stop_ids") or ())
+    output = [(i, k) for i, k in zip(table["id"][start:], table["kind"][start:], strict=True) if i not in stop]
+    parts = []
+    for accepted, tokens in groupby(output, key=lambda one: one[1] == "accepted"):
+        text = trace.text([token for token, _ in tokens])
+        parts.append(f"{OPEN}{text}{CLOSE}" if accepted else text)
+    return "".join(parts)
+
+
+def cases_shown(results: Results, metrics: Sequence[str]) -> Iterator[Case]:
+    """Per prompt a table: its title, heads, a row per line (and value of the first axis), and how many columns hold
+    text. Lines that were not run say what would fill them.
+    """
+    about = results.about
+    axes = [(f"param:{axis['param']}", axis["label"]) for axis in about["axes"]]
+    quantities = [q for q in map(results.quantity, metrics) if isinstance(q, Quantity)]
+    forms = [column(q.unit, [row.get(q.key) for row in results.rows]) for q in quantities]
+    heads = ["", *(label for _, label in axes), "answer, ⟦drafted tokens⟧"]
+    labels = [f"{q.label} (%)" if q.unit == "share" else q.label for q in quantities]
+    absent: dict[str, Any] = dict(about.get("absent") or {})
+    for prompt in dict.fromkeys(row["prompt"] for row in results.rows):
+        rows = []
+        for row in results.rows:
+            if row["prompt"] == prompt and row.get("role") != "hidden":
+                text = " ".join((row.get("output") or row.get("error") or "–").split())
+                numbers = (form(row.get(q.key)) for q, form in zip(quantities, forms, strict=True))
+                rows.append((row["series"], *(row.get(name) or "" for name, _ in axes), text, *numbers))
+        blank = ("–",) * len(quantities)
+        rows += [(name, *("" for _ in axes), f"not run: {why}", *blank) for name, why in absent.items()]
+        yield f"Prompt {prompt}", (*heads, *labels), tuple(rows), len(heads)

@@ -1,0 +1,32 @@
+"""What GLIDE's recipes measure beside runs: throughput by the number of prompts that are decoded side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from specviz.experiments.experiment import Row
+
+SIZES = (1, 2, 4, 8, 16)
+NEW = 48  # tokens of each answer, at most
+METHODS = {"Plain decoding": "plain", "GLIDE": "glide"}
+
+
+def batches(target: Any, params: Mapping[str, Any]) -> Iterator[Row]:
+    """A row per batch size and method, of the same different prompts (the held-out ones) for both; a first batch is not
+    counted. Every size takes the 16 prompts' first ones.
+    """
+    from decoders import methods
+    from decoders.study.together import decode_together
+    from specviz.experiments.prompts import cases, records
+
+    prompts = [case.prompt for case in cases(target.tokenizer, records("demo:chat,summary", SIZES[-1]))]
+    there = {label: name for label, name in METHODS.items() if not methods()[name].available(target)}
+    for name in there.values():
+        decode_together(target, prompts[:1], name, max_new_tokens=8)
+    for size in SIZES:
+        for label, name in there.items():
+            made = decode_together(target, prompts[:size], name, max_new_tokens=NEW)
+            speed = made.tokens / made.seconds
+            each = {"throughput": speed, "per_prompt": speed / size, "tokens_per_forward": made.tokens / made.forwards}
+            yield {"series": label, "param:batch": str(size), **each}

@@ -1,0 +1,154 @@
+"""Tables of methods × tasks as the papers print them, as figures and as text: ours first, then each of the paper's.
+
+A method that was not run has a sentence in its cells: what would fill them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+
+from specviz.words import column
+
+from .drawing import Chart, hover, mean_of, new_figure, plain
+from .drawing import shown as place_shown
+from .prompts import NAMES
+from .quantities import Quantity
+from .results import Results
+
+OURS, THEIRS = "0,114,178", "138,138,138"  # red, green, blue of the cells
+LONGEST_WORDS = 44  # of what would fill a row, in the figure
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """``values`` ``[rows][columns]``, None where there is none; ``points``: the results' points behind them. ``about``
+    says whose numbers these are; ``absent``: row → what would fill it; ``runs`` of each row.
+    """
+
+    about: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: tuple[tuple[float | None, ...], ...]
+    points: tuple[tuple[int | None, ...], ...] = ()
+    absent: Mapping[str, str] | None = None
+    runs: tuple[int, ...] = ()
+
+
+def sheets(results: Results, quantity: Quantity, points: Sequence[Mapping[str, Any]]) -> list[Sheet]:
+    """Ours, and the paper's tables of the quantity, one per model."""
+    about = results.about
+    absent = dict(about.get("absent") or {})
+    there = dict.fromkeys(point["series"] for point in points)
+    rows = [line["label"] for line in about["lines"] if line["label"] in there or line["label"] in absent]
+    rows = [*(name for name in there if name not in rows), *rows]
+    columns = list(dict.fromkeys(point["x"] for point in points))
+    at = {(point["series"], point["x"]): n for n, point in enumerate(points)}
+    index = tuple(tuple(at.get((row, x)) for x in columns) for row in rows)
+    values = tuple(tuple(None if n is None else mean_of(points[n], quantity.key) for n in row) for row in index)
+    runs = tuple(max((points[n]["count"] for n in row if n is not None), default=0) for row in index)
+    named = tuple(str(NAMES.get(x, x)) for x in columns)
+    name = about["model"].get("name") or "model"
+    return [
+        Sheet(name, tuple(rows), named, values, index, absent, runs), *_printed(about, quantity, rows)
+    ]  # fmt: skip
+
+
+def _printed(about: Mapping[str, Any], quantity: Quantity, order: Sequence[str]) -> Iterator[Sheet]:
+    series = [one for one in about["papers"] if one["metric"] == quantity.key]
+    for where, model in dict.fromkeys((one["where"], one["model"]) for one in series):
+        mine = {one["label"]: dict(one["points"]) for one in series if (one["where"], one["model"]) == (where, model)}
+        rows = sorted(mine, key=lambda label: list(order).index(label) if label in order else len(order))
+        columns = list(dict.fromkeys(x for one in sorted(mine.values(), key=len, reverse=True) for x in one))
+        values = tuple(tuple(mine[row].get(x) for x in columns) for row in rows)
+        yield Sheet(f"paper: {where}, {model}", tuple(rows), tuple(map(str, columns)), values)
+
+
+def texts(sheet: Sheet, quantity: Quantity) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """A sheet's heads and rows as text; what would fill an absent row stands in its last cell."""
+    form = column(quantity.unit, [value for row in sheet.values for value in row])
+    counted = ["runs"] if sheet.runs else []
+    rows = []
+    for n, (name, values) in enumerate(zip(sheet.rows, sheet.values, strict=True)):
+        missing = (sheet.absent or {}).get(name)
+        last = [missing or str(sheet.runs[n])] if sheet.runs else []
+        rows.append((name, *map(form, values), *last))
+    return ("", *sheet.columns, *counted), tuple(rows)
+
+
+def titled(sheet: Sheet, quantity: Quantity) -> str:
+    """What a sheet is headed by, as in "Speedup (×), SmolLM2"."""
+    said = quantity.unit.replace("/", " per ") in quantity.label.lower()
+    unit = "" if said else "%" if quantity.unit == "share" else quantity.unit
+    return f"{quantity.label}{f' ({unit})' if unit else ''}, {sheet.about}"
+
+
+def sheet_charts(results: Results, quantity: Quantity, points: list[dict[str, Any]]) -> Iterator[Chart]:
+    """A figure per sheet."""
+    for sheet in sheets(results, quantity, points):
+        paper = not sheet.runs
+        title = f"{quantity.label} ({sheet.about})" if paper else quantity.label
+        yield Chart(title, _drawn(sheet, quantity, points, paper=paper), paper)
+
+
+def _drawn(sheet: Sheet, quantity: Quantity, points: Sequence[Mapping[str, Any]], *, paper: bool) -> go.Figure:
+    """Cells whose shade is their number and whose number stands in them, the highest of a column bold."""
+    figure, color = new_figure(quantity, sheet.about, paper=paper), THEIRS if paper else OURS
+    _, rows = texts(sheet, quantity)
+    across, down = list(range(len(sheet.columns))), list(range(len(sheet.rows)))
+    index = [list(row) for row in sheet.points] if sheet.points else None
+
+    def told(row: int, at: int) -> str:
+        if missing := (sheet.absent or {}).get(sheet.rows[row]):
+            return f"<b>{plain(sheet.rows[row])}</b><br>{plain(missing)}"
+        number = sheet.points[row][at] if sheet.points else None
+        if number is not None:
+            return hover(quantity, points[number], quantity.key)
+        place = f"{plain(sheet.rows[row])} · {plain(sheet.columns[at])}"
+        return f"<b>{rows[row][at + 1]}</b> {place}<br>{plain(sheet.about)}"
+
+    figure.add_trace(
+        go.Heatmap(
+            z=[list(row) for row in sheet.values], x=across, y=down, customdata=index, xgap=2, ygap=2, showscale=False,
+            colorscale=[[0, f"rgba({color},.05)"], [1, f"rgba({color},.34)"]],
+            text=[[told(row, at) for at in across] for row in down], hovertemplate="%{text}<extra></extra>",
+        )
+    )  # fmt: skip
+    for at in across:
+        there = [value for row in sheet.values if (value := row[at]) is not None]
+        for row in down:
+            value = sheet.values[row][at]
+            if value is not None:
+                text = rows[row][at + 1]
+                # a difference of two timings of ours may be chance: what they print themselves is their own to stress
+                most = len(there) > 1 and value == max(there)
+                bold = most and quantity.unit in (("×", "tokens/s", "tokens/step") if paper else ("tokens/step",))
+                figure.add_annotation(x=at, y=row, text=f"<b>{text}</b>" if bold else text, showarrow=False)
+    for row, name in enumerate(sheet.rows):
+        if missing := (sheet.absent or {}).get(name):
+            words = missing if len(missing) <= LONGEST_WORDS else missing[: LONGEST_WORDS - 1].rstrip() + "…"
+            figure.add_annotation(
+                x=(len(across) - 1) / 2, y=row, text=f"<i>{plain(words)}</i>", showarrow=False, font={"size": 11}
+            )
+    figure.update_xaxes(
+        tickvals=across, ticktext=[_lines(place_shown(name)) for name in sheet.columns], showgrid=False,
+        zeroline=False, side="top", tickfont={"size": 12}, tickangle=0, ticks="", range=[-0.5, len(across) - 0.5],
+    )  # fmt: skip
+    figure.update_yaxes(
+        tickvals=down, ticktext=[plain(name) for name in sheet.rows], showgrid=False, zeroline=False,
+        range=[len(down) - 0.5, -0.5], automargin=True, tickfont={"size": 12}, ticks="",
+    )  # fmt: skip
+    figure.update_layout(height=130 + 28 * len(down), margin={"t": 104, "b": 16}, showlegend=False)
+    return figure
+
+
+def _lines(name: str) -> str:
+    """A task's name in lines, for a narrow column.
+
+    >>> _lines("Text editing, short"), _lines("all prompts")
+    ('Text<br>editing,<br>short', 'all<br>prompts')
+    """
+    return "<br>".join(name.split())

@@ -1,0 +1,63 @@
+"""A server's answer opened on the page, in real Chromium: what it does not say is named, not drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoders.importers import open_log
+from tests import synthetic
+from tests.stubs import StubDesk, serving
+from tests.waiting import expect
+
+SERVERS = Path(__file__).parent.parent / "servers"
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECVIZ_HOME", str(tmp_path_factory.mktemp("home")))
+        with serving(StubDesk(gallery=(synthetic.chain(),))) as number:
+            yield number
+
+
+@pytest.fixture
+def inspect(page: Any, port: int) -> Any:
+    page.goto(f"http://127.0.0.1:{port}/")
+    expect(page.locator(".sv-headline").first).to_be_visible()
+    yield page
+    assert page.problems == []
+
+
+def opened(page: Any, path: Path) -> None:
+    page.set_input_files("#sv-bar input[type=file]", path)
+
+
+def test_a_servers_answer_is_opened_and_says_what_is_not_recorded(inspect: Any) -> None:
+    page = inspect
+    opened(page, SERVERS / "vllm_detailed.json")
+    expect(page.locator(".sv-title")).to_have_text("vLLM: chatcmpl-8f2b")
+    expect(page.locator(".sv-by")).to_contain_text("not recorded")
+    page.keyboard.press("]")
+    expect(page.locator("#sv-view")).to_contain_text("accepted by the server")
+    expect(page.locator("#sv-view")).to_contain_text("instead of a token that is not recorded")
+    expect(page.locator("#sv-view")).to_contain_text("time not recorded")
+    opened(page, SERVERS / "openai_stream.jsonl")
+    expect(page.locator("#sv-view")).to_contain_text("its tokens and its draft are not recorded")
+    expect(page.locator("#sv-view")).to_contain_text("does not tell how its drafter ranked")
+    opened(page, SERVERS / "vllm.log")
+    expect(page.locator("#sv-file-note")).to_contain_text("Accepted ÷ drafted: 0.54")
+
+
+def test_text_of_a_server_is_never_markup(inspect: Any, tmp_path: Path) -> None:
+    page = inspect
+    path = tmp_path / "answer.json"
+    path.write_text('{"id": "<img src=x onerror=alert(1)>", "choices": [{"text": "<b>a</b>"}]}')
+    assert open_log(path.read_bytes()).traces
+    opened(page, path)
+    expect(page.locator(".sv-title")).to_contain_text("<img src=x")
+    expect(page.locator("#sv-view")).to_contain_text("<b>a</b>")
+    expect(page.locator("#sv-view img")).to_have_count(0)

@@ -1,0 +1,153 @@
+"""An imported run read again by a model of one's own, and drafted again: against the engine's own run of its text."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoders import Prompt, generate, load, record
+from decoders.errors import UserError
+from decoders.importers import open_log
+from decoders.importers.request import NOT_RECORDED
+from decoders.model.target import Target
+from decoders.study.imported import read_again, redraft
+from decoders.trace.check import check
+from decoders.trace.trace import Trace
+from specviz.cli import main
+
+from .models import prompt_ids, tiny_target
+
+PROMPT = [*prompt_ids(3, 24, 6), *prompt_ids(3, 24, 6)[:12]]
+COUNT = 24
+
+
+@functools.cache
+def target() -> Target:
+    return tiny_target()
+
+
+@functools.cache
+def served() -> tuple[Trace, bytes]:
+    """A run of prompt lookup by the engine, and what a vLLM server would say of it."""
+    first = generate(target(), Prompt(tuple(PROMPT), ()), max_new_tokens=1, stop_ids=())
+    trace = record(target(), Prompt((*PROMPT, *first), ()), "pld", {"k": 4}, max_new_tokens=COUNT, stop_ids=())
+    steps = trace.tables["steps"]
+    document = {
+        "id": "chatcmpl-1", "model": "tiny", "prompt_token_ids": PROMPT,
+        "choices": [{"index": 0, "message": {"content": ""}, "token_ids": first + trace.output_ids}],
+        "metrics": {"speculative_decoding": {
+            "per_step_accepted": steps["accepted"], "per_step_drafted": steps["drafted"],
+        }},
+    }  # fmt: skip
+    return trace, json.dumps(document).encode()
+
+
+def imported() -> Trace:
+    (trace,) = open_log(copy.copy(served()[1])).traces
+    return trace
+
+
+def test_the_text_read_again_has_the_models_own_numbers():
+    original, _ = served()
+    again = read_again(target(), imported())
+    for name in ("prob", "rank"):
+        mine, theirs = again.tables["tokens"][name][-COUNT:], original.tables["tokens"][name][-COUNT:]
+        assert mine == pytest.approx(theirs, abs=1e-4)
+    assert again.tables["steps"]["entropy"][1:] == pytest.approx(original.tables["steps"]["entropy"], abs=1e-3)
+    assert "tokens.rank" not in again.run["unknown"] and "tokens.prob" in again.run["recomputed"]
+    assert again.run["model"]["key"] == target().key and again.run["imported"]["served"] == "tiny"
+
+
+def test_steps_drafted_again_by_the_same_method_fill_in_what_was_rejected():
+    original, _ = served()
+    again = redraft(target(), read_again(target(), imported()), "pld", {"k": 4})
+    assert again.run["redrafted"]["differing"] == 0 < again.run["redrafted"]["compared"]
+    assert "nodes.token" not in again.run["unknown"]
+    mine, theirs = again.tables["nodes"], original.tables["nodes"]
+    assert [t for t, s in zip(mine["token"], mine["step"], strict=True) if s] == theirs["token"]
+    assert any(mine["redrafted"])
+
+
+def test_a_step_where_engine_and_head_differ_is_flagged_and_not_filled_in():
+    trace = read_again(target(), imported())
+    again = redraft(target(), trace, "pld", {"k": 1})
+    steps = again.tables["steps"]
+    deep = [a > 1 for a in steps["accepted"]]
+    assert any(deep) and all(differs for differs, more in zip(steps["differs"], deep, strict=True) if more)
+    assert again.run["redrafted"]["differing"] == sum(steps["differs"])
+    assert NOT_RECORDED in again.tables["nodes"]["token"]
+    check(again)
+
+
+def test_a_server_of_another_model_is_told_by_its_probabilities():
+    document = json.loads(served()[1])
+    ids = document["choices"][0]["token_ids"]
+    content = [{"token": f"token_id:{token}", "logprob": -0.01, "top_logprobs": []} for token in ids]
+    document["choices"][0]["logprobs"] = {"content": content}
+    (trace,) = open_log(json.dumps(document).encode()).traces
+    again = read_again(target(), trace)
+    assert any("another model" in note for note in again.run["imported"]["notes"])
+    assert again.tables["tokens"]["server_prob"][-1] == pytest.approx(0.99005, abs=1e-4)
+
+
+def text_answer(**more: Any) -> Trace:
+    words = {"prompt": "the old lamp at the station, the old", "choices": [{"text": " lamp at the station"}], **more}
+    (trace,) = open_log(json.dumps({"id": "a", **words}).encode()).traces
+    return trace
+
+
+def test_a_text_without_ids_is_tokenised_and_says_so():
+    again = read_again(target(), text_answer())
+    assert again.text(again.output_ids) == " lamp at the station" and "tokens.id" not in again.run["unknown"]
+    assert any("made from the text" in note for note in again.run["imported"]["notes"])
+    with pytest.raises(UserError, match="nothing to compare"):
+        redraft(target(), again, "pld")
+
+
+def test_steps_of_a_text_are_kept_where_its_tokens_are_the_models():
+    tokenizer = target().tokenizer
+    fragments = [tokenizer.decode([i]) for i in tokenizer(" lamp at the", add_special_tokens=False)["input_ids"]]
+    told = [{"text": text, "tokensCount": 1, "fromDraftModel": n % 3 < 2} for n, text in enumerate(fragments)]
+    (trace,) = open_log("\n".join(map(json.dumps, told)).encode()).traces
+    accepted = trace.tables["steps"]["accepted"]
+    whole = copy.deepcopy(trace)
+    prompt = text_answer()
+    for table in ("tokens", "nodes"):  # the same with a prompt, which this source never tells
+        assert whole.tables[table]
+    whole.run["unknown"].remove("prompt")
+    whole.tables["pieces"]["hex"][whole.tables["pieces"]["id"].index(NOT_RECORDED)] = b"the old".hex()
+    whole.tables["pieces"]["special"][whole.tables["pieces"]["id"].index(NOT_RECORDED)] = False
+    again = read_again(target(), whole)
+    assert again.tables["steps"]["accepted"] == accepted and prompt.run["unknown"]
+    assert again.text(again.prompt_ids) == "the old" and again.text(again.output_ids) == " lamp at the"
+    with pytest.raises(UserError, match="does not tell the prompt"):
+        read_again(target(), trace)
+
+
+@pytest.mark.parametrize(("change", "word"), [("ids", "beyond"), ("long", "at most")])
+def test_a_run_that_the_model_cannot_read_is_refused(change: str, word: str):
+    document = json.loads(served()[1])
+    document["prompt_token_ids"] = [319_000] if change == "ids" else PROMPT * 15
+    (trace,) = open_log(json.dumps(document).encode()).traces
+    with pytest.raises(UserError, match=word):
+        read_again(target(), trace)
+
+
+def test_the_command_writes_a_trace_and_says_what_is_not_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    log = tmp_path / "answer.json"
+    log.write_bytes((Path(__file__).parent / "servers" / "vllm_detailed.json").read_bytes())
+    assert main(["import", str(log), "--out", str(tmp_path / "run.spectrace")]) == 0
+    said = capsys.readouterr().out
+    assert "18 tokens in 7 steps" in said and "not recorded: nodes.token" in said
+    assert load(tmp_path / "run.spectrace").run["imported"]["source"] == "vllm"
+    prom = Path(__file__).parent / "servers" / "vllm_metrics.prom"
+    assert main(["import", str(prom)]) == 0 and "accepted ÷ drafted" in capsys.readouterr().out
+    assert main(["import", str(log), "--method", "pld"]) == 2
+    (tmp_path / "odd.txt").write_text("hello")
+    assert main(["import", str(tmp_path / "odd.txt")]) == 2
+    assert "holds nothing" in capsys.readouterr().err

@@ -1,0 +1,103 @@
+"""Tables of lines × tasks, answers side by side: what is in their cells, drawn and written; methods not there yet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoders import Prompt
+from decoders.errors import UserError
+from specviz.experiments import Experiment, Line, PaperSeries, Results, find_recipe, plan, recipes
+from specviz.experiments import run_experiment as run
+from specviz.experiments.answers import CLOSE, OPEN
+from specviz.experiments.figures import charts
+from specviz.experiments.grids import grids
+from specviz.experiments.printed import written
+from specviz.experiments.prompts import Case
+from specviz.pages.lab.shown import drawn
+
+from .models import prompt_ids, tiny_target
+
+WORDS = "needs a head that nobody trained"
+SHEET = Experiment(
+    "sheet", "Sheet", (Line("Head", "no-such-head", absent=WORDS), Line("PLD", "pld"), Line("Plain", "plain")),
+    metrics=("tokens_per_step", "speedup"), max_new_tokens=12, x="category", chart="sheet",
+    papers=(
+        PaperSeries("PLD", "table 1", "speedup", (("SUM", 2.5), ("Avg.", 2.0)), "Vicuna"),
+        PaperSeries("Head", "table 1", "speedup", (("SUM", 3.5),), "Vicuna"),
+    ),
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture(scope="module")
+def target() -> Any:
+    return tiny_target("llama")
+
+
+CASES = [Case(f"p{n}", ("summary", "chat")[n % 2], Prompt.from_ids(prompt_ids(n))) for n in range(3)]
+
+
+@pytest.fixture(scope="module")
+def done(target: Any) -> Results:
+    return run(target, plan(target, SHEET, CASES))
+
+
+def test_a_table_has_a_row_per_line_in_order_and_says_what_would_fill_one(done: Results) -> None:
+    ours, theirs = grids(done, ["speedup"])
+    assert ours.heads == ("", "summary", "chat", "all", "runs")
+    assert [row[0] for row in ours.rows] == ["Head", "PLD", "Plain"] and ours.rows[2][1:] == ("1.00",) * 3 + ("3",)
+    assert ours.rows[0] == ("Head", "–", "–", "–", WORDS)
+    assert theirs.heads == ("", "SUM", "Avg.") and theirs.rows == (("Head", "3.50", "–"), ("PLD", "2.50", "2.00"))
+    assert "paper" in theirs.title and "Vicuna" in theirs.title and "paper" not in ours.title
+    assert WORDS in written(done, "md") and "paper: table 1, Vicuna" in written(done, "md")
+
+
+def test_its_figures_have_ours_and_the_papers_apart(done: Results) -> None:
+    steps, speed, paper = charts(done)
+    assert [chart.paper for chart in (steps, speed, paper)] == [False, False, True]
+    heat = speed.figure.data[0]
+    assert list(heat.z[0]) == [None] * 3
+    shown = [note.text for note in speed.figure.layout.annotations]
+    assert f"<i>{WORDS}</i>" in shown and any("1.00" in text for text in shown)
+    assert all(heat.customdata[row][at] is not None for row in (1, 2) for at in range(3))
+    page = drawn(done, ["speedup"])
+    assert [table["title"] for table in page["profiles"]] == [grid.title for grid in grids(done, ["speedup"])]
+
+
+def test_a_method_that_is_not_there_is_noted_and_one_misspelt_is_refused(target: Any) -> None:
+    planned = plan(target, SHEET, CASES)
+    assert planned.absent == {"Head": WORDS} and f"Head is not run: {WORDS}" in planned.notes
+    with pytest.raises(UserError, match="no method 'plds'"):
+        plan(target, replace(SHEET, lines=(Line("A", "plds"),)), CASES)
+    with pytest.raises(UserError, match="no method of this experiment can run here"):
+        plan(target, replace(SHEET, lines=SHEET.lines[:1]), CASES)
+    assert SHEET.fixing({"k": 3}).lines[1].params == {"k": 3}
+
+
+def test_answers_stand_side_by_side_with_what_was_drafted(target: Any, tmp_path: Path) -> None:
+    lines = (SHEET.lines[0], Line("TR", "recycling"), SHEET.lines[2])
+    cases = replace(SHEET, lines=lines, chart="cases", x="", metrics=("tokens_per_step",), max_new_tokens=40)
+    done = run(target, plan(target, cases, CASES[:2]))
+    first, second = grids(done)
+    assert [row[0] for row in first.rows] == ["TR", "Plain", "Head"] and first.rows[2][1] == f"not run: {WORDS}"
+    drafted, plain = (row[1].replace(OPEN, "").replace(CLOSE, "") for row in first.rows[:2])
+    assert drafted.split() == plain.split() and OPEN not in first.rows[1][1] and first.title != second.title
+    assert [OPEN in row["output"] for row in done.rows] == [row["accepted"] > 0 for row in done.rows]
+    assert any(row["accepted"] for row in done.rows)
+    done.save(tmp_path)
+    assert grids(Results.load(tmp_path)) == [first, second]
+
+
+def test_every_recipe_with_heads_says_what_would_fill_them() -> None:
+    for name, experiment in recipes().items():
+        for line in experiment.lines:
+            assert not line.absent or line.absent.startswith("needs "), name
+    assert {line.label for line in find_recipe("pldplus-table1").lines if line.absent} == {"Medusa", "EAGLE", "Hydra"}

@@ -1,0 +1,467 @@
+"""Static forwards: padded rows, buckets, taps, the engines that run them, and how compiled parts come to be.
+
+One tiny layer is really compiled, once per test run; elsewhere a compiled part is the same function, not compiled, and
+a graph is one that calls the forward again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from decoders import Decoding, Prompt, generate, record
+from decoders.draft.draft import Draft, Ran
+from decoders.draft.needs import Needs
+from decoders.draft.tree import DraftTree
+from decoders.errors import UserError
+from decoders.model import compiling, engines
+from decoders.model.compiled import CompiledForward, why_not
+from decoders.model.compiling import Part, Workshop
+from decoders.model.engines import Engines
+from decoders.model.graphs import GraphForward
+from decoders.model.layer import LayerShape, LlamaLayer
+from decoders.model.static import ROWS, bucket_of
+from decoders.model.target import Target
+
+from .models import network, tiny_tokenizer
+
+LLAMAS = ("llama", "mistral", "mistral-window", "qwen2", "qwen2-window", "qwen3")
+NEEDS = Needs(layers=(0, 2, 3), heads=((0, 1), (2, 0), (2, 3)))
+
+
+class Interpreted:
+    """A compiled part that is not compiled."""
+
+    def __init__(self, part: Part) -> None:
+        self.layer = LlamaLayer(LayerShape.from_json(json.loads(part.shape)))
+
+    def run(self, tensors):
+        return self.layer(*tensors[:7], tensors[7:])
+
+
+class Again:
+    """A captured graph that is none: it calls the forward again."""
+
+    def __init__(self, function) -> None:
+        self.replay = function
+
+
+class AgainForward(GraphForward):
+    graph = Again
+
+
+def target_of(family: str = "llama") -> Target:
+    return Target(network(family), tiny_tokenizer(), f"tiny {family}")
+
+
+def interpreted(target: Target) -> Engines:
+    """The target's compiled engine, with parts that are not compiled."""
+    made = Engines(target, "compiled")
+    assert isinstance(made.static, CompiledForward)
+    made.static.layers = {one_row: Interpreted(part) for one_row, part in made.static.parts.items()}  # type: ignore
+    made._checked = {True, False}
+    return made
+
+
+def replayed(target: Target) -> Engines:
+    made = Engines(target)
+    made.engine, made.static, made._checked = "graph", AgainForward(target), {True, False}
+    return made
+
+
+def session_of(target: Target, length: int = 40, needs: Needs = NEEDS, room: int = 260):
+    session = target.session(needs, room)
+    session.prefill([int(n) for n in np.random.default_rng(length).integers(3, 300, length)])
+    return session
+
+
+def tree_of(session, rows: int) -> DraftTree:
+    """A root and others below it, in branches of three."""
+    tokens = [session.context.root, *((7 * n) % 300 + 3 for n in range(1, rows))]
+    return DraftTree(tuple(tokens), tuple(-1 if n == 0 else 0 if n % 3 == 1 else n - 1 for n in range(rows)))
+
+
+def scored(session, tree: DraftTree):
+    """What a forward gives: logits, hidden states, queries, the run's keys behind it, and how it ran."""
+    out = session.score(Draft(tree))
+    taps = session._captured
+    store, length = session.cache.store, session.cache.length
+    keys = store[:, :, :, length : length + len(tree)].clone()
+    return out.ran, [out.logits, *taps.hidden.values(), *taps.queries.values(), keys], (taps.hidden, taps.queries)
+
+
+def both(target: Target, made: Engines, length: int, rows: int):
+    """The same forward through the stock code and through an engine."""
+    eager, results = Engines(target), []
+    for one in (eager, made, made):  # a graph is captured where a size returns
+        target.engines = one
+        results.append(scored(session := session_of(target, length), tree_of(session, rows)))
+        if one is made and isinstance(made.static, GraphForward):
+            results[-1] = scored(session, tree_of(session, rows))
+    target.engines = eager
+    return results[0], results[-1]
+
+
+@pytest.mark.parametrize("rows, bucket", [(1, 1), (2, 4), (4, 4), (5, 8), (16, 16), (17, 32), (128, 128), (129, None)])
+def test_rows_go_to_the_next_bucket(rows, bucket):
+    found = bucket_of(rows, 40, 4096, 128)
+    assert (found and found.rows) == bucket
+
+
+@pytest.mark.parametrize("family", LLAMAS)
+@pytest.mark.parametrize("length, rows", [(40, 1), (40, 4), (40, 5), (126, 1), (127, 1), (128, 17), (250, 16)])
+def test_a_layer_of_its_own_gives_what_stock_code_gives(family, length, rows):
+    """Logits, taps and keys, at the edges of buckets of rows and keys, within and beyond sliding windows."""
+    target = target_of(family)
+    (ran, stock, taps), (ran_static, ours, own_taps) = both(target, interpreted(target), length, rows)
+    assert ran == Ran() and ran_static.engine == "compiled"
+    assert ran_static.rows >= rows and ran_static.keys >= length - 1 + ran_static.rows
+    assert [list(kind) for kind in taps] == [list(kind) for kind in own_taps]
+    for one, other in zip(stock, ours, strict=True):
+        assert one.shape == other.shape
+        torch.testing.assert_close(other, one, atol=1e-5 * max(1.0, float(one.std())), rtol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral-window", "gemma2", "gemma3", "gpt2", "phi", "olmo2", "opt"])
+@pytest.mark.parametrize("length, rows", [(40, 1), (40, 5), (250, 17)])
+def test_a_graph_gives_what_stock_code_gives(family, length, rows):
+    target = target_of(family)
+    (_, stock, taps), (ran, ours, own_taps) = both(target, replayed(target), length, rows)
+    assert ran.engine == "graph" and ran.rows >= rows and ran.keys in (256, 512)
+    assert [sorted(kind) for kind in taps] == [sorted(kind) for kind in own_taps]
+    for one, other in zip(stock[:1] + stock[-1:], ours[:1] + ours[-1:], strict=True):
+        torch.testing.assert_close(other, one, atol=1e-5 * max(1.0, float(one.std())), rtol=1e-5)
+    for kind, own in zip(taps, own_taps, strict=True):
+        for layer in kind:
+            torch.testing.assert_close(own[layer], kind[layer], atol=1e-5 * float(kind[layer].std()), rtol=1e-5)
+
+
+@torch.inference_mode()
+def with_garbage(target: Target, engine: Engines, seed: int):
+    """A padded forward over a cache and buffers whose unused places hold random numbers."""
+    target.engines = engine
+    session = session_of(target, 40)
+    generator = torch.Generator().manual_seed(seed)
+    store = session.cache.store
+    assert store is not None
+    store[:, :, :, session.cache.length :].normal_(0, 100, generator=generator)
+    buffers = engine.static.buffers(8)  # type: ignore[union-attr]
+    buffers.embeddings.normal_(0, 100, generator=generator)
+    buffers.positions.random_(0, 200, generator=generator)
+    tree = tree_of(session, 5)
+    return scored(session, tree)[1]
+
+
+@pytest.mark.parametrize("way", [interpreted, replayed])
+def test_padding_and_unused_slots_change_no_bit(way):
+    target = target_of("mistral-window")
+    engine = way(target)
+    engine.static.bucket = lambda rows: bucket_of(rows.count, rows.cache.length, rows.cache.capacity, 128)
+    first, second = (with_garbage(target, engine, seed) for seed in (1, 2))
+    assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+
+
+def test_a_mask_that_shows_the_padding_would_be_seen(monkeypatch):
+    """The control of the test above."""
+    from decoders.model.static import Buffers
+
+    fill = Buffers.fill
+
+    def careless(self, rows, *others):
+        fill(self, rows, *others)
+        for mask in self.masks.values():
+            mask.zero_()
+
+    monkeypatch.setattr(Buffers, "fill", careless)
+    target = target_of()
+    engine = interpreted(target)
+    first, second = (with_garbage(target, engine, seed) for seed in (1, 2))
+    assert not torch.equal(first[0], second[0])
+
+
+@pytest.mark.parametrize("way", [interpreted, replayed])
+@pytest.mark.parametrize("method", ["plain", "pld+h", "pld+a", "recycling"])
+def test_methods_write_the_same_over_the_edges_of_buckets(way, method):
+    """The text grows past 256 keys while it is written."""
+    target = target_of()
+    prompt = Prompt.from_ids(([5, 6, 7, 8, 9, 10, 11] * 40)[:235])
+    expected = generate(target, prompt, method, max_new_tokens=40)
+    target.engines = way(target)
+    trace = record(target, prompt, method, max_new_tokens=40)
+    assert trace.output_ids == expected
+    steps = trace.tables["steps"]
+    used = {keys for keys in steps["engine_keys"] if keys}
+    first = 0 if way is interpreted else len({*zip(steps["engine_rows"], steps["engine_keys"], strict=True)})
+    assert len(used) >= 2 and steps["engine"].count("eager") <= first  # a graph is captured where a size returns
+    buckets = zip(steps["engine_rows"], steps["engine_keys"], strict=True)
+    assert all(rows in ROWS for rows, keys in buckets if keys)
+
+
+def test_a_step_may_be_looked_at_again():
+    target = target_of()
+    target.engines = interpreted(target)
+    session = session_of(target, 40, Needs())
+    with session.at(30, Needs()) as part:
+        assert part.score(Draft(tree_of(part, 5))).ran.engine == "compiled"
+
+
+# --- which engine runs
+
+
+def test_what_is_not_there_yet_runs_eagerly():
+    target = target_of()
+    target.engines = Engines(target, "compiled")
+    trace = record(target, Prompt.from_ids([5, 6, 7]), "plain", max_new_tokens=4)
+    assert set(trace.tables["steps"]["engine"]) == {"eager"} and set(trace.tables["steps"]["engine_keys"]) == {None}
+
+
+def test_a_family_that_cannot_be_compiled_stays_eager_and_says_so_once(caplog, monkeypatch):
+    monkeypatch.setattr(engines, "_said", set())
+    for _ in range(2):
+        target = Target(network("gpt2"), None, "tiny", engine="compiled")
+    assert why_not(target) and [r.message for r in caplog.records] == [why_not(target)]
+    assert target.engines.static is None and not target.engines.prepare()
+    assert Engines(target, "auto").static is None and len(caplog.records) == 1
+
+
+def test_unknown_engines_and_graphs_without_cuda_are_refused():
+    target = target_of()
+    with pytest.raises(UserError, match="engine 'fast' is unknown: use one of auto, eager, compiled, graph"):
+        Engines(target, "fast")
+    with pytest.raises(UserError, match=r"captures CUDA graphs, and tiny llama is on the cpu"):
+        Target(network(), None, "tiny llama", engine="graph")
+
+
+def test_forwards_that_differ_are_not_used(caplog, monkeypatch):
+    monkeypatch.setattr(engines, "_said", set())
+    target = target_of()
+    made = interpreted(target)
+    made._checked = set()
+    run = made.static.layers[True].run  # type: ignore[union-attr]
+    made.static.layers[True].run = lambda tensors: [part + 0.1 for part in run(tensors)]  # type: ignore[union-attr]
+    prompt, expected = Prompt.from_ids([5, 6, 7]), generate(target, Prompt.from_ids([5, 6, 7]), max_new_tokens=6)
+    target.engines = made
+    assert generate(target, prompt, max_new_tokens=6) == expected and made.static is None
+    assert "differ from its own by" in caplog.text
+
+
+@pytest.mark.parametrize("slow, engine", [("ours", "eager"), ("stock", "compiled")])
+def test_auto_takes_the_faster_one_and_notes_it(slow, engine, monkeypatch, tmp_path):
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+    target = target_of()
+    made = interpreted(target)
+    made.engine, made._checked, prompt = "auto", set(), Prompt.from_ids([5, 6, 7])
+    monkeypatch.setattr(engines.WORKSHOP, "make", lambda parts: None)
+    owner, name = (made.static, "run") if slow == "ours" else (made, "_eager")
+    right = getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *args: (time.sleep(0.02), right(*args))[1])
+    target.engines = made
+    trace = record(target, prompt, "plain", max_new_tokens=8)
+    assert set(trace.tables["steps"]["engine"]) == {engine}
+    (noted,) = json.loads((tmp_path / "cache" / engines.NOTES).read_text()).values()
+    assert list(noted) == ["1x256"] and (noted["1x256"] > 1) == (slow == "ours")
+    again = Engines(target, "auto")
+    assert again._notes == noted
+    target.engines = Engines(target)
+    assert generate(target, prompt, max_new_tokens=8) == trace.output_ids
+
+
+@pytest.mark.parametrize("damage", ["", "[1]", '{"x": 3}'])
+def test_damaged_notes_count_for_nothing(damage, monkeypatch, tmp_path):
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / engines.NOTES).write_text(damage)
+    assert Engines(target_of(), "auto")._notes == {}
+
+
+def test_auto_compiles_when_a_run_has_ended(monkeypatch):
+    target, asked = target_of(), []
+    target.engines = Engines(target, "auto")
+    monkeypatch.setattr(engines.WORKSHOP, "make", asked.append)
+    decoding = Decoding.of(target, Prompt.from_ids([5, 6, 7]), max_new_tokens=3)
+    for _ in decoding:
+        assert not asked
+    assert asked == [target.engines.parts] and len(asked[0]) == 2
+
+
+# --- how compiled parts come to be
+
+
+def fake(monkeypatch, code: str) -> None:
+    """Let a child be this code instead."""
+    import subprocess
+
+    def child(scratch):
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            [sys.executable, "-c", code], stdin=pipe, stdout=pipe, text=True, start_new_session=True
+        )
+
+    monkeypatch.setattr(compiling, "_child", child)
+    monkeypatch.setattr(compiling, "compiler", lambda: "g++")
+
+
+WAITS = "import time; time.sleep(100)"
+MAKES = "import json; job = json.loads(input()); open(job['package'], 'w').write('x'); print('made')"
+
+
+@pytest.fixture
+def part(workshop, monkeypatch) -> Part:
+    """Any part; what is made of it need not be one that can be opened."""
+    monkeypatch.setattr(compiling, "Opened", lambda package: package.read_text())
+    return Part.of("decoders.model.layer", {"any": 1})
+
+
+@pytest.fixture
+def workshop(monkeypatch, tmp_path):
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+    made = Workshop()
+    yield made
+    made.cancel()
+
+
+def test_a_part_is_made_once_and_kept(workshop, part, monkeypatch):
+    fake(monkeypatch, MAKES)
+    workshop.make([part, part])
+    workshop.wait([part])
+    assert part.package.read_text() == "x" and not workshop.failed
+    assert json.loads(part.package.with_suffix(".json").read_text())["torch"] == torch.__version__
+    monkeypatch.setattr(compiling, "_child", lambda scratch: pytest.fail("it is there"))
+    again = Workshop()
+    again.make([part])
+    assert not again._waiting and again.open(part) == "x"
+
+
+def test_a_package_that_cannot_be_opened_is_made_anew(workshop, part, monkeypatch):
+    monkeypatch.undo()
+    part.package.parent.mkdir(parents=True, exist_ok=True)
+    part.package.write_text("cut off")
+    assert workshop.open(part) is None and not part.package.exists() and not workshop.failed
+
+
+def test_cancelled_while_compiling(workshop, part, monkeypatch):
+    fake(monkeypatch, WAITS)
+    workshop.make([part])
+    while workshop._child is None:
+        time.sleep(0.01)
+    child, cancel = workshop._child, threading.Event()
+    cancel.set()
+    assert not workshop.wait([part], cancel) and child.poll() is None
+    workshop.cancel()
+    assert child.wait(10) and not workshop.wait([part]) and not workshop.failed
+    assert not list(part.package.parent.glob("*.pt2"))
+    fake(monkeypatch, MAKES)
+    workshop.make([part])
+    workshop.wait([part])
+    assert part.package.is_file()
+
+
+def test_two_runs_while_compiling(workshop, monkeypatch):
+    fake(monkeypatch, WAITS)
+    monkeypatch.setattr(engines, "WORKSHOP", workshop)
+    target = target_of()
+    prompts = [Prompt.from_ids([n, 6, 7, n, 6]) for n in (5, 9)]
+    expected = [generate(target, prompt, "pld", max_new_tokens=20) for prompt in prompts]
+    target.engines = Engines(target, "auto")
+    generate(target, prompts[0], max_new_tokens=2)  # compiling begins
+    assert workshop._thread is not None
+    outputs: dict[int, list[int]] = {}
+
+    def run(n: int) -> None:
+        outputs[n] = generate(target, prompts[n], "pld", max_new_tokens=20)
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [outputs[0], outputs[1]] == expected and len(workshop._waiting) == 2
+
+
+def test_without_a_compiler_it_stays_eager_and_says_why(workshop, monkeypatch, caplog):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(engines, "WORKSHOP", workshop)
+    monkeypatch.setattr(engines, "_said", set())
+    target = target_of()
+    for _ in range(2):
+        target.engines = Engines(target, "compiled")
+        assert not target.engines.prepare()
+    assert [r.message for r in caplog.records] == [compiling.NO_COMPILER]
+    assert generate(target, Prompt.from_ids([5, 6]), max_new_tokens=2)
+
+
+@pytest.mark.parametrize("code", ["import sys; sys.exit(1)", "print('CppCompileError: no space')"])
+def test_a_compiler_that_fails_is_not_asked_again(workshop, part, monkeypatch, caplog, code):
+    fake(monkeypatch, code)
+    workshop.make([part])
+    assert not workshop.wait([part])
+    assert workshop.failed[part.package].startswith("compiling failed (")
+    workshop.make([part])
+    assert not workshop._waiting and len(caplog.records) == 1
+
+
+def test_packages_of_another_torch_are_neither_opened_nor_kept(workshop, part, monkeypatch):
+    fake(monkeypatch, MAKES)
+    now, before = part.package, torch.__version__
+    monkeypatch.setattr(torch, "__version__", "1.0")
+    stale = Part(part.maker, part.shape)
+    assert stale.package != now
+    workshop.make([stale])
+    workshop.wait([stale])
+    monkeypatch.setattr(torch, "__version__", before)
+    workshop.make([part])
+    workshop.wait([part])
+    assert {path.stem for path in now.parent.iterdir()} == {now.stem} and now.is_file()
+
+
+# --- one that is really compiled
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """A target whose layers are compiled: the only compiling of the suite."""
+    if compiling.compiler() is None:
+        pytest.skip("there is no C++ compiler here")
+    target = target_of()
+    target.engines = Engines(target, "compiled")
+    assert target.engines.prepare(), compiling.WORKSHOP.failed
+    return target
+
+
+def test_a_compiled_target_says_what_an_eager_one_says(compiled):
+    eager = target_of()
+    prompt = Prompt.from_ids(([5, 6, 7, 8, 9, 10, 11] * 40)[:100])
+    for method in ("plain", "pld+h", "pld+a", "recycling"):
+        trace = record(compiled, prompt, method, max_new_tokens=60)
+        assert trace.output_ids == generate(eager, prompt, method, max_new_tokens=60)
+        assert set(trace.tables["steps"]["engine"]) == {"compiled"}
+
+
+@pytest.mark.parametrize("length, rows", [(40, 1), (127, 1), (40, 5), (128, 17)])
+def test_compiled_taps_and_padding(compiled, length, rows):
+    made = compiled.engines
+    try:
+        (_, stock, _), (ran, ours, _) = both(compiled, made, length, rows)
+        assert ran.engine == "compiled"
+        for one, other in zip(stock, ours, strict=True):
+            torch.testing.assert_close(other, one, atol=1e-5 * max(1.0, float(one.std())), rtol=1e-5)
+        first, second = (with_garbage(compiled, made, seed) for seed in (1, 2))
+        assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))
+    finally:
+        compiled.engines = made
+
+
+def test_a_later_start_opens_what_was_compiled(compiled, monkeypatch):
+    monkeypatch.setattr(compiling, "_child", lambda scratch: pytest.fail("nothing is missing"))
+    target, shop = target_of(), Workshop()
+    monkeypatch.setattr(engines, "WORKSHOP", shop)
+    monkeypatch.setattr("decoders.model.compiled.WORKSHOP", shop)
+    target.engines = Engines(target, "compiled")
+    assert target.engines.ready() and len(shop.opened) == 2
