@@ -18,8 +18,12 @@ from decoders.study import contract
 from decoders.study.whatif import whatif
 from specviz.cli import main
 from specviz.commands.own_method import TEMPLATE
+from specviz.server import desk as desks
+from specviz.server.limits import PUBLIC
 
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
+from .stubs import StubDesk
+from .waiting import WAIT_S
 
 PROMPT = Prompt.from_ids(prompt_ids(1))
 ORIGINAL = Template(TEMPLATE.read_text("utf-8")).substitute(name="mine", title="Mine", file="mine.py", module="mine")
@@ -216,3 +220,23 @@ def test_the_commands_begin_check_and_run_a_method(tmp_path, monkeypatch, capsys
     assert "✗" in said and "line " in said
     assert main(["methods", "check", "gone.py"]) == 2
     assert main(["run", "--plugin", "gone.py", "--prompt", "x"]) == 2
+
+
+def test_the_app_says_which_plugin_is_left_out_and_never_to_other_people(tmp_path):
+    desk = StubDesk()
+    desk.begin()
+    try:
+        assert desk.loader.wait(WAIT_S)
+        desk._methods = desks._registered
+        bad = tmp_path / "bad.py"
+        bad.write_text("import nothing_of_this_name")
+        raising = ("    build=lambda", "    needs=lambda target, params: 1 / 0,\n    build=lambda")
+        name_plugin_files([bad, written(tmp_path, raising)])
+        catalog = desk.catalog()
+        assert f"Plug-in {bad} is left out: its import fails at line 1" in catalog["note"]
+        (mine,) = [method for method in catalog["methods"] if method["name"] == "mine"]
+        assert "failed in needs: ZeroDivisionError" in mine["missing"] and mine["controls"]
+        desk.keep_to(PUBLIC)
+        assert str(bad) not in desk.catalog()["note"]
+    finally:
+        desk.end()

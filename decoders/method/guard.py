@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from decoders.draft.draft import Draft, Learned, Past, Scored, Verdict
@@ -134,7 +135,8 @@ class GuardedDrafter(Drafter):
 
 def guarded(method: Method, place: str, own: str, patience: Callable[[], float | None]) -> Method:
     """The method as a plug-in is registered: ``place`` says where it stands, ``own`` is the path of its code."""
-    guard = Guard(method.name, place, own, patience)
+    shown = Path(place).name if place == own else place  # a server's users need not know its folders
+    guard = Guard(method.name, shown, own, patience)
     origins = tuple(origin.name for origin in method.origins)
 
     def wrapped(duty: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -145,7 +147,7 @@ def guarded(method: Method, place: str, own: str, patience: Callable[[], float |
         drafter = guard.call(caller, "build", method.build, target, params)
         if not isinstance(drafter, Drafter):
             kind = type(drafter).__name__
-            raise PluginError(f"the plug-in {method.name} ({place}) failed in build: it made a {kind}, not a Drafter")
+            raise PluginError(f"the plug-in {method.name} ({shown}) failed in build: it made a {kind}, not a Drafter")
         return GuardedDrafter(drafter, guard, caller, origins)
 
     def available(target: Any) -> str | None:

@@ -101,6 +101,8 @@ def method_fault(method: Any) -> str:
             f"its method is called {method.name!r}, and a name begins with a letter or digit and goes on with letters, "
             "digits, _ + . or -"
         )
+    if odd := [part for part in ("title", "paper", "summary", "bibtex") if not isinstance(getattr(method, part), str)]:
+        return f"{odd[0]} of {method.name} is to be text"
     if not (isinstance(method.params, type) and dataclasses.is_dataclass(method.params)):
         return f"params of {method.name} are to be a frozen dataclass, its fields made with param(…)"
     try:

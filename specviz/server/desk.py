@@ -214,16 +214,16 @@ class Desk:
 
     def _described(self, method: Any) -> dict[str, Any]:
         target = self.loader.target
-        missing = None
+        missing, pooled = None, False
         if target is not None:
             try:
-                missing = method.available(target)
+                missing, pooled = method.available(target), self._pooled(method, method.params())
             except Exception as problem:
-                log.exception("method %s cannot say whether it is available", method.name)
+                log.exception("method %s cannot say what it needs", method.name)
                 missing = sentence(problem)
         return {
             **{name: getattr(method, name) for name in ("name", "title", "paper", "summary", "lossless", "keeps")},
-            "pooled": self._pooled(method, method.params()),
+            "pooled": pooled,
             "missing": missing or "",
             # those that name files are for the commands
             "controls": [dataclasses.asdict(_of_model(c, target)) for c in controls(method.params) if c.kind != "str"],
