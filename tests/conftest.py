@@ -41,8 +41,9 @@ settings.load_profile("house")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Modules and tests stay to the end: no garbage collection looks through them (half a second each, and every fifth
-    second of the training-free tests)."""
+    """Modules and tests stay to the end: no garbage collection looks through them, which takes 0.3 s of a process with
+    two files of tests (a third of what they cost) and more in one with all.
+    """
     gc.freeze()
     gc.enable()
 

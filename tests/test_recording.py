@@ -177,7 +177,8 @@ def test_a_column_of_the_engine_takes_a_line_and_its_value(target, monkeypatch):
     trace = load(save(record(target, given(), pooled(PoolDrafter()), max_new_tokens=2), None) or b"")
     assert trace.tables["steps"]["rows"][0] == 3 and set(trace.tables["steps"]["unset"]) == {-1}
     assert list(frame(trace, "steps")["rows"]) == trace.tables["steps"]["rows"]
-    assert [told["name"] for told in report(trace)["columns"]["steps"]] == ["engine", "engine_rows", "engine_keys", "rows", "unset"]
+    names = [told["name"] for told in report(trace)["columns"]["steps"]]
+    assert names == ["engine", "engine_rows", "engine_keys", "rows", "unset"]
     monkeypatch.undo()
     assert load(save(trace, None) or b"").tables == trace.tables  # a program before the columns keeps them
 

@@ -121,7 +121,9 @@ interface Run {
   forced?: boolean;
   /** Of an imported run: the columns that hold placeholders, and what the server said. */
   unknown?: string[];
-  imported?: { source: string; title: string; said?: Record<string, Setting | number[]>; notes?: string[]; text?: string };
+  imported?: {
+    source: string; title: string; said?: Record<string, Setting | number[]>; notes?: string[]; text?: string;
+  };
   /** What a model of one's own computed again of an imported run, and how its drafts compare. */
   recomputed?: string[];
   redrafted?: { method: string; compared: number; differing: number };

@@ -18,6 +18,7 @@ from typing import Any
 
 from decoders.trace import metrics
 from decoders.trace.origins import DRAFTER
+from decoders.trace.tables import REQUIRED, TABLES
 from decoders.trace.trace import Trace
 
 NOT_RECORDED = 2**31
@@ -258,12 +259,10 @@ class _Rows:
             "origins": DRAFTER.name if accepted else "", "entropy": None, "draft_ms": None, "verify_ms": None,
             "commit_ms": None, "elapsed_ms": self.elapsed if self.timed else None,
         }  # fmt: skip
-        for name, value in row.items():
-            self.tables["steps"][name].append(value)
+        _append(self.tables, "steps", **row)
         self.at, self.step, self.root = emitted.stop, self.step + 1, self.output[emitted.stop - 1]
 
     def _nodes(self, step: ServerStep, accepted: int, drafted: int, known: Sequence[tuple[float | None, int]]) -> None:
-        nodes, targets, guesses = (self.tables[name] for name in ("nodes", "targets", "guesses"))
         for depth in range(drafted + 1):
             offered = step.draft[depth - 1] if 0 < depth <= len(step.draft) else ()
             prob, rank = known[depth - 1] if 0 < depth <= accepted else (None, -1)
@@ -281,17 +280,18 @@ class _Rows:
                 "draft_prob": share(offered[0][2]) if offered else None, "prob": prob, "rank": rank, "status": status,
                 "reason": {"rejected": "the server rejected it", "accepted": "the server accepted it"}.get(status, ""),
             }  # fmt: skip
-            for name, value in row.items():
-                nodes[name].append(value)
+            _append(self.tables, "nodes", **row)
             if offered:
                 for place, (token_id, text, q) in enumerate(offered):
+                    token = self.pieces.id(token_id, text)
                     _append(
-                        guesses, step=self.step, node=depth - 1, token=self.pieces.id(token_id, text), rank=place,
+                        self.tables, "guesses", step=self.step, node=depth - 1, token=token, rank=place,
                         draft_prob=share(q), prob=None, residual=None,
                     )  # fmt: skip
             if depth <= accepted and self.at + depth < len(self.request.tokens) and depth < len(known):
                 for token_id, text, p in self.request.tokens[self.at + depth].top:
-                    _append(targets, step=self.step, node=depth, token=self.pieces.id(token_id, text), prob=share(p))
+                    token = self.pieces.id(token_id, text)
+                    _append(self.tables, "targets", step=self.step, node=depth, token=token, prob=share(p))
         if drafted > accepted + len(step.draft[accepted:]):
             self.unknown.add("nodes.token")
 
@@ -310,9 +310,12 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _append(table: Mapping[str, list[Any]], **row: Any) -> None:
-    for name, value in row.items():
-        table[name].append(value)
+def _append(tables: dict[str, dict[str, list[Any]]], table: str, **row: Any) -> None:
+    """A row of a table; the columns that it does not name have their defaults."""
+    for column in TABLES[table]:
+        value = row[column.name] if column.default is REQUIRED else row.get(column.name, column.default)
+        tables[table][column.name].append(value)
+
 
 
 def share(value: Any) -> float | None:

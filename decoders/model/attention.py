@@ -57,7 +57,7 @@ def tree_attention(
         runs = zip(query.split(key.counts, 2), key.parts, value.parts, masks, strict=True)
         each = [tree_attention(module, *run, dropout, scaling, softcap, s_aux)[0] for run in runs]
         return torch.cat(each, 1), None
-    assert isinstance(value, Tensor) and not isinstance(attention_mask, Joined)
+    assert not isinstance(value, Joined) and not isinstance(attention_mask, Joined)
     heads, rows, head_dim = query.shape[1:]
     kv_heads, keys = key.shape[1:3]
     scale = head_dim**-0.5 if scaling is None else scaling

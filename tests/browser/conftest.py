@@ -32,7 +32,7 @@ FLAGS = [
 
 SIZE = {"width": 1280, "height": 820}
 
-# the shell first: the same engine without a browser's window around it, which costs a sixth of a page's processor time
+# the shell first: the same engine without a browser's window around it, which is less work a page
 PLACES = ("/usr/bin/chromium-headless-shell", "/usr/bin/chromium", "/usr/bin/chromium-browser")
 
 

@@ -58,7 +58,10 @@ const key = () =>
 function drawings() {
   const { template } = theme();
   /** @param {AcceptanceSet} set @param {number} n */
-  const look = (set, n) => ({ name: set.title, marker: { color: COLORS[n % COLORS.length], symbol: SYMBOLS[n % 8], size: 7 } });
+  const look = ({ title }, n) => ({
+    name: title,
+    marker: { color: COLORS[n % COLORS.length], symbol: SYMBOLS[n % SYMBOLS.length], size: 7 },
+  });
   /** @param {"conditional" | "unconditional"} key @param {string} words */
   const lines = (key, words) =>
     drafting().map((set, n) => ({
@@ -66,7 +69,7 @@ function drawings() {
       x: set.depths.map((d) => d.depth),
       y: set.depths.map((d) => d[key]),
       text: set.depths.map((d) => `${d.stood} of ${key === "conditional" ? d.decided : d.drafts}`),
-      line: { color: COLORS[n % COLORS.length], dash: DASHES[n % 8], width: 2 },
+      line: { color: COLORS[n % COLORS.length], dash: DASHES[n % DASHES.length], width: 2 },
       mode: "lines+markers",
       hovertemplate: `position %{x}: %{y:.0%} ${words} (%{text})`,
     }));

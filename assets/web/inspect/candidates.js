@@ -16,12 +16,12 @@ const JUMPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
 /** @type {(text: string) => string} */
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** Width in pixels (the text's is its least), head, help. @typedef {[width: number, head: Child, help: string]} Column */
+/** Width in pixels (of the text at least), head, help. @typedef {[width: number, head: Child, help: string]} Column */
 /** A column of numbers. @type {(width: number, label: string, help: string) => Column} */
 const column = (width, label, help) => [width, capital(label), help];
 
 /** Widths of columns, of the gap between them and of the row's edges, in pixels: the first that fit are taken. */
-/** @typedef {{ rank: number, text: number, term: number, would: number, pick: number, gap: number, edge: number }} Size */
+/** @typedef {Record<"rank" | "text" | "term" | "would" | "pick" | "gap" | "edge", number>} Size */
 /** @type {Size[]} */
 const SIZES = [
   { rank: 38, text: 150, term: 104, would: 132, pick: 58, gap: 8, edge: 10 },

@@ -68,6 +68,7 @@ export function step(owner, view) {
   if (unknown(model, "steps")) return [`${tokens} of the answer; which tokens came together is not recorded.`];
   if (unknown(model, "steps.accepted")) return [`${tokens} came together; what was drafted of them is not recorded.`];
   if (!unknown(model, "steps.drafted")) return null;
+  /** @type {Child[]} */
   const own = view.bonus < 0 ? [] : [view.accepted ? ", then the target added " : "the target wrote "];
   if (own.length) own.push(quoted(owner, view.bonus));
   const stood = view.accepted ? [`${plural(view.accepted, "drafted token")} stood`] : [];

@@ -203,7 +203,8 @@ export function heading(owner) {
   }
   const { temperature = 0, top_k: topK = 0, top_p: topP = 1, seed } = run.sampling || {};
   if (temperature > 0) {
-    const more = [topK ? `top-k ${topK}` : "", topP < 1 ? `top-p ${topP}` : "", seed === undefined ? "" : `seed ${seed}`]
+    const drawn = seed === undefined ? "" : `seed ${seed}`;
+    const more = [topK ? `top-k ${topK}` : "", topP < 1 ? `top-p ${topP}` : "", drawn]
       .filter(Boolean)
       .join(", ");
     by.append(h("span.sv-chip", `temperature ${temperature}${more && ", "}${more}`));

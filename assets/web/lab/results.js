@@ -256,7 +256,7 @@ function pointTable(results) {
   return tabled({}, heads(places.map(([, head]) => head), [...labels, "runs"]), rows);
 }
 
-/** A table of every point below tables of lines × tasks, for whoever looks for its runs. @param {HTMLElement[]} table */
+/** A table of every point below tables of lines × tasks, to look for its runs. @param {HTMLElement[]} table */
 const folded = (table) => h("details.svl-every", h("summary", "Every number with its spread and its runs"), table);
 
 /** What stands below the charts. @param {LabResults} results */
