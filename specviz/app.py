@@ -42,6 +42,7 @@ from specviz.server.users import Users
 from specviz.shell import assets, frame, login, sound
 
 log = logging.getLogger(__name__)
+PLUGIN_S = 30.0  # a call of a plug-in's method that takes longer is given up: other runs wait behind it
 
 
 def open_desk(
@@ -68,8 +69,10 @@ def open_desk(
 
         def load() -> Any:
             from decoders import load_target
+            from decoders.drafters import wait_for_plugins
             from decoders.drafters.sps import offer_drafter
 
+            wait_for_plugins(PLUGIN_S)
             target = load_target(chosen, device=device, dtype=dtype, engine=engine, progress=loader.tell)
             if drafter is not None:
                 offer_drafter(target, drafter)

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from decoders.method.plugin_files import name_plugin_files
+
 from . import __version__
 from .commands import COMMANDS, FIRST
 
@@ -63,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     args = parser().parse_args(argv)
     try:
+        name_plugin_files(getattr(args, "plugin", ()))
         return args.run(args)
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)

@@ -32,6 +32,7 @@ COPIES = {
     "casd": (2, 1), "ppd+typical": (2, 2),  # a verifier that asks for the drafted tokens' probabilities sends them
     "adapld": (4, 6),  # it decides on the host, one after the other: the place, the branches there, what follows them
     "sps+ppd": (6, 12),  # every draft forward, five at most, is a verify step of its own that reads twice
+    "synthetic": (10, 9),  # no method: it decodes K = 8 tokens plainly ahead, behind a prompt that it may read anew
 }  # fmt: skip
 
 

@@ -43,7 +43,8 @@ class Method:
     that they name it, so that nothing is missing); ``applies`` returns None, or one sentence that says what a
     prompt lacks. ``cold`` gives the parameters of the same run without what earlier runs left behind, where
     parameters can ask for that: no trace records it. ``keeps`` names what its runs leave behind for later ones, if
-    anything (``decoders.method.kept``).
+    anything (``decoders.method.kept``). ``null``: not a method but a model of chance, which no comparison of all
+    methods takes in.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Method:
     applies: Callable[[Prompt], str | None] = lambda prompt: None
     cold: Callable[[Any], Any] = lambda params: params
     keeps: str = ""
+    null: bool = False
     order: int = 50
 
     def parts(

@@ -6,7 +6,7 @@ from importlib import import_module
 
 NAMES = (
     "app", "run", "verify", "bench", "lab", "attribute", "acceptance", "whatif", "import", "view", "export",
-    "figure", "lessons", "methods", "models", "calibrate", "expand", "train", "tree", "users",
+    "figure", "dev", "lessons", "methods", "models", "calibrate", "expand", "train", "tree", "users",
 )  # fmt: skip
 COMMANDS = {name: import_module(f"{__name__}.{name}") for name in NAMES}
 FIRST = {

@@ -61,7 +61,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.file(parser, "--out", "write the run as a trace file (.spectrace)", "TRACE")
     common.flag(parser, "--json", "print links with character offsets, or scores, as JSON")
     common.file(parser, "--markdown", "write the answer with footnotes, or the table")
-    common.add_model(parser)
+    common.add_model(parser, plugins=False)
 
 
 def _lengths(text: str) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.add_prompts(parser, 40)
     common.file(parser, "--out", "write the calibration to this file instead of the settings")
     common.file(parser, "--html", "write the heat map of heads to a file")
-    common.add_model(parser)
+    common.add_model(parser, plugins=False)
 
 
 def run(args: argparse.Namespace) -> int:

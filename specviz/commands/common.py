@@ -80,9 +80,9 @@ def count(
 
 def add_model(
     parser: argparse.ArgumentParser, model: str = MODEL_HELP, *, dtype: bool = True, threads: bool = True,
-    engine: bool = True,
+    engine: bool = True, plugins: bool = True,
 ) -> None:  # fmt: skip
-    """Which model is loaded, and how."""
+    """Which model is loaded, and how; ``plugins``: the command takes methods, those from files too."""
     group = parser.add_argument_group("model")
     group.add_argument("--model", metavar="PATH_OR_ID", help=model)
     group.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
@@ -92,6 +92,11 @@ def add_model(
         group.add_argument("--engine", choices=ENGINES, metavar="E", help=ENGINE_HELP)
     if threads:
         count(group, "--threads", "CPU threads (default: torch's choice)")
+    if plugins:  # ``specviz.cli`` names them to the registry
+        parser.add_argument(
+            "--plugin", action="append", default=[], type=Path, metavar="FILE",
+            help="a Python file with a method of your own; may be repeated",
+        )  # fmt: skip
 
 
 def add_prompts(parser: argparse.ArgumentParser, limit: int) -> None:
@@ -228,7 +233,8 @@ def chosen_methods(
     if not wanted:
         raise UserError(f"no method was named: choose of {', '.join(methods())}, or say all")
     everything = "all" in wanted
-    values: dict[str, dict[str, str]] = {name: {} for name in (methods() if everything else wanted)}
+    every = [name for name, method in methods().items() if not method.null or name in wanted]
+    values: dict[str, dict[str, str]] = {name: {} for name in (every if everything else wanted)}
     entries = {name: find_method(name) for name in values}
     for key, value in parse_sets(sets).items():
         method, dot, name = key.rpartition(".")

@@ -1,28 +1,46 @@
-"""``specviz export``: a trace as one interactive page that works from disk."""
+"""``specviz export``: a trace as one interactive page that works from disk, or its times for Perfetto."""
 
 from __future__ import annotations
 
 import argparse
 
+from decoders.errors import UserError
+
 from . import common
 
-HELP = "write a trace as one HTML file"
-DESCRIPTION = "Write a trace as one HTML file."
+HELP = "write a trace as one HTML file, or its times for Perfetto"
+DESCRIPTION = (
+    "Write a trace as one HTML file that works from disk, or its times (draft, verify, commit) as Chrome trace JSON, "
+    "which ui.perfetto.dev and chrome://tracing open."
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     common.file(parser, "trace", "a .spectrace file", "TRACE")
-    common.file(parser, "--html", "the page to write", required=True)
+    common.file(parser, "--html", "the page to write")
     common.count(parser, "--step", "the step it opens on", 1)
+    common.file(parser, "--perfetto", "the Chrome trace JSON to write")
 
 
 def run(args: argparse.Namespace) -> int:
     from decoders import load
-    from specviz.views.export import standalone_html
 
+    if args.html is None and args.perfetto is None:
+        raise UserError("say what to write: --html F, --perfetto F, or both")
     common.check_writable(args.html)
+    common.check_writable(args.perfetto)
     trace = load(args.trace)
     step = common.step_number(args.step, trace)
-    args.html.write_text(standalone_html(trace, step=step), encoding="utf-8")
-    common.say(f"{args.html}: {trace.rows('steps')} steps, opens from disk without a server")
+    if args.html is not None:
+        from specviz.views.export import standalone_html
+
+        args.html.write_text(standalone_html(trace, step=step), encoding="utf-8")
+        common.say(f"{args.html}: {trace.rows('steps')} steps, opens from disk without a server")
+    if args.perfetto is not None:
+        import json
+
+        from specviz.views.perfetto import trace_events
+
+        args.perfetto.write_text(json.dumps(trace_events(trace), ensure_ascii=False) + "\n", encoding="utf-8")
+        common.say(f"{args.perfetto}: {trace.rows('steps')} steps, for ui.perfetto.dev or chrome://tracing")
     return 0

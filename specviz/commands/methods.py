@@ -17,16 +17,31 @@ if TYPE_CHECKING:
 READY, MISSING = "ready", "missing"
 
 
-HELP = "list methods, their papers and what they lack"
-DESCRIPTION = "List drafting methods, and say which of them lack a trained part for the model."
+HELP = "list methods, their papers and what they lack; begin and check one of your own"
+DESCRIPTION = (
+    "List drafting methods, and say which of them lack a trained part for the model. specviz methods new NAME writes "
+    "a method of your own to begin with, specviz methods check FILE says whether one keeps the contract (exit code 1 "
+    "where it does not)."
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", help="only this one, with its parameters")
+    parser.add_argument("name", nargs="?", metavar="NAME|new|check", help="only this one, with its parameters")
+    parser.add_argument(
+        "what", nargs="?", metavar="NAME|FILE", help="of new: the new method's name; of check: its file"
+    )
     common.add_model(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.name in ("new", "check"):
+        if not args.what:
+            raise UserError(f"specviz methods {args.name} needs a {'name' if args.name == 'new' else 'file'} behind it")
+        from . import own_method
+
+        return own_method.new(args.what) if args.name == "new" else own_method.check(args)
+    if args.what:
+        raise UserError(f"one method at a time: leave {args.what} out")
     from decoders import find_method, methods
 
     chosen = [find_method(args.name)] if args.name else list(methods().values())
@@ -51,11 +66,15 @@ def _list(chosen: list[Method], lacks: Mapping[str, str | None] | None) -> None:
     """All methods as a table, below it what is missing. ``lacks`` says it per method (None: nothing); None: unknown."""
     from rich.text import Text
 
+    from decoders.drafters import plugin_place
+
     rows = []
     for method in chosen:
         about = Text(f"{method.title}. {method.summary}")
         if method.paper:
             about.append(f"\n{method.paper}", "italic")
+        if place := plugin_place(method.name):
+            about.append(f"\nPlug-in: {place}", "italic")
         parts = "?" if lacks is None else MISSING if lacks[method.name] else READY
         rows.append((method.name, about, _output(method), parts))
     common.show_table(("method", "what it does, and the paper", "output", "parts"), rows, ruled=True)
@@ -66,9 +85,12 @@ def _list(chosen: list[Method], lacks: Mapping[str, str | None] | None) -> None:
 def _explain(method: Method, lacks: Mapping[str, str | None] | None) -> None:
     """One method with its parameters."""
     from decoders.draft.params import controls
+    from decoders.drafters import plugin_place
 
+    place = plugin_place(method.name)
     common.say(
-        f"{method.name}: {method.title} ({_output(method)})", method.summary, method.paper and f"Paper: {method.paper}",
+        f"{method.name}: {method.title} ({_output(method)})", (place and f"From the plug-in {place}") or "",
+        method.summary, method.paper and f"Paper: {method.paper}",
         f"Missing: {reason}" if lacks and (reason := lacks[method.name]) else "",
     )  # fmt: skip
     if rows := [(c.name, _default(c), c.allowed(), c.help) for c in controls(method.params)]:

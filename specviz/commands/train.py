@@ -131,7 +131,7 @@ def _add_text(parts: Any) -> None:
         "model: for --soft-labels and ppd, which learn the target's distributions along them", metavar="N",
     )  # fmt: skip
     common.count(parser, "--seed", "of prompts and sampled answers", 0, low=0)
-    common.add_model(parser, "the model that answers")
+    common.add_model(parser, "the model that answers", plugins=False)
     parser.set_defaults(run=_write_text)
 
 
@@ -183,7 +183,7 @@ def _add_part(parts: Any, kind: str, short: str, what: str) -> argparse.Argument
     common.count(parser, "--seed", "of data and weights", 0, low=0)
     _add_resume(parser)
     common.flag(parser, "--fast", "bf16 and compiled layers, as for `train demo`")
-    common.add_model(parser, "the target (default: the bundled one)", dtype=False)
+    common.add_model(parser, "the target (default: the bundled one)", dtype=False, plugins=False)
     return parser
 
 

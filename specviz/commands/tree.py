@@ -67,7 +67,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "predicted",
     )
     common.file(design, "--out", "where the trees go (default: beside the prompt tokens)", "FILE")
-    common.add_model(design)
+    common.add_model(design, plugins=False)
     design.set_defaults(run=run)
     show = parts.add_parser("show", help="print a tree file", description="Print the trees of a file, state by state.")
     common.file(show, "file", "a tree file, or the folder of prompt tokens with one", "FILE")
@@ -80,7 +80,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     common.count(latency, "--max-size", "most rows", 64, high=MOST_SIZE)
     common.flag(latency, "--again", "measure even where a result is kept")
-    common.add_model(latency)
+    common.add_model(latency, plugins=False)
     latency.set_defaults(run=run_latency)
 
 

@@ -191,10 +191,18 @@ class Desk:
             "methods": described,
             "settings": [dataclasses.asdict(self._bounded(c)) for c in controls(RunSettings)],
             "reason": self.reason(),
-            "note": self.note,
+            "note": " ".join([self.note, *self._left_out()]).strip(),
             "state": self.loader.state,
             "opening": self._opening(),
         }
+
+    def _left_out(self) -> list[str]:
+        """A sentence for every plug-in that cannot be used, for whoever may know of files on this machine."""
+        if self.rules.shared or self._methods is not _registered or self.loader.target is None:
+            return []
+        from decoders.drafters import plugin_problems
+
+        return [f"{problem[:1].upper()}{problem[1:]}." for problem in plugin_problems()]
 
     def _opening(self) -> str:
         """The method of the run that the page opens on; "" where there is none."""
@@ -206,16 +214,16 @@ class Desk:
 
     def _described(self, method: Any) -> dict[str, Any]:
         target = self.loader.target
-        missing = None
+        missing, pooled = None, False
         if target is not None:
             try:
-                missing = method.available(target)
+                missing, pooled = method.available(target), self._pooled(method, method.params())
             except Exception as problem:
-                log.exception("method %s cannot say whether it is available", method.name)
+                log.exception("method %s cannot say what it needs", method.name)
                 missing = sentence(problem)
         return {
             **{name: getattr(method, name) for name in ("name", "title", "paper", "summary", "lossless", "keeps")},
-            "pooled": self._pooled(method, method.params()),
+            "pooled": pooled,
             "missing": missing or "",
             # those that name files are for the commands
             "controls": [dataclasses.asdict(_of_model(c, target)) for c in controls(method.params) if c.kind != "str"],

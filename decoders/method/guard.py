@@ -1,0 +1,161 @@
+"""A plug-in's method, guarded: what it raises, drafts wrongly or never ends becomes one sentence that names it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from decoders.draft.draft import Draft, Learned, Past, Scored, Verdict
+from decoders.errors import UserError, first_line
+from decoders.model.memory import Context
+from decoders.model.target import SPARE_ROWS
+from decoders.verifiers.sampling import Chooser
+
+from .drafter import Drafter
+from .method import Method
+from .patience import Caller, place_of
+
+log = logging.getLogger(__name__)
+COMPUTED = ("needs", "verifier", "prompt", "brings", "applies", "cold")  # a card's functions, but build and available
+
+
+class PluginError(UserError):
+    """What a plug-in's method did wrong, in one sentence; the error behind it is the cause."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Guard:
+    """Calls a plug-in's code. ``place`` is its file, ``own`` the file or folder that is its own; ``patience`` gives the
+    seconds that a call may take (None: any time).
+    """
+
+    name: str
+    place: str
+    own: str
+    patience: Callable[[], float | None]
+
+    def caller(self) -> Caller | None:
+        """What makes the calls of one drafter; None where they may take any time."""
+        seconds = self.patience()
+        return None if seconds is None else Caller(seconds, self.own)
+
+    def call(self, caller: Caller | None, duty: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What the function returns. A UserError of its own stays; any other error is told as the plug-in's."""
+        try:
+            return function(*arguments) if caller is None else caller.call(function, *arguments)
+        except UserError:
+            raise
+        except (KeyboardInterrupt, GeneratorExit, MemoryError):
+            raise
+        except BaseException as problem:  # SystemExit too: a plug-in does not end the app
+            log.info("%s: %s failed", self.name, duty, exc_info=problem)
+            raise PluginError(self.sentence(duty, problem)) from problem
+
+    def sentence(self, duty: str, problem: BaseException) -> str:
+        """Which plug-in failed at which duty, how, and at which line of its own."""
+        at = place_of(traceback.extract_tb(problem.__traceback__), self.own)
+        kind = "" if type(problem).__name__ == "Hung" else f"{type(problem).__name__}: "
+        return f"the plug-in {self.name} ({self.place}) failed in {duty}: {kind}{first_line(problem)}{at and ', '}{at}"
+
+    def check(self, context: Context, draft: Any, budget: int, origins: Sequence[str]) -> None:
+        """Raise PluginError for what is no draft, or one that the engine cannot take."""
+        if problem := draft_fault(context.root, context.shape.vocab, draft, budget, origins):
+            raise PluginError(f"the plug-in {self.name} ({self.place}) failed in propose: {problem}")
+
+
+def draft_fault(root: int, vocab: int, draft: Any, budget: int, origins: Sequence[str]) -> str:
+    """What is wrong with a draft after the token ``root``, in plain words; "" where the engine can take it."""
+    if not isinstance(draft, Draft):
+        return f"it returned {type(draft).__name__}, and a Draft is wanted"
+    tokens = draft.tree.tokens
+    if tokens[0] != root:
+        return f"its draft begins with token {tokens[0]}, and the last token of the context is {root}"
+    if not all(isinstance(token, int) and 0 <= token < vocab for token in tokens):
+        odd = next(token for token in tokens if not isinstance(token, int) or not 0 <= token < vocab)
+        return (
+            f"it drafted {odd!r}, and tokens are Python's whole numbers from 0 to {vocab - 1:,} (.tolist() makes them)"
+        )
+    if len(tokens) - 1 > budget and (deep := max(draft.tree.depths)) > budget:
+        return f"it drafted {deep} tokens deep, and its budget was {budget}: propose() keeps to it"
+    if len(tokens) + len(draft.probes) > SPARE_ROWS:
+        return f"it drafted {len(tokens) - 1} tokens, and at most {SPARE_ROWS - 1} fit one forward"
+    if not len(tokens) == len(draft.origins) == len(draft.sources):
+        return (
+            f"its draft has {len(tokens)} nodes, {len(draft.origins)} origins and {len(draft.sources)} sources: each "
+            "node has one of both"
+        )
+    if unknown := set(draft.origins[1:]) - set(origins):
+        return f"its draft names the origin {min(unknown)!r}, and the method declares {', '.join(origins) or 'none'}"
+    return ""
+
+
+class GuardedDrafter(Drafter):
+    """A plug-in's drafter: every duty is called by the guard, every draft checked."""
+
+    def __init__(self, inner: Drafter, guard: Guard, caller: Caller | None, origins: Sequence[str]) -> None:
+        self.inner, self.guard, self.caller, self.origins = inner, guard, caller, origins
+
+    @property
+    def looks_at(self) -> dict[str, Any] | None:  # type: ignore[override]
+        return self.inner.looks_at
+
+    @property
+    def keeps(self) -> Any:  # type: ignore[override]
+        return self.inner.keeps
+
+    @property
+    def warm(self) -> bool:  # type: ignore[override]
+        return self.inner.warm
+
+    def _call(self, duty: str, *arguments: Any) -> Any:
+        return self.guard.call(self.caller, duty, getattr(self.inner, duty), *arguments)
+
+    def propose(self, context: Context, budget: int) -> Draft:
+        draft = self._call("propose", context, budget)
+        self.guard.check(context, draft, budget, self.origins)
+        return draft
+
+    def sample_with(self, chooser: Chooser) -> None:
+        self._call("sample_with", chooser)
+
+    def prepare(self, context: Context) -> None:
+        self._call("prepare", context)
+
+    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
+        return self._call("observe", draft, scored, verdict)
+
+    def resume(self, context: Context, past: Sequence[Past]) -> None:
+        if type(self.inner).resume is not Drafter.resume or type(self.inner).observe is not Drafter.observe:
+            self._call("resume", context, past)
+
+
+def guarded(method: Method, place: str, own: str, patience: Callable[[], float | None]) -> Method:
+    """The method as a plug-in is registered: ``place`` says where it stands, ``own`` is the path of its code."""
+    shown = Path(place).name if place == own else place  # a server's users need not know its folders
+    guard = Guard(method.name, shown, own, patience)
+    origins = tuple(origin.name for origin in method.origins)
+
+    def wrapped(duty: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *arguments: guard.call(guard.caller(), duty, function, *arguments)
+
+    def build(target: Any, params: Any) -> Drafter:
+        caller = guard.caller()
+        drafter = guard.call(caller, "build", method.build, target, params)
+        if not isinstance(drafter, Drafter):
+            kind = type(drafter).__name__
+            raise PluginError(f"the plug-in {method.name} ({shown}) failed in build: it made a {kind}, not a Drafter")
+        return GuardedDrafter(drafter, guard, caller, origins)
+
+    def available(target: Any) -> str | None:
+        try:
+            return guard.call(guard.caller(), "available", method.available, target)
+        except PluginError as problem:
+            return str(problem)
+
+    duties = {name: getattr(method, name) for name in COMPUTED}
+    others: dict[str, Any] = {name: wrapped(name, function) for name, function in duties.items() if function}
+    return dataclasses.replace(method, build=build, available=available, **others)

@@ -1,0 +1,161 @@
+"""Methods from outside: packages with an entry point ``specviz.methods``, and files.
+
+A plug-in is code that the user installed or named; it is imported once, and one that cannot be used is left out with a
+sentence that names it, while everything else goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import importlib.util
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from decoders.draft.params import controls, make_params
+from decoders.errors import UserError, first_line
+
+from .method import Method
+from .patience import Caller, Hung, place_of
+from .plugin_files import plugin_files
+
+GROUP = "specviz.methods"
+IMPORT_S = 60.0  # a plug-in that imports a large library takes a while
+NAME = re.compile(r"[A-Za-z0-9][\w+.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a plug-in comes from: ``place`` as people read it, how it is imported, and the file or folder that its code
+    stands in.
+    """
+
+    place: str
+    open: Callable[[], Any]
+    own: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A plug-in's methods; ``own`` is the file or folder that its code stands in."""
+
+    place: str
+    own: str
+    methods: tuple[Method, ...]
+
+
+class Unusable(UserError):
+    """Why a plug-in was left out; the error behind it, if any, is the cause."""
+
+
+def sources() -> Iterator[Source]:
+    """The installed packages' entry points, by name, then the files of ``SPECVIZ_PLUGINS``."""
+    for entry in sorted(importlib.metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
+        package = entry.dist.name if entry.dist else entry.value
+        yield Source(f"package {package}, entry point {entry.name}", entry.load, partial(_code_of, entry))
+    for path in plugin_files():
+        yield file_source(path)
+
+
+def file_source(path: Path) -> Source:
+    """A plug-in that is a file."""
+    path = path.expanduser().resolve()
+    return Source(str(path), partial(_module, path), lambda: str(path))
+
+
+def load(source: Source, import_s: float = IMPORT_S) -> Plugin:
+    """A plug-in's methods, looked at: named rightly, with parameters that make controls. Raises Unusable."""
+    caller = Caller(import_s, source.place)
+    try:
+        loaded = caller.call(source.open)
+        own = source.own()
+        methods = tuple(_methods(loaded))
+        if not methods:
+            raise Unusable("it defines no method: METHOD = Method(…) is wanted, or METHODS, a tuple")
+        for method in methods:
+            if fault := method_fault(method):
+                raise Unusable(fault)
+    except Unusable as problem:
+        raise Unusable(f"plug-in {source.place} is left out: {problem}") from problem.__cause__
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except BaseException as problem:  # SystemExit too
+        raise Unusable(f"plug-in {source.place} is left out: {_failed(source, problem)}") from problem
+    return Plugin(source.place, own, methods)
+
+
+def method_fault(method: Any) -> str:
+    """What keeps an object from being registered as a method, in plain words; "" where nothing does."""
+    if not isinstance(method, Method):
+        return f"METHOD is a {type(method).__name__}, and a decoders.Method is wanted"
+    if not isinstance(method.name, str) or not NAME.fullmatch(method.name) or method.name == "all":
+        return (
+            f"its method is called {method.name!r}, and a name begins with a letter or digit and goes on with letters, "
+            "digits, _ + . or -"
+        )
+    if odd := [part for part in ("title", "paper", "summary", "bibtex") if not isinstance(getattr(method, part), str)]:
+        return f"{odd[0]} of {method.name} is to be text"
+    if not (isinstance(method.params, type) and dataclasses.is_dataclass(method.params)):
+        return f"params of {method.name} are to be a frozen dataclass, its fields made with param(…)"
+    try:
+        make_params(method.params, {control.name: control.default for control in controls(method.params)})
+    except Exception as problem:
+        return f"params of {method.name} cannot be made into controls: {type(problem).__name__}: {first_line(problem)}"
+    return "" if callable(method.build) else f"build of {method.name} is to be a function of target and params"
+
+
+def _methods(loaded: Any) -> Iterator[Any]:
+    """The methods of a module with METHOD or METHODS, or what an entry point names itself: a method, or several."""
+    if isinstance(loaded, ModuleType):
+        if hasattr(loaded, "METHOD"):
+            yield loaded.METHOD
+        yield from getattr(loaded, "METHODS", ())
+    elif isinstance(loaded, (tuple, list)):
+        yield from loaded
+    else:
+        yield loaded
+
+
+def _failed(source: Source, problem: BaseException) -> str:
+    if isinstance(problem, Hung):
+        return f"its import does not end: {first_line(problem)}"
+    if isinstance(problem, SyntaxError):
+        return f"line {problem.lineno} is no Python: {problem.msg}"
+    at = place_of(traceback.extract_tb(problem.__traceback__), source.place)
+    return f"its import fails{at and ' at '}{at}: {type(problem).__name__}: {first_line(problem)}"
+
+
+def _module(path: Path) -> ModuleType:
+    """A file as a module, read anew; its folder is where it imports from, beside what is installed."""
+    name = f"specviz_plugin_{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_{abs(hash(str(path))):x}"
+    module = ModuleType(name)
+    module.__file__ = str(path)
+    code = compile(path.read_text("utf-8"), str(path), "exec")  # never a cached .pyc: an editor saves twice a second
+    sys.modules[name] = module  # dataclasses and pickles look there
+    folder = str(path.parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        exec(code, module.__dict__)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module
+
+
+def _code_of(entry: importlib.metadata.EntryPoint) -> str:
+    """The folder of the package that an entry point names, or its file."""
+    with suppress(ImportError, AttributeError, ValueError):
+        spec = importlib.util.find_spec(entry.module.partition(".")[0])
+        if spec is not None and spec.submodule_search_locations:
+            return next(iter(spec.submodule_search_locations))
+        return (spec and spec.origin) or ""
+    return ""

@@ -1,0 +1,122 @@
+"""``specviz methods new`` and ``specviz methods check``: a method of one's own, begun and checked."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import string
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from decoders.errors import UserError
+from specviz.words import counted
+
+from . import common
+
+if TYPE_CHECKING:
+    from decoders import Method, Prompt, Target
+    from decoders.method.plugins import Plugin
+
+TEMPLATE = Path(__file__).parent / "method_template.txt"
+EXAMPLES = 2  # prompts that a method is checked on, beside those made for it
+CALL_S = 10.0  # a call that takes longer hangs
+MADE = ("Say it twice: the old lamp at the station. The old lamp at the", "a")  # much to copy; nothing to copy
+MEANINGS = {
+    "controls": "parameters and texts", "available": "what it needs", "output": "output: lossless, repeatable",
+    "provenance": "drafts: budget, origins, sources", "tracing": "recorded as it ran", "alone": "nothing left behind",
+}  # fmt: skip
+
+
+def new(name: str) -> int:
+    """Write a method to begin with into this folder."""
+    from decoders import methods
+    from decoders.method.plugins import NAME
+
+    if not NAME.fullmatch(name) or name == "all":
+        raise UserError(f"{name!r} is no name for a method: a letter or digit, then letters, digits, _ + . or -")
+    if name in methods():
+        raise UserError(f"there is a method {name!r} already: choose another name")
+    module = re.sub(r"\W", "_", name)
+    module = module if module.isidentifier() else f"method_{module}"
+    file = Path(f"{module}.py")
+    title = name.replace("_", " ").replace("-", " ").strip().capitalize()
+    text = string.Template(TEMPLATE.read_text("utf-8")).substitute(name=name, title=title, file=file, module=module)
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(text)
+    except FileExistsError:
+        raise UserError(f"there is a file {file} already: choose another name, or move it away") from None
+    common.say(f"{file}: a method that drafts and passes the check; make it yours", f"specviz methods check {file}")
+    return 0
+
+
+def check(args: argparse.Namespace) -> int:
+    """0 where every method of the file keeps the contract, 1 where one does not."""
+    from decoders.drafters import add_plugin, wait_for_plugins
+    from decoders.method.plugins import Unusable
+
+    file = Path(args.what)
+    if not file.is_file():
+        raise UserError(f"there is no file {file}")
+    wait_for_plugins(CALL_S)
+    try:
+        plugin = add_plugin(file)
+    except Unusable as problem:
+        common.say(str(problem))
+        _show_error(problem.__cause__)
+        return 1
+    args.model = args.model or "bundled"  # fast, and trained: drafts are accepted and rejected
+    target = common.open_target(args)
+    prompts = _prompts(target)
+    return 0 if all([_checked(method, target, prompts) for method in _of(plugin)]) else 1
+
+
+def _of(plugin: Plugin) -> list[Method]:
+    """The plug-in's methods as they are registered: guarded."""
+    from decoders import find_method
+
+    return [find_method(method.name) for method in plugin.methods]
+
+
+def _prompts(target: Target) -> list[Prompt]:
+    from decoders import Prompt
+    from decoders.prompt.files import read_prompts
+    from specviz.views.examples import file
+
+    examples = [record.prompt(target.tokenizer) for record in read_prompts(file(toy=True), EXAMPLES)]
+    return [*examples, *(Prompt.from_text(target.tokenizer, text) for text in MADE)]
+
+
+def _checked(method: Method, target: Target, prompts: list[Prompt]) -> bool:
+    """Whether a method keeps the contract; says rule by rule what does not."""
+    from decoders.study.contract import check as broken
+    from decoders.study.contract import drafted
+
+    findings = broken(method, target, prompts)
+    rules = [rule for rule in MEANINGS if rule != "available" or any(f.rule == rule for f in findings)]
+    left = {finding.rule for finding in findings}
+    if "available" in left:
+        rules = ["controls", "available"]
+    common.say(f"{method.name}: {method.title}, on {target.name} and {counted(len(prompts), 'prompt')}")
+    for rule in rules:
+        common.say(f"  {'✗' if rule in left else '✓'} {MEANINGS[rule]}")
+        for finding in (one for one in findings if one.rule == rule):
+            where = "" if finding.prompt is None else f" (prompt {finding.prompt + 1})"
+            common.say(f"      {finding.words}{where}")
+    for error in dict.fromkeys(finding.error for finding in findings if finding.error):
+        common.say("", error.rstrip())
+    if findings:
+        common.say(f"{method.name}: {counted(len(findings), 'fault')}")
+    elif not any(drafted(target, prompt, method) for prompt in prompts):
+        common.say(f"{method.name}: ok, but it drafted nothing on these prompts")
+    else:
+        common.say(f"{method.name}: ok")
+    return not findings
+
+
+def _show_error(problem: BaseException | None) -> None:
+    """The traceback behind a plug-in that could not be imported."""
+    import traceback
+
+    if problem is not None and not isinstance(problem, UserError):
+        common.say("", "".join(traceback.format_exception(problem)).rstrip())

@@ -1,0 +1,77 @@
+"""A run's times as Chrome's trace events, which ui.perfetto.dev and chrome://tracing open.
+
+Format: "Trace Event Format", the JSON object form: complete events (ph X) with microseconds, lanes named by metadata.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from decoders.trace.trace import Trace
+
+LANES = ("step", "draft", "verify", "commit")
+PROCESS = 1
+
+
+def trace_events(trace: Trace, process: int = PROCESS) -> dict[str, Any]:
+    """The document: one process for the run, one lane for whole steps and one per stage, and counters.
+
+    A step's stages follow one another; what a drafter learns after the commit counts as drafting, as in the record. An
+    event's ``args`` say what was drafted, accepted and written. What the record does not time has no event.
+    """
+    run, steps = trace.run, trace.tables["steps"]
+    timings, written = run.get("timings") or {}, _written(trace)
+    method = run["method"].get("title") or run["method"]["name"]
+    events: list[dict[str, Any]] = [
+        _name("process_name", process, 0, f"{method}: {run.get('title') or 'Untitled run'}"),
+        *(_name("thread_name", process, lane, name) for lane, name in enumerate(LANES, 1)),
+    ]
+    now = 0.0
+    for name, stage in (("read the prompt", "prefill_ms"), ("prepare", "prepare_ms")):
+        if took := timings.get(stage) or 0.0:
+            events.append(_event(name, process, 1, now, took, {}))
+            now += took
+    for step in range(trace.rows("steps")):
+        began, text = now, written[step] if step < len(written) else ""
+        drafted, accepted = steps["drafted"][step], steps["accepted"][step]
+        stages = {
+            "draft": {"drafted": drafted, "route": steps["route"][step], "reason": steps["reason"][step]},
+            "verify": {"rows": drafted + 1, "context": steps["context"][step]},
+            "commit": {"accepted": accepted, "text": text},
+        }
+        for lane, (stage, about) in enumerate(stages.items(), 2):
+            if (took := steps[f"{stage}_ms"][step]) is not None:
+                events.append(_event(stage, process, lane, now, took, {"step": step + 1, **about}))
+                now += took
+        about = {"drafted": drafted, "accepted": accepted, "outcome": steps["outcome"][step], "text": text}
+        events.append(_event(f"step {step + 1}", process, 1, began, now - began, about))
+        count = {"drafted": drafted, "accepted": accepted}
+        events.append({"name": "tokens", "ph": "C", "pid": process, "ts": _us(began), "args": count})
+    return {
+        "traceEvents": events,
+        "displayTimeUnit": "ms",
+        "otherData": {"run": run.get("id", ""), "method": run["method"]["name"], "model": run["model"].get("name", "")},
+    }
+
+
+def _written(trace: Trace) -> list[str]:
+    """The text that each step wrote."""
+    tokens, ids = trace.tables["tokens"], {}
+    for token, step in zip(tokens["id"], tokens["step"], strict=True):
+        if step is not None and step >= 0:
+            ids.setdefault(step, []).append(token)
+    return [trace.text(ids.get(step, ())) for step in range(trace.rows("steps"))]
+
+
+def _event(name: str, process: int, lane: int, start_ms: float, ms: float, about: dict[str, Any]) -> dict[str, Any]:
+    event = {"name": name, "cat": "specviz", "ph": "X", "pid": process, "tid": lane, "ts": _us(start_ms)}
+    return {**event, "dur": _us(ms), "args": {key: value for key, value in about.items() if value != ""}}
+
+
+def _name(what: str, process: int, lane: int, name: str) -> dict[str, Any]:
+    return {"name": what, "ph": "M", "pid": process, "tid": lane, "args": {"name": name}}
+
+
+def _us(ms: float) -> float:
+    """Microseconds of milliseconds, to the nanosecond."""
+    return round(ms * 1e3, 3)
