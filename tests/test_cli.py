@@ -427,7 +427,7 @@ def test_app_and_view_call_the_server(monkeypatch, tmp_path):
     assert specviz("view", tmp_path / "a.spectrace", "--open") == 0
     shared = {"auth_file": Path("users"), "public": False, "limits": {"runs": "5"}, "pickers": []}
     assert calls[0][0] == ("x", "127.0.0.1", 0, None, False)
-    assert calls[0][1] == {"device": None, "dtype": None, "drafter": None} | shared
+    assert calls[0][1] == {"device": None, "dtype": None, "drafter": None, "engine": None} | shared
     assert calls[1][0] == (None, "127.0.0.1", 7860)
     alone = {"auth_file": None, "public": False, "limits": {}, "pickers": []}
     assert calls[1][1] == {"trace": tmp_path / "a.spectrace", "open_browser": True} | alone

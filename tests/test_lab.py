@@ -1006,7 +1006,7 @@ def test_a_long_sweep_is_asked_about_in_the_app(desk: StubDesk) -> None:
 
 def test_a_recorded_experiment_comes_along(desk: StubDesk) -> None:
     lab = desk.services["lab"]
-    [listed] = lab.shown()["recorded"]
+    [listed] = lab.catalog()["recorded"]
     results = lab.results(listed["id"])
     assert results.about["shipped"] and results.about["state"] == "complete" and not results.failed
     assert all(lab.bring(row["trace"]) for row in results.rows if row["role"] == "run")
