@@ -4,7 +4,7 @@ import { h } from "specviz/base/dom.js";
 import { format, percentage } from "specviz/base/numbers.js";
 import { charts, theme } from "specviz/base/plotly.js";
 import { heads, table } from "specviz/base/table.js";
-import { COLORS, data, layout, page } from "specviz/acceptance/state.js";
+import { COLORS, data, layout, page, scrolled } from "specviz/acceptance/state.js";
 
 /** @param {Calibration} one @param {string} title @param {number} n @returns {Chart} */
 function diagram(one, title, n) {
@@ -80,8 +80,8 @@ export function drawCalibration(place) {
       " = chance that something right was told with more confidence than something wrong (.5: it says nothing). " +
         "Cosines and attention are no probabilities: they have an AUROC alone.",
     ),
-    h(
-      "div.svl-scroll",
+    scrolled(
+      "Calibration",
       table(
         { class: "svd-table" },
         heads(["method", "confidence"], ["told", "came true", "ECE", "Brier", "AUROC"]),

@@ -4,7 +4,7 @@ import { append, h } from "specviz/base/dom.js";
 import { format, percentage, plural } from "specviz/base/numbers.js";
 import { charts, theme } from "specviz/base/plotly.js";
 import { heads, table } from "specviz/base/table.js";
-import { COLORS, DASHES, SYMBOLS, data, layout, page, shown } from "specviz/acceptance/state.js";
+import { COLORS, DASHES, SYMBOLS, data, layout, page, scrolled, shown } from "specviz/acceptance/state.js";
 
 /** @type {Record<AcceptanceGroups, [string, string]>} */
 const GROUPS = {
@@ -38,7 +38,7 @@ function compared() {
       ),
     ),
   );
-  return h("div.svl-scroll", table({ class: "svd-table svd-defined" }, head, rows));
+  return scrolled("Acceptance by definition", table({ class: "svd-table svd-defined" }, head, rows));
 }
 
 /** @param {AcceptanceSet} set */
@@ -137,7 +137,7 @@ function grouped(name) {
   return h(
     "section.svd-group",
     h("h3", title),
-    h("div.svl-scroll", table({ class: "svd-table" }, heads([what], names), rows)),
+    scrolled(title, table({ class: "svd-table" }, heads([what], names), rows)),
   );
 }
 

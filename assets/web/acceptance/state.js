@@ -33,6 +33,11 @@ export const SYMBOLS = ["circle", "square", "diamond", "cross", "x", "triangle-u
 /** The server's answer, once it is there. */
 export const data = () => must(page.data, "answer yet");
 
+/** A table that may be wider than the page: it can be scrolled with the keyboard. */
+/** @type {(name: string, inside: HTMLElement) => HTMLElement} */
+export const scrolled = (name, inside) =>
+  h("div.svl-scroll", { tabindex: 0, role: "region", "aria-label": name }, inside);
+
 /** A value of a definition as people read it. @param {number | null | undefined} value @param {string} unit */
 export const shown = (value, unit) =>
   value === null || value === undefined ? "–" : unit === "share" ? `${(100 * value).toFixed(1)} %` : value.toFixed(2);
