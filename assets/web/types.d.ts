@@ -15,6 +15,7 @@ interface StepRow {
   context: number; route: string; reason: string; drafted: number; depth: number; accepted: number; emitted: number;
   bonus: number; outcome: "full" | "partial" | "none" | "plain"; origins: string; entropy: number | null;
   draft_ms: number | null; verify_ms: number | null; commit_ms: number | null; elapsed_ms: number | null;
+  engine: string; engine_rows: number | null; engine_keys: number | null;
 }
 interface NodeRow {
   step: number; token: number; parent: number; depth: number; origin: string; source: number; pool: number;

@@ -310,11 +310,14 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+# of the columns that were added to tables since their first version
+DEFAULTS = {table: {c.name: c.default for c in TABLES[table] if c.default is not REQUIRED} for table in TABLES}
+
+
 def _append(tables: dict[str, dict[str, list[Any]]], table: str, **row: Any) -> None:
     """A row of a table; the columns that it does not name have their defaults."""
-    for column in TABLES[table]:
-        value = row[column.name] if column.default is REQUIRED else row.get(column.name, column.default)
-        tables[table][column.name].append(value)
+    for name, values in tables[table].items():
+        values.append(row[name] if name in row else DEFAULTS[table][name])
 
 
 

@@ -66,6 +66,10 @@ def oracle_of(trace: Trace) -> dict[str, Any]:
     return replay.to_json() if replay is not None else {"why": oracles.unknown(trace)}
 
 
+# of the columns added after the first version, those that views draw in a way of their own
+DRAWN = {"steps": {"engine", "engine_rows", "engine_keys"}}
+
+
 def plain_columns(trace: Trace) -> dict[str, list[dict[str, str]]]:
     """Columns added after the first version, known here or not: views show their values as they are.
 
@@ -77,7 +81,7 @@ def plain_columns(trace: Trace) -> dict[str, list[dict[str, str]]]:
     told: dict[str, list[dict[str, str]]] = {}
     for table, columns in trace.tables.items():
         listed = {column.name: column for column in TABLES.get(table, ())}
-        drawn = {name for name, column in listed.items() if column.default is REQUIRED}
+        drawn = {name for name, column in listed.items() if column.default is REQUIRED} | DRAWN.get(table, set())
         drawn |= {name for name in columns_of(table, trace.run) if name not in listed}  # the method declared them
         told[table] = [
             {

@@ -667,6 +667,19 @@ def test_columns_that_no_view_knows_are_plain_values(open_trace: Open) -> None:
     assert page.problems == []
 
 
+def test_a_forward_that_was_not_stock_code_is_told(open_trace: Open) -> None:
+    trace = synthetic.chain()
+    steps = trace.tables["steps"]
+    for name, value in (("engine", "compiled"), ("engine_rows", 16.0), ("engine_keys", 256.0)):
+        steps[name] = [value] * len(steps["context"])
+    page = open_trace(trace)
+    details(page)
+    expect(page.locator(".sv-step-facts")).to_contain_text("forward compiled 16 rows, 256 keys")
+    stock = open_trace(synthetic.chain())
+    expect(stock.locator(".sv-step-facts .sv-chip")).not_to_have_count(0)
+    expect(stock.locator(".sv-step-facts:not([hidden]) .sv-chip:not([hidden]):has-text('forward')")).to_have_count(0)
+
+
 def test_the_run_is_broken_down_by_outcome_route_and_time(open_trace: Open) -> None:
     from decoders.trace.metrics import outcomes, step_term_shares
 

@@ -95,6 +95,9 @@ export function routeMarks(owner) {
   });
 }
 
+/** Whether a step's forward ran otherwise than by stock code. @param {string} engine */
+const notStock = (engine) => engine !== "" && engine !== "eager";
+
 /** The chips of one step: route, what was accepted, and the method's own numbers; their text changes with the step. */
 export class StepFacts {
   /** @param {Inspector} owner */
@@ -103,6 +106,7 @@ export class StepFacts {
     /** @type {StepView} */
     this.view = later();
     this.route = this.chip("route", () => ["The way the method found its draft in this step."]);
+    this.forward = this.chip("forward", () => ["The engine that ran the target's forward, and its bucket."]);
     this.origins = this.chip("accepted", () => ["Origins of the accepted tokens, in their order."]);
     /** @type {(ReturnType<StepFacts["chip"]> & { term: DeclaredTerm })[]} */
     this.terms = [];
@@ -127,9 +131,10 @@ export class StepFacts {
       column,
       ...this.chip(column.label, () => told(column.label, column.help)),
     }));
-    const chips = [this.route, this.origins, ...this.terms, ...this.plains];
+    const chips = [this.route, this.origins, this.forward, ...this.terms, ...this.plains];
     this.element.replaceChildren(...chips.map((one) => one.element));
-    this.element.hidden = !model.stepTerms.length && !this.plains.length && !routes(model).length;
+    const some = this.terms.length || this.plains.length || routes(model).length || model.steps.engine.some(notStock);
+    this.element.hidden = !some;
   }
 
   /** @type {(term: DeclaredTerm) => Child[]} */
@@ -157,6 +162,9 @@ export class StepFacts {
     };
     put(this.route, view.route);
     put(this.origins, view.accepted ? view.origins.replace(/\+/g, " + ") : "");
+    const { engine, engine_rows: rows, engine_keys: keys } = this.owner.model.steps;
+    const bucket = `${rows[view.number]} rows, ${keys[view.number]} keys`;
+    put(this.forward, notStock(engine[view.number]) ? engine[view.number] : "", ` ${bucket}`);
     for (const one of this.terms) {
       const value = this.owner.model.stepTerm(view.number, one.term.key);
       if (value === null) put(one, "");
