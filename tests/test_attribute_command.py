@@ -47,9 +47,7 @@ def quotesum(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def specviz(*args: object) -> int:

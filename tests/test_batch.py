@@ -46,9 +46,7 @@ from .waiting import WAIT_S, until
 SMALL = replace(batch([("pld", {"k": 2}), ("pld", {})], 2), max_new_tokens=8)
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture(autouse=True)

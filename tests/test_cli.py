@@ -53,9 +53,7 @@ def prompts(tmp_path) -> str:
     return str(path)
 
 
-@pytest.fixture(autouse=True)
-def _home(tmp_path, monkeypatch):
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def specviz(*args: object) -> int:

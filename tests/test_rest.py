@@ -36,10 +36,7 @@ class Words:
         return {"input_ids": [[int(word) for word in text.split()] for text in texts]}
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def written(path: Path, documents: list[list[int]]) -> Path:

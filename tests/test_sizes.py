@@ -19,10 +19,7 @@ from decoders.model.target import SPARE_ROWS
 from .gguf_files import write_gguf
 from .models import network, tiny_target, tiny_tokenizer
 
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def folder_of(place: Path, family: str = "llama", **options: object) -> Path:

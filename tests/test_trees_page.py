@@ -27,10 +27,7 @@ TABLE = ((0.6, 0.15, 0.05), (0.4, 0.1, 0.05), (0.2, 0.1, 0.05))
 ROWS = (1, 8, 32, 64)
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def latency_of(target: Any, ms: tuple[float, ...] = (5.0, 6.0, 9.0, 14.0), spread: float = 0.01) -> Latency:

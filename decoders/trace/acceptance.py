@@ -7,15 +7,13 @@ stood ÷ steps with a draft (vLLM's and llama.cpp's "acceptance rate per positio
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from .decisions import Decisions, decisions
-from .metrics import overlaps, ratio
+from .metrics import declared, overlaps, ratio
 from .trace import Trace
 
 
@@ -32,10 +30,7 @@ class Definition:
     worked: str
 
 
-DEFINITIONS: tuple[Definition, ...] = tuple(
-    Definition(key, **about)
-    for key, about in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
-)
+DEFINITIONS: tuple[Definition, ...] = declared(Definition, __file__)
 FIRST_LENGTH = 64  # tokens of context; each further range of lengths is twice as long
 
 

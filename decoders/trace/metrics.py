@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from .decisions import decisions, verified
 from .oracle import best_acceptance, oracle
 from .trace import Trace
+
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +37,13 @@ class Metric:
     worked: str = ""
 
 
-METRICS: tuple[Metric, ...] = tuple(
-    Metric(key, **about)
-    for key, about in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
-)
+def declared(kind: Callable[..., Kind], module: str) -> tuple[Kind, ...]:
+    """What stands in the ``.toml`` beside a module's file, one of ``kind`` per table, its key first."""
+    written = tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
+    return tuple(kind(key, **about) for key, about in written.items())
+
+
+METRICS: tuple[Metric, ...] = declared(Metric, __file__)
 
 
 def metric_help() -> list[dict[str, Any]]:

@@ -45,15 +45,19 @@ function show(view) {
   page.box.dataset.ready = view;
 }
 
+let counted = ""; // the runs that were counted last
+
 /** Counts the chosen runs anew, and draws what is shown of them. */
 async function count() {
   const asked = ++page.asked;
   const ids = chosen();
+  counted = ids.join();
   /** @type {AcceptanceSet[]} */
   let sets = [];
   try {
     if (ids.length) ({ sets } = await postJson("api/acceptance/runs", { ids }));
   } catch (problem) {
+    counted = "";
     if (asked === page.asked) body.replaceChildren(alertNote(problem));
     return;
   }
@@ -95,7 +99,7 @@ export function mount({ element }) {
   on("runs", () => {
     if (!page.data) return;
     drawRuns(runs, count);
-    count();
+    if (chosen().join() !== counted) count();
   });
   new MutationObserver(() => {
     if (page.data && page.box.querySelector(".main-svg")) show(page.view);
