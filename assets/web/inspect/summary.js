@@ -149,9 +149,12 @@ function metric(owner, help, value) {
   const unit = share ? "%" : named ? "" : help.unit;
   const box = h("div.sv-metric", { tabindex: "0" }, h("dt", help.label || help.key));
   const glue = unit === "%" || unit === "×" ? "" : " ";
-  box.append(h("dd", shown, unit && shown !== "–" ? h("small", glue + unit) : null));
+  const doubt = owner.model.report?.doubts?.[help.key];
+  const mark = doubt && h("small.sv-doubt", { "aria-label": `, ${doubt}` }, " ‡");
+  box.append(h("dd", shown, unit && shown !== "–" ? h("small", glue + unit) : null, mark));
   box.dataset.key = help.key;
-  return owner.tip.add(box, () => terms.explain(owner, help.key, help));
+  const why = doubt ? [h("div", `‡ ${doubt}.`)] : [];
+  return owner.tip.add(box, () => [...terms.explain(owner, help.key, help), ...why]);
 }
 
 // what a reader looks for first; all others follow in the run's own order
