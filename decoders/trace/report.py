@@ -25,8 +25,8 @@ def payload(trace: Trace) -> dict[str, Any]:
 def report(trace: Trace) -> dict[str, Any]:
     """All numbers over a run that views show; a run that goes on has those of its steps so far.
 
-    ``metrics``: per key ``value`` and the parts that its formula names (``Metric.worked``); ``doubts``: why some of them
-    cannot be right. ``outcomes``, ``routes``:
+    ``metrics``: per key ``value`` and the parts that its formula names (``Metric.worked``); ``doubts``: why some cannot
+    be right. ``outcomes``, ``routes``:
     [name, steps], most first, mismatch and none last. ``drafting``: [part, Σ ms], to be set against ``verify_ms``.
     ``times``: ms by part of the run. ``lengths``: [accepted tokens, steps with a draft]. ``depths``: [depth, reached,
     accepted]. ``regrets``: the steps where the ranking lost tokens, the worst first. ``oracle``: the replay under a
