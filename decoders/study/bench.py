@@ -172,9 +172,8 @@ def alternated(
     makes a run by calling what it is given, and its result is handed on.
     """
     gc.collect()
-    freezes = not gc.get_freeze_count()  # what somebody else froze would be thawed with ours
-    if freezes:
-        gc.freeze()  # what is there already need not be looked through before every run
+    thaws = not gc.get_freeze_count()  # what somebody else froze would be thawed with ours
+    gc.freeze()  # what is there already need not be looked through before every run
     try:
         for number in range(-1, repeats):
             taking = [c for c in contenders if c.rounds is None or 0 <= number < c.rounds]
@@ -184,7 +183,7 @@ def alternated(
                     turn = Turn(number, index, contender, place == len(taking))
                     yield turn, call(functools.partial(_swept, contender.run, prompt))
     finally:
-        if freezes:
+        if thaws:
             gc.unfreeze()
 
 
