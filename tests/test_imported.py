@@ -95,6 +95,39 @@ def test_a_server_of_another_model_is_told_by_its_probabilities():
     assert again.tables["tokens"]["server_prob"][-1] == pytest.approx(0.99005, abs=1e-4)
 
 
+def sglang_stream(steps: list[int], **more: Any) -> Trace:
+    """The run of ``served`` as a stream of SGLang tells it: what was accepted, not what was drafted."""
+    document = json.loads(served()[1])
+    ids, chunks, wrote = document["choices"][0]["token_ids"], [], 0
+    for number, accepted in enumerate([0, *steps]):
+        wrote += accepted + 1
+        meta = {"id": "a", "completion_tokens": wrote, "spec_verify_ct": number, "prompt_token_ids": PROMPT}
+        chunks.append({"text": "", "output_ids": ids[:wrote], "meta_info": meta})
+    (trace,) = open_log("\n".join(map(json.dumps, chunks)).encode()).traces
+    assert "steps.drafted" in trace.run["unknown"] and trace.tables["steps"]["accepted"] == [0, *steps]
+    return trace
+
+
+def test_where_drafts_are_not_told_they_are_compared_as_far_as_they_were_accepted():
+    accepted = served()[0].tables["steps"]["accepted"]
+    trace = read_again(target(), sglang_stream(accepted))
+    same, never = redraft(target(), trace, "pld", {"k": 4}), redraft(target(), trace, "plain")
+    told = [a > 0 for a in [0, *accepted]]
+    assert any(told) and same.run["redrafted"] | {"method": "", "params": {}} == {
+        "method": "", "params": {}, "compared": sum(told), "differing": 0,
+    }  # fmt: skip
+    assert never.tables["steps"]["differs"] == told and never.run["redrafted"]["differing"] == sum(told)
+
+
+def test_the_servers_own_ids_stay_where_the_prompt_alone_is_text():
+    document = json.loads(served()[1])
+    del document["prompt_token_ids"]
+    (trace,) = open_log(json.dumps({**document, "prompt": "the old lamp"}).encode()).traces
+    again = read_again(target(), trace)
+    assert again.output_ids == document["choices"][0]["token_ids"]
+    assert again.tables["steps"]["accepted"] == [0, *served()[0].tables["steps"]["accepted"]]
+
+
 def text_answer(**more: Any) -> Trace:
     words = {"prompt": "the old lamp at the station, the old", "choices": [{"text": " lamp at the station"}], **more}
     (trace,) = open_log(json.dumps({"id": "a", **words}).encode()).traces

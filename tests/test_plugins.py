@@ -107,6 +107,11 @@ BROKEN = {
     "raises": (("failed in propose: ZeroDivisionError", "of mine.py"), [(COPIED, "return 1 / 0")]),
     "no draft": (("it returned list, and a Draft is wanted",), [(COPIED, "return copied")]),
     "too deep": (("and its budget was",), [(COPIED, COPIED.replace("copied, start", "(copied * 40)[:40], start"))]),
+    "no tree": (("its draft cannot be read: AttributeError",), [(COPIED, "return Draft(copied)")]),
+    "far source": (("names the source 1000000",), [
+        (COPIED, "tree, main = " + COPIED[len("return "):] + ".tree, ('main',)\n"
+         + " " * 16 + "return Draft(tree, ('root', *main * len(copied)), (-1, *[10**6] * len(copied)))"),
+    ]),
     "no token": (("it drafted 100000",), [(COPIED, COPIED.replace("copied, start", "[100000], start"))]),
     "wrong source": (("at its source",), [(COPIED, COPIED.replace("copied, start", "copied, max(start - 1, 0)"))]),
     "no reason": (("no reason why",), [('f"the last {n} tokens stand nowhere before"', '""')]),

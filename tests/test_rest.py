@@ -132,6 +132,18 @@ def test_files_that_are_no_datastore(home: Path) -> None:
         opened(home / "missing.txt", Words())
 
 
+def test_a_line_of_jsonl_that_never_ends_is_refused(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datastore, "MOST_LINE", 20)
+    for text, good in (('"short"\n"also short"\n', True), ('"short"\n"much longer than the others"\n', False)):
+        path = home / "lines.jsonl"
+        path.write_text(text)
+        if good:
+            assert [*datastore.documents(path)] == ["short", "also short"]
+            continue
+        with pytest.raises(UserError, match="line 2 is longer than 20 characters"):
+            list(datastore.documents(path))
+
+
 def test_jsonl_has_a_document_per_line(home: Path) -> None:
     lines = [
         {"text": "1 2 3"},

@@ -15,7 +15,7 @@ from decoders.errors import UserError
 from decoders.parts import KINDS
 from decoders.prompt.prompt import Pool
 from decoders.study.forced import forced
-from decoders.study.recorded import other_model
+from decoders.study.recorded import other_model, sampling_of
 from decoders.study.whatif import ReadRun, go_on, whatif
 from decoders.trace.metrics import ranking_regret, regrets
 from decoders.trace.trace import Trace
@@ -219,6 +219,18 @@ def test_other_models_are_refused(target, ranked):
     with pytest.raises(ValueError, match="was made with tiny-qwen3"):
         ReadRun(other, old)  # of the same shape, but it says other things of the output
     assert "tiny-llama is loaded" in str(other_model(tiny_target("llama"), old.run))
+
+
+@pytest.mark.parametrize("key", [["a"], {"a": 1}, 3])
+def test_a_models_key_that_is_no_text_is_another_models(target, ranked, key):
+    run = {**ranked.trace.run, "model": {**ranked.trace.run["model"], "key": key}}
+    assert "another model of that name" in str(other_model(target, run))
+
+
+@pytest.mark.parametrize("settings", [{"seed": "x"}, {"seed": 1e300}, {"temperature": "hot"}, {"top_p": None}])
+def test_sampling_settings_that_are_no_numbers_are_refused(settings):
+    with pytest.raises(UserError, match="settings are not numbers"):
+        sampling_of({"sampling": settings})
 
 
 def test_bad_questions_are_answered_in_one_sentence(target, ranked):

@@ -63,22 +63,25 @@ class Guard:
 
     def check(self, context: Context, draft: Any, budget: int, origins: Sequence[str]) -> None:
         """Raise PluginError for what is no draft, or one that the engine cannot take."""
-        if problem := draft_fault(context.root, context.shape.vocab, draft, budget, origins):
+        try:
+            problem = draft_fault(context, draft, budget, origins)
+        except Exception as error:  # its parts are of no kind that a draft has
+            problem = f"its draft cannot be read: {type(error).__name__}: {first_line(error)}"
+        if problem:
             raise PluginError(f"the plug-in {self.name} ({self.place}) failed in propose: {problem}")
 
 
-def draft_fault(root: int, vocab: int, draft: Any, budget: int, origins: Sequence[str]) -> str:
-    """What is wrong with a draft after the token ``root``, in plain words; "" where the engine can take it."""
+def draft_fault(context: Context, draft: Any, budget: int, origins: Sequence[str]) -> str:
+    """What is wrong with a draft after a context, in plain words; "" where the engine can take it. What has no parts
+    of a draft raises anything.
+    """
     if not isinstance(draft, Draft):
         return f"it returned {type(draft).__name__}, and a Draft is wanted"
-    tokens = draft.tree.tokens
-    if tokens[0] != root:
-        return f"its draft begins with token {tokens[0]}, and the last token of the context is {root}"
-    if not all(isinstance(token, int) and 0 <= token < vocab for token in tokens):
-        odd = next(token for token in tokens if not isinstance(token, int) or not 0 <= token < vocab)
-        return (
-            f"it drafted {odd!r}, and tokens are Python's whole numbers from 0 to {vocab - 1:,} (.tolist() makes them)"
-        )
+    tokens, vocab = draft.tree.tokens, context.shape.vocab
+    if tokens[0] != context.root:
+        return f"its draft begins with token {tokens[0]}, and the last token of the context is {context.root}"
+    if odd := [token for token in tokens if type(token) is not int or not 0 <= token < vocab]:
+        return f"it drafted {odd[0]!r}, and tokens are Python's whole numbers from 0 to {vocab - 1:,} (.tolist() makes them)"
     if len(tokens) - 1 > budget and (deep := max(draft.tree.depths)) > budget:
         return f"it drafted {deep} tokens deep, and its budget was {budget}: propose() keeps to it"
     if len(tokens) + len(draft.probes) > SPARE_ROWS:
@@ -87,6 +90,11 @@ def draft_fault(root: int, vocab: int, draft: Any, budget: int, origins: Sequenc
         return (
             f"its draft has {len(tokens)} nodes, {len(draft.origins)} origins and {len(draft.sources)} sources: each "
             "node has one of both"
+        )
+    if far := [source for source in draft.sources if type(source) is not int or not -1 <= source < context.length]:
+        return (
+            f"its draft names the source {far[0]!r}, and a source is a position of the context, a Python's whole "
+            f"number from 0 to {context.length - 1:,}, or -1"
         )
     if unknown := set(draft.origins[1:]) - set(origins):
         return f"its draft names the origin {min(unknown)!r}, and the method declares {', '.join(origins) or 'none'}"

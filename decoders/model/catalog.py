@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from decoders.errors import UserError
 from decoders.folders import ASSETS
@@ -53,6 +55,11 @@ def model_place(model: str | Path) -> str:
 def current_key(key: str) -> str:
     """A kept fingerprint as it is made today."""
     return EARLIER.get(key, key)
+
+
+def recorded_key(run: Mapping[str, Any]) -> str:
+    """The fingerprint of the model that a recorded run was made with; "" where its record names none."""
+    return current_key(str((run.get("model") or {}).get("key") or ""))
 
 
 def shipped_key(model: str) -> str:

@@ -95,14 +95,19 @@ class Datastore:
 def documents(path: Path) -> Iterator[str]:
     """The texts of a file: of JSONL (by its name) one per line, else its paragraphs.
 
-    Raises UserError for what is no text in UTF-8, and for a line without a text.
+    Raises UserError for what is no text in UTF-8, and for a line without a text or too long to be one document.
     """
     try:
         with path.open(encoding="utf-8") as file:
             if path.suffix in (".jsonl", ".ndjson"):
-                for number, line in enumerate(file, 1):
+                for number, line in enumerate(iter(lambda: file.readline(MOST_LINE + 1), ""), 1):
+                    where = f"{path.name}, line {number}"
+                    if len(line) > MOST_LINE:
+                        raise UserError(
+                            f"{where} is longer than {MOST_LINE:,} characters: give it as several documents"
+                        )
                     if line.strip():
-                        yield _of_line(line, f"{path.name}, line {number}")
+                        yield _of_line(line, where)
                 return
             paragraph: list[str] = []
             size = 0

@@ -78,7 +78,8 @@ def redraft(
 ) -> Trace:  # fmt: skip
     """A run that was read again, with every step drafted by ``method``: the steps' columns ``local_accepted`` and
     ``differs`` say what came of it, and ``run["redrafted"]`` counts. A draft that is longer than the server's is
-    compared as far as that went. Raises UserError as ``ReadRun.redraft``, and where the steps are not known.
+    compared as far as that went; where a server does not tell its drafts, as far as it accepted them. Raises UserError
+    as ``ReadRun.redraft``, and where the steps are not known.
     """
     if {"steps", "steps.accepted"}.intersection(trace.run["unknown"]):
         raise UserError("this source does not say what each step accepted, so there is nothing to compare drafts with")
@@ -91,13 +92,11 @@ def redraft(
     count, local, differs = trace.rows("steps"), list[int](), list[bool]()
     for step in range(count):
         again = read.redraft(step, entry, values)
-        server, emitted = steps["accepted"][step], steps["emitted"][step]
-        most = steps["drafted"][step] if known else again.accepted
-        stands = min(again.accepted, most, emitted)
-        compared = most > 0
-        local.append(stands if compared else again.accepted)
-        differs.append(compared and stands != server)
-        if compared and known and not differs[-1]:
+        most = steps["drafted"][step]  # where drafts are not told: the accepted tokens
+        stands = min(again.accepted, most, steps["emitted"][step])
+        local.append(stands if most else again.accepted)
+        differs.append(most > 0 and stands != steps["accepted"][step])
+        if most and known and not differs[-1]:
             _fill_draft(trace, read.rows("nodes", step), again.trace)
         progress(step + 1, count)
     steps["local_accepted"], steps["differs"] = local, differs
@@ -190,9 +189,11 @@ def _tokenise(target: Target, trace: Trace) -> None:
         raise UserError(f"{target.name} came without a tokenizer, and this run has no token ids")
     texts = [trace.text(trace.prompt_ids), run["imported"].get("text") or trace.text(trace.output_ids)]
     encoded = [list(target.tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
+    if all(token < LOCAL for token in trace.output_ids):
+        encoded[1] = trace.output_ids  # the server's own ids; the prompt alone is text
     if not all(encoded):
         raise UserError("this source tells no text, so nothing can be computed again")
-    if encoded[1] and len(encoded[1]) == len(trace.output_ids) and _same_ends(target, trace, encoded[1]):
+    if len(encoded[1]) == len(trace.output_ids) and _same_ends(target, trace, encoded[1]):
         for table in ("tokens", "nodes"):
             _exchange(trace, table, encoded)
         length = len(encoded[0]) - run["prompt_length"]
@@ -213,7 +214,8 @@ def _same_ends(target: Target, trace: Trace, ids: Sequence[int]) -> bool:
     """Whether a text's new tokens are those of the run, one by one."""
     pieces = dict(zip(trace.tables["pieces"]["id"], trace.tables["pieces"]["hex"], strict=True))
     assert target.pieces is not None
-    return all(pieces[old] == target.pieces.of(new)[0].hex() for old, new in zip(trace.output_ids, ids, strict=True))
+    pairs = zip(trace.output_ids, ids, strict=True)
+    return all(old == new or pieces[old] == target.pieces.of(new)[0].hex() for old, new in pairs)
 
 
 def _exchange(trace: Trace, table: str, encoded: Sequence[Sequence[int]]) -> None:

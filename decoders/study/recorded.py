@@ -12,7 +12,7 @@ from decoders.draft.params import controls
 from decoders.drafters import chosen
 from decoders.errors import UserError
 from decoders.method.method import Method
-from decoders.model.catalog import current_key
+from decoders.model.catalog import recorded_key
 from decoders.prompt.prompt import Pool, Prompt, Segment
 from decoders.trace.trace import Trace
 from decoders.verifiers.sampling import Sampling
@@ -28,8 +28,8 @@ def other_model(target: Target, run: Mapping[str, Any], *, exact: bool = False) 
     record tells. ``exact`` wants it under the same name and in the same dtype too.
     """
     model, info = run["model"], target.info
-    if "key" in model:
-        same = current_key(model["key"]) == target.key
+    if key := recorded_key(run):
+        same = key == target.key
     else:
         same = all(model.get(name) == info[name] for name in SHAPE)
     if exact:
@@ -77,8 +77,13 @@ def sampling_of(run: Mapping[str, Any]) -> Sampling:
     settings = run.get("sampling") or {}
     try:
         numbers = {name: settings[name] for name in ("temperature", "top_k", "top_p") if name in settings}
-        return Sampling(**numbers, seed=int(settings.get("seed", 0)))
-    except (TypeError, OverflowError):
+        seed = int(settings.get("seed", 0))
+        if not -(2**63) <= seed < 2**63:
+            raise OverflowError
+        return Sampling(**numbers, seed=seed)
+    except UserError:
+        raise
+    except (TypeError, ValueError, OverflowError):
         raise UserError("this run's sampling settings are not numbers") from None
 
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from decoders.model.catalog import NAMES, current_key, shipped_key
+from decoders.model.catalog import NAMES, recorded_key, shipped_key
 from decoders.trace.decisions import verified
 from decoders.trace.trace import Trace
 from specviz import __version__
@@ -72,8 +72,7 @@ def _setting(trace: Trace, *, run: bool = True) -> str:
 
 def command(trace: Trace, file: str) -> str:
     """The command that makes a run again from its file, and says whether the tokens are the same."""
-    model = trace.run.get("model") or {}
-    key = current_key(str(model.get("key") or ""))
+    model, key = trace.run.get("model") or {}, recorded_key(trace.run)
     named = next((name for name in NAMES if key and shipped_key(name) == key), "")
     words = ["specviz", "run", "--again", file, "--model", named or f"PATH_OR_ID_OF_{model.get('name') or 'THE_MODEL'}"]
     return " ".join(map(shlex.quote, [*words, *(["--dtype", str(model["dtype"])] if model.get("dtype") else [])]))

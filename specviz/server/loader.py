@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from decoders.errors import TooLarge
-from decoders.model.catalog import current_key
+from decoders.model.catalog import recorded_key
 from specviz.words import sentence, shortened
 
 from .runner import TRIM
@@ -199,7 +199,7 @@ class Loader:
 
     def made(self, run: Mapping[str, Any]) -> Any:
         """The model that a recorded run was made with, opened now where it is here; else the loaded one."""
-        loaded, key = self.target, _key(run)
+        loaded, key = self.target, recorded_key(run)
         if loaded is None or self._other is None or key in ("", loaded.key):
             return loaded
         with self._opening:
@@ -218,7 +218,7 @@ class Loader:
 
     def beside(self, run: Mapping[str, Any]) -> bool:
         """Whether the model that a recorded run was made with is open beside the one in use."""
-        return _key(run) in self._others
+        return recorded_key(run) in self._others
 
     def is_open(self, target: Any) -> bool:
         """Whether a model is the one in use, or one of those kept open beside it."""
@@ -275,11 +275,6 @@ def describe(info: Mapping[str, Any]) -> str:
         quantised = [kind for kind in ordered if kind != "F32"] or ordered
         dtype = f"{dtype}, dequantised from {', '.join(quantised)}"
     return " · ".join(str(part) for part in (info.get("name"), size, dtype, info.get("device")) if part)
-
-
-def _key(run: Mapping[str, Any]) -> str:
-    """The fingerprint of the model that a recorded run was made with; "" where it was not recorded."""
-    return current_key(str((run.get("model") or {}).get("key") or ""))
 
 
 def _why(problem: BaseException) -> str:

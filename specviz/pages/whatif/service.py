@@ -113,6 +113,7 @@ class WhatIfs(Service):
         By ``method`` with its ``params``, or on from a ``candidate`` of the step; without either as it was recorded.
         Raises UserError with a sentence, UnknownTrace for a run that is not there.
         """
+        self._check(key)
         again = self._again(key, asked)
         return {
             "trace": payload(again.trace), "step": again.step, "recorded": again.recorded, "accepted": again.accepted,
@@ -121,8 +122,7 @@ class WhatIfs(Service):
         }  # fmt: skip
 
     def _again(self, key: str, asked: Redraft) -> WhatIf:
-        """A step drafted again, by the worker."""
-        self._check(key)
+        """A step of a run that may be asked, drafted again by the worker."""
         target = self.desk.target_of(self.desk.trace(key).run)
         candidate = asked.candidate
         chosen, own = self._method(asked.method, asked.params, target) if candidate is None else (None, None)
