@@ -184,3 +184,29 @@ def test_the_command_writes_a_trace_and_says_what_is_not_recorded(tmp_path: Path
     (tmp_path / "odd.txt").write_text("hello")
     assert main(["import", str(tmp_path / "odd.txt")]) == 2
     assert "holds nothing" in capsys.readouterr().err
+
+
+def test_the_command_keeps_the_runs_that_the_model_cannot_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("decoders.load_target", lambda *_, **__: target())
+    told = [served()[1].decode(), json.dumps({"id": "b", "choices": [{"text": "no prompt"}]})]
+    (tmp_path / "two.jsonl").write_text("\n".join(told))
+    out = tmp_path / "run.spectrace"
+    # the first is vLLM's, the second anybody's: the importer that knows both reads them
+    words = ["import", str(tmp_path / "two.jsonl"), "--kind", "openai", "--target", "tiny", "--out", str(out)]
+    assert main(words) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "it was not read again: this source does not tell the prompt" in said
+    read, left = (load(tmp_path / f"run-{n}.spectrace") for n in (1, 2))
+    assert "recomputed" in read.run and "recomputed" not in left.run
+    (tmp_path / "two.jsonl").write_text(told[1])
+    assert main(words) == 2 and "does not tell the prompt" in capsys.readouterr().err
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch):
+    with (tmp_path / "big.json").open("wb") as file:
+        file.truncate(3 << 30)
+    monkeypatch.setattr(Path, "read_bytes", None)
+    assert main(["import", str(tmp_path / "big.json")]) == 2
+    assert "has 3,072.0 MiB, and 64 are read" in capsys.readouterr().err

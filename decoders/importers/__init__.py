@@ -21,7 +21,7 @@ from .importer import Importer, Opened
 from .request import ImportFault
 from .source import MOST, Source
 
-__all__ = ["ImportFault", "Importer", "Opened", "importers", "open_log"]
+__all__ = ["ImportFault", "Importer", "Opened", "check_size", "importers", "open_log"]
 
 
 @cache
@@ -31,13 +31,18 @@ def importers() -> tuple[Importer, ...]:
     return tuple(sorted((m.IMPORTER for m in modules if hasattr(m, "IMPORTER")), key=lambda one: (one.order, one.name)))
 
 
+def check_size(size: int, name: str = "") -> None:
+    """Raise ImportFault for a file of more bytes than are read."""
+    if size > MOST:
+        raise ImportFault(f"{name or 'the file'} has {size / (1 << 20):,.1f} MiB, and {MOST >> 20} are read: cut it")
+
+
 def open_log(data: bytes, name: str = "", kind: str | None = None) -> Opened:
     """The runs and numbers in a file of a server. ``kind`` names the importer; without it the file's content decides.
 
     Raises ImportFault, one sentence, for a file in which nothing was found: never another exception.
     """
-    if len(data) > MOST:
-        raise ImportFault(f"{name or 'the file'} has {len(data) >> 20} MiB, and {MOST >> 20} are read: cut it")
+    check_size(len(data), name)
     by_name = {one.name: one for one in importers()}
     if kind is not None and kind not in by_name:
         raise ImportFault(f"there is no importer {kind!r}: choose one of {', '.join(by_name)}")

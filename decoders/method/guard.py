@@ -81,7 +81,8 @@ def draft_fault(context: Context, draft: Any, budget: int, origins: Sequence[str
     if tokens[0] != context.root:
         return f"its draft begins with token {tokens[0]}, and the last token of the context is {context.root}"
     if odd := [token for token in tokens if type(token) is not int or not 0 <= token < vocab]:
-        return f"it drafted {odd[0]!r}, and tokens are Python's whole numbers from 0 to {vocab - 1:,} (.tolist() makes them)"
+        allowed = f"Python's whole numbers from 0 to {vocab - 1:,} (.tolist() makes them)"
+        return f"it drafted {odd[0]!r}, and tokens are {allowed}"
     if len(tokens) - 1 > budget and (deep := max(draft.tree.depths)) > budget:
         return f"it drafted {deep} tokens deep, and its budget was {budget}: propose() keeps to it"
     if len(tokens) + len(draft.probes) > SPARE_ROWS:
@@ -91,11 +92,8 @@ def draft_fault(context: Context, draft: Any, budget: int, origins: Sequence[str
             f"its draft has {len(tokens)} nodes, {len(draft.origins)} origins and {len(draft.sources)} sources: each "
             "node has one of both"
         )
-    if far := [source for source in draft.sources if type(source) is not int or not -1 <= source < context.length]:
-        return (
-            f"its draft names the source {far[0]!r}, and a source is a position of the context, a Python's whole "
-            f"number from 0 to {context.length - 1:,}, or -1"
-        )
+    if far := [source for source in draft.sources if not -1 <= source < context.length]:
+        return f"its draft names the source {far[0]!r}, and the context has positions 0 to {context.length - 1:,}"
     if unknown := set(draft.origins[1:]) - set(origins):
         return f"its draft names the origin {min(unknown)!r}, and the method declares {', '.join(origins) or 'none'}"
     return ""

@@ -103,9 +103,7 @@ def documents(path: Path) -> Iterator[str]:
                 for number, line in enumerate(iter(lambda: file.readline(MOST_LINE + 1), ""), 1):
                     where = f"{path.name}, line {number}"
                     if len(line) > MOST_LINE:
-                        raise UserError(
-                            f"{where} is longer than {MOST_LINE:,} characters: give it as several documents"
-                        )
+                        raise UserError(f"{where} is longer than {MOST_LINE:,} characters: split the document")
                     if line.strip():
                         yield _of_line(line, where)
                 return

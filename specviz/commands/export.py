@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from decoders.errors import UserError
+from specviz.words import counted
 
 from . import common
 
@@ -30,17 +31,17 @@ def run(args: argparse.Namespace) -> int:
     common.check_writable(args.html)
     common.check_writable(args.perfetto)
     trace = load(args.trace)
-    step = common.step_number(args.step, trace)
+    step, steps = common.step_number(args.step, trace), counted(trace.rows("steps"), "step")
     if args.html is not None:
         from specviz.views.export import standalone_html
 
         args.html.write_text(standalone_html(trace, step=step), encoding="utf-8")
-        common.say(f"{args.html}: {trace.rows('steps')} steps, opens from disk without a server")
+        common.say(f"{args.html}: {steps}, opens from disk without a server")
     if args.perfetto is not None:
         import json
 
         from specviz.views.perfetto import trace_events
 
         args.perfetto.write_text(json.dumps(trace_events(trace), ensure_ascii=False) + "\n", encoding="utf-8")
-        common.say(f"{args.perfetto}: {trace.rows('steps')} steps, for ui.perfetto.dev or chrome://tracing")
+        common.say(f"{args.perfetto}: {steps}, for ui.perfetto.dev or chrome://tracing")
     return 0

@@ -33,7 +33,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from decoders.importers import open_log
+    from decoders.importers import check_size, open_log
     from decoders.trace.files import SUFFIX, save
 
     common.check_writable(args.out)
@@ -41,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--method drafts with a model: name it with --target")
     if args.set and not args.method:
         raise UserError("--set belongs to --method: name the method")
+    check_size(args.log.stat().st_size, args.log.name)
     opened = open_log(args.log.read_bytes(), args.log.name, args.kind)
     traces = _read_again(args, opened.traces) if args.target else opened.traces
     out: Path = args.out or Path(args.log.stem + SUFFIX)
@@ -75,20 +76,28 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read_again(args: argparse.Namespace, traces: list[Any]) -> list[Any]:
-    """The runs as a model of the user's own reads and drafts them."""
+    """The runs as a model of the user's own reads and drafts them. Of several, one that it cannot read stays as it is,
+    with a note.
+    """
     from decoders import load_target
     from decoders.study.imported import read_again, redraft
 
     with common.opening() as progress:
         target = load_target(args.target, dtype=args.dtype, device=args.device, progress=progress)
-    traces = [read_again(target, trace) for trace in traces]
-    if not args.method:
-        return traces
-    params, redrafted = common.parse_sets(args.set), []
+    params, made = common.parse_sets(args.set), []
     for trace in traces:
-        with common.progress_bar("drafting again") as bar:
-            redrafted.append(redraft(target, trace, args.method, params, bar))
-    return redrafted
+        try:
+            again = read_again(target, trace)
+            if args.method:
+                with common.progress_bar("drafting again") as bar:
+                    again = redraft(target, again, args.method, params, bar)
+        except UserError as problem:
+            if len(traces) == 1:
+                raise
+            trace.run["imported"]["notes"].append(f"it was not read again: {problem}")
+            again = trace
+        made.append(again)
+    return made
 
 
 def _about(trace: Any, path: Path) -> dict[str, Any]:
