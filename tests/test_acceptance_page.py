@@ -62,6 +62,15 @@ def test_what_is_kept_is_bounded(client: TestClient, desk: StubDesk, monkeypatch
     assert len(desk.services["acceptance"]._kept) == 1
 
 
+def test_a_run_that_was_deleted_is_counted_no_more(client: TestClient, desk: StubDesk) -> None:
+    trace = synthetic.chain()
+    trace.run["id"] = "deleted-soon"
+    body = {"ids": [desk.store.put(trace, kind="opened")]}
+    assert client.post("/api/acceptance/runs", json=body).status_code == 200
+    desk.store.remove("deleted-soon")
+    assert client.post("/api/acceptance/runs", json=body).status_code == 404
+
+
 @pytest.mark.parametrize(
     ("sent", "status", "sentence"),
     [
@@ -82,7 +91,8 @@ def test_the_calculator(client: TestClient) -> None:
     assert made[answer["best"]]["speedup"] == max(one["speedup"] for one in made) > 1.5
     useless = client.post("/api/acceptance/forecast", json={"acceptance": 0.0, "cost": 0.2}).json()
     assert useless["best"] == 0 and useless["measured_to"] is None
-    for wrong in ({"acceptance": 1.5, "cost": 0}, {"acceptance": 0.5, "cost": -1}, {**sent, "rows": "2:30"}):
+    odd = ("2:30", f"1:30, {10**400}:40", "1:1e-320, 8:1e300")
+    for wrong in ({"acceptance": 1.5, "cost": 0}, {"acceptance": 0.5, "cost": -1}, *({**sent, "rows": r} for r in odd)):
         refused = client.post("/api/acceptance/forecast", json=wrong)
         assert refused.status_code == 422 and len(refused.json()["error"]) > 20
 

@@ -16,6 +16,8 @@ from decoders.errors import UserError
 from .divergences import TOLERANCES, first_difference, verdict_on
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from decoders.model.target import Target
 
 NOT_GREEDY, SAME = "not greedy", "same"
@@ -84,21 +86,22 @@ def two_outputs(
             f"prompt and output have {len(prompt) + max(len(plain), len(drafted)):,} tokens and {target.name} reads "
             f"{target.context_length:,}: shorten them"
         )
-    (first, _), (second, logits) = _read(target, prompt, plain), _read(target, prompt, drafted)
-    at = first_difference(plain, drafted)
-    tolerance = TOLERANCES[dtype]
+    at, tolerance = first_difference(plain, drafted), TOLERANCES[dtype]
+    (first, here), (second, _) = (_read(target, prompt, output, at) for output in (plain, drafted))
     if at == len(plain) == len(drafted):
         return TwoOutputs(first, second, None, SAME, tolerance)
-    here = logits[at]
     best, norm = here.topk(2).values, float(here.logsumexp(-1))
     chances = [math.exp(float(here[ids[at]]) - norm) if at < len(ids) else None for ids in (plain, drafted)]
     verdict = NOT_GREEDY if first.worst > tolerance else verdict_on((0.0, second.worst), tolerance, lossless=lossless)
     return TwoOutputs(first, second, at, verdict, tolerance, float(best[0] - best[1]), *chances)
 
 
-def _read(target: Target, prompt: Sequence[int], output: Sequence[int]) -> tuple[Reading, Any]:
+def _read(target: Target, prompt: Sequence[int], output: Sequence[int], at: int) -> tuple[Reading, Tensor]:
+    """An output as the model sees it, and the logits [vocab] behind its first ``at`` tokens: of all the others, which
+    are large, nothing stays.
+    """
     logits = target.reference_logits([*prompt, *output], rows=len(output) + 1)
     rows = logits[: len(output)]
     own = rows.gather(1, rows.new_tensor(output).long()[:, None])[:, 0]
     below, probs = rows.max(-1).values - own, (own - rows.logsumexp(-1)).exp()
-    return Reading(tuple(output), tuple(below.tolist()), tuple(probs.tolist())), logits
+    return Reading(tuple(output), tuple(below.tolist()), tuple(probs.tolist())), logits[at].clone()

@@ -242,6 +242,10 @@ class Desk:
             return True
         return any(service.bring(key) for service in self.services.values())
 
+    def has(self, key: str) -> bool:
+        """Whether a run is in the store or the library, without reading it."""
+        return key in self.store or (self.library is not None and key in self.library)
+
     def trace(self, key: object) -> Any:
         """A run that is over, from the store or the disk. Raises UnknownTrace."""
         if not isinstance(key, str) or not is_id(key):

@@ -114,7 +114,7 @@ class AcceptancePage(Service):
 
     def _counted(self, key: str) -> Counted:
         with self._change:
-            if key in self._kept:
+            if key in self._kept and self.desk.has(key):  # a run that was deleted is not counted from memory
                 self._kept.move_to_end(key)
                 return self._kept[key]
         made = Counted.of(self.desk.trace(key))
