@@ -60,8 +60,8 @@ def test_layers_are_read_as_transformers_own_hidden_states_give_them(family: str
     stock = network(family)
     with torch.inference_mode():
         out = stock(input_ids=ids, output_hidden_states=True, use_cache=False)
-        norm = next(m for name, m in stock.named_modules() if name.endswith((".norm", "ln_f", "layer_norm", "layernorm"))
-                    and name.count(".") <= 2)  # fmt: skip
+        names = (".norm", "ln_f", "layer_norm", "layernorm")
+        norm = next(m for name, m in stock.named_modules() if name.endswith(names) and name.count(".") <= 2)
         states = out.hidden_states
         for layer in (0, 1, target.shape.layers - 1):
             logits = stock.get_output_embeddings()(norm(states[layer][:, -1]))[0] * target.shape.logits_scale
@@ -143,3 +143,39 @@ def test_nothing_of_the_run_changes(read: ReadRun) -> None:
 def test_places_that_are_not_there(read: ReadRun, step: int, node: int, words: str) -> None:
     with pytest.raises(UserError, match=words):
         lens(read, step, node)
+
+
+def test_the_server_answers_for_a_run_and_refuses_with_the_reason(read: ReadRun) -> None:
+    step, node = refused(read)
+    desk = gallery_desk(read.target, {"mine": read.trace})
+    with TestClient(app_of(desk)) as client:
+        answer = client.post("/api/whatif/mine/lens", json={"step": step, "node": node})
+        seen = lens(read, step, node).to_json()
+        given = answer.json()
+        for name in ("drafted", "own", "tops", "decided", "settled", "layers", "limits", "pieces"):
+            assert given[name] == json.loads(json.dumps(seen[name])), name
+        assert client.post("/api/whatif/mine/draft", json={"step": step}).json()["same"]
+        for body, words in (({"step": 999, "node": 1}, "There is no step 1000"), ({"step": 0}, "“node” is missing"),
+                            ({"step": 0, "node": -1}, "whole numbers from 0")):  # fmt: skip
+            wrong = client.post("/api/whatif/mine/lens", json=body)
+            assert wrong.status_code == 422 and words in wrong.json()["error"]
+        assert client.post("/api/whatif/other/lens", json={"step": 0, "node": 1}).status_code == 404
+    desk.end()
+
+
+def test_the_command_prints_a_row_per_layer(tmp_path, capsys, monkeypatch, read: ReadRun) -> None:
+    from specviz.commands import common
+
+    monkeypatch.setattr(common, "open_target", lambda args: read.target)
+    file = tmp_path / "run.spectrace"
+    save(read.trace, file)
+    step, node = refused(read)
+    place = ["--step", str(step + 1), "--node", str(node)]
+    assert main(["lens", str(file), *place, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["step"] == step + 1 and told["drafted"]["ranks"][-1] == lens(read, step, node).drafted.ranks[-1]
+    assert main(["lens", str(file), *place]) == 0
+    out = capsys.readouterr().out
+    assert out.count("\n│") == 1 + told["layers"] and "embedding" in out and "no cause" in " ".join(out.split())
+    assert main(["lens", str(file), "--step", "1", "--node", "99"]) == 2
+    assert "there is no node 99 in step 1" in capsys.readouterr().err

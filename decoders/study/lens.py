@@ -13,7 +13,7 @@ ones often say little through the head, and a token that is far down there may w
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ import torch
 from decoders.draft.needs import Needs
 from decoders.errors import UserError
 from decoders.model.layer_logits import layer_logits
+from decoders.model.target import Target
 
 from .recorded import check_step
 from .whatif import ReadRun
@@ -50,7 +51,8 @@ class Lens:
     ``decided`` is the layer from which on the own token stands above the drafted one (0: the embedding already); None
     where both are one token, or where it never does. ``settled`` is the layer from which on the own token is the first
     choice, None where it is none in the end. ``position`` is the place's in the text; ``apart`` how far the self-check
-    found the last layer from the model's own logits; ``ms`` the time it took.
+    found the last layer from the model's own logits; ``ms`` the time it took. ``pieces`` are the bytes of all tokens
+    that are named, as the trace's table of that name has them.
     """
 
     step: int
@@ -63,6 +65,11 @@ class Lens:
     settled: int | None
     apart: float
     ms: float
+    pieces: Mapping[str, list[Any]]
+
+    def text(self, token: int) -> str:
+        """A token's text; of a character that is cut into tokens, a replacement sign."""
+        return bytes.fromhex(self.pieces["hex"][self.pieces["id"].index(token)]).decode("utf-8", "replace")
 
     @property
     def layers(self) -> int:
@@ -104,6 +111,7 @@ def lens(read: ReadRun, step: int, node: int) -> Lens:
         step, node, length + len(ids) - 2, drafted, theirs,
         tuple(zip(best.indices.tolist(), best.values.tolist(), strict=True)), decided(drafted, theirs),
         _onwards([rank == 0 for rank in theirs.ranks]), apart, (time.perf_counter() - started) * 1e3,
+        _pieces(read.target, {ids[-1], own, *best.indices.tolist()}),
     )  # fmt: skip
 
 
@@ -136,6 +144,16 @@ def _written(read: ReadRun, step: int, parent: int) -> int | None:
             return table["token"][row]
     bonus = read.trace.tables["steps"]["bonus"][step]
     return bonus if bonus >= 0 else None
+
+
+def _pieces(target: Target, tokens: Collection[int]) -> dict[str, list[Any]]:
+    known = target.pieces
+    told = [(token, *(known.of(token) if known else (f"<{token}>".encode(), False))) for token in sorted(tokens)]
+    return {
+        "id": [token for token, _, _ in told],
+        "hex": [data.hex() for _, data, _ in told],
+        "special": [special for _, _, special in told],
+    }
 
 
 def _course(logits: torch.Tensor, probs: torch.Tensor, token: int) -> Course:

@@ -70,12 +70,12 @@ def several(parser: argparse._ActionsContainer, name: str, metavar: str, help: s
 
 def count(
     parser: argparse._ActionsContainer, name: str, help: str, default: int | None = None, *, low: int = 1,
-    high: int | None = None, metavar: str = "N",
+    high: int | None = None, metavar: str = "N", **settings: Any,
 ) -> None:  # fmt: skip
     """An option that takes a whole number from ``low`` to ``high``; its help says the default."""
     if default is not None:
         help += f" (default: {default})"
-    parser.add_argument(name, type=whole(low, high), default=default, metavar=metavar, help=help)
+    parser.add_argument(name, type=whole(low, high), default=default, metavar=metavar, help=help, **settings)
 
 
 def add_model(
