@@ -76,7 +76,7 @@ export class Inspector extends Listeners {
     this.regret = new RegretView(this);
     this.drafter = new DrafterView(this);
     this.prompts = new PromptsView(this);
-    /** A panel of the page's own that tells of nodes while it is open. @type {(Picker & { owner: Inspector }) | null} */
+    /** A page's own panel that tells of nodes while open. @type {(Picker & { owner: Inspector }) | null} */
     this.borrowed = null;
     this.links = new Links(this);
     this.help = arrange(this);

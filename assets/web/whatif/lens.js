@@ -43,7 +43,7 @@ export class LensView {
     const opens = { "aria-description": WHAT, "aria-expanded": "false", onclick: () => this.toggle() };
     /** A long draft is folded as it is without this panel. */
     this.folds = true;
-    this.button = h("button.sv-button.sv-quiet.svw-open", opens, "Lens");
+    this.button = h("button.sv-button.sv-quiet.svo-open", opens, "Lens");
     tip.add(this.button, () => [this.reason || WHAT]);
     const { element, body, note, bar } = card("lens", "Lens");
     this.element = element;
