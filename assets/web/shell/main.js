@@ -47,6 +47,8 @@ document.body.append(
 );
 on("inspector", async (inspector) => {
   const { WhatIf } = await import("specviz/whatif/page.js");
+  const { LensView } = await import("specviz/whatif/lens.js");
+  app.lens = new LensView(inspector);
   app.whatif = new WhatIf(inspector);
 });
 

@@ -118,6 +118,7 @@ export class WhatIf {
     inspector.addPanel(element);
     inspector.tree.bar.insertBefore(this.button, inspector.tree.choices);
     inspector.on("step", () => this.stepped());
+    inspector.on("panel", (panel) => panel !== element && this.shown && this.expand(false));
     on("current", () => this.look());
     on("runs", () => this.look());
     on("model", () => this.look(true));
@@ -143,6 +144,7 @@ export class WhatIf {
     this.shown = open;
     this.element.hidden = !open;
     this.button.setAttribute("aria-expanded", String(open));
+    if (open) this.inspector.emit("panel", this.element);
     this.inspector.resized(); // the panes beside it have another height
   }
 
@@ -171,6 +173,7 @@ export class WhatIf {
     }
     if (id !== this.id) return;
     this.reason = reason;
+    this.inspector.emit("able", reason);
     offerModel(this.made, id);
     this.button.setAttribute("aria-disabled", String(!!reason));
     this.inspector.candidates.offer(reason ? null : (/** @type {Candidate} */ candidate) => this.pick(candidate));
