@@ -148,6 +148,7 @@ class Decoding:
 
         ``read`` has processed the prompt for several runs (``read_once``): this one begins behind it.
         """
+        self.target.engines.awake()
         started = time.perf_counter()
         if read is not None:
             self.session = read.again(self.needs)
@@ -204,6 +205,7 @@ class Decoding:
     def attempt(self, session: Session) -> Attempt:
         """Draft at the session's end, score and verify; nothing is committed."""
         now = functools.partial(mark, self.target.device)
+        self.target.engines.awake()
         started = now()
         draft = self.propose(session)
         proposed = now()
