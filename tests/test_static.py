@@ -26,7 +26,7 @@ from decoders.model.compiling import Part, Workshop
 from decoders.model.engines import Engines
 from decoders.model.graphs import GraphForward
 from decoders.model.layer import LayerShape, LlamaLayer
-from decoders.model.static import ROWS, Bucket, bucket_of
+from decoders.model.static import ROWS, bucket_of
 from decoders.model.target import Target
 
 from .models import network, tiny_tokenizer
@@ -302,10 +302,10 @@ def test_the_shortest_times_of_all_processes_count(idle):
     for ms, noted in (((9.0, 3.0), (9.0, 3.0)), ((1.0, 4.0), (1.0, 3.0)), ((2.0, 5.0), (1.0, 3.0))):
         tried = Engines(target, "auto").trials
         assert tried is not None
-        tried.faster(Bucket(4, 384))
-        assert [*tried.wanted] == [Bucket(4, 512)]
-        tried._note(Bucket(4, 512), *ms)
-        assert tried.notes == {"4x512": noted} and tried.faster(Bucket(4, 400)) == (noted[0] < 3) and not tried.wanted
+        tried.faster("4x512", lambda: None)
+        assert [*tried.wanted] == ["4x512"]
+        tried._note("4x512", *ms)
+        assert tried.notes == {"4x512": noted} and tried.faster("4x512", lambda: None) == (noted[0] < 3)
 
 
 def test_a_command_takes_what_was_measured_and_measures_nothing(idle):
@@ -329,9 +329,9 @@ def test_no_trial_runs_inside_a_step(monkeypatch, idle):
     monkeypatch.setattr(trials, "PAIRS", 300)
     forwards = list[tuple[float, float]]()
     assert made.trials is not None
-    alone = made.trials._alone
+    alone = trials.ACTIVITY.alone
 
-    def noted(forward):
+    def noted(forward, *others):
         spans: list[float] = []
 
         def timed():
@@ -340,12 +340,12 @@ def test_no_trial_runs_inside_a_step(monkeypatch, idle):
             time.sleep(0.002)
             spans.append(time.perf_counter())
 
-        seconds = alone(timed)
+        seconds = alone(timed, *others)
         if spans:
             forwards.append((spans[0], spans[1]))
         return seconds
 
-    monkeypatch.setattr(made.trials, "_alone", noted)
+    monkeypatch.setattr(trials.ACTIVITY, "alone", noted)
     record(target, PROMPT, "plain", max_new_tokens=2)
     while len(forwards) < 5:
         time.sleep(0.001)

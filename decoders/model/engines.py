@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from .compiling import WORKSHOP, Part
 from .graphs import GraphForward
 from .linear import machine
 from .static import ROWS, Bucket, Rows, StaticForward
-from .trials import Trials
+from .trials import ACTIVITY, Pair, Trials
 
 log = logging.getLogger(__name__)
 
@@ -90,15 +91,23 @@ class Engines:
                 return self.static.run(bucket, rows, needs, captured), self.static.ran(bucket)
             return self.eager(rows, needs, captured), EAGER
         finally:
-            if self.trials is not None:
-                self.trials.active()
+            ACTIVITY.told()
 
     def _takes(self, bucket: Bucket) -> bool:
         """Whether a step runs through a static forward of this size."""
-        assert self.static is not None
-        if self.trials is not None and not self.trials.faster(bucket):
+        size = tried_size(bucket)
+        if self.trials is not None and not self.trials.faster(f"{size.rows}x{size.keys}", partial(self._pair, size)):
             return False
-        return self.static.ready(bucket.rows) and (self._checked or self.check())
+        return self.static is not None and self.static.ready(bucket.rows) and (self._checked or self.check())
+
+    def _pair(self, size: Bucket) -> Pair | None:
+        """A static and an eager forward of a size, to try which is faster."""
+        if not self.check():
+            return None
+        keys = min(size.keys, self.target.context_length + size.rows)
+        bucket, rows = example(self.target, size.rows, keys)
+        static: Any = self.static
+        return partial(static.run, bucket, rows, Needs(), Captured()), partial(self.eager, rows, Needs(), Captured())
 
     def eager(self, rows: Rows, needs: Needs, captured: Captured) -> Float[Tensor, "rows vocab"]:
         with self.target.taps.reading(needs, captured):
@@ -130,11 +139,6 @@ class Engines:
             self.static = self.trials = None
         return self._checked
 
-    def awake(self) -> None:
-        """Told before what is timed: no trial runs from now on."""
-        if self.trials is not None:
-            self.trials.awake()
-
     def run_ended(self) -> None:
         """Told when a run is over: what is missing is compiled and measured while nothing runs."""
         if self.learns and self.trials is not None and self.target.info["parameters"] <= LARGEST:
@@ -162,6 +166,15 @@ class Engines:
         """What times depend on besides the bucket."""
         sizes, threads = "|".join(part.shape for part in self.parts), torch.get_num_threads()
         return f"{machine()}, {threads} threads, {self.target.shape.layers} layers, {self.target.shape.vocab}: {sizes}"
+
+
+def tried_size(bucket: Bucket) -> Bucket:
+    """What stands for a bucket in trials: its rows, and keys to a power of two.
+
+    >>> tried_size(Bucket(8, 384)), tried_size(Bucket(1, 128))
+    (Bucket(rows=8, keys=512), Bucket(rows=1, keys=256))
+    """
+    return Bucket(bucket.rows, max(256, 1 << (bucket.keys - 1).bit_length()))
 
 
 def example(target: Any, count: int, keys: int) -> tuple[Bucket, Rows]:

@@ -318,7 +318,6 @@ class Session:
         self.cache.length = start = 0
         while start < read:
             stop = start + target.rows_at_once(start, read)
-            target.engines.awake()
             with target.lock, target.taps.reading(self.needs) as captured:
                 target.head.keep = self.needs.top_tokens
                 try:
