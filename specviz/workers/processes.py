@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -22,6 +22,7 @@ from .work import Job, Refused, Unit, Worker
 
 CONTEXT = multiprocessing.get_context("spawn")  # a forked torch may hang, and a forked CUDA does not work
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # read when torch is imported
+STARTING = threading.Lock()  # the environment is one for all threads
 PATIENCE_S = 5.0  # for a process that was asked to end
 
 
@@ -44,16 +45,11 @@ class Processes(Pool):
 
     def _begin(self, name: str) -> None:
         ours, theirs = CONTEXT.Pipe()
-        seen = {variable: os.environ.get(variable) for variable in THREADS}
-        os.environ.update(dict.fromkeys(THREADS, str(self.job.threads)))
-        try:
-            number = self.names.index(name)
-            process = CONTEXT.Process(target=_serve, args=(theirs, self.job, number), name=name, daemon=True)
+        process = CONTEXT.Process(
+            target=_serve, args=(theirs, self.job, self.names.index(name)), name=name, daemon=True
+        )
+        with STARTING, _threads(self.job.threads):
             process.start()
-        finally:
-            for variable, value in seen.items():
-                os.environ.pop(variable)
-                os.environ.update({} if value is None else {variable: value})
         theirs.close()
         self._running[name] = _Process(process, ours)
 
@@ -89,6 +85,21 @@ class Processes(Pool):
                 running.process.join()
             running.process.close()
         self._running.clear()
+
+
+@contextlib.contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """Processes that are started here read how many threads they may have when they import torch."""
+    before = {variable: os.environ.get(variable) for variable in THREADS}
+    os.environ.update(dict.fromkeys(THREADS, str(count)))
+    try:
+        yield
+    finally:
+        for variable, value in before.items():
+            if value is None:
+                del os.environ[variable]
+            else:
+                os.environ[variable] = value
 
 
 def _how(code: int | None) -> str:

@@ -67,7 +67,7 @@ class Standing:
     def text(self) -> str:
         """All of it in a line, as a command shows it (without what can be drawn as a bar).
 
-        >>> Standing(9, done=4, workers=[WorkerState("worker 1", WORKING), WorkerState("worker 2")]).text()
+        >>> Standing(9, before=4, done=4, workers=[WorkerState("worker 1", WORKING), WorkerState("worker 2")]).text()
         'workers: 1 at work, 1 starting'
         """
         states = Counter(worker.state for worker in self.workers)
