@@ -1,4 +1,4 @@
-"""Units on workers: each done once, whatever is lost on the way. Processes and SLURM's tasks here; Ray in its own file.
+"""Units on workers: each done once, whatever is lost on the way. Processes here; Ray and SLURM in files of their own.
 
 Nothing sleeps to win a race: what has to happen first is waited for, and every wait has an end.
 """
@@ -264,7 +264,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_two_drivers_share_a_folder_(folder: Folder) -> None:
+def test_two_drivers_share_a_folder(folder: Folder) -> None:
     """Each unit is there once, and whole."""
     wanted = units(30, ms=20)
     swept(folder, wanted[:1])
@@ -335,30 +335,6 @@ def test_a_unit_told_twice_counts_once(folder: Folder) -> None:
     pool = Scripted(folder, [Done("worker 1", Outcome(wanted[0].key))])
     standing = sweep(wanted, pool, folder)
     assert standing.done == 3 and pool.order == ["u0", "u1", "u2"]
-
-
-# --- SLURM's tasks, on this machine ---
-
-
-def test_tasks_of_an_array_do_their_shares(folder: Folder) -> None:
-    pytest.importorskip("submitit")
-    wanted = [*units(5), unit("bad", do="fail")]
-    standing = swept(folder, wanted, kind="slurm", slurm=["cluster=local"])
-    assert standing.done == 6 and standing.failures == {wanted[5].key: "Bad always fails."}
-    assert names_of(folder, units(5)) == [f"u{n}" for n in range(5)]
-
-
-def test_a_task_of_another_version_is_refused(folder: Folder) -> None:
-    pytest.importorskip("submitit")
-    with pytest.raises(UserError, match="this worker has version 1 and the sweep version 2"):
-        swept(folder, units(2), 1, kind="slurm", slurm=["cluster=local"], about={"version": "2"})
-
-
-@pytest.mark.parametrize(("setting", "words"), [("partition", "not of the form"), ("cluster=none", "cannot be used")])
-def test_a_setting_that_is_none_is_refused(folder: Folder, setting: str, words: str) -> None:
-    pytest.importorskip("submitit")
-    with pytest.raises(UserError, match=words):
-        swept(folder, units(1), 1, kind="slurm", slurm=[setting])
 
 
 # --- what is shown ---

@@ -128,8 +128,9 @@ class Array(Pool):
 
     def close(self) -> None:
         for task in self._tasks.values():
-            with contextlib.suppress(Exception):  # it may be over by now
-                task.job.cancel()
+            if task.left:  # else it is about to end by itself
+                with contextlib.suppress(Exception):  # it may be over by now
+                    task.job.cancel()
         self._tasks.clear()
 
 
