@@ -27,10 +27,12 @@ LOCAL = ["cluster=local"]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Folder]:
+    before = psutil.Process().children(recursive=True)
     yield Folder(tmp_path / "results")
 
-    def left() -> bool:
-        return any(p.status() != psutil.STATUS_ZOMBIE for p in psutil.Process().children(recursive=True))
+    def left() -> list[str]:
+        now = psutil.Process().children(recursive=True)
+        return [p.name() for p in now if p not in before and p.status() != psutil.STATUS_ZOMBIE]
 
     until(lambda: not left(), "the tasks end")
 
