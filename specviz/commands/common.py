@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from decoders.model.catalog import BUNDLED, default_model, model_place
+from specviz.quiet import settle
 from specviz.remembered import remember
 from specviz.words import counted
 
@@ -178,21 +179,6 @@ def open_target(args: argparse.Namespace) -> Target:
         say("compiling, once for this machine: about half a minute", error=True)
         target.engines.prepare()
     return target
-
-
-def settle(threads: int | None = None) -> None:
-    """Keep other packages' bars, warnings and retry messages off the screen, and set the CPU threads asked for."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    import huggingface_hub
-    import transformers
-
-    huggingface_hub.logging.set_verbosity_error()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    if threads:
-        import torch
-
-        torch.set_num_threads(threads)
 
 
 def stock_model(args: argparse.Namespace, target: Target) -> StockModel:
