@@ -161,6 +161,13 @@ class Published:
         )  # fmt: skip
 
     @property
+    def name(self) -> str:
+        """What it is called where it may be read by others: a hub id, else the last name of its path."""
+        return (
+            self.place if not Path(self.place).expanduser().exists() else Path(self.place).expanduser().resolve().name
+        )
+
+    @property
     def title(self) -> str:
         """The format, in words."""
         return next(form.title for form in FORMATS if form.name == self.format)
@@ -188,15 +195,25 @@ class Published:
             digest.update(name.encode() + sample.view(torch.int16).numpy().tobytes())
         return digest.hexdigest()[:24]
 
-    def setting(self, name: str) -> Any:
-        """A whole number of the configuration. Raises UserError where it does not say it."""
-        value = self.config.get(name)
+    def setting(self, name: str, default: int | None = None) -> int:
+        """A whole number of the configuration, of its layer's (``layer``) first. Raises UserError where it is not there
+        and has no default.
+        """
+        value = self.layer.get(name, self.config.get(name))
+        if value is None and default is not None:
+            return default
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise UserError(
                 f"{self.place} does not say {name} in its {CONFIG} ({value!r}): bring the file that was published "
                 "beside the weights"
             )
         return value
+
+    @property
+    def layer(self) -> Mapping[str, Any]:
+        """The settings of its decoder layer: the configuration, or the part that speculators keeps them in."""
+        inner = self.config.get("transformer_layer_config")
+        return inner if isinstance(inner, Mapping) else self.config
 
 
 def _format(place: str, config: Mapping[str, Any], shapes: Shapes) -> Format:
