@@ -9,14 +9,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 import torch
 from torch import Tensor, nn
 
 from decoders.draft_models import eagle_published
+from decoders.draft_models.borrowing import Borrowing
 from decoders.draft_models.eagle_head import EagleConfig, EagleHead
 from decoders.draft_models.fitted import Fitted
+from decoders.draft_models.heads import HeadsConfig, ParallelHeads
 from decoders.draft_models.network import DraftConfig, DraftModel
 from decoders.draft_models.published import Published
 from decoders.folders import settings_folder
@@ -52,21 +54,6 @@ class PartConfig(Protocol):
         ...
 
 
-@runtime_checkable
-class Borrows(Protocol):
-    """A network that may use the target's embedding and head, which its file does not hold.
-
-    ``head`` is a linear layer then, outside of its own parameters, so that it can be packed.
-    """
-
-    config: Any
-    head: Any
-
-    def share(self, embedding: Tensor, head: Tensor) -> None:
-        """Take them; no effect where the network has its own (``config.shared`` says so)."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of part: what one is called, its configuration, the network of that shape, and how one that others
@@ -85,6 +72,8 @@ KINDS: dict[str, Kind] = {
     "ppd": Kind("set of prompt tokens", PromptConfig, PromptTokens),
     "eagle": Kind("EAGLE head", EagleConfig, EagleHead, partial(eagle_published.fitted, False)),
     "eagle3": Kind("EAGLE-3 head", EagleConfig, EagleHead, partial(eagle_published.fitted, True)),
+    "medusa": Kind("set of Medusa heads", HeadsConfig, ParallelHeads),
+    "hydra": Kind("set of Hydra heads", HeadsConfig, ParallelHeads),
 }
 
 
@@ -252,7 +241,7 @@ def settled(model: nn.Module, target: Target) -> nn.Module:
     where the target's are.
     """
     model.to(target.device, target.dtype).eval().requires_grad_(False)
-    if isinstance(model, Borrows):
+    if isinstance(model, Borrowing):
         model.share(cast(Any, target.embeddings).weight, target.head.weight)
         if packable(target.dtype, target.device) and target.info["packed"]:
             pack(model)

@@ -133,7 +133,7 @@ class Draft:
     pool: tuple[int, ...] = ()
     terms: dict[str, np.ndarray] = field(default_factory=dict)
     notes: Mapping[str, SupportsFloat] = field(default_factory=dict)
-    distributions: dict[int, Float[Tensor, "vocab"]] | None = None
+    distributions: Mapping[int, Float[Tensor, "vocab"]] | None = None
     drawn: bool = False
     looks: Looks | None = None
     pruned: Pruned | None = None
