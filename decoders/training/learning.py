@@ -8,10 +8,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .batches import PROMPT, RESPONSE, Batch
+from decoders.model.shape import token_ids
+
+from .batches import PROMPT, RESPONSE, Batch, Document
 from .muon import Muon
 
 
@@ -43,6 +45,19 @@ def weighted_loss(
     losses = F.cross_entropy(head(states[:, :-1][wanted].float()), labels[wanted], reduction="none")
     weights = weights[wanted]
     return (losses * weights).sum() / weights.sum(), losses.detach()[answers[wanted]].mean()
+
+
+def commonest(documents: Iterable[Document], config: Any, generation: Any) -> Int[Tensor, "draft_vocab"]:
+    """The ``config.draft_vocab`` tokens that answers and prompts hold most often, then those with low ids, which
+    tokenizers learn first; and all that end a text, as ``generation`` names them. Ascending.
+    """
+    seen = torch.zeros(config.vocab)
+    for document in documents:
+        ids, kinds = torch.tensor(document.ids), torch.tensor(document.kinds)
+        seen += torch.bincount(ids, torch.where(kinds == RESPONSE, 1.0, 0.1), minlength=config.vocab)
+    seen -= torch.arange(config.vocab) * 1e-9
+    seen[list(token_ids(generation.eos_token_id))] = math.inf
+    return seen.topk(config.draft_vocab).indices.sort().values.to(torch.int32)
 
 
 class Optimisers:
