@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 import torch
 from torch import Tensor, nn
 
+from decoders.draft_models import eagle_published
 from decoders.draft_models.borrowing import Borrowing
+from decoders.draft_models.eagle_head import EagleConfig, EagleHead
+from decoders.draft_models.fitted import Fitted
 from decoders.draft_models.heads import HeadsConfig, ParallelHeads
 from decoders.draft_models.network import DraftConfig, DraftModel
+from decoders.draft_models.published import Published
 from decoders.folders import settings_folder
 from decoders.model.catalog import SHIPPED, current_key
 from decoders.model.linear import pack, packable, packed
@@ -50,11 +56,14 @@ class PartConfig(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of part: what one is called, its configuration, and the network of that shape."""
+    """A kind of part: what one is called, its configuration, the network of that shape, and how one that others
+    published is fitted to a target.
+    """
 
     title: str
     config: type[PartConfig]
     network: Callable[[Any], nn.Module]
+    published: Callable[[Published, Target], Fitted] | None = None
 
 
 KINDS: dict[str, Kind] = {
@@ -63,6 +72,8 @@ KINDS: dict[str, Kind] = {
     "ppd": Kind("set of prompt tokens", PromptConfig, PromptTokens),
     "medusa": Kind("set of Medusa heads", HeadsConfig, ParallelHeads),
     "hydra": Kind("set of Hydra heads", HeadsConfig, ParallelHeads),
+    "eagle": Kind("EAGLE head", EagleConfig, EagleHead, partial(eagle_published.fitted, False)),
+    "eagle3": Kind("EAGLE-3 head", EagleConfig, EagleHead, partial(eagle_published.fitted, True)),
 }
 
 
@@ -159,13 +170,15 @@ def missing_part(target: Target, kind: str) -> str | None:
 
 def load_part(target: Target, kind: str, folder: str | Path | None = None) -> Any:
     """The part for this target, ready to run: the network of its kind. ``folder`` is where it lies, if not in the usual
-    places.
+    places; of kinds that others publish, it may be their folder, file or hub id. ``about_part`` says what it is.
 
     Loaded once per target. Raises UserError for a part that is missing, damaged or of another target or kind.
     """
     place = find_part(target.key, kind) if folder is None else Path(folder).expanduser()
     if place is None:
         raise UserError(str(missing_part(target, kind)))
+    if (fit := KINDS[kind].published) is not None and not is_part(place):
+        return _published(target, kind, str(folder), fit)
     part = read_part(place)
     if part.kind != kind:
         raise UserError(f"{place} holds a {KINDS[part.kind].title}, not a {KINDS[kind].title}")
@@ -183,18 +196,44 @@ def load_part(target: Target, kind: str, folder: str | Path | None = None) -> An
     return target.companions[version]
 
 
+def about_part(network: nn.Module) -> dict[str, Any]:
+    """What a run's record says of a part that ``load_part`` gave: where from, its format and fingerprint, and what was
+    found of it when it was loaded.
+    """
+    return getattr(network, "about", {})
+
+
+def _published(target: Target, kind: str, place: str, fit: Callable[[Published, Target], Fitted]) -> nn.Module:
+    """A head that others published, beside this target; read again where one of its files changed."""
+    kept = target.companions.get((kind, place))
+    if kept is not None and all(file.is_file() and file.stat().st_mtime_ns == time for file, time in kept[1].items()):
+        return kept[0]
+    head = Published.open(place)
+    fitted = fit(head, target)
+    network: Any = KINDS[kind].network(fitted.config)
+    network.load_state_dict(fitted.weights)
+    settled(network, target)
+    more = fitted.tried(network) if fitted.tried is not None else {}
+    network.about = {"kind": kind, "from": head.name, **fitted.about, **more}
+    target.companions[kind, place] = network, {file: file.stat().st_mtime_ns for file in head.files}
+    return network
+
+
 def _opened(part: Part, weights: Path, target: Target) -> nn.Module:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     if reason := part.config.misfit(target.shape):
         raise UserError(f"{weights} does not fit {target.name}: {reason}")
-    model = KINDS[part.kind].network(part.config)
+    model: Any = KINDS[part.kind].network(part.config)
     try:
         model.load_state_dict(load_file(weights))
     except (RuntimeError, SafetensorError) as error:
         raise UserError(f"{weights} does not fit its description: {str(error).splitlines()[0]}") from None
-    return settled(model, target)
+    settled(model, target)
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()[:24]
+    model.about = {"kind": part.kind, "from": "trained here", "format": SCHEMA, "fingerprint": digest}
+    return model
 
 
 def settled(model: nn.Module, target: Target) -> nn.Module:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from decoders.draft_models.eagle_head import EagleConfig, EagleHead
 from decoders.draft_models.heads import HeadsConfig, ParallelHeads
 from decoders.draft_models.network import DraftConfig, DraftModel
 from decoders.model.target import Target
@@ -17,8 +18,10 @@ from decoders.training.drafter import draft_for
 from .models import network, tiny_tokenizer
 
 
-def tiny_draft(target: Target, kind: str, *, layers: int = 1, seed: int = 3, **options: Any) -> DraftModel:
-    """A random draft model whose glimpse matters; same seed, same weights."""
+def tiny_draft(target: Target, kind: str, *, layers: int = 1, seed: int = 3, **options: Any) -> Any:
+    """A random draft model whose glimpse matters, or an EAGLE head; same seed, same weights."""
+    if kind.startswith("eagle"):
+        return tiny_head(target, kind == "eagle3", seed=seed, layers=layers, **options)
     config = DraftConfig.of(target.shape, glimpse=kind == "glide", layers=layers, **options)
     model = draft_for(target.model, config, seed) if target.shape.family == "qwen3" else DraftModel(config, seed)
     generator = torch.Generator().manual_seed(seed)
@@ -30,6 +33,20 @@ def tiny_draft(target: Target, kind: str, *, layers: int = 1, seed: int = 3, **o
         model.drafted.copy_(torch.randperm(config.vocab, generator=generator)[: config.draft_vocab].sort().values)
     model.share(target.embeddings.weight, target.head.weight)
     return model
+
+
+def tiny_head(target: Target, third: bool, *, seed: int = 3, **options: Any) -> Any:
+    """A random EAGLE head."""
+    head = EagleHead(EagleConfig.of(target.shape, third=third, **options))
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in head.parameters():
+        if parameter.ndim == 2:
+            parameter.data.normal_(0, 0.12, generator=generator)
+    head = head.requires_grad_(False).to(target.dtype)
+    if head.drafted is not None:
+        head.drafted.copy_(torch.randperm(target.shape.vocab, generator=generator)[: len(head.drafted)].sort().values)
+    head.share(target.embeddings.weight, target.head.weight)
+    return head
 
 
 def tiny_prompts(target: Target, *, tokens: int = 3, vectors: int = 1, seed: int = 3, **options: Any) -> PromptTokens:
