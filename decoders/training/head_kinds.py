@@ -32,7 +32,7 @@ class Parallel(HeadKind):
     def distances(self, recipe: Recipe) -> int:
         return recipe.heads
 
-    def guesses(self, lesson: Lesson) -> Iterator[Float[Tensor, "positions drafted"]]:
+    def guesses(self, lesson: Lesson) -> Iterator[Float[Tensor, "positions hidden"]]:
         heads, tokens = lesson.network, None
         assert isinstance(heads, ParallelHeads)
         states = lesson.states[lesson.rows, lesson.at]
@@ -40,7 +40,7 @@ class Parallel(HeadKind):
             if self.grounded:
                 ids = [lesson.ids[lesson.rows, lesson.behind(place + 1)] for place in range(number + 1)]
                 tokens = heads.embedding(stack(ids, 1))
-            yield heads.say(number, heads.state(number, states, tokens))
+            yield heads.outputs[number](heads.state(number, states, tokens))
 
 
 KINDS: dict[str, HeadKind] = {"medusa": Parallel(grounded=False), "hydra": Parallel(grounded=True)}

@@ -27,7 +27,16 @@ from decoders.model.shape import ModelShape
 
 from .batches import Batch
 from .data import Source
-from .learning import Optimisers, adamw, commonest, cosine_factor, muon_and_adamw, position_weights
+from .learning import (
+    ROWS_AT_ONCE,
+    HeadDivergence,
+    Optimisers,
+    adamw,
+    commonest,
+    cosine_factor,
+    muon_and_adamw,
+    position_weights,
+)
 from .loop import PartRun
 from .prompt_tokens import label_weights
 from .states import States
@@ -71,7 +80,8 @@ class Lesson:
     rows: Int[Tensor, "positions"]
     at: Int[Tensor, "positions"]
     weights: Float[Tensor, "positions distances"]
-    hard: bool
+    hard: bool = False
+    dtype: torch.dtype = torch.float32  # of products with the head
 
     @property
     def states(self) -> Float[Tensor, "rows length hidden"]:
@@ -83,37 +93,63 @@ class Lesson:
         return (self.at + places).clamp_max(self.ids.shape[1] - 1)
 
     @cached_property
-    def _told(self) -> tuple[Float[Tensor, "told drafted"], Int[Tensor, "positions distances"]]:
-        """The target's log-probabilities of the tokens that can be drafted, where any guess is compared with them, and
-        which of these rows belongs to each guess.
+    def head(self) -> Float[Tensor, "drafted hidden"]:
+        """The target's head, its rows of the tokens that can be drafted, in the dtype of matrix products."""
+        return self.network.head.weight.detach().to(self.dtype)
+
+    @cached_property
+    @torch.no_grad()
+    def _told(self) -> tuple[Float[Tensor, "told drafted"], Float[Tensor, "told"], Int[Tensor, "positions distances"]]:
+        """The target's probabilities of the tokens that can be drafted, where any guess is compared with them, and
+        their entropies; and which of these rows belongs to each guess. With hard labels, all of it lies on the text's
+        own token (nowhere where that cannot be drafted).
         """
-        length = self.ids.shape[1]
-        spots = torch.stack([self.rows * length + self.behind(d + 1) for d in range(self.weights.shape[1])], 1)
+        length, distances = self.ids.shape[1], self.weights.shape[1]
+        spots = torch.stack([self.rows * length + self.behind(d + 1) for d in range(distances)], 1)
         told, index = spots.unique(return_inverse=True)
-        with torch.no_grad():
-            return self.network.head(self.states.flatten(0, 1)[told]).float().log_softmax(-1), index
-
-    def labels(self, distance: int) -> Float[Tensor, "positions drafted"]:
-        """The target's log-probabilities of the token that is guessed at this distance (from 1)."""
-        told, index = self._told
-        return told[index[:, distance - 1]]
-
-    def loss(self, distance: int, guesses: Float[Tensor, "positions drafted"]) -> Float[Tensor, ""]:
-        """The weighted mean loss of guesses (logits) at this distance: KL(target ‖ head) over the tokens that can be
-        drafted or, with hard labels, the cross-entropy of the text's own token, where that is one of these.
-        """
-        weights, logs = self.weights[:, distance - 1], guesses.float().log_softmax(-1)
         if self.hard:
-            said = self.ids[self.rows, self.behind(distance + 1)]
-            places = said if self.network.drafted is None else torch.searchsorted(self.network.drafted, said.int())
-            places = places.clamp_max(logs.shape[1] - 1)
-            if self.network.drafted is not None:
-                weights = weights * (self.network.drafted[places] == said)
-            losses = -logs.gather(1, places[:, None])[:, 0]
-        else:
-            told = self.labels(distance)
-            losses = (told.exp() * (told - logs)).sum(-1)
-        return (losses * weights).sum() / weights.sum().clamp_min(1e-9)
+            said = places_of(self.ids.flatten()[(told + 1).clamp_max(self.ids.numel() - 1)], self.network.drafted)
+            p = torch.zeros(len(told), len(self.head), dtype=self.dtype, device=told.device)
+            p[torch.arange(len(told), device=told.device), said.clamp_min(0)] = (said >= 0).to(self.dtype)
+            return p, p.new_zeros(len(told), dtype=torch.float32), index
+        p = torch.empty(len(told), len(self.head), dtype=self.dtype, device=told.device)
+        entropy = p.new_empty(len(told), dtype=torch.float32)
+        states = self.states.flatten(0, 1).to(self.dtype)
+        for some in torch.arange(len(told), device=told.device).split(ROWS_AT_ONCE):
+            logs = torch.nn.functional.linear(states[told[some]], self.head).float().log_softmax(-1)
+            p[some] = logs.exp().to(self.dtype)
+            entropy[some] = -(logs.exp() * logs).sum(-1)
+        return p, entropy, index
+
+    def weights_of(self, distance: int) -> Float[Tensor, "positions"]:
+        """What a guess at this distance counts: nothing where its hard label cannot be drafted."""
+        weights = self.weights[:, distance - 1]
+        if not self.hard:
+            return weights
+        told, _, index = self._told
+        return weights * (told.sum(-1) > 0)[index[:, distance - 1]]
+
+    def loss(self, distance: int, states: Float[Tensor, "positions hidden"]) -> Float[Tensor, ""]:
+        """The weighted mean loss of what the target's head says of ``states``, at this distance: KL(target ‖ head) over
+        the tokens that can be drafted or, with hard labels, the cross-entropy of the text's own token.
+        """
+        (told, entropy, index), weights = self._told, self.weights_of(distance)
+        weights = weights / weights.sum().clamp_min(1e-9)
+        made = HeadDivergence.apply(states.float(), self.head, told, entropy, index[:, distance - 1], weights)
+        assert isinstance(made, Tensor)
+        return made
+
+
+def places_of(tokens: Int[Tensor, "*rows"], drafted: Int[Tensor, "drafted"] | None) -> Int[Tensor, "*rows"]:
+    """Where tokens stand among those that can be drafted (None: all can); -1 for others.
+
+    >>> places_of(torch.tensor([5, 7, 9]), torch.tensor([5, 9])).tolist()
+    [0, -1, 1]
+    """
+    if drafted is None:
+        return tokens
+    places = torch.searchsorted(drafted, tokens.to(drafted.dtype)).clamp_max(len(drafted) - 1)
+    return torch.where(drafted[places] == tokens, places, -1)
 
 
 class HeadKind(ABC):
@@ -132,8 +168,10 @@ class HeadKind(ABC):
         """How many tokens ahead its guesses are learnt and validated."""
 
     @abstractmethod
-    def guesses(self, lesson: Lesson) -> Iterator[Float[Tensor, "positions drafted"]]:
-        """Its logits at the lesson's positions, distance by distance, each given the text before the token."""
+    def guesses(self, lesson: Lesson) -> Iterator[Float[Tensor, "positions hidden"]]:
+        """What the target's head reads of its guesses at the lesson's positions, distance by distance, each given the
+        text before the token.
+        """
 
     def loss(self, lesson: Lesson) -> Float[Tensor, ""]:
         """What is learnt: by default the sum over distances of the loss of ``guesses`` (Medusa-1, Hydra)."""
@@ -193,7 +231,9 @@ class Run(PartRun):
         rows, at = places.T
         counted = weights[rows, at].to(self.device)
         rows, at = rows.to(self.device), at.to(self.device)
-        return Lesson(self.network, batch.ids.to(self.device), kept, rows, at, counted, self.recipe.hard_labels)
+        dtype = torch.bfloat16 if self.recipe.fast else torch.float32
+        ids = batch.ids.to(self.device)
+        return Lesson(self.network, ids, kept, rows, at, counted, self.recipe.hard_labels, dtype)
 
     def forward(self, done: float) -> tuple[Batch, Tensor, Tensor]:
         recipe = self.recipe
@@ -221,14 +261,6 @@ class Run(PartRun):
             out.append(torch.cat(rows).view(states.shape[:2]))
         return out
 
-    def _places(self, tokens: Int[Tensor, "positions"]) -> Int[Tensor, "positions"]:
-        """Where tokens stand among those that can be drafted; -1 for others."""
-        drafted = self.network.drafted
-        if drafted is None:
-            return tokens
-        places = torch.searchsorted(drafted, tokens.int()).clamp_max(len(drafted) - 1)
-        return torch.where(drafted[places] == tokens, places, -1)
-
     @torch.no_grad()
     def validate(self) -> dict[str, Any]:
         """After every position of held-out answers: KL from the target's distributions, summed over distances and, per
@@ -244,21 +276,34 @@ class Run(PartRun):
                     continue
                 lesson = self.lesson(batch, kept, weights, places)
                 with self._half():
-                    for i, guess in enumerate(self.entry.guesses(lesson)):
-                        counted, told = lesson.weights[:, i] > 0, lesson.labels(i + 1)
-                        logs = guess.float().log_softmax(-1)
-                        best = self._places(first[lesson.rows, lesson.behind(i + 1)])
-                        rank = (logs > logs.gather(1, best.clamp_min(0)[:, None])).sum(-1)
-                        rank = torch.where(best < 0, RANKS, rank)[counted].clamp_max(RANKS)
-                        total[i] += ((told.exp() * (told - logs)).sum(-1) * counted).sum().cpu()
-                        count[i] += counted.sum().cpu()
-                        hits[i] += torch.bincount(rank, minlength=RANKS + 1)[:RANKS].cpu()
+                    guesses = list(self.entry.guesses(lesson))
+                for i, states in enumerate(guesses):
+                    weighted = lesson.weights[:, i] > 0
+                    n = int(weighted.sum())
+                    best = places_of(first[lesson.rows, lesson.behind(i + 1)], self.network.drafted)[weighted]
+                    total[i] += float(lesson.loss(i + 1, states)) * n
+                    count[i] += n
+                    rank = ranked(states[weighted], lesson.head, best).cpu()
+                    hits[i] += torch.bincount(rank, minlength=RANKS + 1)[:RANKS]
         ranks = (hits / count.clamp_min(1)[:, None]).tolist()
         return {
             "held_out_loss": round(float((total / count.clamp_min(1)).sum()), 4),
             **{f"top{most}": [round(sum(row[:most]), 4) for row in ranks] for most in (1, 5)},
             "ranks": [[round(share, 4) for share in row] for row in ranks],
         }
+
+
+def ranked(
+    states: Float[Tensor, "rows hidden"], head: Float[Tensor, "drafted hidden"], wanted: Int[Tensor, "rows"]
+) -> Int[Tensor, "rows"]:
+    """The rank of each wanted token (-1: none of the head's) among what the head says; ``RANKS`` where it is no less.
+    """
+    out = list[Tensor]()
+    for some, tokens in zip(states.to(head.dtype).split(ROWS_AT_ONCE), wanted.split(ROWS_AT_ONCE), strict=True):
+        logits = torch.nn.functional.linear(some, head).float()
+        before = (logits > logits.gather(1, tokens.clamp_min(0)[:, None])).sum(-1)
+        out.append(torch.where(tokens < 0, RANKS, before).clamp_max(RANKS))
+    return torch.cat(out) if out else wanted
 
 
 def run_of(entry: HeadKind, states: Path | None = None) -> Any:
