@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 import torch
 from torch import Tensor, nn
 
-from decoders.draft_models import eagle_published
+from decoders.draft_models import eagle_published, heads_published
 from decoders.draft_models.borrowing import Borrowing
 from decoders.draft_models.eagle_head import EagleConfig, EagleHead
 from decoders.draft_models.fitted import Fitted
@@ -70,10 +70,10 @@ KINDS: dict[str, Kind] = {
     "glide": Kind("GLIDE draft model", DraftConfig, DraftModel),
     "drafter": Kind("vanilla drafter", DraftConfig, DraftModel),
     "ppd": Kind("set of prompt tokens", PromptConfig, PromptTokens),
+    "medusa": Kind("set of Medusa heads", HeadsConfig, ParallelHeads, partial(heads_published.fitted, "medusa")),
+    "hydra": Kind("set of Hydra heads", HeadsConfig, ParallelHeads, partial(heads_published.fitted, "hydra")),
     "eagle": Kind("EAGLE head", EagleConfig, EagleHead, partial(eagle_published.fitted, False)),
     "eagle3": Kind("EAGLE-3 head", EagleConfig, EagleHead, partial(eagle_published.fitted, True)),
-    "medusa": Kind("set of Medusa heads", HeadsConfig, ParallelHeads),
-    "hydra": Kind("set of Hydra heads", HeadsConfig, ParallelHeads),
 }
 
 

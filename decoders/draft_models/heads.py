@@ -114,7 +114,7 @@ class ParallelHeads(Borrowing):
     def __init__(self, config: HeadsConfig, seed: int = 0) -> None:
         super().__init__(config.draft_vocab)
         self.config = config
-        with torch.random.fork_rng([]):
+        with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.heads = nn.ModuleList(
                 nn.Sequential(
@@ -123,8 +123,11 @@ class ParallelHeads(Borrowing):
                 )
                 for number in range(config.heads)
             )
-            outputs = 0 if config.shared else config.heads
-            self.outputs = nn.ModuleList(nn.Linear(config.hidden, config.vocab, config.bias) for _ in range(outputs))
+            size = config.hidden if config.shared else config.vocab
+            self.outputs = nn.ModuleList(nn.Linear(config.hidden, size, config.bias) for _ in range(config.heads))
+            if config.shared:
+                for output in self.outputs:
+                    nn.init.zeros_(output.weight)
 
     def state(
         self, number: int, states: Float[Tensor, "*rows hidden"], tokens: Float[Tensor, "*rows tokens hidden"] | None
@@ -140,11 +143,12 @@ class ParallelHeads(Borrowing):
 
     def say(self, number: int, state: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows drafted"]:
         """Head ``number``'s logits, of the tokens that can be drafted."""
-        return (self.head if self.config.shared else self.outputs[number])(state)
+        out = self.outputs[number](state)
+        return self.head(out) if self.config.shared else out
 
     def say_all(self, state: Float[Tensor, "hidden"], count: int) -> Float[Tensor, "heads drafted"]:
         """The logits of the first ``count`` heads, none of them grounded; through the target's head all at once."""
         made = [self.state(number, state, None) for number in range(count)]
         if self.config.shared:
-            return self.head(torch.stack(made))
+            return self.head(torch.stack([output(one) for output, one in zip(self.outputs, made, strict=False)]))
         return torch.stack([self.say(number, one) for number, one in enumerate(made)])

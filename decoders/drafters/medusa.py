@@ -18,7 +18,7 @@ from decoders.draft_models.heads import MOST_HEADS
 from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.model.target import Target
-from decoders.parts import find_part, load_part, missing_part, read_part
+from decoders.parts import find_part, is_part, load_part, missing_part, read_part
 from decoders.prompt_tokens.design import candidates
 from decoders.verifiers.residual import ResidualVerifier
 from decoders.verifiers.typical import NODE_TERMS as TYPICAL_TERMS
@@ -30,7 +30,10 @@ MOST_NODES = 255
 
 @dataclass(frozen=True)
 class HeadsParams:
-    part: str | None = param(None, "Heads", "Folder of trained heads. Off: those trained for this target.")
+    part: str | None = param(
+        None, "Heads",
+        "Folder of trained heads, or folder, file or hub id of published ones. Off: those trained for this target.",
+    )  # fmt: skip
     tree: str = param(
         PUBLIC, "Tree",
         "mc_sim_7b_63: the published tree of 63 nodes. designed: the likeliest paths by what was measured of these "
@@ -76,7 +79,7 @@ def _paths(kind: str, target: Target, params: HeadsParams, count: int) -> Sequen
     if params.tree == PUBLIC:
         return MC_SIM
     place = find_part(target.key, kind) if params.part is None else Path(params.part).expanduser()
-    log = (read_part(place).training.get("log") if place else None) or [{}]
+    log = (read_part(place).training.get("log") if place is not None and is_part(place) else None) or [{}]
     if "ranks" not in log[-1]:
         raise UserError(
             "no tree can be designed for these heads: how often each guess is right was not measured for them. Choose "
