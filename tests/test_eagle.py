@@ -5,13 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy.stats import chisquare
 
-from decoders import Prompt, UserError, find_method, generate, load, record, save
+from decoders import Prompt, Sampling, UserError, find_method, generate, load, record, save
+from decoders.draft.draft import Draft, emitted_tokens
 from decoders.draft.needs import Needs
+from decoders.draft.tree import DraftTree
 from decoders.draft_models.eagle_trees import EAGLE_TREE
 from decoders.drafters import chosen
 from decoders.engine.decoding import Decoding
 from decoders.parts import load_part
+from decoders.verifiers.sampling import Chooser
 
 from . import eagle_oracle as oracle
 from .drafts import save_tiny_part
@@ -223,3 +227,55 @@ def test_needs_name_the_states_that_the_head_reads(target):
     for name, layers in (("eagle", (3,)), ("eagle2", (3,)), ("eagle3", (0, 1, 2))):
         entry, params = chosen(name, {})
         assert entry.needs(target, params) == Needs(layers=layers)
+
+
+@pytest.mark.parametrize("rule", ["match", "in turn"])
+def test_both_rules_have_the_targets_distribution(target, rule):
+    """Tokens 1 and 2 behind a prompt, drawn many times: chi-square against the target's own probabilities."""
+    entry, params = chosen("eagle3", {"rule": rule})
+    chooser = Chooser(Sampling(temperature=0.5, seed=3))
+    verifier, session = entry.verifier(params, chooser, frozenset()), target.session(Needs(), 64)
+    session.prefill(prompt_ids(8, 12))
+    first = session.score(Draft.empty(5, "to see what is likely")).logits[0].topk(3).indices.tolist()
+    draft = Draft(DraftTree((prompt_ids(8, 12)[-1], *first), (-1, 0, 0, 0)))
+    below = session.score(draft).logits[1].topk(2).indices.tolist()
+    draft = Draft(DraftTree((*draft.tree.tokens, *below), (*draft.tree.parents, 1, 1)))
+    scored = session.score(draft)
+    p = chooser.probabilities(scored.logits).double()
+    counts: dict[tuple[int, ...], int] = {}
+    rounds = 4000
+    for _ in range(rounds):
+        verdict = verifier(draft, scored)
+        emitted = tuple(emitted_tokens(draft.tree.tokens, verdict)[:2])
+        counts[emitted] = counts.get(emitted, 0) + 1
+    after = {draft.tree.tokens[node]: node for node in range(1, len(draft.tree)) if draft.tree.parents[node] == 0}
+    expected: dict[tuple[int, ...], float] = {}
+    for first, share in enumerate(p[0].tolist()):
+        if first not in after:
+            expected[(first,)] = share
+        else:
+            expected |= {(first, second): share * q for second, q in enumerate(p[after[first]].tolist())}
+    often = [way for way, share in expected.items() if share * rounds >= 5]
+    seen = [counts.get(way, 0) for way in often]
+    wanted = [expected[way] * rounds for way in often]
+    seen.append(rounds - sum(seen))
+    wanted.append(rounds - sum(wanted))
+    assert len(often) > 15 and chisquare(seen, wanted).pvalue > 1e-3
+    assert any(len(way) == 2 for way in often)
+
+
+def test_children_are_tried_in_turn(target):
+    """What decides is recorded, and a run by this rule repeats under its seed."""
+    save_tiny_part(target, "eagle")
+    prompt, sampling = Prompt.from_ids(prompt_ids(2)), Sampling(temperature=1.0, seed=6)
+    options = {"sampling": sampling, "max_new_tokens": NEW}
+    trace = record(target, prompt, "eagle2", {"rule": "in turn"}, **options)
+    again = record(target, prompt, "eagle2", {"rule": "in turn"}, **options)
+    assert trace.output_ids == again.output_ids and trace.run["method"]["lossless"]
+    nodes = trace.tables["nodes"]
+    for accept, draw, status in zip(nodes["term:accept_ratio"], nodes["term:draw"], nodes["status"], strict=True):
+        if accept is not None:
+            assert (draw < accept) == (status == "accepted")
+    assert any(accept is not None for accept in nodes["term:accept_ratio"])
+    greedy = generate(target, prompt, "eagle2", {"rule": "in turn"}, max_new_tokens=NEW)
+    assert greedy == generate(target, prompt, "plain", max_new_tokens=NEW)

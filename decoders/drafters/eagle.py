@@ -31,6 +31,7 @@ from decoders.parts import about_part, load_part, missing_part
 from decoders.trace.origins import DRAFTER, EXPANSION
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 from decoders.verifiers.residual import ResidualVerifier
+from decoders.verifiers.turns import TurnsVerifier
 
 MOST_PRUNED = 64  # nodes of a step that were reranked away and are recorded: the best of them
 
@@ -51,12 +52,19 @@ TOTAL = param(
     60, "Total tokens", "Rows that the target checks, the root included: the best by cumulative probability stay.",
     low=2, high=256,
 )  # fmt: skip
+RULE = param(
+    "match", "Sampled verification",
+    "Match: the target's draw is looked for in the tree, so that a seed gives plain decoding's tokens. In turn: "
+    "EAGLE's own, which tries a token's children one after another. Both have the target's distribution.",
+    choices=("match", "in turn"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class EagleParams:
     head: str | None = HEAD
     depth: int = param(5, "Depth", "Levels of the settled tree: 4, 8, 8, 3 and 2 tokens.", low=1, high=5)
+    rule: str = RULE
 
 
 @dataclass(frozen=True)
@@ -65,13 +73,14 @@ class DynamicParams:
     depth: int = DEPTH
     top_k: int = TOP_K
     total_tokens: int = TOTAL
+    rule: str = RULE
 
 
 NODE_TERMS = (
     Term("path_logprob", "cumulative log-prob", "Sum of the head's log-probabilities from the root to here.", 0, 0),
     Term("confidence", "confidence", "The head's highest probability at this position.", 0, 1),
     Term("draft_rank", "draft rank", "The token's rank among the head's choices after its parent (0 = first).", 0, 0),
-    VERIFIED_TERMS[0],
+    *VERIFIED_TERMS,
 )
 FORWARDS = Term("draft_forwards", "draft forwards made", "Forwards of the head in this step, the first included.", 0, 0)
 SCORED = Term("scored", "tokens scored by the head", "All that it guessed, those that were reranked away too.", 0, 0)
@@ -250,7 +259,9 @@ EAGLE = Method(
     origins=(DRAFTER, EXPANSION),
     node_terms=NODE_TERMS,
     step_terms=(*STEP_TERMS[1:], FORWARDS, SCORED, COSINE, OUTSIDE),
-    verifier=lambda params, chooser, stop_ids: ResidualVerifier(chooser),
+    verifier=lambda params, chooser, stop_ids: (
+        TurnsVerifier(chooser) if params.rule == "in turn" else ResidualVerifier(chooser)
+    ),
     brings=lambda params: params.head is not None,
     order=31,
 )
