@@ -18,10 +18,8 @@ from decoders.training.drafter import draft_for
 from .models import network, tiny_tokenizer
 
 
-def tiny_draft(target: Target, kind: str, *, layers: int = 1, seed: int = 3, **options: Any) -> Any:
-    """A random draft model whose glimpse matters, or an EAGLE head; same seed, same weights."""
-    if kind.startswith("eagle"):
-        return tiny_head(target, kind == "eagle3", seed=seed, layers=layers, **options)
+def tiny_draft(target: Target, kind: str, *, layers: int = 1, seed: int = 3, **options: Any) -> DraftModel:
+    """A random draft model whose glimpse matters; same seed, same weights."""
     config = DraftConfig.of(target.shape, glimpse=kind == "glide", layers=layers, **options)
     model = draft_for(target.model, config, seed) if target.shape.family == "qwen3" else DraftModel(config, seed)
     generator = torch.Generator().manual_seed(seed)
@@ -33,20 +31,6 @@ def tiny_draft(target: Target, kind: str, *, layers: int = 1, seed: int = 3, **o
         model.drafted.copy_(torch.randperm(config.vocab, generator=generator)[: config.draft_vocab].sort().values)
     model.share(target.embeddings.weight, target.head.weight)
     return model
-
-
-def tiny_head(target: Target, third: bool, *, seed: int = 3, **options: Any) -> Any:
-    """A random EAGLE head."""
-    head = EagleHead(EagleConfig.of(target.shape, third=third, **options))
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in head.parameters():
-        if parameter.ndim == 2:
-            parameter.data.normal_(0, 0.12, generator=generator)
-    head = head.requires_grad_(False).to(target.dtype)
-    if head.drafted is not None:
-        head.drafted.copy_(torch.randperm(target.shape.vocab, generator=generator)[: len(head.drafted)].sort().values)
-    head.share(target.embeddings.weight, target.head.weight)
-    return head
 
 
 def tiny_prompts(target: Target, *, tokens: int = 3, vectors: int = 1, seed: int = 3, **options: Any) -> PromptTokens:
@@ -64,19 +48,35 @@ def tiny_prompts(target: Target, *, tokens: int = 3, vectors: int = 1, seed: int
 def tiny_heads(target: Target, kind: str, *, seed: int = 3, **options: Any) -> ParallelHeads:
     """Random heads whose blocks matter; same seed, same weights."""
     config = HeadsConfig.of(target.shape, **{"grounded": kind == "hydra", **options})
-    made = ParallelHeads(config, seed)
+    made: Any = ParallelHeads(config, seed)
     generator = torch.Generator().manual_seed(seed)
     for parameter in made.parameters():
         parameter.data.normal_(0, 0.12, generator=generator)
     if config.draft_vocab:
         made.drafted.copy_(torch.randperm(config.vocab, generator=generator)[: config.draft_vocab].sort().values)
     made = made.requires_grad_(False).to(target.dtype)
-    made.share(target.embeddings.weight, target.head.weight)
+    made.share(target.embeddings.get_parameter("weight"), target.head.weight)
+    return made
+
+
+def tiny_eagle(target: Target, kind: str, *, seed: int = 3, **options: Any) -> EagleHead:
+    """A random EAGLE head; same seed, same weights."""
+    config = EagleConfig.of(target.shape, third=kind == "eagle3", **options)
+    made: Any = EagleHead(config)
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in made.parameters():
+        if parameter.ndim == 2:
+            parameter.data.normal_(0, 0.12, generator=generator)
+    if config.draft_vocab:
+        made.drafted.copy_(torch.randperm(config.vocab, generator=generator)[: config.draft_vocab].sort().values)
+    made = made.requires_grad_(False).to(target.dtype)
+    made.share(target.embeddings.get_parameter("weight"), target.head.weight)
     return made
 
 
 TINY: dict[str, Any] = {
     "ppd": lambda target, kind, **options: tiny_prompts(target, **options), "medusa": tiny_heads, "hydra": tiny_heads,
+    "eagle": tiny_eagle, "eagle3": tiny_eagle,
 }  # fmt: skip
 
 

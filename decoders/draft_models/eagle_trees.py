@@ -30,7 +30,8 @@ class Grown:
 
     ``logprobs`` are of each token after its parent, among the tokens that the head can draft; ``scores`` their sums
     along the path; ``ranks`` its place among the head's choices there (0: the first). ``rows`` has the row of
-    ``logits`` that stands for what follows a node that the head went on from.
+    ``logits`` that stands for what follows a node that the head went on from, ``first`` the log-probability of its
+    first choice there; ``spans`` are its forwards.
     """
 
     tokens: list[int]
@@ -40,6 +41,7 @@ class Grown:
     ranks: list[int] = field(default_factory=lambda: [0])
     rows: dict[int, int] = field(default_factory=dict)
     logits: list[Tensor] = field(default_factory=list)
+    first: dict[int, float] = field(default_factory=dict)
     spans: list[tuple[Mark, Mark]] = field(default_factory=list)
 
     def add(self, parent: int, token: int, logprob: float, rank: int) -> int:
@@ -70,10 +72,10 @@ class Grown:
             tuple(self.tokens[node] for node in order), tuple(place.get(self.parents[node], -1) for node in order)
         ), order
 
-    def distributions(self, head: EagleHead, nodes: Sequence[int]) -> Float[Tensor, "nodes vocab"]:
-        """What the head said after nodes that it went on from, over the whole vocabulary."""
+    def said(self, nodes: Sequence[int]) -> list[Float[Tensor, "drafted"]]:
+        """Log-probabilities of the tokens that can be drafted, after nodes that the head went on from."""
         rows = torch.cat(self.logits)[[self.rows[node] for node in nodes]]
-        return head.everything(rows).softmax(-1)
+        return list(rows.log_softmax(-1))
 
 
 class Growing:
@@ -83,12 +85,15 @@ class Growing:
         self.grown = Grown([root], rows={0: 0}, logits=[first[None]])
         self.extend, self.head = extend, head
 
-    def choices(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The first choices after each node of the last level: tokens and log-probabilities ``[nodes, count]``."""
+    def choices(self, nodes: Sequence[int], count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The first choices after each of these nodes, the last level: tokens and log-probabilities
+        ``[nodes, count]``.
+        """
         logits = self.grown.logits[-1]
         best, index = logits.topk(min(count, logits.shape[-1]), -1)
         tokens = index if self.head.drafted is None else self.head.drafted.long()[index]
         ids, logprobs = fetched(tokens, best - logits.logsumexp(-1, keepdim=True))
+        self.grown.first.update(zip(nodes, logprobs[:, 0].tolist(), strict=True))
         return ids, logprobs
 
     def forward(self, nodes: Sequence[int]) -> None:
@@ -111,7 +116,7 @@ def dynamic(
     growing, frontier = Growing(root, first, extend, head), [0]
     grown = growing.grown
     for level in range(levels):
-        ids, logprobs = growing.choices(top_k)
+        ids, logprobs = growing.choices(frontier, top_k)
         new = [
             grown.add(parent, int(token), float(logprob), rank)
             for parent, *row in zip(frontier, ids.tolist(), logprobs.tolist(), strict=True)
@@ -130,7 +135,7 @@ def settled(root: int, first: Float[Tensor, "drafted"], extend: Extend, head: Ea
     for depth, level in enumerate(shape.levels):
         if depth:
             growing.forward([number[node] for node in level.inner])
-        ids, logprobs = growing.choices(int(level.ranks.max()) + 1)
+        ids, logprobs = growing.choices([number[node] for node in level.inner], int(level.ranks.max()) + 1)
         for node, row, rank in zip(level.children, level.rows.tolist(), level.ranks.tolist(), strict=True):
             parent = number[level.inner[row]]
             number[node] = grown.add(parent, int(ids[row, rank]), float(logprobs[row, rank]), rank)

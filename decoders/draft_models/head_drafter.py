@@ -23,6 +23,7 @@ from decoders.model.transfer import Span, fetched, mark, sent
 from decoders.trace.origins import Origin
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 
+from .borrowing import Borrowing
 from .head_trees import Level, Ranks, RankTree
 from .heads import ParallelHeads
 
@@ -49,7 +50,7 @@ class Said(Mapping[int, Tensor]):
     spread out when it is asked for.
     """
 
-    def __init__(self, heads: ParallelHeads, rows: Mapping[int, Float[Tensor, "drafted"]]) -> None:
+    def __init__(self, heads: Borrowing, rows: Mapping[int, Float[Tensor, "drafted"]]) -> None:
         self._heads, self._rows = heads, rows
 
     def __getitem__(self, node: int) -> Float[Tensor, "vocab"]:

@@ -21,11 +21,12 @@ from decoders.draft_models.drafter import STEP_TERMS
 from decoders.draft_models.eagle_head import EagleHead
 from decoders.draft_models.eagle_run import EagleRun
 from decoders.draft_models.eagle_trees import EAGLE_TREE, Grown, dynamic, settled
+from decoders.draft_models.head_drafter import Said
 from decoders.draft_models.head_trees import rank_tree
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
-from decoders.model.transfer import Span, fetched, mark
+from decoders.model.transfer import Span, mark
 from decoders.parts import about_part, load_part, missing_part
 from decoders.trace.origins import DRAFTER, EXPANSION
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
@@ -67,7 +68,7 @@ class DynamicParams:
 
 
 NODE_TERMS = (
-    Term("score", "cumulative log-probability", "Sum of the head's log-probabilities from the root to here.", -20, 0),
+    Term("path_logprob", "cumulative log-prob", "Sum of the head's log-probabilities from the root to here.", 0, 0),
     Term("confidence", "confidence", "The head's highest probability at this position.", 0, 1),
     Term("draft_rank", "draft rank", "The token's rank among the head's choices after its parent (0 = first).", 0, 0),
     VERIFIED_TERMS[0],
@@ -119,9 +120,8 @@ class EagleDrafter(Drafter):
         ranked = grown.best(len(grown.tokens) - 1)
         tree, order = grown.kept(ranked[:most])
         inner = sorted({parent for parent in tree.parents if parent >= 0})
-        said = grown.distributions(self.run.head, [order[node] for node in inner])
-        (highest,) = fetched(said.amax(-1))
-        confidence = dict(zip(inner, highest.tolist(), strict=True))
+        said = grown.said([order[node] for node in inner])
+        sure = [np.nan, *(np.exp(grown.first[order[parent]]) for parent in tree.parents[1:])]
         self._went_on = {node: grown.rows[old] for node, old in enumerate(order) if old in grown.rows}
         score, rank, logprob = np.asarray([(grown.scores[n], grown.ranks[n], grown.logprobs[n]) for n in order]).T
         score[0] = rank[0] = np.nan
@@ -134,9 +134,9 @@ class EagleDrafter(Drafter):
             tuple(np.exp(logprob).tolist()),
             route="settled tree" if isinstance(self.params, EagleParams) else "dynamic tree",
             terms={
-                "score": score,
+                "path_logprob": score,
                 "draft_rank": rank,
-                "confidence": np.asarray([np.nan, *(confidence[parent] for parent in tree.parents[1:])]),
+                "confidence": np.asarray(sure),
             },
             notes={
                 "forward_ms": Span(*grown_by),
@@ -144,7 +144,7 @@ class EagleDrafter(Drafter):
                 "draft_forwards": float(len(grown.spans) + 1),
                 "scored": float(len(grown.tokens) - 1),
             },
-            distributions=dict(zip(inner, said, strict=True)),
+            distributions=Said(self.run.head, dict(zip(inner, said, strict=True))),
             pruned=pruned(grown, order, ranked[most:][:MOST_PRUNED]),
         )
 

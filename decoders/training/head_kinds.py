@@ -10,6 +10,7 @@ from torch import Tensor, stack
 from decoders.draft_models.heads import HeadsConfig, ParallelHeads
 from decoders.model.shape import ModelShape
 
+from .eagle_heads import Eagle, Eagle3
 from .heads import HeadKind, Lesson, Recipe
 
 
@@ -43,4 +44,6 @@ class Parallel(HeadKind):
             yield heads.outputs[number](heads.state(number, states, tokens))
 
 
-KINDS: dict[str, HeadKind] = {"medusa": Parallel(grounded=False), "hydra": Parallel(grounded=True)}
+KINDS: dict[str, HeadKind] = {
+    "medusa": Parallel(grounded=False), "hydra": Parallel(grounded=True), "eagle": Eagle(), "eagle3": Eagle3(),
+}  # fmt: skip

@@ -47,10 +47,15 @@ VALIDATED = 2048  # positions validated at once
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything but the data that decides what heads become. ``heads`` and ``blocks`` are Medusa's and Hydra's."""
+    """Everything but the data that decides what heads become. ``heads`` and ``blocks`` are Medusa's and Hydra's;
+    ``mlp``, ``unroll`` and ``agreement`` EAGLE's.
+    """
 
     heads: int = 4
     blocks: int = 1
+    mlp: int = 0  # width of the layer's MLP (0: the target's)
+    unroll: int = 5  # steps that are validated and, by EAGLE-3, learnt (the paper: 7)
+    agreement: float = 0.1  # of EAGLE-1's loss: the divergence, beside the distance of the states
     draft_vocab: int = 0  # tokens that can be drafted, the commonest ones of the first chunk (0: all)
     hard_labels: bool = False  # the text's own next tokens instead of the target's distributions
     batch_tokens: int = 2048  # padding included
@@ -82,6 +87,7 @@ class Lesson:
     weights: Float[Tensor, "positions distances"]
     hard: bool = False
     dtype: torch.dtype = torch.float32  # of products with the head
+    recipe: Recipe = Recipe()
 
     @property
     def states(self) -> Float[Tensor, "rows length hidden"]:
@@ -163,6 +169,10 @@ class HeadKind(ABC):
         """Hidden states that it reads besides the last one: each the input of that layer."""
         return ()
 
+    def begin(self, network: Any, model: Any) -> None:
+        """What a new head takes over from its target: by default nothing."""
+        return
+
     @abstractmethod
     def distances(self, recipe: Recipe) -> int:
         """How many tokens ahead its guesses are learnt and validated."""
@@ -194,6 +204,7 @@ class Run(PartRun):
         self.entry, self.distances = entry, entry.distances(recipe)
         self.trained = self.network = entry.network(shape, recipe, seed).float().to(model.device)
         self.config = self.network.config
+        entry.begin(self.network, model)
         super().__init__(kind, folder, model, name, source, recipe, seed)
         self.model = model.eval().requires_grad_(False)
         if self.network.drafted is not None:
@@ -233,7 +244,7 @@ class Run(PartRun):
         rows, at = rows.to(self.device), at.to(self.device)
         dtype = torch.bfloat16 if self.recipe.fast else torch.float32
         ids = batch.ids.to(self.device)
-        return Lesson(self.network, ids, kept, rows, at, counted, self.recipe.hard_labels, dtype)
+        return Lesson(self.network, ids, kept, rows, at, counted, self.recipe.hard_labels, dtype, self.recipe)
 
     def forward(self, done: float) -> tuple[Batch, Tensor, Tensor]:
         recipe = self.recipe

@@ -27,6 +27,8 @@ DRAFTERS = {
 HEAD_KINDS = {  # decoders.training.head_kinds.KINDS
     "medusa": ("Medusa's heads for a target", "heads that each guess one token further ahead, for medusa"),
     "hydra": ("Hydra's heads for a target", "heads that also read the tokens drafted before theirs, for hydra"),
+    "eagle": ("an EAGLE head for a target", "a head that imitates the target's next states, for eagle and eagle2"),
+    "eagle3": ("an EAGLE-3 head for a target", "a head that reads three of the target's states, for eagle3"),
 }
 
 
@@ -127,6 +129,11 @@ def _add_heads(parts: Any, kind: str, short: str, what: str) -> None:
     if kind in ("medusa", "hydra"):
         common.count(parser, "--heads", "heads: how far ahead", 4, high=16, metavar="N")
         common.count(parser, "--blocks", "residual blocks of each", 1, high=16, metavar="N")
+    else:
+        common.count(parser, "--mlp", "width of its MLP (default: the target's)", metavar="N", low=8)
+        common.count(
+            parser, "--unroll", "steps on its own states: validated, and learnt by eagle3", 5, metavar="N", high=8
+        )
     common.count(
         parser, "--draft-vocab", "draft only the N commonest tokens: a smaller head (default: all)", metavar="N", low=2
     )
@@ -256,14 +263,12 @@ def _train_heads(kind: str, args: argparse.Namespace) -> int:
     from decoders.training.head_kinds import KINDS
     from decoders.training.heads import Recipe, run_of
 
-    shape = {name: getattr(args, name) for name in ("heads", "blocks") if hasattr(args, name)}
+    shape = {name: getattr(args, name) or 0 for name in ("heads", "blocks", "mlp", "unroll") if hasattr(args, name)}
     recipe = Recipe(
         **shape, draft_vocab=args.draft_vocab or 0, hard_labels=args.hard_labels, batch_tokens=args.batch_tokens,
         positions=args.positions, muon=args.recipe == "ours", validate_steps=args.validate_steps, fast=args.fast,
     )  # fmt: skip
-    return _train_for(
-        kind, args, run_of(KINDS[kind], args.states), recipe, _foresaw, lambda drawn: drawn.head_charts
-    )
+    return _train_for(kind, args, run_of(KINDS[kind], args.states), recipe, _foresaw, lambda drawn: drawn.head_charts)
 
 
 def _train_for(
