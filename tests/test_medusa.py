@@ -331,3 +331,14 @@ def test_parts_of_another_shape_are_refused(target):
         (folder / "part.json").write_text(json.dumps({**about, "config": {**about["config"], **change}}))
         with pytest.raises(UserError, match=sentence):
             load_part(target, "medusa", own_place("medusa", target.key))
+
+
+def test_what_heads_take_is_counted_from_their_file(target):
+    """PPD's fig. 7a: 2 blocks of 64 × 64 and their biases, and no cache."""
+    from specviz.experiments.recipes.ppd import trained_parts
+
+    save_tiny_part(target, "medusa", heads=3)
+    (row,) = trained_parts(target, {})
+    trained = 3 * (64 * 64 + 64 + 64 * 64)
+    assert row["series"] == "Medusa"
+    assert row["trained_percent"] == row["memory_percent"] == pytest.approx(100 * trained / target.info["parameters"])
