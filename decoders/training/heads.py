@@ -255,8 +255,10 @@ class Run(PartRun):
             if len(places):
                 generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
                 chosen = torch.randperm(len(places), generator=generator)[: recipe.positions].sort().values
-                with self._half():
-                    loss = self.entry.loss(self.lesson(batch, self.states.read(batch), weights, places[chosen]))
+                lesson = self.lesson(batch, self.states.read(batch), weights, places[chosen])
+                with self._half(), torch.random.fork_rng(devices=[]):
+                    torch.manual_seed(self.seed * 1_000_003 + self.step)  # of noise: a resumed run draws the same
+                    loss = self.entry.loss(lesson)
                 return batch, loss, loss
         raise AssertionError("a feed has no end")
 

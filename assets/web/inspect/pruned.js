@@ -33,7 +33,8 @@ export function prunedNodes(model, view) {
   return rows;
 }
 
-/** Whether the target's own token is none that the head can draft. @type {(owner: Inspector, view: StepView) => boolean} */
+/** Whether the target's own token is none that the head can draft. */
+/** @type {(owner: Inspector, view: StepView) => boolean} */
 const outside = (owner, view) => owner.model.stepTerm(view.number, "outside") === 1;
 
 /** All of it, closed at first; a token that the target wrote is told at once. */
