@@ -11,6 +11,7 @@ from decoders import Prompt, record
 from decoders.errors import UserError
 from decoders.study.live import LiveRun
 from decoders.study.saves import default_traces, drafted, mean
+from specviz.pages.dev import service
 from specviz.server.limits import rules_for
 
 from .models import prompt_ids, tiny_target
@@ -49,7 +50,8 @@ def news(client: TestClient, done) -> dict:
     return told
 
 
-def test_what_a_save_is_worth(desk, target, trace, tmp_path, registry):  # noqa: F811
+def test_what_a_save_is_worth(desk, target, trace, tmp_path, registry, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(service, "check_prompts", lambda tokenizer: [Prompt.from_ids(prompt_ids(1))])  # a short one
     file = written(tmp_path)
     desk.services["dev"].watch(file)
     with TestClient(app_of(desk)) as client:

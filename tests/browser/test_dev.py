@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from decoders import Prompt, record
+from specviz.pages.dev import service
 from tests.models import prompt_ids, tiny_target
 from tests.stubs import gallery_desk, nothing_wrong, serving
 from tests.test_plugins import COPIED, registry, written  # noqa: F401
@@ -23,6 +24,7 @@ def file(tmp_path: Path, registry: None) -> Path:  # noqa: F811
 @pytest.fixture
 def port(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(service, "check_prompts", lambda tokenizer: [Prompt.from_ids(prompt_ids(1))])  # a short one
     target = tiny_target("llama")
     run = record(target, Prompt.from_ids(prompt_ids(3, spread=5)), "pld", {"k": 4}, max_new_tokens=40)
     desk = gallery_desk(target, {"mine": run})
@@ -38,7 +40,7 @@ def test_every_save_is_drafted_checked_and_run(page: Any, port: int, file: Path)
     expect(page.locator(".svv-summary")).to_contain_text("against pld · ")
     expect(parts.nth(0).locator(".svv-kept")).to_have_count(5)
     expect(page.locator(".svv-stage .sv-sentence")).to_contain_text("Step 1")
-    assert page.locator(".svv-stage[data-ready]").count() == 1
+    expect(page.locator(".svv-stage[data-ready]")).to_have_count(1)
     expect(page.locator(".svv-state")).to_have_text("save 1")
 
     # a save that drafts one token only: seen without a reload, with what it lost, and run anew
@@ -48,7 +50,7 @@ def test_every_save_is_drafted_checked_and_run(page: Any, port: int, file: Path)
     expect(page.locator(".svv-summary")).to_contain_text("against the last save")
     expect(page.locator(".svv-summary")).not_to_contain_text("0 won, 0 lost")
     expect(page.locator(".svv-state")).to_have_text("save 2")
-    assert page.get_attribute(".svv-stage", "data-ready") != first
+    expect(page.locator(".svv-stage")).not_to_have_attribute("data-ready", first)
 
     # a step that raises stands first, with its line; its words are text, whatever they spell
     fault = "raise ValueError('<img src=x onerror=alert(1)>')"
