@@ -22,7 +22,7 @@ from .drafts import save_tiny_part
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .simulated import simulated
 
-NEW = 14
+NEW = 9
 DRAWN = Sampling(temperature=0.9, seed=4)
 # copies of a step, at most: the verify step's own, and one each for the draft. What is sent is not waited for.
 COPIES = {

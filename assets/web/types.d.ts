@@ -56,6 +56,8 @@ interface Trace extends Tables { schema: "spectrace/1"; run: Run; report?: Repor
 interface Report {
   /** Per key the value and the parts of ``Term.worked``. */
   metrics: Record<string, Record<string, number | null>>;
+  /** Why a metric cannot be right. */
+  doubts?: Record<string, string>;
   outcomes: Count[]; routes: Count[];
   drafting: [key: string, ms: number | null][]; verify_ms: number;
   regrets: Regret[];

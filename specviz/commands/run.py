@@ -11,6 +11,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from decoders.errors import UserError
+from decoders.trace.metrics import doubts
 from specviz.words import counted, decimals
 
 from . import common
@@ -65,10 +66,13 @@ def run(args: argparse.Namespace) -> int:
         f"{result['accepted']} drafted tokens accepted",
         f"{decimals(result['tokens_per_s'], 1)} tokens/s",
     ]
+    doubt = doubts(result).get("speedup")
     if result["speedup"] is not None:
-        parts.append(f"{decimals(result['speedup'], 2)}× plain decoding")
+        parts.append(f"{decimals(result['speedup'], 2)}× plain decoding{' ‡' if doubt else ''}")
     parts += [f"{label} {100 * result[key]:.1f} %" for key, label in QUALITY.items() if result[key] is not None]
     common.say("\n" + " · ".join(parts), error=True)
+    if doubt:
+        common.say(f"‡ {doubt}", error=True)
     if args.forced:
         common.say("forced: the answer was given, and the model only timed", error=True)
     elif not result["lossless"]:
