@@ -1,4 +1,5 @@
-"""Work for workers that needs no model: it waits, fails, or ends its worker, as a unit's payload says.
+"""Work for workers that needs no model: it waits, fails, or ends its worker, as a unit's payload says;
+and a worker in the test's own process.
 
 A payload is ``{"name", "ms"?, "do"?, "mark"?}``. ``do``: "fail" raises; "die" ends its process with SIGKILL, each time;
 "die once" does so unless the file ``mark`` is there, which it makes; "stay" makes ``mark`` and waits for ever; "stay
@@ -12,11 +13,12 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from specviz.workers.work import Made, Refused, Unit, Work
+from specviz.workers.pool import Answer, Done, Pool, Ready
+from specviz.workers.work import Job, Made, Refused, Unit, Work, Worker
 
 VERSION = "1"
 ABOUT = {"version": VERSION}
@@ -52,6 +54,29 @@ def open_standin(about: Mapping[str, Any]) -> Work:
         return Made([row], {f"traces/{payload['name']}.txt": payload["name"].encode()})
 
     return work
+
+
+class Here(Pool):
+    """One worker in this process; tells ``extra`` before the Done of each unit. ``order``: the keys it was given."""
+
+    def __init__(self, job: Job, extra: Sequence[Answer] = ()) -> None:
+        super().__init__(job, 1)
+        self.worker, self.answers = Worker(self.job), list[Answer]([Ready("worker 1")])
+        self.extra, self.order = list(extra), list[str]()
+
+    def start(self) -> None:
+        pass
+
+    def give(self, worker: str, units: Sequence[Unit]) -> None:
+        self.order += [one.payload.get("name", one.key) for one in units]
+        self.answers += [*self.extra, *(Done(worker, self.worker.do(one)) for one in units), Ready(worker)]
+
+    def wait(self, seconds: float) -> list[Answer]:
+        answers, self.answers = self.answers, []
+        return answers
+
+    def close(self) -> None:
+        pass
 
 
 def _node() -> str:

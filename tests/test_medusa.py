@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from transformers import LlamaModel
 
 from decoders import Prompt, Sampling, UserError, find_method, generate, record
 from decoders.draft_models.head_trees import MC_SIM, RankTree
@@ -288,6 +290,59 @@ def test_published_hydra_heads_draft_as_they_were_made(target, tmp_path, blocks)
     assert own.tree == theirs.tree and own.probabilities == theirs.probabilities
     plain = generate(target, PROMPT, max_new_tokens=8)
     assert generate(target, PROMPT, "hydra", {"part": place}, max_new_tokens=8) == plain
+
+
+def published_plus(target, folder, heads=2):
+    """Hydra++ as it is published: a LlamaModel of one layer, and indices that count dropouts; its parts."""
+    made = tiny_heads(target, "hydra", shared=False, bias=True, mixed=True, heads=heads)
+    config = copy.deepcopy(target.config)
+    config.num_hidden_layers = 1
+    config._attn_implementation = "eager"
+    torch.manual_seed(7)
+    prefix = LlamaModel(config).eval()
+    for parameter in prefix.parameters():
+        if parameter.ndim > 1:
+            parameter.data.normal_(0, 0.12)
+    shifted = {"hydra_mlp": lambda rest: f"1.{rest.split('.', 1)[1]}", "hydra_lm_head": lambda rest: f"1.{rest}"}
+    weights = {}
+    for name, tensor in stored("hydra", made).items():
+        part, number, rest = name.split(".", 2)
+        weights[f"{part}.{number}.{shifted[part](rest)}"] = tensor
+    weights |= {f"prefix_embeding_layer.{name}": tensor for name, tensor in prefix.state_dict().items()}
+    place = published(folder, weights, "hydra_lm_head.pt", hydra_num_heads=heads, hydra_num_layers=1,
+                      hydra_head_arch="prefix-mlp", grounded_heads=True)  # fmt: skip
+    return place, prefix, made
+
+
+def test_published_hydra_plus_plus_reads_through_its_prefix_layer(target, tmp_path):
+    """Every step's state is what transformers' LlamaModel makes of the target's states up to there."""
+    place, prefix, made = published_plus(target, tmp_path / "head")
+    run = Decoding.of(target, PROMPT, "hydra", {"part": place, "tree": "chain"}, max_new_tokens=NEW)
+    steps = list(run)
+    written = [*PROMPT.tokens, *(token for step in steps for token in step.emitted)]
+    assert written[60:] == generate(target, PROMPT, max_new_tokens=NEW)
+    states, table = last_states(target, written), target.model.get_input_embeddings().weight
+    with torch.no_grad():
+        read = prefix(inputs_embeds=states[None]).last_hidden_state[0]
+    for step in steps:
+        at, path = step.context_length - 2, [written[step.context_length - 1]]
+        for node in range(1, len(step.draft.tree)):
+            x = torch.cat([read[at], *(table[token] for token in path)])
+            said = torch.softmax(made.outputs[node - 1](made.heads[node - 1](x)), -1)
+            token = step.draft.tree.tokens[node]
+            assert step.draft.probabilities[node] == pytest.approx(float(said.max()), rel=1e-3)
+            assert token == int(said.argmax())
+            path.append(token)
+    assert len(steps) > 5
+    assert load_part(target, "hydra", place).about["format"] == "hydra++"
+
+
+def test_a_prefix_layer_that_was_trained_here(target):
+    save_tiny_part(target, "hydra", prefix=True)
+    plain = generate(target, PROMPT, max_new_tokens=NEW)
+    assert generate(target, PROMPT, "hydra", max_new_tokens=NEW) == plain
+    trace = record(target, PROMPT, "hydra", max_new_tokens=NEW)
+    assert whatif(target, trace, 4, "hydra", {}).same
 
 
 # --- refusals

@@ -163,7 +163,8 @@ def test_training_lowers_the_loss_and_makes_a_part_that_drafts(kind, tmp_path, s
 
 @pytest.mark.parametrize(
     ("kind", "changes"),
-    [*((kind, {}) for kind in NAMES), ("hydra", {"draft_vocab": 64, "muon": False, "blocks": 2, "hard_labels": True})],
+    [*((kind, {}) for kind in NAMES), ("hydra", {"draft_vocab": 64, "muon": False, "blocks": 2, "hard_labels": True}),
+     ("hydra", {"prefix": True})],
 )
 def test_a_resumed_run_is_the_uninterrupted_one(kind, changes, tmp_path, source):
     """Six steps, or three and three: the same weights."""

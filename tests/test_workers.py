@@ -22,12 +22,12 @@ import pytest
 from decoders.errors import UserError
 from specviz.workers.folder import FAILED, UNITS, Folder, FolderFault
 from specviz.workers.kinds import pool_of
-from specviz.workers.pool import Answer, Done, Pool, Ready
+from specviz.workers.pool import Done
 from specviz.workers.sweep import LOSSES, Standing, sweep
 from specviz.workers.work import Job, Outcome, Unit, Worker, digest
 
 from .disk import refusing
-from .standin import ABOUT, open_standin, unit, units
+from .standin import ABOUT, Here, open_standin, unit, units
 from .waiting import until
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -287,32 +287,9 @@ def test_two_drivers_share_a_folder(folder: Folder) -> None:
     assert {key for order in orders for key in order} == {one.key for one in wanted[1:]}
 
 
-class Scripted(Pool):
-    """One worker in this process that tells what a test says; ``told`` by it before the unit's own Done."""
-
-    def __init__(self, folder: Folder, extra: Sequence[Answer] = ()) -> None:
-        super().__init__(job_of(folder), 1)
-        self.worker, self.answers = Worker(self.job), list[Answer]([Ready("worker 1")])
-        self.extra, self.order = list(extra), list[str]()
-
-    def start(self) -> None:
-        pass
-
-    def give(self, worker: str, units: Sequence[Unit]) -> None:
-        self.order += [one.payload["name"] for one in units]
-        self.answers += [*self.extra, *(Done(worker, self.worker.do(one)) for one in units), Ready(worker)]
-
-    def wait(self, seconds: float) -> list[Answer]:
-        answers, self.answers = self.answers, []
-        return answers
-
-    def close(self) -> None:
-        pass
-
-
 def test_a_driver_that_finds_units_done_begins_at_the_end(folder: Folder) -> None:
     """The driver that finished them, if it goes on, does not: they meet."""
-    first, second = Scripted(folder), Scripted(folder)
+    first, second = Here(job_of(folder)), Here(job_of(folder))
     sweep(units(2), first, folder)
     sweep(units(5), second, folder)
     assert (first.order, second.order) == (["u0", "u1"], ["u4", "u3", "u2"])
@@ -320,7 +297,7 @@ def test_a_driver_that_finds_units_done_begins_at_the_end(folder: Folder) -> Non
 
 def test_what_another_driver_finished_meanwhile_is_skipped(folder: Folder) -> None:
     wanted = units(4)
-    pool = Scripted(folder)
+    pool = Here(job_of(folder))
 
     def told(standing: Standing, key: str | None) -> None:
         if key == wanted[0].key:
@@ -332,7 +309,7 @@ def test_what_another_driver_finished_meanwhile_is_skipped(folder: Folder) -> No
 
 def test_a_unit_told_twice_counts_once(folder: Folder) -> None:
     wanted = units(3)
-    pool = Scripted(folder, [Done("worker 1", Outcome(wanted[0].key))])
+    pool = Here(job_of(folder), [Done("worker 1", Outcome(wanted[0].key))])
     standing = sweep(wanted, pool, folder)
     assert standing.done == 3 and pool.order == ["u0", "u1", "u2"]
 

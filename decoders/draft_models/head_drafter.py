@@ -26,6 +26,7 @@ from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 from .borrowing import Borrowing
 from .head_trees import Level, Ranks, RankTree
 from .heads import ParallelHeads
+from .heads_prefix import PrefixRun
 
 HEAD = Origin("head", "H", "head", "Guessed by a trained head; H2: its second guess there.", "ear", 1)
 NODE_TERMS = (
@@ -83,7 +84,13 @@ class HeadsDrafter(Drafter):
     def __init__(self, heads: ParallelHeads, layer: int, paths: Sequence[Ranks], count: int, top_k: int) -> None:
         self.heads, self.layer, self.paths, self.count = heads, layer, paths, count
         self.top_k = min(top_k, heads.config.draft_vocab or heads.config.vocab)
+        self.prefix = None if heads.prefix is None else PrefixRun(heads.prefix, layer)
         self._trees: dict[int, tuple[RankTree, list[Places]]] = {}
+
+    def prepare(self, context: Context) -> None:
+        """Have the prefix layer read the prompt, so that the first step has only its own rows to read."""
+        if self.prefix is not None and context.root_position:
+            self.prefix.read(context)
 
     def tree(self, depth: int, device: torch.device) -> tuple[RankTree, list[Places]]:
         """The tree cut below ``depth``, and where its nodes stand."""
@@ -101,7 +108,8 @@ class HeadsDrafter(Drafter):
         device = context.device
         started = mark(device)
         tree, places = self.tree(min(budget, self.count), device)
-        ids, logs, best, rows = self.guesses(context.hidden_at(self.layer)[-1], context.root, tree, places)
+        state = context.hidden_at(self.layer)[-1] if self.prefix is None else self.prefix.read(context)
+        ids, logs, best, rows = self.guesses(state, context.root, tree, places)
         tokens, own, confidence = fetched(ids, logs, best)
         order = np.concatenate([level.children for level in tree.levels]).argsort() + 1
         order = np.concatenate([[0], order])  # the guesses stand level by level, nodes depth first

@@ -4,6 +4,8 @@ Head i (from 0) reads the target's final state h_t, after its norm, at the last 
 t + 2 + i: the token i + 1 places behind the root. Medusa's reads nothing else; Hydra's reads the embeddings of the
 tokens before its own too, E[x_(t+1)] … E[x_(t+1+i)], so that its guess depends on what was drafted.
 
+Hydra++'s heads read what a decoder layer of their own makes of the target's states (``heads_prefix``).
+
 A published head has an output layer of its own. One that was trained here goes through the target's head, so that its
 file holds residual blocks alone.
 """
@@ -22,6 +24,8 @@ from decoders.errors import UserError
 from decoders.model.shape import ModelShape
 
 from .borrowing import Borrowing
+from .eagle_head import EagleConfig
+from .heads_prefix import PrefixLayer
 
 MOST_HEADS, MOST_BLOCKS = 16, 16
 
@@ -32,6 +36,7 @@ class HeadsConfig:
 
     ``grounded``: Hydra's, which read the drafted tokens. ``mixed``: the residual connection of a grounded head's first
     block is a linear map of all that it reads, as the published ones have it; else it is the target's state alone.
+    ``prefix``: the decoder layer that Hydra++'s heads read through, as EAGLE's layers are described; None without.
     ``shared``: logits come from the target's head, of its ``draft_vocab`` commonest tokens (0: all); else each head has
     an output layer of its own, with a ``bias`` or without.
     """
@@ -45,12 +50,16 @@ class HeadsConfig:
     shared: bool = True
     draft_vocab: int = 0
     bias: bool = False
+    prefix: EagleConfig | None = None
 
     @classmethod
-    def of(cls, shape: ModelShape, *, draft_vocab: int = 0, **options: Any) -> HeadsConfig:
-        """Heads for a target of this shape. Raises UserError for settings that are not possible."""
+    def of(cls, shape: ModelShape, *, draft_vocab: int = 0, prefix: bool = False, **options: Any) -> HeadsConfig:
+        """Heads for a target of this shape, ``prefix`` with a layer of its sizes in front. Raises UserError for
+        settings that are not possible.
+        """
+        layer = EagleConfig.of(shape) if prefix else None
         try:
-            return cls(shape.vocab, shape.hidden, draft_vocab=draft_vocab % shape.vocab, **options)
+            return cls(shape.vocab, shape.hidden, draft_vocab=draft_vocab % shape.vocab, prefix=layer, **options)
         except ValueError as error:
             raise UserError(str(error)) from None
 
@@ -62,6 +71,8 @@ class HeadsConfig:
             )
         if self.mixed and not self.grounded:
             raise ValueError("only heads that read the drafted tokens have a mixed residual connection")
+        if self.prefix is not None and (not self.grounded or self.prefix.hidden != self.hidden):
+            raise ValueError("a prefix layer is Hydra++'s, and as wide as what the heads read")
         if self.draft_vocab and not self.shared:
             raise ValueError("a draft vocabulary goes with the target's head")
         if not (0 <= self.draft_vocab < self.vocab and self.hidden > 0):
@@ -76,12 +87,13 @@ class HeadsConfig:
         return None
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "prefix": None if self.prefix is None else self.prefix.to_json()}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> HeadsConfig:
         """Back from ``to_json``. Raises TypeError or ValueError for anything else."""
-        return cls(**data)
+        prefix = data.get("prefix")
+        return cls(**{**data, "prefix": None if prefix is None else EagleConfig.from_json(prefix)})
 
 
 class ResBlock(nn.Module):
@@ -129,6 +141,7 @@ class ParallelHeads(Borrowing):
             if config.shared:
                 for output in outputs:
                     nn.init.zeros_(output.weight)
+            self.prefix = None if config.prefix is None else PrefixLayer(config.prefix)
 
     def state(
         self, number: int, states: Float[Tensor, "*rows hidden"], tokens: Float[Tensor, "*rows tokens hidden"] | None

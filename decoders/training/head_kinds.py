@@ -26,8 +26,9 @@ class Parallel(HeadKind):
 
     def network(self, shape: ModelShape, recipe: Recipe, seed: int) -> ParallelHeads:
         config = HeadsConfig.of(
-            shape, heads=recipe.heads, blocks=recipe.blocks, grounded=self.grounded, draft_vocab=recipe.draft_vocab
-        )
+            shape, heads=recipe.heads, blocks=recipe.blocks, grounded=self.grounded, draft_vocab=recipe.draft_vocab,
+            prefix=recipe.prefix,
+        )  # fmt: skip
         return ParallelHeads(config, seed)
 
     def distances(self, recipe: Recipe) -> int:
@@ -36,7 +37,10 @@ class Parallel(HeadKind):
     def guesses(self, lesson: Lesson) -> Iterator[Float[Tensor, "positions hidden"]]:
         heads, tokens = lesson.network, None
         assert isinstance(heads, ParallelHeads)
-        states = lesson.states[lesson.rows, lesson.at]
+        read = lesson.states
+        if heads.prefix is not None:
+            read = heads.prefix(read, *heads.prefix.config.rotary(read.shape[1], read))
+        states = read[lesson.rows, lesson.at]
         for number in range(heads.config.heads):
             if self.grounded:
                 ids = [lesson.ids[lesson.rows, lesson.behind(place + 1)] for place in range(number + 1)]

@@ -53,6 +53,7 @@ class Recipe:
 
     heads: int = 4
     blocks: int = 1
+    prefix: bool = False  # Hydra++'s decoder layer in front of its heads
     mlp: int = 0  # width of the layer's MLP (0: the target's)
     unroll: int = 5  # steps that are validated and, by EAGLE-3, learnt (the paper: 7)
     agreement: float = 0.1  # of EAGLE-1's loss: the divergence, beside the distance of the states

@@ -129,6 +129,8 @@ def _add_heads(parts: Any, kind: str, short: str, what: str) -> None:
     if kind in ("medusa", "hydra"):
         common.count(parser, "--heads", "heads: how far ahead", 4, high=16, metavar="N")
         common.count(parser, "--blocks", "residual blocks of each", 1, high=16, metavar="N")
+    if kind == "hydra":
+        common.flag(parser, "--prefix", "Hydra++: a decoder layer of the target's sizes in front of the heads")
     else:
         common.count(parser, "--mlp", "width of its MLP (default: the target's)", metavar="N", low=8)
         common.count(
@@ -263,7 +265,8 @@ def _train_heads(kind: str, args: argparse.Namespace) -> int:
     from decoders.training.head_kinds import KINDS
     from decoders.training.heads import Recipe, run_of
 
-    shape = {name: getattr(args, name) or 0 for name in ("heads", "blocks", "mlp", "unroll") if hasattr(args, name)}
+    own = ("heads", "blocks", "prefix", "mlp", "unroll")  # that not every kind has
+    shape = {name: getattr(args, name) or 0 for name in own if hasattr(args, name)}
     recipe = Recipe(
         **shape, draft_vocab=args.draft_vocab or 0, hard_labels=args.hard_labels, batch_tokens=args.batch_tokens,
         positions=args.positions, muon=args.recipe == "ours", validate_steps=args.validate_steps, fast=args.fast,

@@ -13,9 +13,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from specviz.places import SUFFIX, TRACES, home
 from specviz.words import counted
 from specviz.workers.folder import Folder
 from specviz.workers.kinds import pool_of
@@ -26,12 +28,13 @@ from .experiment import Row
 from .plan import Plan, Progress
 from .results import ABOUT, Results
 from .running import begin, trained
-from .units import Opening, about_of, failed_rows, open_experiment, units_of
+from .units import UNIT_RUN, Opening, about_of, failed_rows, open_experiment, units_of
 
 if TYPE_CHECKING:
     from decoders import Target
 
 MOST_WORKERS = 1024
+PLACE = "place"  # of results that a lab lists and that lie elsewhere: the file that says where
 KEPT = ("id", "created")  # of an experiment that is gone on with
 
 
@@ -113,6 +116,10 @@ class Spread:
                 self.save()
         return self.results
 
+    def finished(self) -> set[str]:
+        """The keys of its units that are finished."""
+        return self.folder.listed()[0] & {unit.key for unit in self.units}
+
     def save(self) -> None:
         """Keep the results as a whole beside the units, as the Lab opens them."""
         for name, text in self.results.files().items():
@@ -152,6 +159,25 @@ def spread(
     made = Spread(planned, results, folder, units, job, workers)
     made.save()
     return made
+
+
+def list_in_lab(made: Spread) -> None:
+    """Have the Lab list results that lie elsewhere: their description and rows, and where their runs are."""
+    there = home() / "lab" / made.results.id
+    if made.folder.path == there.absolute():
+        return
+    made.results.save(there)
+    (there / PLACE).write_text(made.folder.place, encoding="utf-8")
+
+
+def run_file(lab: Path, trace: str) -> bytes | None:
+    """The file of a run whose results a lab lists and that lies elsewhere; None where there is none."""
+    if not UNIT_RUN.fullmatch(trace):
+        return None
+    for listed in lab.glob(f"*/{PLACE}"):
+        with contextlib.suppress(OSError, UserError, UnicodeDecodeError):
+            return Folder(listed.read_text(encoding="utf-8")).read(f"{TRACES}/{trace}{SUFFIX}")
+    return None
 
 
 def _continued(results: Results, folder: Folder, resume: bool) -> None:

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from decoders.trace.trace import Trace
 
 PACKAGES = ("decoders", "specviz/experiments")  # what decides the rows of a run
+UNIT_RUN = re.compile(r"[0-9a-f]{24}-\d+")  # what a unit's runs are called
 SOURCES = ("*.py", "*.toml", "*.txt")
 
 

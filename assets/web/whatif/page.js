@@ -59,6 +59,8 @@ export class WhatIf {
   constructor(inspector) {
     this.inspector = inspector;
     this.reason = "Looking whether this run can be drafted again …";
+    /** What is to be shown of a run that is being opened. @type {{ run: string, method: string } | null} */
+    this.wanted = null;
     /** @type {Catalog | null} */
     this.catalog = null;
     /** @type {ReturnType<typeof fields>} */
@@ -179,6 +181,18 @@ export class WhatIf {
     this.inspector.candidates.offer(reason ? null : (/** @type {Candidate} */ candidate) => this.pick(candidate));
     if (reason && this.shown) this.toggle(false); // (the focus stays where it is otherwise)
     else if (!reason && this.shown) this.fill();
+    if (reason || this.wanted?.run !== id) return;
+    this.method = this.wanted.method;
+    this.wanted = this.picked = null;
+    this.fill();
+    this.begin();
+  }
+
+  /** Opens the panel with a method, once the run is shown that is being opened. */
+  /** @type {(run: string, method: string) => void} */
+  compare(run, method) {
+    this.wanted = { run, method };
+    this.looked = ""; // the list of methods, too, is another one after a save
   }
 
   /** Another run is shown: nothing of the last one stays. */
