@@ -216,7 +216,7 @@ class _Runs:
         self.warm = False
 
     def __call__(self, payload: Mapping[str, Any]) -> Made:
-        from decoders.method.kept import owned_by
+        from decoders.method.kept import kept_with, owned_by
         from decoders.trace import files as tracefile
 
         key = Unit.of(self.shared, payload).key
@@ -227,6 +227,7 @@ class _Runs:
         traces: list[Trace] = []
         with owned_by(key):  # what methods keep from run to run is this unit's own, whichever worker does it
             rows = rows_of(self.target, planned, traces.append, warm=self.warm)
+            kept_with(self.target).empty()
         self.warm = True
         # the same unit has the same names, whoever does it and however often
         names = {trace.run["id"]: f"{key[:24]}-{number}" for number, trace in enumerate(traces, 1)}
