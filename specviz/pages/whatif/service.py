@@ -17,7 +17,7 @@ from pydantic import Field
 
 from decoders.errors import UserError
 from decoders.trace.report import payload
-from specviz.places import is_id
+from specviz.places import is_id, new_id
 from specviz.server.bodies import Body, PageSession, Params, needs
 from specviz.server.desk import Desk, Service, get, post
 from specviz.server.http import Owner
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MOST_READ, MOST_BYTES = 3, 2 << 30  # runs that stay read, and what they hold together
 MOST_ASKED = 12  # questions that wait at a time
 MOST_REASONS = 200
+MOST_REDRAFTED = 1000  # steps of an imported run that are drafted again while others wait
 GOES_ON = "This run still goes on: its steps can be drafted again when it is over."
 
 
@@ -62,6 +63,13 @@ class Place(Body):
 
     step: Number
     node: Number
+
+
+class Reading(Body):
+    """An imported run to read with the model in use; with a ``method`` every step is drafted again, too."""
+
+    method: str | None = None
+    params: Params | None = None
 
 
 class Busy(UserError):
@@ -161,6 +169,34 @@ class WhatIfs(Service):
             return {**lens(run, asked.step, asked.node).to_json(), "read_ms": round(read_ms, 1)}
 
         return self._in_turn(work)
+
+    @post("{key}/read")
+    def read(self, key: str, asked: Reading, owner: Owner) -> dict[str, str]:
+        """An imported run read by the model in use, as a new run among the owner's: ``decoders.study.imported``.
+
+        Raises UserError with a sentence, UnknownTrace for a run that is not there.
+        """
+        trace, target = self.desk.trace(key), self.desk.target()
+        if not trace.run.get("imported"):
+            raise UserError("this run was recorded here: there is nothing that a server left out")
+        if trace.run.get("recomputed") and trace.run["model"].get("key") != target.key:
+            raise UserError("another model read this run already: open the server's file again")
+        if asked.method is not None and trace.rows("steps") > MOST_REDRAFTED:
+            raise UserError(
+                f"this run has {trace.rows('steps'):,} steps and at most {MOST_REDRAFTED:,} are drafted again here: "
+                "specviz import FILE --target MODEL --method NAME takes any number"
+            )
+        chosen, params = self._method(asked.method, asked.params, target)
+
+        def work() -> Trace:
+            from decoders.study.imported import read_again, redraft
+
+            again = trace if trace.run.get("recomputed") else read_again(target, trace)
+            return again if chosen is None else redraft(target, again, chosen.name, params)
+
+        made: Trace = self._in_turn(work)
+        made.run["id"] = new_id()
+        return {"id": self.desk.store.put(made, kind="opened", owner=owner)}
 
     def _in_turn(self, work: Callable[[], Any]) -> Any:
         """What ``work`` returns, done by the worker. Raises Busy where too many questions wait."""
