@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 
 from decoders import Prompt, generate, load, record
 from decoders.errors import UserError
@@ -21,6 +22,7 @@ from decoders.trace.trace import Trace
 from specviz.cli import main
 
 from .models import prompt_ids, tiny_target
+from .stubs import app_of, gallery_desk
 
 PROMPT = [*prompt_ids(3, 24, 6), *prompt_ids(3, 24, 6)[:12]]
 COUNT = 24
@@ -193,7 +195,6 @@ def test_the_command_keeps_the_runs_that_the_model_cannot_read(
     told = [served()[1].decode(), json.dumps({"id": "b", "choices": [{"text": "no prompt"}]})]
     (tmp_path / "two.jsonl").write_text("\n".join(told))
     out = tmp_path / "run.spectrace"
-    # the first is vLLM's, the second anybody's: the importer that knows both reads them
     words = ["import", str(tmp_path / "two.jsonl"), "--kind", "openai", "--target", "tiny", "--out", str(out)]
     assert main(words) == 0
     said = " ".join(capsys.readouterr().out.split())
@@ -210,3 +211,19 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path, capsys: pytest.Cap
     monkeypatch.setattr(Path, "read_bytes", None)
     assert main(["import", str(tmp_path / "big.json")]) == 2
     assert "has 3,072.0 MiB, and 64 are read" in capsys.readouterr().err
+
+
+def test_an_import_is_read_and_drafted_again_on_a_server(home):
+    desk = gallery_desk(target(), {"mine": served()[0]})
+    key = desk.open_file(served()[1])
+    with TestClient(app_of(desk)) as client:
+        again = client.post(f"/api/whatif/{key}/read", json={"method": "pld", "params": {"k": 4}})
+        assert again.status_code == 200
+        made = desk.store.get(again.json()["id"])
+        expected = redraft(target(), read_again(target(), imported()), "pld", {"k": 4})
+        assert made.run["redrafted"] == expected.run["redrafted"] and made.tables["nodes"] == expected.tables["nodes"]
+        assert desk.store.get(key).run.get("recomputed") is None  # what was opened stays as it is
+        assert client.get(f"/api/whatif/{again.json()['id']}").json()["reason"] == ""
+        assert client.post("/api/whatif/mine/read", json={}).json()["error"].startswith("This run was recorded here")
+        wrong = client.post(f"/api/whatif/{key}/read", json={"method": "pldd"})
+        assert wrong.status_code == 422 and "There is no method 'pldd'" in wrong.json()["error"]
