@@ -67,23 +67,28 @@ def open_desk(
     else:
         chosen = str(model) if model is not None else default_model()
 
-        def load() -> Any:
+        def opened(model: str, progress: Tell | None = None) -> Any:
             from decoders import load_target
+
+            target = load_target(model, device=device, dtype=dtype, engine=engine, progress=progress)
+            target.engines.learns = True
+            return target
+
+        def load() -> Any:
             from decoders.drafters import wait_for_plugins
             from decoders.drafters.sps import offer_drafter
 
             wait_for_plugins(PLUGIN_S)
-            target = load_target(chosen, device=device, dtype=dtype, engine=engine, progress=loader.tell)
+            target = opened(chosen, loader.tell)
             if drafter is not None:
                 offer_drafter(target, drafter)
             remember(model_place(chosen), target)
             return target
 
         def pick(model: str, tell: Tell) -> Any:
-            from decoders import load_target
             from decoders.drafters.sps import offer_drafter
 
-            target = load_target(model, device=device, dtype=dtype, engine=engine, progress=tell)
+            target = opened(model, tell)
             if drafter is not None:
                 with contextlib.suppress(UserError):  # it was named for the first model: SpS says what it lacks
                     offer_drafter(target, drafter)
@@ -91,12 +96,11 @@ def open_desk(
             return target
 
         def other(key: str) -> Any:
-            from decoders import load_target
             from decoders.model.size import check_fits, size_of
 
             for place in places_of(key)[:1]:
                 check_fits(model_name(place), size_of(place, device=device, dtype=dtype), device=device)
-                return load_target(place, device=device, dtype=dtype, engine=engine)
+                return opened(place)
             return None
 
         public = rules is not None and rules.public

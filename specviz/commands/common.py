@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from decoders.model.catalog import BUNDLED, default_model, model_place
+from specviz.quiet import settle
 from specviz.remembered import remember
 from specviz.words import counted
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from decoders.study.stock import StockModel
 
 ENGINES = ("auto", "eager", "compiled", "graph")
-ENGINE_HELP = "how forwards run: eager (default), compiled (CPU), graph (CUDA), or auto: what is faster"
+ENGINE_HELP = "how forwards run: eager, compiled (CPU), graph (CUDA), or auto (default): what was measured to be faster"
 LINE_SECONDS = 20  # between lines of progress, where no bar can be drawn
 MODEL_HELP = "model folder, GGUF file, hub id, smollm2 or bundled (default: smollm2 where it is installed)"
 
@@ -174,25 +175,10 @@ def open_target(args: argparse.Namespace) -> Target:
     with opening() as progress:
         target = load_target(source, dtype=args.dtype, device=args.device, progress=progress, engine=engine)
     remember(source, target)
-    if engine == "compiled" and not target.engines.ready():
+    if target.engines.engine == "compiled" and not target.engines.ready():
         say("compiling, once for this machine: about half a minute", error=True)
         target.engines.prepare()
     return target
-
-
-def settle(threads: int | None = None) -> None:
-    """Keep other packages' bars, warnings and retry messages off the screen, and set the CPU threads asked for."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    import huggingface_hub
-    import transformers
-
-    huggingface_hub.logging.set_verbosity_error()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    if threads:
-        import torch
-
-        torch.set_num_threads(threads)
 
 
 def stock_model(args: argparse.Namespace, target: Target) -> StockModel:
