@@ -1,6 +1,6 @@
 """A method's file while it is written: read anew at every save, drafted on recorded runs, held against the save before.
 
-The terminal (``specviz dev``) and the page "Your method" show what is told here.
+The terminal (``specviz dev``) and the page "Method" show what is told here.
 """
 
 from __future__ import annotations

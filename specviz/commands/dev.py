@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _page(args: argparse.Namespace) -> int:
-    """The app on this machine, with the page "Your method"."""
+    """The app on this machine, with the page "Method"."""
     from specviz.app import serve
 
     def watched(desk: Any) -> str:

@@ -79,9 +79,11 @@ def caption(results: Results) -> str:
     parts = [ours + "."]
     if about["papers"]:
         models = ", ".join(dict.fromkeys(series["model"] for series in about["papers"]))
+        theirs, compare = "Hollow, dashed or hatched", "shapes, not heights"
+        if about["chart"] == "sheet":
+            theirs, compare = "Grey", "orders, not numbers"
         parts.append(
-            f"Hollow, dashed or hatched: the paper's numbers ({models}), on other prompts and another machine: compare "
-            "shapes, not heights."
+            f"{theirs}: the paper's numbers ({models}), on other prompts and another machine: compare {compare}."
         )
     return " ".join(parts)
 

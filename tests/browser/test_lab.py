@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
+from specviz.experiments import plan, run_experiment
+from specviz.places import home
 from tests import synthetic
+from tests.models import tiny_target
 from tests.stubs import StubDesk, nothing_wrong
+from tests.test_sheets import CASES, SHEET, WORDS
 from tests.waiting import becomes, expect, fits
 
 Visit = Callable[..., Any]
@@ -148,3 +152,20 @@ def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> Non
         fits(page, width)
     ink = page.evaluate("getComputedStyle(document.querySelector('.svp-chart .gtitle')).fill")
     assert (int(re.findall(r"\d+", ink)[0]) > 128) == (scheme == "dark")
+
+
+def test_a_papers_table_is_drawn_with_whose_numbers_it_has_and_what_would_fill_a_row(page: Any, port: int) -> None:
+    """Results that were made: ours first, the paper's apart and in grey, and no number where nothing was run."""
+    target = tiny_target("llama")
+    results = run_experiment(target, plan(target, SHEET, CASES))
+    results.save(home() / "lab" / results.id)
+    page.goto(f"http://127.0.0.1:{port}/?tab=lab&lab={results.id}")
+    expect(page.locator(".svl-results[data-state=complete] .svp-chart .main-svg").first).to_be_attached()
+    charts = page.locator(".svp-chart")
+    ours, paper = (charts.filter(has_text=text).first for text in ("Tokens per step", "paper: table 1, Vicuna"))
+    expect(ours).to_contain_text(WORDS)
+    expect(paper).to_contain_text("2.50")
+    expect(paper).to_contain_text("3.50")  # the head's, which was not run here
+    expect(page.locator(".svl-caption")).to_contain_text("Grey: the paper's numbers (Vicuna)")
+    expect(page.locator(".svl-below table").first).to_contain_text(WORDS)
+    fits(page, 400)

@@ -1,4 +1,4 @@
-/* Page "Your method": a file that is being written, as it was saved last. Its words enter through text nodes only. */
+/* Page "Method": a file that is being written, as it was saved last. Its words enter through text nodes only. */
 
 import { on } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";

@@ -32,7 +32,7 @@ export class Reading {
     this.go = h("button.sv-button", { onclick: () => this.read() }, "Read again");
     this.words = h("p", { role: "status" });
     const choose = h("div.svo-reading", h("label", "Draft again with ", this.select), this.go);
-    body.append(h("p", WHAT), h("p", DRAFTS), choose, this.words);
+    body.append(choose, this.words, h("p.svo-limits", WHAT), h("p.svo-limits", DRAFTS));
     inspector.addPanel(element);
     inspector.tree.bar.insertBefore(this.button, inspector.tree.choices);
     inspector.on("panel", (panel) => panel !== element && !element.hidden && this.expand(false));

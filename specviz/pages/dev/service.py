@@ -78,7 +78,7 @@ class Dev(Service):
             raise UserError(f"there is no file {file}: specviz methods new NAME writes one")
         self._file, self._method, self._against = file, method, against
         self._opened = [self.desk.open_file(path, owner=EVERYBODY) for path in traces]
-        self.title = "Your method"
+        self.title = "Method"
         self._state |= {"file": str(file), "against": against or ""}
 
     def begin(self) -> None:

@@ -195,7 +195,8 @@ class WhatIfs(Service):
             return again if chosen is None else redraft(target, again, chosen.name, params)
 
         made: Trace = self._in_turn(work)
-        made.run["id"] = new_id()
+        drafts = "" if chosen is None else f", drafted again with {chosen.title}"
+        made.run |= {"id": new_id(), "title": f"{trace.run['title']}, read again{drafts}"[:200]}
         return {"id": self.desk.store.put(made, kind="opened", owner=owner)}
 
     def _in_turn(self, work: Callable[[], Any]) -> Any:
