@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MAKER = "decoders.draft_models.step"
 MOST_ROWS = 64  # of the text, at a time: more run eagerly
 TRIED_KEYS = 256  # the text's length in trials
+CHECKED_ROWS = 4  # another number than that with which the part was made
 
 
 class CompiledDraft:
@@ -89,7 +90,7 @@ class CompiledDraft:
             return False
         one_row = rows == 1
         size = f"draft of {1 if one_row else 'some'}: {self.parts[one_row].package.stem}"
-        if not self.engines.faster(size, partial(self.pair, 1 if one_row else 6)):
+        if not self.engines.faster(size, partial(self.pair, 1 if one_row else CHECKED_ROWS)):
             return False
         return self.ready() and (self.checked or self.check())
 
@@ -130,7 +131,7 @@ class CompiledDraft:
     def check(self) -> bool:
         """Compare compiled forwards with eager ones, once; from then on they are used, or never."""
         apart = 0.0
-        for rows in (1, 6):
+        for rows in (1, CHECKED_ROWS):
             compiled, eager = self._forwards(rows)
             ours, stock = compiled(), eager()
             apart = max(apart, float((ours - stock).abs().max()) / max(1.0, float(stock.std())))

@@ -57,6 +57,11 @@ def sizes_of(config: DraftConfig) -> dict[str, tuple[int, ...]]:
     return sizes | {"norm": (width,), "head": (config.draft_vocab or config.vocab, width)}
 
 
+def _each(config: DraftConfig) -> int:
+    """Cache tensors per layer: keys and values, and the target's."""
+    return 4 if config.kv_layers else 2
+
+
 class DraftStep(nn.Module):
     """The forward itself: rows behind those in the draft model's own cache, whose keys and values it writes there.
 
@@ -75,7 +80,7 @@ class DraftStep(nn.Module):
         caches: list[Tensor], weights: list[Tensor],
     ) -> tuple[Tensor, ...]:  # fmt: skip
         config, by_name = self.shape.config, dict(zip(self.names, weights, strict=True))
-        each, width, queries = 4 if config.kv_layers else 2, config.hidden, list[Tensor]()
+        each, size, queries = _each(config), config.hidden // config.heads, list[Tensor]()
 
         def linear(name: str, rows: Tensor, bias: Tensor | None = None) -> Tensor:
             if name in self.shape.packed:
@@ -103,7 +108,7 @@ class DraftStep(nn.Module):
         x = F.embedding(ids, by_name["embedding"])
         for i in range(config.layers):
             name, (keys, values, *theirs) = f"layers.{i}", caches[i * each : (i + 1) * each]
-            qkv = linear(f"{name}.qkv", normed(f"{name}.norm", x)).view(len(x), 3, config.heads, width // config.heads)
+            qkv = linear(f"{name}.qkv", normed(f"{name}.norm", x)).view(x.shape[0], 3, config.heads, size)
             query, key = turned(qkv[:, 0], cos, sin), turned(qkv[:, 1], cos, sin)
             keys.index_copy_(2, slots, key[None])
             values.index_copy_(2, slots, qkv[:, 2].transpose(0, 1)[None])
@@ -114,7 +119,7 @@ class DraftStep(nn.Module):
             if theirs:
                 glimpse = f"{name}.glimpse"
                 query = linear(f"{glimpse}.query", normed(f"{glimpse}.norm", x), by_name.get(f"{glimpse}.query.bias"))
-                query = query.view(len(x), config.target_heads, -1)
+                query = query.view(x.shape[0], config.target_heads, -1)
                 if config.query_norm:
                     query = normed(f"{glimpse}.query_norm", query)
                 query = turned(query, their_cos, their_sin)
@@ -127,7 +132,7 @@ class DraftStep(nn.Module):
 
 def build(shape: dict[str, Any], package: str) -> None:
     """Compile a draft forward ahead of time into ``package``; ``shape`` as of ``StepShape.to_json``."""
-    step, some = StepShape.from_json(shape), torch.export.Dim.AUTO
+    step, some = StepShape.from_json(shape), torch.export.Dim.DYNAMIC
     if step.packed:
         take_packed_weights()
     config, rows = step.config, 1 if step.one_row else EXAMPLE_ROWS
@@ -147,8 +152,3 @@ def build(shape: dict[str, Any], package: str) -> None:
     with torch.no_grad():
         program = torch.export.export(DraftStep(step), arguments, dynamic_shapes=dynamic, strict=False)
         torch._inductor.aoti_compile_and_package(program, package_path=package)
-
-
-def _each(config: DraftConfig) -> int:
-    """Cache tensors per layer: keys and values, and the target's."""
-    return 4 if config.kv_layers else 2
