@@ -363,3 +363,18 @@ def test_importing_specviz_stays_light():
     assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0
     with pytest.raises(AttributeError, match="nothing"):
         _ = specviz.nothing
+
+
+def test_what_is_told_of_a_model_is_found_out_again_where_it_changed(monkeypatch: pytest.MonkeyPatch):
+    from decoders.recorder import recorder
+
+    asked, right = [], recorder.fingerprint
+    monkeypatch.setattr(recorder, "fingerprint", lambda *args: (asked.append(0), right(*args))[1])
+    model = network()
+    first, again = recorder.described_model(model), recorder.described_model(model)
+    assert first == again and first is not again and len(asked) == 1
+    with torch.no_grad():
+        model.model.layers[0].mlp.up_proj.weight.add_(1.0)
+    trained = recorder.described_model(model)
+    model.config.rms_norm_eps = 0.5
+    assert len({about["key"] for about in (first, trained, recorder.described_model(model))}) == 3

@@ -14,7 +14,7 @@ from decoders.draft.needs import Needs
 from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.engine import recording
-from decoders.engine.numbers import HEAD_LEAST
+from decoders.engine.numbers import HEAD_LEAST, higher, most_likely
 from decoders.engine.recording import EVENT_SECONDS, Run
 from decoders.engine.rows import WHOLE_POOL, Rows
 from decoders.method.drafter import Drafter
@@ -281,3 +281,13 @@ def test_overlaps_formed_together_are_those_of_each_step(monkeypatch):
     flat = [beta for betas in told for beta in ([np.nan] if betas is None else betas)]
     np.testing.assert_allclose(np.asarray(trace.tables["nodes"]["term:overlap"], dtype=float), flat, atol=1e-6)
     assert np.isfinite(flat).any()
+
+
+@pytest.mark.parametrize("vocab", [300, 2560, 5120, 49152])
+def test_choices_and_ranks_of_a_large_vocabulary_are_those_of_a_plain_search(vocab):
+    logits = torch.randn(7, vocab, generator=torch.Generator().manual_seed(vocab))
+    logits[3, 5] = float("-inf")
+    for one, other in zip(most_likely(logits, 5), logits.topk(5), strict=True):
+        assert torch.equal(one, other)
+    mine = logits[:, 5:6]
+    assert higher(logits, mine).tolist() == (logits > mine).sum(-1).tolist()

@@ -265,7 +265,7 @@ def learning(target: Target) -> Engines:
     made = Engines(target, "auto")
     assert isinstance(made.static, CompiledForward) and made.trials is not None
     made.static.layers = {one_row: Interpreted(part) for one_row, part in made.static.parts.items()}  # type: ignore
-    made.learns = True
+    made.learns, made.complete = True, lambda: True  # type: ignore[method-assign]
     return made
 
 

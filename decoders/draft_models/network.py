@@ -26,6 +26,8 @@ from .config import refusal as refusal
 if TYPE_CHECKING:
     from decoders.model.memory import Context
 
+    from .compiled import CompiledDraft
+
 THETA = 10_000.0  # of the draft model's own positions
 READ_ROWS = 1024  # most rows of a forward that reads a text
 DRAFT_ROWS = 512  # cache rows behind the committed ones: room for a draft under way
@@ -224,8 +226,11 @@ class DraftRun:
     with the target's keys of drafted tokens missing (GLIDE §4.1).
     """
 
-    def __init__(self, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
-        self.model, self.rotary = model, rotary
+    def __init__(
+        self, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]],
+        compiled: CompiledDraft | None = None,
+    ) -> None:  # fmt: skip
+        self.model, self.rotary, self.compiled = model, rotary, compiled
         self.limit = 1 << 30  # no longest text: rotary positions go on
         self.tokens = np.zeros(0, dtype=np.int64)
         self.context: Context | None = None
@@ -258,7 +263,7 @@ class DraftRun:
             mask = None
             if start and stop - start > 1:
                 mask = torch.ones(stop - start, stop, dtype=torch.bool, device=self.device).tril(start)
-            logits = self._run(ids, start, slice(start, stop), mask, last_only=True)[0]
+            logits = self.forward(ids, start, slice(start, stop), mask, last_only=True)[0]
         self.queries = [[query[:, :, -1:] for query in parts] for parts in self.queries]  # the root's
         return logits
 
@@ -287,7 +292,7 @@ class DraftRun:
         else:
             parts = sent(self.device, *ids)
         there = tokens if isinstance(tokens, Tensor) else parts[0]
-        return self._run(there, self.base + before, positions, mask)
+        return self.forward(there, self.base + before, positions, mask)
 
     def wrote(self, tokens: Sequence[int]) -> None:
         """Nothing to do: what was drafted is read again, with the target's keys."""
@@ -309,7 +314,7 @@ class DraftRun:
     def device(self) -> torch.device:
         return self.model.embedding.weight.device
 
-    def _run(
+    def forward(
         self, ids: Int[Tensor, "rows"], start: int, positions: slice | Int[Tensor, "rows"], mask: Tensor | None, *,
         last_only: bool = False,
     ) -> Float[Tensor, "rows vocab"]:  # fmt: skip
@@ -317,6 +322,12 @@ class DraftRun:
         they follow one another.
         """
         assert self.store is not None and self.context is not None
+        chain = isinstance(positions, slice) and (mask is None or last_only) and start and self.context.root_position
+        if chain and self.compiled is not None and self.compiled.takes(len(ids)):
+            logits, queries = self.compiled.run(ids, start, *self.rotary_at(positions), self.store, self.context)
+            for parts, query in zip(self.queries, queries, strict=True):
+                parts.append(query)
+            return self.model.everything(logits[None])
         x = self.model.embedding(ids[None])
         stop, config = start + x.shape[1], self.model.config
         cos, sin = self._own[0][positions], self._own[1][positions]
@@ -350,6 +361,18 @@ class DraftRun:
         before = at[-1:, None] if last_only else at[:, None]
         cos, sin = (cos[-1:], sin[-1:]) if last_only else (cos, sin)
         return Seen(keys, values, cos, sin, before > torch.arange(root, device=self.device), watch)
+
+    def rotary_at(self, positions: slice | Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+        """cos and sin of positions: the draft model's own, and the target's (empty where it does not look there)."""
+        own, theirs = ((cos[positions], sin[positions]) for cos, sin in (self._own, self._theirs))
+        return own, theirs
+
+    def open_at(self, context: Context) -> Tensor:
+        """Take up a text of which nothing is read; the states to be filled."""
+        self._make_room(context, 0)
+        self.context = context
+        assert self.store is not None
+        return self.store
 
     def _make_room(self, context: Context, rows_read: int) -> None:
         rows = len(context.buffer) + DRAFT_ROWS

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from decoders.draft.params import param
+from decoders.draft_models.compiled import CompiledDraft
 from decoders.draft_models.drafter import KV_DELAY, NODE_TERMS, STEP_TERMS, ModelDrafter
 from decoders.draft_models.expansion import EXPANSIONS
 from decoders.draft_models.network import DraftRun, refusal, target_rotary
@@ -43,7 +44,8 @@ class CapeParams:
 
 
 def build(target: Target, params: GlideParams | CapeParams) -> ModelDrafter:
-    run = DraftRun(load_part(target, "glide", params.part), target_rotary(target.stack))
+    model, rotary = load_part(target, "glide", params.part), target_rotary(target.stack)
+    run = DraftRun(model, rotary, CompiledDraft.of(target, model, rotary))
     expansion, size = (params.expansion, params.size) if isinstance(params, CapeParams) else ("none", 0)
     return ModelDrafter(run, params.gamma, expansion, size, delayed=True)
 

@@ -15,7 +15,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from decoders.draft.needs import Needs
 from decoders.draft.params import param
+from decoders.draft_models.compiled import CompiledDraft
 from decoders.draft_models.drafter import NODE_TERMS, STEP_TERMS, ModelDrafter
 from decoders.draft_models.expansion import EXPANSIONS
 from decoders.draft_models.network import DraftRun, common_prefix, target_rotary
@@ -23,8 +25,10 @@ from decoders.errors import UserError
 from decoders.method.method import Method
 from decoders.model.attention import Masks
 from decoders.model.cache import TreeCache
+from decoders.model.capture import Captured
 from decoders.model.load import load_target
 from decoders.model.memory import Context
+from decoders.model.static import ROWS, Rows
 from decoders.model.target import SPARE_ROWS, Target, Tokens
 from decoders.parts import is_part, load_part, missing_part
 from decoders.trace import origins
@@ -111,10 +115,14 @@ class LanguageModelRun:
         assert self.cache is not None
         sees, depths = self.ahead.sees, self.ahead.base + np.asarray(self.ahead.depths)
         with self.drafter.lock:
-            logits = self.drafter.forward(
-                self.cache, self.masks, tokens, positions, None if sees is None else sees[-len(positions) :],
-                own_positions=None if sees is None else depths, last_only=last_only,
-            )  # fmt: skip
+            if sees is None and len(positions) <= ROWS[-1] and self.cache.length:
+                rows = Rows(self.cache, self.masks, tokens, positions, None)
+                logits, _ = self.drafter.engines.run(rows, Needs(), Captured())
+            else:
+                logits = self.drafter.forward(
+                    self.cache, self.masks, tokens, positions, None if sees is None else sees[-len(positions) :],
+                    own_positions=None if sees is None else depths, last_only=last_only,
+                )  # fmt: skip
         self.cache.length += len(tokens)
         return self.fitted(logits)
 
@@ -169,7 +177,8 @@ def opened(target: Target, source: str) -> Target:
     """A causal LM as a drafter for the target, loaded once. Raises UserError where the tokenizer is another."""
     key = ("drafter", source)
     if key not in target.companions:
-        drafter = load_target(source, dtype=target.info["dtype"], device=str(target.device))
+        engine = target.engines.engine
+        drafter = load_target(source, dtype=target.info["dtype"], device=str(target.device), engine=engine)
         reason = differing(target.tokenizer, drafter.tokenizer)
         theirs, ours = drafter.info["vocab"], target.info["vocab"]
         if target.tokenizer is None and theirs != ours:
@@ -177,6 +186,8 @@ def opened(target: Target, source: str) -> Target:
         if reason is not None:
             cannot = f"{drafter.name} cannot draft for {target.name}: {reason}"
             raise UserError(f"{cannot}. A drafter needs the target's own tokenizer")
+        if engine == "compiled":
+            drafter.engines.prepare()
         target.companions[key] = drafter
     return target.companions[key]
 
@@ -195,7 +206,8 @@ def build(target: Target, params: SpsParams) -> ModelDrafter:
 def _running(target: Target, source: str | None) -> Any:
     """A draft model at work: a trained part (that of the target where no source is given), or a causal LM."""
     if source is None or is_part(Path(source).expanduser()):
-        return DraftRun(load_part(target, "drafter", source), target_rotary(target.stack))
+        model, rotary = load_part(target, "drafter", source), target_rotary(target.stack)
+        return DraftRun(model, rotary, CompiledDraft.of(target, model, rotary))
     return LanguageModelRun(opened(target, source), target.info["vocab"])
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -65,6 +66,7 @@ class Engines:
         self.static: StaticForward | None = None
         self.trials: Trials | None = None
         self._checked = False
+        self._added = list[Part]()  # of draft models
         if engine == "eager":
             return
         if engine == "graph" or target.device.type == "cuda":
@@ -96,9 +98,24 @@ class Engines:
     def _takes(self, bucket: Bucket) -> bool:
         """Whether a step runs through a static forward of this size."""
         size = tried_size(bucket)
-        if self.trials is not None and not self.trials.faster(f"{size.rows}x{size.keys}", partial(self._pair, size)):
+        if not self.faster(f"{size.rows}x{size.keys}", partial(self._pair, size)):
             return False
         return self.static is not None and self.static.ready(bucket.rows) and (self._checked or self.check())
+
+    def faster(self, size: str, pair: Callable[[], Pair | None]) -> bool:
+        """Whether static forwards are wanted for a size of the target's or of a draft model's: under ``auto`` where
+        they were measured to be faster (``Trials.faster``), else always.
+        """
+        if self.static is None:
+            return False
+        return self.trials is None or self.trials.faster(size, pair)
+
+    def add(self, parts: Iterable[Part]) -> None:
+        """Have parts of a draft model compiled with the target's; the engine ``compiled`` waits for them here."""
+        self._added += parts
+        if self.engine == "compiled" and not self.complete():
+            log.warning("compiling a draft model, once for this machine")
+            self.prepare()
 
     def _pair(self, size: Bucket) -> Pair | None:
         """A static and an eager forward of a size, to try which is faster."""
@@ -143,24 +160,31 @@ class Engines:
         """Told when a run is over: what is missing is compiled and measured while nothing runs."""
         if self.learns and self.trials is not None and self.target.info["parameters"] <= LARGEST:
             self.trials.begin()
+            for companion in self.target.companions.values():
+                if (theirs := getattr(companion, "engines", None)) is not None and theirs is not self:
+                    theirs.learns = True  # a draft model that is a target itself
+                    theirs.run_ended()
 
     def ready(self) -> bool:
         """Whether static forwards are there, or never will be."""
         return self.static is None or all(self.static.ready(rows) for rows in (1, 4))
 
+    def complete(self) -> bool:
+        """Whether all that is compiled for this target is there, or cannot be had."""
+        return all(WORKSHOP.open(part) is not None or part.package in WORKSHOP.failed for part in self.parts)
+
     def prepare(self, cancel: threading.Event | None = None, *, urgent: bool = True) -> bool:
         """Compile what is missing now, and wait for it or ``cancel``; whether static forwards are there."""
-        if self.ready():
-            return self.static is not None
-        WORKSHOP.make(self.parts, urgent=urgent)
-        if not WORKSHOP.wait(self.parts, cancel) and (reason := WORKSHOP.why_not(self.parts)):
-            say_once(reason)
+        if not self.ready() or not self.complete():
+            WORKSHOP.make(self.parts, urgent=urgent)
+            if not WORKSHOP.wait(self.parts, cancel) and (reason := WORKSHOP.why_not(self.parts)):
+                say_once(reason)
         return self.static is not None and self.ready()
 
     @property
     def parts(self) -> list[Part]:
         """What is compiled for this target, most used first."""
-        return list(self.static.parts.values()) if isinstance(self.static, CompiledForward) else []
+        return [*self.static.parts.values(), *self._added] if isinstance(self.static, CompiledForward) else []
 
     def _key(self) -> str:
         """What times depend on besides the bucket."""

@@ -94,7 +94,7 @@ class Trials:
     def begin(self) -> None:
         """Have what is missing compiled and what is wanted measured, by a thread that waits until nothing runs."""
         ACTIVITY.told()
-        if self._thread is None and (self.wanted or not self.engines.ready()):
+        if self._thread is None and (self.wanted or not self.engines.complete()):
             self._thread = threading.Thread(target=self._work, name="engine trials", daemon=True)
             atexit.register(self.end)
             self._thread.start()
@@ -107,14 +107,13 @@ class Trials:
 
     def _work(self) -> None:
         try:
-            if self.engines.prepare(self._ending, urgent=False):
-                while self.wanted and not self._ending.is_set():
-                    size = min(self.wanted, key=lambda name: (len(name), name))
-                    times = self._times(self.wanted[size])
-                    self.tried.add(size)
-                    del self.wanted[size]
-                    if times is not None:
-                        self._note(size, *times)
+            while self.engines.prepare(self._ending, urgent=False) and self.wanted and not self._ending.is_set():
+                size = min(self.wanted, key=lambda name: (len(name), name))
+                times = self._times(self.wanted[size])
+                self.tried.add(size)
+                del self.wanted[size]
+                if times is not None:
+                    self._note(size, *times)
         finally:
             self._thread = None
             atexit.unregister(self.end)

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 from torch import Tensor
 from transformers import StoppingCriteriaList
@@ -267,7 +268,21 @@ def cannot_follow(config: Any, prompt_length: int | None) -> str | None:
 
 
 def described_model(model: Any) -> dict[str, Any]:
-    """What a run's record says of a model, as ``Target.info`` does."""
+    """What a run's record says of a model, as ``Target.info`` does; found out again only where the model changed."""
+    try:
+        state = str(vars(model.config)), [(p.data_ptr(), p._version) for p in model.parameters()]
+    except RuntimeError:  # weights that count no changes
+        return _described(model)
+    before = _DESCRIBED.get(model)
+    if before is None or before[0] != state:
+        before = _DESCRIBED[model] = state, _described(model)
+    return dict(before[1])
+
+
+_DESCRIBED: WeakKeyDictionary[Any, tuple[Any, dict[str, Any]]] = WeakKeyDictionary()
+
+
+def _described(model: Any) -> dict[str, Any]:
     config = model.config.get_text_config()
     numbers: dict[str, Any] = {"family": str(config.model_type), "vocab": int(config.vocab_size)}
     try:

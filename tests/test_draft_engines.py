@@ -1,0 +1,208 @@
+"""Compiled draft forwards: what they give is what stock code gives, and who decides that they run.
+
+Nothing is compiled here but in the last test: a part is the same function, not compiled.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from decoders import Prompt, generate, record
+from decoders.draft.needs import Needs
+from decoders.draft_models.compiled import MAKER, CompiledDraft
+from decoders.draft_models.network import DraftRun, target_rotary
+from decoders.draft_models.step import DraftStep, StepShape
+from decoders.drafters import sps
+from decoders.drafters.sps import LanguageModelRun
+from decoders.model import compiling, engines, trials
+from decoders.model.engines import Engines
+
+from .drafts import save_tiny_part, tiny_draft
+from .models import prompt_ids, tiny_target
+from .test_static import interpreted, learning, rested
+
+KINDS = ("glide", "drafter")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+
+
+class Interpreted:
+    """A compiled part that is not compiled."""
+
+    def __init__(self, part: compiling.Part) -> None:
+        self.step, self.calls = DraftStep(StepShape.from_json(json.loads(part.shape))), 0
+        self.each = len(self.step.names)
+
+    def run(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        self.calls += 1
+        return list(self.step(*tensors[:8], tensors[8 : -self.each], tensors[-self.each :]))
+
+
+@pytest.fixture
+def opened(monkeypatch, tmp_path) -> dict[compiling.Part, Interpreted]:
+    """All parts of draft models are there, and are not compiled; those that were opened."""
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+    parts: dict[compiling.Part, Interpreted] = {}
+
+    def opened(part: compiling.Part) -> Interpreted | None:
+        return parts.setdefault(part, Interpreted(part)) if part.maker == MAKER else None
+
+    monkeypatch.setattr(compiling.WORKSHOP, "open", opened)
+    monkeypatch.setattr(Engines, "complete", lambda self: True)
+    return parts
+
+
+def runs_of(target, model) -> tuple[DraftRun, DraftRun]:
+    """A draft model at work through stock code, and through compiled parts."""
+    target.engines, rotary = interpreted(target), target_rotary(target.stack)
+    compiled = CompiledDraft.of(target, model, rotary)
+    assert compiled is not None
+    return DraftRun(model, rotary), DraftRun(model, rotary, compiled)
+
+
+def context_of(target, tokens):
+    session = target.session(Needs(), len(tokens) + 40)
+    session.prefill(tokens)
+    return session.context
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("kind, layers", [("glide", 1), ("glide", 2), ("drafter", 1), ("drafter", 2)])
+def test_chains_and_looks_are_those_of_stock_code(family, kind, layers, opened):
+    target = tiny_target(family)
+    stock, ours = runs_of(target, tiny_draft(target, kind, layers=layers))
+    for length in (26, 31, 32, 40):  # the prompt, then texts caught up with by several rows and by one
+        context = context_of(target, prompt_ids(4, 40)[:length])
+        rows = [[run.read(context)] for run in (stock, ours)]
+        for i, token in enumerate(prompt_ids(5, 4)):
+            for run, logits in zip((stock, ours), rows, strict=True):
+                logits += run.extend([token], [i - 1])
+        for one, other in zip(*rows, strict=True):
+            torch.testing.assert_close(other, one, atol=1e-4, rtol=1e-4)
+        looks = [run.looks([0, 1, 4]) for run in (stock, ours)]
+        assert (looks[0] is None) == (looks[1] is None) == (kind == "drafter")
+        if looks[0] and looks[1]:
+            torch.testing.assert_close(looks[1](), looks[0](), atol=1e-4, rtol=1e-4)
+    calls = {json.loads(part.shape)["one_row"]: made.calls for part, made in opened.items()}
+    assert calls[True] >= 4 * 4 and calls[False] >= 2
+
+
+def test_a_draft_vocabulary_is_spread_over_the_whole(opened):
+    target = tiny_target("llama")
+    stock, ours = runs_of(target, tiny_draft(target, "glide", shared=True, draft_vocab=100))
+    context = context_of(target, prompt_ids(4, 30))
+    assert ours.compiled is not None and stock.read(context).shape == ours.read(context).shape
+    torch.testing.assert_close(ours.extend([7], [-1]), stock.extend([7], [-1]), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("method, kind", [("glide", "glide"), ("glide+cape", "glide"), ("sps", "drafter")])
+def test_methods_draft_the_same_and_stay_lossless(method, kind, opened, tmp_path):
+    target = tiny_target("llama")
+    save_tiny_part(target, kind)
+    prompt = Prompt.from_ids(prompt_ids(3, 40))
+    stock = record(target, prompt, method, max_new_tokens=30)
+    target.engines = interpreted(target)
+    ours = record(target, prompt, method, max_new_tokens=30)
+    assert sum(part.calls for part in opened.values()) > 20
+    assert ours.output_ids == stock.output_ids == generate(target, prompt, max_new_tokens=30)
+    for table, column in (("nodes", "token"), ("nodes", "parent"), ("steps", "accepted")):
+        assert ours.tables[table][column] == stock.tables[table][column]
+
+
+def test_trees_of_drafts_run_through_stock_code(opened):
+    """Beams extend several rows at a time."""
+    target = tiny_target("llama")
+    stock, ours = runs_of(target, tiny_draft(target, "glide"))
+    context = context_of(target, prompt_ids(4, 30))
+    stock.read(context), ours.read(context)
+    calls = sum(part.calls for part in opened.values())
+    for tokens, parents in (([5, 6], [-1, -1]), ([7], [0])):
+        assert torch.equal(ours.extend(tokens, parents), stock.extend(tokens, parents))
+    assert sum(part.calls for part in opened.values()) == calls
+
+
+def test_draft_forwards_that_differ_are_never_used(opened, monkeypatch, caplog):
+    monkeypatch.setattr(engines, "_said", set())
+    right = Interpreted.run
+    monkeypatch.setattr(Interpreted, "run", lambda self, tensors: [part + 0.1 for part in right(self, tensors)])
+    target = tiny_target("llama")
+    stock, ours = runs_of(target, tiny_draft(target, "glide"))
+    context = context_of(target, prompt_ids(4, 30))
+    stock.read(context), ours.read(context)
+    assert torch.equal(ours.extend([5], [-1]), stock.extend([5], [-1]))
+    assert ours.compiled is not None and ours.compiled.checked is False and "draft model differ from its" in caplog.text
+
+
+def test_auto_tries_draft_forwards_when_nothing_runs(opened, monkeypatch, tmp_path):
+    monkeypatch.setattr(trials, "IDLE_S", 0.02)
+    target = tiny_target("llama")
+    save_tiny_part(target, "glide")
+    target.engines = made = learning(target)
+    assert made.trials is not None
+    prompt = Prompt.from_ids(prompt_ids(3, 40))
+    record(target, prompt, "glide", max_new_tokens=20)
+    rested(made)
+    noted = {size.split(":")[0] for size in made.trials.notes}
+    assert "draft of 1" in noted
+    drafts = [size for size in made.trials.notes if size.startswith("draft")]
+    for ratio in (2.0, 0.5):
+        made.trials.notes.update(dict.fromkeys(drafts, (ratio, 1.0)))
+        before = sum(part.calls for part in opened.values())
+        record(target, prompt, "glide", max_new_tokens=20)
+        assert (sum(part.calls for part in opened.values()) > before) == (ratio < 1)
+    made.trials.end()
+
+
+def test_eager_engines_compile_no_draft_model():
+    target = tiny_target("llama")
+    assert CompiledDraft.of(target, tiny_draft(target, "glide"), target_rotary(target.stack)) is None
+
+
+def test_a_language_model_that_drafts_runs_through_its_own_engine(monkeypatch):
+    target = tiny_target("llama")
+    stock, ours = LanguageModelRun(tiny_target("llama"), 300), LanguageModelRun(tiny_target("llama"), 300)
+    ours.drafter.engines = interpreted(ours.drafter)
+    ran = []
+    run = ours.drafter.engines.static.run  # type: ignore[union-attr]
+    monkeypatch.setattr(ours.drafter.engines.static, "run", lambda *args: (ran.append(args[0].rows), run(*args))[1])
+    for length in (20, 24, 25):
+        context = context_of(target, prompt_ids(4, 40)).cut(length)
+        torch.testing.assert_close(ours.read(context), stock.read(context), atol=1e-4, rtol=1e-4)
+        for i, token in enumerate((5, 6, 7)):
+            one, other = (each.extend([token], [i - 1]) for each in (stock, ours))
+            torch.testing.assert_close(other, one, atol=1e-4, rtol=1e-4)
+    assert ran.count(1) >= 9 and ran.count(4) >= 1
+
+
+def test_the_drafter_takes_the_targets_engine(monkeypatch):
+    asked = []
+    target = tiny_target("llama")
+
+    def load(source: str, **options: Any):
+        asked.append(options["engine"])
+        return tiny_target("llama")
+
+    monkeypatch.setattr(sps, "load_target", load)
+    sps.opened(target, "here")
+    target.engines = Engines(target, "auto")
+    sps.opened(target, "there")
+    assert asked == ["eager", "auto"]
+
+
+def test_a_compiled_draft_model_says_what_an_eager_one_says(monkeypatch, tmp_path):
+    if compiling.compiler() is None:
+        pytest.skip("there is no C++ compiler here")
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+    target = tiny_target("llama")
+    model = tiny_draft(target, "glide")
+    stock, ours = runs_of(target, model)  # waits until it is compiled
+    assert ours.compiled is not None
+    assert ours.compiled.checked is None and all(compiling.WORKSHOP.open(part) for part in ours.compiled.parts.values())
+    for length in (26, 31):
+        context = context_of(target, prompt_ids(4, 40)[:length])
+        torch.testing.assert_close(ours.read(context), stock.read(context), atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(ours.extend([7], [-1]), stock.extend([7], [-1]), atol=1e-4, rtol=1e-4)
+    assert ours.compiled.checked
