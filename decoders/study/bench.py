@@ -174,6 +174,7 @@ def alternated(
     makes a run by calling what it is given, and its result is handed on.
     """
     gc.collect()
+    thaws = not gc.get_freeze_count()  # what somebody else froze would be thawed with ours
     gc.freeze()  # what is there already need not be looked through before every run
     try:
         for number in range(0 if warm else -1, repeats):
@@ -184,7 +185,8 @@ def alternated(
                     turn = Turn(number, index, contender, place == len(taking))
                     yield turn, call(functools.partial(_swept, contender.run, prompt))
     finally:
-        gc.unfreeze()
+        if thaws:
+            gc.unfreeze()
 
 
 def _swept(run: Callable[[Any], Made], prompt: Any) -> Made:
