@@ -246,7 +246,7 @@ def test_the_lab_command_spreads_and_lists(tmp_path: Path, capsys: pytest.Captur
     command = ["lab", "--method", "pld", "--vary", "k=2,4", "--count", "2", "--max-new-tokens", "8", "--threads", "1"]
     assert cli.main([*command, "--workers", "2", "--results", str(place)]) == 0
     told = capsys.readouterr()
-    assert "tokens per step" in told.out and f"kept in {place}" in told.err
+    assert "Draft length" in told.out and f"kept in {place}" in told.err
     (listed,) = (tmp_path / "home" / "lab").iterdir()
     results = Results.load(listed)
     assert results.about["state"] == "complete" and len(results.rows) == 4
