@@ -28,7 +28,7 @@ from specviz.experiments.plan import Plan, Progress
 from specviz.experiments.prompts import cases, records
 from specviz.experiments.quantities import QUANTITIES, Breakdown, Quantity
 from specviz.experiments.running import CLOCKED
-from specviz.experiments.spread import Spread, Workers, run_file, spread
+from specviz.experiments.spread import Spread, Workers, list_in_lab, run_file, spread
 from specviz.experiments.units import (
     Opening,
     about_of,
@@ -38,11 +38,15 @@ from specviz.experiments.units import (
     open_experiment,
     units_of,
 )
+from specviz.pages.lab.asked import Asked
 from specviz.places import BUNDLED
+from specviz.server.limits import Rules
 from specviz.workers.folder import UNITS, Folder
 from specviz.workers.work import Refused
 
+from . import synthetic
 from .standin import Here
+from .stubs import gallery_desk
 from .waiting import WAIT_S, until
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -134,7 +138,11 @@ def test_prompts_are_the_same_after_json(target: Target, kind: str) -> None:
     for case in cases(target.tokenizer, records(kind, 4, toy=True)):
         data = json.loads(json.dumps(case_to_json(case)))
         again = case_from_json(data)
-        assert case_to_json(again) == data and again.prompt.tokens == case.prompt.tokens and again.gold == case.gold
+        assert (
+            json.loads(json.dumps(case_to_json(again))) == data
+            and again.prompt.tokens == case.prompt.tokens
+            and again.gold == case.gold
+        )
 
 
 def test_every_recipe_is_the_same_after_json(target: Target) -> None:
@@ -238,7 +246,7 @@ def test_the_lab_command_spreads_and_lists(tmp_path: Path, capsys: pytest.Captur
     command = ["lab", "--method", "pld", "--vary", "k=2,4", "--count", "2", "--max-new-tokens", "8", "--threads", "1"]
     assert cli.main([*command, "--workers", "2", "--results", str(place)]) == 0
     told = capsys.readouterr()
-    assert "tokens per step" in told.out and f"kept in {place}" in told.err
+    assert "Draft length" in told.out and f"kept in {place}" in told.err
     (listed,) = (tmp_path / "home" / "lab").iterdir()
     results = Results.load(listed)
     assert results.about["state"] == "complete" and len(results.rows) == 4
@@ -295,3 +303,47 @@ def test_ctrl_c_stops_and_says_how_to_go_on(tmp_path: Path) -> None:
     assert running.returncode == 130 and "Traceback" not in told, told
     assert re.search(rf"stopped: \d+ of 40 units finished.* --results {re.escape(str(place))} --resume", told), told
     assert Results.load(place).about["state"] == "cancelled"
+
+
+# --- the page ---
+
+
+def test_the_page_has_workers_do_it_and_opens_their_runs(here: None, target: Target, tmp_path: Path) -> None:
+    desk = gallery_desk(target, {"shown": synthetic.chain()})
+    desk.loader.start()
+    assert desk.loader.wait(WAIT_S)
+    lab = desk.services["lab"]
+    assert "processes" in lab.catalog()["workers"]
+    asked = Asked(
+        free={"methods": ["pld"], "vary": [{"param": "k", "values": "2,4"}]}, prompts="examples", count=2,  # pyright: ignore
+        max_new_tokens=8, workers=2,
+    )  # fmt: skip
+    try:
+        key = lab.start(asked, "ada")["id"]
+        shown = until(lambda: (now := lab.shown(key))["state"] == "complete" and now, "the experiment is complete")
+        assert shown["rows"] == 4 and not shown["errors"]
+        trace = shown["points"][1]["runs"][0]["trace"]
+        assert lab.bring(trace) and desk.store.get(trace).run["id"] == trace
+        assert lab.folder.joinpath(key, UNITS).is_dir()
+        with pytest.raises(UserError, match="no workers of the kind 'slurm' here"):
+            lab.start(asked.model_copy(update={"on": "slurm"}), "ada")
+        desk.keep_to(Rules(public=True))
+        assert lab.catalog()["workers"] == []
+        with pytest.raises(UserError, match="on a server of one's own only"):
+            lab.start(asked, "ada")
+    finally:
+        desk.end()
+
+
+def test_results_elsewhere_open_in_the_lab(here: None, target: Target, tmp_path: Path) -> None:
+    ready = made(target, tmp_path / "elsewhere", count=1)
+    rows = ready.run().rows
+    list_in_lab(ready)
+    desk = gallery_desk(target, {"shown": synthetic.chain()})
+    try:
+        lab = desk.services["lab"]
+        assert [about["id"] for about in lab.listing("")] == [ready.results.id]
+        assert lab.shown(ready.results.id)["rows"] == len(rows)
+        assert lab.bring(rows[0]["trace"]) and not lab.bring("0" * 24 + "-1")
+    finally:
+        desk.end()

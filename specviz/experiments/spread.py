@@ -146,7 +146,7 @@ def spread(
         results.about["trained_s"] = trained(target, planned, progress, cancel)
     gpus = 1.0 if target.device.type == "cuda" else 0.0
     threads = workers.threads_each
-    settled = replace(opening, dtype=str(target.info["dtype"]), device=opening.device or target.device.type)
+    settled = replace(opening, dtype=str(target.info["dtype"]), device=target.device.type)
     about = about_of(target, planned, settled)
     job = Job(open_experiment, about, folder.place, token, threads, gpus)
     units = units_of(planned, about)

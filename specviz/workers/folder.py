@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import orjson
+
 from decoders.errors import UserError
 
 UNITS, FAILED, ABOUT = "units", "failed", "sweep.json"
@@ -81,7 +83,7 @@ class Folder:
     def finish(self, key: str, rows: Sequence[Row], error: str = "") -> None:
         """Keep a unit's rows: from now on it is over (with an ``error``: failed). Raises FolderFault."""
         document = {"schema": UNIT_SCHEMA, "key": key, "error": error, "rows": list(rows)}
-        self.put(f"{FAILED if error else UNITS}/{key}.json", json.dumps(document, default=float).encode())
+        self.put(f"{FAILED if error else UNITS}/{key}.json", orjson.dumps(document, default=float))
         if not error:
             self.forget_failure(key)
 
@@ -108,7 +110,7 @@ class Folder:
         """What came out of a unit; None where it is not over, or its file is damaged (it is to be done again)."""
         for kind in (UNITS, FAILED):
             with contextlib.suppress(FileNotFoundError, ValueError), self._told("read"):
-                document = json.loads(self._files.read(f"{kind}/{key}.json"))
+                document = orjson.loads(self._files.read(f"{kind}/{key}.json"))
                 if isinstance(document, dict) and (document.get("schema"), document.get("key")) == (UNIT_SCHEMA, key):
                     return document["rows"]
         return None

@@ -7,6 +7,7 @@ in ``sweep``, which counts such losses. Not ``ray.util.ActorPool``: that drops a
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,7 +74,7 @@ class Actors(Pool):
             settings: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
             if self._address:
                 settings |= {"address": self._address}
-            else:
+            elif not os.environ.get("RAY_ADDRESS"):  # which names a cluster, too
                 cores = len(self.names) * self.job.threads
                 settings |= {"num_cpus": cores, "object_store_memory": STORE_BYTES, "include_dashboard": False}
             try:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from specviz.experiments import plan, run_experiment
+from specviz.experiments import Progress, Results, plan, run_experiment
 from specviz.places import home
 from tests import synthetic
 from tests.models import tiny_target
 from tests.stubs import StubDesk, nothing_wrong
 from tests.test_sheets import CASES, SHEET, WORDS
-from tests.waiting import becomes, expect, fits
+from tests.waiting import WAIT_S, becomes, expect, fits
 
 Visit = Callable[..., Any]
 COMPLETE = ".svl-results[data-state=complete] .svp-chart .main-svg"
@@ -139,6 +140,44 @@ def test_progress_and_cancel(visit: Visit, desk: StubDesk) -> None:
     expect(page.locator(".svl-progress")).to_be_hidden()
     page.click(".svl-bar button:has-text('Delete')")
     page.wait_for_selector(".svl-results:not(:has(.svp-chart))", state="attached")
+
+
+class Sweeping:
+    """A sweep by workers that goes on until it is stopped."""
+
+    def __init__(self, results: Results) -> None:
+        self.results = results
+
+    def run(self, told: Callable[[Progress], None], cancel: threading.Event) -> None:
+        workers = [{"name": f"worker {n}", "state": "at work", "seconds": 3.0, "done": n, "losses": 0} for n in (1, 2)]
+        told(Progress(3, 13, 6.0, workers=workers, failures=["The worker was lost 3 times with this unit."]))
+        assert cancel.wait(WAIT_S)
+
+
+def test_workers_go_on_without_the_tab_until_stop(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+
+    def spread(target: Any, planned: Any, workers: Any, *_: Any, results: Results, **__: Any) -> Sweeping:
+        started.append((workers.count, workers.on))
+        return Sweeping(results)
+
+    monkeypatch.setattr("specviz.pages.lab.service.spread", spread)
+    page = visit()
+    sweep(page, values="1..10", count="13")
+    expect(page.locator("#svl-on")).to_be_hidden()
+    page.fill("#svl-workers", "2")
+    expect(page.locator("#svl-on")).to_be_visible()
+    page.click("#svl-run")
+    expect(page.locator(".svl-left")).to_contain_text("3 of 13 prompts · about")
+    expect(page.locator(".svl-crew li").first).to_have_text("worker 1 at work, 3 s · 1 done")
+    expect(page.locator(".svl-crew .svl-failed").last).to_have_text("The worker was lost 3 times with this unit.")
+    key = page.evaluate("() => specviz.app.pages.lab.id")
+    page.goto("about:blank")  # the tab is closed
+    page = visit(f"?tab=lab&lab={key}")
+    expect(page.locator(".svl-crew li").first).to_contain_text("worker 1")
+    page.click(".svl-cancel")
+    page.wait_for_selector(".svl-results[data-state=cancelled]")
+    assert started == [(2, "processes")]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

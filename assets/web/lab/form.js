@@ -27,6 +27,8 @@ function body(extra = {}) {
     max_new_tokens: form.max_new_tokens || null,
     training_steps: form.training_steps || null,
     prompts,
+    workers: form.workers || null,
+    on: form.workers ? form.on : "",
     ...extra,
   };
   if (lab.choice === BATCH) return { ...asked, batch: batch.body() };
@@ -49,7 +51,27 @@ function numberField(key, label, usual, limits) {
   const attributes = { id: `svl-${key}`, type: "number", min: 1, placeholder: String(usual), ...limits };
   return field(label, bound(h("input.svp-input", attributes), state(), key, check));
 }
-/** @typedef {"count" | "max_new_tokens" | "repeats" | "training_steps" | "temperature"} NumberKey */
+/** @typedef {"count" | "max_new_tokens" | "repeats" | "training_steps" | "temperature" | "workers"} NumberKey */
+
+/** @type {Record<string, string>} */
+const KINDS = { processes: "processes of this machine", ray: "actors of Ray" };
+
+/** How many workers do it, each with a model of its own, and of which kind. */
+function workerFields() {
+  const kinds = catalog().workers;
+  if (!kinds.length) return [];
+  const form = state();
+  const options = kinds.map((kind) => h("option", { value: kind }, KINDS[kind] ?? kind));
+  const select = bound(h("select.svp-select", { id: "svl-on" }, options), form, "on", check);
+  const kind = h("div.svl-field.svl-kind", h("label", { for: "svl-on" }, "which are"), select);
+  kind.hidden = !form.workers;
+  const number = numberField("workers", "Workers", 0, { min: 1, max: 64, placeholder: "none" });
+  number.title = "Each opens the model itself. None: the app's own model does all runs, one after another.";
+  number.addEventListener("input", () => {
+    kind.hidden = !form.workers;
+  });
+  return [number, kind];
+}
 
 /** Names of a set's tasks. @param {string} set */
 function tasks(set) {
@@ -200,7 +222,7 @@ export function drawMain() {
       : [...ownFields(), ...promptFields(OWN_PROMPTS)];
   parts.setup.replaceChildren(
     many ? batch.head() : head(r),
-    h("div.svl-form", form),
+    h("div.svl-form", form, workerFields()),
     h("div.svl-go", parts.run, parts.estimate),
     parts.note,
   );

@@ -27,7 +27,8 @@ const bar = h("div.svl-bar");
 const meter = h("progress", { max: 1, "aria-label": "Progress" });
 const left = h("span.svl-left", { role: "status" });
 const stop = h("button.svp-button.svl-cancel", { onclick: cancel }, "Cancel");
-const progress = h("div.svl-progress", { hidden: true }, meter, left, stop);
+const crew = h("ul.svl-crew", { "aria-label": "Workers", hidden: true });
+const progress = h("div.svl-progress", { hidden: true }, meter, left, stop, crew);
 const grid = h("div.svl-charts");
 const caption = h("p.svl-caption");
 const under = h("div.svl-below");
@@ -77,7 +78,8 @@ async function poll() {
 function progressed({ state, ahead, progress: now, total }) {
   if (state === "queued") return ahead > 0 ? `Waiting: ${plural(ahead, "experiment")} before this one.` : "Starting.";
   const what = now?.trains ? `Training: ${now.trains}, step ` : "";
-  const all = now?.trains ? now.total.toLocaleString() : plural(total, "run");
+  const units = now?.workers.length;
+  const all = now?.trains ? now.total.toLocaleString() : plural(units ? now.total : total, units ? "prompt" : "run");
   return `${what}${(now?.done || 0).toLocaleString()} of ${all}${now?.left ? ` · about ${now.left} left` : ""}`;
 }
 
@@ -92,6 +94,18 @@ function drawProgress(results) {
   meter.max = results.progress?.total || results.total;
   meter.value = results.progress?.done || 0;
   left.textContent = progressed(results);
+  crew.replaceChildren(...crewOf(results));
+  crew.hidden = !crew.children.length;
+}
+
+/** What each worker does, and why runs failed. @param {LabProgress} results */
+function crewOf({ progress: now }) {
+  const workers = (now?.workers ?? []).map(({ name, state, seconds, done, losses }) => {
+    const said = [`${state}, ${Math.round(seconds)} s`, `${done} done`, losses && `lost ${plural(losses, "time")}`];
+    return h("li", h("b", name), ` ${said.filter(Boolean).join(" · ")}`);
+  });
+  const failures = (now?.failures ?? []).map((reason) => h("li.svl-failed", reason));
+  return now?.failed ? [...workers, h("li.svl-failed", `${plural(now.failed, "prompt")} failed:`), ...failures] : workers;
 }
 
 async function cancel() {

@@ -97,6 +97,8 @@ export const state = () =>
     temperature: "",
     lines: null,
     repeats: "",
+    workers: "",
+    on: "processes",
   });
 
 /** Parameters of the chosen methods by name. */

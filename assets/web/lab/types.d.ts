@@ -30,6 +30,8 @@ interface LabCatalog {
   papers: Record<string, string>; recipes: LabRecipe[]; methods: MethodCard[]; reason: string; metrics: LabMetric[];
   batch: { name: string; prompts: string; count: number; max_new_tokens: number; repeats: number };
   sets: Record<string, string>; tasks: Record<string, string>; results: LabListed[]; recorded: LabListed[]; plotly: string;
+  /** Kinds of workers that can be chosen; none on a shared server. */
+  workers: string[];
 }
 
 /** A run to open; ``word`` says more than its task. */
@@ -61,10 +63,16 @@ interface LabCheck {
   runs: (LabRun & { at: number | null; verdict: string; repeat: number })[];
 }
 
+/** A worker: what it does, for how many seconds, and what it has done. */
+interface LabWorker { name: string; state: string; seconds: number; done: number; losses: number }
+
 /** How far an experiment is. */
 interface LabProgress {
   id: string; state: LabState; rows: number; about: LabAbout; ahead: number; total: number;
-  progress: { done: number; total: number; trains: string; left: string } | null;
+  /** Where workers do it, ``done`` and ``total`` count units; ``failures`` are the latest reasons. */
+  progress: {
+    done: number; total: number; trains: string; left: string; workers: LabWorker[]; failed: number; failures: string[];
+  } | null;
 }
 /** Results as they are drawn: charts and points of a sweep, tables and checks of a batch. */
 interface LabResults extends LabProgress {
@@ -81,7 +89,7 @@ interface LabBatchResults extends LabResults {
 interface LabForm {
   prompts: string; count: string; max_new_tokens: string; training_steps: string; methods: string[] | null;
   vary: { param: string; values: string }[]; fixed: Record<string, string>; metric: string; temperature: string;
-  lines: LabFormLine[] | null; repeats: string;
+  lines: LabFormLine[] | null; repeats: string; workers: string; on: string;
 }
 /** A method with its parameters, one line of a batch. */
 interface LabFormLine { method: string; params: Record<string, string>; open?: boolean }

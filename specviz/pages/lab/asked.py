@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,10 +19,14 @@ from specviz.experiments.experiment import Experiment
 from specviz.experiments.free import free
 from specviz.experiments.prompts import SETS, Case, cases, check_tokens, of_trace, read_file, records
 from specviz.experiments.recipes import find_recipe
+from specviz.experiments.spread import Workers
 from specviz.server.bodies import Body, needs
 from specviz.server.desk import Desk
+from specviz.server.limits import Rules
 from specviz.server.store import UnknownTrace
 
+MOST_WORKERS = 64
+PAGE_KINDS = {"processes": "", "ray": "ray"}  # and the package that each needs
 MAX_FILE = 4 << 20  # characters of a prompt file that is sent
 
 
@@ -110,6 +115,27 @@ class Asked(Body):
     temperature: Temperature = None
     metrics: Annotated[list[str], needs("metrics are given as a list of their names")] | None = None
     yes: bool = False
+    workers: Annotated[int | None, Count("workers", MOST_WORKERS)] = None
+    on: str = ""
+
+
+def worker_kinds(rules: Rules) -> list[str]:
+    """Kinds of workers that can be chosen here: none on a shared server, whose users share its one model."""
+    if rules.shared:
+        return []
+    return [kind for kind, module in PAGE_KINDS.items() if not module or find_spec(module) is not None]
+
+
+def workers_of(asked: Asked, rules: Rules) -> Workers | None:
+    """The workers that are asked for; None: the app's own model does it. Raises UserError."""
+    if asked.workers is None and not asked.on:
+        return None
+    kinds, kind = worker_kinds(rules), asked.on or "processes"
+    if not kinds:
+        raise UserError("workers can be had on a server of one's own only: leave them out")
+    if kind not in kinds:
+        raise UserError(f"there are no workers of the kind {kind[:20]!r} here: choose one of {', '.join(kinds)}")
+    return Workers(asked.workers or 1, kind)
 
 
 def experiment_of(asked: Asked, methods: Mapping[str, Any]) -> Experiment:

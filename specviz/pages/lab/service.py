@@ -29,7 +29,9 @@ from specviz.experiments.recipes import recipes
 from specviz.experiments.results import ABOUT, Results, read_about
 from specviz.experiments.running import begin, run_experiment
 from specviz.experiments.shipped import SHIPPED
+from specviz.experiments.spread import Workers, spread
 from specviz.experiments.tables import described
+from specviz.experiments.units import Opening
 from specviz.places import SUFFIX, TRACES, home, is_id
 from specviz.server.bodies import Id, Listed
 from specviz.server.desk import Desk, Service, get, post
@@ -41,7 +43,8 @@ from specviz.shell.assets import plotly
 from specviz.views.examples import TASKS
 from specviz.words import sentence
 
-from .asked import Asked, cases_of, experiment_of
+from .asked import Asked, cases_of, experiment_of, worker_kinds, workers_of
+from .kept import found, trim
 from .shown import drawn, ended, latest_rows, listed_card, metrics_shown, progress_shown, recipe_card
 
 if TYPE_CHECKING:
@@ -50,7 +53,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_WAITING = 6
-MAX_RESULTS, MAX_BYTES = 40, 1 << 30
 SAVE_SHARE = 0.02  # of an experiment's time, at most, is spent on saving its rows
 MAX_UNSAVED = 8  # results that the disk refused, kept in memory
 MAX_EXPERIMENTS, MAX_PUBLIC_RUNS = 2, 100  # of one user at a time, of one experiment
@@ -78,6 +80,7 @@ class Active:
     save_again: float = 0.0  # by the monotonic clock
     written: int = 0  # rows on disk
     refused: str = ""  # by the disk
+    workers: Workers | None = None  # that do it, in place of the app's own model
 
 
 class Lab(Service):
@@ -128,6 +131,7 @@ class Lab(Service):
             # results that come along, for a lab in which nothing was run yet
             "recorded": [listed_card(read_about(path)) for path in sorted(self.shipped.glob(f"*/{ABOUT}"))],
             "plotly": plotly(),
+            "workers": worker_kinds(self.desk.rules),
         }  # fmt: skip
 
     def listing(self, owner: str) -> list[dict[str, Any]]:
@@ -207,7 +211,7 @@ class Lab(Service):
         question = planned.asks(self._pace or pace(target))
         if question and not asked.yes:
             return {"asks": question}
-        active = Active(planned, target, begin(planned, target), owner)
+        active = Active(planned, target, begin(planned, target), owner, workers=workers_of(asked, self.desk.rules))
         active.results.about["state"] = "queued"
         with self._change:
             if self._closing:
@@ -310,12 +314,11 @@ class Lab(Service):
         """Put a run of an experiment into the store, so that Inspect can open it. Whether there is such a run."""
         if not is_id(trace):
             return False
-        folders = [folder for folder in (self.folder, self.shipped) if folder.is_dir()]
-        path = next((path for folder in folders for path in folder.glob(f"*/{TRACES}/{trace}{SUFFIX}")), None)
-        if path is None:
+        file = found(trace, self.folder, self.shipped)
+        if file is None:
             return False
         try:
-            opened = tracefile.load(path)
+            opened = tracefile.load(file)
         except tracefile.TraceError as problem:
             log.warning("%s", problem)
             return False
@@ -347,7 +350,7 @@ class Lab(Service):
             self._save(active)
         with self._change:
             self._active.pop(active.results.id, None)
-        self._trim()
+        trim(self.folder, self._owners)
         return True
 
     def _run(self, active: Active) -> None:
@@ -387,14 +390,21 @@ class Lab(Service):
                 raise
 
         with contextlib.suppress(QueueFull):
-            run_experiment(
-                target, planned, results, progress=told, cancel=active.cancel, keep=keep, make=make, on_device=on_worker
-            )
+            if active.workers is not None:
+                spread(
+                    target, planned, active.workers, Opening(self.desk.loader.model), str(folder), results=results,
+                    progress=told, cancel=active.cancel,
+                ).run(told, active.cancel)  # fmt: skip
+            else:
+                run_experiment(
+                    target, planned, results, progress=told, cancel=active.cancel, keep=keep, make=make,
+                    on_device=on_worker,
+                )  # fmt: skip
         if results.about["state"] == "running":
             results.about["state"] = "cancelled"
         clock = results.about["seconds"] - results.about["trained_s"]
         runs = active.progress.done if active.progress is not None and not active.progress.trains else 0
-        if planned.cases and runs >= 8 and target is self.desk.loader.target:
+        if planned.cases and runs >= 8 and active.workers is None and target is self.desk.loader.target:
             self._pace = max(1e-5, (clock / runs - 0.1) / experiment.max_new_tokens)
         self._save(active)
 
@@ -437,13 +447,3 @@ class Lab(Service):
         active.refused = f"Not all of this is saved on disk ({why}); what is not is kept until the server ends."
         if active.refused not in active.results.about["notes"]:
             active.results.about["notes"].append(active.refused)
-
-    def _trim(self) -> None:
-        """Remove the oldest results beyond the limits; those of this server are the newest, whatever the clock says."""
-        size = 0
-        paths = self.folder.glob(f"*/{ABOUT}")
-        newest = sorted(paths, key=lambda path: (path.parent.name in self._owners, path.stat().st_mtime), reverse=True)
-        for place, path in enumerate(newest):
-            size += sum(file.stat().st_size for file in path.parent.rglob("*") if file.is_file())
-            if place and (place >= MAX_RESULTS or size > MAX_BYTES):
-                shutil.rmtree(path.parent, ignore_errors=True)

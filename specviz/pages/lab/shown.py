@@ -18,6 +18,8 @@ from specviz.experiments.quantities import LEARNT, QUANTITIES, Breakdown, Profil
 from specviz.experiments.results import Results, points, profile_table
 from specviz.experiments.tables import checks, notes, tables, warnings
 
+SHOWN_FAILURES = 5  # the latest
+
 
 def recipe_card(experiment: Experiment, info: Mapping[str, Any], available: set[str]) -> dict[str, Any]:
     """A recipe with what is missing for it; ``info`` is the target's."""
@@ -48,7 +50,9 @@ def progress_shown(progress: Progress | None) -> dict[str, Any] | None:
     """How far an experiment is."""
     if progress is None:
         return None
-    shown = {name: getattr(progress, name) for name in ("done", "total", "seconds", "left_s", "trains")}
+    shown = {name: getattr(progress, name) for name in ("done", "total", "seconds", "left_s", "trains", "before")}
+    shown |= {"workers": list(progress.workers), "failures": list(progress.failures)[-SHOWN_FAILURES:]}
+    shown["failed"] = len(progress.failures)
     return {**shown, "left": "" if progress.left_s is None else duration(progress.left_s)}
 
 
