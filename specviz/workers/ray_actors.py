@@ -76,6 +76,7 @@ class Actors(Pool):
                 settings |= {"address": self._address}
             elif not os.environ.get("RAY_ADDRESS"):  # which names a cluster, too
                 cores = len(self.names) * self.job.threads
+                os.environ.setdefault("RAY_worker_niceness", "0")  # as processes have it; Ray's own is 15
                 settings |= {"num_cpus": cores, "object_store_memory": STORE_BYTES, "include_dashboard": False}
             try:
                 ray.init(**settings)
@@ -86,9 +87,8 @@ class Actors(Pool):
         kind = ray.remote(
             num_cpus=self.job.threads, num_gpus=self.job.gpus, max_restarts=-1, max_task_retries=0,
         )(_Actor)  # fmt: skip
-        shared = ray.put(self.job)
         for name in self.names:
-            self._actors[name] = kind.remote(shared)
+            self._actors[name] = kind.remote(self.job)  # sent with it, as an actor that is restarted needs it again
             self._open(name)
 
     def _open(self, name: str) -> None:
