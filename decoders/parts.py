@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ from .folders import replacing
 
 if TYPE_CHECKING:
     from decoders.model.target import Target
+
+log = logging.getLogger(__name__)
 
 SCHEMA = "specpart/1"
 PACKAGED = tuple(folder / "parts" for folder in SHIPPED.values())
@@ -210,11 +213,14 @@ def _published(target: Target, kind: str, place: str, fit: Callable[[Published, 
         return kept[0]
     head = Published.open(place)
     fitted = fit(head, target)
-    network: Any = KINDS[kind].network(fitted.config)
-    network.load_state_dict(fitted.weights)
+    with torch.device("meta"):  # no random weights first: heads may be large
+        network: Any = KINDS[kind].network(fitted.config)
+    network.load_state_dict(fitted.weights, assign=True)
     settled(network, target)
     more = fitted.tried(network) if fitted.tried is not None else {}
     network.about = {"kind": kind, "from": head.name, **fitted.about, **more}
+    for words in network.about.get("warnings", ()):
+        log.warning("%s: %s", network.about["from"], words)
     target.companions[kind, place] = network, {file: file.stat().st_mtime_ns for file in head.files}
     return network
 

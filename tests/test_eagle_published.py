@@ -142,7 +142,7 @@ def test_readings_are_tried_on_a_text(target, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("better", "taken"), [(0.9, (3, 2, 1)), (0.52, (2, 1, 0))])
-def test_the_reading_that_the_text_speaks_for_is_taken_and_told(target, tmp_path, monkeypatch, better, taken):
+def test_the_reading_that_the_text_speaks_for_is_taken_and_told(target, tmp_path, monkeypatch, caplog, better, taken):
     trials = [Trial((2, 1, 0), 0, 0.5), Trial((3, 2, 1), 0, better)]
     monkeypatch.setattr(eagle_published, "tried", lambda network, target: trials)
     head = load_part(target, "eagle3", published(tmp_path / "head", LLAMA, THIRD))
@@ -154,8 +154,9 @@ def test_the_reading_that_the_text_speaks_for_is_taken_and_told(target, tmp_path
             "the checkpoint says states 2, 1, 0 and position 0; with 3, 2, 1 and 0 the target agrees with 90% of its "
             "first guesses on a short text, against 50%: these are used"
         ]
+        assert [one.getMessage() for one in caplog.records] == [f"head: {about['warnings'][0]}"]
     else:
-        assert about["warnings"] == []
+        assert about["warnings"] == [] == caplog.records
 
 
 def test_a_target_without_a_tokenizer_takes_the_checkpoint_at_its_word(tmp_path):
