@@ -225,6 +225,17 @@ def _published(target: Target, kind: str, place: str, fit: Callable[[Published, 
     return network
 
 
+def keep_published(target: Target, place: str) -> tuple[Part, Path]:
+    """Keep a head that others published as this target's own part of its kind, where methods find it.
+
+    Raises UserError as ``load_part`` does.
+    """
+    kind = Published.open(place).kind
+    network = load_part(target, kind, place)
+    part = Part(kind, target.key, target.name, network.config, {"published": about_part(network)})
+    return part, save_part(part, network.state_dict(), own_place(kind, target.key), dtype=target.dtype)
+
+
 def _opened(part: Part, weights: Path, target: Target) -> nn.Module:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -238,7 +249,8 @@ def _opened(part: Part, weights: Path, target: Target) -> nn.Module:
         raise UserError(f"{weights} does not fit its description: {str(error).splitlines()[0]}") from None
     settled(model, target)
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()[:24]
-    model.about = {"kind": part.kind, "from": "trained here", "format": SCHEMA, "fingerprint": digest}
+    trained = {"kind": part.kind, "from": "trained here", "format": SCHEMA, "fingerprint": digest}
+    model.about = part.training.get("published") or trained
     return model
 
 
