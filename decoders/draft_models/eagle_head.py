@@ -222,7 +222,7 @@ class EagleHead(Borrowing):
         generator = torch.Generator().manual_seed(seed)
         for name, parameter in self.named_parameters():
             if parameter.ndim == 2:
-                parameter.data.normal_(0, 0.02, generator=generator)
+                parameter.data.normal_(0, parameter.shape[1] ** -0.5, generator=generator)
             elif name.endswith("bias"):
                 parameter.data.zero_()
 
