@@ -1,7 +1,7 @@
 """How EAGLE's heads learn: EAGLE-1's imitates the target's next state, EAGLE-3's goes on from its own.
 
-Both begin as the identity: what they are given of the target's last state (EAGLE-3: of the highest one) goes through
-unchanged, and attention and MLP add nothing yet.
+Both begin near the identity: what they are given of the target's last state (EAGLE-3: of the highest one) goes through,
+and attention and MLP add nothing yet.
 """
 
 from __future__ import annotations
