@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import webbrowser
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,23 +67,28 @@ def open_desk(
     else:
         chosen = str(model) if model is not None else default_model()
 
-        def load() -> Any:
+        def opened(model: str, progress: Tell | None = None) -> Any:
             from decoders import load_target
+
+            target = load_target(model, device=device, dtype=dtype, engine=engine, progress=progress)
+            target.engines.learns = True
+            return target
+
+        def load() -> Any:
             from decoders.drafters import wait_for_plugins
             from decoders.drafters.sps import offer_drafter
 
             wait_for_plugins(PLUGIN_S)
-            target = load_target(chosen, device=device, dtype=dtype, engine=engine, progress=loader.tell)
+            target = opened(chosen, loader.tell)
             if drafter is not None:
                 offer_drafter(target, drafter)
             remember(model_place(chosen), target)
             return target
 
         def pick(model: str, tell: Tell) -> Any:
-            from decoders import load_target
             from decoders.drafters.sps import offer_drafter
 
-            target = load_target(model, device=device, dtype=dtype, engine=engine, progress=tell)
+            target = opened(model, tell)
             if drafter is not None:
                 with contextlib.suppress(UserError):  # it was named for the first model: SpS says what it lacks
                     offer_drafter(target, drafter)
@@ -91,12 +96,11 @@ def open_desk(
             return target
 
         def other(key: str) -> Any:
-            from decoders import load_target
             from decoders.model.size import check_fits, size_of
 
             for place in places_of(key)[:1]:
                 check_fits(model_name(place), size_of(place, device=device, dtype=dtype), device=device)
-                return load_target(place, device=device, dtype=dtype, engine=engine)
+                return opened(place)
             return None
 
         public = rules is not None and rules.public
@@ -193,10 +197,12 @@ def serve(
     public: bool = False,
     limits: Mapping[str, str] | None = None,
     pickers: Sequence[str] = (),
+    prepare: Callable[[Desk], str] | None = None,
 ) -> None:
     """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs. ``drafter``
     is the draft model that SpS uses. ``auth_file`` names who may sign in, ``public``, ``limits`` and ``pickers`` what
-    users may do (``limits.rules_for``).
+    users may do (``limits.rules_for``). ``prepare`` is called with the desk before the page is put together, and gives
+    the name of the tab that a browser is opened on.
 
     Raises ValueError with one sentence if a file cannot be read, a limit is none, or the port is taken.
     """
@@ -215,9 +221,10 @@ def serve(
                 f"cannot listen on {host}, port {port}: {reason}; choose another one with --port"
             ) from None
     desk = open_desk(model, trace, device=device, dtype=dtype, engine=engine, drafter=drafter, rules=rules)
+    tab = prepare(desk) if prepare is not None else ""
     app = create_app(desk=desk, users=users)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{port}/"
+    address = f"http://{shown}:{port}/{tab and f'?tab={tab}'}"
     print(f"specviz is at {address} (Ctrl+C ends it)", flush=True)
     if host not in ("127.0.0.1", "localhost", "::1") and not rules.shared:
         log.warning("whoever can reach %s may use this server: --auth-file and --public set limits", host)

@@ -39,7 +39,7 @@ SIZED_BY_VALUES = ("aten::nonzero", "aten::_unique2", "aten::masked_select", "at
 READ = ("__float__", "__int__", "__bool__", "__index__", "__complex__", "item", "tolist", "cpu")
 MADE = (
     "new_zeros", "new_full", "new_empty", "new_ones", "new_tensor", "contiguous", "data_ptr", "detach", "__invert__",
-    "nonzero", "pin_memory",
+    "nonzero", "pin_memory", "expand",
 )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from decoders.draft.draft import Draft, Ran
 from decoders.draft.needs import Needs
 from decoders.draft.tree import DraftTree
 from decoders.errors import UserError
-from decoders.model import compiling, engines
+from decoders.model import compiling, engines, trials
 from decoders.model.compiled import CompiledForward, why_not
 from decoders.model.compiling import Part, Workshop
 from decoders.model.engines import Engines
@@ -65,13 +65,13 @@ def interpreted(target: Target) -> Engines:
     made = Engines(target, "compiled")
     assert isinstance(made.static, CompiledForward)
     made.static.layers = {one_row: Interpreted(part) for one_row, part in made.static.parts.items()}  # type: ignore
-    made._checked = {True, False}
+    made._checked = True
     return made
 
 
 def replayed(target: Target) -> Engines:
     made = Engines(target)
-    made.engine, made.static, made._checked = "graph", AgainForward(target), {True, False}
+    made.engine, made.static, made._checked = "graph", AgainForward(target), True
     return made
 
 
@@ -242,7 +242,7 @@ def test_forwards_that_differ_are_not_used(caplog, monkeypatch):
     monkeypatch.setattr(engines, "_said", set())
     target = target_of()
     made = interpreted(target)
-    made._checked = set()
+    made._checked = False
     run = made.static.layers[True].run  # type: ignore[union-attr]
     made.static.layers[True].run = lambda tensors: [part + 0.1 for part in run(tensors)]  # type: ignore[union-attr]
     prompt, expected = Prompt.from_ids([5, 6, 7]), generate(target, Prompt.from_ids([5, 6, 7]), max_new_tokens=6)
@@ -251,43 +251,162 @@ def test_forwards_that_differ_are_not_used(caplog, monkeypatch):
     assert "differ from its own by" in caplog.text
 
 
-@pytest.mark.parametrize("slow, engine", [("ours", "eager"), ("stock", "compiled")])
-def test_auto_takes_the_faster_one_and_notes_it(slow, engine, monkeypatch, tmp_path):
+@pytest.fixture
+def idle(monkeypatch, tmp_path):
+    """A home of its own, where a target is idle at once."""
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
+    monkeypatch.setattr(trials, "IDLE_S", 0.05)
+    monkeypatch.setattr(trials, "PAIRS", 3)
+    return tmp_path
+
+
+def learning(target: Target) -> Engines:
+    """The target's engines as a server has them, with parts that are not compiled."""
+    made = Engines(target, "auto")
+    assert isinstance(made.static, CompiledForward) and made.trials is not None
+    made.static.layers = {one_row: Interpreted(part) for one_row, part in made.static.parts.items()}  # type: ignore
+    made.learns = True
+    return made
+
+
+def rested(made: Engines) -> None:
+    """Wait until all that is wanted was measured."""
+    while made.trials is not None and (thread := made.trials._thread) is not None:
+        thread.join(0.1)
+
+
+PROMPT = Prompt.from_ids([5, 6, 7])
+
+
+@pytest.mark.parametrize("slow, engine", [("ours", "eager"), ("stock", "compiled")])
+def test_auto_measures_when_nothing_runs_and_takes_the_faster_one(slow, engine, monkeypatch, idle):
     target = target_of()
-    made = interpreted(target)
-    made.engine, made._checked, prompt = "auto", set(), Prompt.from_ids([5, 6, 7])
-    monkeypatch.setattr(engines.WORKSHOP, "make", lambda parts: None)
-    owner, name = (made.static, "run") if slow == "ours" else (made, "_eager")
-    right = getattr(owner, name)
-    monkeypatch.setattr(owner, name, lambda *args: (time.sleep(0.02), right(*args))[1])
-    target.engines = made
-    trace = record(target, prompt, "plain", max_new_tokens=8)
-    assert set(trace.tables["steps"]["engine"]) == {engine}
-    (noted,) = json.loads((tmp_path / "cache" / engines.NOTES).read_text()).values()
-    assert list(noted) == ["1x256"] and (noted["1x256"] > 1) == (slow == "ours")
-    again = Engines(target, "auto")
-    assert again._notes == noted
-    target.engines = Engines(target)
-    assert generate(target, prompt, max_new_tokens=8) == trace.output_ids
+    target.engines = made = learning(target)
+    owner, name = (made.static, "run") if slow == "ours" else (made, "eager")
+    right, calls = getattr(owner, name), []
+    monkeypatch.setattr(owner, name, lambda *args: (calls.append(0), time.sleep(0.1), right(*args))[2])
+    trace = record(target, PROMPT, "plain", max_new_tokens=8)
+    assert set(trace.tables["steps"]["engine"]) == {"eager"} and len(calls) == (8 if slow == "stock" else 0)
+    rested(made)
+    (noted,) = json.loads((idle / "cache" / trials.NOTES).read_text()).values()
+    assert list(noted) == ["1x256"] and (noted["1x256"][0] > noted["1x256"][1]) == (slow == "ours")
+    again = record(target, PROMPT, "plain", max_new_tokens=8)
+    assert set(again.tables["steps"]["engine"]) == {engine} and again.output_ids == trace.output_ids
+    assert made.trials is not None and not made.trials.wanted
+    assert {size: list(ms) for size, ms in Engines(target, "auto").trials.notes.items()} == noted  # type: ignore
 
 
-@pytest.mark.parametrize("damage", ["", "[1]", '{"x": 3}'])
+def test_the_shortest_times_of_all_processes_count(idle):
+    """What a busy machine noted is corrected by the next process that meets the size."""
+    target = target_of()
+    for ms, noted in (((9.0, 3.0), (9.0, 3.0)), ((1.0, 4.0), (1.0, 3.0)), ((2.0, 5.0), (1.0, 3.0))):
+        tried = Engines(target, "auto").trials
+        assert tried is not None
+        tried.faster("4x512", lambda: None)
+        assert [*tried.wanted] == ["4x512"]
+        tried._note("4x512", *ms)
+        assert tried.notes == {"4x512": noted} and tried.faster("4x512", lambda: None) == (noted[0] < 3)
+
+
+def test_a_command_takes_what_was_measured_and_measures_nothing(idle):
+    """So all runs of a benchmark run alike."""
+    target = target_of()
+    target.engines = made = learning(target)
+    made.learns = False
+    record(target, PROMPT, "plain", max_new_tokens=8)
+    assert made.trials is not None and made.trials._thread is None and not (idle / "cache").exists()
+    made.trials.notes["1x256"] = 0.5, 1.0
+    trace = record(target, PROMPT, "plain", max_new_tokens=8)
+    assert set(trace.tables["steps"]["engine"]) == {"compiled"}
+
+
+def test_no_trial_runs_inside_a_step(monkeypatch, idle):
+    """A run that begins while trials go on: its clock starts when a trial's forward is over, and none runs until the
+    run has ended.
+    """
+    target = target_of()
+    target.engines = made = learning(target)
+    monkeypatch.setattr(trials, "PAIRS", 300)
+    forwards = list[tuple[float, float]]()
+    assert made.trials is not None
+    alone = trials.ACTIVITY.alone
+
+    def noted(forward, *others):
+        spans: list[float] = []
+
+        def timed():
+            spans.append(time.perf_counter())
+            forward()
+            time.sleep(0.002)
+            spans.append(time.perf_counter())
+
+        seconds = alone(timed, *others)
+        if spans:
+            forwards.append((spans[0], spans[1]))
+        return seconds
+
+    monkeypatch.setattr(trials.ACTIVITY, "alone", noted)
+    record(target, PROMPT, "plain", max_new_tokens=2)
+    while len(forwards) < 5:
+        time.sleep(0.001)
+    steps = list[tuple[float, float]]()
+    decoding = Decoding.of(target, PROMPT, "pld", max_new_tokens=30)
+    decoding.prefill()
+    session = decoding.session
+    assert session is not None
+    for _ in range(10):
+        attempt = decoding.attempt(session)
+        session.commit(attempt.verdict)
+        steps.append((attempt.started, attempt.verified))  # type: ignore[arg-type]
+    before = len(forwards)
+    made.run_ended()
+    while len(forwards) < before + 3:
+        time.sleep(0.001)
+    made.trials.end()
+    assert all(end <= started or begun >= ended for begun, end in forwards for started, ended in steps)
+    assert any(end <= steps[0][0] for _, end in forwards) and any(begun >= steps[-1][1] for begun, _ in forwards)
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "[1]", '{"x": 3}', '{"KEY": 3}', '{"KEY": {"1x256": [1, null]}}', '{"KEY": {"1x256": 2}}']
+)
 def test_damaged_notes_count_for_nothing(damage, monkeypatch, tmp_path):
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
     (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / engines.NOTES).write_text(damage)
-    assert Engines(target_of(), "auto")._notes == {}
+    key = json.dumps(Engines(target_of(), "auto")._key())
+    (tmp_path / "cache" / trials.NOTES).write_text(damage.replace('"KEY"', key))
+    assert Engines(target_of(), "auto").trials.notes == {}  # type: ignore[union-attr]
 
 
-def test_auto_compiles_when_a_run_has_ended(monkeypatch):
-    target, asked = target_of(), []
-    target.engines = Engines(target, "auto")
-    monkeypatch.setattr(engines.WORKSHOP, "make", asked.append)
-    decoding = Decoding.of(target, Prompt.from_ids([5, 6, 7]), max_new_tokens=3)
+def wrong(tensors):
+    raise RuntimeError("illegal instruction")
+
+
+@pytest.mark.parametrize("fails, said", [(False, "differ from its own by"), (True, "fail (illegal instruction)")])
+def test_forwards_that_differ_or_fail_are_never_used_by_auto(fails, said, caplog, monkeypatch, idle):
+    monkeypatch.setattr(engines, "_said", set())
+    target = target_of()
+    target.engines = made = learning(target)
+    right = made.static.layers[True].run  # type: ignore[union-attr]
+    apart = wrong if fails else lambda tensors: [part + 0.1 for part in right(tensors)]
+    made.static.layers[True].run = apart  # type: ignore[union-attr]
+    expected = generate(target, PROMPT, max_new_tokens=6)
+    rested(made)
+    assert made.static is None and made.trials is None and said in caplog.text
+    trace = record(target, PROMPT, "plain", max_new_tokens=6)
+    assert trace.output_ids == expected and set(trace.tables["steps"]["engine"]) == {"eager"}
+
+
+def test_auto_compiles_when_a_run_has_ended(monkeypatch, idle):
+    target, shop = target_of(), []
+    target.engines = made = Engines(target, "auto")
+    made.learns = True
+    monkeypatch.setattr(engines.WORKSHOP, "make", lambda parts, urgent: shop.append((list(parts), urgent)))
+    decoding = Decoding.of(target, PROMPT, max_new_tokens=3)
     for _ in decoding:
-        assert not asked
-    assert asked == [target.engines.parts] and len(asked[0]) == 2
+        assert not shop
+    rested(made)
+    assert shop == [(made.parts, False)] and len(made.parts) == 2
 
 
 # --- how compiled parts come to be
@@ -369,8 +488,10 @@ def test_two_runs_while_compiling(workshop, monkeypatch):
     prompts = [Prompt.from_ids([n, 6, 7, n, 6]) for n in (5, 9)]
     expected = [generate(target, prompt, "pld", max_new_tokens=20) for prompt in prompts]
     target.engines = Engines(target, "auto")
+    target.engines.learns = True
     generate(target, prompts[0], max_new_tokens=2)  # compiling begins
-    assert workshop._thread is not None
+    while workshop._thread is None:
+        time.sleep(0.01)
     outputs: dict[int, list[int]] = {}
 
     def run(n: int) -> None:
@@ -395,6 +516,21 @@ def test_without_a_compiler_it_stays_eager_and_says_why(workshop, monkeypatch, c
         assert not target.engines.prepare()
     assert [r.message for r in caplog.records] == [compiling.NO_COMPILER]
     assert generate(target, Prompt.from_ids([5, 6]), max_new_tokens=2)
+
+
+def test_without_a_compiler_auto_stays_eager_and_says_so_once(workshop, monkeypatch, caplog):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(engines, "WORKSHOP", workshop)
+    monkeypatch.setattr(engines, "_said", set())
+    target = target_of()
+    target.engines = made = Engines(target, "auto")
+    made.learns = True
+    for _ in range(2):
+        trace = record(target, PROMPT, "plain", max_new_tokens=3)
+        rested(made)
+        assert set(trace.tables["steps"]["engine"]) == {"eager"}
+    assert [r.message for r in caplog.records] == [compiling.NO_COMPILER]
 
 
 @pytest.mark.parametrize("code", ["import sys; sys.exit(1)", "print('CppCompileError: no space')"])

@@ -62,7 +62,7 @@ class EagleRun:
         return self.head.say(self.states)[0].float()
 
     @torch.inference_mode()
-    def extend(self, tokens: Int[Tensor, "rows"], parents: Sequence[int]) -> Float[Tensor, "rows drafted"]:
+    def extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Float[Tensor, "rows drafted"]:
         """Logits after more draft tokens. ``parents`` count the rows of this draft, the root 0, others as they came."""
         count, before = len(tokens), self.drafted
         sees = np.zeros((before + count, before + count), dtype=bool)
@@ -73,10 +73,11 @@ class EagleRun:
             sees[row, row] = True
         depths = sees[before:].sum(1)
         self.sees, self.drafted = sees, before + count
-        above, positions, own = sent(self.device, np.asarray(parents), depths + (self.base - 1), sees[before:])
+        positions = depths + (self.base - 1)
+        ids, above, places, own = sent(self.device, np.asarray(tokens), np.asarray(parents), positions, sees[before:])
         mask = torch.ones((count, self.base + before + count), dtype=torch.bool, device=self.device)
         mask[:, self.base :] = own
-        states = self._run(self.states[above][None], tokens, self.base + before, positions, mask)
+        states = self._run(self.states[above][None], ids, self.base + before, places, mask)
         self.states = torch.cat([self.states, states])
         return self.head.say(states).float()
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from decoders.draft.tree import DraftTree
-from decoders.model.transfer import Mark, fetched, mark, sent
+from decoders.model.transfer import Mark, fetched, mark
 
 from .eagle_head import EagleHead
 from .head_trees import RankTree
@@ -21,7 +21,7 @@ _TREE = "0 1 2 3 00 01 02 10 11 20 21 30 000 001 002 010 011 020 021 100 0000 00
 EAGLE_TREE = tuple(tuple(map(int, path)) for path in _TREE.split())
 
 # logits after draft tokens; parents count the rows of the draft, the root 0
-Extend = Callable[[Int[Tensor, "rows"], Sequence[int]], Float[Tensor, "rows drafted"]]
+Extend = Callable[[Sequence[int], Sequence[int]], Float[Tensor, "rows drafted"]]
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class Growing:
         """Go on from these nodes."""
         grown, device = self.grown, self.head.fc.weight.device
         started = mark(device)
-        (tokens,) = sent(device, np.asarray([grown.tokens[node] for node in nodes]))
+        tokens = [grown.tokens[node] for node in nodes]
         logits = self.extend(tokens, [grown.rows[grown.parents[node]] for node in nodes])
         grown.rows |= {node: len(grown.rows) + i for i, node in enumerate(nodes)}
         grown.logits.append(logits)

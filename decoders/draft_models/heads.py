@@ -136,9 +136,10 @@ class ParallelHeads(Borrowing):
                 for number in range(config.heads)
             )
             size = config.hidden if config.shared else config.vocab
-            self.outputs = nn.ModuleList(nn.Linear(config.hidden, size, config.bias) for _ in range(config.heads))
+            outputs = [nn.Linear(config.hidden, size, config.bias) for _ in range(config.heads)]
+            self.outputs = nn.ModuleList(outputs)
             if config.shared:
-                for output in self.outputs:
+                for output in outputs:
                     nn.init.zeros_(output.weight)
             self.prefix = None if config.prefix is None else PrefixLayer(config.prefix)
 

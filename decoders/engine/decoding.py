@@ -22,6 +22,7 @@ from decoders.method.method import Method
 from decoders.model.memory import Context
 from decoders.model.target import SPARE_ROWS, Session, Target
 from decoders.model.transfer import Mark, Span, mark, wait
+from decoders.model.trials import ACTIVITY
 from decoders.prompt.prompt import Prompt
 from decoders.verifiers.match import MatchVerifier, stopped
 from decoders.verifiers.sampling import Chooser, Sampling
@@ -148,6 +149,7 @@ class Decoding:
 
         ``read`` has processed the prompt for several runs (``read_once``): this one begins behind it.
         """
+        ACTIVITY.begins()
         started = time.perf_counter()
         if read is not None:
             self.session = read.again(self.needs)
@@ -204,6 +206,7 @@ class Decoding:
     def attempt(self, session: Session) -> Attempt:
         """Draft at the session's end, score and verify; nothing is committed."""
         now = functools.partial(mark, self.target.device)
+        ACTIVITY.begins()
         started = now()
         draft = self.propose(session)
         proposed = now()

@@ -1,8 +1,8 @@
 """Compiled parts: a child process makes them in the background, they are kept on disk, and open in milliseconds.
 
 A part is some function of tensors, compiled ahead of time (torch.export, inductor) for this processor and this torch;
-weights are its arguments, so that it serves every model of the same sizes. The child computes on one thread, at a low
-priority unless somebody waits for it, and ends when it is cancelled or this process ends.
+weights are its arguments, so that it serves every model of the same sizes. The child computes on one thread, when
+nothing else does unless somebody waits for it, and ends when it is cancelled or this process ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .linear import machine
 log = logging.getLogger(__name__)
 
 FOLDER = "compiled"  # in the cache folder
-LOW = 15  # what is added to a child's niceness in the background
+LOW = 19  # what is added to a child's niceness in the background, where it cannot be told to use idle time alone
 FORM = 1  # of the packages: counted up where they are made in another way
 NO_COMPILER = "no C++ compiler was found (g++, clang++, or the one that CXX names): forwards run eagerly"
 
@@ -237,6 +237,8 @@ def main() -> None:
     job = json.loads(sys.stdin.readline())
     with contextlib.suppress(AttributeError, OSError):  # not on every system
         os.nice(job["nice"])
+        if job["nice"]:
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
     def end_with_parent() -> None:
         while os.read(0, 1 << 16):

@@ -1,20 +1,17 @@
 """Which engine runs a forward: stock code (eager), compiled layers, or CUDA graphs; all behind ``Engines.run``.
 
-``auto`` takes the faster one for each bucket, by what was measured on this machine: the first step of a bucket runs
-both ways, and notes it in the cache folder. What is not compiled yet runs eagerly; compiling begins in the background
-when a run has ended.
+``auto`` takes the faster one for each bucket, by what ``Trials`` measured on this machine while nothing ran; what was
+not measured yet runs eagerly. No step is ever run twice.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
-import math
 import threading
-import time
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -22,21 +19,22 @@ from torch import Tensor
 from decoders.draft.draft import Ran
 from decoders.draft.needs import Needs
 from decoders.errors import UserError
-from decoders.folders import cache_folder, write_json
 
+from .attention import Masks
+from .cache import TreeCache
 from .capture import Captured
 from .compiled import CompiledForward, why_not
 from .compiling import WORKSHOP, Part
 from .graphs import GraphForward
 from .linear import machine
-from .static import Bucket, Rows, StaticForward
+from .static import ROWS, Bucket, Rows, StaticForward
+from .trials import ACTIVITY, Pair, Trials
 
 log = logging.getLogger(__name__)
 
 ENGINES = ("auto", "eager", "compiled", "graph")
-NOTES = "engines.json"  # in the cache folder: what was measured
-TRIALS = 3  # forwards of each kind
-CLEAR = 0.97  # of eager's time: what a static forward takes at most to be used
+DEFAULT = "auto"
+CHECKED_KEYS = 128  # of the forward by which static ones are compared with stock code
 TOLERANCE = 1e-3  # of the logits' spread, or 1: how far a static forward's may be from eager's
 LARGEST = 1_000_000_000  # parameters: beyond, a CPU's time goes to reading weights, and ``auto`` compiles nothing
 EAGER = Ran()
@@ -51,8 +49,11 @@ def say_once(sentence: str) -> None:
 
 
 class Engines:
-    """A target's ways to run a forward. ``eager`` is its stock forward over rows. Raises UserError for an unknown
-    engine, and for ``graph`` without CUDA.
+    """A target's ways to run a forward. ``eager`` is its stock forward over rows.
+
+    With ``learns``, which a server sets, ``auto`` compiles and measures while nothing runs; without it, it takes what
+    was measured before it was opened, so that all runs of a command run alike. Raises UserError for an unknown engine,
+    and for ``graph`` without CUDA.
     """
 
     def __init__(self, target: Any, engine: str = "eager") -> None:
@@ -60,84 +61,98 @@ class Engines:
             raise UserError(f"engine {engine!r} is unknown: use one of {', '.join(ENGINES)}")
         if engine == "graph" and target.device.type != "cuda":
             raise UserError(f"the engine graph captures CUDA graphs, and {target.name} is on the {target.device}")
-        self.target, self.engine = target, engine
+        self.target, self.engine, self.learns = target, engine, False
         self.static: StaticForward | None = None
-        self._checked: set[bool] = set()
-        self._notes: dict[str, float] = {}  # bucket → static ÷ eager time
+        self.trials: Trials | None = None
+        self._checked = False
         if engine == "eager":
             return
         if engine == "graph" or target.device.type == "cuda":
             self.static = GraphForward(target) if engine == "graph" else None  # not measured yet: auto stays eager
+            self._checked = True
             return
         reason = why_not(target)
         if reason is None:
             self.static = CompiledForward(target)
-            self._notes = _noted(self._key())
+            if engine == "auto":
+                self.trials = Trials(self, self._key())
+            if self.ready() and (self.trials is None or self.trials.notes):
+                self.check()
         elif engine == "compiled":
             say_once(reason)
 
     @torch.inference_mode()
     def run(self, rows: Rows, needs: Needs, captured: Captured) -> tuple[Float[Tensor, "rows vocab"], Ran]:
         """One forward; what ``needs`` names goes to ``captured``."""
-        static = self.static
-        bucket = None if static is None else static.bucket(rows)
-        if static is None or bucket is None or not static.ready(bucket.rows):
-            return self._eager(rows, needs, captured), EAGER
-        if bucket.rows == 1 not in self._checked or (self.engine == "auto" and self._name(bucket) not in self._notes):
-            return self._tried(static, bucket, rows, needs, captured)
-        if self.engine == "auto" and self._notes[self._name(bucket)] > CLEAR:
-            return self._eager(rows, needs, captured), EAGER
-        return static.run(bucket, rows, needs, captured), static.ran(bucket)
+        bucket = None if self.static is None else self.static.bucket(rows)
+        try:
+            if bucket is not None and self._takes(bucket):
+                assert self.static is not None
+                return self.static.run(bucket, rows, needs, captured), self.static.ran(bucket)
+            return self.eager(rows, needs, captured), EAGER
+        finally:
+            ACTIVITY.told()
 
-    def _eager(self, rows: Rows, needs: Needs, captured: Captured) -> Tensor:
+    def _takes(self, bucket: Bucket) -> bool:
+        """Whether a step runs through a static forward of this size."""
+        size = tried_size(bucket)
+        if self.trials is not None and not self.trials.faster(f"{size.rows}x{size.keys}", partial(self._pair, size)):
+            return False
+        return self.static is not None and self.static.ready(bucket.rows) and (self._checked or self.check())
+
+    def _pair(self, size: Bucket) -> Pair | None:
+        """A static and an eager forward of a size, to try which is faster."""
+        if not self.check():
+            return None
+        keys = min(size.keys, self.target.context_length + size.rows)
+        bucket, rows = example(self.target, size.rows, keys)
+        static: Any = self.static
+        return partial(static.run, bucket, rows, Needs(), Captured()), partial(self.eager, rows, Needs(), Captured())
+
+    def eager(self, rows: Rows, needs: Needs, captured: Captured) -> Float[Tensor, "rows vocab"]:
         with self.target.taps.reading(needs, captured):
             return self.target.forward(
                 rows.cache, rows.masks, rows.tokens, rows.positions, rows.sees, embed=rows.embed, prefixes=rows.prefixes
             )
 
-    def _tried(
-        self, static: StaticForward, bucket: Bucket, rows: Rows, needs: Needs, captured: Captured
-    ) -> tuple[Tensor, Ran]:
-        """The step's forward both ways, which a bucket's first step does: compared, and under ``auto`` timed."""
-        times: dict[bool, list[float]] = {True: [], False: []}
-        trials = TRIALS if self.engine == "auto" and self._name(bucket) not in self._notes else 1
-        compiled = Captured()
-        ours = static.run(bucket, rows, needs, compiled)  # not timed: the first of a size prepares
-        for _ in range(trials):
-            started = time.perf_counter()
-            stock = self._eager(rows, needs, captured)
-            between = time.perf_counter()
-            ours = static.run(bucket, rows, needs, compiled)
-            times[True].append(time.perf_counter() - between)
-            times[False].append(between - started)
-        farthest = float((ours - stock).abs().max())
-        if not farthest <= TOLERANCE * max(1.0, float(stock.std())):
-            say_once(f"{static.engine} forwards of {self.target.name} differ from its own by {farthest:.2g}: not used")
-            self.static = None
-            return self._eager(rows, needs, captured), EAGER  # which writes its keys over the others
-        self._checked.add(bucket.rows == 1)
-        if self.engine == "auto":
-            ratio = min(times[True]) / min(times[False])
-            self._notes[self._name(bucket)] = ratio
-            if abs(math.log(ratio)) > 0.1:  # a close one is tried again by the next process
-                _note(self._key(), self._name(bucket), ratio)
-            if ratio > CLEAR:
-                return self._eager(rows, needs, captured), EAGER
-        captured.hidden, captured.queries = compiled.hidden, compiled.queries
-        return ours, static.ran(bucket)
+    @torch.inference_mode()
+    def check(self) -> bool:
+        """Compare static forwards with stock ones, once; from then on they are used, or never."""
+        static, name, reason = self.static, self.target.name, None
+        if self._checked or static is None:
+            return self._checked
+        for count in (1, ROWS[1]):
+            bucket, rows = example(self.target, count, CHECKED_KEYS)
+            stock = self.eager(rows, Needs(), Captured())
+            try:
+                ours = static.run(bucket, rows, Needs(), Captured())
+            except RuntimeError as error:
+                reason = f"{static.engine} forwards of {name} fail ({str(error).strip()[:120]}): not used"
+                break
+            apart = float((ours - stock).abs().max())
+            if not apart <= TOLERANCE * max(1.0, float(stock.std())):
+                reason = f"{static.engine} forwards of {name} differ from its own by {apart:.2g}: not used"
+                break
+        self._checked = reason is None
+        if reason is not None:
+            say_once(reason)
+            self.static = self.trials = None
+        return self._checked
 
     def run_ended(self) -> None:
-        """Told when a run is over: under ``auto`` what is missing is compiled now, in the background."""
-        if self.engine == "auto" and self.target.info["parameters"] <= LARGEST:
-            WORKSHOP.make(self.parts)
+        """Told when a run is over: what is missing is compiled and measured while nothing runs."""
+        if self.learns and self.trials is not None and self.target.info["parameters"] <= LARGEST:
+            self.trials.begin()
 
     def ready(self) -> bool:
         """Whether static forwards are there, or never will be."""
         return self.static is None or all(self.static.ready(rows) for rows in (1, 4))
 
-    def prepare(self, cancel: threading.Event | None = None) -> bool:
+    def prepare(self, cancel: threading.Event | None = None, *, urgent: bool = True) -> bool:
         """Compile what is missing now, and wait for it or ``cancel``; whether static forwards are there."""
-        WORKSHOP.make(self.parts, urgent=True)
+        if self.ready():
+            return self.static is not None
+        WORKSHOP.make(self.parts, urgent=urgent)
         if not WORKSHOP.wait(self.parts, cancel) and (reason := WORKSHOP.why_not(self.parts)):
             say_once(reason)
         return self.static is not None and self.ready()
@@ -147,30 +162,30 @@ class Engines:
         """What is compiled for this target, most used first."""
         return list(self.static.parts.values()) if isinstance(self.static, CompiledForward) else []
 
-    def _name(self, bucket: Bucket) -> str:
-        """What is measured together: rows, and keys to a power of two."""
-        return f"{bucket.rows}x{max(256, 1 << (bucket.keys - 1).bit_length())}"
-
     def _key(self) -> str:
         """What times depend on besides the bucket."""
         sizes, threads = "|".join(part.shape for part in self.parts), torch.get_num_threads()
         return f"{machine()}, {threads} threads, {self.target.shape.layers} layers, {self.target.shape.vocab}: {sizes}"
 
 
-def _all_notes() -> dict[str, dict[str, float]]:
-    try:
-        notes = json.loads((cache_folder() / NOTES).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return notes if isinstance(notes, dict) else {}
+def tried_size(bucket: Bucket) -> Bucket:
+    """What stands for a bucket in trials: its rows, and keys to a power of two.
+
+    >>> tried_size(Bucket(8, 384)), tried_size(Bucket(1, 128))
+    (Bucket(rows=8, keys=512), Bucket(rows=1, keys=256))
+    """
+    return Bucket(bucket.rows, max(256, 1 << (bucket.keys - 1).bit_length()))
 
 
-def _noted(key: str) -> dict[str, float]:
-    """What was measured before; a file that cannot be read counts for nothing."""
-    kept = _all_notes().get(key, {})
-    return {n: float(r) for n, r in kept.items() if isinstance(r, int | float)} if isinstance(kept, dict) else {}
-
-
-def _note(key: str, bucket: str, ratio: float) -> None:
-    with contextlib.suppress(OSError):  # where nothing can be written, it is tried again
-        write_json(cache_folder() / NOTES, {**_all_notes(), key: {**_noted(key), bucket: round(ratio, 3)}})
+def example(target: Any, count: int, keys: int) -> tuple[Bucket, Rows]:
+    """A forward of ``count`` rows at the end of a cache of ``keys``, which holds random numbers."""
+    rows = next(rows for rows in ROWS if rows >= count)
+    shape, length = target.shape, keys - rows
+    cache = TreeCache(shape.layers, keys)
+    cache.length, cache.sizes = length, (shape.head_dim, shape.head_dim)
+    sizes = (2 * shape.layers, 1, shape.kv_heads, keys, shape.head_dim)
+    generator = torch.Generator().manual_seed(0)
+    cache.store = torch.zeros(sizes, dtype=target.dtype, device=target.device).normal_(generator=generator)
+    tokens = [n * 37 % shape.vocab for n in range(count)]
+    masks = Masks(target.dtype, target.device)
+    return Bucket(rows, keys), Rows(cache, masks, tokens, np.arange(length, length + count), None)

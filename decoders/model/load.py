@@ -16,6 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from decoders.errors import UserError, first_line
 
 from .catalog import model_place
+from .engines import DEFAULT
 from .gguf import Progress, converted, gguf_file, source_of
 from .shape import ModelShape
 from .target import Target
@@ -34,13 +35,13 @@ def load_target(
 
     dtype and device are chosen where not given: cuda → bfloat16, cpu → float32. ``progress`` hears what is done, where
     that takes long: a GGUF file is converted when it is opened for the first time. ``engine`` is how forwards run
-    (``engines.ENGINES``); where not given, what SPECVIZ_ENGINE says, or eager.
+    (``engines.ENGINES``); where not given, what SPECVIZ_ENGINE says, or auto.
 
     Raises UserError with one sentence for a missing or incomplete folder, a file that cannot be read, a refused family,
     an unknown dtype, device or engine.
     """
     network, tokenizer, name = load_network(model, dtype=dtype, device=device, progress=progress)
-    target = Target(network, tokenizer, name, engine=engine or os.environ.get("SPECVIZ_ENGINE") or "eager")
+    target = Target(network, tokenizer, name, engine=engine or os.environ.get("SPECVIZ_ENGINE") or DEFAULT)
     source = source_of(Path(network.config._name_or_path))
     if source is not None:
         target.info["dequantised"] = source.to_json()

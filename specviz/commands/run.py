@@ -134,16 +134,13 @@ def _differing(output: Sequence[int], plain: Sequence[int]) -> int:
 
 def _prompt(args: argparse.Namespace, record: Any, target: Any, method: Any, params: Any) -> Any:
     """The record's prompt with its pool and its reference."""
-    from decoders.prompt.prompt import Pool
-
     reference = record.reference if args.reference is None else args.reference
     prompt = replace(record.prompt(target.tokenizer, chat=args.chat), reference=reference.strip())
     if args.pool is None:
         return prompt
     if not method.needs(target, params).pool:
         raise UserError(f"--pool is of no use to {method.name}: it takes its drafts from elsewhere")
-    text = common.text_file(args.pool, "pool")
-    return replace(prompt, pool=Pool.from_text(target.tokenizer, text, args.pool.name))
+    return replace(prompt, pool=common.pool_file(args.pool, target))
 
 
 def _forced(args: argparse.Namespace, target: Any, prompt: Any, method: Any, params: Any, title: str) -> Any:

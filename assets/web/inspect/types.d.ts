@@ -24,7 +24,14 @@ interface InspectorActions {
   figure?: Address;
 }
 interface InspectorState { trace: string | null; step: number; pins: Position[] }
-interface InspectorEvents { step: { step: number }; pin: { pins: Position[] } }
+interface InspectorEvents {
+  step: { step: number };
+  pin: { pins: Position[] };
+  /** A panel of the page's own is opened: the others close. */
+  panel: Element;
+  /** Whether the run's model is here to be asked: why not, in a sentence, or "". */
+  able: string;
+}
 
 /** What a step, or a position of the text, is told with. */
 type Told<Result = Child[]> = (owner: Inspector, view: StepView) => Result;
@@ -94,6 +101,8 @@ interface Look { position: Position; weight: number }
 /** The panel that tells about a chosen item of the tree. */
 interface Picker {
   on: boolean; shading: boolean; look: Look[];
+  /** Whether tokens in a row may be drawn as one while it is on. */
+  folds?: boolean;
   choice(item: TreeItem | null): NodeChoice | null;
   isChosen(item: TreeItem): boolean;
   preview(item: TreeItem | null): void;
