@@ -112,6 +112,19 @@ class Eagle(HeadKind):
                 head.fc.weight[:, : -config.hidden].zero_()
         return head
 
+    def begin(self, network: Any, model: Any) -> None:
+        """Tokens begin half as strong as states: an embedding is much smaller than a state behind the last norm, and
+        what the layer hardly sees it learns late. They are turned about, so that none stands for itself in the
+        target's head.
+        """
+        width = network.config.hidden
+        generator = torch.Generator().manual_seed(width)
+        turned = torch.linalg.qr(torch.randn(width, width, generator=generator)).Q
+        state, token = model.base_model.norm.weight, model.get_input_embeddings().weight
+        strength = (state.float().pow(2).mean() / token.float().pow(2).mean()).sqrt()
+        with torch.no_grad():
+            network.fc.weight[:, :width] = turned.to(network.fc.weight) * strength / 2
+
     def distances(self, recipe: Recipe) -> int:
         return recipe.unroll
 
