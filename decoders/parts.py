@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,6 +33,8 @@ from .folders import replacing
 
 if TYPE_CHECKING:
     from decoders.model.target import Target
+
+log = logging.getLogger(__name__)
 
 SCHEMA = "specpart/1"
 PACKAGED = tuple(folder / "parts" for folder in SHIPPED.values())
@@ -210,13 +213,27 @@ def _published(target: Target, kind: str, place: str, fit: Callable[[Published, 
         return kept[0]
     head = Published.open(place)
     fitted = fit(head, target)
-    network: Any = KINDS[kind].network(fitted.config)
-    network.load_state_dict(fitted.weights)
+    with torch.device("meta"):  # no random weights first: heads may be large
+        network: Any = KINDS[kind].network(fitted.config)
+    network.load_state_dict(fitted.weights, assign=True)
     settled(network, target)
     more = fitted.tried(network) if fitted.tried is not None else {}
     network.about = {"kind": kind, "from": head.name, **fitted.about, **more}
+    for words in network.about.get("warnings", ()):
+        log.warning("%s: %s", network.about["from"], words)
     target.companions[kind, place] = network, {file: file.stat().st_mtime_ns for file in head.files}
     return network
+
+
+def keep_published(target: Target, place: str) -> tuple[Part, Path]:
+    """Keep a head that others published as this target's own part of its kind, where methods find it.
+
+    Raises UserError as ``load_part`` does.
+    """
+    kind = Published.open(place).kind
+    network = load_part(target, kind, place)
+    part = Part(kind, target.key, target.name, network.config, {"published": about_part(network)})
+    return part, save_part(part, network.state_dict(), own_place(kind, target.key), dtype=target.dtype)
 
 
 def _opened(part: Part, weights: Path, target: Target) -> nn.Module:
@@ -232,7 +249,8 @@ def _opened(part: Part, weights: Path, target: Target) -> nn.Module:
         raise UserError(f"{weights} does not fit its description: {str(error).splitlines()[0]}") from None
     settled(model, target)
     digest = hashlib.sha256(weights.read_bytes()).hexdigest()[:24]
-    model.about = {"kind": part.kind, "from": "trained here", "format": SCHEMA, "fingerprint": digest}
+    trained = {"kind": part.kind, "from": "trained here", "format": SCHEMA, "fingerprint": digest}
+    model.about = part.training.get("published") or trained
     return model
 
 

@@ -142,7 +142,7 @@ def test_readings_are_tried_on_a_text(target, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("better", "taken"), [(0.9, (3, 2, 1)), (0.52, (2, 1, 0))])
-def test_the_reading_that_the_text_speaks_for_is_taken_and_told(target, tmp_path, monkeypatch, better, taken):
+def test_the_reading_that_the_text_speaks_for_is_taken_and_told(target, tmp_path, monkeypatch, caplog, better, taken):
     trials = [Trial((2, 1, 0), 0, 0.5), Trial((3, 2, 1), 0, better)]
     monkeypatch.setattr(eagle_published, "tried", lambda network, target: trials)
     head = load_part(target, "eagle3", published(tmp_path / "head", LLAMA, THIRD))
@@ -154,8 +154,9 @@ def test_the_reading_that_the_text_speaks_for_is_taken_and_told(target, tmp_path
             "the checkpoint says states 2, 1, 0 and position 0; with 3, 2, 1 and 0 the target agrees with 90% of its "
             "first guesses on a short text, against 50%: these are used"
         ]
+        assert [one.getMessage() for one in caplog.records] == [f"head: {about['warnings'][0]}"]
     else:
-        assert about["warnings"] == []
+        assert about["warnings"] == [] == caplog.records
 
 
 def test_a_target_without_a_tokenizer_takes_the_checkpoint_at_its_word(tmp_path):
@@ -163,3 +164,25 @@ def test_a_target_without_a_tokenizer_takes_the_checkpoint_at_its_word(tmp_path)
     bare.tokenizer = None
     head = load_part(bare, "eagle3", published(tmp_path / "head", LLAMA, THIRD))
     assert head.config.features == (2, 1, 0) and "trials" not in about_part(head)
+
+
+def test_a_head_that_is_kept_drafts_by_itself(tmp_path, capsys):
+    """``specviz parts add``: the same tree as by naming it, with its reading and where it is from."""
+    from decoders.model.load import load_target
+    from specviz.cli import main
+
+    from .training import save_model
+
+    model = save_model(tmp_path / "model")
+    place = published(tmp_path / "my-head", *speculators(LLAMA, THIRD))
+    assert main(["parts", "add", place, "--model", model]) == 0
+    told = capsys.readouterr().out
+    assert "my-head (EAGLE-3 in the form of speculators) is kept as the EAGLE-3 head of" in told
+    assert "it reads the states 2, 1, 0" in told and "of its first guesses were the target's own" in told
+    target, prompt = load_target(model), Prompt.from_ids(prompt_ids(2))
+    own = record(target, prompt, "eagle3", {"depth": 2}, max_new_tokens=6)
+    named = record(target, prompt, "eagle3", {"depth": 2, "head": place}, max_new_tokens=6)
+    assert own.tables["nodes"]["token"] == named.tables["nodes"]["token"]
+    assert own.run["part"]["from"] == "my-head" and own.run["part"]["fingerprint"] == named.run["part"]["fingerprint"]
+    assert main(["parts", "add", str(tmp_path / "nowhere"), "--model", model]) == 2
+    assert "there is no checkpoint" in capsys.readouterr().err

@@ -98,10 +98,13 @@ class EagleConfig:
         cls, shape: ModelShape, *, third: bool = False, mlp: int | None = None, draft_vocab: int = 0, **options: Any
     ) -> EagleConfig:
         """A head to be trained for a target of this shape: of its width, with its embedding and head. EAGLE-3's reads
-        the states 2, n // 2 and n - 3 of n layers, as far as there are so many.
+        the states 2, n // 2 and n - 3 of n layers; of a target too shallow for three of these, n // 4, n // 2 and
+        n - 1.
         """
         n = shape.layers
-        features = tuple(sorted({min(2, n), n // 2, max(n - 3, 0)})) if third else (n,)
+        features = (n,)
+        if third:
+            features = (2, n // 2, n - 3) if 2 < n // 2 < n - 3 else tuple(sorted({n // 4, n // 2, n - 1}))
         heads = shape.heads
         return cls(
             shape.vocab, shape.hidden, shape.hidden, features, heads, shape.kv_heads, shape.head_dim,
@@ -219,7 +222,7 @@ class EagleHead(Borrowing):
         generator = torch.Generator().manual_seed(seed)
         for name, parameter in self.named_parameters():
             if parameter.ndim == 2:
-                parameter.data.normal_(0, 0.02, generator=generator)
+                parameter.data.normal_(0, parameter.shape[1] ** -0.5, generator=generator)
             elif name.endswith("bias"):
                 parameter.data.zero_()
 

@@ -168,6 +168,11 @@ class Published:
         )
 
     @property
+    def kind(self) -> str:
+        """What it is a head of: eagle, eagle3, medusa or hydra."""
+        return self.format.partition("-")[0].rstrip("+")
+
+    @property
     def title(self) -> str:
         """The format, in words."""
         return next(form.title for form in FORMATS if form.name == self.format)

@@ -1,7 +1,7 @@
 """How EAGLE's heads learn: EAGLE-1's imitates the target's next state, EAGLE-3's goes on from its own.
 
-Both begin as the identity: what they are given of the target's last state (EAGLE-3: of the highest one) goes through
-unchanged, and attention and MLP add nothing yet.
+Both begin near the identity: what they are given of the target's last state (EAGLE-3: of the highest one) goes through,
+and attention and MLP add nothing yet.
 """
 
 from __future__ import annotations
@@ -111,6 +111,19 @@ class Eagle(HeadKind):
             if self.third:
                 head.fc.weight[:, : -config.hidden].zero_()
         return head
+
+    def begin(self, network: Any, model: Any) -> None:
+        """Tokens begin half as strong as states: an embedding is much smaller than a state behind the last norm, and
+        what the layer hardly sees it learns late. They are turned about, so that none stands for itself in the
+        target's head.
+        """
+        width = network.config.hidden
+        generator = torch.Generator().manual_seed(width)
+        turned = torch.linalg.qr(torch.randn(width, width, generator=generator)).Q
+        state, token = model.base_model.norm.weight, model.get_input_embeddings().weight
+        strength = (state.float().pow(2).mean() / token.float().pow(2).mean()).sqrt()
+        with torch.no_grad():
+            network.fc.weight[:, :width] = turned.to(network.fc.weight) * strength / 2
 
     def distances(self, recipe: Recipe) -> int:
         return recipe.unroll

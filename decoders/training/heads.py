@@ -62,7 +62,7 @@ class Recipe:
     batch_tokens: int = 2048  # padding included
     positions: int = 1024  # learnt from in a step, at most
     muon: bool = True  # for matrices; else AdamW for everything, as the papers train
-    matrix_lr: float = 0.02  # Muon's
+    matrix_lr: float = 0.1  # Muon's: maps that begin at 0 have far to go
     rate: float = 1e-3  # AdamW's
     warmup_steps: int = 20
     prompt_share: float = 0.1  # of the prompt's positions that are learnt from

@@ -266,7 +266,7 @@ def _train_heads(kind: str, args: argparse.Namespace) -> int:
     from decoders.training.heads import Recipe, run_of
 
     own = ("heads", "blocks", "prefix", "mlp", "unroll")  # that not every kind has
-    shape = {name: getattr(args, name) or 0 for name in own if hasattr(args, name)}
+    shape: dict[str, Any] = {name: getattr(args, name) or 0 for name in own if hasattr(args, name)}
     recipe = Recipe(
         **shape, draft_vocab=args.draft_vocab or 0, hard_labels=args.hard_labels, batch_tokens=args.batch_tokens,
         positions=args.positions, muon=args.recipe == "ours", validate_steps=args.validate_steps, fast=args.fast,

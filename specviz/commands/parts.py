@@ -1,0 +1,35 @@
+"""``specviz parts``: heads that others published, kept as a target's own."""
+
+from __future__ import annotations
+
+import argparse
+
+from . import common
+
+HELP = "keep a published head for a model"
+DESCRIPTION = (
+    "Fit a head that others published (EAGLE-1 to -3, Medusa, Hydra) to a model, and keep it beside the parts that "
+    "were trained here: methods find it then by themselves, in the app too."
+)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    keep = actions.add_parser("add", help="keep a head", description=DESCRIPTION)
+    keep.add_argument("head", metavar="HEAD", help="a folder, a file or a hub id such as org/name")
+    common.add_model(keep, plugins=False)
+
+
+def run(args: argparse.Namespace) -> int:
+    from decoders.parts import KINDS, keep_published
+
+    target = common.open_target(args)
+    part, place = keep_published(target, args.head)
+    about = part.training["published"]
+    lines = [f"{about['from']} ({about['title']}) is kept as the {KINDS[part.kind].title} of {target.name}: {place}"]
+    if "features" in about:
+        lines.append(f"it reads the states {', '.join(map(str, about['features']))}")
+    if "acceptance" in about:
+        lines.append(f"on a short text {about['acceptance']:.0%} of its first guesses were the target's own")
+    common.say(*lines)
+    return 0
