@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from decoders.draft_models import eagle_published, heads_published
+from decoders.draft_models.borrowing import Borrowing
+from decoders.draft_models.eagle_head import EagleConfig, EagleHead
+from decoders.draft_models.fitted import Fitted
+from decoders.draft_models.heads import HeadsConfig, ParallelHeads
 from decoders.draft_models.network import DraftConfig, DraftModel
+from decoders.draft_models.published import Published
 from decoders.folders import settings_folder
 from decoders.model.catalog import SHIPPED, current_key
 from decoders.model.linear import pack, packable, packed
+from decoders.model.shape import ModelShape
 from decoders.prompt_tokens.tokens import PromptConfig, PromptTokens
 
 from .errors import UserError
@@ -25,13 +34,47 @@ if TYPE_CHECKING:
     from decoders.model.target import Target
 
 SCHEMA = "specpart/1"
-KINDS = {"glide": "GLIDE draft model", "drafter": "vanilla drafter", "ppd": "set of prompt tokens"}
-CONFIGS: dict[str, type[DraftConfig] | type[PromptConfig]] = {
-    "glide": DraftConfig, "drafter": DraftConfig, "ppd": PromptConfig,
-}  # fmt: skip
 PACKAGED = tuple(folder / "parts" for folder in SHIPPED.values())
 DESCRIPTION, WEIGHTS = "part.json", "part.safetensors"
 MOST_JSON = 1 << 20
+
+
+class PartConfig(Protocol):
+    """The shape of a part, as its description holds it."""
+
+    def to_json(self) -> dict[str, Any]: ...
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """Back from ``to_json``. Raises KeyError, TypeError or ValueError for anything else."""
+        ...
+
+    def misfit(self, shape: ModelShape) -> str | None:
+        """Why a part of this shape cannot run on such a target, in a clause; None if it can."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of part: what one is called, its configuration, the network of that shape, and how one that others
+    published is fitted to a target.
+    """
+
+    title: str
+    config: type[PartConfig]
+    network: Callable[[Any], nn.Module]
+    published: Callable[[Published, Target], Fitted] | None = None
+
+
+KINDS: dict[str, Kind] = {
+    "glide": Kind("GLIDE draft model", DraftConfig, DraftModel),
+    "drafter": Kind("vanilla drafter", DraftConfig, DraftModel),
+    "ppd": Kind("set of prompt tokens", PromptConfig, PromptTokens),
+    "medusa": Kind("set of Medusa heads", HeadsConfig, ParallelHeads, partial(heads_published.fitted, "medusa")),
+    "hydra": Kind("set of Hydra heads", HeadsConfig, ParallelHeads, partial(heads_published.fitted, "hydra")),
+    "eagle": Kind("EAGLE head", EagleConfig, EagleHead, partial(eagle_published.fitted, False)),
+    "eagle3": Kind("EAGLE-3 head", EagleConfig, EagleHead, partial(eagle_published.fitted, True)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +84,7 @@ class Part:
     kind: str
     model_key: str
     model: str
-    config: DraftConfig | PromptConfig
+    config: Any
     training: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -56,7 +99,7 @@ class Part:
         if not isinstance(data, dict) or data.get("schema") != SCHEMA or data.get("kind") not in KINDS:
             raise ValueError(f"not a trained part of this version ({SCHEMA})")
         try:
-            config = CONFIGS[data["kind"]].from_json(data["config"])
+            config = KINDS[data["kind"]].config.from_json(data["config"])
             key = current_key(str(data["model_key"]))
             return cls(data["kind"], key, str(data["model"]), config, dict(data.get("training", {})))
         except (KeyError, TypeError, ValueError) as error:
@@ -122,24 +165,26 @@ def missing_part(target: Target, kind: str) -> str | None:
     if find_part(target.key, kind) is not None:
         return None
     model = " --model and this model" if target.name != "specviz-demo" else ""
-    return f"there is no {KINDS[kind]} for {target.name}: make one with `specviz train {kind}`{model}"
+    return f"there is no {KINDS[kind].title} for {target.name}: make one with `specviz train {kind}`{model}"
 
 
 def load_part(target: Target, kind: str, folder: str | Path | None = None) -> Any:
-    """The part for this target, ready to run: a DraftModel, or PromptTokens for kind "ppd". ``folder`` is where it
-    lies, if not in the usual places.
+    """The part for this target, ready to run: the network of its kind. ``folder`` is where it lies, if not in the usual
+    places; of kinds that others publish, it may be their folder, file or hub id. ``about_part`` says what it is.
 
     Loaded once per target. Raises UserError for a part that is missing, damaged or of another target or kind.
     """
     place = find_part(target.key, kind) if folder is None else Path(folder).expanduser()
     if place is None:
         raise UserError(str(missing_part(target, kind)))
+    if (fit := KINDS[kind].published) is not None and not is_part(place):
+        return _published(target, kind, str(folder), fit)
     part = read_part(place)
     if part.kind != kind:
-        raise UserError(f"{place} holds a {KINDS[part.kind]}, not a {KINDS[kind]}")
+        raise UserError(f"{place} holds a {KINDS[part.kind].title}, not a {KINDS[kind].title}")
     if part.model_key != target.key:
         raise UserError(
-            f"the {KINDS[kind]} in {place} was trained for {part.model} (fingerprint {part.model_key}), "
+            f"the {KINDS[kind].title} in {place} was trained for {part.model} (fingerprint {part.model_key}), "
             f"not for {target.name} ({target.key}): train one for it with `specviz train {kind} --model ...`"
         )
     weights = place / WEIGHTS
@@ -151,25 +196,52 @@ def load_part(target: Target, kind: str, folder: str | Path | None = None) -> An
     return target.companions[version]
 
 
-def _opened(part: Part, weights: Path, target: Target) -> DraftModel | PromptTokens:
+def about_part(network: nn.Module) -> dict[str, Any]:
+    """What a run's record says of a part that ``load_part`` gave: where from, its format and fingerprint, and what was
+    found of it when it was loaded.
+    """
+    return getattr(network, "about", {})
+
+
+def _published(target: Target, kind: str, place: str, fit: Callable[[Published, Target], Fitted]) -> nn.Module:
+    """A head that others published, beside this target; read again where one of its files changed."""
+    kept = target.companions.get((kind, place))
+    if kept is not None and all(file.is_file() and file.stat().st_mtime_ns == time for file, time in kept[1].items()):
+        return kept[0]
+    head = Published.open(place)
+    fitted = fit(head, target)
+    network: Any = KINDS[kind].network(fitted.config)
+    network.load_state_dict(fitted.weights)
+    settled(network, target)
+    more = fitted.tried(network) if fitted.tried is not None else {}
+    network.about = {"kind": kind, "from": head.name, **fitted.about, **more}
+    target.companions[kind, place] = network, {file: file.stat().st_mtime_ns for file in head.files}
+    return network
+
+
+def _opened(part: Part, weights: Path, target: Target) -> nn.Module:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    config = part.config
-    if isinstance(config, PromptConfig) and (reason := config.misfit(target.shape)):
+    if reason := part.config.misfit(target.shape):
         raise UserError(f"{weights} does not fit {target.name}: {reason}")
-    model = PromptTokens(config) if isinstance(config, PromptConfig) else DraftModel(config)
+    model: Any = KINDS[part.kind].network(part.config)
     try:
         model.load_state_dict(load_file(weights))
     except (RuntimeError, SafetensorError) as error:
         raise UserError(f"{weights} does not fit its description: {str(error).splitlines()[0]}") from None
+    settled(model, target)
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest()[:24]
+    model.about = {"kind": part.kind, "from": "trained here", "format": SCHEMA, "fingerprint": digest}
+    return model
+
+
+def settled(model: nn.Module, target: Target) -> nn.Module:
+    """A part's network where the target is, in its dtype, with what it borrows of the target and with packed weights
+    where the target's are.
+    """
     model.to(target.device, target.dtype).eval().requires_grad_(False)
-    if isinstance(model, DraftModel):
-        if model.config.vocab != target.shape.vocab:
-            raise UserError(
-                f"{weights} does not fit {target.name}: it drafts for {model.config.vocab:,} tokens, and the "
-                f"vocabulary has {target.shape.vocab:,}"
-            )
+    if isinstance(model, Borrowing):
         model.share(cast(Any, target.embeddings).weight, target.head.weight)
         if packable(target.dtype, target.device) and target.info["packed"]:
             pack(model)

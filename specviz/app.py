@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import webbrowser
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -197,10 +197,12 @@ def serve(
     public: bool = False,
     limits: Mapping[str, str] | None = None,
     pickers: Sequence[str] = (),
+    prepare: Callable[[Desk], str] | None = None,
 ) -> None:
     """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs. ``drafter``
     is the draft model that SpS uses. ``auth_file`` names who may sign in, ``public``, ``limits`` and ``pickers`` what
-    users may do (``limits.rules_for``).
+    users may do (``limits.rules_for``). ``prepare`` is called with the desk before the page is put together, and gives
+    the name of the tab that a browser is opened on.
 
     Raises ValueError with one sentence if a file cannot be read, a limit is none, or the port is taken.
     """
@@ -219,9 +221,10 @@ def serve(
                 f"cannot listen on {host}, port {port}: {reason}; choose another one with --port"
             ) from None
     desk = open_desk(model, trace, device=device, dtype=dtype, engine=engine, drafter=drafter, rules=rules)
+    tab = prepare(desk) if prepare is not None else ""
     app = create_app(desk=desk, users=users)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{port}/"
+    address = f"http://{shown}:{port}/{tab and f'?tab={tab}'}"
     print(f"specviz is at {address} (Ctrl+C ends it)", flush=True)
     if host not in ("127.0.0.1", "localhost", "::1") and not rules.shared:
         log.warning("whoever can reach %s may use this server: --auth-file and --public set limits", host)

@@ -140,7 +140,7 @@ def _parts(key: str) -> list[str]:
     from decoders.model.calibration import has_calibration
     from decoders.parts import KINDS, find_part
 
-    there = [words for kind, words in KINDS.items() if find_part(key, kind) is not None]
+    there = [about.title for kind, about in KINDS.items() if find_part(key, kind) is not None]
     return [*there, *(["calibration"] if has_calibration(key) else [])]
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from decoders.draft_models.eagle_head import EagleConfig, EagleHead
+from decoders.draft_models.heads import HeadsConfig, ParallelHeads
 from decoders.draft_models.network import DraftConfig, DraftModel
 from decoders.model.target import Target
 from decoders.parts import Part, own_place, save_part
@@ -43,9 +45,44 @@ def tiny_prompts(target: Target, *, tokens: int = 3, vectors: int = 1, seed: int
     return made.requires_grad_(False).to(target.dtype)
 
 
+def tiny_heads(target: Target, kind: str, *, seed: int = 3, **options: Any) -> ParallelHeads:
+    """Random heads whose blocks matter; same seed, same weights."""
+    config = HeadsConfig.of(target.shape, **{"grounded": kind == "hydra", **options})
+    made: Any = ParallelHeads(config, seed)
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in made.parameters():
+        parameter.data.normal_(0, 0.12, generator=generator)
+    if config.draft_vocab:
+        made.drafted.copy_(torch.randperm(config.vocab, generator=generator)[: config.draft_vocab].sort().values)
+    made = made.requires_grad_(False).to(target.dtype)
+    made.share(target.embeddings.get_parameter("weight"), target.head.weight)
+    return made
+
+
+def tiny_eagle(target: Target, kind: str, *, seed: int = 3, **options: Any) -> EagleHead:
+    """A random EAGLE head; same seed, same weights."""
+    config = EagleConfig.of(target.shape, third=kind == "eagle3", **options)
+    made: Any = EagleHead(config)
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in made.parameters():
+        if parameter.ndim == 2:
+            parameter.data.normal_(0, 0.12, generator=generator)
+    if config.draft_vocab:
+        made.drafted.copy_(torch.randperm(config.vocab, generator=generator)[: config.draft_vocab].sort().values)
+    made = made.requires_grad_(False).to(target.dtype)
+    made.share(target.embeddings.get_parameter("weight"), target.head.weight)
+    return made
+
+
+TINY: dict[str, Any] = {
+    "ppd": lambda target, kind, **options: tiny_prompts(target, **options), "medusa": tiny_heads, "hydra": tiny_heads,
+    "eagle": tiny_eagle, "eagle3": tiny_eagle,
+}  # fmt: skip
+
+
 def save_tiny_part(target: Target, kind: str, folder: Path | None = None, **options: Any) -> Path:
     """A part of random weights for this target; without a folder, where methods find it (set SPECVIZ_HOME first)."""
-    model = tiny_prompts(target, **options) if kind == "ppd" else tiny_draft(target, kind, **options)
+    model = TINY.get(kind, tiny_draft)(target, kind, **options)
     part = Part(kind, target.key, target.name, model.config, {"steps": 0})
     return save_part(part, model.state_dict(), folder or own_place(kind, target.key), dtype=torch.float32)
 

@@ -121,15 +121,20 @@ def test_every_method_is_timed_in_every_repeat_and_recorded_once(
         assert (row.get("tokens_per_step") is not None) == (row["repeat"] == 1)
 
 
-def test_the_methods_take_turns() -> None:
+def test_the_methods_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = [Contender(name, "method", True, lambda prompt: None, rounds) for name, rounds in (("a", None), ("b", 1))]  # type: ignore
+    frozen, thawed = gc.get_freeze_count(), []
+    monkeypatch.setattr(gc, "unfreeze", lambda: thawed.append(True))
     turns = [turn for turn, _ in alternated(kinds, [0, 1], 2, lambda work: work())]
     order = [(turn.round, turn.prompt, turn.contender.name, turn.last) for turn in turns]
     assert order == [
         (-1, 0, "a", True), (0, 0, "a", False), (0, 0, "b", True), (0, 1, "b", False), (0, 1, "a", True),
         (1, 0, "a", True), (1, 1, "a", True),
     ]  # fmt: skip
-    assert gc.get_freeze_count() == 0
+    assert frozen and not thawed  # by conftest.py: all tests stay to the end
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)
+    list(alternated(kinds, [0, 1], 2, lambda work: work()))
+    assert thawed
 
 
 def test_what_is_done_of_a_cancelled_batch_is_whole(target: Any) -> None:
@@ -141,7 +146,6 @@ def test_what_is_done_of_a_cancelled_batch_is_whole(target: Any) -> None:
 
     results = run(target, plan(target, SMALL, made_cases()), progress=told, cancel=cancel)
     assert results.about["state"] == "cancelled" and [row["prompt"] for row in results.rows] == ["p0"] * 3
-    assert gc.get_freeze_count() == 0
 
 
 def test_a_failing_method_is_left_out_of_what_is_best(target: Any) -> None:

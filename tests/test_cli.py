@@ -218,6 +218,30 @@ def test_verify_says_identical(capsys, model, prompts, tmp_path):
     assert "pld+a" not in capsys.readouterr().out
 
 
+def test_verify_gives_every_prompt_a_text_to_draft_from(capsys, model, prompts, tmp_path):
+    """llma and rest draft from the answers themselves here, and are told so; a method that takes none is refused it."""
+    pool, out = tmp_path / "answers.txt", tmp_path / "verify.json"
+    args = ("--model", model, "--prompts", prompts, "--no-generate", "--limit", 2, "--max-new-tokens", 12)
+    named = ("verify", "--methods", "llma,rest", "--set", "rest.shortest_suffix=1")
+    written = []
+    for index in range(2):
+        run = ("run", "--method", "plain", "--model", model, "--prompt-file", prompts, "--index", index)
+        assert specviz(*run, "--max-new-tokens", 12, "--json") == 0
+        written.append(json.loads(capsys.readouterr().out)["text"])
+    pool.write_text("\n".join(written), "utf-8")
+    steps = []
+    for given in ([], ["--pool", pool]):
+        assert specviz(*named, *given, "--json", out, *args) == 0
+        told = json.loads(out.read_text("utf-8"))
+        assert told["pool"] == (given[1].name if given else None)
+        outcomes = {one["method"]: one for one in told["outcomes"]}
+        assert all(outcomes[name]["identical"] == 2 for name in ("llma", "rest"))
+        steps.append([outcomes[name]["tokens_per_step"] for name in ("llma", "rest")])
+    assert steps[0] == [1, 1] and min(steps[1]) > 1
+    assert specviz("verify", "--methods", "pld", "--pool", pool, *args) == 2
+    assert "--pool is of no use to pld" in capsys.readouterr().err
+
+
 def test_verify_tells_of_every_prompt_and_of_every_category(capsys, model, tmp_path):
     path, out = tmp_path / "tasks.jsonl", tmp_path / "verify.json"
     turns = [("a", "qa"), ("b", "qa"), ("c", "qa"), ("d", "maths"), ("e", "")]

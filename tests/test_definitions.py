@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from decoders.importers import open_log
 from decoders.trace import metrics
 from decoders.trace.acceptance import DEFINITIONS, acceptance
 from decoders.trace.decisions import decisions
@@ -18,6 +20,11 @@ from decoders.trace.trace import Trace
 from . import synthetic
 
 GALLERY = Path(__file__).resolve().parent.parent / "assets/gallery"
+
+
+def server(name: str) -> bytes:
+    """What a server says: a sample."""
+    return (Path(__file__).parent / "servers" / name).read_bytes()
 
 
 def made_run(*steps: list[tuple[int, str]], context: int = 10) -> Trace:
@@ -71,6 +78,44 @@ def test_every_definition_by_hand():
     assert sorted(counted.lengths.items()) == [(0, 1), (2, 2)]
     rates = [(d["depth"], d["stood"], d["decided"], d["unconditional"]) for d in counted.depths()]
     assert rates == [(1, 2, 3, 2 / 3), (2, 2, 2, 2 / 3), (3, 0, 1, 0.0)]
+
+
+def test_what_an_imported_run_does_not_know_is_not_counted():
+    """SGLang's stream tells what was accepted, not what was drafted; a stream of anybody tells neither."""
+    sglang, anybody = (
+        trace for name in ("sglang_stream.txt", "openai_stream.jsonl") for trace in open_log(server(name)).traces
+    )
+    counted = acceptance([sglang])
+    values = counted.pooled.values()
+    assert values.pop("tokens_per_step") == metrics.compute(sglang)["tokens_per_step"] == 11 / 5
+    assert set(values.values()) == {None} and not counted.lengths and not counted.depths()
+    assert set(acceptance([anybody]).pooled.values().values()) == {None}
+    both, own = acceptance([sglang, RUN]).pooled.values(), acceptance([RUN]).pooled.values()
+    assert both.pop("tokens_per_step") == (4 + 6 + 4 + 5) / 9
+    assert both == {key: value for key, value in own.items() if key != "tokens_per_step"}
+
+
+def test_tokens_that_were_not_recorded_are_of_no_class():
+    (trace,) = open_log(server("vllm_detailed.json")).traces
+    assert {row["key"]: row["decided"] for row in acceptance([trace]).to_json()["groups"]["class"]} == {
+        "word": 12, "no text": 4,
+    }  # fmt: skip
+
+
+def test_what_is_drafted_behind_the_end_of_the_run_is_not_decided():
+    ended = made_run([(0, "accepted"), (1, "unreached"), (2, "unreached")])
+    assert decisions(ended).stood.tolist() == [True]
+    assert acceptance([ended]).pooled.values()["tested_acceptance"] == 1.0
+
+
+def test_many_tokens_are_classed_in_a_second():
+    count = 6_000
+    trace = made_run([(n, "accepted") for n in range(count)])
+    trace.tables["pieces"] = {"id": [*range(count + 1)], "hex": ["61"] * (count + 1), "special": [False] * (count + 1)}
+    trace.tables["nodes"]["token"] = [*range(count + 1)]
+    started = time.process_time()
+    assert acceptance([trace]).to_json()["groups"]["class"][0]["decided"] == count
+    assert time.process_time() - started < 1
 
 
 def test_pooled_and_mean_of_runs_can_order_two_methods_differently():
@@ -153,6 +198,14 @@ def test_a_signal_that_no_run_tells_is_refused():
         reliability([synthetic.chain()], Signal("term:confidence", "nodes", "", "", 0, 1, ""))
 
 
+@pytest.mark.parametrize(("low", "high"), [("a", 1), (None, 1), ([], {}), (True, 1), (0, 2**63)])
+def test_a_term_with_odd_limits_is_no_confidence(low, high):
+    trace = load(GALLERY / "6-class-docstring-glide.spectrace")
+    term = next(term for term in trace.run["node_terms"] if term["key"] == "confidence")
+    trace.run["node_terms"] = [{**term, "low": low, "high": high}]
+    assert not [signal for signal in signals([trace]) if signal.key == "term:confidence"]
+
+
 def test_expected_tokens_and_forecasts():
     drawn = np.random.default_rng(0).uniform(size=(40_000, 5)) < 0.7
     assert expected_tokens(0.7, 5) == pytest.approx(np.cumprod(drawn, axis=1).sum(1).mean() + 1, abs=0.03)
@@ -165,7 +218,12 @@ def test_expected_tokens_and_forecasts():
     assert all(one.speedup <= one.tokens for one in made)
 
 
-@pytest.mark.parametrize("text", ["", "30", "1:x", "2:30", "1:30, 1:31", "1:0", "1:30, 4:nan", "1:2:3"])
+HUGE_ROWS = f"1:30, {10**400}:40"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "30", "1:x", "2:30", "1:30, 1:31", "1:0", "1:30, 4:nan", "1:2:3", HUGE_ROWS, "1:1e-320, 8:1"]
+)
 def test_row_times_that_cannot_be_read_say_what_is_needed(text):
     with pytest.raises(ValueError, match="write (it as 1:30|rows:ms)"):
         RowTimes.read(text)

@@ -6,10 +6,10 @@ import pytest
 
 from decoders import Prompt, find_method, record
 from decoders.drafters import add_plugin
+from decoders.study import saves
 from decoders.study.live import LiveRun
 from decoders.study.whatif import ReadRun
 from specviz.cli import main
-from specviz.commands import dev
 
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .test_plugins import COPIED, registry, written  # noqa: F401
@@ -53,11 +53,11 @@ def test_the_worst_steps_come_first_and_are_against_the_last_save(tmp_path, targ
     for k in ("8", "1"):
         add_plugin(written(tmp_path, ("param(8,", f"param({k},")))
         drafts.append(run.drafted(find_method("mine")))
-    rows = dev.rows([drafts[1]], [drafts[0]], None)
+    rows = saves.rows([drafts[1]], [drafts[0]], None)
     changes = [row.change for row in rows]
     assert changes == sorted(changes) and changes[0] < 0 and max(changes) <= 0
     assert all(row.change == row.step.accepted - row.before for row in rows)
-    first = dev.rows([drafts[0]], None, None)
+    first = saves.rows([drafts[0]], None, None)
     assert all(row.change == row.step.accepted - row.step.recorded for row in first)
 
 
@@ -68,14 +68,14 @@ def test_the_command_drafts_at_every_save_and_survives_a_broken_file(tmp_path, m
     out = str(tmp_path / "run.spectrace")
     prompt = "the old lamp the old lamp the old lamp"
     assert main(["run", "--method", "pld", "--prompt", prompt, "--max-new-tokens", "24", "--out", out, *model]) == 0
-    saves = iter([lambda: path.write_text("def f(:"), lambda: written(tmp_path), None])
+    edits = iter([lambda: path.write_text("def f(:"), lambda: written(tmp_path), None])
 
     def look(seconds: float) -> None:
-        if (save := next(saves)) is None:
+        if (save := next(edits)) is None:
             raise KeyboardInterrupt
         save()
 
-    monkeypatch.setattr(dev.time, "sleep", look)
+    monkeypatch.setattr(saves.time, "sleep", look)
     assert main(["dev", str(path), "--traces", out, "--against", "pld", *model]) == 130
     said = capsys.readouterr().out
     assert "tokens per step" in said and "against pld" in said and "line 1 is no Python" in said

@@ -22,7 +22,7 @@ from .drafts import save_tiny_part
 from .models import network, prompt_ids, tiny_target, tiny_tokenizer
 from .simulated import simulated
 
-NEW = 14
+NEW = 9
 DRAWN = Sampling(temperature=0.9, seed=4)
 # copies of a step, at most: the verify step's own, and one each for the draft. What is sent is not waited for.
 COPIES = {
@@ -32,6 +32,8 @@ COPIES = {
     "casd": (2, 1), "ppd+typical": (2, 2),  # a verifier that asks for the drafted tokens' probabilities sends them
     "adapld": (4, 6),  # it decides on the host, one after the other: the place, the branches there, what follows them
     "sps+ppd": (6, 12),  # every draft forward, five at most, is a verify step of its own that reads twice
+    "medusa": (4, 2), "medusa+typical": (5, 2), "hydra": (5, 2),  # a level each, for a tree of another depth
+    "eagle": (9, 9), "eagle2": (10, 10), "eagle3": (9, 9),  # choices are read level by level
     "synthetic": (10, 9),  # no method: it decodes K = 8 tokens plainly ahead, behind a prompt that it may read anew
 }  # fmt: skip
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import re
+import time
 import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,11 +15,13 @@ import pytest
 import synthetic
 
 from decoders import UserError, methods
+from decoders.importers import open_log
 from decoders.trace import files as tracefile
 from decoders.trace.trace import Trace
 from specviz import cli
 from specviz.figures import citing
 from specviz.figures.bundle import of_runs, of_step
+from specviz.figures.comparison import _axis
 from specviz.figures.pdf import pdf
 from specviz.figures.sheet import ACCEPTED, COLUMN, OFFERED, SMALL, Sheet, Text
 from specviz.figures.step import tree_rows
@@ -50,6 +54,65 @@ def test_every_step_fits_a_column_in_legible_type_and_counts_every_drafted_token
         counted = sum(int(re.findall(r"\d+", row.text)[0]) for row in rows if row.kind == "more")
         assert drawn + counted == trace.tables["steps"]["drafted"][step]
         assert sum(row.kind == "accepted" for row in rows) == trace.tables["steps"]["accepted"][step]
+
+
+def server_run(name: str) -> Trace:
+    """A run as a server tells it: a sample."""
+    (trace,) = open_log((Path(__file__).parent / "servers" / name).read_bytes()).traces
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("name", "step", "sentence", "caption"),
+    [
+        (
+            "sglang_stream.txt", 1, "2 drafted tokens stood, then the target wrote “<1003>”; what was drafted beside",
+            "Step 2 of 5 of SGLang on a model that is not recorded: its draft is not wholly recorded. ",
+        ),
+        ("sglang_stream.txt", 2, "the target wrote “<1004>”; what was drafted beside is not recorded.", ""),
+        ("openai_stream.jsonl", 1, "1 token came together; what was drafted of them is not recorded.", ""),
+        ("llama_timings.json", 1, "1 token of the answer; which tokens came together is not recorded.", ""),
+        ("vllm_detailed.json", 1, "then the target wrote “␣at” instead of a token that is not recorded.", ""),
+    ],
+)  # fmt: skip
+def test_what_an_imported_run_does_not_know_is_not_said(name: str, step: int, sentence: str, caption: str) -> None:
+    figure = of_step(server_run(name), step)
+    assert sentence in figure.sheet.about and caption in figure.caption
+    assert "How the server sampled is not recorded" in figure.caption
+
+
+@pytest.mark.parametrize("accepted", [0, 3000])
+def test_a_chain_of_thousands_is_drawn(accepted: int) -> None:
+    steps = {"per_step_accepted": [accepted], "per_step_drafted": [3000]}
+    answer = {"id": "a", "choices": [{"text": "", "token_ids": [*range(accepted + 2)]}], "prompt_token_ids": [5]}
+    document = {**answer, "metrics": {"speculative_decoding": steps}}
+    (trace,) = open_log(json.dumps(document).encode()).traces
+    rows = tree_rows(trace, 1)
+    assert [row.kind for row in rows[:3]] == (
+        ["root", "accepted", "accepted"] if accepted else ["root", "rejected", "more"]
+    )
+    assert svg(of_step(trace, 1).sheet)
+
+
+@pytest.mark.parametrize(
+    ("record", "name", "value"),
+    [
+        ("sampling", "temperature", "hot"), ("sampling", "temperature", [1]), ("method", "resolved", [1]),
+        ("model", "dtype", ["a"]), ("method", "title", "x" * 19_000),
+    ],
+)  # fmt: skip
+def test_odd_records_are_drawn_at_once(record: str, name: str, value: object) -> None:
+    trace = synthetic.chain()
+    trace.run[record] = {**trace.run.get(record, {}), name: value}
+    started = time.process_time()
+    assert of_step(trace, 1).told() and svg(of_runs([trace, trace]).sheet)
+    assert time.process_time() - started < 3
+
+
+def test_the_axis_of_a_long_output_is_numbered() -> None:
+    sheet = Sheet("long")
+    _axis(sheet, 40_000, 5.0)
+    assert [text.text for text in texts(sheet)] == ["0", "10000", "20000", "30000", "40000", "output token"]
 
 
 def test_svg_and_pdf_are_one_drawing_whose_text_is_text() -> None:

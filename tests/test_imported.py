@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 
 from decoders import Prompt, generate, load, record
 from decoders.errors import UserError
@@ -21,6 +22,7 @@ from decoders.trace.trace import Trace
 from specviz.cli import main
 
 from .models import prompt_ids, tiny_target
+from .stubs import app_of, gallery_desk
 
 PROMPT = [*prompt_ids(3, 24, 6), *prompt_ids(3, 24, 6)[:12]]
 COUNT = 24
@@ -151,3 +153,19 @@ def test_the_command_writes_a_trace_and_says_what_is_not_recorded(tmp_path: Path
     (tmp_path / "odd.txt").write_text("hello")
     assert main(["import", str(tmp_path / "odd.txt")]) == 2
     assert "holds nothing" in capsys.readouterr().err
+
+
+def test_an_import_is_read_and_drafted_again_on_a_server(home):
+    desk = gallery_desk(target(), {"mine": served()[0]})
+    key = desk.open_file(served()[1])
+    with TestClient(app_of(desk)) as client:
+        again = client.post(f"/api/whatif/{key}/read", json={"method": "pld", "params": {"k": 4}})
+        assert again.status_code == 200
+        made = desk.store.get(again.json()["id"])
+        expected = redraft(target(), read_again(target(), imported()), "pld", {"k": 4})
+        assert made.run["redrafted"] == expected.run["redrafted"] and made.tables["nodes"] == expected.tables["nodes"]
+        assert desk.store.get(key).run.get("recomputed") is None  # what was opened stays as it is
+        assert client.get(f"/api/whatif/{again.json()['id']}").json()["reason"] == ""
+        assert client.post("/api/whatif/mine/read", json={}).json()["error"].startswith("This run was recorded here")
+        wrong = client.post(f"/api/whatif/{key}/read", json={"method": "pldd"})
+        assert wrong.status_code == 422 and "There is no method 'pldd'" in wrong.json()["error"]

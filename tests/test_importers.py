@@ -216,6 +216,119 @@ def test_what_is_no_log_is_refused_in_a_sentence(data: bytes):
         open_log(data, "file.txt")
 
 
+def llama_line(words: str) -> bytes:
+    return f"draft\nslot update_slots: id  0 | task 1 | {words}".encode()
+
+
+BIG = 10**400
+ODD = {  # each of these once ended in another error than a sentence
+    "a time": f'{{"t": {BIG}, "data": {{"choices": [{{"text": "a"}}]}}}}',
+    "endless time": '{"t": 0, "data": {"choices": [{"delta": {"content": "a"}}]}}\n'
+    '{"t": 1e999, "data": {"choices": [{"delta": {"content": "a"}}]}}',
+    "usage": f'{{"choices": [{{"text": "a"}}], "usage": {{"x": {BIG}}}}}',
+    "log-probability": f'{{"choices": [{{"text": "a", "logprobs": {{"tokens": ["a"], "token_logprobs": [-{BIG}]}}}}]}}',
+    "said": f'{{"choices": [{{"text": "a"}}], "metrics": {{"speculative_decoding": {{"x": [{BIG}, {10**30}]}}}}}}',
+    "slot": '{"content": "a", "id_slot": [], "stop": true, "timings": {}}',
+    "no list": '{"content": "a", "stop": true, "completion_probabilities": [{"token": "a", "top_logprobs": 3}]}',
+    "an id that is true": '{"content": "a", "stop": true, "completion_probabilities": [{"token": "a", "id": true}]}',
+    "a place": 'vllm:spec_decode_num_accepted_tokens_per_pos_total{position="²"} 5',
+    "interval": f"SpecDecoding metrics: Accepted: {BIG} tokens, Drafted: 5 tokens",
+    "interval of nothing": "SpecDecoding metrics: Mean acceptance length: 2.00, Accepted: 0 tokens, Drafted: 5 tokens",
+}  # fmt: skip
+ODD_LINES = [f"accepted  1/ {BIG}{BIG} draft tokens", "draft acceptance = 1.2.3 ( 1 accepted / 2 generated)"]
+
+
+@pytest.mark.parametrize("data", [*(text.encode() for text in ODD.values()), *map(llama_line, ODD_LINES)])
+def test_odd_numbers_give_a_sentence_or_a_trace(data: bytes):
+    try:
+        opened = open_log(data)
+    except ImportFault as fault:
+        assert "\n" not in str(fault)
+    else:
+        assert opened.traces or opened.numbers
+
+
+HUGE = {  # each of these once took minutes, or all memory
+    "drafted": b'{"choices": [{"text": "a b"}], "metrics": {"speculative_decoding": '
+    b'{"per_step_accepted": [0], "per_step_drafted": [1000000000]}}}',
+    "accepted": llama_line("accepted  1000000000/ 1000000000 draft tokens"),
+    "fragments": b'{"text": "a", "tokensCount": 4096, "fromDraftModel": true}\n' * 20_000,
+    "one line": llama_line("id  0 | task 1 | new prompt, " * 20_000),
+    "one word": b"SpecDecoding metrics: " + b"A" * 40_000,
+    "words": json.dumps({"choices": [{"text": "a " * 1_100_000}]}).encode(),
+    "requests": b'{"choices": [{"text": "a"}]}\n' * 5_000,
+    "chunks": json.dumps({"id": "a", "choices": [{"token_ids": [1], "delta": {"content": "x" * 400}}]}).encode()
+    + b"\n",
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_a_file_that_tells_of_very_much_is_cut_or_refused(name: str):
+    started = time.process_time()
+    try:
+        opened = open_log(HUGE[name] * (20_000 if name == "chunks" else 1))
+        assert len(opened.traces) <= 200
+    except ImportFault as fault:
+        assert len(str(fault)) < 400
+    assert time.process_time() - started < 4
+
+
+def test_a_request_too_long_to_be_shown_is_named_and_the_others_stay():
+    long = {"id": "long", "choices": [{"text": "a"}], "prompt_token_ids": [1] * 400_000}
+    short = {"id": "short", "choices": [{"text": "a"}]}
+    opened = open_log("\n".join(map(json.dumps, (long, short))).encode())
+    assert len(opened.traces) == 1 and opened.notes == [
+        "long was left out: its tokens, their first choices and drafted tokens are 400,001, and 300,000 are allowed"
+    ]
+    with pytest.raises(ImportFault, match="long was left out"):
+        open_log(json.dumps(long).encode())
+
+
+def test_answers_without_ids_are_told_apart_whatever_they_say():
+    texts = ["a", "the delta of the Nile"]
+    opened = open_log("\n".join(json.dumps({"choices": [{"text": text}]}) for text in texts).encode())
+    assert [trace.text(trace.output_ids) for trace in opened.traces] == texts
+    own = open_log(b"\n".join(json.dumps({"content": text, "stop": True}).encode() for text in texts))
+    assert len({trace.run["title"] for trace in own.traces}) == 2
+
+
+def test_a_text_with_other_ends_of_lines_is_one_text():
+    text = "one\u2028two\x85three"
+    lines = [{"choices": [{"delta": {"content": text}}]}, {"choices": [{"delta": {"content": "."}}]}]
+    (trace,) = open_log("\n".join(json.dumps(line, ensure_ascii=False) for line in lines).encode()).traces
+    assert trace.text(trace.output_ids) == text + "."
+
+
+def test_a_stream_of_llama_cpp_that_was_cut_is_shown():
+    lines = [{"content": text, "stop": False, "id_slot": 0, "index": 0} for text in (" the", " old")]
+    (trace,) = open_log("\n".join(map(json.dumps, lines)).encode()).traces
+    assert trace.text(trace.output_ids) == " the old" and "ends before" in trace.run["imported"]["notes"][0]
+
+
+@pytest.mark.parametrize(("told", "drafted"), [({"totalDraftTokensCount": 9}, None), ({}, 0)])
+def test_a_drafter_of_which_nothing_was_accepted_is_not_said_to_have_drafted_nothing(told: dict, drafted: int | None):
+    lines = [*({"text": "a", "tokensCount": 1, "fromDraftModel": False} for _ in range(3)), {"stats": told}]
+    (trace,) = open_log("\n".join(map(json.dumps, lines)).encode()).traces
+    assert trace.run["metrics"]["drafted"] == drafted
+    assert ("steps.drafted" in trace.run["unknown"]) == (drafted is None)
+
+
+def test_intervals_in_which_nothing_was_accepted_count_as_drafts():
+    """vLLM: 1 + accepted ÷ drafts; the second interval has 60 ÷ 3 drafts."""
+    interval = "SpecDecoding metrics: Mean acceptance length: {}, Accepted: {} tokens, Drafted: 60 tokens, {}"
+    rates = "Per-position acceptance rate: {0}, {0}, {0}, Avg Draft acceptance rate: 0.0%"
+    lines = [interval.format("3.00", 40, rates.format("0.667")), interval.format("1.00", 0, rates.format("0.000"))]
+    pooled = open_log("\n".join(lines).encode()).numbers[0].values
+    assert pooled["Mean acceptance length, about"] == pytest.approx(1 + 40 / 40)
+    unknown = open_log("\n".join([lines[0], interval.format("1.00", 0, "")]).encode()).numbers[0].values
+    assert "Mean acceptance length, about" not in unknown
+
+
+def test_a_histograms_last_bucket_is_no_number_of_the_server():
+    told = 'vllm:request_generation_tokens_bucket{le="+Inf"} 9\nvllm:request_generation_tokens_sum 70'
+    assert open_log(told.encode()).numbers[0].values == {"vllm:request_generation_tokens_sum": 70.0}
+
+
 def test_ten_thousand_steps_are_imported_in_two_seconds():
     """Processor time: the machine may be busy."""
     lines = ["slot update_slots: id  0 | task 1 | new prompt, n_ctx_slot = 4096, n_keep = 0, task.n_tokens = 17"]

@@ -77,6 +77,7 @@ def test_medians_of_steps_in_turn():
     rounds = [timed[i : i + 5] for i in range(0, len(timed), 5)]
     assert all(sorted(r) == [1, 2, 4, 8, 12] for r in rounds) and len({r[0] for r in rounds}) == 5
     assert seen[-1][0] == seen[-1][1] and [d for d, _ in seen] == sorted(d for d, _ in seen)
+    assert [d for d, _ in seen[:-1]] == list(range(1, len(timed) + 1))  # a run may come first after every size
 
 
 def test_between_the_points_and_beyond():

@@ -20,7 +20,8 @@ FRONT = {"specviz", "gradio", "plotly", "pandas"}
 HEAVY = {"torch", "transformers", "safetensors", "tokenizers", "jaxtyping"}
 # decoders' modules that open, check and count traces where torch is not installed
 LIGHT = {
-    "errors", "folders", "importers.chat", "importers.request", "importers.source", "imports", "names",
+    "errors", "folders", "importers.chat", "importers.request", "importers.source", "importers.values", "imports",
+    "names",
     "draft.params", "draft.tree", "method.kept", "method.plugin_files", "model.catalog",
     "study.attribution", "study.attribution_export", "study.attribution_text", "trace.check", "trace.files",
     "trace.acceptance", "trace.decisions", "trace.metrics", "trace.oracle", "trace.origins", "trace.reliability",
@@ -249,7 +250,9 @@ def test_the_hygiene_check_catches_what_it_forbids(text: str, faults: int):
 
 def test_the_constraints_pin_every_dependency_exactly():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    asked = project["dependencies"] + project["optional-dependencies"]["test"]  # llmlingua brings hundreds of megabytes
+    extras = project["optional-dependencies"]  # but llmlingua, which brings hundreds of megabytes
+    asked = project["dependencies"] + extras["test"][1:] + extras["ray"] + extras["slurm"]
+    assert extras["test"][0] == "specviz-drafts[ray,slurm]"
     lines = [line for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines() if not line.startswith("#")]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in lines)
 
@@ -263,7 +266,8 @@ def test_the_constraints_pin_every_dependency_exactly():
 
 def test_every_third_party_import_is_declared():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    asked = project["dependencies"] + project["optional-dependencies"]["llmlingua"]
+    extras = project["optional-dependencies"]
+    asked = project["dependencies"] + extras["llmlingua"] + extras["ray"] + extras["slurm"]
     names = {re.split(r"[\[<>=!~ ]", r)[0].replace("-", "_") for r in asked}
     names |= {"fontTools", "fpdf"}  # as fonttools and fpdf2 are imported
     # by fastapi, pydantic (two), transformers, pandas and gradio (two)

@@ -66,6 +66,15 @@ def test_a_report_is_made_anew_and_never_read(tree: Trace):
     assert again.to_json() == tree.to_json() and payload(again)["report"]["metrics"]["tokens"]["value"] > 0
 
 
+def test_a_speedup_above_the_tokens_per_step_is_doubted(tree: Trace):
+    told = report(tree)["metrics"]
+    # the slowest plain decoding that can be
+    plain = told["tokens_per_s"]["value"] / told["tokens_per_step"]["value"]
+    for factor, doubted in ((1.01, []), (0.9, ["speedup"])):
+        tree.run["timings"]["plain_tokens_per_s"] = factor * plain
+        assert list(report(tree)["doubts"]) == doubted
+
+
 def test_columns_that_no_view_draws_are_told(tree: Trace):
     tree.tables["candidates"]["hit_count"] = [3] * tree.rows("candidates")
     tree.tables["nodes"]["term:warmth"] = [0.5] * tree.rows("nodes")

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 from decoders import Prompt, Sampling, UserError, generate, load_target
-from decoders.draft_models.network import UNLIKELY, DraftConfig
+from decoders.draft_models.borrowing import UNLIKELY
+from decoders.draft_models.network import DraftConfig
 from decoders.parts import WEIGHTS, load_part, own_place, read_part
 from decoders.study.expand import expand_to_folder
 from decoders.study.shapes import Shape

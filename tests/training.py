@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from decoders.training import drafter, prompt_tokens
+from decoders.training import drafter, heads, prompt_tokens
 from decoders.training.data import FileSource
+from decoders.training.head_kinds import KINDS as HEAD_KINDS
 from decoders.training.loop import PartRun, train
 
 from .models import network, tiny_tokenizer
@@ -15,8 +16,11 @@ from .models import network, tiny_tokenizer
 TINY: dict[str, Any] = {
     **dict.fromkeys(("glide", "drafter"), drafter.Recipe(batch_tokens=1500, warmup_steps=3, validate_steps=12)),
     "ppd": prompt_tokens.Recipe(batch_tokens=600, rows=600, validate_steps=12),
+    **dict.fromkeys(
+        HEAD_KINDS, heads.Recipe(heads=2, batch_tokens=600, positions=300, warmup_steps=3, validate_steps=12)
+    ),
 }
-LENGTH = {"glide": 96, "drafter": 96, "ppd": 48}  # tokens of a document
+LENGTH = {"glide": 96, "drafter": 96, "ppd": 48, **dict.fromkeys(HEAD_KINDS, 48)}  # tokens of a document
 
 
 def write_text(folder: Path) -> Path:
@@ -33,7 +37,9 @@ def source_for(kind: str, text: Path) -> FileSource:
 
 def begun(kind: str, folder: Path, model: Any, source: Any, recipe: Any = None, seed: int = 0) -> PartRun:
     """A run by the tiny recipe or another one, not opened yet."""
-    made = prompt_tokens.Run if kind == "ppd" else drafter.Run
+    made: Any = prompt_tokens.Run if kind == "ppd" else drafter.Run
+    if kind in HEAD_KINDS:
+        made = heads.run_of(HEAD_KINDS[kind], folder.parent / "states")
     return made(kind, folder, model, "tiny", source, recipe or TINY[kind], seed)
 
 

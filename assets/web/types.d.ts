@@ -32,6 +32,7 @@ interface GuessRow {
 }
 interface AttentionRow { step: number; node: number; layer: number; head: number; position: number; weight: number }
 interface ProbeRow { step: number; parent: number; offset: number; kind: string; token: number; prob: number }
+interface PrunedRow { step: number; token: number; parent: number; draft_prob: number; score: number }
 interface PoolRow { position: number; id: number; passage: number }
 
 /** The tables of a trace by name: each as columns. */
@@ -45,6 +46,7 @@ interface Tables {
   guesses?: Columns<GuessRow>;
   attention?: Columns<AttentionRow>;
   probes: Columns<ProbeRow>;
+  pruned?: Columns<PrunedRow>;
   pool?: Columns<PoolRow>;
   plain?: Columns<{ id: number }>;
 }
@@ -56,6 +58,8 @@ interface Trace extends Tables { schema: "spectrace/1"; run: Run; report?: Repor
 interface Report {
   /** Per key the value and the parts of ``Term.worked``. */
   metrics: Record<string, Record<string, number | null>>;
+  /** Why a metric cannot be right. */
+  doubts?: Record<string, string>;
   outcomes: Count[]; routes: Count[];
   drafting: [key: string, ms: number | null][]; verify_ms: number;
   regrets: Regret[];
@@ -113,6 +117,8 @@ interface Run {
   pool?: { label?: string; tokens?: number; passages?: number };
   /** What outlasts the run: whether earlier runs had left any, how much there was before it and is now. */
   kept?: { warm: boolean; unit: string; count: number; before?: number };
+  /** The trained part that drafted: where it is from, its format and fingerprint, and what was found of it. */
+  part?: DraftPart;
   compression?: Compression;
   /** The answer hoped for, and whose it is in words. */
   reference?: string; reference_of?: string;
@@ -130,6 +136,10 @@ interface Run {
   redrafted?: { method: string; compared: number; differing: number };
   /** Drafted again as it stood at one step (what if, a lesson's question): not a whole run. */
   asked?: boolean;
+}
+interface DraftPart {
+  kind: string; from: string; format: string; title?: string; fingerprint?: string; features?: number[]; offset?: number;
+  draft_vocab?: number; acceptance?: number; warnings?: string[]; verifier?: string;
 }
 /** Where drafted tokens come from: decoders/trace/origins.py. ``hue``: 0, or a colour of the theme. */
 interface Origin { name: string; letter: string; label: string; sentence: string; outline: string; hue: number }

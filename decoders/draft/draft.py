@@ -94,6 +94,20 @@ class JointGuess:
 
 
 @dataclass(frozen=True, slots=True)
+class Pruned:
+    """Nodes that a drafter scored and left out of its draft, best first; the target never sees them.
+
+    ``parents`` are nodes of the draft's tree or, from the tree's size on, earlier entries here. ``scores`` are what the
+    drafter ranked by, ``probabilities`` its own of each token after its parent.
+    """
+
+    tokens: tuple[int, ...]
+    parents: tuple[int, ...]
+    probabilities: tuple[float, ...]
+    scores: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """A proposal, with its provenance recorded where it was decided.
 
@@ -104,8 +118,8 @@ class Draft:
     there; empty: none is). ``terms`` are numbers per node (nan: not defined), ``notes`` numbers of the step, as the
     method's ``node_terms`` and ``step_terms`` declare them. ``distributions`` are the drafter's own next-token
     distributions after nodes, where it has them; ``drawn`` says that the tokens were drawn from them (after the run's
-    warpers), not chosen. ``looks`` is where it looked. ``layout`` is the draft's (``decoders.draft.draft.layout_of``),
-    where the drafter keeps it for drafts of this shape.
+    warpers), not chosen. ``looks`` is where it looked. ``pruned`` are nodes that it thought of and left out.
+    ``layout`` is the draft's (``decoders.draft.draft.layout_of``), where the drafter keeps it for drafts of this shape.
     """
 
     tree: DraftTree
@@ -119,9 +133,10 @@ class Draft:
     pool: tuple[int, ...] = ()
     terms: dict[str, np.ndarray] = field(default_factory=dict)
     notes: Mapping[str, SupportsFloat] = field(default_factory=dict)
-    distributions: dict[int, Float[Tensor, "vocab"]] | None = None
+    distributions: Mapping[int, Float[Tensor, "vocab"]] | None = None
     drawn: bool = False
     looks: Looks | None = None
+    pruned: Pruned | None = None
     layout: Layout | None = None
 
     @classmethod

@@ -75,6 +75,12 @@ class DraftConfig:
             target_head_dim=shape.head_dim, query_bias=shape.query_bias, query_norm=shape.query_norm,
         )  # fmt: skip
 
+    def misfit(self, shape: ModelShape) -> str | None:
+        """Why a draft model of this shape cannot run on such a target, in a clause; None if it can."""
+        if self.vocab != shape.vocab:
+            return f"it drafts for {self.vocab:,} tokens, and the vocabulary has {shape.vocab:,}"
+        return None
+
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "kv_layers": list(self.kv_layers)}
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from decoders.model.transfer import rows_of, sent
 
+from .borrowing import Borrowing
 from .config import DraftConfig as DraftConfig
 from .config import refusal as refusal
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from .compiled import CompiledDraft
 
 THETA = 10_000.0  # of the draft model's own positions
-UNLIKELY = -1e4  # logit of a token outside the draft vocabulary: finite, and its probability is 0
 READ_ROWS = 1024  # most rows of a forward that reads a text
 DRAFT_ROWS = 512  # cache rows behind the committed ones: room for a draft under way
 
@@ -153,11 +153,11 @@ class DraftLayer(nn.Module):
         return x + self.down(F.silu(gate) * up)
 
 
-class DraftModel(nn.Module):
+class DraftModel(Borrowing):
     """A draft model; random weights until trained, with cross-attention that adds nothing yet."""
 
     def __init__(self, config: DraftConfig, seed: int = 0) -> None:
-        super().__init__()
+        super().__init__(config.draft_vocab)
         self.config = config
         if not config.shared:
             self.embedding = nn.Embedding(config.vocab, config.hidden)
@@ -165,9 +165,6 @@ class DraftModel(nn.Module):
         self.norm = Norm(config.hidden, config.eps)
         if not config.shared:
             self.head = nn.Linear(config.hidden, config.vocab, bias=False)
-        self.drafted: Tensor | None  # the tokens that can be drafted, ascending
-        drafted = torch.arange(config.draft_vocab, dtype=torch.int32) if config.draft_vocab else None
-        self.register_buffer("drafted", drafted)
         generator = torch.Generator().manual_seed(seed)
         for name, parameter in self.named_parameters():
             if parameter.ndim == 2:
@@ -178,28 +175,10 @@ class DraftModel(nn.Module):
             if layer.glimpse is not None:
                 layer.glimpse.out.weight.data.zero_()
 
-    @torch.no_grad()
     def share(self, embedding: Float[Tensor, "vocab hidden"], head: Float[Tensor, "vocab hidden"]) -> None:
-        """Take the target's embedding and head, which do not become parameters, and are not saved; no effect where
-        the model has its own. Of a grown target (``study.expand``) these are the first columns. Comes after any move
-        to a dtype or device.
-        """
-        if not self.config.shared:
-            return
-        weight, width = self.norm.weight, self.config.hidden
-        rows = head.detach()[:, :width] if self.drafted is None else head.detach()[self.drafted.long(), :width]
-        linear = nn.Linear(*rows.mT.shape, bias=False, device="meta")
-        linear.weight = nn.Parameter(rows.to(weight), requires_grad=False)
-        object.__setattr__(self, "embedding", nn.Embedding.from_pretrained(embedding.detach()[:, :width].to(weight)))
-        object.__setattr__(self, "head", linear)  # past nn.Module, which would make it a part of this one
-
-    def everything(self, logits: Float[Tensor, "*rows drafted"]) -> Float[Tensor, "*rows vocab"]:
-        """The head's logits over the whole vocabulary: tokens that cannot be drafted are never likely."""
-        if self.drafted is None:
-            return logits
-        full = logits.new_full((*logits.shape[:-1], self.config.vocab), UNLIKELY)
-        full[..., self.drafted.long()] = logits
-        return full
+        """Take the target's embedding and head; no effect where the model has its own."""
+        if self.config.shared:
+            super().share(embedding, head)
 
     def forward(self, ids: Int[Tensor, "batch rows"], seen: Sequence[Seen] = ()) -> Float[Tensor, "batch rows hidden"]:
         """Final states of whole texts, each position seeing those before it: how the model is trained."""

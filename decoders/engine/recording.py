@@ -151,6 +151,8 @@ class Run:
             }
         if (kept := self.decoding.drafter.kept) is not None:
             self.trace.run["kept"] = {**kept, "before": kept["count"]}
+        if self.decoding.drafter.part:
+            self.trace.run["part"] = self.decoding.drafter.part
         if self.decoding.drafter.looks_at:
             self.trace.run["attention"] = self.decoding.drafter.looks_at
 

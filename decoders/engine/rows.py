@@ -21,7 +21,8 @@ from .numbers import TargetNumbers, finite, guesses, looked_at
 JOINT = "joint"  # kind of a row of the table probes that stands for several: what they guess together
 WHOLE_POOL, POOL_AROUND = 20_000, 32  # tokens: a longer pool is recorded around what was used alone
 
-STEP_TABLES = ("nodes", "targets", "tokens", "steps", "candidates", "guesses", "attention", "probes")
+STEP_TABLES = ("nodes", "targets", "tokens", "steps", "candidates", "guesses", "attention", "probes", "pruned")
+WITH_TOKENS = ("nodes", "targets", "guesses", "probes", "pruned")
 SEVERAL = (list, tuple)
 Delta = dict[str, dict[str, list[Any]]]
 
@@ -110,10 +111,15 @@ class Recording:
                         rows.add("attention", len(some["node"]), {"step": step.index, **some})
             if step.draft.probes:
                 self._add_probes(rows, step)
+            if (cut := step.draft.pruned) is not None:
+                rows.add("pruned", len(cut.tokens), {
+                    "step": step.index, "token": cut.tokens, "parent": cut.parents,
+                    "draft_prob": finite(np.asarray(cut.probabilities)), "score": finite(np.asarray(cut.scores)),
+                })  # fmt: skip
             ids += step.emitted
         for table, columns in (("targets", numbers.targets), ("guesses", guessed)):
             rows.add(table, len(columns["step"]), columns)
-        ids += [token for table in ("nodes", "targets", "guesses", "probes") for token in rows.delta[table]["token"]]
+        ids += [token for table in WITH_TOKENS for token in rows.delta[table]["token"]]
         if self._pool is not None:
             self._add_pool(rows, self._pool, [step.draft for step in steps])
             ids += rows.delta["pool"]["id"]

@@ -15,17 +15,13 @@ import pkgutil
 from functools import cache
 
 from decoders.trace.check import check
+from decoders.trace.tables import TraceError
 
 from .importer import Importer, Opened
+from .request import ImportFault
 from .source import MOST, Source
 
 __all__ = ["ImportFault", "Importer", "Opened", "importers", "open_log"]
-
-MOST_REQUESTS = 200
-
-
-class ImportFault(ValueError):
-    """Why a file cannot be imported, in one sentence."""
 
 
 @cache
@@ -45,15 +41,17 @@ def open_log(data: bytes, name: str = "", kind: str | None = None) -> Opened:
     by_name = {one.name: one for one in importers()}
     if kind is not None and kind not in by_name:
         raise ImportFault(f"there is no importer {kind!r}: choose one of {', '.join(by_name)}")
-    source = Source(data, name)
+    source, notes = Source(data, name), list[str]()
     for importer in importers() if kind is None else (by_name[kind],):
         opened = importer.open(source)
         if opened.traces or opened.numbers:
-            if len(opened.traces) > MOST_REQUESTS:
-                opened.notes.append(f"of {len(opened.traces)} requests the first {MOST_REQUESTS} are shown")
-                del opened.traces[MOST_REQUESTS:]
-            for trace in opened.traces:
-                check(trace)
+            try:
+                for trace in opened.traces:
+                    check(trace)
+            except TraceError as problem:
+                raise ImportFault(f"{name or 'the file'} cannot be shown: {problem}") from problem
             return opened
+        notes = notes or opened.notes
+    nothing = f"{name or 'the file'} holds nothing that is known of speculative decoding"
     known = ", ".join(one.title for one in importers())
-    raise ImportFault(f"{name or 'the file'} holds nothing that is known of speculative decoding; known: {known}")
+    raise ImportFault(f"{nothing}: {notes[0]}" if notes else f"{nothing}; known: {known}")

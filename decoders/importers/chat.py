@@ -13,22 +13,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .request import Choice, Request, Token, from_log, number, numbers, whole
+from .request import MOST_REQUESTS, Choice, Request, Token, check_tokens, words
 from .source import Document
+from .values import from_log, number, numbers, whole
 
 TOKEN_ID = re.compile(r"token_id:(\d+)")
-WORD = re.compile(r"\s*\S+|\s+")  # what stands for a token where a text is not split into tokens
 
 
 @dataclass(slots=True)
 class Answer:
     """A request as it was gathered: ``chunks`` has the tokens per document and when it arrived; ``parts`` all
-    documents, for the fields that only one server has.
+    documents, for the fields that only one server has; ``texts`` those that stand beside tokens without their own.
     """
 
     request: Request
     chunks: list[tuple[int, float | None]] = field(default_factory=list)
     parts: list[dict[str, Any]] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
     streamed: bool = False
 
 
@@ -39,27 +40,37 @@ def is_answer(value: dict[str, Any]) -> bool:
 
 def answers(documents: Iterable[Document]) -> list[Answer]:
     """The requests in a file, in the order in which they began; chunks of several may be mixed. A request with several
-    choices is as many answers.
+    choices is as many answers. Behind the first few hundred requests no other is begun.
+
+    Raises ImportFault as ``check_tokens`` does.
     """
     gathered: dict[tuple[str, int], Answer] = {}
-    last = ""
+    last, tokens = "", 0
     for number_, document in enumerate(documents):
         value = document.value
         if not is_answer(value):
             continue
         key = value.get("id")
         if not isinstance(key, str) or not key:
-            key = last if "delta" in str(value["choices"])[:200] and last else f"request {number_ + 1}"
+            goes_on = any(isinstance(one, dict) and "delta" in one for one in value["choices"])
+            key = last if goes_on and last else f"request {number_ + 1}"
         last = key
         choices = [one for one in value["choices"] if isinstance(one, dict)]
         for choice in choices or [{}]:
             place = whole(choice.get("index")) or 0
-            answer = gathered.setdefault((key, place), Answer(Request(f"{key} ({place})" if place else key)))
-            _add(answer, value, choice, document.at)
+            if (key, place) not in gathered:
+                if len(gathered) > MOST_REQUESTS:
+                    continue
+                gathered[key, place] = Answer(Request(f"{key} ({place})" if place else key))
+            tokens += _add(gathered[key, place], value, choice, document.at)
+            check_tokens(tokens)
+    for answer in gathered.values():
+        answer.request.text = "".join(answer.texts)
     return list(gathered.values())
 
 
-def _add(answer: Answer, value: dict[str, Any], choice: dict[str, Any], at: float | None) -> None:
+def _add(answer: Answer, value: dict[str, Any], choice: dict[str, Any], at: float | None) -> int:
+    """Add what one document says to its request; returns how many tokens it told."""
     request = answer.request
     answer.parts.append(value)
     if isinstance(value.get("model"), str):
@@ -78,11 +89,12 @@ def _add(answer: Answer, value: dict[str, Any], choice: dict[str, Any], at: floa
         text = text_of(holder)
         if len(new) == 1:
             new[0].text = text or None
-        request.text += text
+        answer.texts.append(text)
     request.counted = request.counted and all(token.id is not None or token.prob is not None for token in new)
     if new:
         request.tokens += new
         answer.chunks.append((len(new), at))
+    return len(new)
 
 
 def tokens_of(choice: dict[str, Any], part: dict[str, Any]) -> list[Token]:
@@ -107,7 +119,7 @@ def tokens_of(choice: dict[str, Any], part: dict[str, Any]) -> list[Token]:
         return []
     if "delta" in choice:
         return [Token(None, text)]
-    return [Token(None, word) for word in WORD.findall(text)]
+    return [Token(None, word) for word in words(text)]
 
 
 def text_of(part: dict[str, Any]) -> str:

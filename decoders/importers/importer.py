@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from decoders.trace.trace import Trace
 
-from .request import Request, trace_of
+from .request import MOST_REQUESTS, MOST_ROWS, Request, trace_of
 from .source import Source
+from .values import clean
 
 
 @dataclass(slots=True)
@@ -54,14 +55,25 @@ class Importer:
     def open(self, source: Source) -> Opened:
         """What the file holds; nothing where it is of another kind."""
         contents = self.read(source) or Contents()
-        traces = [trace_of(one, self.name, self.title) for one in _whole(contents)]
+        traces = [trace_of(one, self.name, self.title) for one in _shown(contents)]
         return Opened(self.name, self.title, traces, contents.numbers, contents.notes)
 
 
-def _whole(contents: Contents) -> Iterable[Request]:
-    """The requests that have an output; of others a note is made, so that nothing is lost in silence."""
-    for request in contents.requests:
-        if request.tokens:
-            yield request
+def _shown(contents: Contents) -> Iterator[Request]:
+    """The requests that have an output, as many as are shown; of others a note is made, so that nothing is lost in
+    silence.
+    """
+    rows = 0
+    for number, request in enumerate(contents.requests):
+        name = clean(request.key[:80]) or "a request"
+        if number == MOST_REQUESTS or rows > MOST_ROWS:
+            contents.notes.append(f"the first {number} requests are shown: cut the file to see others")
+            return
+        if not request.tokens:
+            contents.notes.append(f"{name} has no output in this file")
+        elif request.rows > MOST_ROWS:
+            told = "tokens, their first choices and drafted tokens are"
+            contents.notes.append(f"{name} was left out: its {told} {request.rows:,}, and {MOST_ROWS:,} are allowed")
         else:
-            contents.notes.append(f"{request.key[:80] or 'a request'} has no output in this file")
+            rows += request.rows
+            yield request

@@ -13,17 +13,19 @@ import re
 from dataclasses import dataclass, field
 
 from .importer import Contents, Importer
-from .request import Choice, Request, ServerStep, Token
+from .request import Choice, Request, ServerStep, Token, check_tokens
 from .source import Source
 
 LINE = re.compile(
-    r"(?:seq_id (?P<seq>\d+), )?draft candidate\s+(?P<k>\d+), pos\s+(?P<pos>\d+):\s+(?P<id>\d+) \(\s*(?P<p>[\d.]+)\) "
+    r"(?:seq_id (?P<seq>\d{1,9}), )?draft candidate\s+(?P<k>\d{1,4}), pos\s+(?P<pos>\d{1,4}):\s+(?P<id>\d{1,9}) "
+    r"\(\s*(?P<p>\d{1,3}(?:\.\d{1,9})?)\) "
     r"'(?P<piece>(?:[^\n]|\n(?!\s*- |[^\n]*(?:slot|srv|common_))){0,200}?)'(?=\n|$)"
-    r"|id\s+(?P<slot>\d+) \| task (?P<task>-?\d+) \|(?: [a-z_]+:)? (?:"
-    r"add accepted tokens: sampled=(?P<sampled>\d+), ids\.size=(?P<size>\d+), n_draft=(?P<draft>\d+)"
-    r"|accepted\s+(?P<accepted>\d+)/\s*(?P<drafted>\d+) draft tokens(?P<new>, new n_\w+)?"
-    r"|new prompt, [^\n]*?n_(?:prompt_)?tokens = (?P<prompt>\d+)"
-    r"|draft acceptance(?: rate)? = (?P<rate>[\d.]+) \(\s*(?P<all>\d+) accepted /\s*(?P<of>\d+) generated\))"
+    r"|id\s+(?P<slot>\d{1,9}) \| task (?P<task>-?\d{1,9}) \|(?: [a-z_]+:)? (?:"
+    r"add accepted tokens: sampled=(?P<sampled>\d{1,9}), ids\.size=\d+, n_draft=\d+"
+    r"|accepted\s+(?P<accepted>\d{1,4})/\s*(?P<drafted>\d{1,4}) draft tokens(?P<new>, new n_\w+)?"
+    r"|new prompt, [^\n]{0,400}?n_(?:prompt_)?tokens = (?P<prompt>\d{1,9})"
+    r"|draft acceptance(?: rate)? = (?P<rate>\d{1,3}(?:\.\d{1,9})?) "
+    r"\(\s*(?P<all>\d{1,9}) accepted /\s*(?P<of>\d{1,9}) generated\))"
 )
 
 
@@ -42,6 +44,7 @@ def read(source: Source) -> Contents | None:
     if "draft" not in source.text or "{" in source.text[:1]:
         return None
     contents, slots, loose = Contents(), dict[str, Slot](), dict[int, list[Choice]]()
+    tokens = 0
     for match in LINE.finditer(source.text):
         if match["k"] is not None:
             draft = loose
@@ -67,6 +70,8 @@ def read(source: Source) -> Contents | None:
             here.request.said |= {"draft_n": int(match["of"]), "draft_n_accepted": int(match["all"])}
             here.request.said["draft acceptance rate"] = float(match["rate"])
         elif match["drafted"]:
+            tokens += int(match["accepted"]) + 1
+            check_tokens(tokens)
             _step(here, here.draft or loose, int(match["accepted"]), int(match["drafted"]), match["new"] is not None)
             loose.clear()
     contents.requests = [request for request in contents.requests if request.tokens or request.said]

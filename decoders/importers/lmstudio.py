@@ -11,21 +11,24 @@ from collections.abc import Iterator
 from typing import Any
 
 from .importer import Contents, Importer
-from .request import Request, ServerStep, Token, whole
+from .request import Request, ServerStep, Token, check_tokens
 from .source import Source
+from .values import number, whole
 
 DRAFTED = ("fromDraftModel", "isDrafted")
 
 
 def read(source: Source) -> Contents | None:
     """A request per prediction: fragments up to the next statistics."""
-    contents, request, drafted = Contents(), None, []
+    contents, request, drafted, tokens = Contents(), None, [], 0
     for document in source.documents:
         for fragment in _fragments(document.value):
             request = request or Request(f"prediction {len(contents.requests) + 1}")
             told = next(fragment[name] for name in DRAFTED if isinstance(fragment.get(name), bool))
             text = next((fragment[name] for name in ("text", "content") if isinstance(fragment.get(name), str)), "")
             count = whole(fragment.get("tokensCount"), 4096) or 1
+            tokens += count
+            check_tokens(tokens)
             request.tokens += [Token(None, text if place == 0 else "") for place in range(count)]
             drafted += [told] * count
         stats = document.value.get("stats")
@@ -56,19 +59,19 @@ def _fragments(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _finished(request: Request, drafted: list[bool]) -> Request:
     steps, accepted = list[ServerStep](), 0
+    drafts = any(drafted) or bool(number(request.said.get("totalDraftTokensCount")))
+    unverified = None if drafts else 0  # a step whose draft was rejected looks like one without a draft
     for told in drafted:
         if told:
             accepted += 1
         else:
-            steps.append(ServerStep(accepted + 1, accepted, None if accepted else 0))
+            steps.append(ServerStep(accepted + 1, accepted, unverified))
             accepted = 0
     if accepted:
         steps.append(ServerStep(accepted, accepted))
     request.steps = steps
-    if any(step.drafted == 0 for step in steps):
-        request.said.setdefault("note", "steps in which every draft was rejected look like steps without one")
-        for step in steps:
-            step.drafted = None if step.accepted else 0
+    if drafts:
+        request.notes.append("a step whose draft was rejected looks like one without a draft")
     return request
 
 

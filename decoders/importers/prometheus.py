@@ -19,6 +19,7 @@ LINE = re.compile(
 )
 WANTED = re.compile(r"spec_|draft|tokens_predicted|generation_tokens")
 LABEL = re.compile(r'(\w+)="([^"]*)"')
+PLACE = re.compile(r"[0-9]{1,4}")
 
 
 def read(source: Source) -> Contents | None:
@@ -32,9 +33,9 @@ def read(source: Source) -> Contents | None:
         labels = dict(LABEL.findall(match["labels"] or ""))
         where = " ".join(labels[name] for name in ("model_name", "engine", "tp_rank") if name in labels)
         name, value = match["name"].removesuffix("_total"), float(match["value"])
-        if name.endswith("_created"):
+        if name.endswith(("_created", "_bucket")):  # of a histogram its sum and count are told
             continue
-        if labels.get("position", "").isdigit():
+        if PLACE.fullmatch(labels.get("position", "")):
             positions.setdefault(where, {})[int(labels["position"])] = value
         else:
             servers.setdefault(where, {})[name] = value

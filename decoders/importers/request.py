@@ -9,11 +9,11 @@ known, such as a rejected draft. Neither is an id of any model.
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from decoders.trace import metrics
@@ -21,13 +21,39 @@ from decoders.trace.origins import DRAFTER
 from decoders.trace.tables import REQUIRED, TABLES
 from decoders.trace.trace import Trace
 
+from .values import clean, plain, share
+
 NOT_RECORDED = 2**31
 LOCAL = 2**31 + 1
 MOST_PIECE = 900  # bytes of a piece that a trace holds
+MOST_REQUESTS = 200  # of a file that are shown
+MOST_ROWS = 300_000  # of all requests that are shown: tokens, their first choices, drafted tokens
+MOST_TOKENS = 1_000_000  # of a file that are read
 UNKNOWN_STEPS = ("steps", "steps.accepted", "steps.drafted", "tokens.kind")
-WORDS = re.compile(r"\s*\S+|\s+")
+WORD = re.compile(r"\s*\S+|\s+")  # what stands for a token where a text is not split into tokens
 
 Choice = tuple[int | None, str | None, float | None]  # id, text, probability
+
+
+class ImportFault(ValueError):
+    """Why a file cannot be imported, in one sentence."""
+
+
+def check_tokens(count: int) -> None:
+    """Raise ImportFault for more tokens than are read of a file."""
+    if count > MOST_TOKENS:
+        raise ImportFault(f"the file tells of more than {MOST_TOKENS:,} tokens, and no more are read: cut it")
+
+
+def words(text: str) -> list[str]:
+    """A text, split where its tokens are not told. Raises ImportFault as ``check_tokens`` does.
+
+    >>> words("the old  lamp ")
+    ['the', ' old', '  lamp', ' ']
+    """
+    parts = [match[0] for match in islice(WORD.finditer(text), MOST_TOKENS + 1)]
+    check_tokens(len(parts))
+    return parts
 
 
 @dataclass(slots=True)
@@ -70,13 +96,19 @@ class Request:
     tokens: list[Token] = field(default_factory=list)
     steps: list[ServerStep] | None = None
     said: dict[str, Any] = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
     stop: str = ""
     notes: list[str] = field(default_factory=list)
     prefill_ms: float | None = None
     decode_ms: float | None = None
     text: str = ""  # of the answer, where it is told apart from its tokens
     counted: bool = True  # False where a text may stand for several tokens
+
+    @property
+    def rows(self) -> int:
+        """About how long its trace is: tokens, their first choices, drafted tokens and the drafter's choices."""
+        drafted = sum((step.drafted or 0) + sum(map(len, step.draft)) for step in self.steps or ())
+        prompt = len(self.prompt_ids) or len((self.prompt or "").split())
+        return prompt + len(self.tokens) + sum(len(token.top) for token in self.tokens) + drafted
 
 
 @dataclass(slots=True)
@@ -131,7 +163,6 @@ def trace_of(request: Request, source: str, title: str) -> Trace:
 
 
 def _run(request: Request, source: str, title: str, prompt_length: int, unknown: list[str]) -> dict[str, Any]:
-    settings = {name: request.settings.get(name) for name in ("temperature", "top_k", "top_p")}
     told = (request.key, request.model, prompt_length, [token.id or token.text for token in request.tokens[:64]])
     method = clean(str(request.said.get("method", ""))[:80])
     return {
@@ -150,29 +181,15 @@ def _run(request: Request, source: str, title: str, prompt_length: int, unknown:
             "outline": "round", "hue": 0,
         }],
         "terms": [], "node_terms": [], "step_terms": [],
-        "sampling": {name: value for name, value in settings.items() if isinstance(value, int | float)},
-        "max_new_tokens": len(request.tokens), "prompt_length": prompt_length, "stop_ids": [],
+        "sampling": {}, "max_new_tokens": len(request.tokens), "prompt_length": prompt_length, "stop_ids": [],
         "versions": {}, "timings": {"prefill_ms": request.prefill_ms, "decode_ms": request.decode_ms},
         "metrics": {}, "metric_help": metrics.metric_help(), "unknown": unknown,
         "imported": {
-            "source": source, "title": title, "said": _plain(request.said),
+            "source": source, "title": title, "said": plain(request.said),
             "notes": [clean(note[:600]) for note in request.notes[:20]],
             **({"text": clean(request.text[:19_000])} if request.text else {}),
         },
     }  # fmt: skip
-
-
-def _plain(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The server's own numbers, bounded: plain values and short lists of them."""
-    kept: dict[str, Any] = {}
-    for name, value in list(said.items())[:60]:
-        if isinstance(value, list):
-            kept[clean(name[:80])] = [v for v in value[:64] if isinstance(v, int | float) and math.isfinite(v)]
-        elif isinstance(value, str):
-            kept[clean(name[:80])] = clean(value[:300])
-        elif isinstance(value, bool) or (isinstance(value, int | float) and abs(value) < 2**53):
-            kept[clean(name[:80])] = value
-    return kept
 
 
 def _prompt(request: Request, pieces: Pieces, unknown: set[str]) -> list[int]:
@@ -180,7 +197,7 @@ def _prompt(request: Request, pieces: Pieces, unknown: set[str]) -> list[int]:
     if request.prompt_ids:
         return [pieces.id(token, None) for token in request.prompt_ids]
     if request.prompt:
-        parts = (word[at : at + 200] for word in WORDS.findall(request.prompt) for at in range(0, len(word), 200))
+        parts = (word[at : at + 200] for word in words(request.prompt) for at in range(0, len(word), 200))
         return [pieces.id(None, part) for part in parts]
     unknown.add("prompt")
     return [pieces.id(None, None)]
@@ -203,7 +220,7 @@ def _steps(request: Request, unknown: set[str]) -> list[ServerStep]:
         steps += [ServerStep(1) for _ in range(count)]
     if any(step.accepted is None for step in steps):
         unknown.update(UNKNOWN_STEPS[1:])
-    if any(step.drafted is None and step.accepted != 0 for step in steps):
+    if any(step.drafted is None for step in steps):
         unknown.add("steps.drafted")
     return steps
 
@@ -305,11 +322,6 @@ class _Rows:
         return prob, above if above < len(token.top) else -1
 
 
-def clean(text: str) -> str:
-    """Text that a file can hold: halves of surrogate pairs are replaced."""
-    return text.encode("utf-8", "replace").decode()
-
-
 # of the columns that were added to tables since their first version
 DEFAULTS = {table: {c.name: c.default for c in TABLES[table] if c.default is not REQUIRED} for table in TABLES}
 
@@ -318,44 +330,3 @@ def _append(tables: dict[str, dict[str, list[Any]]], table: str, **row: Any) -> 
     """A row of a table; the columns that it does not name have their defaults."""
     for name, values in tables[table].items():
         values.append(row[name] if name in row else DEFAULTS[table][name])
-
-
-
-def share(value: Any) -> float | None:
-    """A probability as a trace keeps it; None for what is none."""
-    told = number(value)
-    return None if told is None or not 0 <= told <= 1.001 else round(min(told, 1.0), 6)
-
-
-def from_log(value: Any) -> float | None:
-    """The probability of a log-probability; None for what is none."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value <= 0.001:
-        return None
-    return math.exp(min(float(value), 0.0))
-
-
-def number(value: Any) -> float | None:
-    """A finite number, or None."""
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if good else None
-
-
-def whole(value: Any, most: int = 10**9) -> int | None:
-    """A whole number from 0, or None."""
-    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
-    return value if good else None
-
-
-def numbers(values: Any) -> list[int] | None:
-    """A list of whole numbers from 0, or None for what is none."""
-    if not isinstance(values, list) or not all(whole(value) is not None for value in values):
-        return None
-    return values
-
-
-def merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Several objects in one; the later ones win."""
-    result: dict[str, Any] = {}
-    for part in parts:
-        result.update({name: value for name, value in part.items() if isinstance(name, str)})
-    return result

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .chat import WORD, answers
+from .chat import answers
 from .importer import Contents, Importer
-from .request import Choice, Request, ServerStep, Token, from_log, merged, number, numbers, whole
+from .request import Choice, Request, ServerStep, Token, words
 from .source import Source
+from .values import from_log, merged, number, numbers, whole
 
 
 def read(source: Source) -> Contents | None:
@@ -69,7 +70,7 @@ def _native(key: str, parts: list[dict[str, Any]]) -> Request:
     elif ids:
         request.tokens, request.text = [Token(one) for one in ids], str(last.get("text") or "")
     else:
-        request.tokens = [Token(None, word) for word in WORD.findall(str(last.get("text") or ""))]
+        request.tokens = [Token(None, word) for word in words(str(last.get("text") or ""))]
         request.counted = False
     if isinstance(meta.get("prompt_token_ids"), list):
         request.prompt_ids = numbers(meta["prompt_token_ids"]) or ()
@@ -79,7 +80,7 @@ def _native(key: str, parts: list[dict[str, Any]]) -> Request:
 
 def _token(one: list[Any], top: Any) -> Token:
     choices: list[Choice] = []
-    for other in top if isinstance(top, list) else ():
+    for other in top[:20] if isinstance(top, list) else ():
         if isinstance(other, list) and len(other) >= 2:
             text = other[2] if len(other) > 2 and isinstance(other[2], str) else None
             choices.append((whole(other[1]), text, from_log(other[0])))

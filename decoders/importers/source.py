@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from .values import number
+
 MOST = 64 << 20  # bytes of a file
 TIMES = ("t", "time", "timestamp", "received", "received_at", "arrival")
 INNER = ("data", "chunk", "event", "response", "body")
@@ -39,11 +41,11 @@ class Source:
             except (ValueError, RecursionError):
                 pass
         documents, lost = [], 0
-        for line in text.splitlines():
+        for line in text.split("\n"):  # not splitlines: a text of JSON may hold other ends of lines
             line = line.strip()
             stamp = None
             if leading := re.match(r"\[?(\d+(?:\.\d+)?)\]?\s+(?=data:|\{)", line):
-                stamp, line = float(leading[1]), line[leading.end() :]
+                stamp, line = number(float(leading[1])), line[leading.end() :]
             line = line.removeprefix("data:").strip()
             if not line.startswith("{"):
                 lost += bool(line) and line != "[DONE]" and not line.startswith((":", "event:", "id:", "retry:"))
@@ -68,13 +70,13 @@ class Source:
 
     def lines(self) -> Iterator[str]:
         """The file's lines."""
-        return iter(self.text.splitlines())
+        return iter(self.text.split("\n"))
 
 
 def document(value: dict[str, Any], stamp: float | None = None) -> Document:
     """A document, taken out of the envelope that a client may have put it in: {"t": seconds, "data": {…}}."""
-    times = [value[name] for name in TIMES if isinstance(value.get(name), int | float)]
+    times = [time for name in TIMES if (time := number(value.get(name))) is not None]
     inner = next((value[name] for name in INNER if isinstance(value.get(name), dict)), None)
     if inner is None or "choices" in value or "object" in value:
         return Document(value, stamp)
-    return Document(inner, float(times[0]) if times else stamp)
+    return Document(inner, times[0] if times else stamp)

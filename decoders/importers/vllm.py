@@ -16,9 +16,11 @@ from typing import Any
 
 from .chat import Answer, answers, timings, usage
 from .importer import Contents, Importer
-from .request import Request, ServerStep, merged, number, numbers
+from .request import Request, ServerStep
 from .source import Source
+from .values import merged, number, numbers
 
+MOST_DRAFTED = 4096  # tokens of a step
 PROMPT_STEP = "the forward that read the prompt wrote this token"
 
 
@@ -51,8 +53,9 @@ def steps_of(told: dict[str, Any], request: Request, answer: Answer) -> list[Ser
     if drafted is None or len(drafted) != len(accepted):
         request.notes.append("per_step_drafted is missing, or not as long as per_step_accepted")
         drafted = None
-    elif odd := [i for i, (a, d) in enumerate(zip(accepted, drafted, strict=True)) if a > d]:
-        request.notes.append(f"step {odd[0] + 1} has more accepted than drafted tokens: the arrays were left out")
+    elif odd := [i for i, (a, d) in enumerate(zip(accepted, drafted, strict=True)) if not a <= d <= MOST_DRAFTED]:
+        count = f"{accepted[odd[0]]:,} of {drafted[odd[0]]:,} drafted tokens"
+        request.notes.append(f"step {odd[0] + 1} is said to have accepted {count}: the arrays were left out")
         return None
     count = len(request.tokens)
     makes = sum(accepted) + len(accepted)

@@ -164,17 +164,20 @@ class Turn:
 
 
 def alternated(
-    contenders: Sequence[Contender], prompts: Sequence[Any], repeats: int, call: Callable[[Callable[[], Any]], Any]
-) -> Iterator[tuple[Turn, Any]]:
-    """Every contender on every prompt, ``repeats`` rounds after a warm-up on the first one: turns and what they gave.
+    contenders: Sequence[Contender], prompts: Sequence[Any], repeats: int, call: Callable[[Callable[[], Any]], Any],
+    *, warm: bool = False,
+) -> Iterator[tuple[Turn, Any]]:  # fmt: skip
+    """Every contender on every prompt, ``repeats`` rounds after a warm-up on the first one (unless it is ``warm``):
+    turns and what they gave.
 
     The order rotates from prompt to prompt and from round to round, so that no contender always runs first. ``call``
     makes a run by calling what it is given, and its result is handed on.
     """
     gc.collect()
+    thaws = not gc.get_freeze_count()  # what somebody else froze would be thawed with ours
     gc.freeze()  # what is there already need not be looked through before every run
     try:
-        for number in range(-1, repeats):
+        for number in range(0 if warm else -1, repeats):
             taking = [c for c in contenders if c.rounds is None or 0 <= number < c.rounds]
             for index, prompt in enumerate(prompts[: 1 if number < 0 else None]):
                 shift = (index + max(number, 0)) % len(taking)
@@ -182,7 +185,8 @@ def alternated(
                     turn = Turn(number, index, contender, place == len(taking))
                     yield turn, call(functools.partial(_swept, contender.run, prompt))
     finally:
-        gc.unfreeze()
+        if thaws:
+            gc.unfreeze()
 
 
 def _swept(run: Callable[[Any], Made], prompt: Any) -> Made:

@@ -165,6 +165,17 @@ RULES: dict[str, Callable[[Target, Prompt, Method, Sequence[int]], Iterator[str]
     "alone": lambda target, prompt, method, plain: alternating_faults(target, prompt, ["plain", method, "pld"]),
 }
 """The rules that are put to a run, by name."""
+MEANINGS = {
+    "controls": "parameters and texts", "available": "what it needs", "output": "output: lossless, repeatable",
+    "provenance": "drafts: budget, origins, sources", "tracing": "recorded as it ran", "alone": "nothing left behind",
+}  # fmt: skip
+"""Every rule in words, in the order in which they are put."""
+
+
+def rules_of(findings: Sequence[Finding]) -> list[str]:
+    """The rules that were put: after a missing part none is put to a run."""
+    broken = {finding.rule for finding in findings}
+    return ["controls", "available"] if "available" in broken else [rule for rule in MEANINGS if rule != "available"]
 
 
 def check(

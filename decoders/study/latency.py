@@ -45,7 +45,8 @@ def measure_latency(
     ``BEFORE`` of its own size that are not timed, as in a run.
 
     While a size varies too much (IQR ÷ median above ``WIDEST``), all is measured again, up to three times; the
-    quietest measurement is given, and its ``note`` says what remained. ``progress(done, total)`` counts rounds.
+    quietest measurement is given, and its ``note`` says what remained. ``progress(done, total)`` is called after every
+    size, timed or not, and may raise to break off: a round of all sizes takes seconds on a real model.
     Raises UserError for a number of rows that no forward has, and for a context the model cannot read.
     """
     if not 1 <= most <= MOST_ROWS:
@@ -56,7 +57,7 @@ def measure_latency(
     sizes = [n for n in POINTS if n < most] + [min(n for n in POINTS if n >= most)]
     step_of = _steps(target, context)
     steps = {n: step_of(n) for n in sizes}
-    total = ATTEMPTS * (WARM_UP + rounds)
+    total, done = ATTEMPTS * (WARM_UP + rounds) * len(sizes), 0
     quietest: Latency | None = None
     for attempt in range(1, ATTEMPTS + 1):
         gc.collect()
@@ -75,8 +76,9 @@ def measure_latency(
                 wait(target.device)
                 if number >= 0:
                     times[n].append((clock() - started) * 1e3)
-            if progress:
-                progress((attempt - 1) * (WARM_UP + rounds) + WARM_UP + number + 1, total)
+                done += 1
+                if progress:
+                    progress(done, total)
         low, median, high = (
             tuple(float(x) for x in column) for column in np.percentile([times[n] for n in sizes], [25, 50, 75], axis=1)
         )

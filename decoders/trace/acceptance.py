@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .decisions import Decisions, decisions
-from .metrics import declared, overlaps, ratio
+from .decisions import Decisions, decisions, verified
+from .metrics import accepted_lengths, declared, overlaps, ratio
 from .trace import Trace
 
 
@@ -36,13 +36,18 @@ FIRST_LENGTH = 64  # tokens of context; each further range of lengths is twice a
 
 @dataclass(slots=True)
 class Counted:
-    """The sums that every definition is a quotient of; they add up over runs."""
+    """The sums that every definition is a quotient of; they add up over runs.
+
+    A run counts as far as it is known: an imported one may know its steps and what they ``accepted``, but not what was
+    drafted. ``stood`` counts the accepted tokens of runs that know both.
+    """
 
     steps: int = 0
+    accepted: int = 0
     drafts: int = 0
     drafted: int = 0
     depth: int = 0
-    accepted: int = 0
+    stood: int = 0
     tested: int = 0
     first: int = 0
     overlap: float = 0.0
@@ -54,22 +59,25 @@ class Counted:
     @classmethod
     def of(cls, trace: Trace, decided: Decisions) -> Counted:
         steps, both = trace.tables["steps"], overlaps(trace)
-        return cls(
-            steps=len(steps["drafted"]), drafts=sum(count > 0 for count in steps["drafted"]),
-            drafted=sum(steps["drafted"]), depth=sum(steps["depth"]), accepted=sum(steps["accepted"]),
-            tested=len(decided.stood), first=int(decided.stood[decided.depth == 1].sum()),
-            overlap=sum(both), positions=len(both),
-        )  # fmt: skip
+        counted = cls(overlap=sum(both), positions=len(both))
+        if not {"steps", "steps.accepted"}.intersection(trace.run.get("unknown", ())):
+            counted.steps, counted.accepted = len(steps["accepted"]), sum(steps["accepted"])
+        if verified(trace):
+            counted.drafts = sum(count > 0 for count in steps["drafted"])
+            counted.drafted, counted.depth = sum(steps["drafted"]), sum(steps["depth"])
+            counted.stood, counted.tested = int(decided.stood.sum()), len(decided.stood)
+            counted.first = int(decided.stood[decided.depth == 1].sum())
+        return counted
 
     def values(self) -> dict[str, float | None]:
         """Every definition by key; None where nothing was drafted (or, for β, nothing was compared)."""
-        length = ratio(self.accepted, self.drafts)
+        length = ratio(self.stood, self.drafts)
         return {
             "tokens_per_step": ratio(self.accepted + self.steps, self.steps),
             "acceptance_length": None if length is None else 1 + length,
-            "draft_acceptance": ratio(self.accepted, self.drafted),
-            "depth_acceptance": ratio(self.accepted, self.depth),
-            "tested_acceptance": ratio(self.accepted, self.tested),
+            "draft_acceptance": ratio(self.stood, self.drafted),
+            "depth_acceptance": ratio(self.stood, self.depth),
+            "tested_acceptance": ratio(self.stood, self.tested),
             "first_acceptance": ratio(self.first, self.drafts),
             "beta": ratio(self.overlap, self.positions),
         }
@@ -93,14 +101,13 @@ class Acceptance:
     @classmethod
     def of(cls, trace: Trace) -> Acceptance:
         """Of one run."""
-        made, steps = decisions(trace), trace.tables["steps"]
+        made = decisions(trace)
         counted = Counted.of(trace, made)
-        one = cls(counted, [counted], Counter(made.depth[made.stood].tolist()), Counter(made.depth.tolist()))
-        one.lengths.update(a for a, drafted in zip(steps["accepted"], steps["drafted"], strict=True) if drafted)
-        stood = made.stood.tolist()
+        stood, decided = Counter(made.depth[made.stood].tolist()), Counter(made.depth.tolist())
+        one = cls(counted, [counted], stood, decided, Counter(accepted_lengths(trace)))
         for name, group in zip(GROUPS, _grouped(trace, made), strict=True):
             counts = one.groups[name]
-            for key, good in zip(group, stood, strict=True):
+            for key, good in zip(group, made.stood.tolist(), strict=True):
                 pair = counts.setdefault(key, [0, 0])
                 pair[0] += good
                 pair[1] += 1
@@ -200,7 +207,10 @@ def _grouped(trace: Trace, made: Decisions) -> Sequence[list[Any]]:
     """Of every decided position, its key in each of ``GROUPS``."""
     nodes, rows = trace.tables["nodes"], made.node.tolist()
     context, segment = trace.tables["steps"]["context"], trace.tables["tokens"]["segment"]
-    classes = {token: token_class(trace.text((token,))) for token in {nodes["token"][row] for row in rows}}
+    pieces = trace.tables["pieces"]
+    classes = {token: token_class(text) for token, text in trace.texts().items()}
+    special = (token for token, one in zip(pieces["id"], pieces["special"], strict=True) if one)
+    classes |= dict.fromkeys(special, "no text")  # a special token, or one that was not recorded
 
     def place(row: int) -> str:
         source, pool = nodes["source"][row], nodes["pool"][row]
@@ -217,5 +227,5 @@ def _grouped(trace: Trace, made: Decisions) -> Sequence[list[Any]]:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    defined = [value for value in values if value is not None]
+    return ratio(sum(defined), len(defined))

@@ -29,11 +29,12 @@ _RUN_TYPES: dict[str, type] = {
     "prompt_length": int, "stop_ids": list, "versions": dict, "timings": dict, "metrics": dict, "metric_help": list,
     "error": str, "pool": dict, "compression": dict, "memory": dict, "kept": dict, "reference": str, "attention": dict,
     "forced": bool, "origins": list, "reference_of": str, "unknown": list, "imported": dict, "recorded_from": dict,
+    "part": dict,
 }  # fmt: skip
 _RUN_OPTIONAL = {
     "title", "node_terms", "step_terms", "stop_ids", "versions", "metrics", "metric_help", "error", "pool",
     "compression", "memory", "kept", "reference", "attention", "forced", "origins", "reference_of",
-    "unknown", "imported", "recorded_from",
+    "unknown", "imported", "recorded_from", "part",
 }  # fmt: skip
 _METHOD_TYPES: dict[str, type] = {
     "name": str, "title": str, "paper": str, "summary": str, "lossless": bool, "params": dict, "controls": list,
@@ -45,10 +46,12 @@ _ORIGIN_TYPES: dict[str, type] = {
     "name": str, "letter": str, "label": str, "sentence": str, "outline": str, "hue": int,
 }  # fmt: skip
 # columns of token ids, of shares, and of numbers that are 0 or more
-_IDS = ("tokens.id", "nodes.token", "targets.token", "probes.token", "pool.id", "plain.id", "guesses.token")
+_IDS = ("tokens.id", "nodes.token", "targets.token", "probes.token", "pool.id", "plain.id", "guesses.token",
+    "pruned.token",
+)  # fmt: skip
 _SHARES = (
     "tokens.prob", "nodes.prob", "targets.prob", "probes.prob", "guesses.prob", "guesses.draft_prob",
-    "guesses.residual", "attention.weight",
+    "guesses.residual", "attention.weight", "pruned.draft_prob",
 )  # fmt: skip
 _COUNTS = (
     "pieces.id", "steps.draft_ms", "steps.verify_ms", "steps.commit_ms", "steps.elapsed_ms", "steps.drafted",
@@ -261,7 +264,7 @@ def _check_values(a: Arrays, prompt_length: int) -> None:
         share = _column(a, where)
         _refuse(a, where, (share < 0) | (share > 1.001), "0 to 1")
     steps = len(a["steps"]["context"])
-    for table in ("nodes", "targets", "candidates", "guesses", "attention", "probes"):
+    for table in ("nodes", "targets", "candidates", "guesses", "attention", "probes", "pruned"):
         step = a[table]["step"]
         _refuse(a, f"{table}.step", (step < 0) | (step >= steps), f"0 to {steps - 1}")
         _refuse(a, f"{table}.step", np.diff(step, prepend=0) < 0, "rows in the order of the steps")
@@ -346,6 +349,10 @@ def _check_rest(a: Arrays, prompt_length: int) -> None:
     end = steps["context"][at] + np.where(node > drafted, steps["accepted"][at], 0)
     before = "a position before the step, or (of a probe) accepted in it"
     _refuse(a, "attention.position", (position < 0) | (position >= end), before)
+    at, above = a["pruned"]["step"], a["pruned"]["parent"]
+    number = np.arange(len(at)) - np.searchsorted(at, at)
+    bad = (above < 0) | (above > steps["drafted"][at] + number)
+    _refuse(a, "pruned.parent", bad, "a node of the step, or an earlier row of its own")
     context = steps["context"][candidates["step"]]
     position, length, would = candidates["position"], candidates["length"], candidates["would_accept"]
     bad = (position < np.where(candidates["pool"] >= 0, -1, 0)) | (position >= context)

@@ -1,7 +1,7 @@
 """Which drafted positions of a run were decided, and which stood (numpy only).
 
-A drafted position is *decided* where everything before it stood: it stands too, or the step ends there. Siblings of a
-tree are one position.
+A drafted position is *decided* where everything before it stood: it stands too, or the target chose otherwise there.
+Siblings of a tree are one position. What is drafted behind the token that ended the run is not decided.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def decisions(trace: Trace) -> Decisions:
     stands = (status == "accepted") | (status == "root")
     start = np.searchsorted(step, np.arange(step[-1] + 1))
     child = depth > 0
-    tried = np.flatnonzero(child & stands[np.where(child, start[step] + parent, 0)])
+    tried = np.flatnonzero(child & (status != "unreached") & stands[np.where(child, start[step] + parent, 0)])
     # one path per step stands, so a step has at most one position per depth; what stood comes first there
     order = tried[np.lexsort((tried, ~stands[tried], depth[tried], step[tried]))]
     new = np.ones(len(order), dtype=bool)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -73,6 +73,19 @@ def compute(trace: Trace, plain_tokens_per_s: float | None = None) -> dict[str, 
     """
     values = {key: measured.value for key, measured in measure(trace, plain_tokens_per_s).items()}
     return {**values, **_quality(trace)}
+
+
+def doubts(values: Mapping[str, float | None]) -> dict[str, str]:
+    """Why values of ``compute`` cannot be right, by key: views mark those, and call none of them the best.
+
+    >>> list(doubts({"speedup": 2.4, "tokens_per_step": 2.0})), doubts({"speedup": 1.9, "tokens_per_step": 2.0})
+    (['speedup'], {})
+    """
+    speedup, most = values.get("speedup"), values.get("tokens_per_step")
+    if speedup is None or most is None or speedup <= most:
+        return {}
+    why = f"above the {most:.2f} tokens per step, which cannot be: one of the runs was disturbed, run both again"
+    return {"speedup": why}
 
 
 # what a metric is made of, where an imported run may not know it (``run["unknown"]``)

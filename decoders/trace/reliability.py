@@ -11,7 +11,7 @@ Brier score are given; of other scores (a cosine, attention) only how well they 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -62,9 +62,7 @@ class Reliability:
     auroc: float | None
 
     @classmethod
-    def of(
-        cls, told: np.ndarray, right: np.ndarray, *, low: float, high: float
-    ) -> Reliability:
+    def of(cls, told: np.ndarray, right: np.ndarray, *, low: float, high: float) -> Reliability:
         """Raises ValueError where nothing was told."""
         if not len(told):
             raise ValueError("no confidence was recorded: choose runs of a method that tells one")
@@ -94,21 +92,27 @@ class Reliability:
 
 def signals(traces: Iterable[Trace]) -> list[Signal]:
     """The confidences that any of the runs recorded, those of nodes first."""
-    found: dict[tuple[str, str], Signal] = {}
+    recorded: dict[tuple[str, str], Signal] = {}
     for trace in traces:
         if any(prob is not None for prob in trace.tables["nodes"]["draft_prob"]):
             q = "The drafter's probability of the token, after the token before it."
-            found["nodes", "draft_prob"] = Signal("draft_prob", "nodes", "draft probability q", q, 0, 1, TOKEN)
+            recorded["nodes", "draft_prob"] = Signal("draft_prob", "nodes", "draft probability q", q, 0, 1, TOKEN)
         for table, terms in (("nodes", "node_terms"), ("candidates", "terms")):
             for term in trace.run.get(terms, ()):
-                key, low, high = term["key"], term.get("low", 0), term.get("high", 0)
+                key, (low, high) = term["key"], _limits(term)
                 told = trace.tables[table].get(f"term:{key}", ())
                 if not -1 <= low < high <= 1 or key in TARGETS or all(value is None for value in told):
                     continue
                 outcome = OFFER if table == "candidates" else PATH if key in OF_PATHS else TOKEN
-                about = term.get("label", key), term.get("help", ""), float(low), float(high), outcome
-                found.setdefault((table, key), Signal(f"term:{key}", table, *about))
-    return sorted(found.values(), key=lambda signal: (signal.table != "nodes", not signal.probability))
+                about = term.get("label", key), term.get("help", ""), low, high, outcome
+                recorded.setdefault((table, key), Signal(f"term:{key}", table, *about))
+    return sorted(recorded.values(), key=lambda signal: (signal.table != "nodes", not signal.probability))
+
+
+def _limits(term: Mapping[str, Any]) -> tuple[float, float]:
+    """From where to where a recorded number goes; (0, 0) where its declaration, which may be anybody's, says none."""
+    low, high = term.get("low", 0), term.get("high", 0)
+    return (float(low), float(high)) if {type(low), type(high)} <= {int, float} else (0.0, 0.0)
 
 
 def reliability(traces: Iterable[Trace], signal: Signal) -> Reliability:
@@ -129,8 +133,8 @@ def outcomes(trace: Trace, signal: Signal) -> tuple[np.ndarray, np.ndarray]:
     if column is None:
         return np.zeros(0), np.zeros(0, dtype=bool)
     values = np.array([np.nan if value is None else value for value in column], dtype=np.float64)
-    known, came_true = _outcomes(trace, signal)
-    use = known & np.isfinite(values)
+    judged, came_true = _outcomes(trace, signal)
+    use = judged & np.isfinite(values)
     return values[use], came_true[use]
 
 

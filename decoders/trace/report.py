@@ -25,7 +25,8 @@ def payload(trace: Trace) -> dict[str, Any]:
 def report(trace: Trace) -> dict[str, Any]:
     """All numbers over a run that views show; a run that goes on has those of its steps so far.
 
-    ``metrics``: per key ``value`` and the parts that its formula names (``Metric.worked``). ``outcomes``, ``routes``:
+    ``metrics``: per key ``value`` and the parts that its formula names (``Metric.worked``); ``doubts``: why some cannot
+    be right. ``outcomes``, ``routes``:
     [name, steps], most first, mismatch and none last. ``drafting``: [part, Σ ms], to be set against ``verify_ms``.
     ``times``: ms by part of the run. ``lengths``: [accepted tokens, steps with a draft]. ``depths``: [depth, reached,
     accepted]. ``regrets``: the steps where the ranking lost tokens, the worst first. ``oracle``: the replay under a
@@ -40,10 +41,12 @@ def report(trace: Trace) -> dict[str, Any]:
     ({'value': 1.6666666666666667, 'accepted': 2, 'steps': 3}, [['main', 1], ['mismatch', 1], ['none', 1]])
     """
     speed = trace.run.get("timings", {}).get("plain_tokens_per_s")
+    measured = metrics.measure(trace, speed)
     lost = sorted((one for one in metrics.regrets(trace) if one.tokens), key=lambda one: (-one.tokens, one.step))
     steps = trace.tables["steps"]
     return {
-        "metrics": {key: {"value": m.value, **m.parts} for key, m in metrics.measure(trace, speed).items()},
+        "metrics": {key: {"value": m.value, **m.parts} for key, m in measured.items()},
+        "doubts": metrics.doubts({key: m.value for key, m in measured.items()}),
         "outcomes": _ordered(metrics.outcomes(trace)),
         "routes": _ordered(metrics.routes(trace)),
         "drafting": list(map(list, metrics.drafting_times(trace).items())),

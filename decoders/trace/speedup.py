@@ -30,11 +30,14 @@ def expected_speedup(acceptance: float, cost: float, gamma: int, verify: float =
     return expected_tokens(acceptance, gamma) / (gamma * cost + verify)
 
 
+MOST_ROWS = 1_000_000  # of a forward
+
+
 @dataclass(frozen=True, slots=True)
 class RowTimes:
     """L(n): milliseconds of a target forward by its rows, straight lines between the points, the last slope beyond.
 
-    Raises ValueError for rows that do not rise from 1, or times that are not positive.
+    Raises ValueError for rows that do not rise from 1, and for rows or times that no device has.
     """
 
     rows: tuple[int, ...]
@@ -44,8 +47,10 @@ class RowTimes:
         rising = all(a < b for a, b in zip(self.rows, self.rows[1:], strict=False))
         if len(self.rows) != len(self.ms) or not self.rows or self.rows[0] != 1 or not rising:
             raise ValueError("L(n) begins with 1 row, and its rows rise: write it as 1:30, 8:34, 32:52")
-        if not all(0 < t < float("inf") for t in self.ms):
-            raise ValueError("the times of L(n) are milliseconds above 0: write it as 1:30, 8:34, 32:52")
+        if self.rows[-1] > MOST_ROWS:
+            raise ValueError(f"L(n) goes up to {MOST_ROWS:,} rows: write it as 1:30, 8:34, 32:52")
+        if not all(1e-6 <= t <= 1e9 for t in self.ms):
+            raise ValueError("the times of L(n) are milliseconds, from 1e-6 to 1e9: write it as 1:30, 8:34, 32:52")
 
     @classmethod
     def read(cls, text: str) -> RowTimes:

@@ -56,7 +56,7 @@ def _column(name: str, kind: str, help: str) -> Column:
 
 TABLES = read_tables(Path(__file__).with_suffix(".txt").read_text(encoding="utf-8"))
 
-OPTIONAL_TABLES = {"guesses", "attention"}  # added later: a file without them is read as if they were empty
+OPTIONAL_TABLES = {"guesses", "attention", "pruned"}  # added later: a file without them is read as if they were empty
 
 # the run's lists of declared numbers, and the table whose columns "term:<key>" hold them
 TERMS = {"terms": "candidates", "node_terms": "nodes", "step_terms": "steps"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import time
 from collections.abc import Callable
@@ -13,19 +12,26 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from decoders.draft_models.network import DraftConfig, DraftModel, Seen, block_mask
 from decoders.errors import UserError
-from decoders.model.shape import ModelShape, token_ids
+from decoders.model.shape import ModelShape
 from decoders.model.transfer import wait
 from decoders.trace.speedup import expected_speedup
 from decoders.verifiers.residual import overlap
 
 from .batches import RESPONSE, Batch, pad
 from .data import Source
-from .learning import adamw_alone, cosine_factor, muon_and_adamw, position_weights, weighted_loss
+from .learning import (
+    adamw_alone,
+    commonest,
+    cosine_factor,
+    muon_and_adamw,
+    position_weights,
+    weighted_loss,
+)
 from .loop import PartRun
 from .states import States
 from .teacher import Teacher
@@ -101,7 +107,7 @@ class Run(PartRun):
         self.teacher = Teacher(model, self.config.kv_layers)
         self.trained = self.draft = draft_for(model, self.config, seed, recipe.copied).to(self.device)
         if self.draft.drafted is not None:
-            self.draft.drafted.copy_(self._commonest(self.config.draft_vocab))
+            self.draft.drafted.copy_(commonest(source.chunk(0), self.config, model.generation_config))
         self._share()
         states = folder / "states" if states is None else states
         self.states = States(model, self.config.kv_layers, states, fast=recipe.fast) if recipe.soft else None
@@ -134,18 +140,6 @@ class Run(PartRun):
     def _share(self) -> None:
         model = self.teacher.model
         self.draft.share(model.get_input_embeddings().weight, model.get_output_embeddings().weight)
-
-    def _commonest(self, count: int) -> Int[Tensor, "count"]:
-        """The tokens that answers and prompts of the first chunk hold most often, then those with low ids, which
-        tokenizers learn first; and all that end a text. Ascending.
-        """
-        seen = torch.zeros(self.config.vocab)
-        for document in self.source.chunk(0):
-            ids, kinds = torch.tensor(document.ids), torch.tensor(document.kinds)
-            seen += torch.bincount(ids, torch.where(kinds == RESPONSE, 1.0, 0.1), minlength=self.config.vocab)
-        seen -= torch.arange(self.config.vocab) * 1e-9
-        seen[list(token_ids(self.teacher.model.generation_config.eos_token_id))] = math.inf
-        return seen.topk(count).indices.sort().values.to(torch.int32)
 
     # --- learning
 

@@ -7,6 +7,7 @@ need a gradient, and the target's weights need none at all.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -60,10 +61,13 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What was read of a batch: keys and values per layer (after rotary), and the states that the head reads."""
+    """What was read of a batch: keys and values per layer (after rotary), the states that the head reads, and those
+    that went into the layers that were asked for.
+    """
 
     kvs: list[KeysValues]
     states: Float[Tensor, "batch length hidden"]
+    hidden: dict[int, Float[Tensor, "batch length hidden"]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +114,25 @@ class FrozenTarget:
         return self._angles
 
     @torch.no_grad()
-    def read(self, ids: Int[Tensor, "batch length"]) -> Text:
-        """Run the text, padded at the right; as attention is causal, padding changes nothing before it."""
+    def read(self, ids: Int[Tensor, "batch length"], layers: Sequence[int] = ()) -> Text:
+        """Run the text, padded at the right; as attention is causal, padding changes nothing before it. The inputs of
+        ``layers`` are given too.
+        """
         length = ids.shape[1]
         cos, sin = (angle[:length][None, None] for angle in self.angles(length))
         x = F.embedding(ids, self.embedding).float()
-        kvs = []
+        kvs: list[KeysValues] = []
+        hidden: dict[int, Tensor] = {}
         grouped = self.shape.heads != self.shape.kv_heads
-        for layer in self.layers:
+        for number, layer in enumerate(self.layers):
+            if number in layers:
+                hidden[number] = x
             q, k, v = self.project(x, layer, cos, sin)
             kvs.append((k, v))
             mask = window_mask(length, layer.window, ids.device)
             out = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None, enable_gqa=grouped)
             x = self.written(x, out, layer)
-        return Text(kvs, self.normed(x))
+        return Text(kvs, self.normed(x), hidden)
 
     def look(
         self,

@@ -8,11 +8,15 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from .batches import PROMPT, RESPONSE, Batch
+from decoders.model.shape import token_ids
+
+from .batches import PROMPT, RESPONSE, Batch, Document
 from .muon import Muon
+
+ROWS_AT_ONCE = 96  # whose logits are there at a time: they stay in the processor's caches
 
 
 def position_weights(batch: Batch, prompt_share: float, prompt_weight: float, seed: int, step: int) -> Tensor:
@@ -43,6 +47,50 @@ def weighted_loss(
     losses = F.cross_entropy(head(states[:, :-1][wanted].float()), labels[wanted], reduction="none")
     weights = weights[wanted]
     return (losses * weights).sum() / weights.sum(), losses.detach()[answers[wanted]].mean()
+
+
+class HeadDivergence(torch.autograd.Function):
+    """Σ weight · KL(p ‖ softmax(states · headᵀ)) of a frozen head, a few rows at a time: neither logits nor their
+    gradients are ever there for all rows.
+
+    Row i is compared with ``told[index[i]]``: probabilities, and their entropies in ``entropy``.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, states: Float[Tensor, "rows hidden"], head: Float[Tensor, "vocab hidden"],
+        told: Float[Tensor, "told vocab"], entropy: Float[Tensor, "told"], index: Int[Tensor, "rows"],
+        weights: Float[Tensor, "rows"],
+    ) -> Float[Tensor, ""]:  # fmt: skip
+        read, slopes = states.to(head.dtype), torch.empty_like(states)
+        loss = states.new_zeros(())
+        for start in range(0, len(states), ROWS_AT_ONCE):
+            rows = slice(start, start + ROWS_AT_ONCE)
+            logits, own = F.linear(read[rows], head).float(), told[index[rows]].float()
+            scale = logits.logsumexp(-1)
+            told_of = (own * logits).sum(-1)
+            loss += ((scale - told_of - entropy[index[rows]]) * weights[rows]).sum()
+            slope = logits.sub_(scale[:, None]).exp_().sub_(own).mul_(weights[rows, None])
+            slopes[rows] = (slope.to(head.dtype) @ head).to(slopes.dtype)
+        ctx.save_for_backward(slopes)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return grads[0] * ctx.saved_tensors[0], None, None, None, None, None
+
+
+def commonest(documents: Iterable[Document], config: Any, generation: Any) -> Int[Tensor, "draft_vocab"]:
+    """The ``config.draft_vocab`` tokens that answers and prompts hold most often, then those with low ids, which
+    tokenizers learn first; and all that end a text, as ``generation`` names them. Ascending.
+    """
+    seen = torch.zeros(config.vocab)
+    for document in documents:
+        ids, kinds = torch.tensor(document.ids), torch.tensor(document.kinds)
+        seen += torch.bincount(ids, torch.where(kinds == RESPONSE, 1.0, 0.1), minlength=config.vocab)
+    seen -= torch.arange(config.vocab) * 1e-9
+    seen[list(token_ids(generation.eos_token_id))] = math.inf
+    return seen.topk(config.draft_vocab).indices.sort().values.to(torch.int32)
 
 
 class Optimisers:

@@ -396,7 +396,7 @@ def train(
         return run.export(own_place(run.kind, run.key))
     except (OSError, RuntimeError) as error:
         raise UserError(
-            f"the {KINDS[run.kind]} could not be written ({first_line(error, 160)}): make room and give the same "
+            f"the {KINDS[run.kind].title} could not be written ({first_line(error, 160)}): make room and give the same "
             f"command again; {run.folder} holds the last good checkpoint"
         ) from None
 

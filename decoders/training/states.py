@@ -1,8 +1,8 @@
 """What the frozen target makes of training documents, kept on disk: computed once, learnt from in every epoch.
 
-Of each document: keys and values of the layers that a draft model glimpses at, and the states that the head reads. Two
-draft models that are trained on the same documents share them. They are kept by the document and by what the target
-computes, so that another target's are never taken for them.
+Of each document: keys and values of the layers that a draft model glimpses at, the states that the head reads, and
+those of other layers where a part wants them. Parts that are trained on the same documents share them. They are kept by
+the document and by what the target computes, so that another target's are never taken for them.
 """
 
 from __future__ import annotations
@@ -28,10 +28,16 @@ DTYPE = torch.bfloat16
 
 
 class States:
-    """States of documents, by their tokens, in ``folder``; ``fast`` computes new ones in bf16, as they are kept."""
+    """States of documents, by their tokens, in ``folder``; ``fast`` computes new ones in bf16, as they are kept.
 
-    def __init__(self, model: Any, kv_layers: Sequence[int], folder: Path, *, fast: bool = False) -> None:
+    ``layers`` are hidden states that are kept besides the last one after the norm, each the input of that layer.
+    """
+
+    def __init__(
+        self, model: Any, kv_layers: Sequence[int], folder: Path, *, layers: Sequence[int] = (), fast: bool = False
+    ) -> None:
         self.model, self.kv_layers, self.folder, self.fast = model, tuple(kv_layers), folder, fast
+        self.layers = tuple(layers)
         self.shape = ModelShape.of(model.config)
         self.key = fingerprint(model.config, model.base_model.parameters())
         self.target: FrozenTarget | None = None  # made when a document is new
@@ -39,26 +45,32 @@ class States:
 
     def of(self, batch: Batch) -> tuple[list[KeysValues], Float[Tensor, "rows length hidden"]]:
         """Keys and values per layer, and the head's states, 0 behind each document's end."""
+        read = self.read(batch)
+        return [(read[f"keys.{layer}"], read[f"values.{layer}"]) for layer in self.kv_layers], read["states"]
+
+    def read(self, batch: Batch) -> dict[str, Tensor]:
+        """All that is kept, by name, 0 behind each document's end: ``states`` and ``hidden.N`` are (rows, length,
+        hidden), ``keys.N`` and ``values.N`` (rows, kv_heads, length, head_dim).
+        """
         lengths = (batch.kinds != IGNORED).sum(1).tolist()
         documents = [row[:length] for row, length in zip(batch.ids, lengths, strict=True)]
         kept = [self._read(document) for document in documents]
-        new = [i for i, one in enumerate(kept) if one is None]
+        new = [i for i, one in enumerate(kept) if not {*self._shapes(0)} <= {*one}]
         if new:
             length = max(lengths[i] for i in new)
             for i, one in zip(new, self._make(batch.ids[new, :length], [lengths[i] for i in new]), strict=True):
-                self._write(documents[i], one)
-                kept[i] = one
+                kept[i] = {**kept[i], **one}  # what other parts want of it stays
+                self._write(documents[i], kept[i])
         device, length = self.model.device, batch.ids.shape[1]
         out = {
             name: torch.zeros(len(kept), *shape, dtype=self.model.dtype, device=device)
             for name, shape in self._shapes(length).items()
         }
         for i, one in enumerate(kept):
-            assert one is not None
             for name, tensor in out.items():
                 part = one[name].to(device, tensor.dtype)
                 tensor[i, ..., : part.shape[-2], :] = part
-        return [(out[f"keys.{layer}"], out[f"values.{layer}"]) for layer in self.kv_layers], out["states"]
+        return out
 
     def rotary(self, length: int) -> tuple[Float[Tensor, "length size"], Float[Tensor, "length size"]]:
         """The target's cos and sin of positions 0 … length − 1."""
@@ -69,16 +81,18 @@ class States:
     def _shapes(self, length: int) -> dict[str, tuple[int, ...]]:
         cached = (self.shape.kv_heads, length, self.shape.head_dim)
         names = [f"{name}.{layer}" for layer in self.kv_layers for name in ("keys", "values")]
-        return {**dict.fromkeys(names, cached), "states": (length, self.shape.hidden)}
+        hidden = ["states", *(f"hidden.{layer}" for layer in self.layers)]
+        return {**dict.fromkeys(names, cached), **dict.fromkeys(hidden, (length, self.shape.hidden))}
 
     @torch.no_grad()
     def _make(self, ids: Int[Tensor, "rows length"], lengths: Sequence[int]) -> list[dict[str, Tensor]]:
         if self.target is None:
             self.target = FrozenTarget(self.model, dtype=DTYPE if self.fast else None)
-        text = self.target.read(ids.to(self.model.device))
+        text = self.target.read(ids.to(self.model.device), self.layers)
         out = []
         for i, length in enumerate(lengths):
             one = {"states": text.states[i, :length]}
+            one |= {f"hidden.{layer}": states[i, :length] for layer, states in text.hidden.items()}
             for layer in self.kv_layers:
                 for name, tensor in zip(("keys", "values"), text.kvs[layer], strict=True):
                     one[f"{name}.{layer}"] = tensor[i, :, :length]
@@ -90,15 +104,15 @@ class States:
         name = hashlib.sha256(self.key.encode() + ids).hexdigest()[:24]
         return self.folder / f"{name}.safetensors"
 
-    def _read(self, document: Tensor) -> dict[str, Tensor] | None:
+    def _read(self, document: Tensor) -> dict[str, Tensor]:
+        """What is kept of a document; nothing where it is new, or its file is damaged."""
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         try:
-            kept = load_file(self._place(document))
+            return load_file(self._place(document))
         except (OSError, SafetensorError):
-            return None
-        return kept if {*self._shapes(0)} <= {*kept} else None
+            return {}
 
     def _write(self, document: Tensor, one: dict[str, Tensor]) -> None:
         from safetensors.torch import save_file

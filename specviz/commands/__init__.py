@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 NAMES = (
-    "app", "run", "verify", "bench", "lab", "attribute", "acceptance", "whatif", "import", "view", "export",
+    "app", "run", "verify", "bench", "lab", "attribute", "acceptance", "whatif", "lens", "import", "view", "export",
     "figure", "dev", "lessons", "methods", "models", "calibrate", "expand", "train", "tree", "users",
 )  # fmt: skip
 COMMANDS = {name: import_module(f"{__name__}.{name}") for name in NAMES}

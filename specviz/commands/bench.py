@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from decoders.folders import write_json
 from specviz.words import column, columned, counted, decimals
 
-from . import common
+from . import common, over_workers
 
 if TYPE_CHECKING:
     from decoders import Prompt, Target
     from decoders.study.bench import Made, Report, Spread, Turn
     from decoders.trace.trace import Trace
-    from specviz.experiments import Results
+    from specviz.experiments import Experiment, Results
+    from specviz.experiments.prompts import Case
 
 
 HELP = "measure speed side by side"
@@ -46,6 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         table, "--metric", "KEY", "what their cells show; may be repeated (default: tokens_per_step and speedup)"
     )
     table.add_argument("--save", metavar="NAME", help="keep them with their runs among the results of the page Lab")
+    over_workers.add(parser)
     common.file(parser, "--json", "write everything measured to a file")
     common.file(parser, "--html", "write a chart to a file")
     common.add_model(parser)
@@ -74,6 +76,8 @@ def run(args: argparse.Namespace) -> int:
         prompts, kept, note = common.fitting(target, records, args.max_new_tokens)
     methods, missing = common.chosen_methods(target, args.methods, args.set, prompts)
     prompts = [replace(p, reference=p.reference or r.reference) for p, r in zip(prompts, kept, strict=True)]
+    if over_workers.wanted(args):
+        return _over_workers(args, target, methods, prompts, kept, [note, *missing.values()])
     stock = common.stock_model(args, target) if args.peers else None
     book = Book(args, target, methods, prompts, kept)
     with common.progress_bar("measuring") as progress:
@@ -118,6 +122,8 @@ def _checked(args: argparse.Namespace) -> None:
         if path.suffix.lower()[1:] not in FORMATS:
             listed = ", ".join(f".{form}" for form in FORMATS)
             raise common.UserError(f"--out {path} does not say what to write: the file's name ends in one of {listed}")
+    if over_workers.wanted(args) and (args.peers or args.no_trace or args.html):
+        raise common.UserError("--peers, --no-trace and --html are for runs in one process: leave --workers out")
     columns = [key for key, quantity in QUANTITIES.items() if isinstance(quantity, Quantity)]
     for key in args.metric:
         if key not in columns:
@@ -126,6 +132,47 @@ def _checked(args: argparse.Namespace) -> None:
             raise common.UserError(f"{key} is told by recorded runs alone: leave --no-trace out")
     if args.save is not None and not args.save.strip():
         raise common.UserError("--save needs a name to list the results under")
+
+
+def batch_of(
+    args: argparse.Namespace, methods: dict[str, Any], prompts: Sequence[Prompt], ids: Sequence[Any]
+) -> tuple[Experiment, tuple[Case, ...]]:
+    """A benchmark as an experiment of the Lab, and its prompts."""
+    from decoders.study.bench import PLAIN
+    from specviz.experiments import Line, batch
+    from specviz.experiments.prompts import Case
+
+    cases = tuple(Case(r.id, r.category, prompt) for r, prompt in zip(ids, prompts, strict=True))
+    lines = (Line(name, name, asdict(params)) for name, params in methods.items() if name != PLAIN)
+    experiment = replace(
+        batch.of_lines((Line(PLAIN, PLAIN), *lines), args.repeats, args.metric or batch.METRICS, args.save or ""),
+        prompts=args.prompts.name, count=len(cases), max_new_tokens=args.max_new_tokens, temperature=args.temperature,
+    )  # fmt: skip
+    return experiment, cases
+
+
+def _over_workers(
+    args: argparse.Namespace, target: Target, methods: dict[str, Any], prompts: Sequence[Prompt], ids: Sequence[Any],
+    said: Sequence[str],
+) -> int:  # fmt: skip
+    """The same with workers: every method on a prompt is timed by the same one, beside plain decoding."""
+    from specviz.experiments import plan
+    from specviz.experiments.printed import written
+    from specviz.experiments.tables import described
+
+    experiment, cases = batch_of(args, methods, prompts, ids)
+    results = over_workers.spread_out(args, target, plan(target, experiment, cases))
+    common.say(*said)
+    _show_tables(results)
+    if args.json:
+        write_json(args.json, described(results))
+    for path in args.out:
+        path.write_text(written(results, path.suffix.lower()[1:]), encoding="utf-8", newline="")
+    if results.about["state"] == "cancelled":
+        return 130
+    errors = list(dict.fromkeys(row["error"] for row in results.rows if row.get("error")))
+    common.say(*(f"failed: {error}" for error in errors[:5]))
+    return 1 if results.rows and results.failed == len(results.rows) else 0
 
 
 class Book:
@@ -138,19 +185,12 @@ class Book:
     ) -> None:
         from decoders import find_method
         from decoders.study.bench import GENERATE, LOOKUP, PLAIN
-        from specviz.experiments import Line, batch
+        from specviz.experiments import batch
         from specviz.experiments.plan import Plan
-        from specviz.experiments.prompts import Case
         from specviz.experiments.running import begin
         from specviz.places import TRACES, home
 
-        cases = tuple(Case(r.id, r.category, prompt) for r, prompt in zip(ids, prompts, strict=True))
-        lines = (Line(name, name, asdict(params)) for name, params in methods.items() if name != PLAIN)
-        experiment = replace(
-            batch.of_lines((Line(PLAIN, PLAIN), *lines), args.repeats, args.metric or batch.METRICS, args.save or ""),
-            prompts=args.prompts.name, count=len(cases), max_new_tokens=args.max_new_tokens,
-            temperature=args.temperature,
-        )  # fmt: skip
+        experiment, cases = batch_of(args, methods, prompts, ids)
         lossy = tuple(name for name in methods if not find_method(name).lossless)
         self.results = begin(Plan(experiment, (), cases, lossy=lossy), target)
         self.folder = home() / "lab" / self.results.id if args.save else None

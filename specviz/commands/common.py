@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
 from decoders.model.catalog import BUNDLED, default_model, model_place
+from specviz.quiet import settle
 from specviz.remembered import remember
 from specviz.words import counted
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from decoders import Prompt, Target, Trace
     from decoders.prompt.files import PromptRecord
+    from decoders.prompt.prompt import Pool
     from decoders.study.stock import StockModel
 
 ENGINES = ("auto", "eager", "compiled", "graph")
@@ -70,12 +72,12 @@ def several(parser: argparse._ActionsContainer, name: str, metavar: str, help: s
 
 def count(
     parser: argparse._ActionsContainer, name: str, help: str, default: int | None = None, *, low: int = 1,
-    high: int | None = None, metavar: str = "N",
+    high: int | None = None, metavar: str = "N", **settings: Any,
 ) -> None:  # fmt: skip
     """An option that takes a whole number from ``low`` to ``high``; its help says the default."""
     if default is not None:
         help += f" (default: {default})"
-    parser.add_argument(name, type=whole(low, high), default=default, metavar=metavar, help=help)
+    parser.add_argument(name, type=whole(low, high), default=default, metavar=metavar, help=help, **settings)
 
 
 def add_model(
@@ -177,21 +179,6 @@ def open_target(args: argparse.Namespace) -> Target:
         say("compiling, once for this machine: about half a minute", error=True)
         target.engines.prepare()
     return target
-
-
-def settle(threads: int | None = None) -> None:
-    """Keep other packages' bars, warnings and retry messages off the screen, and set the CPU threads asked for."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    import huggingface_hub
-    import transformers
-
-    huggingface_hub.logging.set_verbosity_error()
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    if threads:
-        import torch
-
-        torch.set_num_threads(threads)
 
 
 def stock_model(args: argparse.Namespace, target: Target) -> StockModel:
@@ -400,6 +387,13 @@ def text_file(path: Path, what: str) -> str:
         raise UserError(f"the {what} file {path} is not text in UTF-8: save it as such and try again") from None
     except OSError as error:
         raise UserError(f"cannot read the {what} file {path}: {(error.strerror or str(error)).lower()}") from None
+
+
+def pool_file(path: Path, target: Target) -> Pool:
+    """A text to draft from, as the target's tokens. Raises UserError as ``text_file`` does."""
+    from decoders.prompt.prompt import Pool
+
+    return Pool.from_text(target.tokenizer, text_file(path, "pool"), path.name)
 
 
 def step_number(step: int, trace: Trace) -> int:

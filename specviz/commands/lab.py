@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from decoders.errors import UserError
 from decoders.folders import write_json
 
-from . import common
+from . import common, over_workers
 
 if TYPE_CHECKING:
+    from decoders import Target
     from specviz.experiments import Experiment, Plan, Progress, Results
 
 
@@ -40,6 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.several(free, "--method", "NAME", "a method; may be repeated")
     common.several(free, "--vary", "K=VALUES", "as in k=5,10,20 or theta=0..1 step 0.1; 1 or 2")
     free.add_argument("--temperature", type=float, default=None, metavar="T", help="0 is greedy (default)")
+    over_workers.add(parser)
     out = parser.add_argument_group("output")
     common.file(out, "--json", "write description, points and runs to a file")
     common.file(out, "--csv", "write every run as a line of a table")
@@ -49,36 +51,26 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from specviz.experiments import plan, run_experiment
+    from specviz.experiments import plan
     from specviz.experiments.plan import pace
     from specviz.experiments.prompts import cases, records
 
     if args.recipe is None and not args.method:
-        if option := _first_set(args, "vary", "set", "prompts", "json", "csv", "html"):
+        if option := _first_set(args, "vary", "set", "prompts", "json", "csv", "html", "workers", "results"):
             raise UserError(f"--{option} needs a recipe or a --method: specviz lab alone lists the recipes")
         return _list(args)
     for path in (args.json, args.csv, args.html):
         common.check_writable(path)
-    experiment = _wanted(args)
+    experiment, workers = _wanted(args), over_workers.wanted(args)
     from decoders import methods
 
     experiment.check(methods())
     prompts = [] if experiment.measure else records(experiment.prompts, experiment.count, toy=common.wants_toy(args))
     target = common.open_target(args)
     planned = plan(target, experiment, cases(target.tokenizer, prompts))
-    if not _agreed(planned, pace(target), args.yes):
+    if not _agreed(planned, pace(target) / max(1, workers), args.yes):
         return 1
-    training = ""
-    with common.progress_bar(experiment.title) as bar:
-
-        def show(progress: Progress) -> None:
-            nonlocal training
-            bar(progress.done, progress.total)
-            if progress.trains not in ("", training):
-                training = progress.trains
-                common.say(f"training: {training}", error=True)
-
-        results = run_experiment(target, planned, progress=show)
+    results = over_workers.spread_out(args, target, planned) if workers else _here(target, planned)
     _show(results)
     if args.json:
         from specviz.experiments.tables import described
@@ -92,9 +84,27 @@ def run(args: argparse.Namespace) -> int:
 
         write_page(args.html, f"specviz lab: {experiment.title}", [chart.figure for chart in charts(results)])
     if results.about["state"] == "cancelled":
-        print(f"stopped after {len(results.rows)} of {planned.runs} runs; what is done is shown", file=sys.stderr)
+        if not workers:
+            print(f"stopped after {len(results.rows)} of {planned.runs} runs; what is done is shown", file=sys.stderr)
         return 130
     return 1 if results.rows and results.failed == len(results.rows) else 0
+
+
+def _here(target: Target, planned: Plan) -> Results:
+    """Run a plan in this process."""
+    from specviz.experiments import run_experiment
+
+    training = ""
+    with common.progress_bar(planned.experiment.title) as bar:
+
+        def show(progress: Progress) -> None:
+            nonlocal training
+            bar(progress.done, progress.total)
+            if progress.trains not in ("", training):
+                training = progress.trains
+                common.say(f"training: {training}", error=True)
+
+        return run_experiment(target, planned, progress=show)
 
 
 def _first_set(args: argparse.Namespace, *names: str) -> str:

@@ -18,13 +18,7 @@ if TYPE_CHECKING:
     from decoders.method.plugins import Plugin
 
 TEMPLATE = Path(__file__).parent / "method_template.txt"
-EXAMPLES = 2  # prompts that a method is checked on, beside those made for it
 CALL_S = 10.0  # a call that takes longer hangs
-MADE = ("Say it twice: the old lamp at the station. The old lamp at the", "a")  # much to copy; nothing to copy
-MEANINGS = {
-    "controls": "parameters and texts", "available": "what it needs", "output": "output: lossless, repeatable",
-    "provenance": "drafts: budget, origins, sources", "tracing": "recorded as it ran", "alone": "nothing left behind",
-}  # fmt: skip
 
 
 def new(name: str) -> int:
@@ -54,6 +48,7 @@ def check(args: argparse.Namespace) -> int:
     """0 where every method of the file keeps the contract, 1 where one does not."""
     from decoders.drafters import add_plugin, wait_for_plugins
     from decoders.method.plugins import Unusable
+    from specviz.views.examples import check_prompts
 
     file = Path(args.what)
     if not file.is_file():
@@ -67,7 +62,7 @@ def check(args: argparse.Namespace) -> int:
         return 1
     args.model = args.model or "bundled"  # fast, and trained: drafts are accepted and rejected
     target = common.open_target(args)
-    prompts = _prompts(target)
+    prompts = check_prompts(target.tokenizer)
     return 0 if all([_checked(method, target, prompts) for method in _of(plugin)]) else 1
 
 
@@ -78,27 +73,15 @@ def _of(plugin: Plugin) -> list[Method]:
     return [find_method(method.name) for method in plugin.methods]
 
 
-def _prompts(target: Target) -> list[Prompt]:
-    from decoders import Prompt
-    from decoders.prompt.files import read_prompts
-    from specviz.views.examples import file
-
-    examples = [record.prompt(target.tokenizer) for record in read_prompts(file(toy=True), EXAMPLES)]
-    return [*examples, *(Prompt.from_text(target.tokenizer, text) for text in MADE)]
-
-
 def _checked(method: Method, target: Target, prompts: list[Prompt]) -> bool:
     """Whether a method keeps the contract; says rule by rule what does not."""
+    from decoders.study.contract import MEANINGS, drafted, rules_of
     from decoders.study.contract import check as broken
-    from decoders.study.contract import drafted
 
     findings = broken(method, target, prompts)
-    rules = [rule for rule in MEANINGS if rule != "available" or any(f.rule == rule for f in findings)]
     left = {finding.rule for finding in findings}
-    if "available" in left:
-        rules = ["controls", "available"]
     common.say(f"{method.name}: {method.title}, on {target.name} and {counted(len(prompts), 'prompt')}")
-    for rule in rules:
+    for rule in rules_of(findings):
         common.say(f"  {'✗' if rule in left else '✓'} {MEANINGS[rule]}")
         for finding in (one for one in findings if one.rule == rule):
             where = "" if finding.prompt is None else f" (prompt {finding.prompt + 1})"

@@ -11,6 +11,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from decoders.errors import UserError
+from decoders.trace.metrics import doubts
 from specviz.words import counted, decimals
 
 from . import common
@@ -65,10 +66,13 @@ def run(args: argparse.Namespace) -> int:
         f"{result['accepted']} drafted tokens accepted",
         f"{decimals(result['tokens_per_s'], 1)} tokens/s",
     ]
+    doubt = doubts(result).get("speedup")
     if result["speedup"] is not None:
-        parts.append(f"{decimals(result['speedup'], 2)}× plain decoding")
+        parts.append(f"{decimals(result['speedup'], 2)}× plain decoding{' ‡' if doubt else ''}")
     parts += [f"{label} {100 * result[key]:.1f} %" for key, label in QUALITY.items() if result[key] is not None]
     common.say("\n" + " · ".join(parts), error=True)
+    if doubt:
+        common.say(f"‡ {doubt}", error=True)
     if args.forced:
         common.say("forced: the answer was given, and the model only timed", error=True)
     elif not result["lossless"]:
@@ -130,16 +134,13 @@ def _differing(output: Sequence[int], plain: Sequence[int]) -> int:
 
 def _prompt(args: argparse.Namespace, record: Any, target: Any, method: Any, params: Any) -> Any:
     """The record's prompt with its pool and its reference."""
-    from decoders.prompt.prompt import Pool
-
     reference = record.reference if args.reference is None else args.reference
     prompt = replace(record.prompt(target.tokenizer, chat=args.chat), reference=reference.strip())
     if args.pool is None:
         return prompt
     if not method.needs(target, params).pool:
         raise UserError(f"--pool is of no use to {method.name}: it takes its drafts from elsewhere")
-    text = common.text_file(args.pool, "pool")
-    return replace(prompt, pool=Pool.from_text(target.tokenizer, text, args.pool.name))
+    return replace(prompt, pool=common.pool_file(args.pool, target))
 
 
 def _forced(args: argparse.Namespace, target: Any, prompt: Any, method: Any, params: Any, title: str) -> Any:

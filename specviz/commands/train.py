@@ -16,12 +16,19 @@ from . import common
 OUT = Path("runs") / "demo"
 ANSWERS, REFERENCES = "answers.jsonl", "references.jsonl"  # as in decoders.training.text.making
 AGAIN = "Interrupted runs go on where they stopped when asked again."
-MINUTES = {"demo": 240.0, "drafter": 60.0, "glide": 60.0, "ppd": 45.0, "text": 60.0}  # computing time by default
+# computing time by default
+MINUTES = {"demo": 240.0, "drafter": 60.0, "glide": 60.0, "ppd": 45.0, "text": 60.0, "heads": 45.0}
 MASKS = ("ensemble", "decoder", "encoder")  # decoders.prompt_tokens.tokens.MASKS; importing it here would import torch
 HEADS = ("target", "one-stage", "two-stage")  # decoders.training.prompt_tokens.HEADS
 DRAFTERS = {
     "drafter": ("a vanilla drafter for a target", "a small draft model, for the method sps"),
     "glide": ("a GLIDE draft model for a target", "a draft model that reads the target's cached keys, for glide"),
+}
+HEAD_KINDS = {  # decoders.training.head_kinds.KINDS
+    "medusa": ("Medusa's heads for a target", "heads that each guess one token further ahead, for medusa"),
+    "hydra": ("Hydra's heads for a target", "heads that also read the tokens drafted before theirs, for hydra"),
+    "eagle": ("an EAGLE head for a target", "a head that imitates the target's next states, for eagle and eagle2"),
+    "eagle3": ("an EAGLE-3 head for a target", "a head that reads three of the target's states, for eagle3"),
 }
 
 
@@ -51,6 +58,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     for kind, (short, what) in DRAFTERS.items():
         _add_drafter(parts, kind, short, what)
     _add_ppd(parts)
+    for kind, (short, what) in HEAD_KINDS.items():
+        _add_heads(parts, kind, short, what)
     _add_text(parts)
 
 
@@ -115,6 +124,36 @@ def _add_ppd(parts: Any) -> None:
     parser.set_defaults(run=_train_ppd)
 
 
+def _add_heads(parts: Any, kind: str, short: str, what: str) -> None:
+    parser = _add_part(parts, kind, short, what)
+    if kind in ("medusa", "hydra"):
+        common.count(parser, "--heads", "heads: how far ahead", 4, high=16, metavar="N")
+        common.count(parser, "--blocks", "residual blocks of each", 1, high=16, metavar="N")
+    if kind == "hydra":
+        common.flag(parser, "--prefix", "Hydra++: a decoder layer of the target's sizes in front of the heads")
+    else:
+        common.count(parser, "--mlp", "width of its MLP (default: the target's)", metavar="N", low=8)
+        common.count(
+            parser, "--unroll", "steps on its own states: validated, and learnt by eagle3", 5, metavar="N", high=8
+        )
+    common.count(
+        parser, "--draft-vocab", "draft only the N commonest tokens: a smaller head (default: all)", metavar="N", low=2
+    )
+    common.flag(parser, "--hard-labels", "learn the text's own tokens, not the target's distributions")
+    common.file(
+        parser, "--states", "where the target's states are kept, to share them with other parts (default: in --out)",
+        "FOLDER",
+    )  # fmt: skip
+    common.count(parser, "--batch-tokens", "tokens of text per step, padding included", 2048, low=64)
+    common.count(parser, "--positions", "positions learnt from per step, at most", 1024, low=16)
+    common.count(parser, "--validate-steps", "steps between two validations", 100)
+    parser.add_argument(
+        "--recipe", choices=("ours", "paper"), default="ours",
+        help="ours: Muon for matrices (default). paper: AdamW for everything, as the heads' authors train",
+    )  # fmt: skip
+    parser.set_defaults(run=lambda args: _train_heads(kind, args))
+
+
 def _add_text(parts: Any) -> None:
     short = "a chat model's own answers, for its parts to learn from"
     about = (
@@ -174,7 +213,7 @@ def _add_part(parts: Any, kind: str, short: str, what: str) -> argparse.Argument
         help="text files, or JSONL with conversations; `demo` for the generator of the bundled tasks (default)",
     )  # fmt: skip
     budget = parser.add_mutually_exclusive_group()
-    _add_minutes(budget, MINUTES[kind])
+    _add_minutes(budget, MINUTES.get(kind, MINUTES["heads"]))
     common.count(budget, "--steps", "steps to make: to train two models alike")
     common.file(
         parser, "--out", f"where checkpoints, curves and the part go (default: {Path('runs') / kind})", "FOLDER"
@@ -222,6 +261,19 @@ def _train_ppd(args: argparse.Namespace) -> int:
     return _train_for("ppd", args, Run, recipe, _guessed, lambda drawn: drawn.prompt_charts)
 
 
+def _train_heads(kind: str, args: argparse.Namespace) -> int:
+    from decoders.training.head_kinds import KINDS
+    from decoders.training.heads import Recipe, run_of
+
+    own = ("heads", "blocks", "prefix", "mlp", "unroll")  # that not every kind has
+    shape = {name: getattr(args, name) or 0 for name in own if hasattr(args, name)}
+    recipe = Recipe(
+        **shape, draft_vocab=args.draft_vocab or 0, hard_labels=args.hard_labels, batch_tokens=args.batch_tokens,
+        positions=args.positions, muon=args.recipe == "ours", validate_steps=args.validate_steps, fast=args.fast,
+    )  # fmt: skip
+    return _train_for(kind, args, run_of(KINDS[kind], args.states), recipe, _foresaw, lambda drawn: drawn.head_charts)
+
+
 def _train_for(
     kind: str, args: argparse.Namespace, run_of: Callable[..., Any], recipe: Any, sentence: Callable[[Any], str],
     charts: Callable[[Any], Callable[..., Any]],
@@ -243,7 +295,7 @@ def _train_for(
         from decoders.training.drafter import epoch_steps
 
         steps = epoch_steps(source)
-    minutes = None if steps else args.minutes or MINUTES[kind]
+    minutes = None if steps else args.minutes or MINUTES.get(kind, MINUTES["heads"])
     title = f"{kind} for {name}"
     with common.progress_bar(f"training the {kind}") as bar:
 
@@ -287,6 +339,17 @@ def _guessed(now: Any) -> str:
         f"step {now.step:,}: {line['points'] / 1e6:.2f} M insertion points, {line['seconds'] / 60:.1f} min, loss "
         f"{line['loss']:.3f} (held-out {line['held_out_loss']:.3f}), held-out accuracy at distance {distances}: top-1 "
         f"{shares('top1')}, top-5 {shares('top5')}; {line['points_per_second']:,} points/s"
+    )
+
+
+def _foresaw(now: Any) -> str:
+    """One line on how far heads have come."""
+    line = now.logged
+    shares = {key: "/".join(f"{share:.3f}" for share in line[key]) for key in ("top1", "top5")}
+    return (
+        f"step {now.step:,}: {now.tokens / 1e6:.2f} M tokens, {line['seconds'] / 60:.1f} min, loss {line['loss']:.3f} "
+        f"(held-out {line['held_out_loss']:.3f}), held-out accuracy by distance: top-1 {shares['top1']}, top-5 "
+        f"{shares['top5']}; {now.tokens_per_second:,.0f} tokens/s"
     )
 
 

@@ -6,15 +6,17 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from decoders.errors import UserError
 from decoders.folders import write_json
 from specviz.words import column, columned, counted
 
 from . import common
 
 if TYPE_CHECKING:
+    from decoders import Target
     from decoders.prompt.files import PromptRecord
     from decoders.study.divergences import Divergence
     from decoders.study.lossless import Outcome
@@ -27,6 +29,7 @@ DESCRIPTION = "Decode prompts with every method and compare with plain decoding;
 def add(parser: argparse.ArgumentParser) -> None:
     common.add_methods(parser)
     common.add_prompts(parser, 40)
+    common.file(parser, "--pool", "a text to draft from, for methods that take one", "FILE")
     common.flag(parser, "--no-generate", "do not check plain decoding against transformers' generate()")
     parser.add_argument(
         "--temperature", type=common.positive, default=0.0, metavar="T",
@@ -46,7 +49,12 @@ def run(args: argparse.Namespace) -> int:
     records = common.prompt_records(args)
     target = common.open_target(args)
     prompts, kept, note = common.fitting(target, records, args.max_new_tokens)
+    if args.pool is not None:
+        pool = common.pool_file(args.pool, target)
+        prompts = [replace(prompt, pool=pool) for prompt in prompts]
     methods, missing = common.chosen_methods(target, args.methods, args.set, prompts)
+    if args.pool is not None and not any(_takes_pool(target, name, params) for name, params in methods.items()):
+        raise UserError(f"--pool is of no use to {', '.join(methods)}: they take their drafts from elsewhere")
 
     from decoders import Sampling
     from decoders.study.lossless import check_lossless
@@ -55,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     stock = None if args.no_generate or not sampling.greedy else common.stock_model(args, target)
     about = {
         "schema": "specverify/1", "model": target.info, "max_new_tokens": args.max_new_tokens,
-        "sampling": asdict(sampling), "note": note,
+        "sampling": asdict(sampling), "note": note, "pool": args.pool and args.pool.name,
         "prompts": [{"id": record.id, "category": record.category} for record in kept],
     }  # fmt: skip
     tell = _teller(kept)
@@ -89,6 +97,12 @@ def run(args: argparse.Namespace) -> int:
         f"{args.max_new_tokens} tokens, {target.info['dtype']}{drawing})"
     )
     return 0
+
+
+def _takes_pool(target: Target, name: str, params: Any) -> bool:
+    from decoders import find_method
+
+    return find_method(name).needs(target, params).pool
 
 
 def _teller(records: Sequence[PromptRecord]) -> Callable[[int, Sequence[Outcome]], None]:

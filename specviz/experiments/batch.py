@@ -186,9 +186,9 @@ class Ledger:
         return {"same": 1.0, "differs_at": None}
 
 
-def units(session: Session) -> Iterator[list[Row]]:
+def units(session: Session, *, warm: bool = False) -> Iterator[list[Row]]:
     """Every run of a batch, one after another: the rows that are complete by it. A run that fails is an error of its
-    row, and the others go on.
+    row, and the others go on. ``warm``: the target has run a batch before, so that nothing is run to warm up.
     """
     from decoders import Sampling
     from decoders.study.bench import Contender, Made, Sample, alternated, timed
@@ -228,7 +228,7 @@ def units(session: Session) -> Iterator[list[Row]]:
     methods = {setting.line.label: setting.line.method for setting in planned.settings}
     ledger = Ledger(target, planned.cases, methods, planned.lossy, session.keep, session.on_device, temperature)
     repeats = planned.experiment.repeats
-    for turn, made in alternated(contenders, planned.cases, repeats, call):
+    for turn, made in alternated(contenders, planned.cases, repeats, call, warm=warm):
         if cancel.is_set():
             return
         yield ledger.add(turn, made)

@@ -86,17 +86,23 @@ class Plan:
 class Progress:
     """``done`` of ``total`` runs after ``seconds``; ``left_s`` is None until a first run is done.
 
-    Before the runs, where parts are trained: training steps of all of them; ``trains`` names the one at work.
+    Before the runs, where parts are trained: training steps of all of them; ``trains`` names the one at work. Where
+    ``workers`` do it, units are counted, of which ``before`` were done earlier; each of them is described as
+    {name, state, seconds, done, losses}, and ``failures`` are the reasons of units that failed.
     """
 
     done: int
     total: int
     seconds: float
     trains: str = ""
+    before: int = 0
+    workers: Sequence[Mapping[str, Any]] = ()
+    failures: Sequence[str] = ()
 
     @property
     def left_s(self) -> float | None:
-        return self.seconds / self.done * (self.total - self.done) if self.done else None
+        new = self.done - self.before
+        return self.seconds / new * (self.total - self.done) if new else None
 
 
 @dataclass(frozen=True, slots=True)

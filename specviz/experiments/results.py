@@ -96,10 +96,11 @@ class Results:
     def save(self, folder: Path) -> None:
         """Write ``experiment.json`` and ``runs.csv`` into a folder, each whole or not at all."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name, text in self._files().items():
+        for name, text in self.files().items():
             write_text(folder / name, text)
 
-    def _files(self) -> dict[str, str]:
+    def files(self) -> dict[str, str]:
+        """The results' files by name."""
         about = json.dumps({"schema": SCHEMA, **self.about}, indent=1, ensure_ascii=False)
         return {ABOUT: about, RUNS: self.frame.to_csv(index=False)}
 
@@ -107,7 +108,7 @@ class Results:
         """Both files as one, for a download."""
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, text in self._files().items():
+            for name, text in self.files().items():
                 archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), text)
         return buffer.getvalue()
 

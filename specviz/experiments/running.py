@@ -77,8 +77,8 @@ def run_experiment(
         parts = _trained(session) if experiment.trains else {}
         ran_from = time.perf_counter()
         about["trained_s"] = round(ran_from - started, 1)
-        if _clocked(experiment) and planned.cases and not experiment.repeats and not cancel.is_set():
-            on_device(lambda: _one(session, planned.cases[0], Setting(PLAIN, {}), WARM_TOKENS, {}))
+        if not cancel.is_set():
+            _warm(session)
         for done, rows in enumerate(units(session) if experiment.repeats else _units(session, parts), 1):
             if cancel.is_set():
                 break
@@ -94,7 +94,39 @@ def run_experiment(
     return results
 
 
+def rows_of(target: Target, planned: Plan, keep: Callable[[Trace], None], *, warm: bool = False) -> list[Row]:
+    """All rows of a plan on a target, as a worker makes them of one prompt. Parts that are to be trained are there.
+
+    ``keep`` gets every trace; ``warm``: an earlier plan has run on this target, so that nothing is run to warm up.
+    """
+    session = Session(target, planned, _maker(target, planned.experiment), _at_once, keep, None, threading.Event())
+    if not warm:
+        _warm(session)
+    each = units(session, warm=warm) if planned.experiment.repeats else _units(session, _parts(session, {}))
+    return [row for rows in each for row in rows]
+
+
+def _at_once(work: Callable[[], Any]) -> Any:
+    return work()
+
+
+def _warm(session: Session) -> None:
+    """A first run that nobody times, where the machine's state matters; a batch warms up by itself."""
+    planned = session.planned
+    if _clocked(planned.experiment) and planned.cases and not planned.experiment.repeats:
+        session.on_device(lambda: _one(session, planned.cases[0], Setting(PLAIN, {}), WARM_TOKENS, {}))
+
+
 Parts = Mapping[Variant, tuple[Path | None, Mapping[str, Any]]]
+
+
+def trained(
+    target: Target, planned: Plan, progress: Callable[[Progress], None] | None, cancel: threading.Event | None
+) -> float:
+    """Train the parts that a plan compares, where they are not there yet; the seconds it took."""
+    started, make = time.perf_counter(), _maker(target, planned.experiment)
+    _trained(Session(target, planned, make, _at_once, None, progress, cancel or threading.Event()))
+    return round(time.perf_counter() - started, 1)
 
 
 def _trained(session: Session) -> Parts:
@@ -123,13 +155,20 @@ def _trained(session: Session) -> Parts:
                 if session.progress is not None:
                     session.progress(Progress(done + made, total, time.perf_counter() - started, words))
         done += variant.steps
+    parts = _parts(session, failed)
+    trim([variant.folder(target.key) for variant in settings])
+    return parts
+
+
+def _parts(session: Session, failed: Mapping[Variant, str]) -> Parts:
+    """The trained parts of a plan's settings: per variant its folder, and what its rows share."""
+    target, planned = session.target, session.planned
     parts: dict[Variant, tuple[Path | None, Mapping[str, Any]]] = {}
-    for variant in settings:
+    for variant in {v: None for s in planned.settings if (v := variant_of(planned.experiment, s)) is not None}:
         log = variant.log(target.key)
         reason = failed.get(variant) or ("the training was stopped" if log is None else "")
         folder = None if reason else variant.folder(target.key) / "part"
         parts[variant] = (folder, {"error": reason} if reason else learning(log or ()))
-    trim([variant.folder(target.key) for variant in settings])
     return parts
 
 
@@ -153,7 +192,7 @@ def _units(session: Session, parts: Parts) -> Iterator[list[Row]]:
             variant = variant_of(experiment, setting)
             folder, shared = parts[variant] if variant is not None else (None, {})
             part = {PARAMETER[variant.kind]: str(folder)} if variant is not None else {}
-            labels = _labels(case, setting)
+            labels = labels_of(case, setting)
             if shared.get("error"):
                 yield [{**labels, **shared}]
                 continue
@@ -187,7 +226,7 @@ def _measured(experiment: Experiment, target: Any, params: Mapping[str, Any], ca
         return [{"error": sentence(problem)}]
 
 
-def _labels(case: Case | None, setting: Setting) -> Row:
+def labels_of(case: Case | None, setting: Setting) -> Row:
     """A row without numbers yet."""
     values = {f"param:{name}": text_of(value) for name, value in setting.values.items()}
     prompt = {"prompt": case.id, "category": case.category, "trace": ""} if case is not None else {}
@@ -198,7 +237,7 @@ def _one(
     session: Session, case: Case, setting: Setting, new_tokens: int, part: Mapping[str, Any]
 ) -> tuple[Row, Trace | None]:
     """A run's row without its numbers, and its trace (None: it failed)."""
-    row = _labels(case, setting)
+    row = labels_of(case, setting)
     values = ", ".join(f"{name} = {text_of(value)}" for name, value in setting.values.items())
     title = " · ".join(words for words in (case.id, setting.line.label, values) if words)
     try:

@@ -266,7 +266,7 @@ def named(variant: Variant, differing: Mapping[str, Any]) -> str:
         for name, value in differing.items()
         if value is not False
     ]
-    return ", ".join([KINDS[variant.kind], *settings])
+    return ", ".join([KINDS[variant.kind].title, *settings])
 
 
 def _size_and_rate(target: Target) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from decoders.model.catalog import NAMES, current_key, shipped_key
+from decoders.trace.decisions import verified
 from decoders.trace.trace import Trace
 from specviz import __version__
 from specviz.markup import tex
@@ -23,9 +24,11 @@ LANES = "A filled cell is what one forward accepted; the target's own tokens are
 def caption(trace: Trace, step: int) -> str:
     """Of a step's figure, without markup."""
     told = trace.tables["steps"]
-    drafted = counted(told["drafted"][step], "drafted token")
+    drafts = "its draft is not wholly recorded"
+    if verified(trace):
+        drafts = f"{counted(told['drafted'][step], 'drafted token')}, {told['accepted'][step]} accepted"
     what = f"Step {step + 1} of {trace.rows('steps')} of {method_words(trace)} on {_model(trace)}"
-    return f"{what}: {drafted}, {told['accepted'][step]} accepted. {MARKS} {_setting(trace)}"
+    return f"{what}: {drafts}. {MARKS} {_setting(trace)}"
 
 
 def comparison_caption(traces: Sequence[Trace]) -> str:
@@ -37,7 +40,8 @@ def comparison_caption(traces: Sequence[Trace]) -> str:
 def method_words(trace: Trace) -> str:
     """A method with the parameters that were set or came out: "PLD+ by hidden states (k = 20, layer = 20)"."""
     method = trace.run["method"]
-    values = {**(method.get("params") or {}), **(method.get("resolved") or {})}
+    resolved = method.get("resolved")
+    values = {**(method.get("params") or {}), **(resolved if isinstance(resolved, dict) else {})}
     shown = ", ".join(f"{name} = {_value(value)}" for name, value in values.items() if value not in (None, False, ""))
     return f"{method.get('title') or method['name']}{f' ({shown})' if shown else ''}"
 
@@ -49,12 +53,18 @@ def _value(value: Any) -> str:
 def _model(trace: Trace) -> str:
     model = trace.run.get("model") or {}
     dtype = f" ({model['dtype']})" if model.get("dtype") else ""
-    return f"{model.get('name') or 'an unnamed model'}{dtype}"
+    name = model.get("name") or "an unnamed model"
+    return f"{'a model that is not recorded' if name == 'not recorded' else name}{dtype}"
 
 
 def _setting(trace: Trace, *, run: bool = True) -> str:
-    temperature = (trace.run.get("sampling") or {}).get("temperature") or 0
-    way = f"Sampled at temperature {decimal(float(temperature))}" if temperature else "Greedy decoding"
+    temperature = (trace.run.get("sampling") or {}).get("temperature")
+    if temperature is None and "imported" in trace.run:
+        way = "How the server sampled is not recorded"
+    elif isinstance(temperature, int | float) and temperature:
+        way = f"Sampled at temperature {decimal(float(temperature))}"
+    else:
+        way = "Greedy decoding"
     per_step = (trace.run.get("metrics") or {}).get("tokens_per_step")
     whole = f"; {decimal(per_step)} tokens per step over the whole run" if run and per_step else ""
     return f"{way}{whole}."
@@ -66,13 +76,13 @@ def command(trace: Trace, file: str) -> str:
     key = current_key(str(model.get("key") or ""))
     named = next((name for name in NAMES if key and shipped_key(name) == key), "")
     words = ["specviz", "run", "--again", file, "--model", named or f"PATH_OR_ID_OF_{model.get('name') or 'THE_MODEL'}"]
-    return " ".join(map(shlex.quote, [*words, *(["--dtype", model["dtype"]] if model.get("dtype") else [])]))
+    return " ".join(map(shlex.quote, [*words, *(["--dtype", str(model["dtype"])] if model.get("dtype") else [])]))
 
 
 def entries(traces: Sequence[Trace]) -> dict[str, str]:
     """BibTeX entries by key: each method's paper as its registry entry has it, and this tool."""
-    found = {key: text for trace in traces for key, text in _papers(str(trace.run["method"]["name"]))}
-    return {**found, "specviz": TOOL}
+    papers = {key: text for trace in traces for key, text in _papers(str(trace.run["method"]["name"]))}
+    return {**papers, "specviz": TOOL}
 
 
 TOOL = f"""@software{{specviz,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
 from decoders.errors import UserError
 from decoders.trace.metrics import measure
@@ -89,7 +90,7 @@ def _first_difference(trace: Trace, base: Trace | None) -> int | None:
 
 
 def _axis(sheet: Sheet, longest: int, y: float) -> None:
-    step = next(n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10**6) if longest / n <= 6)
+    step = next(n * 10**power for power in count() for n in (1, 2, 5) if longest / (n * 10**power) <= 6)
     sheet.line((0, y), (sheet.width, y), stroke=SOFT, line=0.5)
     for place in range(0, longest + 1, step):
         x = place * sheet.width / longest

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from decoders.folders import ASSETS
@@ -109,8 +110,7 @@ def wrapped(text: str, wide: float, size: float = BODY) -> Iterator[str]:
     """
     line = ""
     for word in printable(text).split():
-        while width(word, size) > wide:
-            cut = next(n for n in range(len(word), 0, -1) if n == 1 or width(word[:n], size) <= wide)
+        while (cut := max(1, fitting(word, wide, size))) < len(word):
             if line:
                 yield line
                 line = ""
@@ -128,11 +128,16 @@ def wrapped(text: str, wide: float, size: float = BODY) -> Iterator[str]:
 def shortened(text: str, wide: float, size: float = BODY, bold: bool = False) -> str:
     """As much of a text as fits, "…" in place of the rest."""
     text = printable(text)
-    if width(text, size, bold) <= wide:
+    if fitting(text, wide, size, bold) == len(text):
         return text
-    while text and width(text + "…", size, bold) > wide:
-        text = text[:-1]
-    return text + "…"
+    return text[: fitting(text, wide - width("…", size, bold), size, bold)] + "…"
+
+
+def fitting(text: str, wide: float, size: float = BODY, bold: bool = False) -> int:
+    """How many of a printable text's first characters are as wide at most."""
+    advances, units = _metrics(bold)
+    widths = accumulate(advances[ord(c)] for c in text)
+    return next((n for n, all_so_far in enumerate(widths) if all_so_far * size / units > wide), len(text))
 
 
 def width(text: str, size: float = BODY, bold: bool = False) -> float:

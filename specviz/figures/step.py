@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from decoders.trace.trace import Trace
@@ -65,8 +66,8 @@ def _source(sheet: Sheet, trace: Trace, step: int) -> float:
     table = trace.tables["pool"]
     ids = dict(zip(table["position"], table["id"], strict=True)) if in_pool else trace.tables["tokens"]["id"]
     best = max(copied, key=lambda p: (copied[p] == "accepted", -p))
-    first = min(p for p in copied if p <= best and all(q in copied for q in range(p, best + 1)))
-    last = next(p for p in range(best, best + len(copied) + 1) if p + 1 not in copied)
+    first = next(p for p in count(best, -1) if p - 1 not in copied)
+    last = next(p for p in count(best) if p + 1 not in copied)
     place, token = part_of(trace, -1, first) if in_pool else part_of(trace, first)
     many = f"tokens {token}–{token + last - first}" if last > first else f"token {token}"
     sheet.text(0, SMALL, f"Copied from {place}, {many}", SMALL, color=SOFT)
@@ -124,36 +125,35 @@ def tree_rows(trace: Trace, step: int) -> list[Row]:
     path = [number for number, node in enumerate(nodes) if node["status"] in ("root", "accepted")]
     end = path[-1] if path else 0
     chances = {t["token"]: t["prob"] for t in rows_of(trace, "targets", step) if t["node"] == end}  # likeliest first
+    sizes = [1] * len(nodes)  # of each node and what hangs on it
+    for number in range(len(nodes) - 1, 0, -1):
+        sizes[nodes[number]["parent"]] += sizes[number]
+
+    def below(number: int, status: str) -> list[int]:
+        return [child for child in children.get(number, ()) if nodes[child]["status"] == status]
+
     rows: list[Row] = []
-
-    def below(number: int) -> int:
-        return sum(1 + below(child) for child in children.get(number, ()))
-
-    def more(count: int, word: str, column: int, parent: int) -> None:
-        if count:
-            rows.append(Row("more", f"+{count} {word}", column, parent))
-
-    def walk(number: int, column: int, parent: int) -> None:
-        node, here = nodes[number], len(rows)
+    coming: list[Row | tuple[int, int, int]] = [(0, 0, -1)] if nodes else []  # rows, and nodes with column and parent
+    while coming:
+        one = coming.pop()
+        if isinstance(one, Row):
+            rows.append(one)
+            continue
+        number, column, parent = one
+        node, here, right = nodes[number], len(rows), min(column + 1, DEEPEST)
         kind = node["status"] if number else "root"
         copied = max(node["source"], node["pool"]) >= 0
         rows.append(Row(kind, pieces.label(node["token"]), column, parent, node["prob"], node["rank"], copied))
-        beside = [child for child in children.get(number, ()) if nodes[child]["status"] != "accepted"]
-        on = [child for child in children.get(number, ()) if nodes[child]["status"] == "accepted"]
-        refused = sorted((c for c in beside if nodes[c]["status"] == "rejected"), key=lambda c: nodes[c]["rank"])
-        right = min(column + 1, DEEPEST)
-        for child in refused[:SHOWN]:
-            walk(child, right, here)
-        more(sum(1 + below(c) for c in refused[SHOWN:]), "rejected", right, here)
-        more(sum(1 + below(c) for c in beside if c not in refused), "not reached", right, here)
-        for child in on:
-            walk(child, column, here)
+        refused = sorted(below(number, "rejected"), key=lambda c: nodes[c]["rank"])
+        next_rows: list[Row | tuple[int, int, int]] = [(child, right, here) for child in refused[:SHOWN]]
+        for hidden, word in ((refused[SHOWN:], "rejected"), (below(number, "unreached"), "not reached")):
+            if hidden:
+                next_rows.append(Row("more", f"+{sum(sizes[c] for c in hidden)} {word}", right, here))
+        next_rows += [(child, column, here) for child in below(number, "accepted")]
         if number == end:
             rank = list(chances).index(bonus) if bonus in chances else -1
-            rows.append(Row("own", pieces.label(bonus), column, here, chances.get(bonus), rank))
-
-    if nodes:
-        walk(0, 0, -1)
+            next_rows.append(Row("own", pieces.label(bonus), column, here, chances.get(bonus), rank))
+        coming += reversed(next_rows)
     return rows
 
 

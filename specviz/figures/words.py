@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from decoders.importers.request import NOT_RECORDED
 from decoders.trace.trace import Trace
 from specviz.words import SIGNS, counted, decimal
 
@@ -23,7 +24,7 @@ class Pieces:
         return "■ stop" if token < 0 else self.text(token).translate(str.maketrans(SIGNS)) or "∅"
 
     def quoted(self, token: int) -> str:
-        return f"“{self.label(token)}”"
+        return "a token that is not recorded" if token == NOT_RECORDED else f"“{self.label(token)}”"
 
 
 def rows_of(trace: Trace, table: str, step: int) -> list[dict[str, Any]]:
@@ -58,6 +59,8 @@ def step_sentence(trace: Trace, step: int) -> str:
     """What happened in a step (from 0), in one sentence."""
     steps, pieces = trace.tables["steps"], Pieces(trace)
     told = {name: values[step] for name, values in steps.items()}
+    if partly := _partly_known(trace, told, pieces):
+        return partly
     own = "a stop token ended the run" if told["bonus"] < 0 else f"the target wrote {pieces.quoted(told['bonus'])}"
     if not told["drafted"]:
         reason = str(told["reason"] or "the method offered nothing").rstrip(".")
@@ -80,6 +83,20 @@ def step_sentence(trace: Trace, step: int) -> str:
     else:
         verdict = f"a path of {accepted} was accepted"
     return f"{_offer(trace, step, told, nodes[0]['token'])}; {verdict}, then {own}{instead}."
+
+
+def _partly_known(trace: Trace, told: dict[str, Any], pieces: Pieces) -> str:
+    """The sentence of a step of which an imported run does not know all; "" where it does."""
+    unknown, tokens = set(trace.run.get("unknown", ())), counted(told["emitted"], "token")
+    if "steps" in unknown:
+        return f"{tokens} of the answer; which tokens came together is not recorded."
+    if "steps.accepted" in unknown:
+        return f"{tokens} came together; what was drafted of them is not recorded."
+    if "steps.drafted" not in unknown:
+        return ""
+    stood = f"{counted(told['accepted'], 'drafted token')} stood" if told["accepted"] else ""
+    own = f"the target wrote {pieces.quoted(told['bonus'])}" if told["bonus"] >= 0 else ""
+    return f"{', then '.join(filter(None, (stood, own)))}; what was drafted beside is not recorded."
 
 
 def _offer(trace: Trace, step: int, told: dict[str, Any], root: int) -> str:

@@ -103,15 +103,26 @@ def training_charts(name: str, log: Sequence[Mapping[str, Any]]) -> list[go.Figu
 
 def prompt_charts(name: str, log: Sequence[Mapping[str, Any]]) -> list[go.Figure]:
     """Loss, and held-out top-1 and top-5 accuracy per distance, over the steps of prompt tokens' training."""
-    about = [[line["points"], line["seconds"] / 60] for line in log]
-    hover = "%{y:.3f}<br>%{customdata[0]:,} insertion points, %{customdata[1]:.1f} min"
+    return _guess_charts(name, log, "points", "insertion points", "loss, decayed over distances")
+
+
+def head_charts(name: str, log: Sequence[Mapping[str, Any]]) -> list[go.Figure]:
+    """The same of heads."""
+    return _guess_charts(name, log, "tokens", "tokens", "loss, summed over distances")
+
+
+def _guess_charts(
+    name: str, log: Sequence[Mapping[str, Any]], counted: str, unit: str, loss: str
+) -> list[go.Figure]:
+    about = [[line[counted], line["seconds"] / 60] for line in log]
+    hover = f"%{{y:.3f}}<br>%{{customdata[0]:,}} {unit}, %{{customdata[1]:.1f}} min"
     guesses = [
         ((key, i), f"top-{key[3:]}, distance {i + 1}", (BLUE, VERMILLION, GREEN, GREY)[i % 4], dash)
         for i in range(len(log[0]["top1"]) if log else 0)
         for key, dash in (("top1", "dash"), ("top5", "solid"))
     ]
     return [
-        _curves(f"{name}: loss, decayed over distances", log, LOSS, hover, about),
+        _curves(f"{name}: {loss}", log, LOSS, hover, about),
         _curves(f"{name}: the target's first choice among the first guesses", log, guesses, "%{y:.1%}", about),
     ]
 

@@ -11,10 +11,13 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from decoders.folders import ASSETS
 from decoders.prompt.files import PromptRecord, parse_record
+
+if TYPE_CHECKING:
+    from decoders.prompt.prompt import Prompt
 
 FOLDER = ASSETS / "examples"
 TASKS = {
@@ -28,6 +31,7 @@ TASKS = {
     "sums": "Little to copy",
     "open": "Little to copy",
 }
+MADE = ("Say it twice: the old lamp at the station. The old lamp at the", "a")  # much to copy; nothing to copy
 SEPARATOR = "---"  # a line of its own between two passages of a context
 
 
@@ -76,6 +80,19 @@ def examples(toy: bool = False) -> tuple[Example, ...]:
             record = parse_record(item, f"example-{number}")
             shown.append(Example(record, str(item.get("title") or record.id), str(item.get("note") or "")))
     return tuple(shown)
+
+
+def titled_prompts(tokenizer: Any, count: int, *, toy: bool = False) -> list[tuple[str, Prompt]]:
+    """The first examples as a model's prompts, with their titles."""
+    return [(example.label, example.record.prompt(tokenizer)) for example in examples(toy)[:count]]
+
+
+def check_prompts(tokenizer: Any) -> list[Prompt]:
+    """What a method's contract is checked on: two examples, and two prompts made for it."""
+    from decoders.prompt.prompt import Prompt
+
+    shown = [prompt for _, prompt in titled_prompts(tokenizer, 2, toy=True)]
+    return [*shown, *(Prompt.from_text(tokenizer, text) for text in MADE)]
 
 
 def passages(text: str) -> list[str]:

@@ -110,6 +110,29 @@ def test_charts_are_whole_when_they_are_first_seen(visit: Visit) -> None:
     assert page.locator(".svc-charts .svp-plot").last.locator(".scatterlayer .trace").count() == 4
 
 
+def test_a_speedup_that_cannot_be_is_marked_and_not_the_best(visit: Visit) -> None:
+    page = visit()
+
+    def disturbed(route: Any) -> None:
+        numbers = route.fetch().json()
+        for n, doubts in ((1, {}), (2, {"speedup": "above the 2.00 tokens per step"})):
+            numbers[f"gallery-{n}"]["metrics"]["speedup"] = 90.0 + n
+            numbers[f"gallery-{n}"]["doubts"] = doubts
+        route.fulfill(json=numbers)
+
+    page.route("**/api/compare/numbers*", disturbed)
+    try:
+        page.click(".svc-example")
+        over(page)
+        cells = page.locator(".svc-table tr:has(th:text-is('Speedup')) td")
+        expect(cells.nth(2)).to_have_text("92.00× ‡")
+        expect(cells.nth(1)).to_have_text("91.00× ★")
+        cells.nth(2).focus()
+        expect(page.locator(".svc .sv-tip")).to_contain_text("above the 2.00 tokens per step")
+    finally:
+        page.unroute("**/api/compare/numbers*")
+
+
 def test_the_text_of_a_lane_follows_the_clock(visit: Visit) -> None:
     page = visit()
     page.click(".svc-example")

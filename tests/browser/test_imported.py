@@ -10,7 +10,8 @@ import pytest
 
 from decoders.importers import open_log
 from tests import synthetic
-from tests.stubs import StubDesk, serving
+from tests.stubs import StubDesk, gallery_desk, nothing_wrong, serving
+from tests.test_imported import served, target
 from tests.waiting import expect
 
 SERVERS = Path(__file__).parent.parent / "servers"
@@ -61,3 +62,25 @@ def test_text_of_a_server_is_never_markup(inspect: Any, tmp_path: Path) -> None:
     expect(page.locator(".sv-title")).to_contain_text("<img src=x")
     expect(page.locator("#sv-view")).to_contain_text("<b>a</b>")
     expect(page.locator("#sv-view img")).to_have_count(0)
+
+
+def test_an_import_is_read_and_drafted_again_from_the_page(page: Any, tmp_path: Path, home: Path) -> None:
+    """The whole way of a user: open the server's answer, read it with the model in use, compare it with a run."""
+    original, answer = served()
+    path = tmp_path / "answer.json"
+    path.write_bytes(answer)
+    with serving(gallery_desk(target(), {"mine": original})) as number:
+        page.goto(f"http://127.0.0.1:{number}/?trace=mine")
+        expect(page.locator(".sv-title")).to_be_visible()
+        page.wait_for_function("specviz.app.whatif?.catalog && !specviz.app.whatif.reason")
+        expect(page.get_by_role("button", name="Read again …")).to_be_hidden()
+        opened(page, path)
+        expect(page.locator(".sv-by")).to_contain_text("not recorded")
+        page.get_by_role("button", name="Read again …").click()
+        panel = page.locator("section.sv-reading")
+        panel.get_by_label("Method that drafts every step again").select_option("pld")
+        panel.get_by_role("button", name="Read again", exact=True).click()
+        expect(page.locator(".sv-by")).to_contain_text("recomputed here")
+        expect(page.locator(".sv-by")).to_contain_text("drafts differ")
+        expect(panel).to_be_visible()
+        nothing_wrong(page, number)

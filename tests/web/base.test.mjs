@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { Model, POOL, groups } from "specviz/base/model.js";
 import { format, plain, plural, probability, thousandths } from "specviz/base/numbers.js";
 import { numbers } from "specviz/base/terms.js";
-import { Pieces, characters, glyphs, safe } from "specviz/base/text.js";
+import { Pieces, characters, glyphs, inLine, safe } from "specviz/base/text.js";
 
 import { frozen, small } from "./traces.mjs";
 
@@ -29,6 +29,12 @@ test("what cannot be seen is written out", () => {
   const bytes = Uint8Array.from([0x61, 0xc3, 0xa9, 0xff, 0xe2, 0x82]);
   assert.deepEqual(characters(bytes).map((c) => c.text), ["a", "é", "⟨xFF⟩", "⟨xE2⟩", "⟨x82⟩"]);
   assert.deepEqual(characters(bytes).map((c) => c.start), [0, 1, 3, 4, 5]);
+});
+
+test("a title never turns round the rest of its line", () => {
+  assert.equal(inLine("Say hi"), "Say hi");
+  assert.equal(inLine("Say \u202e hi"), "Say ⟨U+202E⟩ hi");
+  assert.equal(inLine("שלום"), "\u2068שלום\u2069");
 });
 
 test("tokens that share a character are one cell", () => {

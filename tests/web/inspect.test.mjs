@@ -8,6 +8,7 @@ import { spans } from "specviz/inspect/oracle.js";
 import { difference } from "specviz/inspect/diff.js";
 import { lanes } from "specviz/inspect/drafting.js";
 import { across, beside, marked } from "specviz/inspect/links.js";
+import { prunedNodes } from "specviz/inspect/pruned.js";
 import { routes } from "specviz/inspect/shares.js";
 import { arrange, items, position } from "specviz/inspect/tree_layout.js";
 import { before } from "specviz/lesson/asked.js";
@@ -38,6 +39,24 @@ test("lists without anything in common count as replaced", () => {
   const a = Array.from({ length: 900 }, (_, k) => k);
   const edits = difference(a, a.map((k) => -k - 1));
   assert.deepEqual([edits.length, edits.some(([sign]) => sign === "=")], [1800, false]);
+});
+
+test("what was left out hangs on the tree, or on what was left out before it", () => {
+  const trace = small();
+  trace.pruned = {
+    step: [0, 0, 0],
+    token: [3, 3, 1],
+    parent: [2, 0, 5],
+    draft_prob: [0.2, 0.1, 0.5],
+    score: [-2, -3, -4],
+  };
+  const model = new Model(trace);
+  const rows = prunedNodes(model, model.step(0));
+  // nodes 0 to 3 are the tree's; row 1 of what was left out is node 5
+  assert.deepEqual(rows.map((row) => row.path), [[1, 2, 3], [3], [3, 1]]);
+  assert.deepEqual(rows.map((row) => row.wrote), [true, false, false]);
+  assert.deepEqual(prunedNodes(model, model.step(1)), []);
+  assert.deepEqual(prunedNodes(new Model(small()), model.step(0)), []);
 });
 
 test("a chain is one row, the target's own token at its end", () => {

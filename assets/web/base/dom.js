@@ -240,7 +240,7 @@ export class Tooltip {
 export function facts(rows) {
   const list = h("dl.sv-facts");
   for (const [label, value] of rows) {
-    if (value === null || value === undefined || value === "") continue;
+    if (value === null || value === undefined || value === "" || value === false) continue;
     list.append(h("dt", label), append(h("dd"), [value]));
   }
   return list;

@@ -24,6 +24,12 @@ export const safe = (text) => text.replace(UNSEEN, unseen);
 /** The same with ␣ ⏎ → ␍. @type {(text: string) => string} */
 export const glyphs = (text) => safe(text).replace(/[ \n\t\r]/g, (character) => GLYPHS[character]);
 
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]/;
+
+/** Safe, and never turning round what follows in its line: for options, that have no element to isolate it in. */
+/** @type {(text: string) => string} */
+export const inLine = (text) => (RIGHT_TO_LEFT.test(text) ? `\u2068${safe(text)}\u2069` : safe(text));
+
 /** At most so many characters, the last of them "…" where some are left out. */
 /** @type {(text: string, most: number) => string} */
 const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);

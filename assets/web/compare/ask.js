@@ -5,6 +5,7 @@ import { bound, fields, valuesOf } from "specviz/base/field.js";
 import { getJson } from "specviz/base/json.js";
 import { plural } from "specviz/base/numbers.js";
 import { sentence, tell } from "specviz/base/problem.js";
+import { inLine } from "specviz/base/text.js";
 import { MARKS, going, page, part, post, tint } from "specviz/compare/state.js";
 import { offerModel } from "specviz/models/choose.js";
 import { badge, methodGroups, missingMethods } from "specviz/shell/methods.js";
@@ -58,7 +59,7 @@ export function drawPrompt() {
   if (form.choice !== "trace") return append(place, texts());
   const run = app.inspector?.model?.run;
   const made = h("p.svm-offer", { hidden: true });
-  const what = run ? `“${run.title}”: its prompt, token by token.` : "No run is open on Inspect yet.";
+  const what = run ? `“${inLine(run.title)}”: its prompt, token by token.` : "No run is open on Inspect yet.";
   place.append(h("p.svc-help", what), made);
   if (run) offerModel(made, run.id);
 }

@@ -160,10 +160,18 @@ function diff(lane, check) {
 }
 
 /** @type {(metric: MetricHelp, value: number | null | undefined) => string} */
-function cell({ unit }, value) {
+function written({ unit }, value) {
   if (value === null || value === undefined) return "–";
   if (unit === "share") return percentage(value);
   return unit === "×" ? `${value.toFixed(2)}×` : format(value);
+}
+
+/** A number that cannot be right says why. @param {HTMLElement} cell @param {string} why */
+function doubted(cell, why) {
+  cell.classList.add("svc-doubted");
+  cell.tabIndex = 0;
+  cell.append(h("span", { "aria-label": `, ${why}` }, " ‡"));
+  return page.tip?.add(cell, () => [h("div", `‡ ${why}.`)]);
 }
 
 /** The head of a row that explains itself. @type {(metric: Omit<MetricHelp, "key">) => HTMLElement} */
@@ -182,13 +190,15 @@ export function drawTable() {
     const values = lanes.map((lane) => page.numbers[lane.id].metrics[metric.key]);
     if (values.every((value) => value === null || value === undefined)) return [];
     const sign = BETTER[metric.key] || 0;
-    const scores = lanes.map((lane, n) => (lane.method === "plain" ? NaN : sign * (values[n] ?? NaN)));
+    const doubts = lanes.map((lane) => page.numbers[lane.id].doubts[metric.key]);
+    const scores = lanes.map((lane, n) => (lane.method === "plain" || doubts[n] ? NaN : sign * (values[n] ?? NaN)));
     const compared = scores.filter((score) => !Number.isNaN(score));
     const best = sign && compared.length > 1 ? Math.max(...compared) : null;
     const cells = values.map((value, n) => {
       const wins = scores[n] === best;
       const mark = wins && h("span.svc-star", star, " ★");
-      return h("td.svp-num", { class: wins && "svc-best" }, cell(metric, value), mark);
+      const cell = h("td.svp-num", { class: wins && "svc-best" }, written(metric, value), mark);
+      return doubts[n] ? doubted(cell, doubts[n]) : cell;
     });
     return [h("tr", rowHead(metric), cells)];
   });

@@ -20,6 +20,8 @@ interface StartedLanes { lanes: { method: string; id?: string; error?: string; p
 /** ``api/compare/numbers``, of one run. */
 interface LaneNumbers {
   metrics: Metrics;
+  /** Why one of them cannot be right. */
+  doubts: Record<string, string>;
   depths: [depth: number, reached: number, accepted: number][];
   /** Of the steps with a draft. */
   lengths: [accepted: number, steps: number, share: number][];

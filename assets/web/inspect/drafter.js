@@ -19,6 +19,7 @@ import {
   same,
 } from "specviz/inspect/drafting.js";
 import { LookPanel, lookedAt, looks } from "specviz/inspect/looks.js";
+import { leftOut } from "specviz/inspect/pruned.js";
 
 const TENTHS = 10;
 
@@ -175,7 +176,13 @@ export class DrafterView extends LookPanel {
     const place = { view, shown, beta: numberOf(this.owner, any, "overlap") };
     const looked = attention ? lookedAt(this, "Where the draft model looked") : null;
     this.parts.replaceChildren(
-      h("div.sv-drafter-side", this.verdict(view, shown, node), this.sureness(view, node, any), looked),
+      h(
+        "div.sv-drafter-side",
+        this.verdict(view, shown, node),
+        this.sureness(view, node, any),
+        looked,
+        leftOut(this.owner, view),
+      ),
       h("div.sv-drafter-main", pairs(this, place, list), residual(this, place, list)),
     );
   }

@@ -1,7 +1,7 @@
 /* The drawer: what is told of a run beside what is in sight. Closed at first; this browser remembers it open. */
 
 import { append, button, facts, h, icon } from "specviz/base/dom.js";
-import { amount, format } from "specviz/base/numbers.js";
+import { amount, format, probability } from "specviz/base/numbers.js";
 import { told } from "specviz/base/parts.js";
 import { stored } from "specviz/base/storage.js";
 import * as shares from "specviz/inspect/shares.js";
@@ -108,12 +108,26 @@ function start(owner) {
   return [owner.tip.add(chip, () => told("Start", text))];
 }
 
+/** Which trained part drafted, and what was found of it when it was loaded. @param {Inspector} owner */
+function part(owner) {
+  const { part } = owner.model.run;
+  if (!part) return [];
+  const chip = h("span.sv-chip", { tabindex: "0" }, "Drafted by ", h("b", part.from));
+  const lines = [
+    `${part.title || part.format}${part.fingerprint ? `, fingerprint ${part.fingerprint}` : ""}.`,
+    part.features && `It reads the target's states ${part.features.join(", ")}, from position ${part.offset ?? 0} on.`,
+    part.acceptance !== undefined && `On a short text ${probability(part.acceptance)} of its first guesses were right.`,
+  ];
+  const tip = owner.tip.add(chip, () => [...told("Drafted by", ...lines)]);
+  return [tip, ...(part.warnings || []).map((words) => h("p.sv-warned", words))];
+}
+
 /** The method's parameters, and which of them were left open. @param {Inspector} owner @returns {Child[]} */
 function parameters(owner) {
   const { method } = owner.model.run;
   const controls = new Map((method.controls || []).map((control) => [control.name, control]));
   const open = [];
-  const chips = start(owner);
+  const chips = [...start(owner), ...part(owner)];
   for (const [name, setting] of Object.entries(method.params || {})) {
     const control = controls.get(name);
     const label = control?.label || name;

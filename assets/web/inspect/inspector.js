@@ -76,6 +76,8 @@ export class Inspector extends Listeners {
     this.regret = new RegretView(this);
     this.drafter = new DrafterView(this);
     this.prompts = new PromptsView(this);
+    /** A page's own panel that tells of nodes while open. @type {(Picker & { owner: Inspector }) | null} */
+    this.borrowed = null;
     this.links = new Links(this);
     this.help = arrange(this);
     const hashed = !!options.actions && options.actions.link === true;
@@ -289,7 +291,7 @@ export class Inspector extends Listeners {
 
   /** The panel that tells about a chosen node of the tree. @returns {Picker & { owner: Inspector }} */
   get picker() {
-    return this.prompts.on ? this.prompts : this.drafter;
+    return this.borrowed ?? (this.prompts.on ? this.prompts : this.drafter);
   }
 
   /** @param {Position} position */

@@ -4,6 +4,7 @@ import { append, facts, h } from "specviz/base/dom.js";
 import { OPEN, POOL } from "specviz/base/model.js";
 import { format, plural } from "specviz/base/numbers.js";
 import * as terms from "specviz/base/terms.js";
+import { safe } from "specviz/base/text.js";
 import { lanes, offered, quoted as token, stood } from "specviz/inspect/drafting.js";
 import * as imported from "specviz/inspect/imported.js";
 import { follows, legend as hungLegend, offer as hungOffer } from "specviz/inspect/prompt_marks.js";
@@ -148,9 +149,12 @@ function metric(owner, help, value) {
   const unit = share ? "%" : named ? "" : help.unit;
   const box = h("div.sv-metric", { tabindex: "0" }, h("dt", help.label || help.key));
   const glue = unit === "%" || unit === "×" ? "" : " ";
-  box.append(h("dd", shown, unit && shown !== "–" ? h("small", glue + unit) : null));
+  const doubt = owner.model.report?.doubts?.[help.key];
+  const mark = doubt && h("small.sv-doubt", { "aria-label": `, ${doubt}` }, " ‡");
+  box.append(h("dd", shown, unit && shown !== "–" ? h("small", glue + unit) : null, mark));
   box.dataset.key = help.key;
-  return owner.tip.add(box, () => terms.explain(owner, help.key, help));
+  const why = doubt ? [h("div", `‡ ${doubt}.`)] : [];
+  return owner.tip.add(box, () => [...terms.explain(owner, help.key, help), ...why]);
 }
 
 // what a reader looks for first; all others follow in the run's own order
@@ -212,7 +216,7 @@ export function heading(owner) {
   if (run.asked) by.append(h("span.sv-chip", "as it stood at this step"));
   else if (!run.complete) by.append(h("span.sv-live", run.error ? "stopped" : "running"));
   if (run.error) by.append(h("span.sv-lossy", run.error));
-  return [h("h2.sv-title", run.title || run.id || "Untitled run"), by];
+  return [h("h2.sv-title", safe(run.title) || run.id || "Untitled run"), by];
 }
 
 /** The origins of the run's nodes, with how many of them were accepted; none where there is nothing to tell apart. */

@@ -103,7 +103,8 @@ export class TreeView extends Panel {
     this.drawn = this.owner.model;
     const hangs = this.owner.prompts.on;
     let laid = this.lay(view, hangs, false);
-    if (!this.owner.picker.on && !this.window.legible(laid.width)) laid = this.lay(view, hangs, true);
+    const { picker } = this.owner;
+    if ((!picker.on || picker.folds) && !this.window.legible(laid.width)) laid = this.lay(view, hangs, true);
     const { placed, lefts, width, height } = laid;
     this.drawLane(placed, width);
     this.drawDistances(lefts, hangs ? view.depth : 0);

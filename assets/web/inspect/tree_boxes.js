@@ -182,7 +182,7 @@ function drawBadge(tree, box, node) {
 function drawTag(tree, box, node) {
   const { item } = box;
   const above = node && tree.view.nodes[node.parent];
-  const guess = node && node.origin === "prompt"; // each is a guess of its own
+  const guess = node && (node.origin === "prompt" || node.origin === "head"); // each is a guess of its own
   const begins = node && node.index && (guess || !(above && above.index && above.origin === node.origin));
   const letter = begins ? tree.owner.model.origin(node.origin).letter : "";
   const tag = box.part("letter", !!letter, () =>

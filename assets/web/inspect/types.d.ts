@@ -24,7 +24,14 @@ interface InspectorActions {
   figure?: Address;
 }
 interface InspectorState { trace: string | null; step: number; pins: Position[] }
-interface InspectorEvents { step: { step: number }; pin: { pins: Position[] } }
+interface InspectorEvents {
+  step: { step: number };
+  pin: { pins: Position[] };
+  /** A panel of the page's own is opened: the others close. */
+  panel: Element;
+  /** Whether the run's model is here to be asked: why not, in a sentence, or "". */
+  able: string;
+}
 
 /** What a step, or a position of the text, is told with. */
 type Told<Result = Child[]> = (owner: Inspector, view: StepView) => Result;
@@ -94,6 +101,8 @@ interface Look { position: Position; weight: number }
 /** The panel that tells about a chosen item of the tree. */
 interface Picker {
   on: boolean; shading: boolean; look: Look[];
+  /** Whether tokens in a row may be drawn as one while it is on. */
+  folds?: boolean;
   choice(item: TreeItem | null): NodeChoice | null;
   isChosen(item: TreeItem): boolean;
   preview(item: TreeItem | null): void;
@@ -102,6 +111,8 @@ interface Picker {
 }
 /** A token with the probabilities of drafter (q) and target (p). */
 interface Guess { token: number; rank: number; q: number; p: number; residual: number | null }
+/** A token that was left out of a draft: the tokens from the root on to it, the drafter's probability and score. */
+interface PrunedNode { path: number[]; q: number; score: number; wrote: boolean }
 /** What prompt tokens guessed at one distance: a row per trained vector. */
 interface PromptGuess { distance: number; probe: number; rows: Choice[]; joint: Choice | null }
 /** A guess that was offered to the next step. */

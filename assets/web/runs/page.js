@@ -6,6 +6,7 @@ import { postJson } from "specviz/base/json.js";
 import { plural, when } from "specviz/base/numbers.js";
 import { sentence } from "specviz/base/problem.js";
 import { table } from "specviz/base/table.js";
+import { safe } from "specviz/base/text.js";
 import { onInspect } from "specviz/shell/open.js";
 import { place } from "specviz/shell/place.js";
 import { KINDS, refreshRuns } from "specviz/shell/runs.js";
@@ -45,7 +46,7 @@ const numbers = (key, head, by, text) => ({
 });
 /** @type {Column[]} */
 const COLUMNS = [
-  words("title", "Run", (run) => run.title),
+  words("title", "Run", (run) => safe(run.title)),
   words("method", "Method", (run) => (run.method || "") + (run.lossless === false ? " (lossy)" : "")),
   words("model", "Model", (run) => run.model || ""),
   numbers("tokens", "Tokens", (run) => run.tokens, whole),

@@ -47,6 +47,10 @@ document.body.append(
 );
 on("inspector", async (inspector) => {
   const { WhatIf } = await import("specviz/whatif/page.js");
+  const { LensView } = await import("specviz/whatif/lens.js");
+  const { Reading } = await import("specviz/whatif/reading.js");
+  new Reading(inspector);
+  app.lens = new LensView(inspector);
   app.whatif = new WhatIf(inspector);
 });
 

@@ -3,6 +3,7 @@
 import { emit } from "specviz/base/bus.js";
 import { h } from "specviz/base/dom.js";
 import { getJson } from "specviz/base/json.js";
+import { inLine } from "specviz/base/text.js";
 import { app } from "specviz/shell/state.js";
 
 let newest = 0;
@@ -49,10 +50,11 @@ export async function refreshRuns() {
   }
 }
 
-/** A run in a line. @param {RunRecord} run */
-function brief({ title, method, lossless, tokens_per_step: speed }) {
+/** A run in a line; its title keeps to itself which way it is written (an option has no element to isolate it). */
+/** @param {Pick<RunRecord, "title" | "method" | "lossless" | "tokens_per_step">} run */
+export function brief({ title, method, lossless, tokens_per_step: speed }) {
   const perStep = typeof speed === "number" && `${speed.toFixed(2)} tokens/step`;
-  return [title, method + (lossless === false ? " (lossy)" : ""), perStep].filter(Boolean).join(" · ");
+  return [title && inLine(title), method + (lossless === false ? " (lossy)" : ""), perStep].filter(Boolean).join(" · ");
 }
 
 /** The runs to choose from, by kind; ``current`` is chosen, be it in the list or not. */

@@ -87,4 +87,5 @@ interface App {
   /** by name, what a page that was opened knows */
   pages: Record<string, object>;
   whatif?: import("specviz/whatif/page.js").WhatIf;
+  lens?: import("specviz/whatif/lens.js").LensView;
 }

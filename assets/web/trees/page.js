@@ -105,7 +105,7 @@ function drawMachine() {
           { role: "status" },
           waits
             ? "Waiting for its turn; runs go first."
-            : `Measuring: ${measuring.done} of ${measuring.total} rounds at most`,
+            : `Measuring: ${measuring.done} of at most ${measuring.total} sizes`,
         ),
       )
     : null;

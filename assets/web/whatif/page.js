@@ -59,6 +59,8 @@ export class WhatIf {
   constructor(inspector) {
     this.inspector = inspector;
     this.reason = "Looking whether this run can be drafted again …";
+    /** What is to be shown of a run that is being opened. @type {{ run: string, method: string } | null} */
+    this.wanted = null;
     /** @type {Catalog | null} */
     this.catalog = null;
     /** @type {ReturnType<typeof fields>} */
@@ -118,6 +120,7 @@ export class WhatIf {
     inspector.addPanel(element);
     inspector.tree.bar.insertBefore(this.button, inspector.tree.choices);
     inspector.on("step", () => this.stepped());
+    inspector.on("panel", (panel) => panel !== element && this.shown && this.expand(false));
     on("current", () => this.look());
     on("runs", () => this.look());
     on("model", () => this.look(true));
@@ -143,6 +146,7 @@ export class WhatIf {
     this.shown = open;
     this.element.hidden = !open;
     this.button.setAttribute("aria-expanded", String(open));
+    if (open) this.inspector.emit("panel", this.element);
     this.inspector.resized(); // the panes beside it have another height
   }
 
@@ -171,11 +175,24 @@ export class WhatIf {
     }
     if (id !== this.id) return;
     this.reason = reason;
+    this.inspector.emit("able", reason);
     offerModel(this.made, id);
     this.button.setAttribute("aria-disabled", String(!!reason));
     this.inspector.candidates.offer(reason ? null : (/** @type {Candidate} */ candidate) => this.pick(candidate));
     if (reason && this.shown) this.toggle(false); // (the focus stays where it is otherwise)
     else if (!reason && this.shown) this.fill();
+    if (reason || this.wanted?.run !== id) return;
+    this.method = this.wanted.method;
+    this.wanted = this.picked = null;
+    this.fill();
+    this.begin();
+  }
+
+  /** Opens the panel with a method, once the run is shown that is being opened. */
+  /** @type {(run: string, method: string) => void} */
+  compare(run, method) {
+    this.wanted = { run, method };
+    this.looked = ""; // the list of methods, too, is another one after a save
   }
 
   /** Another run is shown: nothing of the last one stays. */

@@ -7,3 +7,14 @@ interface Redraft {
 }
 /** What is asked: a place of the ranking, or a method with its parameters. */
 interface RedraftQuestion { step: number; candidate?: number; method?: string; params?: Record<string, unknown> }
+
+/** A token through the layers, the embedding first: ``decoders.study.lens.Course``. */
+interface LensCourse { token: number; probs: number[]; ranks: number[] }
+/** What ``api/whatif/<run>/lens`` answers: ``decoders.study.lens.Lens``. */
+interface LensCourses {
+  step: number; node: number; position: number; layers: number; drafted: LensCourse; own: LensCourse;
+  tops: [token: number, prob: number][]; decided: number | null; settled: number | null; apart: number; ms: number;
+  read_ms: number; limits: string; pieces: Trace["pieces"];
+}
+/** A line of its chart: whose it is (by what became of the drafted token, or the target's own), and its words. */
+interface LensLine { name: NodeStatus | "own"; words: string; course: LensCourse }

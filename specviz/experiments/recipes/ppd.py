@@ -15,15 +15,18 @@ from specviz.experiments.quantities import learning
 if TYPE_CHECKING:
     from decoders import Prompt
 
-NAMES = {"ppd": "PPD", "glide": "GLIDE", "drafter": "Vanilla drafter"}
-METHODS = {"ppd": "ppd", "glide": "glide", "drafter": "sps"}  # that draft with a part of this kind
+NAMES = {
+    "ppd": "PPD", "glide": "GLIDE", "drafter": "Vanilla drafter", "medusa": "Medusa", "hydra": "Hydra",
+    "eagle": "EAGLE", "eagle3": "EAGLE-3",
+}  # fmt: skip
+METHODS = {**{kind: kind for kind in NAMES}, "drafter": "sps"}  # that draft with a part of this kind
 
 
 def trained_parts(target: Any, params: Mapping[str, Any]) -> Iterator[Row]:
     """A row per part that there is for the target, counted from its file.
 
     Memory while decoding: the part's numbers, and the keys and values that a draft model keeps of a full context, all
-    in the target's type. Prompt tokens keep none: theirs are dropped after each step.
+    in the target's type. Prompt tokens keep none, as theirs are dropped after each step, nor do parallel heads.
     """
     parameters = float(target.info["parameters"])
     for name, folder in _parts(target, params):
@@ -49,14 +52,20 @@ def _numbers(target: Any, folder: Path) -> tuple[int, int]:
     """How many numbers a part has, and how many its cache of a full context."""
     from safetensors import safe_open
 
+    from decoders.draft_models.eagle_head import EagleConfig
     from decoders.draft_models.network import DraftConfig
     from decoders.parts import WEIGHTS, read_part
 
     with safe_open(folder / WEIGHTS, framework="pt") as stored:
         numbers = sum(math.prod(stored.get_slice(key).get_shape()) for key in stored.keys())  # noqa: SIM118
     config = read_part(folder).config
-    cached = 2 * config.layers * config.hidden * target.context_length if isinstance(config, DraftConfig) else 0
-    return numbers, cached
+    if isinstance(config, DraftConfig):
+        width = config.layers * config.hidden
+    elif isinstance(config, EagleConfig):
+        width = config.layers * config.kv_heads * config.head_dim
+    else:
+        width = 0  # nothing of it is kept from step to step
+    return numbers, 2 * width * target.context_length
 
 
 SIZES = (6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64)

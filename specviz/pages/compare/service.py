@@ -217,8 +217,10 @@ class Compare(Service):
         timings = trace.run.get("timings", {})
         lengths = Counter(metrics.accepted_lengths(trace))
         alike = base is not None and base.run["model"].get("name") == trace.run["model"].get("name")
+        values = metrics.compute(trace, speed if alike else timings.get("plain_tokens_per_s"))
         return {
-            "metrics": metrics.compute(trace, speed if alike else timings.get("plain_tokens_per_s")),
+            "metrics": values,
+            "doubts": metrics.doubts(values),
             "depths": metrics.acceptance_by_depth(trace),
             "lengths": [(n, steps, steps / lengths.total()) for n, steps in sorted(lengths.items())],
             "times": metrics.time_parts(trace),

@@ -1,4 +1,5 @@
-"""What if, on a server: steps of stored runs drafted again with the loaded model; a few runs stay read.
+"""What if, on a server: steps of stored runs drafted again, and looked at layer by layer, with the loaded model; a few
+runs stay read.
 
 All model work is done by the device's worker, when no run waits: nothing here is done twice at a time.
 """
@@ -8,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cachetools import FIFOCache
@@ -16,7 +17,7 @@ from pydantic import Field
 
 from decoders.errors import UserError
 from decoders.trace.report import payload
-from specviz.places import is_id
+from specviz.places import is_id, new_id
 from specviz.server.bodies import Body, PageSession, Params, needs
 from specviz.server.desk import Desk, Service, get, post
 from specviz.server.http import Owner
@@ -24,13 +25,14 @@ from specviz.server.runner import QueueFull
 from specviz.words import sentence
 
 if TYPE_CHECKING:
-    from decoders import Trace
+    from decoders import Needs, Trace
     from decoders.method.method import Method
     from decoders.study.whatif import ReadRun, WhatIf
 
 MOST_READ, MOST_BYTES = 3, 2 << 30  # runs that stay read, and what they hold together
 MOST_ASKED = 12  # questions that wait at a time
 MOST_REASONS = 200
+MOST_REDRAFTED = 1000  # steps of an imported run that are drafted again while others wait
 GOES_ON = "This run still goes on: its steps can be drafted again when it is over."
 
 
@@ -54,6 +56,20 @@ class Continuation(Redraft):
     """
 
     session: PageSession = None
+
+
+class Place(Body):
+    """A drafted node of a step, whose root is node 0."""
+
+    step: Number
+    node: Number
+
+
+class Reading(Body):
+    """An imported run to read with the model in use; with a ``method`` every step is drafted again, too."""
+
+    method: str | None = None
+    params: Params | None = None
 
 
 class Busy(UserError):
@@ -128,12 +144,62 @@ class WhatIfs(Service):
         chosen, own = self._method(asked.method, asked.params, target) if candidate is None else (None, None)
 
         def work() -> Any:
-            run, read_ms = self._ready(key, target, chosen, own)
+            run, read_ms = self._ready(key, target, self._needs(key, target, chosen, own))
             name = None if chosen is None else chosen.name
             used = own if own is not None else _own(run.trace, self.desk.methods())
             redrafted = run.redraft(asked.step, name, used if candidate is None else None, candidate=candidate)
             return dataclasses.replace(redrafted, read_ms=read_ms)
 
+        return self._in_turn(work)
+
+    @post("{key}/lens")
+    def lens(self, key: str, asked: Place) -> dict[str, Any]:
+        """What every layer of the target says at a drafted node's place: ``decoders.study.lens.Lens``, computed now.
+
+        Raises UserError with a sentence, also for a model that cannot be read so; UnknownTrace.
+        """
+        self._check(key)
+        target = self.desk.target_of(self.desk.trace(key).run)
+
+        def work() -> dict[str, Any]:
+            from decoders.draft.needs import Needs
+            from decoders.study.lens import lens
+
+            run, read_ms = self._ready(key, target, Needs())
+            return {**lens(run, asked.step, asked.node).to_json(), "read_ms": round(read_ms, 1)}
+
+        return self._in_turn(work)
+
+    @post("{key}/read")
+    def read(self, key: str, asked: Reading, owner: Owner) -> dict[str, str]:
+        """An imported run read by the model in use, as a new run among the owner's: ``decoders.study.imported``.
+
+        Raises UserError with a sentence, UnknownTrace for a run that is not there.
+        """
+        trace, target = self.desk.trace(key), self.desk.target()
+        if not trace.run.get("imported"):
+            raise UserError("this run was recorded here: there is nothing that a server left out")
+        if trace.run.get("recomputed") and trace.run["model"].get("key") != target.key:
+            raise UserError("another model read this run already: open the server's file again")
+        if asked.method is not None and trace.rows("steps") > MOST_REDRAFTED:
+            raise UserError(
+                f"this run has {trace.rows('steps'):,} steps and at most {MOST_REDRAFTED:,} are drafted again here: "
+                "specviz import FILE --target MODEL --method NAME takes any number"
+            )
+        chosen, params = self._method(asked.method, asked.params, target)
+
+        def work() -> Trace:
+            from decoders.study.imported import read_again, redraft
+
+            again = trace if trace.run.get("recomputed") else read_again(target, trace)
+            return again if chosen is None else redraft(target, again, chosen.name, params)
+
+        made: Trace = self._in_turn(work)
+        made.run["id"] = new_id()
+        return {"id": self.desk.store.put(made, kind="opened", owner=owner)}
+
+    def _in_turn(self, work: Callable[[], Any]) -> Any:
+        """What ``work`` returns, done by the worker. Raises Busy where too many questions wait."""
         if not self._waiting.acquire(blocking=False):
             raise Busy("Many steps wait to be drafted again: try again in a moment.")
         try:
@@ -193,22 +259,27 @@ class WhatIfs(Service):
         method, checked = self.desk.params_of(name, params or {}, target)
         return method, dataclasses.asdict(checked)
 
-    def _ready(self, key: str, target: Any, method: Method | None, params: Any) -> tuple[ReadRun, float]:
-        """The run, read; and the milliseconds that took, 0 where it was read before. The worker's alone."""
+    def _needs(self, key: str, target: Any, method: Method | None, params: Any) -> Needs:
+        """What a method reads of a run; the run's own method with its parameters where none is named."""
         from decoders.draft.params import make_params
         from decoders.drafters import find_method
-        from decoders.study.whatif import ReadRun, wanted
+        from decoders.study.whatif import wanted
+
+        trace = self.desk.trace(key)
+        chosen = method or find_method(str(trace.run["method"]["name"]))
+        used = params if params is not None else _own(trace, self.desk.methods())
+        return wanted(chosen.needs(target, make_params(chosen.params, used)))
+
+    def _ready(self, key: str, target: Any, needs: Needs) -> tuple[ReadRun, float]:
+        """The run, read; and the milliseconds that took, 0 where it was read before. The worker's alone."""
+        from decoders.study.whatif import ReadRun
 
         run = self._read.pop(key, None)
         if run is not None and run.target is not target:
             run = None
-        trace = self.desk.trace(key) if run is None else run.trace
-        chosen = method or find_method(str(trace.run["method"]["name"]))
-        used = params if params is not None else _own(trace, self.desk.methods())
-        needs = wanted(chosen.needs(target, make_params(chosen.params, used)))
         took = 0.0
         if run is None or not run.serves(needs):
-            run = ReadRun(target, trace, needs)
+            run = ReadRun(target, self.desk.trace(key), needs)
             took = run.ms
         if self.desk.loader.is_open(target):  # else it was exchanged meanwhile, and is to go
             self._read[key] = run

@@ -1,0 +1,52 @@
+"""What small networks beside a target borrow of it: its embedding, and its head, whole or of the commonest tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+UNLIKELY = -1e4  # logit of a token outside the draft vocabulary: finite, and its probability is 0
+
+
+class Borrowing(nn.Module):
+    """A network that uses the target's embedding and head: they are not among its parameters, so its file holds
+    neither.
+
+    Its ``config`` has ``vocab``, ``hidden``, ``shared`` (the head is the target's) and ``draft_vocab`` (0: all tokens
+    can be drafted; else ``drafted`` has those that can, ascending).
+    """
+
+    config: Any
+    head: Any
+    embedding: Any
+
+    def __init__(self, draft_vocab: int) -> None:
+        super().__init__()
+        self.drafted: Tensor | None
+        self.register_buffer("drafted", torch.arange(draft_vocab, dtype=torch.int32) if draft_vocab else None)
+
+    @torch.no_grad()
+    def share(self, embedding: Float[Tensor, "vocab hidden"], head: Float[Tensor, "vocab hidden"]) -> None:
+        """Take the target's embedding and, where the head is the target's, its rows of the tokens that can be drafted.
+        Of a grown target (``study.expand``) these are the first columns. Comes after any move to a dtype or device.
+        """
+        like, width = next(self.parameters()), self.config.hidden
+        table = nn.Embedding.from_pretrained(embedding.detach()[:, :width].to(like))
+        object.__setattr__(self, "embedding", table)  # past nn.Module, which would make it a part of this one
+        if not self.config.shared:
+            return
+        rows = head.detach()[:, :width] if self.drafted is None else head.detach()[self.drafted.long(), :width]
+        linear = nn.Linear(*rows.mT.shape, bias=False, device="meta")
+        linear.weight = nn.Parameter(rows.to(like), requires_grad=False)
+        object.__setattr__(self, "head", linear)
+
+    def everything(self, logits: Float[Tensor, "*rows drafted"]) -> Float[Tensor, "*rows vocab"]:
+        """Logits, or log-probabilities, over the whole vocabulary: tokens that cannot be drafted are never likely."""
+        if self.drafted is None:
+            return logits
+        full = logits.new_full((*logits.shape[:-1], self.config.vocab), UNLIKELY)
+        full[..., self.drafted.long()] = logits
+        return full

@@ -1,0 +1,260 @@
+"""The draft heads of EAGLE-1 and -2 (Li et al. 2024a, b) and EAGLE-3 (Li et al. 2025): feature + token → feature.
+
+A head reads pairs: the target's state at position j and the token at j + 1. From each it makes the state of position
+j + 1, from which the token at j + 2 is guessed; its own states stand in for the target's where a draft goes on.
+
+- EAGLE-1's reads f_j, the target's last state after its norm: x = fc([E[x_(j+1)]; f_j]), one decoder layer without a
+  norm in front of its attention, and the target's head on what comes out, which imitates f_(j+1).
+- EAGLE-3's reads three states of the target, fc([g_low; g_middle; g_high]) = h. Its layer attends over
+  [norm(E[x_(j+1)]); norm(h)] and adds to h; a norm and a head of its own, over a draft vocabulary, guess the token.
+  What the layer gives goes back in as h, before that norm.
+
+Parameters have the names of the published checkpoints, with ``layers.0`` for EAGLE-3's ``midlayer``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+from decoders.model.shape import ROTARIES, ModelShape
+
+from .borrowing import Borrowing
+from .network import Norm, attend, rotate
+
+THETA = 10_000.0  # of the rotary positions of heads that are trained here
+MOST_LAYERS, MOST_FEATURES = 8, 16
+
+# (layer, keys, values) of new rows → all that they see
+Remember = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True, slots=True)
+class EagleConfig:
+    """The shape of a head.
+
+    Args:
+        vocab: The target's.
+        hidden: The head's own width.
+        target_hidden: The width of the target's states.
+        features: Which of the target's states it reads, as ``Needs.layers`` counts them: the last one for EAGLE-1.
+        heads, kv_heads, head_dim, mlp, eps: Of its decoder layers.
+        third: EAGLE-3's layer and feedback; else EAGLE-1's.
+        layers: Decoder layers.
+        fc_bias, qkv_bias, out_bias: Which linear layers have one.
+        norm_before_residual: What its attention is added to is the normed state (a variant of EAGLE-3).
+        offset: Position of the first pair.
+        rope: Kind and settings of its rotary positions, as transformers names them.
+        context_length: The longest text its rotary positions were made for.
+        shared: Its output layer is the target's head, which its file does not hold.
+        own_embedding: It has an embedding of its own; else the target's.
+        draft_vocab: How many tokens it can draft (0: all).
+    """
+
+    vocab: int
+    hidden: int
+    target_hidden: int
+    features: tuple[int, ...]
+    heads: int
+    kv_heads: int
+    head_dim: int
+    mlp: int
+    eps: float = 1e-6
+    third: bool = False
+    layers: int = 1
+    fc_bias: bool = False
+    qkv_bias: bool = False
+    out_bias: bool = False
+    norm_before_residual: bool = False
+    offset: int = 0
+    rope: dict[str, Any] = field(default_factory=lambda: {"rope_type": "default", "rope_theta": THETA})
+    context_length: int = 2048
+    shared: bool = True
+    own_embedding: bool = False
+    draft_vocab: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "features", tuple(map(int, self.features)))
+        sizes = (self.vocab, self.hidden, self.target_hidden, self.heads, self.kv_heads, self.head_dim, self.mlp)
+        if min(sizes) < 1 or self.heads % self.kv_heads or self.head_dim % 2:
+            raise ValueError(f"a head of the sizes {sizes} is not possible")
+        if not (1 <= self.layers <= MOST_LAYERS and 1 <= len(self.features) <= MOST_FEATURES):
+            raise ValueError(f"a head of {self.layers} layers that reads {len(self.features)} states is not possible")
+        if not 0 <= self.draft_vocab < self.vocab:
+            raise ValueError(f"a draft vocabulary of {self.draft_vocab:,} of {self.vocab:,} tokens is not possible")
+        if (kind := self.rope.get("rope_type", "default")) not in ROTARIES:
+            raise ValueError(f"rotary positions of kind {kind!r}: possible are {', '.join(ROTARIES)}")
+
+    @classmethod
+    def of(
+        cls, shape: ModelShape, *, third: bool = False, mlp: int | None = None, draft_vocab: int = 0, **options: Any
+    ) -> EagleConfig:
+        """A head to be trained for a target of this shape: of its width, with its embedding and head. EAGLE-3's reads
+        the states 2, n // 2 and n - 3 of n layers, as far as there are so many.
+        """
+        n = shape.layers
+        features = tuple(sorted({min(2, n), n // 2, max(n - 3, 0)})) if third else (n,)
+        heads = shape.heads
+        return cls(
+            shape.vocab, shape.hidden, shape.hidden, features, heads, shape.kv_heads, shape.head_dim,
+            mlp or shape.mlp, shape.norm_eps, third, fc_bias=not third, context_length=shape.context_length,
+            draft_vocab=draft_vocab % shape.vocab, **options,
+        )  # fmt: skip
+
+    def misfit(self, shape: ModelShape) -> str | None:
+        """Why a head of this shape cannot run on such a target, in a clause; None if it can."""
+        if self.target_hidden != shape.hidden:
+            return f"it reads states of {self.target_hidden:,} numbers, and the model's have {shape.hidden:,}"
+        if self.vocab != shape.vocab:
+            return f"it drafts for {self.vocab:,} tokens, and the vocabulary has {shape.vocab:,}"
+        if max(self.features) > shape.layers:
+            return f"it reads state {max(self.features)}, and the model has {shape.layers} layers"
+        if (self.shared or not self.own_embedding) and self.hidden != shape.hidden:
+            return f"it is {self.hidden:,} numbers wide, and the embedding that it shares {shape.hidden:,}"
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "features": list(self.features)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> EagleConfig:
+        """Back from ``to_json``. Raises TypeError or ValueError for anything else."""
+        return cls(**data)
+
+    def rotary(self, rows: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """cos and sin ``[rows, head size]`` of the first positions, in the dtype and on the device of ``like``."""
+        config = LlamaConfig(
+            hidden_size=self.hidden, num_attention_heads=self.heads, head_dim=self.head_dim,
+            max_position_embeddings=self.context_length, rope_parameters=dict(self.rope),
+        )  # fmt: skip
+        positions = torch.arange(rows, device=like.device)[None] + self.offset
+        cos, sin = LlamaRotaryEmbedding(config).to(like.device)(like.float(), positions)
+        return cos[0].to(like.dtype), sin[0].to(like.dtype)
+
+
+class Attention(nn.Module):
+    def __init__(self, config: EagleConfig, reads: int) -> None:
+        super().__init__()
+        heads, kv_heads, size = config.heads, config.kv_heads, config.head_dim
+        self.size = size
+        self.q_proj = nn.Linear(reads, heads * size, bias=config.qkv_bias)
+        self.k_proj = nn.Linear(reads, kv_heads * size, bias=config.qkv_bias)
+        self.v_proj = nn.Linear(reads, kv_heads * size, bias=config.qkv_bias)
+        self.o_proj = nn.Linear(heads * size, config.hidden, bias=config.out_bias)
+
+    def projected(self, x: Float[Tensor, "batch rows read"], cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries and keys after rotary, and values, each ``[batch, heads, rows, size]``."""
+        query, keys, values = (
+            project(x).unflatten(-1, (-1, self.size)).transpose(1, 2)
+            for project in (self.q_proj, self.k_proj, self.v_proj)
+        )
+        return rotate(query, cos, sin), rotate(keys, cos, sin), values
+
+
+class MLP(nn.Module):
+    def __init__(self, config: EagleConfig) -> None:
+        super().__init__()
+        self.gate_proj, self.up_proj = (nn.Linear(config.hidden, config.mlp, bias=False) for _ in range(2))
+        self.down_proj = nn.Linear(config.mlp, config.hidden, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class EagleLayer(nn.Module):
+    """A decoder layer: the first one of EAGLE-1 without a norm in front, that of EAGLE-3 over token and state."""
+
+    def __init__(self, config: EagleConfig, first: bool) -> None:
+        super().__init__()
+        self.pairs = first and config.third
+        self.norm_before_residual = config.norm_before_residual and self.pairs
+        self.self_attn = Attention(config, 2 * config.hidden if self.pairs else config.hidden)
+        self.mlp = MLP(config)
+        if config.third or not first:
+            self.input_layernorm = Norm(config.hidden, config.eps)
+        if self.pairs:
+            self.hidden_norm = Norm(config.hidden, config.eps)
+        self.post_attention_layernorm = Norm(config.hidden, config.eps)
+
+    def into_attention(self, state: Tensor, embedded: Tensor) -> tuple[Tensor, Tensor]:
+        """What the attention reads, and what its output is added to."""
+        if self.pairs:
+            normed = self.hidden_norm(state)
+            both = torch.cat([self.input_layernorm(embedded), normed], -1)
+            return both, normed if self.norm_before_residual else state
+        return self.input_layernorm(state) if hasattr(self, "input_layernorm") else state, state
+
+    def out_of_attention(self, residual: Tensor, attended: Tensor) -> Tensor:
+        """The layer's state, from what the heads gave, joined."""
+        state = residual + self.self_attn.o_proj(attended)
+        return state + self.mlp(self.post_attention_layernorm(state))
+
+
+class EagleHead(Borrowing):
+    """A draft head; random weights until it is trained or loaded."""
+
+    embedding: nn.Embedding
+    config: EagleConfig
+
+    def __init__(self, config: EagleConfig, seed: int = 0) -> None:
+        super().__init__(config.draft_vocab)
+        self.config = config
+        reads = len(config.features) * config.target_hidden + (0 if config.third else config.hidden)
+        self.fc = nn.Linear(reads, config.hidden, bias=config.fc_bias)
+        self.layers: Any = nn.ModuleList(EagleLayer(config, i == 0) for i in range(config.layers))
+        if config.third:
+            self.norm = Norm(config.hidden, config.eps)
+        if not config.shared:
+            self.lm_head = nn.Linear(config.hidden, config.draft_vocab or config.vocab, bias=False)
+        if config.own_embedding:
+            self.embed_tokens = nn.Embedding(config.vocab, config.hidden)
+        generator = torch.Generator().manual_seed(seed)
+        for name, parameter in self.named_parameters():
+            if parameter.ndim == 2:
+                parameter.data.normal_(0, 0.02, generator=generator)
+            elif name.endswith("bias"):
+                parameter.data.zero_()
+
+    def share(self, embedding: Tensor, head: Tensor) -> None:
+        """Take the target's head and, where there is none of its own, its embedding."""
+        super().share(embedding, head)
+        if self.config.own_embedding:
+            object.__setattr__(self, "embedding", self.embed_tokens)
+
+    def read(self, features: Float[Tensor, "*rows read"]) -> Float[Tensor, "*rows hidden"]:
+        """The target's states, joined, as the state that a pair takes."""
+        return self.fc(features) if self.config.third else features
+
+    def entered(
+        self, state: Float[Tensor, "*rows state"], embedded: Float[Tensor, "*rows hidden"]
+    ) -> Float[Tensor, "*rows hidden"]:
+        """Pairs of a state (of ``read``, or the head's own) and a token, as its first layer takes them."""
+        return state if self.config.third else self.fc(torch.cat([embedded, state], -1))
+
+    def forward(
+        self, state: Float[Tensor, "batch rows state"], tokens: Int[Tensor, "batch rows"], cos: Tensor, sin: Tensor,
+        mask: Tensor | None = None, remember: Remember | None = None,
+    ) -> Float[Tensor, "batch rows hidden"]:  # fmt: skip
+        """The states that pairs lead to. Without ``mask`` all rows are seen where there is one, else those before."""
+        embedded = self.embedding(tokens).to(state.dtype)
+        x = self.entered(state, embedded)
+        for i, layer in enumerate(self.layers):
+            read, residual = layer.into_attention(x, embedded)
+            query, keys, values = layer.self_attn.projected(read, cos, sin)
+            if remember is not None:
+                keys, values = remember(i, keys, values)
+            causal = mask is None and query.shape[2] > 1
+            x = layer.out_of_attention(residual, attend(query, keys, values, mask, causal))
+        return x
+
+    def say(self, states: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows drafted"]:
+        """Logits of the tokens that can be drafted, after these states."""
+        return (self.head if self.config.shared else self.lm_head)(self.norm(states) if self.config.third else states)

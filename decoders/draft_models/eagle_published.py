@@ -1,0 +1,274 @@
+"""Published EAGLE heads: their configurations and tensors in this project's form, checked against a target.
+
+Formats differ in what a layer id means. SafeAI's code and speculators count hidden states (the input of layer i is
+state i), SpecForge counts layers, whose output is the next state; and servers disagree. So the ids that a checkpoint
+names are tried on a short text, with those one below and one above; so is the position of the first pair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from decoders.draft.needs import Needs
+from decoders.errors import UserError
+from decoders.model.target import Target
+
+from .eagle_head import EagleConfig, EagleHead
+from .fitted import Fitted
+from .published import Published
+
+CLEARLY = 0.05  # more of the text's tokens: another convention than the checkpoint's is taken
+UNUSED = ("rotary_emb.inv_freq", "t2d")  # tensors that a head can do without
+TEXT = (
+    "The old lighthouse stood at the end of the harbour, and every evening the keeper climbed the stairs to light the "
+    "lamp. In the morning he walked down to the village, bought bread and milk, and told the children about the ships "
+    "that had passed in the night. One day a letter arrived from the capital. The lighthouse, it said, would be closed "
+    "at the end of the year, because the ships now found their way by radio. The keeper read the letter twice.\n\n"
+    "def total(items):\n    result = 0\n    for item in items:\n        result += item.price * item.count\n    return "
+    "result\n\n"
+    "Question: What is the capital of France? Answer: The capital of France is Paris. It lies on the river Seine."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A reading of a head: the states it is given, the position of its first pair, and the share of a text's tokens
+    that it guessed as the target does.
+    """
+
+    features: tuple[int, ...]
+    offset: int
+    acceptance: float
+
+
+def fitted(third: bool, head: Published, target: Target) -> Fitted:
+    """A published head for this target: EAGLE-3's (``third``), or EAGLE-1's and -2's.
+
+    Raises UserError in one sentence, with both numbers, for a head of another target, a variant that is not read, and
+    a checkpoint that lacks something.
+    """
+    kind = "EAGLE-3" if third else "EAGLE"
+    if head.format.startswith("eagle3") != third or not head.format.startswith("eagle"):
+        raise UserError(f"{head.place} holds {head.title}: the method wants an {kind} head")
+    _check_sizes(head, third, target)
+    config = _config(head, third, target)
+    weights = _weights(head, config, target)
+    own = "embed_tokens.weight" in weights
+    warnings = []
+    if own and config.hidden == target.shape.hidden:
+        if _same(weights["embed_tokens.weight"], target):
+            del weights["embed_tokens.weight"]
+            own = False
+        elif not third:
+            warnings.append("its embedding is not the target's: it may have been trained for another model")
+    config = replace(config, own_embedding=own)
+    about = {
+        "format": head.format, "title": head.title, "fingerprint": head.fingerprint(weights),
+        "features": list(config.features), "offset": config.offset, "draft_vocab": config.draft_vocab or config.vocab,
+        "verifier": _verifier(head.config), "warnings": warnings,
+    }  # fmt: skip
+    return Fitted(config, weights, about, partial(settle, target=target, warnings=warnings) if third else None)
+
+
+def _check_sizes(head: Published, third: bool, target: Target) -> None:
+    """Raise UserError for a head of another target, each with both numbers."""
+    shape, name = target.shape, target.name
+    hidden, reads = head.shapes["fc.weight"]
+    states = len(_layer_ids(head, target)) if third else 1
+    width, rest = divmod(reads if third else reads - hidden, states)
+    if rest:
+        raise UserError(f"{head.place} reads {reads:,} numbers, which are not {states} states of one width")
+    if width != shape.hidden:
+        raise UserError(
+            f"{head.place} was made for another target: it reads states of {width:,} numbers, and those of {name} have "
+            f"{shape.hidden:,}"
+        )
+    vocab = head.layer.get("vocab_size", shape.vocab)
+    rows = head.shapes.get("embed_tokens.weight", (vocab,))[0]
+    chosen = head.shapes.get("t2d", (rows,))[0]
+    for count, where in ((vocab, "its config.json says"), (rows, "its embedding has"), (chosen, "its t2d has")):
+        if count != shape.vocab:
+            raise UserError(
+                f"{head.place} was made for another vocabulary: {where} {count:,} tokens, and {name} has "
+                f"{shape.vocab:,}"
+            )
+    if "embed_tokens.weight" not in head.shapes and hidden != shape.hidden:
+        raise UserError(
+            f"{head.place} is {hidden:,} numbers wide and has no embedding of its own, and that of {name} is "
+            f"{shape.hidden:,} wide"
+        )
+    if third:
+        drafted = head.shapes["lm_head.weight"][0] if "lm_head.weight" in head.shapes else shape.vocab
+        if drafted != shape.vocab and "d2t" not in head.shapes:
+            raise UserError(
+                f"{head.place} lacks d2t: it drafts {drafted:,} of {shape.vocab:,} tokens and does not say which; "
+                "bring the checkpoint with its tensor d2t"
+            )
+        if "d2t" in head.shapes and head.shapes["d2t"][0] != drafted:
+            raise UserError(
+                f"{head.place} does not fit together: its head drafts {drafted:,} tokens, and d2t names "
+                f"{head.shapes['d2t'][0]:,}"
+            )
+        if (last := max(_layer_ids(head, target))) > shape.layers:
+            raise UserError(
+                f"{head.place} was made for a deeper target: it reads state {last}, and {name} has {shape.layers} "
+                "layers"
+            )
+
+
+def _layer_ids(head: Published, target: Target) -> tuple[int, ...]:
+    """The states that a head reads, as transformers counts hidden states, by its format's convention."""
+    n, config = target.shape.layers, head.config
+    nested = config.get("eagle_config")
+    inner = nested if isinstance(nested, Mapping) else {}
+    key = "eagle_aux_hidden_state_layer_ids"
+    ids = inner.get(key, config.get(key))
+    if ids is None:
+        return (2, n // 2, n - 3)
+    if not isinstance(ids, list) or not ids or not all(type(i) is int and i >= 0 for i in ids):
+        raise UserError(f"{head.place} names the layers {ids!r} in its config.json: whole numbers are wanted")
+    return tuple(i + 1 for i in ids) if head.format == "eagle3-specforge" else tuple(ids)
+
+
+def _config(head: Published, third: bool, target: Target) -> EagleConfig:
+    said, shape, sizes = head.layer, target.shape, head.shapes
+    if (act := said.get("hidden_act", "silu")) not in ("silu", "swish"):
+        raise UserError(f"{head.place} is of a variant that is not read: its layer uses {act!r} where silu is read")
+    hidden, heads = sizes["fc.weight"][0], head.setting("num_attention_heads")
+    size = head.setting("head_dim", hidden // heads)
+    drafted = sizes["lm_head.weight"][0] if "lm_head.weight" in sizes else 0
+    layers = 1 + max(int(name.split(".")[1]) for name in sizes if name.startswith("layers."))
+    try:
+        return EagleConfig(
+            shape.vocab, hidden, shape.hidden, _layer_ids(head, target) if third else (shape.layers,), heads,
+            sizes["layers.0.self_attn.k_proj.weight"][0] // size, size, sizes["layers.0.mlp.gate_proj.weight"][0],
+            float(said.get("rms_norm_eps", 1e-6)), third, layers,
+            fc_bias="fc.bias" in sizes, qkv_bias="layers.0.self_attn.q_proj.bias" in sizes,
+            out_bias="layers.0.self_attn.o_proj.bias" in sizes,
+            norm_before_residual=bool(head.config.get("norm_before_residual", False)),
+            rope=_rope(said), context_length=head.setting("max_position_embeddings", shape.context_length),
+            shared="lm_head.weight" not in sizes or not third, draft_vocab=drafted % shape.vocab if third else 0,
+            own_embedding="embed_tokens.weight" in sizes,
+        )  # fmt: skip
+    except (KeyError, ValueError, TypeError, ZeroDivisionError) as error:
+        raise UserError(f"{head.place} cannot be read: {error}") from error
+
+
+def _rope(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Rotary settings, as configurations named them before and after transformers 5."""
+    scaling = said.get("rope_parameters") or said.get("rope_scaling") or {}
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    theta = scaling.get("rope_theta", said.get("rope_theta", 10_000.0))
+    return {**{k: v for k, v in scaling.items() if k != "type"}, "rope_type": kind, "rope_theta": float(theta)}
+
+
+def _weights(head: Published, config: EagleConfig, target: Target) -> dict[str, Tensor]:
+    """The tensors of the network, each of the right shape; d2t as the tokens themselves."""
+    with torch.device("meta"):
+        wanted = {name: tuple(tensor.shape) for name, tensor in EagleHead(config).state_dict().items()}
+    named = {"drafted" if name == "d2t" else name for name in head.shapes if not name.endswith(UNUSED)}
+    if not config.third:
+        named.discard("lm_head.weight")  # some carry a copy of the target's
+    if not config.draft_vocab:
+        named.discard("drafted")
+    if more := sorted(named - wanted.keys()):
+        raise UserError(f"{head.place} is of a variant that is not read: it has {more[0]}, which {head.title} does not")
+    if missing := sorted(wanted.keys() - named):
+        raise UserError(f"{head.place} is incomplete: it lacks {missing[0]}")
+    for name, shape in wanted.items():
+        there = head.shapes["d2t" if name == "drafted" else name]
+        if there != shape:
+            raise UserError(f"{head.place} does not fit together: {name} is {_by(there)}, where {_by(shape)} is wanted")
+    weights = head.read()
+    if config.draft_vocab:
+        drafted = weights["d2t"].long() + torch.arange(config.draft_vocab)
+        if int(drafted.min()) < 0 or int(drafted.max()) >= target.shape.vocab:
+            worst = int(drafted.max()) if int(drafted.min()) >= 0 else int(drafted.min())
+            raise UserError(f"{head.place} drafts token {worst:,}, and {target.name} has {target.shape.vocab:,} tokens")
+        weights["drafted"] = drafted.int()
+    return {name: weights[name] for name in wanted}
+
+
+def _by(shape: Sequence[int]) -> str:
+    return " × ".join(map(str, shape))
+
+
+def _same(embedding: Tensor, target: Target) -> bool:
+    own = target.embeddings.get_parameter("weight").detach()
+    return torch.equal(embedding.to(own.dtype), own.cpu()) or torch.equal(own.cpu().to(embedding.dtype), embedding)
+
+
+def _verifier(config: Mapping[str, Any]) -> str:
+    """The model that a head was trained for, as far as its configuration says."""
+    inner = config.get("speculators_config")
+    verifier = inner.get("verifier") if isinstance(inner, Mapping) else None
+    return str(verifier.get("name_or_path") or "")[:200] if isinstance(verifier, Mapping) else ""
+
+
+# --- what a checkpoint leaves open, tried on a text
+
+
+def settle(network: nn.Module, target: Target, warnings: list[str]) -> dict[str, Any]:
+    """Give the network the states and the position that a short text speaks for; the checkpoint's own unless others are
+    clearly better.
+    """
+    assert isinstance(network, EagleHead)
+    trials = tried(network, target)
+    if not trials:
+        return {}
+    own, best = trials[0], max(trials, key=lambda trial: trial.acceptance)
+    taken = best if best.acceptance >= own.acceptance + CLEARLY else own
+    network.config = replace(network.config, features=taken.features, offset=taken.offset)
+    if taken is not own:
+        warnings.append(
+            f"the checkpoint says states {_listed(own.features)} and position {own.offset}; with "
+            f"{_listed(taken.features)} and {taken.offset} the target agrees with {taken.acceptance:.0%} of its first "
+            f"guesses on a short text, against {own.acceptance:.0%}: these are used"
+        )
+    return {
+        "features": list(taken.features), "offset": taken.offset, "acceptance": round(taken.acceptance, 4),
+        "trials": [
+            {"features": list(one.features), "offset": one.offset, "acceptance": round(one.acceptance, 4)}
+            for one in trials
+        ],
+        "warnings": warnings,
+    }  # fmt: skip
+
+
+def _listed(features: Sequence[int]) -> str:
+    return ", ".join(map(str, features))
+
+
+@torch.inference_mode()
+def tried(network: EagleHead, target: Target) -> list[Trial]:
+    """Readings of a head on a short text, the checkpoint's own first: its states, those one below and one above, each
+    with the first pair at position 0 and at 1. Empty where the target has no tokenizer.
+    """
+    config = network.config
+    if target.tokenizer is None:
+        return []
+    tokens = target.tokenizer(TEXT, add_special_tokens=True)["input_ids"][: min(256, target.context_length)]
+    shifts = [tuple(layer + by for layer in config.features) for by in (0, -1, 1)]
+    shifts = [layers for layers in shifts if min(layers) >= 0 and max(layers) <= target.shape.layers]
+    session = target.session(Needs(layers=tuple(sorted({i for s in shifts for i in s})), top_tokens=1), len(tokens))
+    session.prefill(tokens)
+    memory, rows = session.context.memory, len(tokens) - 3
+    truth = session.context.top_ids[1 : rows + 1, 0]
+    ids = torch.from_numpy(np.asarray(tokens[1 : rows + 1], dtype=np.int64)).to(target.device)
+    trials = []
+    for layers in shifts:
+        features = torch.cat([memory.hidden[layer][:rows] for layer in layers], -1)
+        for offset in (config.offset, 1 - config.offset):
+            cos, sin = replace(config, offset=offset).rotary(rows, network.fc.weight)
+            states = network(network.read(features[None].to(cos.dtype)), ids[None], cos, sin)
+            best = network.say(states)[0].argmax(-1)
+            said = best if network.drafted is None else network.drafted.long()[best]
+            trials.append(Trial(layers, offset, float((said == truth).float().mean())))
+    return trials

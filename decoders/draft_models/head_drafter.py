@@ -1,0 +1,183 @@
+"""Drafts from parallel heads: a tree settled beforehand, its tokens read off the heads of the last processed position.
+
+Medusa's guesses at a distance are the same below every node. Hydra's are made level by level, each with the tokens on
+its own path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from decoders.draft.draft import Draft, Learned, Past, Scored, Verdict
+from decoders.draft.terms import Term
+from decoders.draft.tree import DraftTree
+from decoders.method.drafter import Drafter
+from decoders.model.memory import Context
+from decoders.model.transfer import Span, fetched, mark, sent
+from decoders.trace.origins import Origin
+from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
+
+from .borrowing import Borrowing
+from .head_trees import Level, Ranks, RankTree
+from .heads import ParallelHeads
+from .heads_prefix import PrefixRun
+
+HEAD = Origin("head", "H", "head", "Guessed by a trained head; H2: its second guess there.", "ear", 1)
+NODE_TERMS = (
+    Term("distance", "distance", "Places behind the root; the head of this number guessed it.", 1, 5),
+    Term("draft_rank", "guess rank", "The token's rank among its head's guesses there (0 = first).", 0, 0),
+    Term("confidence", "confidence", "The head's highest probability at this position.", 0, 1),
+    Term("path_logprob", "cumulative log-prob", "Sum of the heads' log-probabilities from the root to here.", 0, 0),
+    VERIFIED_TERMS[0],
+)
+STEP_TERMS = (
+    Term("forward_ms", "heads", "Milliseconds spent in the heads.", 0, 0),
+    Term(
+        "outside", "outside the draft vocabulary",
+        "1 where the token that the target wrote after the accepted path is none that the heads can draft.", 0, 1,
+    ),
+)  # fmt: skip
+NOTHING_READ = "nothing was processed yet: heads read the state before the last token"
+
+
+class Said(Mapping[int, Tensor]):
+    """The heads' own distributions after the nodes with children, over the whole vocabulary: a row of a table each,
+    spread out when it is asked for.
+    """
+
+    def __init__(self, heads: Borrowing, rows: Mapping[int, Float[Tensor, "drafted"]]) -> None:
+        self._heads, self._rows = heads, rows
+
+    def __getitem__(self, node: int) -> Float[Tensor, "vocab"]:
+        return self._heads.everything(self._rows[node]).exp()
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a level's children stand, on the device: the row of each one's parent among the inner nodes, its rank
+    there, and which of the children have children of their own.
+    """
+
+    rows: Int[Tensor, "children"]
+    ranks: Int[Tensor, "children"]
+    inner: Int[Tensor, "next"]
+
+
+class HeadsDrafter(Drafter):
+    """Drafts the tree of ``paths`` (ranks from the root on), as far as there are heads and first ``top_k`` guesses.
+
+    ``layer`` is the target's hidden state that the heads read.
+    """
+
+    def __init__(self, heads: ParallelHeads, layer: int, paths: Sequence[Ranks], count: int, top_k: int) -> None:
+        self.heads, self.layer, self.paths, self.count = heads, layer, paths, count
+        self.top_k = min(top_k, heads.config.draft_vocab or heads.config.vocab)
+        self.prefix = None if heads.prefix is None else PrefixRun(heads.prefix, layer)
+        self._trees: dict[int, tuple[RankTree, list[Places]]] = {}
+
+    def prepare(self, context: Context) -> None:
+        """Have the prefix layer read the prompt, so that the first step has only its own rows to read."""
+        if self.prefix is not None and context.root_position:
+            self.prefix.read(context)
+
+    def tree(self, depth: int, device: torch.device) -> tuple[RankTree, list[Places]]:
+        """The tree cut below ``depth``, and where its nodes stand."""
+        if depth not in self._trees:
+            tree = RankTree.of(self.paths, depth, self.top_k)
+            following = [level.inner for level in tree.levels[1:]] + [()]
+            self._trees[depth] = tree, [
+                _places(level, inner, device) for level, inner in zip(tree.levels, following, strict=True)
+            ]
+        return self._trees[depth]
+
+    def propose(self, context: Context, budget: int) -> Draft:
+        if context.root_position < 1:
+            return Draft.empty(context.root, NOTHING_READ)
+        device = context.device
+        started = mark(device)
+        tree, places = self.tree(min(budget, self.count), device)
+        state = context.hidden_at(self.layer)[-1] if self.prefix is None else self.prefix.read(context)
+        ids, logs, best, rows = self.guesses(state, context.root, tree, places)
+        tokens, own, confidence = fetched(ids, logs, best)
+        order = np.concatenate([level.children for level in tree.levels]).argsort() + 1
+        order = np.concatenate([[0], order])  # the guesses stand level by level, nodes depth first
+        drafted, logs_of = np.append(context.root, tokens)[order].tolist(), np.append(0.0, own)[order].tolist()
+        path = [0.0]
+        for node, parent in enumerate(tree.parents[1:], 1):
+            path.append(path[parent] + logs_of[node])
+        nodes = len(drafted)
+        return Draft(
+            DraftTree(tuple(drafted), tree.parents),
+            ("root",) + (HEAD.name,) * (nodes - 1),
+            (-1,) * nodes,
+            tuple(np.exp(logs_of).tolist()),
+            route="heads",
+            terms={
+                **tree.terms,
+                "confidence": np.append(np.nan, np.exp(confidence))[order],
+                "path_logprob": np.asarray(path),
+            },
+            notes={"forward_ms": Span((started, mark(device)))},
+            distributions=Said(self.heads, rows),
+            layout=tree.layout,
+        )
+
+    @torch.inference_mode()
+    def guesses(
+        self, state: Float[Tensor, "hidden"], root: int, tree: RankTree, places: Sequence[Places]
+    ) -> tuple[Int[Tensor, "drafted"], Float[Tensor, "drafted"], Float[Tensor, "drafted"], dict[int, Tensor]]:
+        """Level by level: tokens, their log-probabilities and their head's highest one; and per node with children the
+        log-probabilities of all tokens that can be drafted.
+        """
+        heads, grounded = self.heads, self.heads.config.grounded
+        tokens, logs, best, rows = list[Tensor](), list[Tensor](), list[Tensor](), dict[int, Tensor]()
+        path = all_heads = state
+        if grounded:
+            path = heads.embedding(torch.full((1, 1), root, device=state.device))
+        else:
+            all_heads = heads.say_all(state, len(places)).float().log_softmax(-1)
+        for number, (level, place) in enumerate(zip(tree.levels, places, strict=True)):
+            if grounded:
+                made = heads.state(number, state.expand(len(level.inner), -1), path)
+                said = heads.say(number, made).float().log_softmax(-1)
+            else:
+                said = all_heads[number].expand(len(level.inner), -1)
+            top, ids = said.topk(int(level.ranks.max()) + 1)
+            chosen = ids[place.rows, place.ranks]
+            if heads.drafted is not None:
+                chosen = heads.drafted[chosen].long()
+            tokens.append(chosen)
+            logs.append(top[place.rows, place.ranks])
+            best.append(top[place.rows, 0])
+            rows.update(zip(level.inner, said, strict=True))
+            if grounded and len(place.inner):
+                path = torch.cat([path[place.rows[place.inner]], heads.embedding(chosen[place.inner])[:, None]], 1)
+        return torch.cat(tokens), torch.cat(logs), torch.cat(best), rows
+
+    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
+        """Notes whether the heads could have drafted what the target wrote after the accepted path."""
+        drafted = self.heads.drafted
+        if drafted is None or verdict.bonus is None:
+            return None
+        return Learned(notes={"outside": float(not bool((drafted == verdict.bonus).any()))})
+
+    def resume(self, context: Context, past: Sequence[Past]) -> None:
+        """Nothing to take up: drafts follow from the text."""
+
+
+def _places(level: Level, following: Sequence[int], device: torch.device) -> Places:
+    number = {node: place for place, node in enumerate(level.children)}
+    inner = np.asarray([number[node] for node in following], dtype=np.int64)
+    return Places(*sent(device, level.rows, level.ranks, inner))

@@ -1,0 +1,80 @@
+"""Hydra++'s prefix layer: a decoder layer with its norm over the target's last states, which the heads read instead.
+
+Its keys and values are its own, of every processed position; nothing of a draft enters it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from decoders.model.memory import Context
+
+from .eagle_head import EagleConfig, EagleLayer, Remember
+from .network import READ_ROWS, Norm, attend, common_prefix
+
+
+class PrefixLayer(nn.Module):
+    """A Llama layer and a norm behind it. One that is made here begins by changing nothing but for the norm."""
+
+    def __init__(self, config: EagleConfig) -> None:
+        super().__init__()
+        self.config, self.layer, self.norm = config, EagleLayer(config, first=False), Norm(config.hidden, config.eps)
+        nn.init.zeros_(self.layer.self_attn.o_proj.weight)
+        nn.init.zeros_(self.layer.mlp.down_proj.weight)
+
+    def forward(
+        self, states: Float[Tensor, "batch rows hidden"], cos: Tensor, sin: Tensor, mask: Tensor | None = None,
+        remember: Remember | None = None,
+    ) -> Float[Tensor, "batch rows hidden"]:  # fmt: skip
+        """What the heads read at each position. Without ``mask`` each sees those before it."""
+        read, residual = self.layer.into_attention(states, states)
+        query, keys, values = self.layer.self_attn.projected(read, cos, sin)
+        if remember is not None:
+            keys, values = remember(0, keys, values)
+        out = attend(query, keys, values, mask, mask is None and query.shape[2] > 1)
+        return self.norm(self.layer.out_of_attention(residual, out))
+
+
+class PrefixRun:
+    """A prefix layer that reads a run, from where the text departs from what it has read."""
+
+    def __init__(self, prefix: Any, layer: int) -> None:
+        self.prefix, self.config, self.layer = prefix, prefix.config, layer
+        self.tokens = np.zeros(0, dtype=np.int64)
+        self.store: Tensor | None = None
+        self._rotary = (torch.zeros(0, 0), torch.zeros(0, 0))
+
+    @torch.inference_mode()
+    def read(self, context: Context) -> Float[Tensor, "hidden"]:
+        """The layer's state at the last processed position."""
+        count, weight = context.root_position, self.prefix.norm.weight
+        have = min(common_prefix(self.tokens, context.tokens), count - 1)
+        self._make_room(len(context.buffer), weight)
+        self.tokens = context.tokens[:count].copy()
+        states = torch.zeros(1, 0, self.config.hidden)
+        for start in range(have, count, READ_ROWS):
+            stop = min(start + READ_ROWS, count)
+            mask = None
+            if start and stop - start > 1:
+                mask = torch.ones(stop - start, stop, dtype=torch.bool, device=weight.device).tril(start)
+
+            def remember(layer: int, keys: Tensor, values: Tensor, first: int = start, end: int = stop) -> Any:
+                assert self.store is not None
+                self.store[0, :, :, first:end], self.store[1, :, :, first:end] = keys, values
+                return self.store[0, :, :, :end], self.store[1, :, :, :end]
+
+            cos, sin = (angle[start:stop] for angle in self._rotary)
+            read = context.hidden_at(self.layer)[None, start:stop].to(weight.dtype)
+            states = self.prefix(read, cos, sin, mask, remember)
+        return states[0, -1]
+
+    def _make_room(self, rows: int, weight: Tensor) -> None:
+        if self.store is None or self.store.shape[3] < rows:
+            size = (2, 1, self.config.kv_heads, rows, self.config.head_dim)
+            self.store, self.tokens = torch.zeros(size, dtype=weight.dtype, device=weight.device), self.tokens[:0]
+            self._rotary = self.config.rotary(rows, weight)

@@ -1,0 +1,370 @@
+"""Checkpoints of draft heads as others published them: told apart, sized and named before a weight is read.
+
+A folder, a file or a hub id becomes a ``Published``: its configuration, its format and the shapes of its tensors.
+Nothing in it is run: safetensors hold no code, and pickles are read by ``torch.load(weights_only=True)``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import pickle
+import re
+import struct
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from decoders.errors import TooLarge, UserError, first_line
+from decoders.model.room import free_memory, gigabytes
+
+Shapes = dict[str, tuple[int, ...]]
+
+MOST_HEADER = 100 << 20  # bytes of a safetensors header, as the format has it
+MOST_JSON = 16 << 20  # bytes of a configuration or an index
+CONFIG = "config.json"
+PICKLES = (".bin", ".pt", ".pth")
+NO_WEIGHTS = re.compile(r"(training_args|optimizer|scheduler|rng_state|scaler)")  # what trainers leave beside them
+WANTED = ["*.json", "*.safetensors", *(f"*{suffix}" for suffix in PICKLES)]  # of a hub's repository
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format that heads are published in. ``tells`` says of a configuration and the tensors' shapes whether it is
+    this one; ``keeps`` gives a tensor's name in the head, or None for one that is not the head's. Without ``name`` it
+    is told apart only to be refused by its title.
+    """
+
+    name: str
+    title: str
+    tells: Callable[[Mapping[str, Any], Shapes], bool]
+    keeps: Callable[[str], str | None] = lambda name: name
+
+
+def _said(config: Mapping[str, Any]) -> str:
+    """The kind that a configuration in the form of speculators names."""
+    return str(config.get("speculators_model_type", ""))
+
+
+def _medusa(name: str) -> str | None:
+    match = re.fullmatch(r"(?:medusa_head\.)?(\d+\.\d+\.(?:linear\.)?(?:weight|bias))", name)
+    return match[1] if match else None
+
+
+def _hydra(name: str) -> str | None:
+    name = name.removeprefix("hydra_head.")
+    return name if name.startswith(("hydra_mlp.", "hydra_lm_head.", "prefix_embeding_layer.")) else None
+
+
+def _midlayer(name: str) -> str:
+    """A name in the form of speculators, where the first layer is not called midlayer."""
+    return re.sub(r"^midlayer\.", "layers.0.", name)
+
+
+def _eagle3(shapes: Shapes) -> bool:
+    return "fc.weight" in shapes and any(f"{layer}.hidden_norm.weight" in shapes for layer in ("midlayer", "layers.0"))
+
+
+def _named(shapes: Shapes, part: str) -> bool:
+    return any(part in name for name in shapes)
+
+
+FORMATS = (
+    Format("", "P-EAGLE", lambda config, shapes: _said(config) == "peagle" or "mask_hidden" in shapes),
+    Format("", "DSpark", lambda config, shapes: _named(shapes, "markov_head.")),
+    Format("", "DFlash", lambda config, shapes: "dflash_config" in config or _said(config) == "dflash"),
+    Format("", "multi-token prediction (MTP)", lambda config, shapes: _named(shapes, "mtp.")),
+    Format("", "a recurrent drafter", lambda config, shapes: "rnn_u.weight" in shapes),
+    Format("", "EAGLE-1 in the form of speculators", lambda config, shapes: _said(config) == "eagle"),
+    Format("", "a LoRA adapter", lambda config, shapes: _named(shapes, ".lora_A.")),
+    Format(
+        "eagle3-speculators", "EAGLE-3 in the form of speculators",
+        lambda config, shapes: _said(config) == "eagle3" and _eagle3(shapes), _midlayer,
+    ),
+    Format(
+        "eagle3-specforge", "EAGLE-3 with SpecForge's eagle_config",
+        lambda config, shapes: "eagle_config" in config and _eagle3(shapes), _midlayer,
+    ),
+    Format("eagle3", "EAGLE-3 as SafeAILab publishes it", lambda config, shapes: _eagle3(shapes), _midlayer),
+    Format(
+        "eagle", "EAGLE-1 or -2 as SafeAILab publishes it",
+        lambda config, shapes: {"fc.weight", "layers.0.self_attn.q_proj.weight"} <= shapes.keys(),
+    ),
+    Format("medusa", "Medusa-1's heads", lambda config, shapes: "0.0.linear.weight" in shapes, _medusa),
+    Format(
+        "medusa-2", "Medusa-2's heads inside a whole model",
+        lambda config, shapes: "medusa_head.0.0.linear.weight" in shapes, _medusa,
+    ),
+    Format("hydra++", "Hydra++'s heads", lambda config, shapes: _named(shapes, "prefix_embeding_layer."), _hydra),
+    Format("hydra", "Hydra's heads", lambda config, shapes: _named(shapes, "hydra_mlp."), _hydra),
+    Format("", "a whole language model", lambda config, shapes: "model.layers.0.input_layernorm.weight" in shapes),
+)  # fmt: skip
+"""All that are told apart: the first that fits is it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A published head before its weights are read.
+
+    Args:
+        place: As it was named: a folder, a file or a hub id.
+        files: What its tensors stand in.
+        config: Its config.json; empty where it has none.
+        format: The name of its format (``FORMATS``).
+        shapes: Of the head's tensors, by their names in the head.
+        bytes: What reading them takes, in the dtype that they are stored in.
+        stored: Of a tensor of the head: its name in the files.
+    """
+
+    place: str
+    files: tuple[Path, ...]
+    config: dict[str, Any]
+    format: str
+    shapes: Shapes
+    bytes: int
+    stored: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def open(cls, place: str | Path) -> Published:
+        """What lies in a folder or file, or has this hub id. A hub's files are fetched when they are not here yet.
+
+        Raises UserError in one sentence for what is not there, damaged, a pickle with code, or of a format that is not
+        read; TooLarge, with both numbers and before anything is fetched or read, for what does not fit.
+        """
+        folder = Path(place).expanduser()
+        if not folder.exists():
+            folder = _fetched(str(place))
+        config = _config(folder if folder.is_dir() else folder.parent)
+        files = _weight_files(folder)
+        pickles = [file for file in files if file.suffix in PICKLES]
+        if pickles:
+            _check_room(str(place), sum(file.stat().st_size for file in pickles))
+        every: dict[str, tuple[tuple[int, ...], int]] = {}
+        for file in files:
+            every |= _pickled_shapes(file) if file.suffix in PICKLES else _header(file)
+        shapes = {name: shape for name, (shape, _) in every.items()}
+        form = _format(str(place), config, shapes)
+        stored = {kept: name for name in shapes if (kept := form.keeps(name)) is not None}
+        size = sum(every[name][1] for name in stored.values())
+        if not pickles:
+            _check_room(str(place), size)
+        return cls(
+            str(place), tuple(files), config, form.name, {kept: shapes[name] for kept, name in stored.items()}, size,
+            stored,
+        )  # fmt: skip
+
+    @property
+    def name(self) -> str:
+        """What it is called where it may be read by others: a hub id, else the last name of its path."""
+        return (
+            self.place if not Path(self.place).expanduser().exists() else Path(self.place).expanduser().resolve().name
+        )
+
+    @property
+    def title(self) -> str:
+        """The format, in words."""
+        return next(form.title for form in FORMATS if form.name == self.format)
+
+    def read(self, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+        """The head's tensors on the CPU, floating ones in ``dtype`` (default: as they are stored).
+
+        Raises UserError for a damaged file, TooLarge where they do not fit in this dtype.
+        """
+        if dtype is not None:
+            numbers = sum(math.prod(shape) for shape in self.shapes.values())
+            _check_room(self.place, numbers * dtype.itemsize)
+        wanted, weights = {name: kept for kept, name in self.stored.items()}, dict[str, Tensor]()
+        for file in self.files:
+            for name, tensor in _tensors(file, wanted):
+                kind = dtype if dtype and tensor.is_floating_point() else tensor.dtype
+                weights[wanted[name]] = tensor.to(kind, copy=True)  # what it stands in may be mapped from the file
+        return weights
+
+    def fingerprint(self, weights: Mapping[str, Tensor]) -> str:
+        """A key of this head: its configuration and a sample of every weight, in whatever dtype it was read."""
+        digest = hashlib.sha256(json.dumps(self.config, sort_keys=True, default=str).encode())
+        for name in sorted(weights):
+            sample = weights[name].detach().flatten()[:64].to(torch.bfloat16)
+            digest.update(name.encode() + sample.view(torch.int16).numpy().tobytes())
+        return digest.hexdigest()[:24]
+
+    def setting(self, name: str, default: int | None = None) -> int:
+        """A whole number of the configuration, of its layer's (``layer``) first. Raises UserError where it is not there
+        and has no default.
+        """
+        value = self.layer.get(name, self.config.get(name))
+        if value is None and default is not None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UserError(
+                f"{self.place} does not say {name} in its {CONFIG} ({value!r}): bring the file that was published "
+                "beside the weights"
+            )
+        return value
+
+    @property
+    def layer(self) -> Mapping[str, Any]:
+        """The settings of its decoder layer: the configuration, or the part that speculators keeps them in."""
+        inner = self.config.get("transformer_layer_config")
+        return inner if isinstance(inner, Mapping) else self.config
+
+
+def _format(place: str, config: Mapping[str, Any], shapes: Shapes) -> Format:
+    form = next((form for form in FORMATS if form.tells(config, shapes)), None)
+    if form is not None and form.name:
+        return form
+    first = ", ".join(sorted(shapes)[:3]) or "none"
+    what = form.title if form else f"tensors of no known format ({first}{', …' * (len(shapes) > 3)})"
+    raise UserError(f"{place} holds {what}, which is not read: supported are {supported()}")
+
+
+def supported() -> str:
+    """The formats that are read, in words."""
+    *first, last = (form.title for form in FORMATS if form.name)
+    return f"{', '.join(first)} and {last}"
+
+
+def _check_room(place: str, size: int) -> None:
+    free = free_memory("cpu")
+    if free is not None and size > free:
+        raise TooLarge(
+            f"the checkpoint {place} takes {gigabytes(size)} of memory, and {gigabytes(free)} are free: it is not "
+            "read; use a machine with more memory, or a smaller head"
+        )
+
+
+# --- where it lies
+
+
+def _fetched(place: str) -> Path:
+    """The folder of a hub id: kept from before, or fetched now, if it fits. Raises UserError, TooLarge."""
+    if place.startswith((".", "/", "~")) or not re.fullmatch(r"[\w.-]+/[\w.-]+", place):
+        raise UserError(
+            f"there is no checkpoint {place!r}: give a folder with {CONFIG} and weights, a weight file, or a hub id "
+            "such as org/name"
+        )
+    import huggingface_hub as hub
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        return Path(hub.snapshot_download(place, allow_patterns=WANTED, local_files_only=True))
+    except (LocalEntryNotFoundError, OSError, ValueError):
+        pass
+    try:
+        listed = hub.HfApi().model_info(place, files_metadata=True).siblings or []
+        files = [file for file in listed if file.rfilename.endswith((".safetensors", *PICKLES))]
+        safe = [file for file in files if file.rfilename.endswith(".safetensors")]
+        _check_room(place, sum(file.size or 0 for file in safe or files))
+        patterns = WANTED[:2] if safe else WANTED
+        return Path(hub.snapshot_download(place, allow_patterns=patterns))
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"the checkpoint {place!r} could not be fetched: {first_line(error, 200)}; give a folder that holds it"
+        ) from error
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    return _json(folder / CONFIG) if (folder / CONFIG).is_file() else {}
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        if file.stat().st_size > MOST_JSON:
+            raise ValueError(f"{file.stat().st_size >> 20} MiB")
+        data = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(data, dict):
+            raise ValueError(f"a {type(data).__name__}, where an object is wanted")
+        return data
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{file} cannot be read: {first_line(error, 120)}") from error
+
+
+def _weight_files(place: Path) -> list[Path]:
+    """What holds the tensors: one file, those that an index names, or all of a folder, safetensors before pickles."""
+    if place.is_file():
+        if place.suffix not in (".safetensors", *PICKLES):
+            raise UserError(f"{place} holds no weights: give a .safetensors, .bin or .pt file, or its folder")
+        return [place]
+    for suffixes in ((".safetensors",), PICKLES):
+        files = sorted(file for file in place.iterdir() if file.suffix in suffixes and not NO_WEIGHTS.match(file.name))
+        for index in sorted(place.glob(f"*{suffixes[0]}.index.json")):
+            named = {place / Path(str(name)).name for name in dict(_json(index).get("weight_map", {})).values()}
+            if missing := sorted(file.name for file in named if not file.is_file()):
+                raise UserError(f"{place} is incomplete: {missing[0]} is missing, which {index.name} names")
+            files = sorted(named) or files
+        if files:
+            return files
+    raise UserError(f"{place} holds no weights: a .safetensors, .bin or .pt file is wanted beside {CONFIG}")
+
+
+# --- what stands in the files
+
+
+def _header(file: Path) -> dict[str, tuple[tuple[int, ...], int]]:
+    """Name → shape and bytes of a safetensors file's tensors, by its header."""
+    try:
+        with file.open("rb") as opened:
+            (length,) = struct.unpack("<Q", opened.read(8))
+            if length > MOST_HEADER:
+                raise ValueError(f"a header of {length:,} bytes")
+            header = json.loads(opened.read(length))
+        tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
+        whole = 8 + length + max((int(entry["data_offsets"][1]) for entry in tensors.values()), default=0)
+        if file.stat().st_size < whole:
+            raise ValueError(f"{file.stat().st_size:,} of {whole:,} bytes are there")
+        return {
+            name: (tuple(map(int, entry["shape"])), int(entry["data_offsets"][1]) - int(entry["data_offsets"][0]))
+            for name, entry in tensors.items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, struct.error) as error:
+        raise UserError(f"{file} is truncated or damaged ({first_line(error, 120)}): bring it again") from error
+
+
+def _unpickled(file: Path, **options: Any) -> dict[str, Tensor]:
+    """The tensors of a file that torch.save wrote, by name; code in it is never run."""
+    try:
+        with warnings.catch_warnings(action="ignore"):  # of pickles that torch.save did not write
+            data = torch.load(file, weights_only=True, mmap=zipfile.is_zipfile(file) or None, **options)
+    except pickle.UnpicklingError as error:
+        if "Weights only load failed" not in str(error):
+            raise UserError(f"{file} is truncated or damaged ({first_line(error, 120)}): bring it again") from error
+        raise UserError(
+            f"{file} is a pickle with code in it, which is never run: ask for the head as safetensors, or convert it "
+            "where you trust it"
+        ) from error
+    except (RuntimeError, OSError, EOFError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise UserError(f"{file} is truncated or damaged ({first_line(error, 120)}): bring it again") from error
+    for wrapper in ("state_dict", "model"):
+        if isinstance(data, Mapping) and isinstance(data.get(wrapper), Mapping):
+            data = data[wrapper]
+    if not isinstance(data, Mapping) or not all(isinstance(name, str) for name in data):
+        raise UserError(f"{file} holds a {type(data).__name__}, where tensors by their names are wanted")
+    return {name: tensor for name, tensor in data.items() if isinstance(tensor, Tensor)}
+
+
+def _pickled_shapes(file: Path) -> dict[str, tuple[tuple[int, ...], int]]:
+    weights = _unpickled(file, map_location="meta")
+    return {name: (tuple(tensor.shape), tensor.numel() * tensor.itemsize) for name, tensor in weights.items()}
+
+
+def _tensors(file: Path, wanted: Mapping[str, str]) -> Iterator[tuple[str, Tensor]]:
+    """The wanted tensors of a file, one after another."""
+    if file.suffix in PICKLES:
+        yield from ((name, one) for name, one in _unpickled(file, map_location="cpu").items() if name in wanted)
+        return
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="pt") as opened:
+            yield from ((name, opened.get_tensor(name)) for name in opened.keys() if name in wanted)  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{file} is truncated or damaged ({first_line(error, 120)}): bring it again") from error

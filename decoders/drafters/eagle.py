@@ -1,0 +1,289 @@
+"""EAGLE-1, -2 and -3: a small head drafts from the target's own hidden states (Li et al. 2024a, 2024b, 2025).
+
+EAGLE-1 fills a tree that is settled before the step; EAGLE-2 lets the head's confidence grow it; EAGLE-3 grows the same
+tree with a head that reads three states of the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from decoders.draft.draft import Draft, Learned, Past, Pruned, Scored, Verdict
+from decoders.draft.needs import Needs
+from decoders.draft.params import param
+from decoders.draft.terms import Term
+from decoders.draft_models.drafter import STEP_TERMS
+from decoders.draft_models.eagle_head import EagleHead
+from decoders.draft_models.eagle_run import EagleRun
+from decoders.draft_models.eagle_trees import EAGLE_TREE, Grown, dynamic, settled
+from decoders.draft_models.head_drafter import Said
+from decoders.draft_models.head_trees import rank_tree
+from decoders.method.drafter import Drafter
+from decoders.method.method import Method
+from decoders.model.memory import Context
+from decoders.model.transfer import Span, mark
+from decoders.parts import about_part, load_part, missing_part
+from decoders.trace.origins import DRAFTER, EXPANSION
+from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
+from decoders.verifiers.residual import ResidualVerifier
+from decoders.verifiers.turns import TurnsVerifier
+
+MOST_PRUNED = 64  # nodes of a step that were reranked away and are recorded: the best of them
+
+HEAD = param(
+    None,
+    "Head",
+    "Folder, file or hub id of a published EAGLE head, or folder of one that was trained here. Off: the one trained "
+    "for this target.",
+)
+DEPTH = param(
+    5, "Depth", "How often the head goes on from its best tokens: a tree is at most one token deeper.", low=1, high=16
+)
+TOP_K = param(
+    10, "Top k", "Choices after each token that the head goes on from, and how many it goes on from per level.", low=1,
+    high=32,
+)  # fmt: skip
+TOTAL = param(
+    60, "Total tokens", "Rows that the target checks, the root included: the best by cumulative probability stay.",
+    low=2, high=256,
+)  # fmt: skip
+RULE = param(
+    "match", "Sampled verification",
+    "Match: the target's draw is looked for in the tree, so that a seed gives plain decoding's tokens. In turn: "
+    "EAGLE's own, which tries a token's children one after another. Both have the target's distribution.",
+    choices=("match", "in turn"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EagleParams:
+    head: str | None = HEAD
+    depth: int = param(5, "Depth", "Levels of the settled tree: 4, 8, 8, 3 and 2 tokens.", low=1, high=5)
+    rule: str = RULE
+
+
+@dataclass(frozen=True)
+class DynamicParams:
+    head: str | None = HEAD
+    depth: int = DEPTH
+    top_k: int = TOP_K
+    total_tokens: int = TOTAL
+    rule: str = RULE
+
+
+NODE_TERMS = (
+    Term("path_logprob", "cumulative log-prob", "Sum of the head's log-probabilities from the root to here.", 0, 0),
+    Term("confidence", "confidence", "The head's highest probability at this position.", 0, 1),
+    Term("draft_rank", "draft rank", "The token's rank among the head's choices after its parent (0 = first).", 0, 0),
+    *VERIFIED_TERMS,
+)
+FORWARDS = Term("draft_forwards", "draft forwards made", "Forwards of the head in this step, the first included.", 0, 0)
+SCORED = Term("scored", "tokens scored by the head", "All that it guessed, those that were reranked away too.", 0, 0)
+COSINE = Term(
+    "feature_cosine", "feature cosine",
+    "Of the state that the head made to the target's own: mean over the root and the accepted tokens that it went on "
+    "from.", -1, 1,
+)  # fmt: skip
+OUTSIDE = Term(
+    "outside", "outside the draft vocabulary",
+    "1 where the target's own token after the accepted path is not in the head's vocabulary: no draft could hold it.",
+    0, 1,
+)  # fmt: skip
+
+
+class EagleDrafter(Drafter):
+    """Drafts trees with a head; they follow from the text alone."""
+
+    def __init__(self, head: EagleHead, params: EagleParams | DynamicParams) -> None:
+        self.run, self.params, self.config = EagleRun(head), params, head.config
+        self.part = about_part(head)
+        self.can_draft = head.config.draft_vocab or head.config.vocab
+        self.drafted = None if head.drafted is None else frozenset(head.drafted.tolist())
+        self._context: Context | None = None
+        self._went_on: dict[int, int] = {}  # node of the last draft → the row of its state
+
+    def prepare(self, context: Context) -> None:
+        if context.root_position:
+            self.run.read(context)
+
+    def resume(self, context: Context, past: Sequence[Past]) -> None:
+        """There is nothing to take up: drafts follow from the text."""
+
+    def propose(self, context: Context, budget: int) -> Draft:
+        self._context, self._went_on = context, {}
+        if not context.root_position:
+            return Draft.empty(context.root, "the head reads the target's states, and there is none before this token")
+        device = context.device
+        started = mark(device)
+        first = self.run.read(context)
+        read = mark(device)
+        grown = self._grown(context.root, first, budget)
+        most = len(grown.tokens) - 1
+        if isinstance(self.params, DynamicParams):
+            most = min(most, self.params.total_tokens - 1)
+        ranked = grown.best(len(grown.tokens) - 1)
+        tree, order = grown.kept(ranked[:most])
+        inner = sorted({parent for parent in tree.parents if parent >= 0})
+        said = grown.said([order[node] for node in inner])
+        sure = [np.nan, *(np.exp(grown.first[order[parent]]) for parent in tree.parents[1:])]
+        self._went_on = {node: grown.rows[old] for node, old in enumerate(order) if old in grown.rows}
+        score, rank, logprob = np.asarray([(grown.scores[n], grown.ranks[n], grown.logprobs[n]) for n in order]).T
+        score[0] = rank[0] = np.nan
+        chain = next((i for i, parent in enumerate(tree.parents) if parent != i - 1), len(tree))
+        grown_by = ((started, read), *grown.spans)
+        return Draft(
+            tree,
+            ("root", *("drafter",) * (chain - 1), *("expansion",) * (len(tree) - chain)),
+            (-1,) * len(tree),
+            tuple(np.exp(logprob).tolist()),
+            route="settled tree" if isinstance(self.params, EagleParams) else "dynamic tree",
+            terms={
+                "path_logprob": score,
+                "draft_rank": rank,
+                "confidence": np.asarray(sure),
+            },
+            notes={
+                "forward_ms": Span(*grown_by),
+                "expand_ms": Span(*_between(grown_by, mark(device))),
+                "draft_forwards": float(len(grown.spans) + 1),
+                "scored": float(len(grown.tokens) - 1),
+            },
+            distributions=Said(self.run.head, dict(zip(inner, said, strict=True))),
+            pruned=pruned(grown, order, ranked[most:][:MOST_PRUNED]),
+        )
+
+    def _grown(self, root: int, first: torch.Tensor, budget: int) -> Grown:
+        params, head, extend = self.params, self.run.head, self.run.extend
+        if isinstance(params, EagleParams):
+            shape = rank_tree(EAGLE_TREE, min(params.depth, budget), self.can_draft)
+            return settled(root, first, extend, head, shape)
+        return dynamic(root, first, extend, head, levels=min(params.depth + 1, budget), top_k=params.top_k)
+
+    def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
+        if not draft.tree.drafted:
+            return None
+        notes = {}
+        if self.drafted is not None:
+            notes["outside"] = float(verdict.bonus is not None and verdict.bonus not in self.drafted)
+        if not self.config.third:
+            notes["feature_cosine"] = self._cosine(verdict)
+        return Learned(notes=notes)
+
+    @torch.inference_mode()
+    def _cosine(self, verdict: Verdict) -> float:
+        """Of the head's states to the target's, which the memory has of the committed nodes by now."""
+        context = self._context
+        assert context is not None
+        nodes = [node for node in verdict.path if node in self._went_on]
+        if verdict.bonus is None and nodes and nodes[-1] == verdict.path[-1]:
+            nodes.pop()  # the token that ends the run is not processed
+        if not nodes:
+            return float("nan")
+        truth = context.memory.hidden[self.config.features[0]][context.root_position :][: len(nodes)]
+        made = self.run.states[[self._went_on[node] for node in nodes]]
+        return float(torch.cosine_similarity(made.float(), truth.float(), -1).mean())
+
+
+def pruned(grown: Grown, order: Sequence[int], nodes: Sequence[int]) -> Pruned | None:
+    """What is recorded of nodes that were scored and left out, best first: a parent is a node of the tree or, from the
+    tree's size on, one that was named before.
+    """
+    place = {old: node for node, old in enumerate(order)}
+    for node in nodes:
+        place[node] = len(place)
+    if not nodes:
+        return None
+    return Pruned(
+        tuple(grown.tokens[node] for node in nodes),
+        tuple(place[grown.parents[node]] for node in nodes),
+        tuple(float(np.exp(grown.logprobs[node])) for node in nodes),
+        tuple(grown.scores[node] for node in nodes),
+    )
+
+
+def _between(spans: Sequence[tuple], end: object) -> list[tuple]:
+    """What lies behind each of these spans, up to the next one or the end."""
+    starts = [*(start for start, _ in spans[1:]), end]
+    return [(stop, start) for (_, stop), start in zip(spans, starts, strict=True)]
+
+
+def of_kind(kind: str) -> dict[str, Any]:
+    """What a method's card says of heads of this kind: how drafters are built, what they read, what is missing."""
+    return {
+        "build": lambda target, params: EagleDrafter(load_part(target, kind, params.head), params),
+        "needs": lambda target, params: Needs(layers=load_part(target, kind, params.head).config.features),
+        "available": lambda target: missing_part(target, kind),
+    }
+
+
+PAPERS = {
+    "eagle": ("EAGLE: speculative sampling requires rethinking feature uncertainty", r"""
+@inproceedings{li2024eagle,
+  author = {Yuhui Li and Fangyun Wei and Chao Zhang and Hongyang Zhang},
+  title = {{EAGLE}: Speculative Sampling Requires Rethinking Feature Uncertainty},
+  booktitle = {International Conference on Machine Learning},
+  year = {2024},
+}
+"""),
+    "eagle2": ("EAGLE-2: faster inference of language models with dynamic draft trees", r"""
+@inproceedings{li2024eagle2,
+  author = {Yuhui Li and Fangyun Wei and Chao Zhang and Hongyang Zhang},
+  title = {{EAGLE-2}: Faster Inference of Language Models with Dynamic Draft Trees},
+  booktitle = {Empirical Methods in Natural Language Processing},
+  year = {2024},
+}
+"""),
+    "eagle3": ("EAGLE-3: scaling up inference acceleration of large language models via training-time test", r"""
+@inproceedings{li2025eagle3,
+  author = {Yuhui Li and Fangyun Wei and Chao Zhang and Hongyang Zhang},
+  title = {{EAGLE-3}: Scaling up Inference Acceleration of Large Language Models via Training-Time Test},
+  booktitle = {Advances in Neural Information Processing Systems},
+  year = {2025},
+}
+"""),
+}  # fmt: skip
+
+EAGLE = Method(
+    name="eagle",
+    title="EAGLE",
+    paper=PAPERS["eagle"][0],
+    bibtex=PAPERS["eagle"][1],
+    summary="A small head imitates the target's next states from its last ones, and fills a settled tree.",
+    params=EagleParams,
+    **of_kind("eagle"),
+    origins=(DRAFTER, EXPANSION),
+    node_terms=NODE_TERMS,
+    step_terms=(*STEP_TERMS[1:], FORWARDS, SCORED, COSINE, OUTSIDE),
+    verifier=lambda params, chooser, stop_ids: (
+        TurnsVerifier(chooser) if params.rule == "in turn" else ResidualVerifier(chooser)
+    ),
+    brings=lambda params: params.head is not None,
+    order=31,
+)
+EAGLE2 = replace(
+    EAGLE,
+    name="eagle2",
+    title="EAGLE-2",
+    paper=PAPERS["eagle2"][0],
+    bibtex=PAPERS["eagle2"][1],
+    summary="EAGLE's head grows its tree where it is sure, and the target checks the likeliest of what it guessed.",
+    params=DynamicParams,
+    order=32,
+)
+EAGLE3 = replace(
+    EAGLE2,
+    name="eagle3",
+    title="EAGLE-3",
+    paper=PAPERS["eagle3"][0],
+    bibtex=PAPERS["eagle3"][1],
+    summary="EAGLE-2's trees by a head that reads three of the target's states and need not imitate them.",
+    **of_kind("eagle3"),
+    step_terms=(*STEP_TERMS[1:], FORWARDS, SCORED, OUTSIDE),
+    order=33,
+)
+METHODS = (EAGLE, EAGLE2, EAGLE3)

@@ -1,0 +1,133 @@
+"""Medusa (Cai et al. 2024): heads on the target's last state, each guessing one token further ahead.
+
+Every head's first guesses fill a tree that is settled beforehand; the target verifies it in one forward. Medusa's own
+typical acceptance is an entry of its own, as it is lossy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from decoders.draft.needs import Needs
+from decoders.draft.params import param
+from decoders.draft_models.head_drafter import HEAD, NODE_TERMS, STEP_TERMS, HeadsDrafter
+from decoders.draft_models.head_trees import MC_SIM, Ranks
+from decoders.draft_models.heads import MOST_HEADS
+from decoders.errors import UserError
+from decoders.method.method import Method
+from decoders.model.target import Target
+from decoders.parts import find_part, is_part, load_part, missing_part, read_part
+from decoders.prompt_tokens.design import candidates
+from decoders.verifiers.residual import ResidualVerifier
+from decoders.verifiers.typical import NODE_TERMS as TYPICAL_TERMS
+from decoders.verifiers.typical import TypicalVerifier
+
+PUBLIC, DESIGNED, CHAIN = "mc_sim_7b_63", "designed", "chain"
+MOST_NODES = 255
+
+
+@dataclass(frozen=True)
+class HeadsParams:
+    part: str | None = param(
+        None, "Heads",
+        "Folder of trained heads, or folder, file or hub id of published ones. Off: those trained for this target.",
+    )  # fmt: skip
+    tree: str = param(
+        PUBLIC, "Tree",
+        "mc_sim_7b_63: the published tree of 63 nodes. designed: the likeliest paths by what was measured of these "
+        "heads in training. chain: first guesses alone.", choices=(PUBLIC, DESIGNED, CHAIN),
+    )  # fmt: skip
+    size: int = param(63, "Size", "Nodes of a designed tree, the root excluded.", low=1, high=MOST_NODES)
+    heads: int | None = param(
+        None, "Heads used", "How many of the heads draft, the nearest ones first. Off: all.", low=1, high=MOST_HEADS
+    )
+    top_k: int = param(10, "Top k", "Guesses per node that may enter the tree.", low=1, high=64)
+
+    def __post_init__(self) -> None:
+        if self.tree != DESIGNED and self.size != type(self).size:
+            raise ValueError(f"size={self.size} is of a designed tree: choose tree={DESIGNED}, or leave the size")
+
+
+@dataclass(frozen=True)
+class TypicalParams(HeadsParams):
+    epsilon: float = param(
+        0.09, "Threshold ε", "A guess stands where the target gives it more than min(ε, α · exp(−entropy)).", low=0,
+        high=1,
+    )  # fmt: skip
+    alpha: float = param(0.3, "Entropy factor α", "Of exp(−entropy): lower accepts more.", low=0, high=10)
+
+
+def build_heads(kind: str, target: Target, params: HeadsParams) -> HeadsDrafter:
+    """The drafter of heads of this kind. Raises UserError for more heads than there are, and for a tree that cannot be
+    designed.
+    """
+    heads = load_part(target, kind, params.part)
+    stored = heads.config.heads
+    if params.heads is not None and params.heads > stored:
+        raise UserError(f"heads={params.heads} is not allowed: there are {stored} heads, for as many tokens ahead")
+    count = params.heads or stored
+    paths = _paths(kind, target, params, count)
+    return HeadsDrafter(heads, target.shape.layers, paths, count, params.top_k)
+
+
+def _paths(kind: str, target: Target, params: HeadsParams, count: int) -> Sequence[Ranks]:
+    """The nodes of the tree that the parameters ask for."""
+    if params.tree == CHAIN:
+        return [(0,) * (depth + 1) for depth in range(count)]
+    if params.tree == PUBLIC:
+        return MC_SIM
+    place = find_part(target.key, kind) if params.part is None else Path(params.part).expanduser()
+    log = (read_part(place).training.get("log") if place is not None and is_part(place) else None) or [{}]
+    if "ranks" not in log[-1]:
+        raise UserError(
+            "no tree can be designed for these heads: how often each guess is right was not measured for them. Choose "
+            f"tree={PUBLIC} or {CHAIN}, or train heads with `specviz train {kind}`"
+        )
+    return candidates(log[-1]["ranks"], params.size, count)
+
+
+def heads_needs(target: Target, params: HeadsParams) -> Needs:
+    """The target's last state, after its norm."""
+    return Needs(layers=(target.shape.layers,))
+
+
+BIBTEX = r"""
+@inproceedings{cai2024medusa,
+  author = {Tianle Cai and Yuhong Li and Zhengyang Geng and Hongwu Peng and Jason D. Lee and Deming Chen and Tri Dao},
+  title = {Medusa: Simple {LLM} Inference Acceleration Framework with Multiple Decoding Heads},
+  booktitle = {International Conference on Machine Learning},
+  year = {2024},
+}
+"""
+
+MEDUSA = Method(
+    name="medusa",
+    title="Medusa",
+    paper="Cai et al. 2024, Medusa: simple LLM inference acceleration framework with multiple decoding heads",
+    bibtex=BIBTEX,
+    summary="Heads on the target's last state each guess one token further ahead, and their guesses make a tree.",
+    params=HeadsParams,
+    build=lambda target, params: build_heads("medusa", target, params),
+    needs=heads_needs,
+    origins=(HEAD,),
+    node_terms=NODE_TERMS,
+    step_terms=STEP_TERMS,
+    verifier=lambda params, chooser, stop_ids: ResidualVerifier(chooser),
+    available=lambda target: missing_part(target, "medusa"),
+    brings=lambda params: params.part is not None,
+    order=40,
+)
+TYPICAL = replace(
+    MEDUSA,
+    name="medusa+typical",
+    title="Medusa with typical acceptance",
+    summary="Medusa's trees, accepted where the target finds a guess likely enough: not lossless.",
+    params=TypicalParams,
+    lossless=False,
+    node_terms=(*NODE_TERMS[:-1], *TYPICAL_TERMS),
+    verifier=lambda params, chooser, stops: TypicalVerifier(chooser, epsilon=params.epsilon, alpha=params.alpha),
+    order=41,
+)
+METHODS = (MEDUSA, TYPICAL)

@@ -1,0 +1,73 @@
+"""Values out of somebody else's JSON: each is looked at, and what is not of the kind becomes None."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+BIGGEST = 2**53  # numbers that a trace and a browser hold exactly
+LEAST_LOG = -1e4  # of a log-probability: its probability is 0
+
+
+def number(value: Any) -> float | None:
+    """A number of a size that a trace holds, or None.
+
+    >>> number(3), number(True), number("3"), number(float("nan")), number(10**400)
+    (3.0, None, None, None, None)
+    """
+    good = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < BIGGEST
+    return float(value) if good else None
+
+
+def whole(value: Any, most: int = 10**9) -> int | None:
+    """A whole number from 0, or None."""
+    good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+    return value if good else None
+
+
+def numbers(values: Any) -> list[int] | None:
+    """A list of whole numbers from 0, or None for what is none."""
+    if not isinstance(values, list) or not all(whole(value) is not None for value in values):
+        return None
+    return values
+
+
+def share(value: Any) -> float | None:
+    """A probability as a trace keeps it; None for what is none."""
+    told = number(value)
+    return None if told is None or not 0 <= told <= 1.001 else round(min(told, 1.0), 6)
+
+
+def from_log(value: Any) -> float | None:
+    """The probability of a log-probability; None for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value <= 0.001:
+        return None
+    return math.exp(min(max(value, LEAST_LOG), 0.0))
+
+
+def clean(text: str) -> str:
+    """Text that a file can hold: halves of surrogate pairs are replaced."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def plain(said: Mapping[str, Any]) -> dict[str, Any]:
+    """A server's own numbers, bounded: plain values and short lists of them."""
+    kept: dict[str, Any] = {}
+    for name, value in list(said.items())[:60]:
+        key = clean(name[:80])
+        if isinstance(value, list):
+            kept[key] = [one for one in value[:64] if number(one) is not None]
+        elif isinstance(value, str):
+            kept[key] = clean(value[:300])
+        elif isinstance(value, bool) or number(value) is not None:
+            kept[key] = value
+    return kept
+
+
+def merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Several objects in one; the later ones win."""
+    result: dict[str, Any] = {}
+    for part in parts:
+        result.update({name: value for name, value in part.items() if isinstance(name, str)})
+    return result

@@ -1,0 +1,94 @@
+"""What every layer of a model would say if it were the last: its output through the final norm and the head (the logit
+lens: nostalgebraist, 2020, "interpreting GPT").
+
+No list of families says what a model does behind its layers: it is seen in the forward itself, and checked in it. The
+last layer read so must give the model's own logits, else nothing is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from decoders.errors import UserError
+
+from .target import Session, Target
+
+TOLERANCE = 1e-3  # of the logits' spread, or 1: how far the last layer's lens may be from the model's own logits
+
+
+@torch.inference_mode()
+def layer_logits(session: Session, tokens: Sequence[int]) -> tuple[Float[Tensor, "layers+1 vocab"], float]:
+    """Logits after ``tokens`` (the session's root and what follows it) by layer: row 0 reads the embedding, row i what
+    layer i hands on; the last row is the model's own prediction. And how far the check found that row from the model's
+    own logits. Nothing is committed.
+
+    Raises UserError for a model whose last layer does not give its logits so.
+    """
+    target = session.target
+    states: list[Tensor] = []
+    behind: list[tuple[nn.Module, Tensor, Tensor]] = []  # modules behind the layers: with input and output
+    positions = np.arange(session.length - 1, session.length - 1 + len(tokens))
+    with ExitStack() as hooks, target.lock:
+        _watch(target, hooks, states, behind)
+        own = target.forward(session.cache, session.masks, tokens, positions, None)[-1]
+        modules = _chain(states[-1], behind)
+    rows = torch.stack([state[0, -1] for state in states])[None]
+    for module in modules:
+        rows = _output(module(rows))
+    logits = _scored(target, rows)
+    apart = float((logits[-1] - own).abs().max())
+    if not apart <= TOLERANCE * max(1.0, float(own.std())):
+        raise UserError(
+            f"{target.name} ({target.shape.family}) does more behind its last layer than norm and head: read through "
+            f"them, that layer's logits are {apart:.2g} away from the model's own, so no layer is read"
+        )
+    logits[-1] = own
+    return logits, apart
+
+
+def _watch(target: Target, hooks: ExitStack, states: list[Tensor], behind: list[Any]) -> None:
+    """Keep what enters the first layer and what each one hands on, and what runs behind the last one."""
+    first, count = target.layers[0], len(target.layers)
+
+    def enters(module: nn.Module, args: tuple, kwargs: dict) -> None:
+        states.append(args[0] if args else kwargs["hidden_states"])
+
+    hooks.callback(first.register_forward_pre_hook(enters, with_kwargs=True).remove)
+    for layer in target.layers:
+        hooks.callback(layer.register_forward_hook(lambda module, args, out: states.append(_output(out))).remove)
+
+    def ran(module: nn.Module, args: tuple, out: Any) -> None:
+        if len(states) == count + 1 and args:
+            behind.append((module, args[0], _output(out)))
+
+    for child in target.stack.children():
+        if child is not target.layers:
+            hooks.callback(child.register_forward_hook(ran).remove)
+
+
+def _chain(state: Tensor, behind: list[tuple[nn.Module, Tensor, Tensor]]) -> list[nn.Module]:
+    """The modules that the last layer's output went through, in order."""
+    modules: list[nn.Module] = []
+    for module, entered, left in behind:
+        if entered is state:
+            modules.append(module)
+            state = left
+    return modules
+
+
+def _scored(target: Target, rows: Float[Tensor, "1 rows hidden"]) -> Float[Tensor, "rows vocab"]:
+    """The head's logits, as the model's own code scales and squashes them."""
+    logits = target.head(rows)[0].float() * target.shape.logits_scale
+    cap = target.shape.logits_softcap
+    return logits if not cap else cap * torch.tanh(logits / cap)
+
+
+def _output(out: Any) -> Tensor:
+    return out[0] if isinstance(out, tuple) else out

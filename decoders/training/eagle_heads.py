@@ -1,0 +1,157 @@
+"""How EAGLE's heads learn: EAGLE-1's imitates the target's next state, EAGLE-3's goes on from its own.
+
+Both begin as the identity: what they are given of the target's last state (EAGLE-3: of the highest one) goes through
+unchanged, and attention and MLP add nothing yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from decoders.draft_models.eagle_head import EagleConfig, EagleHead
+from decoders.draft_models.network import attend
+from decoders.model.shape import ModelShape
+
+from .heads import HeadKind, Lesson, Recipe
+
+NOISE, NOISE_LENGTH = 0.2, 512  # on the features: uniform in ±half of it, for a text of this length (EAGLE-1)
+DECAY = 0.8  # of the loss per step of training-time test (EAGLE-3)
+
+
+class Unrolled:
+    """A head on a batch, step by step: after the first, which reads the target's states at every position, each goes on
+    from its own at the lesson's positions alone, with the text's next token.
+
+    Step s of a column sees the first step's keys up to its position, and its own of steps 1 to s: what a draft sees at
+    depth s + 1 (EAGLE-3 §3.2, training-time test).
+    """
+
+    def __init__(self, lesson: Lesson, features: Float[Tensor, "rows length read"]) -> None:
+        assert isinstance(lesson.network, EagleHead) and lesson.network.config.layers == 1
+        self.lesson, self.head, self.ids = lesson, lesson.network, lesson.ids
+        rows, length = self.ids.shape
+        self.angles = self.head.config.rotary(2 * length, features)
+        self.columns, self.chosen = columns(lesson.rows, lesson.at, rows)
+        self.step = 0
+        memory = list[tuple[Tensor, Tensor]]()
+        self.states = self._first(features, memory)
+        self.keys, self.values = memory[0]
+
+    def _first(self, features: Tensor, memory: list[tuple[Tensor, Tensor]]) -> Float[Tensor, "rows length hidden"]:
+        def remember(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+            memory.append((keys, values))
+            return keys, values
+
+        cos, sin = (angle[: self.ids.shape[1]] for angle in self.angles)
+        tokens = F.pad(self.ids[:, 1:], (0, 1))
+        return self.head(self.head.read(features), tokens, cos, sin, None, remember)
+
+    @property
+    def guess(self) -> Float[Tensor, "positions hidden"]:
+        """What the output layer reads of the step's states, at the lesson's positions."""
+        states = self.states[self.lesson.rows, self.lesson.at] if self.step == 0 else self.states[self.chosen]
+        return self.head.norm(states) if self.head.config.third else states
+
+    def go_on(self) -> None:
+        """One step further, from the states of the last one."""
+        head, at, length = self.head, self.columns, self.ids.shape[1]
+        layer: Any = head.layers[0]
+        before = self.states if self.step else self.states.gather(1, at[..., None].expand(-1, -1, self.states.shape[2]))
+        self.step += 1
+        tokens = self.ids.gather(1, (at + self.step + 1).clamp_max(length - 1))
+        embedded = head.embedding(tokens).to(before.dtype)
+        read, residual = layer.into_attention(head.entered(before, embedded), embedded)
+        cos, sin = (angle[at + self.step][:, None] for angle in self.angles)
+        query, keys, values = layer.self_attn.projected(read, cos, sin)
+        self.keys, self.values = (
+            torch.cat([old, new.to(old.dtype)], 2) for old, new in ((self.keys, keys), (self.values, values))
+        )
+        own = torch.eye(at.shape[1], dtype=torch.bool, device=at.device).repeat(1, self.step)
+        seen = torch.arange(length, device=at.device) <= at[..., None]
+        mask = torch.cat([seen, own.expand(len(at), -1, -1)], -1)[:, None]
+        self.states = layer.out_of_attention(residual, attend(query, self.keys, self.values, mask))
+
+
+def columns(
+    rows: Int[Tensor, "positions"], at: Int[Tensor, "positions"], count: int
+) -> tuple[Int[Tensor, "rows columns"], Bool[Tensor, "rows columns"]]:
+    """Positions, which come row by row, as a table of ``count`` rows filled up with 0; and where it is not filled up.
+
+    >>> columns(torch.tensor([0, 2, 2]), torch.tensor([5, 1, 3]), 3)[0].tolist()
+    [[5, 0], [0, 0], [1, 3]]
+    """
+    each = torch.bincount(rows, minlength=count)
+    chosen = torch.arange(int(each.max()), device=rows.device) < each[:, None]
+    table = torch.zeros(chosen.shape, dtype=at.dtype, device=at.device)
+    table[chosen] = at
+    return table, chosen
+
+
+class Eagle(HeadKind):
+    """EAGLE-1's and -2's head: SmoothL1 between its state and the target's next one, and a tenth of the divergence of
+    what the target's head makes of both (Li et al. 2024a, §4.2), with noise on the features.
+    """
+
+    third = False
+
+    def network(self, shape: ModelShape, recipe: Recipe, seed: int) -> EagleHead:
+        config = EagleConfig.of(shape, third=self.third, mlp=recipe.mlp or None, draft_vocab=recipe.draft_vocab)
+        head = EagleHead(config, seed)
+        with torch.no_grad():
+            layer: Any = head.layers[0]
+            layer.self_attn.o_proj.weight.zero_()
+            layer.mlp.down_proj.weight.zero_()
+            head.fc.weight[:, -config.hidden :] = torch.eye(config.hidden)
+            if self.third:
+                head.fc.weight[:, : -config.hidden].zero_()
+        return head
+
+    def distances(self, recipe: Recipe) -> int:
+        return recipe.unroll
+
+    def features(self, lesson: Lesson) -> Float[Tensor, "rows length read"]:
+        """The target's states that the head reads, joined."""
+        config = lesson.network.config
+        return torch.cat([lesson.kept.get(f"hidden.{layer}", lesson.states) for layer in config.features], -1)
+
+    def guesses(self, lesson: Lesson) -> Iterator[Float[Tensor, "positions hidden"]]:
+        unrolled = Unrolled(lesson, self.features(lesson))
+        for step in range(lesson.weights.shape[1]):
+            if step:
+                unrolled.go_on()
+            yield unrolled.guess
+
+    def loss(self, lesson: Lesson) -> Float[Tensor, ""]:
+        features = self.features(lesson)
+        noise = (torch.rand_like(features) - 0.5) * NOISE * NOISE_LENGTH / features.shape[1]
+        made = Unrolled(lesson, features + noise).guess
+        truth = lesson.states[lesson.rows, lesson.behind(1)]
+        weights = lesson.weights[:, 0]
+        apart = F.smooth_l1_loss(made.float(), truth.float(), reduction="none").mean(-1)
+        return (apart * weights).sum() / weights.sum() + lesson.recipe.agreement * lesson.loss(1, made)
+
+
+class Eagle3(Eagle):
+    """EAGLE-3's head: no state is imitated; the divergences of ``unroll`` steps count .8ˢ each, over the draft
+    vocabulary. (The released code leaves positions out whose first choice is outside of it.)
+    """
+
+    third = True
+
+    def layers(self, shape: ModelShape) -> tuple[int, ...]:
+        return tuple(layer for layer in EagleConfig.of(shape, third=True).features if layer < shape.layers)
+
+    def begin(self, network: Any, model: Any) -> None:
+        """Its norm begins as the target's last one, behind which the target's head stands."""
+        with torch.no_grad():
+            network.norm.weight.copy_(model.base_model.norm.weight)
+
+    def loss(self, lesson: Lesson) -> Float[Tensor, ""]:
+        losses = [DECAY**step * lesson.loss(step + 1, guess) for step, guess in enumerate(self.guesses(lesson))]
+        return torch.stack(losses).sum()

@@ -1,0 +1,53 @@
+"""The kinds of heads that can be trained, one entry each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jaxtyping import Float
+from torch import Tensor, stack
+
+from decoders.draft_models.heads import HeadsConfig, ParallelHeads
+from decoders.model.shape import ModelShape
+
+from .eagle_heads import Eagle, Eagle3
+from .heads import HeadKind, Lesson, Recipe
+
+
+class Parallel(HeadKind):
+    """Medusa's heads (Medusa-1: the target stays frozen) or, ``grounded``, Hydra's, which read the text's own tokens
+    before theirs.
+
+    The loss is the plain sum over heads, as in the released code (the paper's λᵏ is not there).
+    """
+
+    def __init__(self, grounded: bool) -> None:
+        self.grounded = grounded
+
+    def network(self, shape: ModelShape, recipe: Recipe, seed: int) -> ParallelHeads:
+        config = HeadsConfig.of(
+            shape, heads=recipe.heads, blocks=recipe.blocks, grounded=self.grounded, draft_vocab=recipe.draft_vocab,
+            prefix=recipe.prefix,
+        )  # fmt: skip
+        return ParallelHeads(config, seed)
+
+    def distances(self, recipe: Recipe) -> int:
+        return recipe.heads
+
+    def guesses(self, lesson: Lesson) -> Iterator[Float[Tensor, "positions hidden"]]:
+        heads, tokens = lesson.network, None
+        assert isinstance(heads, ParallelHeads)
+        read = lesson.states
+        if heads.prefix is not None:
+            read = heads.prefix(read, *heads.prefix.config.rotary(read.shape[1], read))
+        states = read[lesson.rows, lesson.at]
+        for number in range(heads.config.heads):
+            if self.grounded:
+                ids = [lesson.ids[lesson.rows, lesson.behind(place + 1)] for place in range(number + 1)]
+                tokens = heads.embedding(stack(ids, 1))
+            yield heads.outputs[number](heads.state(number, states, tokens))
+
+
+KINDS: dict[str, HeadKind] = {
+    "medusa": Parallel(grounded=False), "hydra": Parallel(grounded=True), "eagle": Eagle(), "eagle3": Eagle3(),
+}  # fmt: skip

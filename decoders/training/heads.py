@@ -1,0 +1,325 @@
+"""`specviz train medusa|hydra|eagle|eagle3`: heads beside a frozen target, whose states are kept on disk.
+
+What is common to them stands here: the documents, the positions that are learnt from, the target's own distributions as
+labels, validation, the part. A kind of head says the rest in one entry (``HeadKind``): its network, what it reads of
+the target, its loss. ``decoders.training.head_kinds`` lists them.
+
+A line of the log has ``ranks`` [distances][10]: how often the target's first choice, given the text, was a head's guess
+of each rank, on held-out answers: trees are designed from it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from decoders.draft_models.borrowing import Borrowing
+from decoders.errors import UserError
+from decoders.model.shape import ModelShape
+
+from .batches import Batch
+from .data import Source
+from .learning import (
+    ROWS_AT_ONCE,
+    HeadDivergence,
+    Optimisers,
+    adamw,
+    commonest,
+    cosine_factor,
+    muon_and_adamw,
+    position_weights,
+)
+from .loop import PartRun
+from .prompt_tokens import label_weights
+from .states import States
+
+RANKS = 10  # ranks of the guesses whose accuracy is logged
+VALIDATED = 2048  # positions validated at once
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything but the data that decides what heads become. ``heads`` and ``blocks`` are Medusa's and Hydra's;
+    ``mlp``, ``unroll`` and ``agreement`` EAGLE's.
+    """
+
+    heads: int = 4
+    blocks: int = 1
+    prefix: bool = False  # Hydra++'s decoder layer in front of its heads
+    mlp: int = 0  # width of the layer's MLP (0: the target's)
+    unroll: int = 5  # steps that are validated and, by EAGLE-3, learnt (the paper: 7)
+    agreement: float = 0.1  # of EAGLE-1's loss: the divergence, beside the distance of the states
+    draft_vocab: int = 0  # tokens that can be drafted, the commonest ones of the first chunk (0: all)
+    hard_labels: bool = False  # the text's own next tokens instead of the target's distributions
+    batch_tokens: int = 2048  # padding included
+    positions: int = 1024  # learnt from in a step, at most
+    muon: bool = True  # for matrices; else AdamW for everything, as the papers train
+    matrix_lr: float = 0.02  # Muon's
+    rate: float = 1e-3  # AdamW's
+    warmup_steps: int = 20
+    prompt_share: float = 0.1  # of the prompt's positions that are learnt from
+    prompt_weight: float = 0.3  # of each of these; an answer's weighs 1
+    validate_steps: int = 100
+    fast: bool = False  # bf16 matrix products
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A batch as a head sees it: ``ids`` (rows, length) and what is kept of the target, by name (``States.read``).
+
+    ``rows`` and ``at`` are the positions that are learnt from: the state there guesses the token ``distance`` + 1
+    places further on, for each distance from 1; ``weights`` [positions, distances] says what that counts (0: not of the
+    same answer any more).
+    """
+
+    network: Borrowing
+    ids: Int[Tensor, "rows length"]
+    kept: dict[str, Tensor]
+    rows: Int[Tensor, "positions"]
+    at: Int[Tensor, "positions"]
+    weights: Float[Tensor, "positions distances"]
+    hard: bool = False
+    dtype: torch.dtype = torch.float32  # of products with the head
+    recipe: Recipe = Recipe()
+
+    @property
+    def states(self) -> Float[Tensor, "rows length hidden"]:
+        """The target's last states, after its norm."""
+        return self.kept["states"]
+
+    def behind(self, places: int) -> Int[Tensor, "positions"]:
+        """Where the positions so many places further on stand, inside the text."""
+        return (self.at + places).clamp_max(self.ids.shape[1] - 1)
+
+    @cached_property
+    def head(self) -> Float[Tensor, "drafted hidden"]:
+        """The target's head, its rows of the tokens that can be drafted, in the dtype of matrix products."""
+        return self.network.head.weight.detach().to(self.dtype)
+
+    @cached_property
+    @torch.no_grad()
+    def _told(self) -> tuple[Float[Tensor, "told drafted"], Float[Tensor, "told"], Int[Tensor, "positions distances"]]:
+        """The target's probabilities of the tokens that can be drafted, where any guess is compared with them, and
+        their entropies; and which of these rows belongs to each guess. With hard labels, all of it lies on the text's
+        own token (nowhere where that cannot be drafted).
+        """
+        length, distances = self.ids.shape[1], self.weights.shape[1]
+        spots = torch.stack([self.rows * length + self.behind(d + 1) for d in range(distances)], 1)
+        told, index = spots.unique(return_inverse=True)
+        if self.hard:
+            said = places_of(self.ids.flatten()[(told + 1).clamp_max(self.ids.numel() - 1)], self.network.drafted)
+            p = torch.zeros(len(told), len(self.head), dtype=self.dtype, device=told.device)
+            p[torch.arange(len(told), device=told.device), said.clamp_min(0)] = (said >= 0).to(self.dtype)
+            return p, p.new_zeros(len(told), dtype=torch.float32), index
+        p = torch.empty(len(told), len(self.head), dtype=self.dtype, device=told.device)
+        entropy = p.new_empty(len(told), dtype=torch.float32)
+        states = self.states.flatten(0, 1).to(self.dtype)
+        for some in torch.arange(len(told), device=told.device).split(ROWS_AT_ONCE):
+            logs = torch.nn.functional.linear(states[told[some]], self.head).float().log_softmax(-1)
+            p[some] = logs.exp().to(self.dtype)
+            entropy[some] = -(logs.exp() * logs).sum(-1)
+        return p, entropy, index
+
+    def weights_of(self, distance: int) -> Float[Tensor, "positions"]:
+        """What a guess at this distance counts: nothing where its hard label cannot be drafted."""
+        weights = self.weights[:, distance - 1]
+        if not self.hard:
+            return weights
+        told, _, index = self._told
+        return weights * (told.sum(-1) > 0)[index[:, distance - 1]]
+
+    def loss(self, distance: int, states: Float[Tensor, "positions hidden"]) -> Float[Tensor, ""]:
+        """The weighted mean loss of what the target's head says of ``states``, at this distance: KL(target ‖ head) over
+        the tokens that can be drafted or, with hard labels, the cross-entropy of the text's own token.
+        """
+        (told, entropy, index), weights = self._told, self.weights_of(distance)
+        weights = weights / weights.sum().clamp_min(1e-9)
+        made = HeadDivergence.apply(states.float(), self.head, told, entropy, index[:, distance - 1], weights)
+        assert isinstance(made, Tensor)
+        return made
+
+
+def places_of(tokens: Int[Tensor, "*rows"], drafted: Int[Tensor, "drafted"] | None) -> Int[Tensor, "*rows"]:
+    """Where tokens stand among those that can be drafted (None: all can); -1 for others.
+
+    >>> places_of(torch.tensor([5, 7, 9]), torch.tensor([5, 9])).tolist()
+    [0, -1, 1]
+    """
+    if drafted is None:
+        return tokens
+    places = torch.searchsorted(drafted, tokens.to(drafted.dtype)).clamp_max(len(drafted) - 1)
+    return torch.where(drafted[places] == tokens, places, -1)
+
+
+class HeadKind(ABC):
+    """A kind of head that can be trained: one entry of ``decoders.training.head_kinds``."""
+
+    @abstractmethod
+    def network(self, shape: ModelShape, recipe: Recipe, seed: int) -> Borrowing:
+        """A new head for a target of this shape; ``config`` says its own. Raises UserError for what is not possible."""
+
+    def layers(self, shape: ModelShape) -> tuple[int, ...]:
+        """Hidden states that it reads besides the last one: each the input of that layer."""
+        return ()
+
+    def begin(self, network: Any, model: Any) -> None:
+        """What a new head takes over from its target: by default nothing."""
+        return
+
+    @abstractmethod
+    def distances(self, recipe: Recipe) -> int:
+        """How many tokens ahead its guesses are learnt and validated."""
+
+    @abstractmethod
+    def guesses(self, lesson: Lesson) -> Iterator[Float[Tensor, "positions hidden"]]:
+        """What the target's head reads of its guesses at the lesson's positions, distance by distance, each given the
+        text before the token.
+        """
+
+    def loss(self, lesson: Lesson) -> Float[Tensor, ""]:
+        """What is learnt: by default the sum over distances of the loss of ``guesses`` (Medusa-1, Hydra)."""
+        losses = [lesson.loss(distance, guess) for distance, guess in enumerate(self.guesses(lesson), 1)]
+        return torch.stack(losses).sum()
+
+
+class Run(PartRun):
+    """A training run of heads."""
+
+    stored, shuffled = "heads", "head batches"
+
+    def __init__(
+        self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int, *,
+        entry: HeadKind, states: Path | None = None,
+    ) -> None:  # fmt: skip
+        shape = ModelShape.of(model.config)
+        if reason := shape.unlike_llama("heads cannot be trained for", "they can for"):
+            raise UserError(reason)
+        self.entry, self.distances = entry, entry.distances(recipe)
+        self.trained = self.network = entry.network(shape, recipe, seed).float().to(model.device)
+        self.config = self.network.config
+        entry.begin(self.network, model)
+        super().__init__(kind, folder, model, name, source, recipe, seed)
+        self.model = model.eval().requires_grad_(False)
+        if self.network.drafted is not None:
+            self.network.drafted.copy_(commonest(source.chunk(0), self.config, model.generation_config))
+        self._share()
+        place = folder / "states" if states is None else states
+        self.states = States(model, (), place, layers=entry.layers(shape), fast=recipe.fast)
+        self.optimisers = (
+            muon_and_adamw(self.network, self.network, recipe.matrix_lr, recipe.rate, fast=recipe.fast)
+            if recipe.muon else Optimisers(adamw(self.network.parameters(), recipe.rate))
+        )  # fmt: skip
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"tokens": self.tokens}
+
+    def factor(self, done: float) -> float:
+        return cosine_factor(self.step, done, self.recipe.warmup_steps)
+
+    def open(self, resume: bool) -> None:
+        super().open(resume)
+        self._share()  # the tokens that can be drafted are the checkpoint's
+
+    def _share(self) -> None:
+        self.network.share(self.model.get_input_embeddings().weight, self.model.get_output_embeddings().weight)
+
+    def _half(self) -> Any:
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.fast)
+
+    def lesson(
+        self, batch: Batch, kept: dict[str, Tensor], weights: Float[Tensor, "rows length distances"],
+        places: Int[Tensor, "positions 2"],
+    ) -> Lesson:  # fmt: skip
+        """The batch with these positions to learn from."""
+        rows, at = places.T
+        counted = weights[rows, at].to(self.device)
+        rows, at = rows.to(self.device), at.to(self.device)
+        dtype = torch.bfloat16 if self.recipe.fast else torch.float32
+        ids = batch.ids.to(self.device)
+        return Lesson(self.network, ids, kept, rows, at, counted, self.recipe.hard_labels, dtype, self.recipe)
+
+    def forward(self, done: float) -> tuple[Batch, Tensor, Tensor]:
+        recipe = self.recipe
+        for batch in self.feed:
+            counts = position_weights(batch, recipe.prompt_share, recipe.prompt_weight, self.seed, self.step)
+            weights = label_weights(batch, counts, self.distances)
+            places = (weights[..., 0] > 0).nonzero()
+            if len(places):
+                generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
+                chosen = torch.randperm(len(places), generator=generator)[: recipe.positions].sort().values
+                lesson = self.lesson(batch, self.states.read(batch), weights, places[chosen])
+                with self._half(), torch.random.fork_rng(devices=[]):
+                    torch.manual_seed(self.seed * 1_000_003 + self.step)  # of noise: a resumed run draws the same
+                    loss = self.entry.loss(lesson)
+                return batch, loss, loss
+        raise AssertionError("a feed has no end")
+
+    @cached_property
+    @torch.no_grad()
+    def first_choices(self) -> list[Int[Tensor, "rows length"]]:
+        """Of the held-out batches: the target's first choice after every position, of all tokens."""
+        head, out = self.model.get_output_embeddings(), []
+        for batch in self.held_out:
+            states = self.states.read(batch)["states"]
+            with self._half():
+                rows = [head(some).argmax(-1) for some in states.flatten(0, 1).split(VALIDATED)]
+            out.append(torch.cat(rows).view(states.shape[:2]))
+        return out
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, Any]:
+        """After every position of held-out answers: KL from the target's distributions, summed over distances and, per
+        distance, how often the target's first choice was the guess of each rank, the first, one of the first 5.
+        """
+        total, count = torch.zeros(self.distances), torch.zeros(self.distances)
+        hits = torch.zeros(self.distances, RANKS)
+        for batch, first in zip(self.held_out, self.first_choices, strict=True):
+            weights = label_weights(batch, position_weights(batch, 0.0, 0.0, 0, 0), self.distances)
+            kept = self.states.read(batch)
+            for places in (weights[..., 0] > 0).nonzero().split(VALIDATED):
+                if not len(places):
+                    continue
+                lesson = self.lesson(batch, kept, weights, places)
+                with self._half():
+                    guesses = list(self.entry.guesses(lesson))
+                for i, states in enumerate(guesses):
+                    weighted = lesson.weights[:, i] > 0
+                    n = int(weighted.sum())
+                    best = places_of(first[lesson.rows, lesson.behind(i + 1)], self.network.drafted)[weighted]
+                    total[i] += float(lesson.loss(i + 1, states)) * n
+                    count[i] += n
+                    rank = ranked(states[weighted], lesson.head, best).cpu()
+                    hits[i] += torch.bincount(rank, minlength=RANKS + 1)[:RANKS]
+        ranks = (hits / count.clamp_min(1)[:, None]).tolist()
+        return {
+            "held_out_loss": round(float((total / count.clamp_min(1)).sum()), 4),
+            **{f"top{most}": [round(sum(row[:most]), 4) for row in ranks] for most in (1, 5)},
+            "ranks": [[round(share, 4) for share in row] for row in ranks],
+        }
+
+
+def ranked(
+    states: Float[Tensor, "rows hidden"], head: Float[Tensor, "drafted hidden"], wanted: Int[Tensor, "rows"]
+) -> Int[Tensor, "rows"]:
+    """The rank of each wanted token (-1: none of the head's) among what the head says; ``RANKS`` where it is no less.
+    """
+    out = list[Tensor]()
+    for some, tokens in zip(states.to(head.dtype).split(ROWS_AT_ONCE), wanted.split(ROWS_AT_ONCE), strict=True):
+        logits = torch.nn.functional.linear(some, head).float()
+        before = (logits > logits.gather(1, tokens.clamp_min(0)[:, None])).sum(-1)
+        out.append(torch.where(tokens < 0, RANKS, before).clamp_max(RANKS))
+    return torch.cat(out) if out else wanted
+
+
+def run_of(entry: HeadKind, states: Path | None = None) -> Any:
+    """What makes a ``Run`` of this entry, as commands begin every part."""
+    return partial(Run, entry=entry, states=states)

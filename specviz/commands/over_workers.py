@@ -1,0 +1,138 @@
+"""What ``specviz lab`` and ``specviz bench`` share where workers do the runs: options, progress, and how to go on."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from decoders.errors import UserError
+from specviz.words import counted
+from specviz.workers.kinds import KINDS
+
+from . import common
+
+if TYPE_CHECKING:
+    from decoders import Target
+    from specviz.experiments import Plan, Progress, Results
+    from specviz.workers.sweep import Standing
+
+NAMED = 6  # workers that a line tells of one by one; of more, how many do what
+OWN = ("on", "results", "resume", "ray_address", "slurm")  # options that make no sense without workers
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Options of workers."""
+    group = parser.add_argument_group("workers (docs/scale.md)")
+    common.count(group, "--workers", "do the runs with so many workers, each with a model of its own")
+    group.add_argument(
+        "--on", choices=tuple(KINDS), default="", metavar="KIND",
+        help="; ".join(f"{name}: {what}" for name, what in KINDS.items()) + " (default: processes)",
+    )  # fmt: skip
+    group.add_argument(
+        "--results",
+        metavar="FOLDER",
+        help="a folder that all workers see, or an address as s3://… (default: the Lab's)",
+    )
+    common.flag(group, "--resume", "go on with what that folder holds: do what is missing or failed")
+    group.add_argument("--ray-address", metavar="A", help="of a Ray cluster: auto, host:6379 or ray://host:10001")
+    common.several(group, "--slurm", "K=V", "a setting of submitit's, as in partition=gpu; may be repeated")
+
+
+def wanted(args: argparse.Namespace) -> int:
+    """How many workers are asked for; 0 where none are. Raises UserError for options that contradict each other."""
+    for name, kind in (("ray_address", "ray"), ("slurm", "slurm")):
+        if getattr(args, name) and args.on not in ("", kind):
+            raise UserError(
+                f"--{name.replace('_', '-')} is for --on {kind}, and --on is {args.on}: leave one of them out"
+            )
+    if args.resume and not args.results:
+        raise UserError("--resume needs --results and the folder to go on with")
+    return args.workers or (1 if any(getattr(args, name) for name in OWN) else 0)
+
+
+def spread_out(args: argparse.Namespace, target: Target, planned: Plan) -> Results:
+    """Do a plan with workers; told on stderr as it goes on. The results are listed in the Lab."""
+    from specviz.experiments.running import begin
+    from specviz.experiments.spread import Workers, list_in_lab, spread
+    from specviz.experiments.units import Opening
+    from specviz.places import home
+
+    kind = args.on or ("ray" if args.ray_address else "slurm" if args.slurm else "processes")
+    workers = Workers(wanted(args), kind, args.threads or 0, args.ray_address or "", tuple(args.slurm))
+    opening = Opening(common.model_source(args), args.dtype, args.device, args.engine)
+    results = begin(planned, target)
+    place = args.results or str(home() / "lab" / results.id)
+    trained = ""
+
+    def training(progress: Progress) -> None:
+        nonlocal trained
+        if progress.trains != trained:
+            trained = progress.trains
+            common.say(f"training: {trained}", error=True)
+
+    ready = spread(target, planned, workers, opening, place, resume=args.resume, results=results, progress=training)
+    if target.device.type == "cuda":  # its memory is the workers' from here on
+        target.model.to("cpu")
+    total = len({unit.key for unit in ready.units})
+    try:
+        with _progress(planned.experiment.title) as told:
+            results = ready.run(told=told)
+    finally:
+        list_in_lab(ready)
+    if results.about["state"] == "cancelled":
+        done = len(ready.finished())
+        common.say(
+            f"stopped: {done} of {counted(total, 'unit')} finished. To go on, give the same command with "
+            f"--results {ready.folder.place} --resume",
+            error=True,
+        )
+    else:
+        common.say(f"kept in {ready.folder.place}, and listed in the page Lab of python app.py", error=True)
+    return results
+
+
+def line_of(standing: Standing) -> str:
+    """What workers do, in words: one by one where they are few.
+
+    >>> from specviz.workers.sweep import Standing, WorkerState
+    >>> line_of(Standing(4, workers=[WorkerState("worker 1", "starting", time.monotonic())]))
+    'worker 1 starting, 0 s'
+    """
+    from specviz.experiments.plan import duration
+
+    parts = []
+    if standing.rate is not None and standing.left_s is not None:
+        parts.append(f"{standing.rate:.2g} units/s, {duration(standing.left_s)} left")
+    if len(standing.workers) <= NAMED:
+        now = time.monotonic()
+        parts += [f"{worker.name} {worker.state}, {now - worker.since:.0f} s" for worker in standing.workers]
+        if standing.failures:
+            parts.append(f"{len(standing.failures)} failed")
+    else:
+        parts.append(standing.text().partition("units/s · ")[2] or standing.text())
+    return " · ".join(parts)
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Callable[[Standing], None]]:
+    """A bar with what the workers do below it; where stderr is no terminal, a line at times."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    shown, told = sys.stderr.isatty(), time.monotonic()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[now]}"))
+    with Progress(*columns, console=common.console(error=True), transient=True, disable=not shown) as bar:
+        task = bar.add_task(title, total=None, now="")
+
+        def show(standing: Standing) -> None:
+            nonlocal told
+            now = line_of(standing)
+            bar.update(task, completed=standing.done, total=standing.total, now=now)
+            if not shown and time.monotonic() - told >= common.LINE_SECONDS:
+                common.say(f"{title}: {standing.done:,} of {standing.total:,} units · {now}", error=True)
+                told = time.monotonic()
+
+        yield show

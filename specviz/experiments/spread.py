@@ -1,0 +1,248 @@
+"""An experiment spread over workers: what ``run_experiment`` does in one place, done unit by unit in many.
+
+Everything that came out is in a results folder, from which the results are put together at any time: whoever starts
+the same experiment on it again does what is missing, and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decoders.errors import UserError
+from specviz.places import SUFFIX, TRACES, home
+from specviz.words import counted
+from specviz.workers.folder import Folder
+from specviz.workers.kinds import pool_of
+from specviz.workers.sweep import Standing, sweep
+from specviz.workers.work import Job, Unit
+
+from .experiment import Row
+from .plan import Plan, Progress
+from .results import ABOUT, Results
+from .running import begin, trained
+from .units import UNIT_RUN, Opening, about_of, failed_rows, open_experiment, units_of
+
+if TYPE_CHECKING:
+    from decoders import Target
+
+MOST_WORKERS = 1024
+PLACE = "place"  # of results that a lab lists and that lie elsewhere: the file that says where
+KEPT = ("id", "created")  # of an experiment that is gone on with
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """How many workers do an experiment, and of which kind (``specviz.workers.kinds``). ``threads`` of each: 0 shares
+    this machine's cores out among processes, and gives every other worker one.
+    """
+
+    count: int
+    on: str = "processes"
+    threads: int = 0
+    ray_address: str = ""
+    slurm: tuple[str, ...] = ()
+
+    @property
+    def threads_each(self) -> int:
+        """
+        >>> Workers(4, "ray").threads_each, Workers(2, threads=3).threads_each
+        (1, 3)
+        """
+        if self.threads:
+            return self.threads
+        return max(1, (os.cpu_count() or 1) // self.count) if self.on == "processes" else 1
+
+
+@dataclass
+class Spread:
+    """An experiment ready to be done by workers: it needs the model no longer, which its workers open themselves."""
+
+    planned: Plan
+    results: Results
+    folder: Folder
+    units: Sequence[Unit]
+    job: Job
+    workers: Workers
+
+    def run(
+        self,
+        progress: Callable[[Progress], None] | None = None,
+        cancel: threading.Event | None = None,
+        told: Callable[[Standing], None] | None = None,
+    ) -> Results:
+        """Do what is missing. When ``cancel`` is set, or on Ctrl+C, what is done so far is the result.
+
+        Raises UserError where the sweep cannot go on; what is finished is in the folder, and in the results.
+        """
+        about, started = self.results.about, time.perf_counter()
+        earlier = float(about["seconds"])
+        book = _Book(self.planned, self.units, self.folder)
+        self.results.rows = book.rows()
+        pool = pool_of(
+            self.workers.on, self.job, self.workers.count, ray_address=self.workers.ray_address,
+            slurm=self.workers.slurm,
+        )  # fmt: skip
+
+        def over(standing: Standing, key: str | None) -> None:
+            if key is not None:
+                self.results.rows += book.read(key)
+            if told is not None:
+                told(standing)
+            if progress is not None:
+                progress(progress_of(standing))
+
+        state = "error"
+        try:
+            standing = sweep(self.units, pool, self.folder, told=over, cancel=cancel)
+            state = "complete" if standing.done == standing.total else "cancelled"
+        except KeyboardInterrupt:
+            state = "cancelled"
+        finally:
+            about["state"] = state
+            about["seconds"] = round(earlier + time.perf_counter() - started, 1)
+            self.results.rows = book.rows()
+            arrange = self.planned.experiment.arrange
+            if arrange is not None and self.results.rows:
+                self.results.rows = arrange(self.results.rows)
+            with contextlib.suppress(UserError):  # a folder that refuses has stopped the sweep already
+                self.save()
+        return self.results
+
+    def finished(self) -> set[str]:
+        """The keys of its units that are finished."""
+        return self.folder.listed()[0] & {unit.key for unit in self.units}
+
+    def save(self) -> None:
+        """Keep the results as a whole beside the units, as the Lab opens them."""
+        for name, text in self.results.files().items():
+            self.folder.put(name, text.encode())
+
+
+def spread(
+    target: Target, planned: Plan, workers: Workers, opening: Opening, place: str, *, resume: bool = False,
+    results: Results | None = None, progress: Callable[[Progress], None] | None = None,
+    cancel: threading.Event | None = None,
+) -> Spread:  # fmt: skip
+    """Make an experiment ready for workers; parts that it compares are trained first, here.
+
+    Raises UserError for a folder that holds results already (unless they are of the same experiment and it is to
+    ``resume``), or that cannot be written to.
+    """
+    if not 1 <= workers.count <= MOST_WORKERS:
+        raise UserError(f"{workers.count} workers are asked for: a whole number from 1 to {MOST_WORKERS:,} is needed")
+    folder = Folder(place)
+    results = results or begin(planned, target)
+    _continued(results, folder, resume)
+    token = folder.open()
+    if planned.experiment.trains:
+        results.about["trained_s"] = trained(target, planned, progress, cancel)
+    gpus = 1.0 if target.device.type == "cuda" else 0.0
+    threads = workers.threads_each
+    settled = replace(opening, dtype=str(target.info["dtype"]), device=opening.device or target.device.type)
+    about = about_of(target, planned, settled)
+    job = Job(open_experiment, about, folder.place, token, threads, gpus)
+    units = units_of(planned, about)
+    results.about["workers"] = {"count": workers.count, "on": workers.on, "threads": threads, "units": len(units)}
+    if workers.on == "processes" and workers.count > 1:
+        results.about["notes"].append(
+            f"{workers.count} workers of {counted(threads, 'thread')} each shared this machine: speedups are formed on "
+            "one worker, and tokens per second are lower than with the machine to oneself"
+        )
+    made = Spread(planned, results, folder, units, job, workers)
+    made.save()
+    return made
+
+
+def list_in_lab(made: Spread) -> None:
+    """Have the Lab list results that lie elsewhere: their description and rows, and where their runs are."""
+    there = home() / "lab" / made.results.id
+    if made.folder.path == there.absolute():
+        return
+    made.results.save(there)
+    (there / PLACE).write_text(made.folder.place, encoding="utf-8")
+
+
+def run_file(lab: Path, trace: str) -> bytes | None:
+    """The file of a run whose results a lab lists and that lies elsewhere; None where there is none."""
+    if not UNIT_RUN.fullmatch(trace):
+        return None
+    for listed in lab.glob(f"*/{PLACE}"):
+        with contextlib.suppress(OSError, UserError, UnicodeDecodeError):
+            return Folder(listed.read_text(encoding="utf-8")).read(f"{TRACES}/{trace}{SUFFIX}")
+    return None
+
+
+def _continued(results: Results, folder: Folder, resume: bool) -> None:
+    """Go on with what a folder holds, if it may be."""
+    finished, failed = folder.listed()
+    if not finished and not failed:
+        return
+    there = f"{counted(len(finished), 'finished unit')}" + (f" and {len(failed)} failed" if failed else "")
+    if not resume:
+        raise UserError(
+            f"the folder {folder.place} holds results ({there}): add --resume to go on with them, or name another"
+        )
+    try:
+        about = json.loads(folder.read(ABOUT))
+        name = str(about["name"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return
+    if name != results.about["name"]:
+        raise UserError(
+            f"the folder {folder.place} holds results of {name}, and this is {results.about['name']}: name another"
+        )
+    results.about |= {key: about[key] for key in KEPT if key in about}
+    results.about["seconds"] = float(about.get("seconds") or 0.0)
+
+
+class _Book:
+    """The rows of the units, read from their files, in the order of the plan."""
+
+    def __init__(self, planned: Plan, units: Sequence[Unit], folder: Folder) -> None:
+        self.planned, self.folder = planned, folder
+        self.places: dict[str, int] = {}
+        for place, unit in enumerate(units):
+            self.places.setdefault(unit.key, place)
+        self._rows: dict[int, list[Row]] = {}
+
+    def read(self, key: str) -> list[Row]:
+        """A unit's rows, whatever became of it."""
+        place = self.places[key]
+        rows = self.folder.rows(key) or []
+        made: list[Row] = []
+        for row in rows:
+            made += [row] if "series" in row else failed_rows(self.planned, place, str(row["error"]))
+        if self.planned.experiment.repeats:
+            made = [{**row, "place": place} for row in made]
+        self._rows[place] = made
+        return made
+
+    def rows(self) -> list[Row]:
+        """Those of all units that are over."""
+        finished, failed = self.folder.listed()
+        for key in self._wanted(finished | failed):
+            self.read(key)
+        return [row for _, rows in sorted(self._rows.items()) for row in rows]
+
+    def _wanted(self, there: Iterable[str]) -> list[str]:
+        return [key for key in there if key in self.places and self.places[key] not in self._rows]
+
+
+def progress_of(standing: Standing) -> Progress:
+    """How far a sweep is, as of an experiment: in units, with what its workers do."""
+    workers: list[dict[str, Any]] = [
+        {"name": w.name, "state": w.state, "seconds": time.monotonic() - w.since, "done": w.done, "losses": w.losses}
+        for w in standing.workers
+    ]
+    return Progress(
+        standing.done, standing.total, standing.seconds, before=standing.before, workers=workers,
+        failures=tuple(standing.failures.values()),
+    )  # fmt: skip

@@ -1,0 +1,283 @@
+"""An experiment as units for workers: one prompt with all that is compared on it is one unit, on one worker.
+
+So a speedup is formed of two runs of the same device. What determines the rows of a unit is plain JSON, and its hash
+the unit's key; a worker makes the experiment again from it, and refuses to work where its own code, model or trained
+parts are others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from decoders.method.plugin_files import VARIABLE, plugin_files
+from specviz.places import SUFFIX, TRACES
+from specviz.workers.work import Made, Refused, Unit, Work, digest
+
+from .experiment import TRAINABLE, Experiment, Line, Row, Setting
+from .plan import PLAIN, Plan
+from .prompts import Case
+from .recipes import recipes
+from .running import labels_of, rows_of
+from .variants import PARAMETER, variant_of
+
+if TYPE_CHECKING:
+    from decoders import Prompt, Target
+    from decoders.trace.trace import Trace
+
+PACKAGES = ("decoders", "specviz/experiments")  # what decides the rows of a run
+UNIT_RUN = re.compile(r"[0-9a-f]{24}-\d+")  # what a unit's runs are called
+SOURCES = ("*.py", "*.toml", "*.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How a worker opens the target: as ``load_target`` takes it."""
+
+    model: str
+    dtype: str | None = None
+    device: str | None = None
+    engine: str | None = None
+
+
+# --- what determines a sweep's units ---
+
+
+@functools.cache
+def code_version() -> str:
+    """A hash of all code that decides what a run's rows are, and the versions of what computes them."""
+    import torch
+    import transformers
+
+    root = Path(__file__).resolve().parents[2]
+    files = sorted(path for name in PACKAGES for form in SOURCES for path in (root / name).rglob(form))
+    named = hashlib.sha256(f"{torch.__version__.partition('+')[0]} {transformers.__version__}".encode())
+    for path in [*files, *plugin_files()]:
+        named.update(path.name.encode() + path.read_bytes())
+    return named.hexdigest()[:24]
+
+
+def determined(target: Target, planned: Plan) -> dict[str, Any]:
+    """All that determines what comes out, but for the prompt: of units that are alike in it, results are alike."""
+    from decoders import Sampling
+
+    experiment = planned.experiment
+    hidden = [setting.line is PLAIN for setting in planned.settings]
+    calibration = target.calibration
+    return {
+        "code": code_version(),
+        "model": {"key": target.key, "dtype": str(target.info["dtype"])},
+        "recipe": experiment.name if experiment.name in recipes() else "",
+        "settings": [
+            {"line": {**asdict(s.line), "params": dict(s.line.params)}, "values": dict(s.values), "hidden": h}
+            for s, h in zip(planned.settings, hidden, strict=True)
+        ],
+        "lossy": list(planned.lossy),
+        "sampling": asdict(Sampling(experiment.temperature)),
+        **{name: getattr(experiment, name) for name in ("max_new_tokens", "repeats", "forced", "chart", "baseline")},
+        "training": [experiment.training_steps, list(experiment.data)] if experiment.trains else None,
+        "calibration": digest(calibration.to_json()) if calibration is not None else "",
+        "parts": parts_of(target, experiment, planned.settings),
+    }  # fmt: skip
+
+
+def parts_of(target: Target, experiment: Experiment, settings: Iterable[Setting]) -> dict[str, str]:
+    """The trained parts and the files that the settings draft with, by a hash of their contents."""
+    from decoders.drafters.sps import OFFERED
+    from decoders.parts import find_part
+
+    digests: dict[str, str] = {}
+    for setting in settings:
+        variant, kind = variant_of(experiment, setting), TRAINABLE.get(setting.line.method)
+        named = {name: str(value) for name, value in setting.params.items() if isinstance(value, str)}
+        if variant is not None:
+            digests[f"trained {digest([variant.kind, asdict(variant)])[:12]}"] = _contents(
+                variant.folder(target.key) / "part"
+            )
+        elif kind is not None and PARAMETER[kind] not in named:
+            digests[kind] = _contents(target.companions.get(OFFERED) or find_part(target.key, kind))
+        digests |= {f"{name}={value}": _contents(value) for name, value in named.items() if _contents(value)}
+    return digests
+
+
+def _contents(place: Any) -> str:
+    """A hash of a file or a part's folder; "" for what is neither."""
+    path = Path(str(place)).expanduser() if place else Path()
+    try:
+        files = [path] if path.is_file() else sorted(path.glob("part.*")) + sorted(path.glob("trees*"))
+        named = hashlib.sha256()
+        for file in files if place else ():
+            named.update(file.name.encode() + file.read_bytes())
+    except OSError:
+        return ""
+    return named.hexdigest()[:24] if place and files else ""
+
+
+def about_of(target: Target, planned: Plan, opening: Opening) -> dict[str, Any]:
+    """What all workers of an experiment are told: what determines it, and how to open the model."""
+    from decoders.drafters.sps import OFFERED
+
+    return {
+        "determined": determined(target, planned), "opening": asdict(opening),
+        "metrics": list(planned.experiment.metrics), "offered": target.companions.get(OFFERED),
+        "plugins": [str(path) for path in plugin_files()],
+    }  # fmt: skip
+
+
+def units_of(planned: Plan, about: Mapping[str, Any]) -> list[Unit]:
+    """A unit per prompt; of what is measured without prompts, one per setting."""
+    shared = digest(about["determined"])
+    if planned.experiment.measure is not None:
+        return [Unit.of(shared, {"setting": number}) for number in range(len(planned.settings))]
+    return [Unit.of(shared, {"case": case_to_json(case)}) for case in planned.cases]
+
+
+def failed_rows(planned: Plan, number: int, error: str) -> list[Row]:
+    """The rows of a unit that could not even be begun, or that cost several workers."""
+    if planned.experiment.measure is not None:
+        return [{**labels_of(None, planned.settings[number]), "error": error}]
+    case = planned.cases[number]
+    rows = [{**labels_of(case, setting), "error": error} for setting in planned.settings]
+    return [row | ({"repeat": 1} if planned.experiment.repeats else {}) for row in rows]
+
+
+# --- a worker's side ---
+
+
+def open_experiment(about: Mapping[str, Any]) -> Work:
+    """The work of one worker: the model opened, everything compared with what the sweep was planned with."""
+    os.environ[VARIABLE] = os.pathsep.join(about["plugins"])
+    from decoders import load_target
+    from decoders.drafters.sps import offer_drafter
+    from specviz.quiet import settle
+
+    settle(about["threads"])
+    wanted = about["determined"]
+    if code_version() != wanted["code"]:
+        raise Refused(
+            "a worker has another version of the code (of specviz, torch or transformers) than this sweep: install the "
+            "same everywhere"
+        )
+    target = load_target(**about["opening"])
+    if (target.key, str(target.info["dtype"])) != (wanted["model"]["key"], wanted["model"]["dtype"]):
+        raise Refused(
+            f"a worker opened another model than this sweep is of: {target.name} in {target.info['dtype']}, with the "
+            f"fingerprint {target.key} in place of {wanted['model']['key']}"
+        )
+    if about["offered"]:
+        offer_drafter(target, about["offered"])
+    experiment, settings = experiment_of(about)
+    calibration = target.calibration
+    calibrated = digest(calibration.to_json()) if calibration is not None else ""
+    if parts_of(target, experiment, settings) != wanted["parts"] or calibrated != wanted["calibration"]:
+        raise Refused(
+            "a worker has other trained parts (or another calibration) than this sweep was planned with: give all "
+            "workers the same SPECVIZ_HOME"
+        )
+    return _Runs(target, experiment, settings, tuple(wanted["lossy"]), digest(wanted))
+
+
+def experiment_of(about: Mapping[str, Any]) -> tuple[Experiment, tuple[Setting, ...]]:
+    """The experiment again, with its settings, from what workers are told."""
+    wanted = about["determined"]
+    settings = []
+    for one in wanted["settings"]:
+        line = PLAIN if one["hidden"] else Line(**one["line"])
+        settings.append(Setting(line, one["values"]))
+    base = recipes().get(wanted["recipe"]) or Experiment("", "")
+    steps, data = wanted["training"] or (base.training_steps, base.data)
+    experiment = dataclasses.replace(
+        base, lines=_lines(settings), axes=(),
+        metrics=tuple(about["metrics"]), temperature=wanted["sampling"]["temperature"], training_steps=steps,
+        data=tuple(data), **{name: wanted[name] for name in ("max_new_tokens", "repeats", "forced", "chart")},
+    )  # fmt: skip
+    return experiment, tuple(settings)
+
+
+def _lines(settings: Iterable[Setting]) -> tuple[Line, ...]:
+    return tuple({setting.line.label: setting.line for setting in settings}.values())
+
+
+class _Runs:
+    """Does units with a target: every setting on a prompt, one after another, as an experiment does without workers."""
+
+    def __init__(
+        self, target: Target, experiment: Experiment, settings: tuple[Setting, ...], lossy: tuple[str, ...], shared: str
+    ) -> None:
+        self.target, self.shared = target, shared
+        self.planned = Plan(experiment, settings, (), lossy=lossy)
+        self.warm = False
+
+    def __call__(self, payload: Mapping[str, Any]) -> Made:
+        from decoders.method.kept import kept_with, owned_by
+        from decoders.trace import files as tracefile
+
+        key = Unit.of(self.shared, payload).key
+        if "case" in payload:
+            planned = dataclasses.replace(self.planned, cases=(case_from_json(payload["case"]),))
+        else:
+            planned = dataclasses.replace(self.planned, settings=(self.planned.settings[payload["setting"]],))
+        traces: list[Trace] = []
+        with owned_by(key):  # what methods keep from run to run is this unit's own, whichever worker does it
+            rows = rows_of(self.target, planned, traces.append, warm=self.warm)
+            kept_with(self.target).empty()
+        self.warm = True
+        # the same unit has the same names, whoever does it and however often
+        names = {trace.run["id"]: f"{key[:24]}-{number}" for number, trace in enumerate(traces, 1)}
+        for trace in traces:
+            trace.run["id"] = names[trace.run["id"]]
+        for row in rows:
+            row["trace"] = names.get(row.get("trace", ""), "")
+        files = {f"{TRACES}/{trace.run['id']}{SUFFIX}": tracefile.save(trace, None) or b"" for trace in traces}
+        return Made(rows, files)
+
+
+# --- prompts as JSON ---
+
+
+def case_to_json(case: Case) -> dict[str, Any]:
+    """A prompt with all that a run of it may read."""
+    prompt, pool = case.prompt, case.prompt.pool
+    kept = None
+    if pool is not None:
+        positions = None if pool.positions is None else pool.positions.tolist()
+        kept = {
+            "tokens": pool.tokens.tolist(),
+            "starts": list(pool.starts),
+            "positions": positions,
+            "label": pool.label,
+        }
+    return {
+        "id": case.id, "category": case.category, "tokens": list(map(int, prompt.tokens)),
+        "segments": [[s.name, s.start, s.stop, s.passage] for s in prompt.segments], "pool": kept,
+        "compression": prompt.compression, "reference": prompt.reference, "reference_of": prompt.reference_of,
+        "gold": None if case.gold is None else asdict(case.gold),
+    }  # fmt: skip
+
+
+def case_from_json(data: Mapping[str, Any]) -> Case:
+    """Back from ``case_to_json``."""
+    import numpy as np
+
+    from decoders.prompt.prompt import Pool, Prompt, Segment
+    from decoders.study.quotes import Quote, QuotedAnswer
+
+    pool, gold = data["pool"], data["gold"]
+    if pool is not None:
+        positions = None if pool["positions"] is None else np.asarray(pool["positions"], dtype=np.int64)
+        pool = Pool(np.asarray(pool["tokens"], dtype=np.int64), tuple(pool["starts"]), positions, pool["label"])
+    prompt: Prompt = Prompt(
+        tuple(data["tokens"]), tuple(Segment(*segment) for segment in data["segments"]), pool, data["compression"],
+        data["reference"], data["reference_of"],
+    )  # fmt: skip
+    if gold is not None:
+        quotes = tuple(Quote(**quote) for quote in gold["quotes"])
+        gold = QuotedAnswer(**{**gold, "passages": tuple(gold["passages"]), "quotes": quotes})
+    return Case(data["id"], data["category"], prompt, gold)

@@ -1,0 +1,244 @@
+"""A method that is being written, in the browser: every save of its file is drafted on recorded runs, checked against
+the contract, and run on a prompt.
+
+The tab is there only where ``specviz dev FILE --open`` started this server, on the user's own machine. The file is read
+and run by this process alone: nothing of it is uploaded, and its words reach the page as data.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from decoders.errors import UserError
+from specviz.server.bodies import Body, needs
+from specviz.server.desk import Desk, Service, get, post
+from specviz.server.runner import QueueFull
+from specviz.server.store import EVERYBODY
+from specviz.views.examples import check_prompts, titled_prompts
+from specviz.words import sentence
+
+if TYPE_CHECKING:
+    from decoders import Method, Target, Trace
+    from decoders.study.contract import Finding
+    from decoders.study.live import LiveDrafts, LiveRun
+    from decoders.study.saves import Row, Save
+
+log = logging.getLogger(__name__)
+
+EXAMPLES = 3  # that are run where no run of the model is recorded
+SHOWN = 100  # steps listed, the worst first
+WAIT_S = 10.0  # a question for news waits as long
+
+
+class Chosen(Body):
+    """The run whose prompt the method is run on."""
+
+    run: Annotated[int, Field(ge=0, lt=1000), needs("the run is a number of the list; given was {given}")]
+
+
+class Dev(Service):
+    """One file, watched from the server's start to its end; ``news`` is what the page shows."""
+
+    name, order = "dev", 15
+    cannot = "A file that is watched cannot be asked to"
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self._file: Path | None = None
+        self._method: str | None = None
+        self._against: str | None = None
+        self._over = threading.Event()
+        self._changed = threading.Condition()
+        self._state: dict[str, Any] = {"number": 0, "state": "waiting for the model"}
+        self._target: Any = None  # the model that ``_runs`` were read by
+        self._runs: list[tuple[str, LiveRun]] = []
+        self._other: list[LiveDrafts] | None = None
+        self._before: Sequence[LiveDrafts] | None = None
+        self._chosen, self._ran = 0, ""
+        self._opened: list[str] = []  # the runs that were named, by their ids
+        self._again = False  # drafts anew though the file is as it was
+
+    def watch(
+        self, file: Path, *, method: str | None = None, against: str | None = None, traces: Sequence[Path] = ()
+    ) -> None:
+        """Watch a file from the server's start on; called before the page is put together, which then has the tab.
+
+        ``method``: which one of the file; ``against``: another method to compare with; ``traces``: recorded runs, to
+        draft on them (else the gallery's). Raises UserError on a server for other people, and where a file is none.
+        """
+        if self.desk.rules.shared:
+            raise UserError("a file is watched on your own machine alone: not on a server for other people")
+        if not file.is_file():
+            raise UserError(f"there is no file {file}: specviz methods new NAME writes one")
+        self._file, self._method, self._against = file, method, against
+        self._opened = [self.desk.open_file(path, owner=EVERYBODY) for path in traces]
+        self.title = "Your method"
+        self._state |= {"file": str(file), "against": against or ""}
+
+    def begin(self) -> None:
+        if self._file is not None:
+            threading.Thread(target=self._follow, args=(self._file,), name="watch a method", daemon=True).start()
+
+    def close(self) -> None:
+        self._over.set()
+        self._tell()
+
+    def model_changed(self) -> None:
+        self._again = True
+
+    @get()
+    def news(self, after: int = -1) -> dict[str, Any]:
+        """The state of the file as it was saved last, once its number is another than ``after`` (or after a while)."""
+        self._check()
+        with self._changed:
+            self._changed.wait_for(lambda: self._state["number"] != after or self._over.is_set(), WAIT_S)
+            return dict(self._state)
+
+    @post("prompt")
+    def prompt(self, asked: Chosen) -> None:
+        """Run the method on another run's prompt, now and at every save."""
+        self._check()
+        if asked.run >= len(self._runs):
+            raise UserError(f"there is no run {asked.run + 1}: {len(self._runs)} are drafted on")
+        self._chosen, self._again = asked.run, True
+
+    def _check(self) -> None:
+        if self._file is None:
+            raise UserError("no file is watched here: specviz dev FILE --open starts a server that does")
+
+    # --- the watcher's thread ---
+
+    def _tell(self, **news: Any) -> None:
+        with self._changed:
+            self._state = {**self._state, **news, "number": self._state["number"] + 1}
+            self._changed.notify_all()
+
+    def _follow(self, file: Path) -> None:
+        while self.desk.loader.target is None and not self._over.wait(0.1):
+            if self.desk.loader.state == "failed":
+                return self._tell(state="", problem=self.desk.reason())
+        from decoders.drafters import wait_for_plugins
+        from decoders.study.saves import CALL_S, POLL_S, digest
+
+        wait_for_plugins(CALL_S)
+        seen = ""
+        while not self._over.is_set():
+            now = digest(file) or seen
+            if now != seen or self._again:
+                seen, self._again = now, False
+                try:
+                    self._saved(file)
+                except QueueFull:  # the server goes down
+                    return
+                except Exception as problem:
+                    log.exception("%s could not be drafted", file)
+                    self._tell(state="", problem=sentence(problem))
+            self._over.wait(POLL_S)
+
+    def _saved(self, file: Path) -> None:
+        """All that is told of a save, in the order in which it is wanted: drafts, the contract, a run."""
+        from decoders.study.saves import drafted
+
+        target = self.desk.target()
+        if target is not self._target:
+            self._tell(state="reading the recorded runs")
+            self.desk.on_worker(lambda: self._read(target))
+        save: Save = self.desk.on_worker(lambda: drafted(file, [live for _, live in self._runs], self._method))
+        if save.method is None:
+            return self._tell(state="", problem=save.problem, details=save.details)
+        method = save.method
+        self._tell(state="checking the contract", problem="", details="", saves=self._state.get("saves", 0) + 1,
+                   method={"name": method.name, "title": method.title}, **self._told(save))  # fmt: skip
+        self._before = save.drafts
+        self._tell(state="running", rules=self.desk.on_worker(lambda: _rules(method, target)))
+        self._tell(state="", **self.desk.on_worker(lambda: self._run(method, target)))
+
+    def _read(self, target: Target) -> None:
+        from decoders.drafters import find_method
+        from decoders.study.live import LiveRun
+        from decoders.study.saves import default_traces
+
+        store = self.desk.store
+        keys = self._opened or [row["id"] for row in store.listing("") if row["kind"] == "gallery"]
+        stored = [store.get(key) for key in keys]
+        prompts = titled_prompts(target.tokenizer, EXAMPLES, toy=self.desk.toy)
+        traces = stored if self._opened else default_traces(target, stored, prompts)
+        for trace in traces:
+            if trace.run["id"] not in store:
+                store.put(trace, kind="opened", owner=EVERYBODY)
+        self._runs = [(str(trace.run["id"]), LiveRun(target, trace)) for trace in traces]
+        other = None if self._against is None else find_method(self._against)
+        self._other = None if other is None else [live.drafted(other) for _, live in self._runs]
+        self._before, self._target, self._chosen = None, target, 0
+        runs = [{"id": key, "title": live.title, "steps": live.trace.rows("steps")} for key, live in self._runs]
+        self._tell(runs=runs)
+
+    def _told(self, save: Save) -> dict[str, Any]:
+        from decoders.study.saves import changes, mean, rows
+
+        before, other = self._before, self._other
+        every = rows(save.drafts, before, other)
+        listed = [row for row in every if row.step.error or row.change] or every
+        won, lost = changes(every)
+        numbers = {"now": save.drafts, "before": before, "against": other}
+        return {
+            "rows": [_row(row) for row in listed[:SHOWN]], "steps": len(every), "won": won, "lost": lost,
+            "base": "the last save" if before is not None else self._against or "the record",
+            "tokens_per_step": {name: _number(mean(d)) for name, d in numbers.items() if d is not None},
+            "ms": round(save.ms), "scored": any(d.scored for d in save.drafts),
+            "stopped": [d.stopped for d in save.drafts if d.stopped],
+        }  # fmt: skip
+
+    def _run(self, method: Method, target: Target) -> dict[str, Any]:
+        """A run of the method on the chosen prompt, among the runs; the one of the save before goes."""
+        from decoders import Run
+        from decoders.study.recorded import recorded_prompt, sampling_of
+
+        trace: Trace = self._runs[self._chosen][1].trace
+        title = f"{method.title}, save {self._state['saves']}"
+        try:
+            run = Run(
+                target, recorded_prompt(trace), method, sampling=sampling_of(trace.run), title=title,
+                max_new_tokens=trace.run["max_new_tokens"], keep_prompt=True,
+            ).finished()  # fmt: skip
+        except Exception as problem:  # the method's own: the contract says more
+            return {"ran": None, "failed": sentence(problem)}
+        gone, self._ran = self._ran, self.desk.store.put(run, kind="opened", owner=EVERYBODY)
+        if gone:
+            self.desk.store.remove(gone)
+        return {"ran": {"id": self._ran, "title": title, "on": self._chosen}, "failed": ""}
+
+
+def _rules(method: Method, target: Target) -> list[dict[str, Any]]:
+    """Every rule of the contract, in words, with what is broken of it."""
+    from decoders.study.contract import MEANINGS, check, rules_of
+
+    findings: list[Finding] = check(method, target, check_prompts(target.tokenizer))
+    return [
+        {
+            "rule": MEANINGS[rule],
+            "faults": [
+                {"words": one.words, "prompt": one.prompt, "details": one.error} for one in findings if one.rule == rule
+            ],
+        }
+        for rule in rules_of(findings)
+    ]
+
+
+def _row(row: Row) -> dict[str, Any]:
+    step = row.step
+    return {
+        "run": row.run, "step": step.step, "recorded": step.recorded, "drafted": step.drafted,
+        "accepted": None if step.error else step.accepted, "before": row.before, "against": row.against,
+        "change": None if step.error else row.change, "why": step.error or step.reason, "details": step.details,
+    }  # fmt: skip
+
+
+def _number(value: float) -> float | None:
+    return None if value != value else round(value, 3)

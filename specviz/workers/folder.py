@@ -1,0 +1,239 @@
+"""A folder of results, on a disk or behind an address: the only state of a sweep.
+
+A finished unit is the file ``units/<key>.json`` with its rows, one of which something failed ``failed/<key>.json``; the
+files that belong to a unit (its traces) are written before it, so that a unit that is listed is whole. Each file is
+written under another name and renamed. To go on is to list: nothing else is remembered, and no time is compared.
+Several drivers and workers may write at once, since the same unit has the same names and the same contents.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from decoders.errors import UserError
+
+UNITS, FAILED, ABOUT = "units", "failed", "sweep.json"
+SCHEMA, UNIT_SCHEMA = "specsweep/1", "specunit/1"
+ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+KEY = re.compile(r"([0-9a-f]{64})\.json")
+
+Row = dict[str, Any]
+
+
+class FolderFault(UserError):
+    """The results folder cannot be read or written: nobody's unit failed, and the sweep stops."""
+
+
+class Place(Protocol):
+    """Where files are: reading, writing whole or not at all, listing. Names are relative, with slashes."""
+
+    def write(self, name: str, data: bytes) -> None: ...
+    def create(self, name: str, data: bytes) -> None: ...
+    def read(self, name: str) -> bytes: ...
+    def has(self, name: str) -> bool: ...
+    def names(self, folder: str) -> Iterator[str]: ...
+    def remove(self, name: str) -> None: ...
+
+
+class Folder:
+    """Results at ``place``: a path, or an address that fsspec knows (s3://…, gs://…, sftp://…)."""
+
+    def __init__(self, place: str | Path) -> None:
+        self.place = str(place)
+        kind = ADDRESS.match(self.place)
+        self.local = kind is None or kind[1].lower() == "file"
+        path = Path(self.place.removeprefix("file://")).expanduser().absolute() if self.local else None
+        self.path = path
+        self._files: Place = _Disk(path) if path is not None else _remote(self.place)
+        if path is not None:
+            self.place = str(path)
+
+    # --- what it says of itself ---
+
+    def open(self) -> str:
+        """Make it a results folder where it is none, and give its token. Raises FolderFault."""
+        if (token := self.token()) is None:
+            described = {"schema": SCHEMA, "token": secrets.token_hex(16)}
+            with self._told("written to"):
+                self._files.create(ABOUT, json.dumps(described).encode())
+            token = self.token()
+        if token is None:
+            raise FolderFault(f"{self.place} has a {ABOUT} of another version of specviz: name another folder")
+        return token
+
+    def token(self) -> str | None:
+        """What tells it from any other folder; None where it is not a results folder."""
+        with contextlib.suppress(FileNotFoundError, ValueError), self._told("read"):
+            described = json.loads(self._files.read(ABOUT))
+            if isinstance(described, dict) and described.get("schema") == SCHEMA:
+                return str(described["token"])
+        return None
+
+    # --- units ---
+
+    def finish(self, key: str, rows: Sequence[Row], error: str = "") -> None:
+        """Keep a unit's rows: from now on it is over (with an ``error``: failed). Raises FolderFault."""
+        document = {"schema": UNIT_SCHEMA, "key": key, "error": error, "rows": list(rows)}
+        self.put(f"{FAILED if error else UNITS}/{key}.json", json.dumps(document, default=float).encode())
+        if not error:
+            self.forget_failure(key)
+
+    def forget_failure(self, key: str) -> None:
+        """A unit of which something failed is to be done again. Raises FolderFault."""
+        with self._told("written to"):
+            self._files.remove(f"{FAILED}/{key}.json")
+
+    def listed(self) -> tuple[set[str], set[str]]:
+        """The keys of the finished units, and of those of which something failed and that did not succeed since."""
+        with self._told("read"):
+            finished, failed = (
+                {match[1] for name in self._files.names(kind) if (match := KEY.fullmatch(name))}
+                for kind in (UNITS, FAILED)
+            )
+        return finished, failed - finished
+
+    def has(self, key: str) -> bool:
+        """Whether a unit is finished."""
+        with self._told("read"):
+            return self._files.has(f"{UNITS}/{key}.json")
+
+    def rows(self, key: str) -> list[Row] | None:
+        """What came out of a unit; None where it is not over, or its file is damaged (it is to be done again)."""
+        for kind in (UNITS, FAILED):
+            with contextlib.suppress(FileNotFoundError, ValueError), self._told("read"):
+                document = json.loads(self._files.read(f"{kind}/{key}.json"))
+                if isinstance(document, dict) and (document.get("schema"), document.get("key")) == (UNIT_SCHEMA, key):
+                    return document["rows"]
+        return None
+
+    # --- files ---
+
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file, whole or not at all. Raises FolderFault."""
+        with self._told("written to"):
+            self._files.write(name, data)
+
+    def read(self, name: str) -> bytes:
+        """Raises FileNotFoundError, FolderFault."""
+        with self._told("read"):
+            return self._files.read(name)
+
+    @contextlib.contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        """Any fault of the disk or the store, in one sentence; only that a file is not there is told as it is."""
+        try:
+            yield
+        except (UserError, ValueError):
+            raise
+        except Exception as fault:
+            if isinstance(fault, FileNotFoundError) and what == "read":
+                raise
+            why = str(getattr(fault, "strerror", None) or fault or type(fault).__name__).lower()
+            raise FolderFault(
+                f"the results folder {self.place} cannot be {what} ({why}); all that is finished is kept in it"
+            ) from None
+
+
+class _Disk:
+    """A folder of this machine, or one that machines share."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def write(self, name: str, data: bytes) -> None:
+        part = self._partial(name, data)
+        try:
+            os.replace(part, self.root / name)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def create(self, name: str, data: bytes) -> None:
+        """Write a file unless there is one already, which is never replaced."""
+        part = self._partial(name, data)
+        try:
+            os.link(part, self.root / name)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without links
+            if not self.has(name):
+                os.replace(part, self.root / name)
+        finally:
+            part.unlink(missing_ok=True)
+
+    def _partial(self, name: str, data: bytes) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.{secrets.token_hex(6)}.part")
+        try:
+            part.write_bytes(data)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
+        return part
+
+    def read(self, name: str) -> bytes:
+        return (self.root / name).read_bytes()
+
+    def has(self, name: str) -> bool:
+        return (self.root / name).is_file()
+
+    def names(self, folder: str) -> Iterator[str]:
+        with contextlib.suppress(FileNotFoundError), os.scandir(self.root / folder) as entries:
+            yield from (entry.name for entry in entries)
+
+    def remove(self, name: str) -> None:
+        (self.root / name).unlink(missing_ok=True)
+
+
+class _Store:
+    """A folder behind an address."""
+
+    def __init__(self, files: Any, root: str) -> None:
+        self.files, self.root = files, root.rstrip("/")
+
+    def write(self, name: str, data: bytes) -> None:
+        path = f"{self.root}/{name}"
+        part = f"{path}.{secrets.token_hex(6)}.part"
+        self.files.makedirs(path.rpartition("/")[0], exist_ok=True)
+        try:
+            self.files.pipe_file(part, data)
+            self.files.mv(part, path)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self.files.rm_file(part)
+            raise
+
+    def create(self, name: str, data: bytes) -> None:
+        if not self.has(name):
+            self.write(name, data)
+
+    def read(self, name: str) -> bytes:
+        return self.files.cat_file(f"{self.root}/{name}")
+
+    def has(self, name: str) -> bool:
+        return self.files.isfile(f"{self.root}/{name}")
+
+    def names(self, folder: str) -> Iterator[str]:
+        self.files.invalidate_cache()  # others write, too
+        with contextlib.suppress(FileNotFoundError):
+            yield from (str(path).rpartition("/")[2] for path in self.files.ls(f"{self.root}/{folder}", detail=False))
+
+    def remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self.files.rm_file(f"{self.root}/{name}")
+
+
+def _remote(place: str) -> _Store:
+    import fsspec
+
+    try:
+        return _Store(*fsspec.core.url_to_fs(place))
+    except (ImportError, ValueError) as fault:
+        raise UserError(f"the results folder {place} cannot be opened: {fault}") from None

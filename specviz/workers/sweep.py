@@ -1,0 +1,223 @@
+"""The loop that hands units out to workers, whatever kind they are, and tells how far it is.
+
+What is finished is in the results folder, and what was lost with a worker is handed out again: a unit that has cost
+``LOSSES`` workers is given up, as one that failed. A unit's own error is kept, and not tried again in the same sweep.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from decoders.errors import UserError
+from specviz.words import counted
+
+from .folder import Folder
+from .pool import Cannot, Done, Lost, Pool, Ready
+from .work import Unit
+
+LOSSES = 3  # workers that a unit may cost
+LOOK_S = 0.5  # between looks at whether the sweep was stopped
+STARTING, WORKING, WAITING = "starting", "at work", "waiting"
+
+
+@dataclass(slots=True)
+class WorkerState:
+    """What a worker is doing: ``state`` since ``since`` (by the driver's own clock), and how many units it has done."""
+
+    name: str
+    state: str = STARTING
+    since: float = 0.0
+    done: int = 0
+    losses: int = 0
+    losses_in_a_row: int = 0
+
+
+@dataclass(slots=True)
+class Standing:
+    """How far a sweep is: ``done`` of ``total`` units, ``before`` of them in earlier sweeps; units that failed, with
+    their reasons (key → sentence).
+    """
+
+    total: int
+    before: int = 0
+    done: int = 0
+    started: float = field(default_factory=time.monotonic)
+    failures: dict[str, str] = field(default_factory=dict)
+    workers: list[WorkerState] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    @property
+    def rate(self) -> float | None:
+        """Units per second, of this sweep."""
+        new, seconds = self.done - self.before, self.seconds
+        return new / seconds if new and seconds > 0 else None
+
+    @property
+    def left_s(self) -> float | None:
+        rate = self.rate
+        return None if rate is None else (self.total - self.done) / rate
+
+    def text(self) -> str:
+        """All of it in a line, as a command shows it (without what can be drawn as a bar).
+
+        >>> Standing(9, before=4, done=4, workers=[WorkerState("worker 1", WORKING), WorkerState("worker 2")]).text()
+        'workers: 1 at work, 1 starting'
+        """
+        states = Counter(worker.state for worker in self.workers)
+        parts = [f"{self.rate:.2g} units/s"] if self.rate is not None else []
+        parts.append("workers: " + ", ".join(f"{count} {state}" for state, count in states.items()))
+        if lost := sum(worker.losses for worker in self.workers):
+            parts.append(f"{counted(lost, 'worker')} lost and started again")
+        if self.failures:
+            parts.append(f"{len(self.failures)} failed")
+        return " · ".join(parts)
+
+
+Told = Callable[[Standing, "str | None"], None]  # hears how far it is, and the key of a unit that is over (or None)
+
+
+def sweep(
+    units: Sequence[Unit], pool: Pool, folder: Folder, *, told: Told = lambda standing, key: None,
+    cancel: threading.Event | None = None,
+) -> Standing:  # fmt: skip
+    """Do the units that are not finished. Units of the same key are one.
+
+    Where some are finished already, it begins at the end: of two drivers on one folder the second comes to meet the
+    first, and each skips what the other has finished.
+
+    Raises UserError where the sweep cannot go on (the folder refuses, a worker is of another version); what is finished
+    is kept. The workers are ended in any case, Ctrl+C included.
+    """
+    keys = list(dict.fromkeys(unit.key for unit in units))
+    by_key = {unit.key: unit for unit in units}
+    finished, _ = folder.listed()
+    there = [key for key in keys if key in finished]
+    left = deque(key for key in keys if key not in finished)
+    if there:
+        left.reverse()
+    standing = Standing(len(keys), len(there), len(there), workers=[WorkerState(name) for name in pool.names])
+    if not left:
+        return standing
+    loop = _Loop(by_key, left, pool, folder, standing, told)
+    try:
+        loop.start()
+        while loop.goes_on and not (cancel is not None and cancel.is_set()):
+            loop.turn()
+    finally:
+        pool.close()
+    return standing
+
+
+class _Loop:
+    """Who is at what, and what is left."""
+
+    def __init__(
+        self, units: dict[str, Unit], left: deque[str], pool: Pool, folder: Folder, standing: Standing, told: Told
+    ) -> None:
+        self.units, self.left, self.pool, self.folder = units, left, pool, folder
+        self.standing, self.told = standing, told
+        self.states = {state.name: state for state in standing.workers}
+        self.at_work: dict[str, list[str]] = {name: [] for name in pool.names}
+        self.idle: deque[str] = deque()
+        self.costs: Counter[str] = Counter()
+        self.begun = False
+
+    @property
+    def goes_on(self) -> bool:
+        return bool(self.left) or any(self.at_work.values())
+
+    def start(self) -> None:
+        self.pool.start()
+        for name in self.states:
+            self._now(name, STARTING)
+        self.told(self.standing, None)
+
+    def turn(self) -> None:
+        """Hand out what can be, and hear what is told meanwhile."""
+        while self.idle and self.left:
+            self._hand_out(self.idle[0])
+        if not self.goes_on:
+            return
+        answers = self.pool.wait(LOOK_S)
+        for answer in answers:
+            match answer:
+                case Ready(name):
+                    if not self.begun:  # what starting takes is not the units' time
+                        self.begun, self.standing.started = True, time.monotonic()
+                    self.states[name].losses_in_a_row = 0
+                    self._now(name, WAITING)
+                    self.idle.append(name)
+                case Done(name, outcome):
+                    if outcome.stops:
+                        raise UserError(outcome.stops)
+                    if outcome.key in self.at_work[name]:  # a unit may be told twice, and counts once
+                        self.at_work[name].remove(outcome.key)
+                        self.states[name].done += 1
+                        self.states[name].since = time.monotonic()
+                        self._over(outcome.key, outcome.error)
+                case Lost(name, reason):
+                    self._lost(name, reason)
+                case Cannot(_, reason):
+                    raise UserError(reason)
+        if not answers:
+            self.told(self.standing, None)
+
+    def _hand_out(self, name: str) -> None:
+        """The next units to a worker, unless another driver has finished them."""
+        share: list[str] = []
+        most = self.pool.together(len(self.left))
+        while self.left and len(share) < most:
+            key = self.left.popleft()
+            if self.folder.has(key):
+                self._over(key)
+            else:
+                self.folder.forget_failure(key)
+                share.append(key)
+        if share:
+            self.idle.popleft()
+            self.at_work[name] = share
+            self._now(name, WORKING)
+            self.pool.give(name, [self.units[key] for key in share])
+
+    def _over(self, key: str, error: str = "") -> None:
+        self.standing.done += 1
+        if error:
+            self.standing.failures[key] = error
+        self.told(self.standing, key)
+
+    def _lost(self, name: str, reason: str) -> None:
+        """Its units are handed out again, before all others; the first of them is the one that it was at."""
+        state = self.states[name]
+        state.losses += 1
+        state.losses_in_a_row += 1
+        self._now(name, STARTING)
+        share, self.at_work[name] = self.at_work[name], []
+        if not share and state.losses_in_a_row >= LOSSES:
+            raise UserError(f"no worker can begin: {name} ended {LOSSES} times before its first unit, {reason}")
+        if share:
+            state.losses_in_a_row = 0
+            first = share[0]
+            self.costs[first] += 1
+            if self.costs[first] >= LOSSES:
+                share = share[1:]
+                error = f"The worker was lost {LOSSES} times with this unit: {reason}."
+                self.folder.finish(first, [{"error": error}], error)
+                self._over(first, error)
+        self.left.extendleft(reversed(share))
+        self.told(self.standing, None)
+
+    def _now(self, name: str, state: str) -> None:
+        self.states[name].state, self.states[name].since = state, time.monotonic()
+
+
+def missing(units: Iterable[Unit], folder: Folder) -> int:
+    """How many of these units are not finished."""
+    finished, _ = folder.listed()
+    return len({unit.key for unit in units} - finished)

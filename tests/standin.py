@@ -1,0 +1,93 @@
+"""Work for workers that needs no model: it waits, fails, or ends its worker, as a unit's payload says;
+and a worker in the test's own process.
+
+A payload is ``{"name", "ms"?, "do"?, "mark"?}``. ``do``: "fail" raises; "die" ends its process with SIGKILL, each time;
+"die once" does so unless the file ``mark`` is there, which it makes; "stay" makes ``mark`` and waits for ever; "stay
+once" does so unless ``mark`` is there. ``mark`` holds the id of the Ray node where it was made.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from specviz.workers.pool import Answer, Done, Pool, Ready
+from specviz.workers.work import Job, Made, Refused, Unit, Work, Worker
+
+VERSION = "1"
+ABOUT = {"version": VERSION}
+
+
+def open_standin(about: Mapping[str, Any]) -> Work:
+    """Work that writes a row and a file for each unit. ``about`` may ask for a clock that is wrong by ``clock_s``, and
+    for a ``disk`` that takes so many bytes a file.
+    """
+    if about["version"] != VERSION:
+        raise Refused(f"this worker has version {VERSION} and the sweep version {about['version']}")
+    if shift := about.get("clock_s"):
+        real = time.time
+        time.time = lambda: real() + shift * (1 if os.getpid() % 2 else -1)
+    if (most := about.get("disk")) is not None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+    def work(payload: Mapping[str, Any]) -> Made:
+        do, mark = payload.get("do", ""), Path(payload.get("mark", "/"))
+        if do == "fail":
+            raise ValueError(f"{payload['name']} always fails")
+        if do == "die" or (do == "die once" and not mark.exists()):
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if do == "stay" or (do == "stay once" and not mark.exists()):
+            part = mark.with_suffix(".part")
+            part.write_text(_node())
+            part.replace(mark)
+            time.sleep(3600)
+        time.sleep(payload.get("ms", 0) / 1000)
+        row = {"name": payload["name"], "pid": os.getpid(), "threads": about["threads"], "error": ""}
+        return Made([row], {f"traces/{payload['name']}.txt": payload["name"].encode()})
+
+    return work
+
+
+class Here(Pool):
+    """One worker in this process; tells ``extra`` before the Done of each unit. ``order``: the keys it was given."""
+
+    def __init__(self, job: Job, extra: Sequence[Answer] = ()) -> None:
+        super().__init__(job, 1)
+        self.worker, self.answers = Worker(self.job), list[Answer]([Ready("worker 1")])
+        self.extra, self.order = list(extra), list[str]()
+
+    def start(self) -> None:
+        pass
+
+    def give(self, worker: str, units: Sequence[Unit]) -> None:
+        self.order += [one.payload.get("name", one.key) for one in units]
+        self.answers += [*self.extra, *(Done(worker, self.worker.do(one)) for one in units), Ready(worker)]
+
+    def wait(self, seconds: float) -> list[Answer]:
+        answers, self.answers = self.answers, []
+        return answers
+
+    def close(self) -> None:
+        pass
+
+
+def _node() -> str:
+    """The Ray node that this process is on; "" where it is no worker of Ray's."""
+    ray = sys.modules.get("ray")
+    return ray.get_runtime_context().get_node_id() if ray is not None and ray.is_initialized() else ""
+
+
+def units(count: int, **more: Any) -> list[Unit]:
+    return [Unit.of(ABOUT, {"name": f"u{number}", **more}) for number in range(count)]
+
+
+def unit(name: str, **more: Any) -> Unit:
+    return Unit.of(ABOUT, {"name": name, **more})

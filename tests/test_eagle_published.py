@@ -1,0 +1,165 @@
+"""Published EAGLE heads that do not fit: each with its sentence; and readings that a short text speaks for."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from decoders import Prompt, UserError, generate, record
+from decoders.draft_models import eagle_published
+from decoders.draft_models.eagle_published import Trial
+from decoders.parts import about_part, load_part
+
+from . import eagle_oracle as oracle
+from .eagle_oracle import LLAMA, published, speculators, tensors
+from .models import prompt_ids, tiny_target
+from .test_eagle import DRAFTED, states_of
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def target():
+    return tiny_target("llama")
+
+
+def without(weights, *names):
+    return {name: tensor for name, tensor in weights.items() if name not in names}
+
+
+THIRD, FIRST = tensors(True, drafted=DRAFTED), tensors(False)
+WIDE = {**FIRST, "fc.weight": torch.zeros(64, 64 + 4096)}
+WIDE3 = {**THIRD, "fc.weight": torch.zeros(64, 3 * 4096)}
+LARGE = {**LLAMA, "vocab_size": 128_256}
+FAR = {**THIRD, "d2t": THIRD["d2t"] + 300}
+
+
+@pytest.mark.parametrize(
+    ("method", "config", "weights", "sentence"),
+    [
+        ("eagle2", LLAMA, WIDE, r"made for another target: it reads states of 4,096 numbers, and those of .* have 64"),
+        ("eagle3", LLAMA, WIDE3, r"made for another target: it reads states of 4,096 numbers, and those of .* have 64"),
+        ("eagle3", LARGE, THIRD, r"another vocabulary: its config.json says 128,256 tokens, and .* has 320"),
+        (
+            "eagle", LLAMA, {**FIRST, "embed_tokens.weight": torch.zeros(400, 64)},
+            r"another vocabulary: its embedding has 400 tokens, and .* has 320",
+        ),
+        ("eagle3", LLAMA, {**THIRD, "t2d": torch.zeros(400).bool()}, r"another vocabulary: its t2d has 400 tokens"),
+        ("eagle3", LLAMA, without(THIRD, "d2t"), r"lacks d2t: it drafts 90 of 320 tokens and does not say which"),
+        ("eagle3", LLAMA, {**THIRD, "d2t": THIRD["d2t"][:80]}, r"its head drafts 90 tokens, and d2t names 80"),
+        ("eagle3", LLAMA, FAR, r"drafts token \d+, and .* has 320 tokens"),
+        (
+            "eagle3", {**LLAMA, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 14, 28]}}, THIRD,
+            r"made for a deeper target: it reads state 29, and .* has 3 layers",
+        ),
+        (
+            "eagle3", {**LLAMA, "eagle_config": {"eagle_aux_hidden_state_layer_ids": ["low"]}}, THIRD,
+            r"names the layers \['low'\] in its config.json: whole numbers are wanted",
+        ),
+        ("eagle", LLAMA, THIRD, r"holds EAGLE-3 as SafeAILab publishes it: the method wants an EAGLE head"),
+        ("eagle3", LLAMA, FIRST, r"holds EAGLE-1 or -2 as SafeAILab publishes it: the method wants an EAGLE-3 head"),
+        ("eagle3", LLAMA, {**THIRD, "fc_norm.0.weight": torch.ones(64)}, r"a variant that is not read: it has fc_n"),
+        ("eagle3", {**LLAMA, "hidden_act": "gelu"}, THIRD, r"a variant that is not read: its layer uses 'gelu'"),
+        ("eagle3", LLAMA, without(THIRD, "norm.weight"), r"is incomplete: it lacks norm.weight"),
+        (
+            "eagle3", LLAMA, {**THIRD, "midlayer.mlp.down_proj.weight": torch.zeros(64, 50)},
+            r"does not fit together: layers.0.mlp.down_proj.weight is 64 × 50, where 64 × 48 is wanted",
+        ),
+        ("eagle", without(LLAMA, "num_attention_heads"), FIRST, r"does not say num_attention_heads in its config.json"),
+        (
+            "eagle3", {**LLAMA, "rope_scaling": {"type": "dynamic", "factor": 2.0}}, THIRD,
+            r"cannot be read: rotary positions of kind 'dynamic': possible are default, linear, llama3, yarn",
+        ),
+    ],
+)  # fmt: skip
+def test_a_head_that_does_not_fit_is_refused(target, tmp_path, method, config, weights, sentence):
+    place = published(tmp_path / "head", config, weights)
+    with pytest.raises(UserError, match=sentence):
+        generate(target, Prompt.from_ids(prompt_ids(2)), method, {"head": place}, max_new_tokens=4)
+
+
+def test_a_place_that_is_none_is_said(target):
+    with pytest.raises(UserError, match=r"there is no checkpoint './nowhere': give a folder with config.json"):
+        generate(target, Prompt.from_ids(prompt_ids(2)), "eagle3", {"head": "./nowhere"}, max_new_tokens=4)
+
+
+def test_a_head_is_read_once_and_again_when_its_file_changed(target, tmp_path):
+    place = published(tmp_path / "head", LLAMA, FIRST)
+    first = load_part(target, "eagle", place)
+    assert load_part(target, "eagle", place) is first
+    published(tmp_path / "head", LLAMA, {**FIRST, "fc.bias": FIRST["fc.bias"] + 1})
+    again = load_part(target, "eagle", place)
+    assert again is not first and about_part(again)["fingerprint"] != about_part(first)["fingerprint"]
+
+
+def test_an_embedding_of_its_own_is_kept_and_told(target, tmp_path):
+    theirs = target.embeddings.get_parameter("weight").detach().clone()
+    copied = load_part(target, "eagle", published(tmp_path / "copy", LLAMA, {**FIRST, "embed_tokens.weight": theirs}))
+    assert not copied.config.own_embedding and about_part(copied)["warnings"] == []
+    own = load_part(target, "eagle", published(tmp_path / "own", LLAMA, {**FIRST, "embed_tokens.weight": theirs + 1}))
+    assert torch.equal(own.embedding.weight, theirs + 1)
+    assert about_part(own)["warnings"] == [
+        "its embedding is not the target's: it may have been trained for another model"
+    ]
+
+
+def test_a_trace_says_which_head_drafted(target, tmp_path):
+    place = published(tmp_path / "my-head", *speculators(LLAMA, THIRD))
+    trace = record(target, Prompt.from_ids(prompt_ids(2)), "eagle3", {"head": place, "depth": 2}, max_new_tokens=6)
+    part = trace.run["part"]
+    assert (part["from"], part["format"], part["features"]) == ("my-head", "eagle3-speculators", [2, 1, 0])
+    assert part["verifier"] == "org/target" and part["draft_vocab"] == DRAFTED and len(part["fingerprint"]) == 24
+    assert trace.run["method"]["params"]["head"] == "my-head" and str(tmp_path) not in str(trace.run)
+
+
+# --- what a checkpoint leaves open
+
+
+def test_readings_are_tried_on_a_text(target, tmp_path, monkeypatch):
+    """States one below and above, both positions; the share is that of the equations."""
+    monkeypatch.setattr(eagle_published, "TEXT", "the old lamp at the station was sold")
+    head = load_part(target, "eagle3", published(tmp_path / "head", *speculators(LLAMA, THIRD)))
+    trials = about_part(head)["trials"]
+    assert [(one["features"], one["offset"]) for one in trials] == [
+        ([2, 1, 0], 0), ([2, 1, 0], 1), ([3, 2, 1], 0), ([3, 2, 1], 1)
+    ]  # fmt: skip
+    tokens = target.tokenizer(eagle_published.TEXT)["input_ids"]
+    with target.by_own_attention(), torch.inference_mode():
+        truth = target.model(torch.tensor([tokens]), use_cache=False).logits[0].argmax(-1).tolist()
+    for trial in trials:
+        mine = oracle.Head(THIRD, target.embeddings.get_parameter("weight"), target.head.weight)
+        features, count = states_of(target, tokens, trial["features"]), len(tokens) - 3
+        said = []
+        for j in range(count):
+            row = mine.pair(features[j], None, tokens[j + 1], list(range(j)), j + trial["offset"])
+            said.append(mine.after(row)[0][1])
+        share = sum(a == b for a, b in zip(said, truth[1 : count + 1], strict=True)) / count
+        assert trial["acceptance"] == pytest.approx(share, abs=1e-3)
+
+
+@pytest.mark.parametrize(("better", "taken"), [(0.9, (3, 2, 1)), (0.52, (2, 1, 0))])
+def test_the_reading_that_the_text_speaks_for_is_taken_and_told(target, tmp_path, monkeypatch, better, taken):
+    trials = [Trial((2, 1, 0), 0, 0.5), Trial((3, 2, 1), 0, better)]
+    monkeypatch.setattr(eagle_published, "tried", lambda network, target: trials)
+    head = load_part(target, "eagle3", published(tmp_path / "head", LLAMA, THIRD))
+    about = about_part(head)
+    assert head.config.features == taken == tuple(about["features"])
+    assert about["acceptance"] == (better if taken == (3, 2, 1) else 0.5)
+    if taken == (3, 2, 1):
+        assert about["warnings"] == [
+            "the checkpoint says states 2, 1, 0 and position 0; with 3, 2, 1 and 0 the target agrees with 90% of its "
+            "first guesses on a short text, against 50%: these are used"
+        ]
+    else:
+        assert about["warnings"] == []
+
+
+def test_a_target_without_a_tokenizer_takes_the_checkpoint_at_its_word(tmp_path):
+    bare = tiny_target("llama")
+    bare.tokenizer = None
+    head = load_part(bare, "eagle3", published(tmp_path / "head", LLAMA, THIRD))
+    assert head.config.features == (2, 1, 0) and "trials" not in about_part(head)

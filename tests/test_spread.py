@@ -1,0 +1,297 @@
+"""Experiments spread over workers: the same rows as in one process, refused where anything is another, gone on with."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoders import Target, load_target
+from decoders.errors import UserError
+from decoders.trace import files as tracefile
+from specviz import cli
+from specviz.experiments import Results, plan, recipes, run_experiment
+from specviz.experiments.batch import batch
+from specviz.experiments.experiment import Experiment, Row
+from specviz.experiments.free import free
+from specviz.experiments.plan import Plan, Progress
+from specviz.experiments.prompts import cases, records
+from specviz.experiments.quantities import QUANTITIES, Breakdown, Quantity
+from specviz.experiments.running import CLOCKED
+from specviz.experiments.spread import Spread, Workers, run_file, spread
+from specviz.experiments.units import (
+    Opening,
+    about_of,
+    case_from_json,
+    case_to_json,
+    experiment_of,
+    open_experiment,
+    units_of,
+)
+from specviz.places import BUNDLED
+from specviz.workers.folder import UNITS, Folder
+from specviz.workers.work import Refused
+
+from .standin import Here
+from .waiting import WAIT_S, until
+
+pytestmark = pytest.mark.usefixtures("home")
+
+SWEEP = replace(
+    free(["pld", "recycling"], {}, {"k": "2, 4"}, ("tokens_per_step", "speedup")), prompts="examples", max_new_tokens=8
+)
+BATCH = replace(batch([("pld", {}), ("glide", {})], 1), max_new_tokens=8)
+OPENING = Opening(str(BUNDLED))
+ALWAYS_CLOCKED = ("draft_cost", "draft_share", "expected_speedup", "trace")
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return load_target(str(BUNDLED))
+
+
+@pytest.fixture
+def here(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers are in this process, and find the model opened."""
+    monkeypatch.setattr("specviz.experiments.spread.pool_of", lambda kind, job, count, **_: Here(job))
+    monkeypatch.setattr("decoders.load_target", lambda *_, **__: target)
+
+
+def planned_of(target: Target, experiment: Experiment = SWEEP, count: int = 3) -> Plan:
+    return plan(target, experiment, cases(target.tokenizer, records("examples", count, toy=True)))
+
+
+def made(target: Target, place: Path, experiment: Experiment = SWEEP, count: int = 3, **more: Any) -> Spread:
+    workers = more.pop("workers", Workers(2, threads=1))
+    return spread(target, planned_of(target, experiment, count), workers, OPENING, str(place), **more)
+
+
+def counted_alone(rows: list[Row]) -> list[dict[str, Any]]:
+    """Rows without what a clock told, and without the runs' names."""
+
+    def kept(column: str) -> bool:
+        quantity = QUANTITIES.get(column.split(":")[0])
+        by_clock = isinstance(quantity, Breakdown) and quantity.key in ("times", "cost")
+        by_clock |= isinstance(quantity, Quantity) and quantity.unit in CLOCKED
+        return not by_clock and column not in ALWAYS_CLOCKED
+
+    return [{name: value for name, value in row.items() if kept(name) and value is not None} for row in rows]
+
+
+# --- equal rows ---
+
+
+def test_rows_of_two_processes_are_those_of_one(target: Target, tmp_path: Path) -> None:
+    here = run_experiment(target, planned_of(target))
+    there = made(target, tmp_path / "results").run()
+    assert there.about["state"] == "complete" and counted_alone(there.rows) == counted_alone(here.rows)
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("experiment", [SWEEP, BATCH], ids=["sweep", "batch"])
+def test_rows_are_those_of_a_run_without_workers(target: Target, tmp_path: Path, experiment: Experiment) -> None:
+    here = run_experiment(target, planned_of(target, experiment))
+    there = made(target, tmp_path / "results", experiment).run()
+    assert there.about["state"] == "complete" and not there.failed
+    first = [row for row in here.rows if row.get("repeat", 1) == 1]  # a disturbed machine makes batches measure more
+    assert counted_alone([row for row in there.rows if row.get("repeat", 1) == 1]) == counted_alone(first)
+    kept = Results.load(tmp_path / "results")
+    assert [row["series"] for row in kept.rows] == [row["series"] for row in there.rows]
+    for row in there.rows:
+        if row["trace"]:
+            trace = tracefile.load(tmp_path / "results" / "traces" / f"{row['trace']}.spectrace")
+            assert trace.run["id"] == row["trace"] and len(trace.output_ids) == row["tokens"]
+
+
+@pytest.mark.usefixtures("here")
+def test_what_a_method_keeps_it_keeps_within_a_unit(target: Target, tmp_path: Path) -> None:
+    """Else the rows would depend on what else a worker did."""
+    warm = replace(free(["recycling"], {"warm": "yes"}, {}, ("tokens_per_step",)), max_new_tokens=24)
+    whole = planned_of(target, warm)
+    together = spread(target, whole, Workers(1), OPENING, str(tmp_path / "all")).run().rows
+    apart: list[Row] = []
+    for case in whole.cases:
+        alone = replace(whole, cases=(case,))
+        apart += spread(target, alone, Workers(1), OPENING, str(tmp_path / case.id)).run().rows
+    assert counted_alone(together) == counted_alone(apart)
+
+
+# --- what a unit is ---
+
+
+@pytest.mark.parametrize("kind", ["examples", "turns", "quotes"])
+def test_prompts_are_the_same_after_json(target: Target, kind: str) -> None:
+    for case in cases(target.tokenizer, records(kind, 4, toy=True)):
+        data = json.loads(json.dumps(case_to_json(case)))
+        again = case_from_json(data)
+        assert case_to_json(again) == data and again.prompt.tokens == case.prompt.tokens and again.gold == case.gold
+
+
+def test_every_recipe_is_the_same_after_json(target: Target) -> None:
+    for name, recipe in recipes().items():
+        try:
+            planned = plan(target, replace(recipe, count=1), cases(target.tokenizer, records("demo", 1, toy=True)))
+        except UserError:
+            continue  # it cannot run on this target
+        about = json.loads(json.dumps(about_of(target, planned, OPENING)))
+        experiment, settings = experiment_of(about)
+        assert settings == planned.settings, name
+        assert (experiment.measure, experiment.look) == (recipe.measure, recipe.look)
+        assert (experiment.baseline, experiment.trains) == (recipe.baseline, recipe.trains)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_new_tokens": 9}, {"temperature": 0.5}, {"axes": (replace(SWEEP.axes[0], values=(2, 5)),)},
+        {"lines": (replace(SWEEP.lines[0], params={"max_ngram": 2}), SWEEP.lines[1])},
+        {"metrics": ("tokens_per_step",)},
+    ],
+    ids=["length", "temperature", "values", "parameters", "plain decoding beside it"],
+)  # fmt: skip
+def test_whatever_determines_a_unit_makes_another_key(target: Target, change: dict[str, Any]) -> None:
+    keys = [
+        {unit.key for unit in units_of(planned, about_of(target, planned, OPENING))}
+        for planned in (planned_of(target), planned_of(target, replace(SWEEP, **change)))
+    ]
+    assert len(keys[0]) == len(keys[1]) == 3 and not keys[0] & keys[1]
+
+
+def test_what_does_not_determine_it_makes_no_other_key(target: Target) -> None:
+    """More prompts, another title, more metrics of the same runs, where the model lies and how many threads it has."""
+    planned, more = planned_of(target), planned_of(target, replace(SWEEP, title="Other"), count=4)
+    here = units_of(planned, about_of(target, planned, OPENING))
+    there = units_of(more, about_of(target, more, Opening("/elsewhere", device="cpu")))
+    assert [unit.key for unit in here] == [unit.key for unit in there[:3]]
+
+
+# --- refused ---
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda wanted: {"code": "0" * 24}, "another version of the code"),
+        (lambda wanted: {"model": {**wanted["model"], "key": "0" * 24}}, "opened another model"),
+        (lambda wanted: {"parts": {"glide": "0" * 24}}, "other trained parts"),
+        (lambda wanted: {"calibration": "0" * 24}, "other trained parts"),
+    ],
+    ids=["code", "model", "parts", "calibration"],
+)
+def test_a_worker_that_is_not_alike_refuses(target: Target, change: Any, words: str) -> None:
+    about = about_of(target, planned_of(target, BATCH), OPENING)
+    wanted: Mapping[str, Any] = {**about["determined"], **change(about["determined"])}
+    assert about["determined"]["parts"].keys() == {"glide"}
+    with pytest.raises(Refused, match=words):
+        open_experiment({**about, "determined": wanted, "threads": 1})
+
+
+@pytest.mark.usefixtures("here")
+def test_results_are_not_mixed(target: Target, tmp_path: Path) -> None:
+    place = tmp_path / "results"
+    first = made(target, place, count=1, workers=Workers(1, threads=1)).run()
+    with pytest.raises(UserError, match=r"holds results \(1 finished unit\): add --resume"):
+        made(target, place)
+    with pytest.raises(UserError, match="holds results of own, and this is batch"):
+        made(target, place, BATCH, resume=True)
+    heard: list[Progress] = []
+    second = made(target, place, count=2, resume=True).run(heard.append)
+    assert second.id == first.id and len(second.rows) == 2 * len(first.rows)
+    assert second.rows[: len(first.rows)] == first.rows and heard[-1].before == 1 and heard[-1].done == 2
+
+
+@pytest.mark.usefixtures("here")
+def test_what_was_stopped_is_gone_on_with(target: Target, tmp_path: Path) -> None:
+    cancel = threading.Event()
+
+    def told(progress: Progress) -> None:
+        if progress.done:
+            cancel.set()
+
+    one = Workers(1, threads=1)
+    stopped = made(target, tmp_path / "results", workers=one).run(told, cancel)
+    done = len(list((tmp_path / "results" / UNITS).iterdir()))
+    assert stopped.about["state"] == "cancelled" and 1 <= done < 3 and stopped.rows
+    assert Results.load(tmp_path / "results").about["state"] == "cancelled"
+    whole = made(target, tmp_path / "results", workers=one, resume=True).run()
+    assert whole.about["state"] == "complete" and {row["prompt"] for row in whole.rows} > {
+        row["prompt"] for row in stopped.rows
+    }
+
+
+# --- the commands ---
+
+
+def test_the_lab_command_spreads_and_lists(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = tmp_path / "results"
+    command = ["lab", "--method", "pld", "--vary", "k=2,4", "--count", "2", "--max-new-tokens", "8", "--threads", "1"]
+    assert cli.main([*command, "--workers", "2", "--results", str(place)]) == 0
+    told = capsys.readouterr()
+    assert "tokens per step" in told.out and f"kept in {place}" in told.err
+    (listed,) = (tmp_path / "home" / "lab").iterdir()
+    results = Results.load(listed)
+    assert results.about["state"] == "complete" and len(results.rows) == 4
+    data = run_file(tmp_path / "home" / "lab", results.rows[0]["trace"])
+    assert data is not None and tracefile.load(data).run["id"] == results.rows[0]["trace"]
+    assert run_file(tmp_path / "home" / "lab", "0" * 24 + "-1") is None
+    assert cli.main([*command, "--workers", "2", "--results", str(place)]) == 2
+    assert "add --resume" in capsys.readouterr().err
+    assert cli.main([*command, "--results", str(place), "--resume"]) == 0
+
+
+@pytest.mark.usefixtures("here")
+def test_the_bench_command_spreads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "t.csv"
+    command = ["bench", "--methods", "pld", "--limit", "2", "--repeats", "1", "--max-new-tokens", "8", "--threads", "1"]
+    assert cli.main([*command, "--workers", "1", "--out", str(table), "--metric", "tokens_per_step"]) == 0
+    assert "pld" in table.read_text() and "kept in" in capsys.readouterr().err
+    assert cli.main([*command, "--workers", "1", "--peers"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--resume"], "--resume needs --results"),
+        (["--on", "processes", "--ray-address", "auto"], "--ray-address is for --on ray, and --on is processes"),
+        (["--on", "ray", "--slurm", "partition=gpu"], "--slurm is for --on slurm"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    options: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["lab", "--method", "pld", *options]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_ctrl_c_stops_and_says_how_to_go_on(tmp_path: Path) -> None:
+    root, place = Path(__file__).resolve().parent.parent, tmp_path / "results"
+    command = [
+        sys.executable, "-m", "specviz.cli", "lab", "--method", "pld", "--vary", "k=2,4,6,8", "--count", "40",
+        "--prompts", "demo:sums", "--max-new-tokens", "64", "--threads", "1", "--workers", "1", "--yes",
+        "--results", str(place),
+    ]  # fmt: skip
+    running = subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": str(root)}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+        text=True, start_new_session=True, cwd=tmp_path,
+    )  # fmt: skip
+    try:
+        until(lambda: Folder(place).listed()[0] or running.poll() is not None, "a unit is done")
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does: the workers hear it, too
+        _, told = running.communicate(timeout=WAIT_S)
+    finally:
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)
+    assert running.returncode == 130 and "Traceback" not in told, told
+    assert re.search(rf"stopped: \d+ of 40 units finished.* --results {re.escape(str(place))} --resume", told), told
+    assert Results.load(place).about["state"] == "cancelled"

@@ -1,0 +1,339 @@
+"""Units on workers: each done once, whatever is lost on the way. Processes here; Ray and SLURM in files of their own.
+
+Nothing sleeps to win a race: what has to happen first is waited for, and every wait has an end.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoders.errors import UserError
+from specviz.workers.folder import FAILED, UNITS, Folder, FolderFault
+from specviz.workers.kinds import pool_of
+from specviz.workers.pool import Done
+from specviz.workers.sweep import LOSSES, Standing, sweep
+from specviz.workers.work import Job, Outcome, Unit, Worker, digest
+
+from .disk import refusing
+from .standin import ABOUT, Here, open_standin, unit, units
+from .waiting import until
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+def job_of(folder: Folder, about: dict[str, Any] | None = None, threads: int = 1) -> Job:
+    return Job(open_standin, about or ABOUT, folder.place, folder.open(), threads)
+
+
+def swept(folder: Folder, wanted: Sequence[Unit], workers: int = 2, kind: str = "processes", **more: Any) -> Standing:
+    """A sweep that ends, or fails, long before pytest is killed: a watch cancels it where it hangs."""
+    about, options = more.pop("about", None), {"slurm": more.pop("slurm", ())}
+    late = threading.Event()
+    watch = threading.Timer(120, late.set)
+    watch.start()
+    try:
+        pool = pool_of(kind, job_of(folder, about), workers, **options)
+        return sweep(wanted, pool, folder, cancel=more.pop("cancel", late), **more)
+    finally:
+        watch.cancel()
+        assert not late.is_set(), "the sweep did not end by itself"
+
+
+def names_of(folder: Folder, wanted: Sequence[Unit]) -> list[str]:
+    return [row["name"] for one in wanted for row in folder.rows(one.key) or []]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "results")
+
+
+# --- units and their folder ---
+
+
+def test_a_key_is_of_all_that_determines_and_of_nothing_else() -> None:
+    one = Unit.of({"model": "m", "code": "1"}, {"prompt": [1, 2], "seed": 0})
+    assert one.key == Unit.of({"code": "1", "model": "m"}, {"seed": 0, "prompt": [1, 2]}).key
+    others = [({"model": "n", "code": "1"}, {"prompt": [1, 2], "seed": 0}),
+              ({"model": "m", "code": "1"}, {"prompt": [1, 3], "seed": 0}),
+              ({"model": "m", "code": "1"}, {"prompt": [1, 2], "seed": 1})]  # fmt: skip
+    assert len({one.key, *(Unit.of(*other).key for other in others)}) == 4
+    assert one.key == Unit.of(digest({"model": "m", "code": "1"}), one.payload).key
+
+
+@pytest.mark.parametrize("place", ["{}/results", "file://{}/results", "local://{}/results"])
+def test_a_folder_keeps_units_on_a_disk_and_behind_an_address(tmp_path: Path, place: str) -> None:
+    folder, again = Folder(place.format(tmp_path)), Folder(place.format(tmp_path))
+    assert folder.token() is None and folder.listed() == (set(), set())
+    assert folder.open() == folder.open() == again.token()
+    good, bad = unit("good").key, unit("bad").key
+    folder.finish(good, [{"tokens": 3.5}])
+    folder.finish(bad, [{"error": "no"}], "no")
+    folder.put("traces/a.txt", b"trace")
+    assert again.listed() == ({good}, {bad}) and again.has(good) and not again.has(bad)
+    assert again.rows(good) == [{"tokens": 3.5}] and again.rows(bad) == [{"error": "no"}]
+    assert again.rows(unit("none").key) is None and again.read("traces/a.txt") == b"trace"
+    again.finish(bad, [{"tokens": 1}])  # it succeeds when it is tried again
+    assert folder.listed() == ({good, bad}, set())
+    parts = [path for path in (tmp_path / "results").rglob("*") if path.name.endswith(".part")]
+    assert not parts
+
+
+def test_a_folder_is_known_by_its_token_wherever_it_is_seen_from(tmp_path: Path) -> None:
+    one, other = Folder(tmp_path / "one"), Folder(tmp_path / "other")
+    assert one.open() != other.open()
+    (tmp_path / "other" / "sweep.json").write_text('{"schema": "of tomorrow"}')
+    with pytest.raises(FolderFault, match="another version of specviz"):
+        other.open()
+
+
+def test_a_file_that_is_not_a_units_own_is_no_result(folder: Folder) -> None:
+    folder.open()
+    one, other = unit("one").key, unit("other").key
+    folder.finish(one, [{"a": 1}])
+    whole = (folder.path / UNITS / f"{one}.json").read_bytes()
+    folder.put(f"{UNITS}/{other}.json", whole)  # another unit's, by its name
+    assert folder.rows(other) is None
+    folder.put(f"{UNITS}/{one}.json", whole[:20])
+    assert folder.rows(one) is None
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 4])
+def test_a_disk_that_refuses_stops_the_sweep_and_leaves_nothing_half(folder: Folder, at: int) -> None:
+    worker = Worker(job_of(folder))
+    with refusing(folder.path, at, error=errno.ENOSPC) as disk:
+        outcome = worker.do(unit("one"))
+    assert disk.failed and "no space left" in outcome.stops and str(folder.path) in outcome.stops
+    assert folder.rows(unit("one").key) is None
+    assert worker.do(unit("one")) == Outcome(unit("one").key, pytest.approx(0, abs=30)) and folder.has(unit("one").key)
+
+
+# --- processes ---
+
+
+def test_every_unit_is_done_once_and_a_repeated_one_is_one(folder: Folder) -> None:
+    wanted = units(12)
+    heard: list[tuple[int, str | None]] = []
+    standing = swept(folder, [*wanted, *wanted[:3]], told=lambda now, key: heard.append((now.done, key)))
+    assert (standing.done, standing.total, standing.before, standing.failures) == (12, 12, 0, {})
+    assert sorted(key for _, key in heard if key) == sorted(one.key for one in wanted)
+    assert names_of(folder, wanted) == [f"u{n}" for n in range(12)]
+    rows = [row for one in wanted for row in folder.rows(one.key) or []]
+    assert {row["threads"] for row in rows} == {1} and os.getpid() not in {row["pid"] for row in rows}
+    assert sum(worker.done for worker in standing.workers) == 12 and not multiprocessing.active_children()
+
+
+def test_a_restart_does_only_what_is_missing_or_failed(folder: Folder) -> None:
+    wanted = [*units(6), unit("bad", do="fail")]
+    first = swept(folder, wanted)
+    assert first.failures == {wanted[6].key: "Bad always fails."} and first.done == 7
+    (folder.path / UNITS / f"{wanted[2].key}.json").unlink()
+    heard: list[str] = []
+    second = swept(folder, wanted, told=lambda now, key: heard.append(key) if key else None)
+    assert sorted(heard) == sorted([wanted[2].key, wanted[6].key]) and second.before == 5
+    assert second.failures == first.failures  # once in each sweep, and not again and again
+
+
+def test_a_worker_that_is_killed_is_replaced_and_its_unit_done_again(folder: Folder, tmp_path: Path) -> None:
+    wanted = [unit("once", do="die once", mark=str(tmp_path / "mark")), *units(4)]
+    standing = swept(folder, wanted)
+    assert not standing.failures and names_of(folder, wanted) == ["once", "u0", "u1", "u2", "u3"]
+    assert sum(worker.losses for worker in standing.workers) == 1
+
+
+def test_a_unit_that_kills_every_worker_is_given_up_and_the_others_are_done(folder: Folder) -> None:
+    wanted = [unit("killer", do="die"), *units(3)]
+    standing = swept(folder, wanted)
+    assert list(standing.failures) == [wanted[0].key]
+    reason = standing.failures[wanted[0].key]
+    assert reason == f"The worker was lost {LOSSES} times with this unit: its process ended (killed by SIGKILL)."
+    assert len(folder.listed()[0]) == 3 and folder.listed()[1] == {wanted[0].key}
+
+
+def test_a_worker_of_another_version_is_refused(folder: Folder) -> None:
+    with pytest.raises(UserError, match="this worker has version 1 and the sweep version 2"):
+        swept(folder, units(2), about={"version": "2"})
+    assert folder.listed() == (set(), set()) and not multiprocessing.active_children()
+
+
+def test_a_worker_that_sees_another_folder_is_refused(folder: Folder) -> None:
+    job = job_of(folder)
+    (folder.path / "sweep.json").unlink()
+    folder.open()
+    with pytest.raises(UserError, match="workers need a folder that all of them share"):
+        sweep(units(2), pool_of("processes", job, 1), folder)
+
+
+def test_a_full_disk_of_the_workers_stops_the_sweep_with_what_to_know(folder: Folder) -> None:
+    with pytest.raises(UserError, match=r"cannot be written to \(file too large\); all that is finished is kept"):
+        swept(folder, units(4), about={**ABOUT, "disk": 1})
+    assert folder.listed() == (set(), set()) and not multiprocessing.active_children()
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FolderFault, match="not a directory"):
+        Folder(tmp_path / "file" / "results").open()
+    folder = Folder(tmp_path / "results")
+    with refusing(tmp_path / "results", 1, error=errno.EROFS), pytest.raises(FolderFault, match="read-only"):
+        folder.open()
+
+
+def test_clocks_of_workers_do_not_matter(folder: Folder) -> None:
+    """Each worker's clock is wrong by a day, in one direction or the other, and so are the files' times."""
+    wanted = units(8)
+    swept(folder, wanted[:4], about={**ABOUT, "clock_s": 86400.0})
+    for number, path in enumerate(sorted((folder.path / UNITS).iterdir())):
+        os.utime(path, (number * 1e9, number * 1e9))
+    standing = swept(folder, wanted, about={**ABOUT, "clock_s": -86400.0})
+    assert (standing.before, standing.done) == (4, 8) and names_of(folder, wanted) == [f"u{n}" for n in range(8)]
+    times = [path for path in folder.path.rglob("*.json") if "1970" in path.read_text() or '"time' in path.read_text()]
+    assert not times  # no file of the folder holds a time at all
+
+
+def test_stop_ends_a_unit_that_goes_on_for_ever(folder: Folder, tmp_path: Path) -> None:
+    mark, cancel = tmp_path / "mark", threading.Event()
+    wanted = [*units(3), unit("long", do="stay", mark=str(mark))]
+
+    def told(standing: Standing, _: str | None) -> None:
+        if mark.exists() and standing.done == 3:
+            cancel.set()
+
+    standing = swept(folder, wanted, told=told, cancel=cancel)
+    assert standing.done == 3 and not multiprocessing.active_children() and len(folder.listed()[0]) == 3
+
+
+# --- two drivers, and a driver that is killed ---
+
+DRIVER = """
+import sys
+from tests.standin import ABOUT, open_standin, unit, units
+from specviz.workers.folder import Folder
+from specviz.workers.kinds import pool_of
+from specviz.workers.sweep import sweep
+from specviz.workers.work import Job
+if __name__ == "__main__":
+    folder = Folder(sys.argv[1])
+    wanted = [*units(3), unit("long", do=sys.argv[3], mark=sys.argv[2]), *units(6)[3:]]
+    sweep(wanted, pool_of("processes", Job(open_standin, ABOUT, folder.place, folder.open()), 2), folder)
+"""
+
+
+def test_a_killed_driver_leaves_whole_units_and_no_workers(folder: Folder, tmp_path: Path) -> None:
+    mark, script = tmp_path / "mark", tmp_path / "driver.py"
+    script.write_text(DRIVER)
+    root = Path(__file__).resolve().parent.parent
+    driver = subprocess.Popen(
+        [sys.executable, str(script), folder.place, str(mark), "stay"], env={**os.environ, "PYTHONPATH": str(root)}
+    )
+    try:
+        until(lambda: mark.exists() and len(folder.listed()[0]) == 6, "all but one unit are done, and that is begun")
+        workers = children_of(driver.pid)
+        assert len(workers) >= 2
+    finally:
+        driver.send_signal(signal.SIGKILL)
+        driver.wait(60)
+    until(lambda: not any(map(alive, workers)), "the workers end with their driver")
+    wanted = [*units(6), unit("long", do="stay", mark=str(mark))]
+    assert len(folder.listed()[0]) == 6
+    done = swept(folder, [*wanted[:6], unit("long")])
+    assert (done.before, done.done) == (6, 7)
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_two_drivers_share_a_folder(folder: Folder) -> None:
+    """Each unit is there once, and whole."""
+    wanted = units(30, ms=20)
+    swept(folder, wanted[:1])
+    orders: list[list[str]] = [[], []]
+    faults: list[BaseException] = []
+
+    def drive(number: int) -> None:
+        try:
+            swept(folder, wanted, 1, told=lambda now, key: orders[number].append(key) if key else None)
+        except BaseException as fault:
+            faults.append(fault)
+
+    drivers = [threading.Thread(target=drive, args=(number,)) for number in range(2)]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join(120)
+    assert not faults and not any(driver.is_alive() for driver in drivers)
+    assert names_of(folder, wanted) == [f"u{n}" for n in range(30)] and len(folder.listed()[0]) == 30
+    assert {key for order in orders for key in order} == {one.key for one in wanted[1:]}
+
+
+def test_a_driver_that_finds_units_done_begins_at_the_end(folder: Folder) -> None:
+    """The driver that finished them, if it goes on, does not: they meet."""
+    first, second = Here(job_of(folder)), Here(job_of(folder))
+    sweep(units(2), first, folder)
+    sweep(units(5), second, folder)
+    assert (first.order, second.order) == (["u0", "u1"], ["u4", "u3", "u2"])
+
+
+def test_what_another_driver_finished_meanwhile_is_skipped(folder: Folder) -> None:
+    wanted = units(4)
+    pool = Here(job_of(folder))
+
+    def told(standing: Standing, key: str | None) -> None:
+        if key == wanted[0].key:
+            Worker(pool.job).do(wanted[1])  # the other driver's worker
+
+    standing = sweep(wanted, pool, folder, told=told)
+    assert pool.order == ["u0", "u2", "u3"] and standing.done == 4
+
+
+def test_a_unit_told_twice_counts_once(folder: Folder) -> None:
+    wanted = units(3)
+    pool = Here(job_of(folder), [Done("worker 1", Outcome(wanted[0].key))])
+    standing = sweep(wanted, pool, folder)
+    assert standing.done == 3 and pool.order == ["u0", "u1", "u2"]
+
+
+# --- what is shown ---
+
+
+def test_missing_packages_are_named_with_what_installs_them(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.delitem(sys.modules, "specviz.workers.ray_actors", raising=False)
+    with pytest.raises(UserError, match=r"--on ray needs ray, which is not installed: pip install -e '.\[ray\]'"):
+        pool_of("ray", job_of(folder), 1)
+    with pytest.raises(UserError, match="choose one of processes, ray, slurm"):
+        pool_of("threads", job_of(folder), 1)
+
+
+def test_rate_and_time_left_are_of_this_sweep() -> None:
+    standing = Standing(total=100, before=60, done=80)
+    standing.started -= 10.0
+    assert standing.rate == pytest.approx(2.0, rel=0.01) and standing.left_s == pytest.approx(10.0, rel=0.01)
+    assert Standing(total=100, before=60, done=60).left_s is None
+
+
+def test_a_units_file_is_plain_json(folder: Folder) -> None:
+    swept(folder, units(1), 1)
+    (path,) = (folder.path / UNITS).iterdir()
+    assert json.loads(path.read_text())["rows"][0]["name"] == "u0" and not (folder.path / FAILED).exists()

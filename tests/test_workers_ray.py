@@ -1,0 +1,89 @@
+"""Units on Ray's actors, on a cluster of three nodes that one fixture starts on this machine, and ends."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from decoders.errors import UserError
+from specviz.workers.folder import Folder
+from specviz.workers.sweep import Standing
+
+from .standin import unit, units
+from .test_workers import names_of, swept
+from .waiting import until
+
+ray = pytest.importorskip("ray")
+
+pytestmark = [
+    pytest.mark.usefixtures("home"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray leaves sockets and files to the end of the process
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+STORE = {"object_store_memory": 80 << 20}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A head without room for actors, and two nodes with room for one each."""
+    from ray.cluster_utils import Cluster
+
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False, **STORE})
+    try:
+        for _ in range(2):
+            cluster.add_node(num_cpus=1, **STORE)
+        ray.init(address=cluster.address, log_to_driver=False)
+        yield cluster
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+    def left() -> list[str]:
+        now = psutil.Process().children(recursive=True)
+        return [p.name() for p in now if p.pid not in before and p.status() != psutil.STATUS_ZOMBIE]
+
+    until(lambda: not left(), "Ray leaves no process behind")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path / "results")
+
+
+def test_a_killed_actor_is_started_again_and_a_units_own_error_is_not_tried_again(
+    cluster: Any, folder: Folder, tmp_path: Path
+) -> None:
+    once = unit("once", do="die once", mark=str(tmp_path / "mark"))
+    wanted = [once, unit("bad", do="fail"), *units(6)]
+    standing = swept(folder, wanted, kind="ray")
+    assert standing.failures == {wanted[1].key: "Bad always fails."} and standing.done == 8
+    assert names_of(folder, [once, *units(6)]) == ["once", *(f"u{n}" for n in range(6))]
+    assert sum(worker.losses for worker in standing.workers) == 1
+
+
+def test_an_actor_of_another_version_is_refused(cluster: Any, folder: Folder) -> None:
+    with pytest.raises(UserError, match="this worker has version 1 and the sweep version 2"):
+        swept(folder, units(2), kind="ray", about={"version": "2"})
+    assert folder.listed() == (set(), set())
+
+
+def test_a_node_that_is_removed_gives_its_unit_to_another(cluster: Any, folder: Folder, tmp_path: Path) -> None:
+    """The last test: the node does not come back."""
+    mark, removed = tmp_path / "mark", threading.Event()
+    wanted = [unit("long", do="stay once", mark=str(mark)), *units(4)]
+
+    def told(standing: Standing, _: str | None) -> None:
+        if mark.exists() and standing.done == 4 and not removed.is_set():
+            removed.set()
+            (node,) = [node for node in cluster.list_all_nodes() if node.node_id == mark.read_text()]
+            cluster.remove_node(node, allow_graceful=False)
+
+    standing = swept(folder, wanted, kind="ray", told=told)
+    assert removed.is_set() and not standing.failures and standing.done == 5
+    assert names_of(folder, wanted) == ["long", *(f"u{n}" for n in range(4))]
