@@ -14,8 +14,9 @@ import torch
 from decoders import Prompt, generate, record
 from decoders.draft.needs import Needs
 from decoders.draft_models.compiled import MAKER, CompiledDraft
+from decoders.draft_models.config import DraftConfig
 from decoders.draft_models.network import DraftRun, target_rotary
-from decoders.draft_models.step import DraftStep, StepShape
+from decoders.draft_models.step import DraftStep, StepShape, sizes_of
 from decoders.drafters import sps
 from decoders.drafters.sps import LanguageModelRun
 from decoders.model import compiling, engines, trials
@@ -192,17 +193,24 @@ def test_the_drafter_takes_the_targets_engine(monkeypatch):
     assert asked == ["eager", "auto"]
 
 
-def test_a_compiled_draft_model_says_what_an_eager_one_says(monkeypatch, tmp_path):
+def test_a_compiled_forward_takes_any_number_of_rows(monkeypatch, tmp_path):
+    """One part is really compiled, with six rows: it must not have kept to them."""
     if compiling.compiler() is None:
         pytest.skip("there is no C++ compiler here")
     monkeypatch.setenv("SPECVIZ_HOME", str(tmp_path))
-    target = tiny_target("llama")
-    model = tiny_draft(target, "glide")
-    stock, ours = runs_of(target, model)  # waits until it is compiled
-    assert ours.compiled is not None
-    assert ours.compiled.checked is None and all(compiling.WORKSHOP.open(part) for part in ours.compiled.parts.values())
-    for length in (26, 31):
-        context = context_of(target, prompt_ids(4, 40)[:length])
-        torch.testing.assert_close(ours.read(context), stock.read(context), atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(ours.extend([7], [-1]), stock.extend([7], [-1]), atol=1e-4, rtol=1e-4)
-    assert ours.compiled.checked
+    glimpse = {"kv_layers": (0,), "target_heads": 4, "target_head_dim": 8}
+    config = DraftConfig(vocab=50, hidden=32, layers=1, heads=4, mlp=48, **glimpse)
+    shape, workshop = StepShape(config, 2, (), one_row=False), compiling.Workshop()
+    made = compiling.Part.of(MAKER, shape.to_json())
+    workshop.make([made], urgent=True)
+    assert workshop.wait([made]), workshop.failed
+    part, step, generator = workshop.opened[made.package], DraftStep(shape), torch.Generator().manual_seed(1)
+    weights = [torch.randn(size, generator=generator) * 0.1 for size in sizes_of(config).values()]
+    for rows, keys in ((2, 9), (6, 40), (17, 90)):
+        mask, theirs = torch.zeros(rows, keys), torch.zeros(rows, keys - rows)
+        turns = [torch.randn(rows, 8, generator=generator) for _ in range(4)]
+        tensors = [torch.arange(rows), *turns, torch.arange(keys - rows, keys), mask, theirs]
+        caches = [torch.randn(1, heads, 100, 8, generator=generator) for heads in (4, 4, 2, 2)]
+        ours, stock = part.run([*tensors, *caches, *weights]), step(*tensors, caches, weights)
+        for one, other in zip(ours, stock, strict=True):
+            torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)

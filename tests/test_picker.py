@@ -215,6 +215,7 @@ def serving_first(models: Path, place: Path) -> Iterator[tuple[TestClient, Any]]
     desk = open_desk(str(place / "first"))
     with TestClient(app_of(desk)) as client:
         assert desk.loader.wait(WAIT_S) and desk.loader.state == "ready"
+        assert desk.loader.target.engines.learns
         yield client, desk
 
 
