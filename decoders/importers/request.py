@@ -39,6 +39,10 @@ class ImportFault(ValueError):
     """Why a file cannot be imported, in one sentence."""
 
 
+class NotALog(ImportFault):
+    """No importer knows anything in the file."""
+
+
 def check_tokens(count: int) -> None:
     """Raise ImportFault for more tokens than are read of a file."""
     if count > MOST_TOKENS:
