@@ -227,3 +227,15 @@ def test_an_import_is_read_and_drafted_again_on_a_server(home):
         assert client.post("/api/whatif/mine/read", json={}).json()["error"].startswith("This run was recorded here")
         wrong = client.post(f"/api/whatif/{key}/read", json={"method": "pldd"})
         assert wrong.status_code == 422 and "There is no method 'pldd'" in wrong.json()["error"]
+
+
+def test_an_upload_that_is_refused_or_cut_says_why(home):
+    desk = gallery_desk(target(), {"mine": served()[0]})
+    long = {"id": "long", "choices": [{"text": "a"}], "prompt_token_ids": [1] * 400_000}
+    with pytest.raises(UserError, match="long was left out: its tokens"):
+        desk.open_file(json.dumps(long).encode())
+    with pytest.raises(UserError, match="trace"):
+        desk.open_file(b"hello")
+    many = "\n".join(json.dumps({"id": str(n), "choices": [{"text": "a"}]}) for n in range(30))
+    notes = desk.store.get(desk.open_file(many.encode())).run["imported"]["notes"]
+    assert notes == ["the first 20 of 30 requests in this file were opened"]

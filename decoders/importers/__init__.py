@@ -18,10 +18,10 @@ from decoders.trace.check import check
 from decoders.trace.tables import TraceError
 
 from .importer import Importer, Opened
-from .request import ImportFault
+from .request import ImportFault, NotALog
 from .source import MOST, Source
 
-__all__ = ["ImportFault", "Importer", "Opened", "check_size", "importers", "open_log"]
+__all__ = ["ImportFault", "Importer", "NotALog", "Opened", "check_size", "importers", "open_log"]
 
 
 @cache
@@ -58,5 +58,6 @@ def open_log(data: bytes, name: str = "", kind: str | None = None) -> Opened:
             return opened
         notes = notes or opened.notes
     nothing = f"{name or 'the file'} holds nothing that is known of speculative decoding"
-    known = ", ".join(one.title for one in importers())
-    raise ImportFault(f"{nothing}: {notes[0]}" if notes else f"{nothing}; known: {known}")
+    if notes:
+        raise ImportFault(f"{nothing}: {notes[0]}")
+    raise NotALog(f"{nothing}; known: {', '.join(one.title for one in importers())}")

@@ -39,6 +39,10 @@ class ImportFault(ValueError):
     """Why a file cannot be imported, in one sentence."""
 
 
+class NotALog(ImportFault):
+    """No importer knows anything in the file."""
+
+
 def check_tokens(count: int) -> None:
     """Raise ImportFault for more tokens than are read of a file."""
     if count > MOST_TOKENS:
@@ -254,10 +258,10 @@ class _Rows:
             accepted = drafted = len(emitted) - 1
             self.unknown.update(UNKNOWN_STEPS[1:])
         own = len(emitted) > accepted  # the target's own token is there
-        known = [self._known(i) for i in emitted]
-        if any(rank < 0 for _, rank in known):
+        judged = [self._judged(i) for i in emitted]
+        if any(rank < 0 for _, rank in judged):
             self.unknown.add("tokens.rank")
-        self._nodes(step, accepted, drafted, known)
+        self._nodes(step, accepted, drafted, judged)
         kinds = ["accepted"] * accepted + (["bonus" if drafted else "plain"] if own else [])
         shared = {"segment": "output", "passage": -1, "step": self.step, "source": -1, "pool": -1}
         for name, value in shared.items():
@@ -265,8 +269,8 @@ class _Rows:
         self.tokens["id"] += self.output[emitted.start : emitted.stop]
         self.tokens["kind"] += kinds
         self.tokens["origin"] += [DRAFTER.name] * accepted + [""] * own
-        self.tokens["prob"] += [prob for prob, _ in known]
-        self.tokens["rank"] += [rank for _, rank in known]
+        self.tokens["prob"] += [prob for prob, _ in judged]
+        self.tokens["rank"] += [rank for _, rank in judged]
         self.elapsed += step.ms or 0.0
         full = "full" if accepted == drafted else "partial" if accepted else "none"
         row = {
@@ -279,17 +283,17 @@ class _Rows:
         _append(self.tables, "steps", **row)
         self.at, self.step, self.root = emitted.stop, self.step + 1, self.output[emitted.stop - 1]
 
-    def _nodes(self, step: ServerStep, accepted: int, drafted: int, known: Sequence[tuple[float | None, int]]) -> None:
+    def _nodes(self, step: ServerStep, accepted: int, drafted: int, judged: Sequence[tuple[float | None, int]]) -> None:
         for depth in range(drafted + 1):
             offered = step.draft[depth - 1] if 0 < depth <= len(step.draft) else ()
-            prob, rank = known[depth - 1] if 0 < depth <= accepted else (None, -1)
+            prob, rank = judged[depth - 1] if 0 < depth <= accepted else (None, -1)
             token = self.root if not depth else NOT_RECORDED
             if 0 < depth <= accepted:
                 token = self.output[self.at + depth - 1]
             elif depth:
                 token = self.pieces.id(*(offered[0][:2] if offered else (None, None)))
             status = "root" if not depth else "accepted" if depth <= accepted else "rejected"
-            if depth > accepted + 1 or (depth == accepted + 1 and len(known) == accepted):
+            if depth > accepted + 1 or (depth == accepted + 1 and len(judged) == accepted):
                 status = "unreached"
             row = {
                 "step": self.step, "token": token, "parent": depth - 1, "depth": depth,
@@ -305,14 +309,14 @@ class _Rows:
                         self.tables, "guesses", step=self.step, node=depth - 1, token=token, rank=place,
                         draft_prob=share(q), prob=None, residual=None,
                     )  # fmt: skip
-            if depth <= accepted and self.at + depth < len(self.request.tokens) and depth < len(known):
+            if depth <= accepted and self.at + depth < len(self.request.tokens) and depth < len(judged):
                 for token_id, text, p in self.request.tokens[self.at + depth].top:
                     token = self.pieces.id(token_id, text)
                     _append(self.tables, "targets", step=self.step, node=depth, token=token, prob=share(p))
         if drafted > accepted + len(step.draft[accepted:]):
             self.unknown.add("nodes.token")
 
-    def _known(self, place: int) -> tuple[float | None, int]:
+    def _judged(self, place: int) -> tuple[float | None, int]:
         """The target's probability of an output token and its rank, where its first choices tell it."""
         token = self.request.tokens[place]
         prob = share(token.prob)

@@ -198,14 +198,15 @@ def check(
             findings.append(Finding(rule, f"{kind}{first_line(problem)}", prompt, lines))
         return len(findings) == before
 
-    (told or str)("controls")
+    tell = told or (lambda rule: None)
+    tell("controls")
     put("controls", lambda: controls_faults(method))
     if missing := method.available(target):
         return [*findings, Finding("available", missing)]
     fit = [(number, prompt) for number, prompt in enumerate(prompts) if not method.applies(prompt)]
     plain = {number: generate(target, prompt, max_new_tokens=NEW) for number, prompt in fit}
     for rule, faults in RULES.items():
-        (told or str)(rule)
+        tell(rule)
         for number, prompt in fit:
             if not put(rule, partial(faults, target, prompt, method, plain[number]), number):
                 break

@@ -88,7 +88,7 @@ def redraft(
     values = make_params(entry.params, params or {})
     read = ReadRun(target, trace, wanted(entry.needs(target, values)))
     steps = trace.tables["steps"]
-    known = "steps.drafted" not in trace.run["unknown"]
+    drafts_told = "steps.drafted" not in trace.run["unknown"]
     count, local, differs = trace.rows("steps"), list[int](), list[bool]()
     for step in range(count):
         again = read.redraft(step, entry, values)
@@ -96,7 +96,7 @@ def redraft(
         stands = min(again.accepted, most, steps["emitted"][step])
         local.append(stands if most else again.accepted)
         differs.append(most > 0 and stands != steps["accepted"][step])
-        if most and known and not differs[-1]:
+        if most and drafts_told and not differs[-1]:
             _fill_draft(trace, read.rows("nodes", step), again.trace)
         progress(step + 1, count)
     steps["local_accepted"], steps["differs"] = local, differs

@@ -409,16 +409,21 @@ def _imported(data: bytes, problem: Exception) -> list[Any]:
     """The runs in a file of a server. Raises Rejected: with ``problem`` where it is none, and with the numbers where it
     has no run.
     """
-    from decoders.importers import ImportFault, open_log
+    from decoders.importers import ImportFault, NotALog, open_log
 
     try:
         opened = open_log(data)
-    except ImportFault:
+    except NotALog:
         raise Rejected("file", sentence(problem)) from None
+    except ImportFault as fault:
+        raise Rejected("file", sentence(fault)) from None
     if not opened.traces:
         values = "; ".join(f"{name}: {value}" for name, value in opened.numbers[0].values.items())
         told = f"{opened.title} gives numbers of many requests, which are no run. {opened.numbers[0].title}: {values}"
         raise Rejected("file", f"{told[:900]}.")
+    if len(opened.traces) > MOST_REQUESTS:
+        opened.notes.append(f"the first {MOST_REQUESTS} of {len(opened.traces)} requests in this file were opened")
+    opened.traces[0].run["imported"]["notes"] += opened.notes
     return opened.traces[:MOST_REQUESTS]
 
 
