@@ -105,7 +105,8 @@ function crewOf({ progress: now }) {
     return h("li", h("b", name), ` ${said.filter(Boolean).join(" · ")}`);
   });
   const failures = (now?.failures ?? []).map((reason) => h("li.svl-failed", reason));
-  return now?.failed ? [...workers, h("li.svl-failed", `${plural(now.failed, "prompt")} failed:`), ...failures] : workers;
+  if (!now?.failed) return workers;
+  return [...workers, h("li.svl-failed", `${plural(now.failed, "prompt")} failed:`), ...failures];
 }
 
 async function cancel() {
