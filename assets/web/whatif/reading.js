@@ -81,7 +81,8 @@ export class Reading {
     this.go.disabled = true;
     this.words.replaceChildren("The model reads the text …");
     try {
-      const { id } = await postJson(`api/whatif/${encodeURIComponent(run)}/read`, { method: this.select.value || null });
+      const method = this.select.value || null;
+      const { id } = await postJson(`api/whatif/${encodeURIComponent(run)}/read`, { method });
       if (app.shown === run) await open(id);
       refreshRuns();
       this.words.replaceChildren();
