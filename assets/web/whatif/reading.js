@@ -81,8 +81,8 @@ export class Reading {
     this.go.disabled = true;
     this.words.replaceChildren("The model reads the text …");
     try {
-      const asked = { method: this.select.value || null };
-      const { id } = await postJson(`api/whatif/${encodeURIComponent(run)}/read`, asked);
+      const method = this.select.value || null;
+      const { id } = await postJson(`api/whatif/${encodeURIComponent(run)}/read`, { method });
       if (app.shown === run) await open(id);
       refreshRuns();
       this.words.replaceChildren();
