@@ -21,13 +21,12 @@ from decoders.model.compiling import WORKSHOP, Opened, Part
 from decoders.model.engines import TOLERANCE, say_once
 from decoders.model.linear import PackedLinear
 
+from .network import DraftModel, DraftRun
 from .step import StepShape, sizes_of
 
 if TYPE_CHECKING:
     from decoders.model.target import Target
     from decoders.model.trials import Pair
-
-    from .network import DraftModel
 
 MAKER = "decoders.draft_models.step"
 MOST_ROWS = 64  # of the text, at a time: more run eagerly
@@ -146,8 +145,6 @@ class CompiledDraft:
 
     def _forwards(self, rows: int) -> Pair:
         """The same forward of some rows through the compiled part and through stock code; both give logits."""
-        from .network import DraftRun
-
         run, generator = DraftRun(self.model, self.rotary), torch.Generator().manual_seed(0)
         keys, values = torch.randn(2, self.kv_heads, TRIED_KEYS, self.model.config.target_head_dim, generator=generator)
         cache = SimpleNamespace(keys=lambda layer: keys, values=lambda layer: values)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -25,8 +25,6 @@ from .config import refusal as refusal
 
 if TYPE_CHECKING:
     from decoders.model.memory import Context
-
-    from .compiled import CompiledDraft
 
 THETA = 10_000.0  # of the draft model's own positions
 READ_ROWS = 1024  # most rows of a forward that reads a text
@@ -218,6 +216,21 @@ def common_prefix(first: np.ndarray, second: np.ndarray) -> int:
     return int(differs.argmax()) if differs.any() else n
 
 
+class Compiled(Protocol):
+    """A draft model's compiled forwards (``compiled.CompiledDraft``)."""
+
+    def takes(self, rows: int) -> bool:
+        """Whether a forward of so many rows runs there."""
+        ...
+
+    def run(
+        self, ids: Int[Tensor, "rows"], start: int, own: Sequence[Tensor], theirs: Sequence[Tensor], store: Tensor,
+        context: Context,
+    ) -> tuple[Float[Tensor, "drafted"], list[Tensor]]:  # fmt: skip
+        """Rows behind ``start`` others: logits of the last one, and its queries by layer."""
+        ...
+
+
 class DraftRun:
     """A draft model at work: the states of what it has read, and behind them the rows of a draft under way.
 
@@ -228,7 +241,7 @@ class DraftRun:
 
     def __init__(
         self, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]],
-        compiled: CompiledDraft | None = None,
+        compiled: Compiled | None = None,
     ) -> None:  # fmt: skip
         self.model, self.rotary, self.compiled = model, rotary, compiled
         self.limit = 1 << 30  # no longest text: rotary positions go on
