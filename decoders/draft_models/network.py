@@ -216,18 +216,18 @@ def common_prefix(first: np.ndarray, second: np.ndarray) -> int:
     return int(differs.argmax()) if differs.any() else n
 
 
-class Shortcut(Protocol):
-    """A faster way for some forwards of a draft model (``decoders.draft_models.compiled``)."""
+class Compiled(Protocol):
+    """A draft model's compiled forwards (``compiled.CompiledDraft``)."""
 
     def takes(self, rows: int) -> bool:
-        """Whether a forward of so many rows goes that way."""
+        """Whether a forward of so many rows runs there."""
         ...
 
     def run(
         self, ids: Int[Tensor, "rows"], start: int, own: Sequence[Tensor], theirs: Sequence[Tensor], store: Tensor,
-        context: Any,
+        context: Context,
     ) -> tuple[Float[Tensor, "drafted"], list[Tensor]]:  # fmt: skip
-        """Logits of the last row, and the rows' queries by layer."""
+        """Rows behind ``start`` others: logits of the last one, and its queries by layer."""
         ...
 
 
@@ -241,7 +241,7 @@ class DraftRun:
 
     def __init__(
         self, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]],
-        compiled: Shortcut | None = None,
+        compiled: Compiled | None = None,
     ) -> None:  # fmt: skip
         self.model, self.rotary, self.compiled = model, rotary, compiled
         self.limit = 1 << 30  # no longest text: rotary positions go on
