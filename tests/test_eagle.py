@@ -94,7 +94,7 @@ def head_of(target, weights, tokens, layers, **options):
 def test_eagle_fills_the_tree_of_the_equations(target, tmp_path, form):
     place, weights, layers = checkpoint(tmp_path / "head", form)
     tokens = prompt_ids(4, 14)
-    draft, _ = draft_of(target, "eagle", tokens, head=place)
+    draft, _ = draft_of(target, "eagle", tokens, part=place)
     made = oracle.settled(*head_of(target, weights, tokens, layers), list(EAGLE_TREE))
     paths = paths_of(draft)
     assert paths.keys() == made.keys() and len(paths) == 26
@@ -109,7 +109,7 @@ def test_dynamic_trees_are_those_of_the_equations(target, tmp_path, form):
     """Tokens, parents, scores, what was reranked away, and (by rotary positions and what rows see) their places."""
     place, weights, layers = checkpoint(tmp_path / "head", form)
     tokens, method = prompt_ids(6, 12), "eagle2" if form == "eagle-1" else "eagle3"
-    draft, drafter = draft_of(target, method, tokens, head=place, depth=3, top_k=4, total_tokens=18)
+    draft, drafter = draft_of(target, method, tokens, part=place, depth=3, top_k=4, total_tokens=18)
     assert drafter.config.features == layers
     options = {"before": True} if form == "norm before residual" else {}
     kept, scored = oracle.dynamic(*head_of(target, weights, tokens, layers, **options), 3, 4, 18)
@@ -194,7 +194,7 @@ def test_a_trace_has_all_that_the_head_thought_of(target, tmp_path):
 
 def test_the_cosine_is_of_the_states_that_the_target_came_to(target, tmp_path):
     place, weights, _ = checkpoint(tmp_path / "head", "eagle-1")
-    run = Decoding.of(target, Prompt.from_ids(prompt_ids(7, 16)), "eagle", {"head": place}, max_new_tokens=6)
+    run = Decoding.of(target, Prompt.from_ids(prompt_ids(7, 16)), "eagle", {"part": place}, max_new_tokens=6)
     steps = list(run)
     tokens = run.context.tokens.tolist()
     truth = states_of(target, tokens, (3,))

@@ -35,7 +35,7 @@ from decoders.verifiers.turns import TurnsVerifier
 
 MOST_PRUNED = 64  # nodes of a step that were reranked away and are recorded: the best of them
 
-HEAD = param(
+PART = param(
     None,
     "Head",
     "Folder, file or hub id of a published EAGLE head, or folder of one that was trained here. Off: the one trained "
@@ -62,14 +62,14 @@ RULE = param(
 
 @dataclass(frozen=True)
 class EagleParams:
-    head: str | None = HEAD
+    part: str | None = PART
     depth: int = param(5, "Depth", "Levels of the settled tree: 4, 8, 8, 3 and 2 tokens.", low=1, high=5)
     rule: str = RULE
 
 
 @dataclass(frozen=True)
 class DynamicParams:
-    head: str | None = HEAD
+    part: str | None = PART
     depth: int = DEPTH
     top_k: int = TOP_K
     total_tokens: int = TOTAL
@@ -215,8 +215,8 @@ def _between(spans: Sequence[tuple], end: object) -> list[tuple]:
 def of_kind(kind: str) -> dict[str, Any]:
     """What a method's card says of heads of this kind: how drafters are built, what they read, what is missing."""
     return {
-        "build": lambda target, params: EagleDrafter(load_part(target, kind, params.head), params),
-        "needs": lambda target, params: Needs(layers=load_part(target, kind, params.head).config.features),
+        "build": lambda target, params: EagleDrafter(load_part(target, kind, params.part), params),
+        "needs": lambda target, params: Needs(layers=load_part(target, kind, params.part).config.features),
         "available": lambda target: missing_part(target, kind),
     }
 
@@ -262,7 +262,7 @@ EAGLE = Method(
     verifier=lambda params, chooser, stop_ids: (
         TurnsVerifier(chooser) if params.rule == "in turn" else ResidualVerifier(chooser)
     ),
-    brings=lambda params: params.head is not None,
+    brings=lambda params: params.part is not None,
     order=31,
 )
 EAGLE2 = replace(
