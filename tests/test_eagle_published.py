@@ -79,12 +79,12 @@ FAR = {**THIRD, "d2t": THIRD["d2t"] + 300}
 def test_a_head_that_does_not_fit_is_refused(target, tmp_path, method, config, weights, sentence):
     place = published(tmp_path / "head", config, weights)
     with pytest.raises(UserError, match=sentence):
-        generate(target, Prompt.from_ids(prompt_ids(2)), method, {"head": place}, max_new_tokens=4)
+        generate(target, Prompt.from_ids(prompt_ids(2)), method, {"part": place}, max_new_tokens=4)
 
 
 def test_a_place_that_is_none_is_said(target):
     with pytest.raises(UserError, match=r"there is no checkpoint './nowhere': give a folder with config.json"):
-        generate(target, Prompt.from_ids(prompt_ids(2)), "eagle3", {"head": "./nowhere"}, max_new_tokens=4)
+        generate(target, Prompt.from_ids(prompt_ids(2)), "eagle3", {"part": "./nowhere"}, max_new_tokens=4)
 
 
 def test_a_head_is_read_once_and_again_when_its_file_changed(target, tmp_path):
@@ -109,7 +109,7 @@ def test_an_embedding_of_its_own_is_kept_and_told(target, tmp_path):
 
 def test_a_trace_says_which_head_drafted(target, tmp_path):
     place = published(tmp_path / "my-head", *speculators(LLAMA, THIRD))
-    trace = record(target, Prompt.from_ids(prompt_ids(2)), "eagle3", {"head": place, "depth": 2}, max_new_tokens=6)
+    trace = record(target, Prompt.from_ids(prompt_ids(2)), "eagle3", {"part": place, "depth": 2}, max_new_tokens=6)
     part = trace.run["part"]
     assert (part["from"], part["format"], part["features"]) == ("my-head", "eagle3-speculators", [2, 1, 0])
     assert part["verifier"] == "org/target" and part["draft_vocab"] == DRAFTED and len(part["fingerprint"]) == 24
@@ -181,7 +181,7 @@ def test_a_head_that_is_kept_drafts_by_itself(tmp_path, capsys):
     assert "it reads the states 2, 1, 0" in told and "of its first guesses were the target's own" in told
     target, prompt = load_target(model), Prompt.from_ids(prompt_ids(2))
     own = record(target, prompt, "eagle3", {"depth": 2}, max_new_tokens=6)
-    named = record(target, prompt, "eagle3", {"depth": 2, "head": place}, max_new_tokens=6)
+    named = record(target, prompt, "eagle3", {"depth": 2, "part": place}, max_new_tokens=6)
     assert own.tables["nodes"]["token"] == named.tables["nodes"]["token"]
     assert own.run["part"]["from"] == "my-head" and own.run["part"]["fingerprint"] == named.run["part"]["fingerprint"]
     assert main(["parts", "add", str(tmp_path / "nowhere"), "--model", model]) == 2
