@@ -113,7 +113,7 @@ def test_a_trace_says_which_head_drafted(target, tmp_path):
     part = trace.run["part"]
     assert (part["from"], part["format"], part["features"]) == ("my-head", "eagle3-speculators", [2, 1, 0])
     assert part["verifier"] == "org/target" and part["draft_vocab"] == DRAFTED and len(part["fingerprint"]) == 24
-    assert trace.run["method"]["params"]["head"] == "my-head" and str(tmp_path) not in str(trace.run)
+    assert trace.run["method"]["params"]["part"] == "my-head" and str(tmp_path) not in str(trace.run)
 
 
 # --- what a checkpoint leaves open

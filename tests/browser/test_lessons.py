@@ -111,7 +111,7 @@ def test_every_lesson_to_its_last_stop(visit: Visit, page: Any) -> None:
         expect(page.locator(".sv-score")).to_have_text(f"{asked - 1} of {asked} predicted")
         expect(page.locator(".sv-missed")).to_have_count(1)
         page.keyboard.press("ArrowRight")  # the next lesson
-    assert page.locator(".svp-lessons b:has-text('x')").count() == 0  # text is data
+    assert page.locator(".svp-lessons b:text-is('x')").count() == 0  # text is data
 
 
 def test_links_presenter_mode_and_resuming(visit: Visit, page: Any) -> None:
