@@ -263,7 +263,7 @@ EAGLE = Method(
         TurnsVerifier(chooser) if params.rule == "in turn" else ResidualVerifier(chooser)
     ),
     brings=lambda params: params.part is not None,
-    order=31,
+    order=43,
 )
 EAGLE2 = replace(
     EAGLE,
@@ -273,7 +273,7 @@ EAGLE2 = replace(
     bibtex=PAPERS["eagle2"][1],
     summary="EAGLE's head grows its tree where it is sure, and the target checks the likeliest of what it guessed.",
     params=DynamicParams,
-    order=32,
+    order=44,
 )
 EAGLE3 = replace(
     EAGLE2,
@@ -284,6 +284,6 @@ EAGLE3 = replace(
     summary="EAGLE-2's trees by a head that reads three of the target's states and need not imitate them.",
     **of_kind("eagle3"),
     step_terms=(*STEP_TERMS[1:], FORWARDS, SCORED, OUTSIDE),
-    order=33,
+    order=45,
 )
 METHODS = (EAGLE, EAGLE2, EAGLE3)
