@@ -18,19 +18,27 @@ from decoders.training.drafter import draft_for
 from .models import network, tiny_tokenizer
 
 
+def _random(made: Any, target: Target, seed: int, *, vectors: bool = True) -> Any:
+    """``made`` with random weights that matter, sharing the target's embedding and head. Without ``vectors``, its
+    norms and biases stay.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in made.parameters():
+        if vectors or parameter.ndim == 2:
+            parameter.data.normal_(0, 0.12, generator=generator)
+    made = made.requires_grad_(False).to(target.dtype)
+    if made.config.draft_vocab:
+        drafted = torch.randperm(made.config.vocab, generator=generator)[: made.config.draft_vocab]
+        made.drafted.copy_(drafted.sort().values)
+    made.share(target.embeddings.get_parameter("weight"), target.head.weight)
+    return made
+
+
 def tiny_draft(target: Target, kind: str, *, layers: int = 1, seed: int = 3, **options: Any) -> DraftModel:
     """A random draft model whose glimpse matters; same seed, same weights."""
     config = DraftConfig.of(target.shape, glimpse=kind == "glide", layers=layers, **options)
     model = draft_for(target.model, config, seed) if target.shape.family == "qwen3" else DraftModel(config, seed)
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in model.parameters():
-        if parameter.ndim == 2:
-            parameter.data.normal_(0, 0.12, generator=generator)
-    model = model.requires_grad_(False).to(target.dtype)
-    if config.draft_vocab:
-        model.drafted.copy_(torch.randperm(config.vocab, generator=generator)[: config.draft_vocab].sort().values)
-    model.share(target.embeddings.weight, target.head.weight)
-    return model
+    return _random(model, target, seed, vectors=False)
 
 
 def tiny_prompts(target: Target, *, tokens: int = 3, vectors: int = 1, seed: int = 3, **options: Any) -> PromptTokens:
@@ -48,30 +56,13 @@ def tiny_prompts(target: Target, *, tokens: int = 3, vectors: int = 1, seed: int
 def tiny_heads(target: Target, kind: str, *, seed: int = 3, **options: Any) -> ParallelHeads:
     """Random heads whose blocks matter; same seed, same weights."""
     config = HeadsConfig.of(target.shape, **{"grounded": kind == "hydra", **options})
-    made: Any = ParallelHeads(config, seed)
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in made.parameters():
-        parameter.data.normal_(0, 0.12, generator=generator)
-    if config.draft_vocab:
-        made.drafted.copy_(torch.randperm(config.vocab, generator=generator)[: config.draft_vocab].sort().values)
-    made = made.requires_grad_(False).to(target.dtype)
-    made.share(target.embeddings.get_parameter("weight"), target.head.weight)
-    return made
+    return _random(ParallelHeads(config, seed), target, seed)
 
 
 def tiny_eagle(target: Target, kind: str, *, seed: int = 3, **options: Any) -> EagleHead:
     """A random EAGLE head; same seed, same weights."""
     config = EagleConfig.of(target.shape, third=kind == "eagle3", **options)
-    made: Any = EagleHead(config)
-    generator = torch.Generator().manual_seed(seed)
-    for parameter in made.parameters():
-        if parameter.ndim == 2:
-            parameter.data.normal_(0, 0.12, generator=generator)
-    if config.draft_vocab:
-        made.drafted.copy_(torch.randperm(config.vocab, generator=generator)[: config.draft_vocab].sort().values)
-    made = made.requires_grad_(False).to(target.dtype)
-    made.share(target.embeddings.get_parameter("weight"), target.head.weight)
-    return made
+    return _random(EagleHead(config), target, seed, vectors=False)
 
 
 TINY: dict[str, Any] = {

@@ -266,6 +266,19 @@ def test_verify_tells_of_every_prompt_and_of_every_category(capsys, model, tmp_p
     assert "generate()" not in printed and "qa" not in printed
 
 
+def test_a_table_too_wide_for_its_numbers_is_printed_in_parts(capsys):
+    heads = ["task", "prompts", *(f"method{n}" for n in range(24))]
+    rows = [["text [b]of[/b] long lines", 1, *(f"{n}.25" for n in range(24))], ["all", 2, *(["–"] * 24)]]
+    common.show_table(heads, rows, "Speed", right=2)
+    printed = capsys.readouterr().out
+    assert "…" not in printed and max(map(len, printed.splitlines())) <= 130
+    parts = printed.split("Speed")[1:]
+    assert len(parts) > 1 and all("prompts" in part and "[b]of[/b]" in part for part in parts)
+    assert re.findall(r"\d+\.25", printed) == rows[0][2:] and re.findall(r"method\d+", printed) == heads[2:]
+    common.show_table(heads[:4], rows, "Speed", right=2)
+    assert capsys.readouterr().out.count("Speed") == 1
+
+
 def test_long_commands_are_not_silent_in_a_pipe(capsys, monkeypatch):
     from specviz.commands import common
 

@@ -505,11 +505,16 @@ def test_two_runs_while_compiling(workshop, monkeypatch):
     assert [outputs[0], outputs[1]] == expected and len(workshop._waiting) == 2
 
 
-def test_without_a_compiler_it_stays_eager_and_says_why(workshop, monkeypatch, caplog):
+@pytest.fixture
+def no_compiler(workshop, monkeypatch):
+    """A machine on which nothing can be compiled, and on which nothing was said of it yet."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setattr(engines, "WORKSHOP", workshop)
     monkeypatch.setattr(engines, "_said", set())
+
+
+def test_without_a_compiler_it_stays_eager_and_says_why(no_compiler, caplog):
     target = target_of()
     for _ in range(2):
         target.engines = Engines(target, "compiled")
@@ -518,11 +523,7 @@ def test_without_a_compiler_it_stays_eager_and_says_why(workshop, monkeypatch, c
     assert generate(target, Prompt.from_ids([5, 6]), max_new_tokens=2)
 
 
-def test_without_a_compiler_auto_stays_eager_and_says_so_once(workshop, monkeypatch, caplog):
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setattr(engines, "WORKSHOP", workshop)
-    monkeypatch.setattr(engines, "_said", set())
+def test_without_a_compiler_auto_stays_eager_and_says_so_once(no_compiler, caplog):
     target = target_of()
     target.engines = made = Engines(target, "auto")
     made.learns = True

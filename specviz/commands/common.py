@@ -304,22 +304,47 @@ def show_table(
 ) -> None:  # fmt: skip
     """Print a table; no text in it is taken for markup, cells of rich keep their look.
 
-    ``bold``: the row that begins with this cell; ``right``: the columns from this one on stand at the right; ``ruled``:
-    lines between rows, or above the last one (``last_apart``).
+    ``bold``: the row that begins with this cell; ``right``: the columns from this one on are numbers: they stand at the
+    right and are never cut, so a table that is too wide is printed in parts; ``ruled``: lines between rows, or above
+    the last one (``last_apart``).
     """
+    from rich.cells import cell_len
     from rich.markup import escape
     from rich.table import Column, Table
     from rich.text import Text
 
-    rows = list(rows)
-    columns = (
-        Column(escape(head), justify="left" if right is None or n < right else "right") for n, head in enumerate(heads)
-    )
-    table = Table(*columns, title=escape(title) or None, title_justify="left", show_lines=ruled)
-    for n, row in enumerate(rows, 1):
-        cells = [cell if isinstance(cell, Text) else Text(str(cell)) for cell in row]
-        table.add_row(*cells, style="bold" if row[0] == bold else "", end_section=last_apart and n == len(rows) - 1)
-    console(error=error).print(table)
+    lines = [[cell if isinstance(cell, Text) else Text(str(cell)) for cell in row] for row in rows]
+    out, numbers = console(error=error), len(heads) if right is None else right
+    words = [max(map(cell_len, head.split()), default=0) for head in heads]  # headings may be wrapped
+    widths = [max(words[n], *(line[n].cell_len for line in lines), 0) for n in range(len(heads))]
+    for chosen in _parts(widths, numbers, out.width):
+        columns = (
+            Column(escape(heads[n]))
+            if n < numbers
+            else Column(escape(heads[n]), justify="right", min_width=min(widths[n], out.width // 2))
+            for n in chosen
+        )
+        table = Table(*columns, title=escape(title) or None, title_justify="left", show_lines=ruled)
+        for n, line in enumerate(lines, 1):
+            style = "bold" if bold is not None and line[0].plain == str(bold) else ""
+            table.add_row(*(line[k] for k in chosen), style=style, end_section=last_apart and n == len(lines) - 1)
+        out.print(table)
+
+
+def _parts(widths: Sequence[int], numbers: int, room: int) -> Iterator[list[int]]:
+    """The columns of each part of a table in ``room`` cells: the first ones, which may be wrapped (to a dozen cells),
+    and as many of those with ``numbers`` as fit beside them; one at least.
+    """
+    first = [*range(numbers)]
+    begun = 1 + sum(min(width, 12) + 3 for width in widths[:numbers])
+    part, used = [*first], begun
+    for n in range(numbers, len(widths)):
+        if part != first and used + widths[n] + 3 > room:
+            yield part
+            part, used = [*first], begun
+        part.append(n)
+        used += widths[n] + 3
+    yield part
 
 
 @contextmanager

@@ -11,7 +11,6 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from decoders.errors import UserError
-from decoders.trace.metrics import doubts
 from specviz.words import counted, decimals
 
 from . import common
@@ -66,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
         f"{result['accepted']} drafted tokens accepted",
         f"{decimals(result['tokens_per_s'], 1)} tokens/s",
     ]
+    from decoders.trace.metrics import doubts
+
     doubt = doubts(result).get("speedup")
     if result["speedup"] is not None:
         parts.append(f"{decimals(result['speedup'], 2)}× plain decoding{' ‡' if doubt else ''}")
