@@ -14,7 +14,6 @@ Parameters have the names of the published checkpoints, with ``layers.0`` for EA
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,19 +21,15 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from transformers import LlamaConfig
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from decoders.model.shape import ROTARIES, ModelShape
 
 from .borrowing import Borrowing
 from .network import Norm, attend, rotate
+from .own_cache import Remember
 
 THETA = 10_000.0  # of the rotary positions of heads that are trained here
 MOST_LAYERS, MOST_FEATURES = 8, 16
-
-# (layer, keys, values) of new rows → all that they see
-Remember = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +129,9 @@ class EagleConfig:
 
     def rotary(self, rows: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin ``[rows, head size]`` of the first positions, in the dtype and on the device of ``like``."""
+        from transformers import LlamaConfig  # seconds, which whoever opens no head need not spend
+        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
         config = LlamaConfig(
             hidden_size=self.hidden, num_attention_heads=self.heads, head_dim=self.head_dim,
             max_position_embeddings=self.context_length, rope_parameters=dict(self.rope),
