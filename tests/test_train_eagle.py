@@ -57,7 +57,7 @@ def test_unrolled_steps_are_those_of_a_draft(target, kind):
         session.prefill(texts[row][: t + 2])
         logits = [run.read(session.context)]
         for step in range(1, STEPS):
-            logits.append(run.extend([int(texts[row][t + 1 + step])], [step - 1])[0])
+            logits.append(run.extend(torch.tensor([texts[row][t + 1 + step]]), torch.tensor([0]))[0])
         for said, guess in zip(logits, guesses, strict=True):
             assert torch.allclose(lesson.network.head(guess[place]), said, atol=2e-4)
 
