@@ -52,6 +52,8 @@ class EagleConfig:
         shared: Its output layer is the target's head, which its file does not hold.
         own_embedding: It has an embedding of its own; else the target's.
         draft_vocab: How many tokens it can draft (0: all).
+        scaled: EAGLE-1's states are read and made in units of their spread, about their mean; its file has both. (A
+            target may have dimensions that are tens of times larger than the others, in every state.)
     """
 
     vocab: int
@@ -75,6 +77,7 @@ class EagleConfig:
     shared: bool = True
     own_embedding: bool = False
     draft_vocab: int = 0
+    scaled: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", tuple(map(int, self.features)))
@@ -85,6 +88,8 @@ class EagleConfig:
             raise ValueError(f"a head of {self.layers} layers that reads {len(self.features)} states is not possible")
         if not 0 <= self.draft_vocab < self.vocab:
             raise ValueError(f"a draft vocabulary of {self.draft_vocab:,} of {self.vocab:,} tokens is not possible")
+        if self.scaled and (self.third or self.target_hidden != self.hidden):
+            raise ValueError("only an EAGLE-1 head of the target's width has scaled states")
         if (kind := self.rope.get("rope_type", "default")) not in ROTARIES:
             raise ValueError(f"rotary positions of kind {kind!r}: possible are {', '.join(ROTARIES)}")
 
@@ -204,6 +209,8 @@ class EagleHead(Borrowing):
 
     embedding: nn.Embedding
     config: EagleConfig
+    center: Tensor
+    spread: Tensor
 
     def __init__(self, config: EagleConfig, seed: int = 0) -> None:
         super().__init__(config.draft_vocab)
@@ -213,6 +220,9 @@ class EagleHead(Borrowing):
         self.layers: Any = nn.ModuleList(EagleLayer(config, i == 0) for i in range(config.layers))
         if config.third:
             self.norm = Norm(config.hidden, config.eps)
+        if config.scaled:
+            self.register_buffer("center", torch.zeros(config.hidden))
+            self.register_buffer("spread", torch.ones(config.hidden))
         if not config.shared:
             self.lm_head = nn.Linear(config.hidden, config.draft_vocab or config.vocab, bias=False)
         if config.own_embedding:
@@ -232,7 +242,15 @@ class EagleHead(Borrowing):
 
     def read(self, features: Float[Tensor, "*rows read"]) -> Float[Tensor, "*rows hidden"]:
         """The target's states, joined, as the state that a pair takes."""
-        return self.fc(features) if self.config.third else features
+        if self.config.third:
+            return self.fc(features)
+        return (features - self.center) / self.spread if self.config.scaled else features
+
+    def stands_for(self, states: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows hidden"]:
+        """What the output layer reads of the head's states: the target's next ones (EAGLE-1), or their norm."""
+        if self.config.third:
+            return self.norm(states)
+        return states * self.spread + self.center if self.config.scaled else states
 
     def entered(
         self, state: Float[Tensor, "*rows state"], embedded: Float[Tensor, "*rows hidden"]
@@ -258,4 +276,4 @@ class EagleHead(Borrowing):
 
     def say(self, states: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows drafted"]:
         """Logits of the tokens that can be drafted, after these states."""
-        return (self.head if self.config.shared else self.lm_head)(self.norm(states) if self.config.third else states)
+        return (self.head if self.config.shared else self.lm_head)(self.stands_for(states))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.terms import Term
 from decoders.draft_models.drafter import STEP_TERMS
+from decoders.draft_models.eagle_compiled import CompiledEagle
 from decoders.draft_models.eagle_run import EagleRun
 from decoders.draft_models.eagle_trees import EAGLE_TREE, Grown, dynamic, settled
 from decoders.draft_models.head_drafter import Said
@@ -25,6 +27,7 @@ from decoders.draft_models.head_trees import SettledTrees
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
+from decoders.model.target import Target
 from decoders.model.transfer import Span, mark
 from decoders.parts import about_part, load_part, missing_part
 from decoders.trace.origins import DRAFTER, EXPANSION
@@ -185,7 +188,7 @@ class EagleDrafter(Drafter):
         if not nodes:
             return float("nan")
         truth = context.memory.hidden[self.config.features[0]][context.root_position :][: len(nodes)]
-        made = self.run.states_of([self._went_on[node] for node in nodes])
+        made = self.run.head.stands_for(self.run.states_of([self._went_on[node] for node in nodes]))
         return float(torch.cosine_similarity(made.float(), truth.float(), -1).mean())
 
 
@@ -212,10 +215,16 @@ def _between(spans: Sequence[tuple], end: object) -> list[tuple]:
     return [(stop, start) for (_, stop), start in zip(spans, starts, strict=True)]
 
 
+def build(kind: str, target: Target, params: EagleParams | DynamicParams) -> EagleDrafter:
+    """The drafter of a head of this kind."""
+    head = load_part(target, kind, params.part)
+    return EagleDrafter(EagleRun(head, CompiledEagle.of(target, head)), params)
+
+
 def of_kind(kind: str) -> dict[str, Any]:
     """What a method's card says of heads of this kind: how drafters are built, what they read, what is missing."""
     return {
-        "build": lambda target, params: EagleDrafter(EagleRun(load_part(target, kind, params.part)), params),
+        "build": partial(build, kind),
         "needs": lambda target, params: Needs(layers=load_part(target, kind, params.part).config.features),
         "available": lambda target: missing_part(target, kind),
     }

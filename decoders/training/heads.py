@@ -11,7 +11,7 @@ of each rank, on held-out answers: trees are designed from it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from decoders.draft_models.borrowing import Borrowing
 from decoders.errors import UserError
 from decoders.model.shape import ModelShape
 
-from .batches import Batch
+from .batches import IGNORED, Batch
 from .borrowing import BorrowingRun
 from .data import Source
 from .learning import ROWS_AT_ONCE, HeadDivergence, Optimisers, adamw, muon_and_adamw, position_weights
@@ -33,6 +33,7 @@ from .prompt_tokens import label_weights
 from .states import States
 
 RANKS = 10  # ranks of the guesses whose accuracy is logged
+FITTED = 4  # batches whose states a new head is fitted to
 VALIDATED = 2048  # positions validated at once
 
 
@@ -165,6 +166,10 @@ class HeadKind(ABC):
         """What a new head takes over from its target: by default nothing."""
         return
 
+    def fit(self, network: Any, states: Callable[[], Float[Tensor, "positions hidden"]]) -> None:
+        """What a new head takes over from the target's last states of some text: by default nothing."""
+        return
+
     @abstractmethod
     def distances(self, recipe: Recipe) -> int:
         """How many tokens ahead its guesses are learnt and validated."""
@@ -207,6 +212,16 @@ class Run(BorrowingRun):
     @property
     def facts(self) -> dict[str, Any]:
         return {"tokens": self.tokens}
+
+    def open(self, resume: bool) -> None:
+        super().open(resume)
+        if not self.step:
+            self.entry.fit(self.network, self._some_states)
+
+    def _some_states(self) -> Float[Tensor, "positions hidden"]:
+        """Of the first texts that are learnt from."""
+        batches = self.batches(0)[:FITTED]
+        return torch.cat([self.states.read(batch)["states"][batch.kinds != IGNORED] for batch in batches])
 
     def lesson(
         self, batch: Batch, kept: dict[str, Tensor], weights: Float[Tensor, "rows length distances"],
