@@ -33,7 +33,7 @@ COPIES = {
     "adapld": (4, 6),  # it decides on the host, one after the other: the place, the branches there, what follows them
     "sps+ppd": (6, 12),  # every draft forward, five at most, is a verify step of its own that reads twice
     "medusa": (4, 2), "medusa+typical": (5, 2), "hydra": (5, 2),  # a level each, for a tree of another depth
-    "eagle": (9, 9), "eagle2": (10, 10), "eagle3": (9, 9),  # choices are read level by level
+    "eagle": (6, 3), "eagle2": (2, 3),  # the state that was made is compared with the target's
     "synthetic": (10, 9),  # no method: it decodes K = 8 tokens plainly ahead, behind a prompt that it may read anew
 }  # fmt: skip
 

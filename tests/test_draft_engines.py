@@ -15,6 +15,9 @@ from decoders import Prompt, generate, record
 from decoders.draft.needs import Needs
 from decoders.draft_models.compiled import MAKER, CompiledDraft
 from decoders.draft_models.config import DraftConfig
+from decoders.draft_models.eagle_compiled import CompiledEagle
+from decoders.draft_models.eagle_run import EagleRun
+from decoders.draft_models.eagle_step import EagleStep, EagleStepShape
 from decoders.draft_models.network import DraftRun, target_rotary
 from decoders.draft_models.step import DraftStep, StepShape, sizes_of
 from decoders.drafters import sps
@@ -22,11 +25,11 @@ from decoders.drafters.sps import LanguageModelRun
 from decoders.model import compiling, engines, trials
 from decoders.model.engines import Engines
 
-from .drafts import save_tiny_part, tiny_draft
+from .drafts import save_tiny_part, tiny_draft, tiny_eagle
 from .models import prompt_ids, tiny_target
 from .test_static import interpreted, learning, rested
 
-KINDS = ("glide", "drafter")
+MAKERS = (MAKER, CompiledEagle.maker)
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
 
@@ -34,12 +37,16 @@ class Interpreted:
     """A compiled part that is not compiled."""
 
     def __init__(self, part: compiling.Part) -> None:
-        self.step, self.calls = DraftStep(StepShape.from_json(json.loads(part.shape))), 0
+        shape, self.calls = json.loads(part.shape), 0
+        if part.maker == MAKER:
+            self.step, self.rows = DraftStep(StepShape.from_json(shape)), 8
+        else:
+            self.step, self.rows = EagleStep(EagleStepShape.from_json(shape)), 6
         self.each = len(self.step.names)
 
     def run(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         self.calls += 1
-        return list(self.step(*tensors[:8], tensors[8 : -self.each], tensors[-self.each :]))
+        return list(self.step(*tensors[: self.rows], tensors[self.rows : -self.each], tensors[-self.each :]))
 
 
 @pytest.fixture
@@ -49,7 +56,7 @@ def opened(monkeypatch, tmp_path) -> dict[compiling.Part, Interpreted]:
     parts: dict[compiling.Part, Interpreted] = {}
 
     def opened(part: compiling.Part) -> Interpreted | None:
-        return parts.setdefault(part, Interpreted(part)) if part.maker == MAKER else None
+        return parts.setdefault(part, Interpreted(part)) if part.maker in MAKERS else None
 
     monkeypatch.setattr(compiling.WORKSHOP, "open", opened)
     monkeypatch.setattr(Engines, "complete", lambda self: True)
@@ -64,8 +71,8 @@ def runs_of(target, model) -> tuple[DraftRun, DraftRun]:
     return DraftRun(model, rotary), DraftRun(model, rotary, compiled)
 
 
-def context_of(target, tokens):
-    session = target.session(Needs(), len(tokens) + 40)
+def context_of(target, tokens, layers=()):
+    session = target.session(Needs(layers=layers), len(tokens) + 40)
     session.prefill(tokens)
     return session.context
 
@@ -99,7 +106,44 @@ def test_a_draft_vocabulary_is_spread_over_the_whole(opened):
     torch.testing.assert_close(ours.extend([7], [-1]), stock.extend([7], [-1]), atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("method, kind", [("glide", "glide"), ("glide+cape", "glide"), ("sps", "drafter")])
+HEADS = [("eagle", {"scaled": True}), ("eagle", {"draft_vocab": 100, "layers": 2}), ("eagle3", {"draft_vocab": 100})]
+
+
+@pytest.mark.parametrize("kind, options", HEADS)
+@torch.inference_mode()
+def test_levels_of_a_head_are_those_of_stock_code(kind, options, opened):
+    """Behind any text, which is caught up with by several rows and by one; and nothing behind the rows is read."""
+    target = tiny_target("llama")
+    head = tiny_eagle(target, kind, **options)
+    if head.config.scaled:
+        head.center.normal_(0, 3, generator=torch.Generator().manual_seed(1))
+        head.spread.fill_(1.5)
+    target.engines = interpreted(target)
+    compiled = CompiledEagle.of(target, head)
+    assert compiled is not None
+    stock, ours = EagleRun(head), EagleRun(head, compiled)
+    for length in (20, 24, 25, 33):
+        context = context_of(target, prompt_ids(4, 40)[:length], head.config.features)
+        said = [[run.read(context)[None]] for run in (stock, ours)]
+        ours.cache.store[..., ours.base :, :] = float("nan")
+        for level in (([5, 6, 7], [0, 0, 0]), ([8, 9], [0, 2]), ([3], [1])):
+            for run, logits in zip((stock, ours), said, strict=True):
+                logits.append(run.extend(*map(torch.tensor, level)))
+        for one, other in zip(*said, strict=True):
+            torch.testing.assert_close(other.softmax(-1), one.softmax(-1), atol=1e-5, rtol=0)
+        torch.testing.assert_close(ours.states_of([0, 2, 6]), stock.states_of([0, 2, 6]), atol=1e-4, rtol=1e-4)
+        ours.cache.store.nan_to_num_()
+    calls = {json.loads(part.shape)["kind"]: made.calls for part, made in opened.items()}
+    assert calls["level"] >= 8 and calls["text"] >= 2 and calls["row"] >= 5
+
+
+@pytest.mark.parametrize(
+    "method, kind",
+    [
+        ("glide", "glide"), ("glide+cape", "glide"), ("sps", "drafter"), ("eagle", "eagle"), ("eagle2", "eagle"),
+        ("eagle3", "eagle3"),
+    ],
+)  # fmt: skip
 def test_methods_draft_the_same_and_stay_lossless(method, kind, opened, tmp_path):
     target = tiny_target("llama")
     save_tiny_part(target, kind)

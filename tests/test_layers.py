@@ -163,7 +163,7 @@ def test_relative_imports_are_resolved():
     assert light_faults("from .engine import decode") == {"decoders.engine.decode"}
 
 
-PROBE = "import sys; {imports}; print(sorted({{m.split('.')[0] for m in sys.modules}} & {banned}))"
+PROBE = "import sys; {imports}; print(sorted({{*sys.modules, *(m.split('.')[0] for m in sys.modules)}} & {banned}))"
 
 
 def loaded(statement: str, banned: set[str], **environment: str) -> list[str]:
@@ -192,6 +192,10 @@ def test_the_app_starts_without_torch():
         "views.notebook",
     )  # fmt: skip
     assert loaded("import app, " + ", ".join(f"specviz.{name}" for name in front), HEAVY) == []
+
+
+def test_parts_are_told_apart_without_a_model_family_of_transformers():
+    assert loaded("import decoders.parts", {"transformers.models.llama.modeling_llama"}) == []
 
 
 def test_the_import_probe_catches_a_leak(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ import torch.nn.functional as F
 
 from decoders import Prompt, generate
 from decoders.draft.needs import Needs
+from decoders.draft_models.eagle_head import EagleHead
 from decoders.draft_models.eagle_run import EagleRun
 from decoders.parts import Part, load_part, own_place, save_part
 from decoders.training.eagle_heads import Eagle, Eagle3, Unrolled, columns
 from decoders.training.heads import Lesson, Recipe
+from decoders.training.learning import muon_and_adamw
 
 from .drafts import tiny_eagle
 from .models import VOCAB, prompt_ids, tiny_target
@@ -57,7 +60,7 @@ def test_unrolled_steps_are_those_of_a_draft(target, kind):
         session.prefill(texts[row][: t + 2])
         logits = [run.read(session.context)]
         for step in range(1, STEPS):
-            logits.append(run.extend([int(texts[row][t + 1 + step])], [step - 1])[0])
+            logits.append(run.extend(torch.tensor([texts[row][t + 1 + step]]), torch.tensor([0]))[0])
         for said, guess in zip(logits, guesses, strict=True):
             assert torch.allclose(lesson.network.head(guess[place]), said, atol=2e-4)
 
@@ -103,6 +106,31 @@ def test_the_first_ones_loss_imitates_the_next_state(target, monkeypatch):
     noisy = Unrolled(lesson, Eagle().features(lesson) + 0.1 * 512 / 22).guess
     assert not torch.allclose(noisy, made, atol=1e-2)
     assert float(Eagle().loss(lesson)) != pytest.approx(wanted, rel=1e-3)
+
+
+def test_a_dimension_that_is_large_in_every_state_is_no_lever_in_a_scaled_head(target):
+    """Two dimensions lie 60 times the others' size away from 0, as SmolLM2's do. One optimiser step moves what a scaled
+    head makes by a fraction of the states' spread; without scaling, by several times it.
+    """
+    lesson, _ = lesson_of(target, "eagle")
+    states = lesson.states.clone()
+    states[..., :2] += 60 * states.std()
+    moved = dict[bool, float]()
+    for scaled in (True, False):
+        config = Eagle().network(target.shape, Recipe(mlp=32), 0).config
+        head = EagleHead(replace(config, scaled=scaled)).requires_grad_(True)
+        Eagle().begin(head, target.model)
+        head.share(target.embeddings.weight, target.head.weight)
+        if scaled:
+            Eagle().fit(head, lambda: states.flatten(0, 1))
+            assert torch.allclose(head.stands_for(head.read(states)), states, atol=1e-4)
+        taught = replace(lesson, network=head, kept={**lesson.kept, "states": states})
+        before = next(Eagle().guesses(taught)).detach()
+        Eagle().loss(taught).backward()
+        muon_and_adamw(head, head, 0.1, 1e-3, fast=False).step(1.0)
+        after = next(Eagle().guesses(taught)).detach()
+        moved[scaled] = float(((after - before) / states.std((0, 1))).pow(2).mean().sqrt())
+    assert moved[True] < 1 < 5 * moved[True] < moved[False], moved
 
 
 @pytest.mark.parametrize("kind", ["eagle", "eagle3"])

@@ -1,16 +1,17 @@
-"""Compiled draft forwards: a draft model's forward through compiled parts.
+"""Compiled draft forwards: a small network's forward through compiled parts.
 
-A draft forward is a few small operations, and their dispatch is most of its time: compiled, it is one call. Two parts
-are compiled, one for a drafted token and one for the rows of the text that are caught up with; both give the logits of
-their last row. Trees, prompts and other dtypes or devices run eagerly.
+A draft forward is a few small operations, and their dispatch is most of its time: compiled, it is one call. Of a draft
+model two parts are compiled, one for a drafted token and one for the rows of the text that are caught up with; both
+give the logits of their last row. Prompts and other dtypes or devices run eagerly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -34,71 +35,131 @@ TRIED_KEYS = 256  # the text's length in trials
 CHECKED_ROWS = 4  # another number than that with which the part was made
 
 
-class CompiledDraft:
-    """A draft model's forwards through compiled parts, as far as these are there and the target's engine wants them."""
+class CompiledForwards(ABC):
+    """A network's forwards through compiled parts, as far as these are there and the target's engine wants them.
 
-    def __init__(self, target: Target, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
-        self.engines, self.model, self.rotary = target.engines, model, rotary
-        self.kv_heads = target.shape.kv_heads
-        shapes = {one_row: self._shape(one_row) for one_row in (True, False)}
-        self.parts = {one_row: Part.of(MAKER, shape.to_json()) for one_row, shape in shapes.items()}
-        self.weights = {one_row: self._weights(shape) for one_row, shape in shapes.items()}
-        self.opened: dict[bool, Opened] = {}
+    ``kinds`` has its forwards: what trials call each, and with how many rows it is tried. ``noun`` names the network.
+    """
+
+    maker: str
+    noun: str
+    kinds: ClassVar[Mapping[Any, tuple[str, int]]]
+
+    def __init__(self, target: Target, network: Any) -> None:
+        self.engines, self.network = target.engines, network
+        shapes = {kind: self.shape(kind) for kind in self.kinds}
+        self.parts = {kind: Part.of(self.maker, shape.to_json()) for kind, shape in shapes.items()}
+        self.weights = {kind: self._weights(shape) for kind, shape in shapes.items()}
+        self.opened: dict[Any, Opened] = {}
         self.checked: bool | None = None
         self._visible = torch.zeros(0)
 
     @classmethod
-    def of(
-        cls, target: Target, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]]
-    ) -> CompiledDraft | None:
-        """A model's compiled forwards, kept with the target; None where they are not wanted or cannot be had."""
-        weight, key = model.norm.weight, ("compiled", id(model))
+    def of(cls, target: Target, network: Any, *more: Any) -> Self | None:
+        """A network's compiled forwards, kept with the target; None where they are not wanted or cannot be had."""
+        weight, key = next(network.parameters()), ("compiled", id(network))
         if target.engines.static is None or weight.dtype != torch.float32 or weight.device.type != "cpu":
             return None
         if (made := target.companions.get(key)) is None or made.engines is not target.engines:
-            made = target.companions[key] = cls(target, model, rotary)
+            made = target.companions[key] = cls(target, network, *more)
             target.engines.add(made.parts.values())
         return made
 
-    def _linears(self) -> dict[str, Any]:
-        """The model's linear layers by the names of their weights."""
-        named = {name: module for name, module in self.model.named_modules() if hasattr(module, "in_features")}
-        return {**named, "head": self.model.head}
+    @abstractmethod
+    def shape(self, kind: Any) -> Any:
+        """What the part for a kind of forward depends on: with ``packed`` and ``to_json``."""
 
-    def _shape(self, one_row: bool) -> StepShape:
-        rows = 1 if one_row else 4
-        packed = [n for n, m in self._linears().items() if isinstance(m, PackedLinear) and m.packed_from <= rows]
-        return StepShape(self.model.config, self.kv_heads, tuple(sorted(packed)), one_row)
+    @abstractmethod
+    def sizes(self) -> Mapping[str, tuple[int, ...]]:
+        """The weights of its forwards by name, in their order: their sizes."""
 
-    def _weights(self, shape: StepShape) -> list[Tensor]:
-        linears, modules = self._linears(), dict[str, Any](self.model.named_modules())
+    @abstractmethod
+    def forwards(self, kind: Any) -> Pair:
+        """The same forward through the compiled part and through stock code; both give logits."""
+
+    def linears(self) -> dict[str, Any]:
+        """The network's linear layers by the names of their weights."""
+        named = {name: module for name, module in self.network.named_modules() if hasattr(module, "in_features")}
+        return {**named, "head": named.get("lm_head") or self.network.head}
+
+    def packed(self, rows: int) -> tuple[str, ...]:
+        """Whose packed weights are the faster ones for so many rows."""
+        linears, names = self.linears(), self.sizes()
+        return tuple(
+            sorted(n for n in names if isinstance(m := linears.get(n), PackedLinear) and m.packed_from <= rows)
+        )
+
+    def _weights(self, shape: Any) -> list[Tensor]:
+        linears, modules = self.linears(), dict[str, Any](self.network.named_modules())
         weights = list[Tensor]()
-        for name in sizes_of(shape.config):
+        for name in self.sizes():
+            owner, _, attribute = name.rpartition(".")
             if name in linears:
                 weights.append(linears[name].packed if name in shape.packed else linears[name].weight)
-            elif name.endswith((".bias", "query_norm")):
-                owner, _, attribute = name.rpartition(".")
-                weights.append(getattr(modules[owner], attribute))
+            elif name == "embedding":
+                weights.append(self.network.embedding.weight)
             else:
-                weights.append(self.model.embedding.weight if name == "embedding" else modules[name].weight)
+                weights.append(modules[name].weight if name in modules else getattr(modules[owner], attribute))
         return weights
 
-    def takes(self, rows: int) -> bool:
-        """Whether a forward of so many rows runs here."""
-        if self.checked is False or rows > MOST_ROWS:
+    def wanted(self, kind: Any) -> bool:
+        """Whether a kind of forward runs here."""
+        if self.checked is False:
             return False
-        one_row = rows == 1
-        size = f"draft of {1 if one_row else 'some'}: {self.parts[one_row].package.stem}"
-        if not self.engines.faster(size, partial(self.pair, 1 if one_row else CHECKED_ROWS)):
+        label, _ = self.kinds[kind]
+        if not self.engines.faster(f"{label}: {self.parts[kind].package.stem}", partial(self.pair, kind)):
             return False
         return self.ready() and (self.checked or self.check())
 
     def ready(self) -> bool:
-        """Whether both parts are there; one that was made meanwhile is opened."""
-        for one_row, part in self.parts.items():
-            if one_row not in self.opened and (opened := WORKSHOP.open(part)) is not None:
-                self.opened[one_row] = opened
+        """Whether all parts are there; one that was made meanwhile is opened."""
+        for kind, part in self.parts.items():
+            if kind not in self.opened and (opened := WORKSHOP.open(part)) is not None:
+                self.opened[kind] = opened
         return len(self.opened) == len(self.parts)
+
+    def check(self) -> bool:
+        """Compare compiled forwards with eager ones, once; from then on they are used, or never."""
+        apart = 0.0
+        for kind in self.kinds:
+            compiled, eager = self.forwards(kind)
+            ours, stock = compiled(), eager()
+            apart = max(apart, float((ours - stock).abs().max()) / max(1.0, float(stock.std())))
+        self.checked = apart <= TOLERANCE
+        if not self.checked:
+            say_once(f"compiled forwards of the {self.noun} differ from its own by {apart:.2g}: not used")
+        return self.checked
+
+    def pair(self, kind: Any) -> Pair | None:
+        """A compiled and an eager forward, to try which is faster."""
+        return self.forwards(kind) if self.ready() and (self.checked or self.check()) else None
+
+    def everywhere(self, keys: int) -> Float[Tensor, "1 keys"]:
+        """The mask of one row that sees so many."""
+        if len(self._visible) < keys:
+            self._visible = torch.zeros(2 * keys)
+        return self._visible[:keys][None]
+
+
+class CompiledDraft(CompiledForwards):
+    """A draft model's forwards: of one token (True), and of rows of the text (False)."""
+
+    maker, noun = MAKER, "draft model"
+    kinds: ClassVar[Mapping[Any, tuple[str, int]]] = {True: ("draft of 1", 1), False: ("draft of some", CHECKED_ROWS)}
+
+    def __init__(self, target: Target, model: DraftModel, rotary: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
+        self.model, self.rotary, self.kv_heads = model, rotary, target.shape.kv_heads
+        super().__init__(target, model)
+
+    def shape(self, kind: bool) -> StepShape:
+        return StepShape(self.model.config, self.kv_heads, self.packed(self.kinds[kind][1]), kind)
+
+    def sizes(self) -> Mapping[str, tuple[int, ...]]:
+        return sizes_of(self.model.config)
+
+    def takes(self, rows: int) -> bool:
+        """Whether a forward of so many rows runs here."""
+        return rows <= MOST_ROWS and self.wanted(rows == 1)
 
     def run(
         self, ids: Int[Tensor, "rows"], start: int, own: Sequence[Tensor], theirs: Sequence[Tensor], store: Tensor,
@@ -111,9 +172,7 @@ class CompiledDraft:
         stop, one_row = start + count, count == 1
         their_cos, their_sin = theirs if config.kv_layers else (ids.new_zeros((count, 2), dtype=torch.float32),) * 2
         if one_row:
-            if len(self._visible) < max(stop, root):
-                self._visible = torch.zeros(2 * max(stop, root))
-            mask, their_mask = self._visible[:stop][None], self._visible[:root][None]
+            mask, their_mask = self.everywhere(stop), self.everywhere(root)
         else:
             at, least = torch.arange(start, stop)[:, None], torch.finfo(torch.float32).min
             mask = torch.zeros(count, stop).masked_fill_(torch.arange(stop) > at, least)
@@ -127,31 +186,14 @@ class CompiledDraft:
         logits, *queries = self.opened[one_row].run([*tensors, *caches, *self.weights[one_row]])
         return logits, queries
 
-    def check(self) -> bool:
-        """Compare compiled forwards with eager ones, once; from then on they are used, or never."""
-        apart = 0.0
-        for rows in (1, CHECKED_ROWS):
-            compiled, eager = self._forwards(rows)
-            ours, stock = compiled(), eager()
-            apart = max(apart, float((ours - stock).abs().max()) / max(1.0, float(stock.std())))
-        self.checked = apart <= TOLERANCE
-        if not self.checked:
-            say_once(f"compiled forwards of the draft model differ from its own by {apart:.2g}: not used")
-        return self.checked
-
-    def pair(self, rows: int) -> Pair | None:
-        """A compiled and an eager forward, to try which is faster."""
-        return self._forwards(rows) if self.ready() and (self.checked or self.check()) else None
-
-    def _forwards(self, rows: int) -> Pair:
-        """The same forward of some rows through the compiled part and through stock code; both give logits."""
+    def forwards(self, kind: bool) -> Pair:
         run, generator = DraftRun(self.model, self.rotary), torch.Generator().manual_seed(0)
         keys, values = torch.randn(2, self.kv_heads, TRIED_KEYS, self.model.config.target_head_dim, generator=generator)
         cache = SimpleNamespace(keys=lambda layer: keys, values=lambda layer: values)
         context: Any = SimpleNamespace(
             buffer=np.zeros(TRIED_KEYS + 1), root_position=TRIED_KEYS, cache=cache, keys=cache.keys, values=cache.values
         )
-        store = run.open_at(context)
+        store, (_, rows) = run.open_at(context), self.kinds[kind]
         store.normal_(generator=generator)
         ids, start = torch.arange(rows), TRIED_KEYS + 1 - rows
         at = slice(start, TRIED_KEYS + 1)

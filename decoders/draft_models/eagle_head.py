@@ -14,7 +14,6 @@ Parameters have the names of the published checkpoints, with ``layers.0`` for EA
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -22,19 +21,15 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from transformers import LlamaConfig
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from decoders.model.shape import ROTARIES, ModelShape
 
 from .borrowing import Borrowing
 from .network import Norm, attend, rotate
+from .own_cache import Remember
 
 THETA = 10_000.0  # of the rotary positions of heads that are trained here
 MOST_LAYERS, MOST_FEATURES = 8, 16
-
-# (layer, keys, values) of new rows → all that they see
-Remember = Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +52,8 @@ class EagleConfig:
         shared: Its output layer is the target's head, which its file does not hold.
         own_embedding: It has an embedding of its own; else the target's.
         draft_vocab: How many tokens it can draft (0: all).
+        scaled: EAGLE-1's states are read and made in units of their spread, about their mean; its file has both. (A
+            target may have dimensions that are tens of times larger than the others, in every state.)
     """
 
     vocab: int
@@ -80,6 +77,7 @@ class EagleConfig:
     shared: bool = True
     own_embedding: bool = False
     draft_vocab: int = 0
+    scaled: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", tuple(map(int, self.features)))
@@ -90,6 +88,8 @@ class EagleConfig:
             raise ValueError(f"a head of {self.layers} layers that reads {len(self.features)} states is not possible")
         if not 0 <= self.draft_vocab < self.vocab:
             raise ValueError(f"a draft vocabulary of {self.draft_vocab:,} of {self.vocab:,} tokens is not possible")
+        if self.scaled and (self.third or self.target_hidden != self.hidden):
+            raise ValueError("only an EAGLE-1 head of the target's width has scaled states")
         if (kind := self.rope.get("rope_type", "default")) not in ROTARIES:
             raise ValueError(f"rotary positions of kind {kind!r}: possible are {', '.join(ROTARIES)}")
 
@@ -134,6 +134,9 @@ class EagleConfig:
 
     def rotary(self, rows: int, like: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin ``[rows, head size]`` of the first positions, in the dtype and on the device of ``like``."""
+        from transformers import LlamaConfig  # seconds, which whoever opens no head need not spend
+        from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
         config = LlamaConfig(
             hidden_size=self.hidden, num_attention_heads=self.heads, head_dim=self.head_dim,
             max_position_embeddings=self.context_length, rope_parameters=dict(self.rope),
@@ -206,6 +209,8 @@ class EagleHead(Borrowing):
 
     embedding: nn.Embedding
     config: EagleConfig
+    center: Tensor
+    spread: Tensor
 
     def __init__(self, config: EagleConfig, seed: int = 0) -> None:
         super().__init__(config.draft_vocab)
@@ -215,6 +220,9 @@ class EagleHead(Borrowing):
         self.layers: Any = nn.ModuleList(EagleLayer(config, i == 0) for i in range(config.layers))
         if config.third:
             self.norm = Norm(config.hidden, config.eps)
+        if config.scaled:
+            self.register_buffer("center", torch.zeros(config.hidden))
+            self.register_buffer("spread", torch.ones(config.hidden))
         if not config.shared:
             self.lm_head = nn.Linear(config.hidden, config.draft_vocab or config.vocab, bias=False)
         if config.own_embedding:
@@ -234,7 +242,15 @@ class EagleHead(Borrowing):
 
     def read(self, features: Float[Tensor, "*rows read"]) -> Float[Tensor, "*rows hidden"]:
         """The target's states, joined, as the state that a pair takes."""
-        return self.fc(features) if self.config.third else features
+        if self.config.third:
+            return self.fc(features)
+        return (features - self.center) / self.spread if self.config.scaled else features
+
+    def stands_for(self, states: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows hidden"]:
+        """What the output layer reads of the head's states: the target's next ones (EAGLE-1), or their norm."""
+        if self.config.third:
+            return self.norm(states)
+        return states * self.spread + self.center if self.config.scaled else states
 
     def entered(
         self, state: Float[Tensor, "*rows state"], embedded: Float[Tensor, "*rows hidden"]
@@ -260,4 +276,4 @@ class EagleHead(Borrowing):
 
     def say(self, states: Float[Tensor, "*rows hidden"]) -> Float[Tensor, "*rows drafted"]:
         """Logits of the tokens that can be drafted, after these states."""
-        return (self.head if self.config.shared else self.lm_head)(self.norm(states) if self.config.third else states)
+        return (self.head if self.config.shared else self.lm_head)(self.stands_for(states))

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoders.model.memory import Context
-from decoders.model.transfer import sent
+from decoders.model.transfer import rows_of, sent
 
 from .eagle_head import EagleHead
 from .network import READ_ROWS, common_prefix
+from .own_cache import OwnCache
 
 DRAFT_ROWS = 1024  # cache rows behind the committed pairs: a frontier per level of a tree
+
+
+class Compiled(Protocol):
+    """A head's compiled forwards (``eagle_compiled.CompiledEagle``)."""
+
+    def takes(self, rows: int, last_only: bool) -> bool:
+        """Whether a forward of so many rows runs there."""
+        ...
+
+    def run(
+        self, state: Tensor, tokens: Tensor, start: int, cos: Tensor, sin: Tensor, mask: Tensor | None, store: Tensor,
+        last_only: bool,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """As ``EagleRun.forward``."""
+        ...
 
 
 class EagleRun:
@@ -26,15 +44,14 @@ class EagleRun:
     Only committed pairs are kept: accepted tokens are read again, with the target's own states in place of the head's.
     """
 
-    def __init__(self, head: EagleHead) -> None:
-        self.head, self.config = head, head.config
-        self.limit = 1 << 30
+    def __init__(self, head: EagleHead, compiled: Compiled | None = None) -> None:
+        config = head.config
+        self.head, self.config, self.compiled = head, config, compiled
         self.tokens = np.zeros(0, dtype=np.int64)
-        self.base = self.drafted = 0  # committed pairs, rows of the draft under way
-        self.sees = np.zeros((0, 0), dtype=bool)
-        self.store: Tensor | None = None
-        self.states = torch.zeros(0, 0)  # of the root, then of each row of the draft
-        self._rotary = (torch.zeros(0, 0), torch.zeros(0, 0))
+        self.base = self.drafted = self.level = 0  # committed pairs; rows and levels of the draft under way
+        self.sees = torch.zeros(1, 0, dtype=torch.bool)  # the draft's rows that those of its last level see
+        self.levels: list[Tensor] = [torch.zeros(1, config.hidden)]  # states: of the root, then of each level's rows
+        self.cache = OwnCache(config.layers, config.kv_heads, config.head_dim, config.rotary)
 
     @property
     def device(self) -> torch.device:
@@ -43,12 +60,13 @@ class EagleRun:
     @torch.inference_mode()
     def read(self, context: Context) -> Float[Tensor, "drafted"]:
         """Logits after the root, having caught up with the context. It needs a processed token in front of the root."""
-        pairs = context.root_position
+        pairs, weight = context.root_position, self.head.fc.weight
         assert pairs > 0, "there is no state of the target before its first forward"
         have = min(max(0, common_prefix(self.tokens, context.tokens) - 1), pairs - 1)
-        self._make_room(context, have)
-        self.tokens, self.base, self.drafted = context.tokens.copy(), pairs, 0
-        self.sees = np.zeros((0, 0), dtype=bool)
+        self.cache.make_room(len(context.buffer) + DRAFT_ROWS, have, weight)
+        self.tokens, self.base, self.drafted, self.level = context.tokens.copy(), pairs, 0, 0
+        self.sees = torch.zeros(1, 0, dtype=torch.bool, device=self.device)
+        states = logits = torch.zeros(0)
         for start in range(have, pairs, READ_ROWS):
             stop = min(start + READ_ROWS, pairs)
             features = torch.cat([context.hidden_at(layer)[start:stop] for layer in self.config.features], -1)
@@ -56,54 +74,43 @@ class EagleRun:
             mask = None
             if start and stop - start > 1:
                 mask = torch.ones(stop - start, stop, dtype=torch.bool, device=self.device).tril(start)
-            state = self.head.read(features[None].to(self.head.fc.weight.dtype))
-            states = self._run(state, tokens, start, slice(start, stop), mask)
-        self.states = states[-1:]
-        return self.head.say(self.states)[0].float()
+            state = self.head.read(features.to(weight.dtype))
+            states, logits = self.forward(state, tokens, start, slice(start, stop), mask, last_only=True)
+        self.levels = [states]
+        return logits[0]
 
     @torch.inference_mode()
-    def extend(self, tokens: Sequence[int], parents: Sequence[int]) -> Float[Tensor, "rows drafted"]:
-        """Logits after more draft tokens. ``parents`` count the rows of this draft, the root 0, others as they came."""
-        count, before = len(tokens), self.drafted
-        sees = np.zeros((before + count, before + count), dtype=bool)
-        sees[:before, :before] = self.sees
-        for row, parent in enumerate(parents, before):
-            if parent:
-                sees[row] = sees[parent - 1]
-            sees[row, row] = True
-        depths = sees[before:].sum(1)
-        self.sees, self.drafted = sees, before + count
-        positions = depths + (self.base - 1)
-        ids, above, places, own = sent(self.device, np.asarray(tokens), np.asarray(parents), positions, sees[before:])
-        mask = torch.ones((count, self.base + before + count), dtype=torch.bool, device=self.device)
-        mask[:, self.base :] = own
-        states = self._run(self.states[above][None], ids, self.base + before, places, mask)
-        self.states = torch.cat([self.states, states])
-        return self.head.say(states).float()
+    def extend(
+        self, tokens: Int[Tensor, "rows"], parents: Int[Tensor, "rows"]
+    ) -> Float[Tensor, "rows drafted"]:
+        """Logits after the tokens of the draft's next level; ``parents`` are rows of its last one (the root's has one).
+        Both are on the head's device, and nothing is read from it.
+        """
+        rows = len(tokens)
+        alone = torch.eye(rows, dtype=torch.bool, device=self.device)
+        self.sees = torch.cat([self.sees[parents], alone], 1)
+        start, place = self.base + self.drafted, self.base + self.level
+        mask = F.pad(self.sees, (self.base, 0), value=True)
+        states, logits = self.forward(self.levels[-1][parents], tokens, start, slice(place, place + 1), mask)
+        self.levels.append(states)
+        self.drafted, self.level = self.drafted + rows, self.level + 1
+        return logits
 
-    def _run(
-        self, state: Float[Tensor, "1 rows state"], tokens: Int[Tensor, "rows"], start: int,
-        positions: slice | Int[Tensor, "rows"], mask: Tensor | None,
-    ) -> Float[Tensor, "rows hidden"]:  # fmt: skip
-        """Pairs through the head; their keys and values go to cache rows ``start`` on."""
-        assert self.store is not None
-        store, stop = self.store, start + len(tokens)
+    def states_of(self, rows: Sequence[int]) -> Float[Tensor, "rows hidden"]:
+        """States that the head made: row 0 is the root's, then come those of the levels."""
+        return rows_of(torch.cat(self.levels), rows)
 
-        def remember(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-            store[layer, 0, :, :, start:stop], store[layer, 1, :, :, start:stop] = keys, values
-            return store[layer, 0, :, :, :stop], store[layer, 1, :, :, :stop]
-
-        cos, sin = self._rotary
-        return self.head(state, tokens[None], cos[positions], sin[positions], mask, remember)[0]
-
-    def _make_room(self, context: Context, pairs_read: int) -> None:
-        rows = len(context.buffer) + DRAFT_ROWS
-        if self.store is not None and self.store.shape[4] >= rows:
-            return
-        config, weight = self.config, self.head.fc.weight
-        shape = (config.layers, 2, 1, config.kv_heads, rows, config.head_dim)
-        store = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
-        if self.store is not None:
-            store[..., :pairs_read, :] = self.store[..., :pairs_read, :]
-        self.store = store
-        self._rotary = config.rotary(rows, weight)
+    def forward(
+        self, state: Float[Tensor, "rows state"], tokens: Int[Tensor, "rows"], start: int, positions: slice,
+        mask: Bool[Tensor, "rows keys"] | None, *, last_only: bool = False,
+    ) -> tuple[Float[Tensor, "said hidden"], Float[Tensor, "said drafted"]]:  # fmt: skip
+        """Pairs through the head, their keys and values to cache rows ``start`` on: states that they lead to and logits
+        after them, all or of the last row alone.
+        """
+        cos, sin = self.cache.cos[positions], self.cache.sin[positions]
+        if start and self.compiled is not None and self.compiled.takes(len(tokens), last_only):
+            return self.compiled.run(state, tokens, start, cos, sin, mask, self.cache.store, last_only)
+        remember = self.cache.rows(start, start + len(tokens))
+        states = self.head(state[None], tokens[None], cos, sin, mask, remember)[0]
+        states = states[-1:] if last_only else states
+        return states, self.head.say(states).float()

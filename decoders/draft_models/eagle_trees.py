@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoders.draft.tree import DraftTree
 from decoders.model.transfer import Mark, fetched, mark
 
 from .eagle_head import EagleHead
-from .head_trees import RankTree
+from .head_trees import Places, RankTree
 
 # EAGLE-1's tree (eagle/model/choices.py): 25 nodes, whatever its name mc_sim_7b_63 says
 _TREE = "0 1 2 3 00 01 02 10 11 20 21 30 000 001 002 010 011 020 021 100 0000 0001 0002 00000 00001"
 EAGLE_TREE = tuple(tuple(map(int, path)) for path in _TREE.split())
 
-# logits after draft tokens; parents count the rows of the draft, the root 0
-Extend = Callable[[Sequence[int], Sequence[int]], Float[Tensor, "rows drafted"]]
+# logits after the tokens of the next level; parents are rows of the last one
+Extend = Callable[[Int[Tensor, "rows"], Int[Tensor, "rows"]], Float[Tensor, "rows drafted"]]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Grown:
     """All that a head scored in a step; node 0 is the root, and parents precede their children.
 
@@ -35,23 +37,14 @@ class Grown:
     """
 
     tokens: list[int]
-    parents: list[int] = field(default_factory=lambda: [-1])
-    logprobs: list[float] = field(default_factory=lambda: [0.0])
-    scores: list[float] = field(default_factory=lambda: [0.0])
-    ranks: list[int] = field(default_factory=lambda: [0])
-    rows: dict[int, int] = field(default_factory=dict)
-    logits: list[Tensor] = field(default_factory=list)
-    first: dict[int, float] = field(default_factory=dict)
-    spans: list[tuple[Mark, Mark]] = field(default_factory=list)
-
-    def add(self, parent: int, token: int, logprob: float, rank: int) -> int:
-        """One more node; its number is given back."""
-        self.tokens.append(token)
-        self.parents.append(parent)
-        self.logprobs.append(logprob)
-        self.scores.append(float(np.float32(self.scores[parent]) + np.float32(logprob)))
-        self.ranks.append(rank)
-        return len(self.tokens) - 1
+    parents: list[int]
+    logprobs: list[float]
+    scores: list[float]
+    ranks: list[int]
+    rows: dict[int, int]
+    first: dict[int, float]
+    logits: list[Float[Tensor, "rows drafted"]]
+    spans: list[tuple[Mark, Mark]]
 
     def best(self, count: int) -> list[int]:
         """The best ``count`` nodes by score, best first; a node's ancestors are among them, as no score grows."""
@@ -73,38 +66,71 @@ class Grown:
         ), order
 
     def said(self, nodes: Sequence[int]) -> list[Float[Tensor, "drafted"]]:
-        """Log-probabilities of the tokens that can be drafted, after nodes that the head went on from."""
-        rows = torch.cat(self.logits)[[self.rows[node] for node in nodes]]
-        return list(rows.log_softmax(-1))
+        """Logits of the tokens that can be drafted, after nodes that the head went on from."""
+        starts = [0, *accumulate(map(len, self.logits))]
+        level = [bisect_right(starts, self.rows[node]) - 1 for node in nodes]
+        return [self.logits[at][self.rows[node] - starts[at]] for node, at in zip(nodes, level, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """A level of a tree, on the device. ``rows`` and ``ranks`` say whose choices its nodes are and which, ``tokens``,
+    ``logprobs`` and ``scores`` what they are; ``best`` has the log-probability of each row's first one. ``inner`` are
+    the nodes that the head goes on from, the rows of the next level.
+    """
+
+    rows: Int[Tensor, "nodes"]
+    ranks: Int[Tensor, "nodes"]
+    tokens: Int[Tensor, "nodes"]
+    logprobs: Float[Tensor, "nodes"]
+    scores: Float[Tensor, "nodes"]
+    best: Float[Tensor, "rows"]
+    inner: Int[Tensor, "next"]
 
 
 class Growing:
-    """A head's levels, one forward each: what the frontier's nodes are followed by."""
+    """A tree that grows on the device, a forward for each level after the first; one copy brings all of it back."""
 
-    def __init__(self, root: int, first: Tensor, extend: Extend, head: EagleHead) -> None:
-        self.grown = Grown([root], rows={0: 0}, logits=[first[None]])
+    def __init__(self, first: Float[Tensor, "drafted"], extend: Extend, head: EagleHead) -> None:
         self.extend, self.head = extend, head
+        self.logits, self.levels, self.spans = [first[None]], list[Choices](), list[tuple[Mark, Mark]]()
+        self.scores = first.new_zeros(1)  # of the rows of the last level
 
-    def choices(self, nodes: Sequence[int], count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The first choices after each of these nodes, the last level: tokens and log-probabilities
-        ``[nodes, count]``.
-        """
-        logits = self.grown.logits[-1]
-        best, index = logits.topk(min(count, logits.shape[-1]), -1)
-        tokens = index if self.head.drafted is None else self.head.drafted.long()[index]
-        ids, logprobs = fetched(tokens, best - logits.logsumexp(-1, keepdim=True))
-        self.grown.first.update(zip(nodes, logprobs[:, 0].tolist(), strict=True))
-        return ids, logprobs
+    def choices(self, count: int) -> tuple[Tensor, Tensor]:
+        """The first choices after each row of the last level: tokens and log-probabilities ``[rows, count]``."""
+        logits = self.logits[-1]
+        best, index = logits.topk(count, -1)
+        tokens = index if self.head.drafted is None else self.head.drafted[index].long()
+        return tokens, best - logits.logsumexp(-1, keepdim=True)
 
-    def forward(self, nodes: Sequence[int]) -> None:
-        """Go on from these nodes."""
-        grown, device = self.grown, self.head.fc.weight.device
+    def add(self, level: Choices) -> None:
+        """One more level; where it has inner nodes, the head goes on from them."""
+        self.levels.append(level)
+        if not len(level.inner):
+            return
+        device = self.scores.device
         started = mark(device)
-        tokens = [grown.tokens[node] for node in nodes]
-        logits = self.extend(tokens, [grown.rows[grown.parents[node]] for node in nodes])
-        grown.rows |= {node: len(grown.rows) + i for i, node in enumerate(nodes)}
-        grown.logits.append(logits)
-        grown.spans.append((started, mark(device)))
+        self.scores = level.scores[level.inner]
+        self.logits.append(self.extend(level.tokens[level.inner], level.rows[level.inner]))
+        self.spans.append((started, mark(device)))
+
+    def grown(self, root: int) -> Grown:
+        """What was grown."""
+        columns = ("rows", "ranks", "tokens", "logprobs", "scores", "best", "inner")
+        parts = fetched(*(torch.cat([getattr(level, name) for level in self.levels]) for name in columns))
+        rows, ranks, tokens, logprobs, scores, best, inner = parts
+        nodes, parents, at = [np.zeros(1, dtype=np.int64)], list[np.ndarray](), 0  # nodes: that each row stands for
+        for level in self.levels:
+            count, start = len(level.tokens), sum(len(one.inner) for one in self.levels[: len(nodes) - 1])
+            parents.append(nodes[-1][rows[at : at + count]])
+            nodes.append(inner[start : start + len(level.inner)] + at + 1)
+            at += count
+        stands = np.concatenate(nodes).tolist()
+        return Grown(
+            [root, *tokens.tolist()], [-1, *np.concatenate(parents).tolist()], [0.0, *logprobs.tolist()],
+            [0.0, *scores.tolist()], [0, *ranks.tolist()], {node: row for row, node in enumerate(stands)},
+            dict(zip(stands, best.tolist(), strict=True)), self.logits, self.spans,
+        )  # fmt: skip
 
 
 def dynamic(
@@ -113,30 +139,32 @@ def dynamic(
     """EAGLE-2's expansion: per level, ``top_k`` choices after each node of the frontier, of which the ``top_k`` best by
     cumulative log-probability are the next one (§4.1; ``topK_genrate``).
     """
-    growing, frontier = Growing(root, first, extend, head), [0]
-    grown = growing.grown
+    growing, count = Growing(first, extend, head), min(top_k, len(first))
     for level in range(levels):
-        ids, logprobs = growing.choices(frontier, top_k)
-        new = [
-            grown.add(parent, int(token), float(logprob), rank)
-            for parent, *row in zip(frontier, ids.tolist(), logprobs.tolist(), strict=True)
-            for rank, (token, logprob) in enumerate(zip(*row, strict=True))
-        ]
-        if level + 1 < levels:
-            frontier = sorted(new, key=lambda node: -grown.scores[node])[:top_k]
-            growing.forward(frontier)
-    return grown
+        tokens, logprobs = growing.choices(count)
+        scores = (growing.scores[:, None] + logprobs).flatten()
+        order = scores.sort(descending=True, stable=True).indices
+        each = torch.arange(len(scores), device=scores.device)
+        inner = order[: top_k if level + 1 < levels else 0]
+        growing.add(
+            Choices(each // count, each % count, tokens.flatten(), logprobs.flatten(), scores, logprobs[:, 0], inner)
+        )
+    return growing.grown(root)
 
 
-def settled(root: int, first: Float[Tensor, "drafted"], extend: Extend, head: EagleHead, shape: RankTree) -> Grown:
-    """EAGLE-1's expansion: at every level the ranks that ``shape`` names."""
-    growing, number = Growing(root, first, extend, head), {0: 0}
-    grown = growing.grown
-    for depth, level in enumerate(shape.levels):
-        if depth:
-            growing.forward([number[node] for node in level.inner])
-        ids, logprobs = growing.choices([number[node] for node in level.inner], int(level.ranks.max()) + 1)
-        for node, row, rank in zip(level.children, level.rows.tolist(), level.ranks.tolist(), strict=True):
-            parent = number[level.inner[row]]
-            number[node] = grown.add(parent, int(ids[row, rank]), float(logprobs[row, rank]), rank)
-    return grown
+def settled(
+    root: int, first: Float[Tensor, "drafted"], extend: Extend, head: EagleHead, tree: RankTree,
+    places: Sequence[Places],
+) -> Grown:  # fmt: skip
+    """EAGLE-1's expansion: at every level the ranks that ``tree`` names; ``places`` says where they stand."""
+    growing = Growing(first, extend, head)
+    for level, place in zip(tree.levels, places, strict=True):
+        tokens, logprobs = growing.choices(int(level.ranks.max()) + 1)
+        scores = growing.scores[place.rows] + logprobs[place.rows, place.ranks]
+        growing.add(
+            Choices(
+                place.rows, place.ranks, tokens[place.rows, place.ranks], logprobs[place.rows, place.ranks], scores,
+                logprobs[:, 0], place.inner,
+            )
+        )  # fmt: skip
+    return growing.grown(root)

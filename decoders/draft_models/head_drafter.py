@@ -7,7 +7,6 @@ its own path.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,12 +18,12 @@ from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
 from decoders.model.memory import Context
-from decoders.model.transfer import Span, fetched, mark, sent
+from decoders.model.transfer import Span, fetched, mark
 from decoders.trace.origins import Origin
 from decoders.verifiers.residual import NODE_TERMS as VERIFIED_TERMS
 
 from .borrowing import Borrowing
-from .head_trees import Level, Ranks, RankTree
+from .head_trees import Places, Ranks, RankTree, SettledTrees
 from .heads import ParallelHeads
 from .heads_prefix import PrefixRun
 
@@ -47,32 +46,21 @@ NOTHING_READ = "nothing was processed yet: heads read the state before the last 
 
 
 class Said(Mapping[int, Tensor]):
-    """The heads' own distributions after the nodes with children, over the whole vocabulary: a row of a table each,
-    spread out when it is asked for.
+    """The heads' own distributions after the nodes with children, over the whole vocabulary: a row of logits each, made
+    one when it is asked for.
     """
 
     def __init__(self, heads: Borrowing, rows: Mapping[int, Float[Tensor, "drafted"]]) -> None:
         self._heads, self._rows = heads, rows
 
     def __getitem__(self, node: int) -> Float[Tensor, "vocab"]:
-        return self._heads.everything(self._rows[node]).exp()
+        return self._heads.everything(self._rows[node].log_softmax(-1)).exp()
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._rows)
 
     def __len__(self) -> int:
         return len(self._rows)
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where a level's children stand, on the device: the row of each one's parent among the inner nodes, its rank
-    there, and which of the children have children of their own.
-    """
-
-    rows: Int[Tensor, "children"]
-    ranks: Int[Tensor, "children"]
-    inner: Int[Tensor, "next"]
 
 
 class HeadsDrafter(Drafter):
@@ -82,32 +70,21 @@ class HeadsDrafter(Drafter):
     """
 
     def __init__(self, heads: ParallelHeads, layer: int, paths: Sequence[Ranks], count: int, top_k: int) -> None:
-        self.heads, self.layer, self.paths, self.count = heads, layer, paths, count
-        self.top_k = min(top_k, heads.config.draft_vocab or heads.config.vocab)
+        self.heads, self.layer, self.count = heads, layer, count
+        self.trees = SettledTrees(paths, min(top_k, heads.config.draft_vocab or heads.config.vocab))
         self.prefix = None if heads.prefix is None else PrefixRun(heads.prefix, layer)
-        self._trees: dict[int, tuple[RankTree, list[Places]]] = {}
 
     def prepare(self, context: Context) -> None:
         """Have the prefix layer read the prompt, so that the first step has only its own rows to read."""
         if self.prefix is not None and context.root_position:
             self.prefix.read(context)
 
-    def tree(self, depth: int, device: torch.device) -> tuple[RankTree, list[Places]]:
-        """The tree cut below ``depth``, and where its nodes stand."""
-        if depth not in self._trees:
-            tree = RankTree.of(self.paths, depth, self.top_k)
-            following = [level.inner for level in tree.levels[1:]] + [()]
-            self._trees[depth] = tree, [
-                _places(level, inner, device) for level, inner in zip(tree.levels, following, strict=True)
-            ]
-        return self._trees[depth]
-
     def propose(self, context: Context, budget: int) -> Draft:
         if context.root_position < 1:
             return Draft.empty(context.root, NOTHING_READ)
         device = context.device
         started = mark(device)
-        tree, places = self.tree(min(budget, self.count), device)
+        tree, places = self.trees.at(min(budget, self.count), device)
         state = context.hidden_at(self.layer)[-1] if self.prefix is None else self.prefix.read(context)
         ids, logs, best, rows = self.guesses(state, context.root, tree, places)
         tokens, own, confidence = fetched(ids, logs, best)
@@ -175,9 +152,3 @@ class HeadsDrafter(Drafter):
 
     def resume(self, context: Context, past: Sequence[Past]) -> None:
         """Nothing to take up: drafts follow from the text."""
-
-
-def _places(level: Level, following: Sequence[int], device: torch.device) -> Places:
-    number = {node: place for place, node in enumerate(level.children)}
-    inner = np.asarray([number[node] for node in following], dtype=np.int64)
-    return Places(*sent(device, level.rows, level.ranks, inner))

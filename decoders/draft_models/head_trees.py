@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from decoders.draft.draft import Draft, Layout, layout_of
 from decoders.draft.tree import DraftTree
+from decoders.model.transfer import sent
 
 Ranks = tuple[int, ...]
 # Medusa's tree of 63 nodes, from simulated acceptances on Vicuna 7B (medusa/model/medusa_choices.py): Hydra's, too
@@ -84,7 +88,36 @@ class Level:
     ranks: np.ndarray
 
 
-@lru_cache(maxsize=64)
-def rank_tree(paths: tuple[Ranks, ...], depth: int, ranks: int) -> RankTree:
-    """``RankTree.of``, made once."""
-    return RankTree.of(paths, depth, ranks)
+@dataclass(frozen=True)
+class Places:
+    """Where a level's children stand, on the device: the row of each one's parent among the inner nodes, its rank
+    there, and which of the children have children of their own.
+    """
+
+    rows: Int[Tensor, "children"]
+    ranks: Int[Tensor, "children"]
+    inner: Int[Tensor, "next"]
+
+
+class SettledTrees:
+    """The trees of some paths, cut below a depth, and where their nodes stand on the device: made and sent once."""
+
+    def __init__(self, paths: Sequence[Ranks], ranks: int) -> None:
+        self.paths, self.ranks = paths, ranks
+        self._made: dict[int, tuple[RankTree, list[Places]]] = {}
+
+    def at(self, depth: int, device: torch.device) -> tuple[RankTree, list[Places]]:
+        """The tree of this depth at most, and the places of each level."""
+        if depth not in self._made:
+            tree = RankTree.of(self.paths, depth, self.ranks)
+            following = [level.inner for level in tree.levels[1:]] + [()]
+            self._made[depth] = tree, [
+                _places(level, inner, device) for level, inner in zip(tree.levels, following, strict=True)
+            ]
+        return self._made[depth]
+
+
+def _places(level: Level, following: Sequence[int], device: torch.device) -> Places:
+    number = {node: place for place, node in enumerate(level.children)}
+    inner = np.asarray([number[node] for node in following], dtype=np.int64)
+    return Places(*sent(device, level.rows, level.ranks, inner))

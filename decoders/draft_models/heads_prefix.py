@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from decoders.model.memory import Context
 
-from .eagle_head import EagleConfig, EagleLayer, Remember
+from .eagle_head import EagleConfig, EagleLayer
 from .network import READ_ROWS, Norm, attend, common_prefix
+from .own_cache import OwnCache, Remember
 
 
 class PrefixLayer(nn.Module):
@@ -46,15 +47,14 @@ class PrefixRun:
     def __init__(self, prefix: Any, layer: int) -> None:
         self.prefix, self.config, self.layer = prefix, prefix.config, layer
         self.tokens = np.zeros(0, dtype=np.int64)
-        self.store: Tensor | None = None
-        self._rotary = (torch.zeros(0, 0), torch.zeros(0, 0))
+        self.cache = OwnCache(1, self.config.kv_heads, self.config.head_dim, self.config.rotary)
 
     @torch.inference_mode()
     def read(self, context: Context) -> Float[Tensor, "hidden"]:
         """The layer's state at the last processed position."""
         count, weight = context.root_position, self.prefix.norm.weight
         have = min(common_prefix(self.tokens, context.tokens), count - 1)
-        self._make_room(len(context.buffer), weight)
+        self.cache.make_room(len(context.buffer), have, weight)
         self.tokens = context.tokens[:count].copy()
         states = torch.zeros(1, 0, self.config.hidden)
         for start in range(have, count, READ_ROWS):
@@ -62,19 +62,7 @@ class PrefixRun:
             mask = None
             if start and stop - start > 1:
                 mask = torch.ones(stop - start, stop, dtype=torch.bool, device=weight.device).tril(start)
-
-            def remember(layer: int, keys: Tensor, values: Tensor, first: int = start, end: int = stop) -> Any:
-                assert self.store is not None
-                self.store[0, :, :, first:end], self.store[1, :, :, first:end] = keys, values
-                return self.store[0, :, :, :end], self.store[1, :, :, :end]
-
-            cos, sin = (angle[start:stop] for angle in self._rotary)
+            cos, sin = (angle[start:stop] for angle in (self.cache.cos, self.cache.sin))
             read = context.hidden_at(self.layer)[None, start:stop].to(weight.dtype)
-            states = self.prefix(read, cos, sin, mask, remember)
+            states = self.prefix(read, cos, sin, mask, self.cache.rows(start, stop))
         return states[0, -1]
-
-    def _make_room(self, rows: int, weight: Tensor) -> None:
-        if self.store is None or self.store.shape[3] < rows:
-            size = (2, 1, self.config.kv_heads, rows, self.config.head_dim)
-            self.store, self.tokens = torch.zeros(size, dtype=weight.dtype, device=weight.device), self.tokens[:0]
-            self._rotary = self.config.rotary(rows, weight)

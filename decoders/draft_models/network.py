@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -22,6 +23,7 @@ from decoders.model.transfer import rows_of, sent
 from .borrowing import Borrowing
 from .config import DraftConfig as DraftConfig
 from .config import refusal as refusal
+from .own_cache import OwnCache
 
 if TYPE_CHECKING:
     from decoders.model.memory import Context
@@ -112,9 +114,6 @@ def attention(
     return weights.unflatten(1, (-1, queries.shape[1])).flatten(0, 1)
 
 
-Remember = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-
-
 class DraftLayer(nn.Module):
     def __init__(self, config: DraftConfig) -> None:
         super().__init__()
@@ -127,8 +126,9 @@ class DraftLayer(nn.Module):
         self.down = nn.Linear(config.mlp, width, bias=False)
 
     def attended(
-        self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None, remember: Remember | None, last_only: bool
-    ) -> Float[Tensor, "batch rows hidden"]:
+        self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None,
+        remember: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None, last_only: bool,
+    ) -> Float[Tensor, "batch rows hidden"]:  # fmt: skip
         """After self-attention. ``remember`` turns the rows' keys and values into all that they see."""
         qkv = self.qkv(self.norm(x)).unflatten(-1, (3, self.heads, -1))
         turned = rotate(qkv[:, :, :2], cos[:, None, None], sin[:, None, None]).transpose(1, 3)
@@ -142,7 +142,7 @@ class DraftLayer(nn.Module):
 
     def forward(
         self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None = None, seen: Seen | None = None,
-        remember: Remember | None = None, last_only: bool = False,
+        remember: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None, last_only: bool = False,
     ) -> Float[Tensor, "batch rows hidden"]:  # fmt: skip
         x = self.attended(x, cos, sin, mask, remember, last_only)
         if self.glimpse is not None and seen is not None:
@@ -196,6 +196,12 @@ def own_rotary(positions: Int[Tensor, "rows"], config: DraftConfig) -> tuple[Ten
     return angles.cos(), angles.sin()
 
 
+def first_rotary(rows: int, like: Tensor, config: DraftConfig) -> tuple[Tensor, Tensor]:
+    """``own_rotary`` of the first positions, in the dtype and on the device of ``like``."""
+    cos, sin = own_rotary(torch.arange(rows, device=like.device), config)
+    return cos.to(like.dtype), sin.to(like.dtype)
+
+
 def block_mask(length: int, block: int = 5, device: Any = None) -> Bool[Tensor, "length length"]:
     """Which of the target's keys a training query sees: those of earlier blocks; in the first block, those up to it.
 
@@ -247,15 +253,17 @@ class DraftRun:
         self.limit = 1 << 30  # no longest text: rotary positions go on
         self.tokens = np.zeros(0, dtype=np.int64)
         self.context: Context | None = None
-        self.store: Tensor | None = None
+        config = model.config
+        size = config.hidden // config.heads
+        self.cache = OwnCache(config.layers, config.heads, size, partial(first_rotary, config=config))
         self.base = self.drafted = 0
         self.sees = np.zeros((0, 0), dtype=bool)
-        self.queries: list[list[Tensor]] = [[] for _ in model.config.kv_layers]  # of the draft under way, by layer
+        self.queries: list[list[Tensor]] = [[] for _ in config.kv_layers]  # of the draft under way, by layer
         self.looks_at: dict[str, Any] | None = None
-        if model.config.kv_layers:
-            layers, heads = list(model.config.kv_layers), model.config.target_heads
+        if config.kv_layers:
+            layers, heads = list(config.kv_layers), config.target_heads
             self.looks_at = {"label": "the draft model's cross-attention", "layers": layers, "heads": heads}
-        self._own = self._theirs = (torch.zeros(0, 0), torch.zeros(0, 0))
+        self._theirs = (torch.zeros(0, 0), torch.zeros(0, 0))
 
     def begin(self, context: Context) -> None:
         """Read the prompt."""
@@ -334,25 +342,20 @@ class DraftRun:
         """Rows through all layers; their keys and values go to cache rows ``start`` on. ``positions`` is a slice where
         they follow one another.
         """
-        assert self.store is not None and self.context is not None
+        assert self.context is not None
         chain = isinstance(positions, slice) and (mask is None or last_only) and start and self.context.root_position
         if chain and self.compiled is not None and self.compiled.takes(len(ids)):
-            logits, queries = self.compiled.run(ids, start, *self.rotary_at(positions), self.store, self.context)
+            logits, queries = self.compiled.run(ids, start, *self.rotary_at(positions), self.cache.store, self.context)
             for parts, query in zip(self.queries, queries, strict=True):
                 parts.append(query)
             return self.model.everything(logits[None])
         x = self.model.embedding(ids[None])
         stop, config = start + x.shape[1], self.model.config
-        cos, sin = self._own[0][positions], self._own[1][positions]
+        cos, sin = self.cache.cos[positions], self.cache.sin[positions]
+        remember = self.cache.rows(start, stop)
         for i, layer in enumerate(self.model.layers):
-            keys, values = self.store[i]
             only = last_only and i == config.layers - 1 and x.shape[1] > 1
-
-            def remember(k: Tensor, v: Tensor, keys: Tensor = keys, values: Tensor = values) -> tuple[Tensor, Tensor]:
-                keys[:, :, start:stop], values[:, :, start:stop] = k, v
-                return keys[:, :, :stop], values[:, :, :stop]
-
-            x = layer(x, cos, sin, mask, self._seen(i, positions, only), remember, only)
+            x = layer(x, cos, sin, mask, self._seen(i, positions, only), partial(remember, i), only)
         if last_only:
             x = x[:, -1:]
         return self.model.everything(self.model.head(self.model.norm(x))[0].float())
@@ -377,32 +380,19 @@ class DraftRun:
 
     def rotary_at(self, positions: slice | Tensor) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
         """cos and sin of positions: the draft model's own, and the target's (empty where it does not look there)."""
-        own, theirs = ((cos[positions], sin[positions]) for cos, sin in (self._own, self._theirs))
-        return own, theirs
+        cache, (cos, sin) = self.cache, self._theirs
+        return (cache.cos[positions], cache.sin[positions]), (cos[positions], sin[positions])
 
     def open_at(self, context: Context) -> Tensor:
         """Take up a text of which nothing is read; the states to be filled."""
         self._make_room(context, 0)
         self.context = context
-        assert self.store is not None
-        return self.store
+        return self.cache.store
 
     def _make_room(self, context: Context, rows_read: int) -> None:
         rows = len(context.buffer) + DRAFT_ROWS
-        if self.store is not None and self.store.shape[4] >= rows:
-            return
-        config = self.model.config
-        shape = (config.layers, 2, 1, config.heads, rows, config.hidden // config.heads)
-        weight = self.model.norm.weight
-        store = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
-        if self.store is not None:
-            store[..., :rows_read, :] = self.store[..., :rows_read, :]
-        self.store = store
-        positions = torch.arange(rows, device=weight.device)
-        self._own = own_rotary(positions, config)
-        if config.kv_layers:
-            self._theirs = self.rotary(positions)
-        self._own = self._own[0].to(weight.dtype), self._own[1].to(weight.dtype)
+        if self.cache.make_room(rows, rows_read, self.model.norm.weight) and self.model.config.kv_layers:
+            self._theirs = self.rotary(torch.arange(rows, device=self.device))
 
 
 def target_rotary(stack: Any) -> Callable[[Tensor], tuple[Tensor, Tensor]]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,6 +63,54 @@ def _each(config: DraftConfig) -> int:
     return 4 if config.kv_layers else 2
 
 
+class StepWeights:
+    """A forward's weights by name; those in ``packed`` are packed, ``eps`` is that of its norms."""
+
+    def __init__(self, by_name: Mapping[str, Tensor], packed: Collection[str], eps: float) -> None:
+        self.by_name, self.packed, self.eps = by_name, packed, eps
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.by_name[name]
+
+    def linear(self, name: str, rows: Tensor) -> Tensor:
+        """A linear layer, with a bias where there is one of its name."""
+        bias = self.by_name.get(f"{name}.bias")
+        if name in self.packed:
+            return torch.ops.mkldnn._linear_pointwise(rows, self.by_name[name], bias, "none", [], "")
+        return F.linear(rows, self.by_name[name], bias)
+
+    def normed(self, name: str, rows: Tensor) -> Tensor:
+        return F.rms_norm(rows, (rows.shape[-1],), self.by_name[name], self.eps)
+
+
+def turned(states: Float[Tensor, "rows heads size"], cos: Tensor, sin: Tensor) -> Float[Tensor, "heads rows size"]:
+    """Rotary positions, as ``network.rotate``."""
+    half = states.shape[-1] // 2
+    swapped = torch.cat((-states[..., half:], states[..., :half]), -1)
+    return (states * cos[:, None] + swapped * sin[:, None]).transpose(0, 1)
+
+
+def attended(
+    query: Float[Tensor, "heads rows size"], keys: Tensor, values: Tensor, mask: Float[Tensor, "rows keys"]
+) -> Float[Tensor, "rows joined"]:
+    """Attention over the first keys of a cache ``[1, kv_heads, capacity, size]``, the heads joined."""
+    heads, rows, size = query.shape
+    group, seen = heads // keys.shape[1], mask.shape[1]
+    folded = query.reshape(1, keys.shape[1], group * rows, size)
+    masks = mask.repeat(group, 1) if group > 1 else mask
+    out = F.scaled_dot_product_attention(folded, keys[:, :, :seen], values[:, :, :seen], attn_mask=masks[None, None])
+    return out.reshape(heads, rows, size).transpose(0, 1).reshape(rows, -1)
+
+
+def compile_step(step: nn.Module, arguments: tuple[Any, ...], dynamic: Any, package: str, *, packed: bool) -> None:
+    """Compile a forward ahead of time into ``package``, for sizes that are ``dynamic`` as torch.export names them."""
+    if packed:
+        take_packed_weights()
+    with torch.no_grad():
+        program = torch.export.export(step, arguments, dynamic_shapes=dynamic, strict=False)
+        torch._inductor.aoti_compile_and_package(program, package_path=package)
+
+
 class DraftStep(nn.Module):
     """The forward itself: rows behind those in the draft model's own cache, whose keys and values it writes there.
 
@@ -79,62 +128,37 @@ class DraftStep(nn.Module):
         slots: Int[Tensor, "rows"], mask: Float[Tensor, "rows keys"], their_mask: Float[Tensor, "rows theirs"],
         caches: list[Tensor], weights: list[Tensor],
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        config, by_name = self.shape.config, dict(zip(self.names, weights, strict=True))
+        config = self.shape.config
+        made = StepWeights(dict(zip(self.names, weights, strict=True)), self.shape.packed, config.eps)
         each, size, queries = _each(config), config.hidden // config.heads, list[Tensor]()
-
-        def linear(name: str, rows: Tensor, bias: Tensor | None = None) -> Tensor:
-            if name in self.shape.packed:
-                return torch.ops.mkldnn._linear_pointwise(rows, by_name[name], bias, "none", [], "")
-            return F.linear(rows, by_name[name], bias)
-
-        def normed(name: str, rows: Tensor) -> Tensor:
-            return F.rms_norm(rows, (rows.shape[-1],), by_name[name], config.eps)
-
-        def turned(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-            half = states.shape[-1] // 2
-            swapped = torch.cat((-states[..., half:], states[..., :half]), -1)
-            return (states * cos[:, None] + swapped * sin[:, None]).transpose(0, 1)
-
-        def attended(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-            heads, rows, size = query.shape
-            group, seen = heads // keys.shape[1], mask.shape[1]
-            folded = query.reshape(1, keys.shape[1], group * rows, size)
-            masks = mask.repeat(group, 1) if group > 1 else mask
-            out = F.scaled_dot_product_attention(
-                folded, keys[:, :, :seen], values[:, :, :seen], attn_mask=masks[None, None]
-            )
-            return out.reshape(heads, rows, size).transpose(0, 1).reshape(rows, -1)
-
-        x = F.embedding(ids, by_name["embedding"])
+        x = F.embedding(ids, made["embedding"])
         for i in range(config.layers):
             name, (keys, values, *theirs) = f"layers.{i}", caches[i * each : (i + 1) * each]
-            qkv = linear(f"{name}.qkv", normed(f"{name}.norm", x)).view(x.shape[0], 3, config.heads, size)
+            qkv = made.linear(f"{name}.qkv", made.normed(f"{name}.norm", x)).view(x.shape[0], 3, config.heads, size)
             query, key = turned(qkv[:, 0], cos, sin), turned(qkv[:, 1], cos, sin)
             keys.index_copy_(2, slots, key[None])
             values.index_copy_(2, slots, qkv[:, 2].transpose(0, 1)[None])
             if i == config.layers - 1 and not self.shape.one_row:  # nothing follows but the last row's logits
                 x, query, mask = x[-1:], query[:, -1:], mask[-1:]
                 their_cos, their_sin, their_mask = their_cos[-1:], their_sin[-1:], their_mask[-1:]
-            x = x + linear(f"{name}.out", attended(query, keys, values, mask))
+            x = x + made.linear(f"{name}.out", attended(query, keys, values, mask))
             if theirs:
                 glimpse = f"{name}.glimpse"
-                query = linear(f"{glimpse}.query", normed(f"{glimpse}.norm", x), by_name.get(f"{glimpse}.query.bias"))
+                query = made.linear(f"{glimpse}.query", made.normed(f"{glimpse}.norm", x))
                 query = query.view(x.shape[0], config.target_heads, -1)
                 if config.query_norm:
-                    query = normed(f"{glimpse}.query_norm", query)
+                    query = made.normed(f"{glimpse}.query_norm", query)
                 query = turned(query, their_cos, their_sin)
                 queries.append(query[None, :, -1:])
-                x = x + linear(f"{glimpse}.out", attended(query, theirs[0], theirs[1], their_mask))
-            gate, up = linear(f"{name}.gate_up", normed(f"{name}.mlp_norm", x)).chunk(2, -1)
-            x = x + linear(f"{name}.down", F.silu(gate) * up)
-        return linear("head", normed("norm", x))[-1], *queries
+                x = x + made.linear(f"{glimpse}.out", attended(query, theirs[0], theirs[1], their_mask))
+            gate, up = made.linear(f"{name}.gate_up", made.normed(f"{name}.mlp_norm", x)).chunk(2, -1)
+            x = x + made.linear(f"{name}.down", F.silu(gate) * up)
+        return made.linear("head", made.normed("norm", x))[-1], *queries
 
 
 def build(shape: dict[str, Any], package: str) -> None:
     """Compile a draft forward ahead of time into ``package``; ``shape`` as of ``StepShape.to_json``."""
     step, some = StepShape.from_json(shape), torch.export.Dim.DYNAMIC
-    if step.packed:
-        take_packed_weights()
     config, rows = step.config, 1 if step.one_row else EXAMPLE_ROWS
     size, their_size = config.hidden // config.heads, config.target_head_dim or 2
     own = (1, config.heads, EXAMPLE_CAPACITY, size)
@@ -149,6 +173,4 @@ def build(shape: dict[str, Any], package: str) -> None:
     some_rows = None if step.one_row else {0: some}
     mask = {1: some} if step.one_row else {0: some, 1: some}
     dynamic = (*[some_rows] * 6, mask, mask, [{2: some}] * len(caches), [None] * len(arguments[-1]))
-    with torch.no_grad():
-        program = torch.export.export(DraftStep(step), arguments, dynamic_shapes=dynamic, strict=False)
-        torch._inductor.aoti_compile_and_package(program, package_path=package)
+    compile_step(DraftStep(step), arguments, dynamic, package, packed=bool(step.packed))

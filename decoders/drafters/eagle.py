@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,15 @@ from decoders.draft.needs import Needs
 from decoders.draft.params import param
 from decoders.draft.terms import Term
 from decoders.draft_models.drafter import STEP_TERMS
-from decoders.draft_models.eagle_head import EagleHead
+from decoders.draft_models.eagle_compiled import CompiledEagle
 from decoders.draft_models.eagle_run import EagleRun
 from decoders.draft_models.eagle_trees import EAGLE_TREE, Grown, dynamic, settled
 from decoders.draft_models.head_drafter import Said
-from decoders.draft_models.head_trees import rank_tree
+from decoders.draft_models.head_trees import SettledTrees
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
 from decoders.model.memory import Context
+from decoders.model.target import Target
 from decoders.model.transfer import Span, mark
 from decoders.parts import about_part, load_part, missing_part
 from decoders.trace.origins import DRAFTER, EXPANSION
@@ -99,10 +101,12 @@ OUTSIDE = Term(
 class EagleDrafter(Drafter):
     """Drafts trees with a head; they follow from the text alone."""
 
-    def __init__(self, head: EagleHead, params: EagleParams | DynamicParams) -> None:
-        self.run, self.params, self.config = EagleRun(head), params, head.config
+    def __init__(self, run: EagleRun, params: EagleParams | DynamicParams) -> None:
+        head = run.head
+        self.run, self.params, self.config = run, params, head.config
         self.part = about_part(head)
         self.can_draft = head.config.draft_vocab or head.config.vocab
+        self.trees = SettledTrees(EAGLE_TREE, self.can_draft)
         self.drafted = None if head.drafted is None else frozenset(head.drafted.tolist())
         self._context: Context | None = None
         self._went_on: dict[int, int] = {}  # node of the last draft → the row of its state
@@ -160,8 +164,7 @@ class EagleDrafter(Drafter):
     def _grown(self, root: int, first: torch.Tensor, budget: int) -> Grown:
         params, head, extend = self.params, self.run.head, self.run.extend
         if isinstance(params, EagleParams):
-            shape = rank_tree(EAGLE_TREE, min(params.depth, budget), self.can_draft)
-            return settled(root, first, extend, head, shape)
+            return settled(root, first, extend, head, *self.trees.at(min(params.depth, budget), first.device))
         return dynamic(root, first, extend, head, levels=min(params.depth + 1, budget), top_k=params.top_k)
 
     def observe(self, draft: Draft, scored: Scored, verdict: Verdict) -> Learned | None:
@@ -185,7 +188,7 @@ class EagleDrafter(Drafter):
         if not nodes:
             return float("nan")
         truth = context.memory.hidden[self.config.features[0]][context.root_position :][: len(nodes)]
-        made = self.run.states[[self._went_on[node] for node in nodes]]
+        made = self.run.head.stands_for(self.run.states_of([self._went_on[node] for node in nodes]))
         return float(torch.cosine_similarity(made.float(), truth.float(), -1).mean())
 
 
@@ -212,10 +215,16 @@ def _between(spans: Sequence[tuple], end: object) -> list[tuple]:
     return [(stop, start) for (_, stop), start in zip(spans, starts, strict=True)]
 
 
+def build(kind: str, target: Target, params: EagleParams | DynamicParams) -> EagleDrafter:
+    """The drafter of a head of this kind."""
+    head = load_part(target, kind, params.part)
+    return EagleDrafter(EagleRun(head, CompiledEagle.of(target, head)), params)
+
+
 def of_kind(kind: str) -> dict[str, Any]:
     """What a method's card says of heads of this kind: how drafters are built, what they read, what is missing."""
     return {
-        "build": lambda target, params: EagleDrafter(load_part(target, kind, params.part), params),
+        "build": partial(build, kind),
         "needs": lambda target, params: Needs(layers=load_part(target, kind, params.part).config.features),
         "available": lambda target: missing_part(target, kind),
     }

@@ -21,8 +21,8 @@ from decoders.model.target import Target
 from decoders.parts import find_part, is_part, load_part, missing_part, read_part
 from decoders.prompt_tokens.design import candidates
 from decoders.verifiers.residual import ResidualVerifier
+from decoders.verifiers.typical import ALPHA, EPSILON, TypicalVerifier
 from decoders.verifiers.typical import NODE_TERMS as TYPICAL_TERMS
-from decoders.verifiers.typical import TypicalVerifier
 
 PUBLIC, DESIGNED, CHAIN = "mc_sim_7b_63", "designed", "chain"
 MOST_NODES = 255
@@ -52,11 +52,8 @@ class HeadsParams:
 
 @dataclass(frozen=True)
 class TypicalParams(HeadsParams):
-    epsilon: float = param(
-        0.09, "Threshold ε", "A guess stands where the target gives it more than min(ε, α · exp(−entropy)).", low=0,
-        high=1,
-    )  # fmt: skip
-    alpha: float = param(0.3, "Entropy factor α", "Of exp(−entropy): lower accepts more.", low=0, high=10)
+    epsilon: float = EPSILON
+    alpha: float = ALPHA
 
 
 def build_heads(kind: str, target: Target, params: HeadsParams) -> HeadsDrafter:

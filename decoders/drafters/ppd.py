@@ -46,8 +46,8 @@ from decoders.prompt_tokens.latency import load_latency
 from decoders.prompt_tokens.tokens import PromptTokens
 from decoders.prompt_tokens.trees import RANKS, PromptTree, PromptTrees, load_trees
 from decoders.trace.origins import PROMPT
+from decoders.verifiers.typical import ALPHA, EPSILON, TypicalVerifier
 from decoders.verifiers.typical import NODE_TERMS as TYPICAL_TERMS
-from decoders.verifiers.typical import TypicalVerifier
 
 PAPER = "Hardware-aware parallel prompt decoding for memory-efficient acceleration of LLM inference"
 BIBTEX = r"""
@@ -97,11 +97,8 @@ class PpdParams:
 
 @dataclass(frozen=True)
 class TypicalParams(PpdParams):
-    epsilon: float = param(
-        0.09, "Threshold ε", "A guess stands where the target gives it more than min(ε, α · exp(−entropy)).", low=0,
-        high=1,
-    )  # fmt: skip
-    alpha: float = param(0.3, "Entropy factor α", "Of exp(−entropy): lower accepts more.", low=0, high=10)
+    epsilon: float = EPSILON
+    alpha: float = ALPHA
 
 
 @dataclass(frozen=True)

@@ -23,16 +23,9 @@ from decoders.trace.speedup import expected_speedup
 from decoders.verifiers.residual import overlap
 
 from .batches import RESPONSE, Batch, pad
+from .borrowing import BorrowingRun
 from .data import Source
-from .learning import (
-    adamw_alone,
-    commonest,
-    cosine_factor,
-    muon_and_adamw,
-    position_weights,
-    weighted_loss,
-)
-from .loop import PartRun
+from .learning import adamw_alone, muon_and_adamw, position_weights, weighted_loss
 from .states import States
 from .teacher import Teacher
 
@@ -88,7 +81,7 @@ def reached_mean(values: Float[Tensor, "rows length"], wanted: Bool[Tensor, "row
     return float((reach * values).sum() / reach.sum().clamp_min(1e-9))
 
 
-class Run(PartRun):
+class Run(BorrowingRun):
     """A training run of a draft model, beside its frozen teacher."""
 
     stored, shuffled = "draft", "draft batches"
@@ -97,18 +90,15 @@ class Run(PartRun):
         self, kind: str, folder: Path, model: Any, name: str, source: Source, recipe: Recipe, seed: int,
         states: Path | None = None,
     ) -> None:  # fmt: skip
-        self.config = DraftConfig.of(
+        config = DraftConfig.of(
             ModelShape.of(model.config), glimpse=kind == "glide", layers=recipe.layers, hidden=recipe.hidden,
             mlp=recipe.mlp, kv_layer=recipe.kv_layer, shared=recipe.shared, draft_vocab=recipe.draft_vocab,
         )  # fmt: skip
-        super().__init__(kind, folder, model, name, source, recipe, seed)
-        if recipe.soft and (reason := soft_refusal(model, self.config)):
+        if recipe.soft and (reason := soft_refusal(model, config)):
             raise UserError(reason)
+        self.draft = draft_for(model, config, seed, recipe.copied)
+        super().__init__(kind, folder, model, name, source, recipe, seed, self.draft)
         self.teacher = Teacher(model, self.config.kv_layers)
-        self.trained = self.draft = draft_for(model, self.config, seed, recipe.copied).to(self.device)
-        if self.draft.drafted is not None:
-            self.draft.drafted.copy_(commonest(source.chunk(0), self.config, model.generation_config))
-        self._share()
         states = folder / "states" if states is None else states
         self.states = States(model, self.config.kv_layers, states, fast=recipe.fast) if recipe.soft else None
         self.optimisers = (
@@ -130,21 +120,7 @@ class Run(PartRun):
     def facts(self) -> dict[str, Any]:
         return {"tokens": self.tokens, "gamma": GAMMA}
 
-    def factor(self, done: float) -> float:
-        return cosine_factor(self.step, done, self.recipe.warmup_steps)
-
-    def open(self, resume: bool) -> None:
-        super().open(resume)
-        self._share()  # the tokens that can be drafted are the checkpoint's
-
-    def _share(self) -> None:
-        model = self.teacher.model
-        self.draft.share(model.get_input_embeddings().weight, model.get_output_embeddings().weight)
-
     # --- learning
-
-    def _half(self) -> Any:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.fast)
 
     def _seen(self, kvs: list[tuple[Tensor, Tensor]], rotary: tuple[Tensor, Tensor] | None, length: int) -> list[Seen]:
         mask = block_mask(length, self.recipe.block, self.device)
@@ -156,7 +132,7 @@ class Run(PartRun):
         ids = batch.ids.to(self.device)
         if self.states is not None:
             return batch, *self._soft_loss(self.states, batch, weights)
-        with self._half():
+        with self.half():
             seen: list[Seen] = []
             if self.config.kv_layers:
                 with torch.no_grad():
@@ -174,7 +150,7 @@ class Run(PartRun):
         kvs, told = kept.of(batch)
         weights = weights[:, 1:].to(self.device)
         answers, wanted = (batch.kinds[:, 1:] == RESPONSE).to(self.device), weights > 0
-        with self._half():
+        with self.half():
             states = self.draft(batch.ids.to(self.device), self._glimpses(kept, kvs))
             with torch.no_grad():
                 labels = self.draft.head(told[:, :-1][wanted]).float().log_softmax(-1)
@@ -209,7 +185,7 @@ class Run(PartRun):
             ids, wanted = batch.ids.to(self.device), (batch.kinds[:, 1:] == RESPONSE).to(self.device)
             if not wanted.any():
                 continue
-            with self._half():
+            with self.half():
                 told, seen = self._told(batch, wanted)
                 states = self.draft(ids, seen)[:, :-1].float()
             logits = self.draft.everything(self.draft.head(states[wanted]))

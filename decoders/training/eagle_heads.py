@@ -6,7 +6,7 @@ and attention and MLP add nothing yet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from decoders.model.shape import ModelShape
 from .heads import HeadKind, Lesson, Recipe
 
 NOISE, NOISE_LENGTH = 0.2, 512  # on the features: uniform in ±half of it, for a text of this length (EAGLE-1)
+LEAST_SPREAD = 1e-3  # of a dimension, beside the median: one that never changes is not divided by 0
 DECAY = 0.8  # of the loss per step of training-time test (EAGLE-3)
 
 
@@ -53,10 +54,14 @@ class Unrolled:
         return self.head(self.head.read(features), tokens, cos, sin, None, remember)
 
     @property
+    def made(self) -> Float[Tensor, "positions hidden"]:
+        """The step's states at the lesson's positions."""
+        return self.states[self.lesson.rows, self.lesson.at] if self.step == 0 else self.states[self.chosen]
+
+    @property
     def guess(self) -> Float[Tensor, "positions hidden"]:
-        """What the output layer reads of the step's states, at the lesson's positions."""
-        states = self.states[self.lesson.rows, self.lesson.at] if self.step == 0 else self.states[self.chosen]
-        return self.head.norm(states) if self.head.config.third else states
+        """What the output layer reads of these."""
+        return self.head.stands_for(self.made)
 
     def go_on(self) -> None:
         """One step further, from the states of the last one."""
@@ -96,12 +101,18 @@ def columns(
 class Eagle(HeadKind):
     """EAGLE-1's and -2's head: SmoothL1 between its state and the target's next one, and a tenth of the divergence of
     what the target's head makes of both (Li et al. 2024a, §4.2), with noise on the features.
+
+    Other than in the paper, states are taken in units of their spread, about their mean, and so are their distance and
+    the noise. Nothing in front of the head's attention evens them out, and where one dimension is 30 times as large as
+    the others in every state, each change of a weight that reads it moves all that the head makes.
     """
 
     third = False
 
     def network(self, shape: ModelShape, recipe: Recipe, seed: int) -> EagleHead:
-        config = EagleConfig.of(shape, third=self.third, mlp=recipe.mlp or None, draft_vocab=recipe.draft_vocab)
+        config = EagleConfig.of(
+            shape, third=self.third, mlp=recipe.mlp or None, draft_vocab=recipe.draft_vocab, scaled=not self.third
+        )
         head = EagleHead(config, seed)
         with torch.no_grad():
             layer: Any = head.layers[0]
@@ -113,17 +124,21 @@ class Eagle(HeadKind):
         return head
 
     def begin(self, network: Any, model: Any) -> None:
-        """Tokens begin half as strong as states: an embedding is much smaller than a state behind the last norm, and
-        what the layer hardly sees it learns late. They are turned about, so that none stands for itself in the
-        target's head.
+        """Tokens begin half as strong as scaled states: an embedding is much smaller than these, and what the layer
+        hardly sees it learns late. They are turned about, so that none stands for itself in the target's head.
         """
         width = network.config.hidden
         generator = torch.Generator().manual_seed(width)
         turned = torch.linalg.qr(torch.randn(width, width, generator=generator)).Q
-        state, token = model.base_model.norm.weight, model.get_input_embeddings().weight
-        strength = (state.float().pow(2).mean() / token.float().pow(2).mean()).sqrt()
+        strength = model.get_input_embeddings().weight.float().pow(2).mean().rsqrt()
         with torch.no_grad():
             network.fc.weight[:, :width] = turned.to(network.fc.weight) * strength / 2
+
+    def fit(self, network: Any, states: Callable[[], Float[Tensor, "positions hidden"]]) -> None:
+        """Mean and spread are those of these states of the target."""
+        spread, center = torch.std_mean(states().float(), 0)
+        network.center.copy_(center)
+        network.spread.copy_(spread.clamp_min(LEAST_SPREAD * spread.median()))
 
     def distances(self, recipe: Recipe) -> int:
         return recipe.unroll
@@ -141,13 +156,14 @@ class Eagle(HeadKind):
             yield unrolled.guess
 
     def loss(self, lesson: Lesson) -> Float[Tensor, ""]:
+        head: Any = lesson.network
         features = self.features(lesson)
         noise = (torch.rand_like(features) - 0.5) * NOISE * NOISE_LENGTH / features.shape[1]
-        made = Unrolled(lesson, features + noise).guess
-        truth = lesson.states[lesson.rows, lesson.behind(1)]
+        unrolled = Unrolled(lesson, features + (noise * head.spread if head.config.scaled else noise))
+        truth = head.read(lesson.states[lesson.rows, lesson.behind(1)])
         weights = lesson.weights[:, 0]
-        apart = F.smooth_l1_loss(made.float(), truth.float(), reduction="none").mean(-1)
-        return (apart * weights).sum() / weights.sum() + lesson.recipe.agreement * lesson.loss(1, made)
+        apart = F.smooth_l1_loss(unrolled.made.float(), truth.float(), reduction="none").mean(-1)
+        return (apart * weights).sum() / weights.sum() + lesson.recipe.agreement * lesson.loss(1, unrolled.guess)
 
 
 class Eagle3(Eagle):
@@ -159,6 +175,9 @@ class Eagle3(Eagle):
 
     def layers(self, shape: ModelShape) -> tuple[int, ...]:
         return tuple(layer for layer in EagleConfig.of(shape, third=True).features if layer < shape.layers)
+
+    def fit(self, network: Any, states: Callable[[], Float[Tensor, "positions hidden"]]) -> None:
+        """Nothing: its layer has norms in front."""
 
     def begin(self, network: Any, model: Any) -> None:
         """Its norm begins as the target's last one, behind which the target's head stands."""

@@ -11,7 +11,7 @@ of each rank, on held-out answers: trees are designed from it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -25,23 +25,15 @@ from decoders.draft_models.borrowing import Borrowing
 from decoders.errors import UserError
 from decoders.model.shape import ModelShape
 
-from .batches import Batch
+from .batches import IGNORED, Batch
+from .borrowing import BorrowingRun
 from .data import Source
-from .learning import (
-    ROWS_AT_ONCE,
-    HeadDivergence,
-    Optimisers,
-    adamw,
-    commonest,
-    cosine_factor,
-    muon_and_adamw,
-    position_weights,
-)
-from .loop import PartRun
+from .learning import ROWS_AT_ONCE, HeadDivergence, Optimisers, adamw, muon_and_adamw, position_weights
 from .prompt_tokens import label_weights
 from .states import States
 
 RANKS = 10  # ranks of the guesses whose accuracy is logged
+FITTED = 4  # batches whose states a new head is fitted to
 VALIDATED = 2048  # positions validated at once
 
 
@@ -174,6 +166,10 @@ class HeadKind(ABC):
         """What a new head takes over from its target: by default nothing."""
         return
 
+    def fit(self, network: Any, states: Callable[[], Float[Tensor, "positions hidden"]]) -> None:
+        """What a new head takes over from the target's last states of some text: by default nothing."""
+        return
+
     @abstractmethod
     def distances(self, recipe: Recipe) -> int:
         """How many tokens ahead its guesses are learnt and validated."""
@@ -190,7 +186,7 @@ class HeadKind(ABC):
         return torch.stack(losses).sum()
 
 
-class Run(PartRun):
+class Run(BorrowingRun):
     """A training run of heads."""
 
     stored, shuffled = "heads", "head batches"
@@ -203,14 +199,9 @@ class Run(PartRun):
         if reason := shape.unlike_llama("heads cannot be trained for", "they can for"):
             raise UserError(reason)
         self.entry, self.distances = entry, entry.distances(recipe)
-        self.trained = self.network = entry.network(shape, recipe, seed).float().to(model.device)
-        self.config = self.network.config
-        entry.begin(self.network, model)
-        super().__init__(kind, folder, model, name, source, recipe, seed)
-        self.model = model.eval().requires_grad_(False)
-        if self.network.drafted is not None:
-            self.network.drafted.copy_(commonest(source.chunk(0), self.config, model.generation_config))
-        self._share()
+        network = entry.network(shape, recipe, seed).float().to(model.device)
+        entry.begin(network, model)
+        super().__init__(kind, folder, model, name, source, recipe, seed, network)
         place = folder / "states" if states is None else states
         self.states = States(model, (), place, layers=entry.layers(shape), fast=recipe.fast)
         self.optimisers = (
@@ -222,18 +213,15 @@ class Run(PartRun):
     def facts(self) -> dict[str, Any]:
         return {"tokens": self.tokens}
 
-    def factor(self, done: float) -> float:
-        return cosine_factor(self.step, done, self.recipe.warmup_steps)
-
     def open(self, resume: bool) -> None:
         super().open(resume)
-        self._share()  # the tokens that can be drafted are the checkpoint's
+        if not self.step:
+            self.entry.fit(self.network, self._some_states)
 
-    def _share(self) -> None:
-        self.network.share(self.model.get_input_embeddings().weight, self.model.get_output_embeddings().weight)
-
-    def _half(self) -> Any:
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.fast)
+    def _some_states(self) -> Float[Tensor, "positions hidden"]:
+        """Of the first texts that are learnt from."""
+        batches = self.batches(0)[:FITTED]
+        return torch.cat([self.states.read(batch)["states"][batch.kinds != IGNORED] for batch in batches])
 
     def lesson(
         self, batch: Batch, kept: dict[str, Tensor], weights: Float[Tensor, "rows length distances"],
@@ -257,7 +245,7 @@ class Run(PartRun):
                 generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.step)
                 chosen = torch.randperm(len(places), generator=generator)[: recipe.positions].sort().values
                 lesson = self.lesson(batch, self.states.read(batch), weights, places[chosen])
-                with self._half(), torch.random.fork_rng(devices=[]):
+                with self.half(), torch.random.fork_rng(devices=[]):
                     torch.manual_seed(self.seed * 1_000_003 + self.step)  # of noise: a resumed run draws the same
                     loss = self.entry.loss(lesson)
                 return batch, loss, loss
@@ -270,7 +258,7 @@ class Run(PartRun):
         head, out = self.model.get_output_embeddings(), []
         for batch in self.held_out:
             states = self.states.read(batch)["states"]
-            with self._half():
+            with self.half():
                 rows = [head(some).argmax(-1) for some in states.flatten(0, 1).split(VALIDATED)]
             out.append(torch.cat(rows).view(states.shape[:2]))
         return out
@@ -289,7 +277,7 @@ class Run(PartRun):
                 if not len(places):
                     continue
                 lesson = self.lesson(batch, kept, weights, places)
-                with self._half():
+                with self.half():
                     guesses = list(self.entry.guesses(lesson))
                 for i, states in enumerate(guesses):
                     weighted = lesson.weights[:, i] > 0

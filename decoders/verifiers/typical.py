@@ -10,12 +10,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoders.draft.draft import Draft, Scored, Verdict
+from decoders.draft.params import param
 from decoders.draft.terms import Term
 from decoders.model.transfer import fetched
 
 from .match import LossyVerifier, MatchVerifier, before_nodes, likely_path
 from .sampling import Chooser
 
+EPSILON = param(
+    0.09, "Threshold ε", "A guess stands where the target gives it more than min(ε, α · exp(−entropy)).", low=0, high=1
+)
+ALPHA = param(0.3, "Entropy factor α", "Of exp(−entropy): lower accepts more.", low=0, high=10)
 NODE_TERMS = (
     Term("typical", "threshold", "The target's probability must be above this: min(ε, α · exp(−entropy)).", 0, 1),
     Term(

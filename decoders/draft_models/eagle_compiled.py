@@ -1,0 +1,84 @@
+"""Compiled forwards of an EAGLE head: a level of a tree at a time, and the rows of the text that are caught up with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from .compiled import CHECKED_ROWS, MOST_ROWS, TRIED_KEYS, CompiledForwards
+from .eagle_head import EagleHead
+from .eagle_run import EagleRun
+from .eagle_step import LEVEL, ROW, TEXT, EagleStepShape, sizes_of
+
+if TYPE_CHECKING:
+    from decoders.model.target import Target
+    from decoders.model.trials import Pair
+
+LEVEL_ROWS = 10  # of a level in trials: EAGLE-2's top k
+
+
+class CompiledEagle(CompiledForwards):
+    """A head's forwards, as ``EagleRun.forward`` makes them."""
+
+    maker, noun = "decoders.draft_models.eagle_step", "head"
+    kinds: ClassVar[Mapping[Any, tuple[str, int]]] = {
+        LEVEL: ("level of a head", LEVEL_ROWS), TEXT: ("text of a head", CHECKED_ROWS), ROW: ("row of a head", 1),
+    }  # fmt: skip
+
+    def __init__(self, target: Target, head: EagleHead) -> None:
+        self.head = head
+        super().__init__(target, head)
+
+    def shape(self, kind: str) -> EagleStepShape:
+        return EagleStepShape(self.head.config, self.packed(self.kinds[kind][1]), kind)
+
+    def sizes(self) -> Mapping[str, tuple[int, ...]]:
+        return sizes_of(self.head.config)
+
+    def takes(self, rows: int, last_only: bool) -> bool:
+        """Whether a forward of so many rows runs here."""
+        return rows <= MOST_ROWS and self.wanted(kind_of(rows, last_only))
+
+    def run(
+        self, state: Float[Tensor, "rows state"], tokens: Int[Tensor, "rows"], start: int, cos: Tensor, sin: Tensor,
+        mask: Bool[Tensor, "rows keys"] | None, store: Tensor, last_only: bool,
+    ) -> tuple[Float[Tensor, "said hidden"], Float[Tensor, "said drafted"]]:  # fmt: skip
+        """As ``EagleRun.forward``, behind ``start`` rows of the cache ``store``. Nothing behind them is read."""
+        rows, kind = len(tokens), kind_of(len(tokens), last_only)
+        if mask is None:
+            scores = self.everywhere(start + rows)
+        else:
+            scores = torch.zeros(mask.shape).masked_fill_(~mask, torch.finfo(torch.float32).min)
+        caches = [part for layer in store for part in layer]
+        tensors = [state, tokens, cos, sin, torch.arange(start, start + rows), scores]
+        states, logits = self.opened[kind].run([*tensors, *caches, *self.weights[kind]])
+        return states, logits
+
+    def forwards(self, kind: str) -> Pair:
+        run, generator = EagleRun(self.head), torch.Generator().manual_seed(0)
+        config, (_, rows) = self.head.config, self.kinds[kind]
+        run.cache.make_room(TRIED_KEYS + rows, 0, self.head.fc.weight)
+        run.cache.store.normal_(generator=generator)
+        state = torch.randn(rows, config.hidden, generator=generator)
+        at = slice(TRIED_KEYS, TRIED_KEYS + (1 if kind == LEVEL else rows))
+        mask = None if rows == 1 else torch.ones(rows, TRIED_KEYS + rows, dtype=torch.bool).tril(TRIED_KEYS)
+        cos, sin = run.cache.cos[at], run.cache.sin[at]
+
+        def compiled() -> Tensor:
+            return self.run(
+                state, torch.arange(rows), TRIED_KEYS, cos, sin, mask, run.cache.store, last_only=kind == TEXT
+            )[1]
+
+        def eager() -> Tensor:
+            return run.forward(state, torch.arange(rows), TRIED_KEYS, at, mask, last_only=kind == TEXT)[1]
+
+        return compiled, eager
+
+
+def kind_of(rows: int, last_only: bool) -> str:
+    """Which forward takes so many rows."""
+    return ROW if rows == 1 else TEXT if last_only else LEVEL
