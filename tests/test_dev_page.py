@@ -13,6 +13,7 @@ from decoders.study.live import LiveRun
 from decoders.study.saves import default_traces, drafted, mean
 from specviz.pages.dev import service
 from specviz.server.limits import rules_for
+from specviz.server.loader import Loader
 
 from .models import prompt_ids, tiny_target
 from .stubs import app_of, gallery_desk
@@ -74,6 +75,13 @@ def test_what_a_save_is_worth(desk, target, trace, tmp_path, registry, monkeypat
         assert second["tokens_per_step"]["before"] == first["tokens_per_step"]["now"]
         assert first["ran"]["id"] not in desk.store and second["ran"]["id"] in desk.store
 
+        # another prompt: run on it, and nothing else; that is no save
+        assert client.post("/api/dev/prompt", json={"run": 0}).status_code == 200
+        again = news(client, lambda told: told["ran"] and told["ran"]["id"] != second["ran"]["id"])
+        assert [again[name] for name in ("saves", "lost", "base", "rows")] == [
+            second[name] for name in ("saves", "lost", "base", "rows")
+        ]
+
         # one that raises: every rule that it breaks, with the traceback
         written(tmp_path, (COPIED, "raise KeyError('gone')"))
         third = news(client, lambda told: told.get("saves") == 3 and not told["state"])
@@ -86,6 +94,23 @@ def test_what_a_save_is_worth(desk, target, trace, tmp_path, registry, monkeypat
         fourth = news(client, lambda told: told["problem"])
         assert "nothing_of_this_name" in fourth["problem"] and fourth["saves"] == 3
         assert client.post("/api/dev/prompt", json={"run": 5}).status_code == 422
+
+
+def test_a_model_that_is_chosen_after_one_failed_is_drafted_with(
+    desk, target, tmp_path, registry, monkeypatch  # noqa: F811
+):  # fmt: skip
+    monkeypatch.setattr(service, "check_prompts", lambda tokenizer: [Prompt.from_ids(prompt_ids(1))])
+
+    def damaged() -> None:
+        raise ValueError("it is damaged")
+
+    desk.loader = loader = Loader(damaged, name="tiny")
+    desk.services["dev"].watch(written(tmp_path))
+    with TestClient(app_of(desk)) as client:
+        assert "it is damaged" in news(client, lambda told: told.get("problem"))["problem"].lower()
+        loader.target, loader.state = target, "ready"
+        told = news(client, lambda told: told.get("ran"))
+        assert not told["problem"] and told["saves"] == 1
 
 
 def test_the_tab_is_there_only_where_a_file_is_watched(desk, target, trace, tmp_path, registry):  # noqa: F811

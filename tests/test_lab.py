@@ -107,6 +107,9 @@ def test_every_recipe_fits_the_registered_methods() -> None:
         "ppd-typical",
         *(f"ppd-fig{n}" for n in ("1", "4", "5", "6", "7a", "7b", "8a", "8b", "8c", "9", "10", "10d")),
         *(f"ppd-table{n}" for n in range(1, 10)),
+        "eagle2-budget",
+        "eagle2-shape",
+        "eagle3-depth",
     }
     assert set(recipes()) == names
     for name, experiment in recipes().items():

@@ -393,7 +393,7 @@ def test_what_heads_take_is_counted_from_their_file(target):
     from specviz.experiments.recipes.ppd import trained_parts
 
     save_tiny_part(target, "medusa", heads=3)
-    (row,) = trained_parts(target, {})
+    (row,) = trained_parts(target, "medusa", {})
     trained = 3 * (64 * 64 + 64 + 64 * 64)
     assert row["series"] == "Medusa"
     assert row["trained_percent"] == row["memory_percent"] == pytest.approx(100 * trained / target.info["parameters"])

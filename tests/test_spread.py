@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 
-from decoders import Target, load_target
+from decoders import Target, load_target, methods
+from decoders.drafters.sps import OFFERED
 from decoders.errors import UserError
 from decoders.trace import files as tracefile
 from specviz import cli
 from specviz.experiments import Results, plan, recipes, run_experiment
 from specviz.experiments.batch import batch
-from specviz.experiments.experiment import Experiment, Row
+from specviz.experiments.experiment import PART_OF, Experiment, Line, Row
 from specviz.experiments.free import free
 from specviz.experiments.plan import Plan, Progress
 from specviz.experiments.prompts import cases, records
@@ -36,6 +37,7 @@ from specviz.experiments.units import (
     case_to_json,
     experiment_of,
     open_experiment,
+    parts_of,
     units_of,
 )
 from specviz.pages.lab.asked import Asked
@@ -45,6 +47,7 @@ from specviz.workers.folder import UNITS, Folder
 from specviz.workers.work import Refused
 
 from . import synthetic
+from .models import tiny_target
 from .standin import Here
 from .stubs import gallery_desk
 from .waiting import WAIT_S, until
@@ -181,6 +184,56 @@ def test_what_does_not_determine_it_makes_no_other_key(target: Target) -> None:
     here = units_of(planned, about_of(target, planned, OPENING))
     there = units_of(more, about_of(target, more, Opening("/elsewhere", device="cpu")))
     assert [unit.key for unit in here] == [unit.key for unit in there[:3]]
+
+
+@pytest.mark.parametrize("method", PART_OF)
+def test_every_part_that_is_drafted_with_determines_a_unit(
+    target: Target, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else rows of a head that was trained again would stand beside those of the one before."""
+    kind = PART_OF[method]
+    (tmp_path / "part.safetensors").write_bytes(b"first")
+    monkeypatch.setattr("decoders.parts.find_part", lambda key, asked: tmp_path if asked == kind else None)
+    experiment = Experiment("one", "One", (Line("It", method),))
+    settings = experiment.settings(target.info)
+    first = parts_of(target, experiment, settings)
+    assert list(first) == [kind] and first[kind]
+    (tmp_path / "part.safetensors").write_bytes(b"other")
+    assert parts_of(target, experiment, settings)[kind] != first[kind]
+
+
+def test_methods_name_the_parts_they_draft_with() -> None:
+    """Of a model without parts every method that wants one says the command of its kind."""
+    target = tiny_target("llama")
+    wanting = {name: reason for name, method in methods().items() if (reason := method.available(target))}
+    for name, reason in wanting.items():
+        if name in PART_OF:
+            assert f"`specviz train {PART_OF[name]}`" in reason, name
+    assert set(wanting) - set(PART_OF) <= {"sps+ppd"}
+
+
+def test_an_offered_draft_model_is_that_of_sps_alone(target: Target, tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"weights")
+    target.companions[OFFERED] = str(tmp_path)
+    try:
+        told = {
+            name: parts_of(target, experiment, experiment.settings(target.info))
+            for name in ("sps", "sps+ppd", "glide")
+            for experiment in [Experiment("one", "One", (Line("It", name),))]
+        }
+    finally:
+        del target.companions[OFFERED]
+    assert told["sps"] == told["sps+ppd"] and told["sps"]["drafter"]
+    assert list(told["glide"]) == ["glide"] and told["glide"]["glide"] != told["sps"]["drafter"]
+
+
+def test_what_a_published_head_holds_determines_a_unit(target: Target, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "pytorch_model.bin").write_bytes(b"first")
+    experiment = Experiment("one", "One", (Line("It", "eagle2", {"part": str(tmp_path)}),))
+    first = parts_of(target, experiment, experiment.settings(target.info))
+    (tmp_path / "pytorch_model.bin").write_bytes(b"other")
+    assert first and first != parts_of(target, experiment, experiment.settings(target.info))
 
 
 # --- refused ---

@@ -132,7 +132,7 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
         xs, color = [float(place) for place, *_ in at], color_of(look)
         ys, counts = [shares[TOTAL] for _, shares, _ in at], [count for *_, count in at]
         where = [f"{profile.along.split(':')[0]} {place_of(profile, place)}" for place, *_ in at]
-        seen = [f"<br>{count:,.0f} tokens" if profile.counted else "" for count in counts]
+        seen = [f"<br>{count:,.0f} {profile.things}" if profile.counted else "" for count in counts]
         hovers = [
             f"<b>{amount(y, profile.unit)}</b> {label(point)}<br>{place}{more}"
             for y, place, more in zip(ys, where, seen, strict=True)
@@ -153,13 +153,15 @@ def profile_charts(results: Results, profile: Profile, points: list[dict[str, An
     figure.update_xaxes(title_text=plain(profile.along), gridcolor=GRID, zeroline=False)
     shares = profile.unit == "share"
     figure.update_yaxes(tickformat=".0%" if shares else None, gridcolor=GRID, zeroline=False, rangemode="tozero")
-    if profile.counted:
+    if profile.tenths:
         dotted, equal = {"dash": "dot", "width": 1.5, "color": GREY}, "acceptance = confidence"
         figure.add_trace(go.Scatter(x=[0, 1], y=[0, 1], mode="lines", line=dotted, name=equal, hoverinfo="skip"))
+        figure.update_xaxes(range=[0, 1], dtick=0.1, tickformat=".0%")
+    if profile.counted:
         figure.add_traces(bars)
-        figure.update_xaxes(range=[0, 1], dtick=0.1, tickformat=".0%", anchor="y2", showgrid=False)
+        figure.update_xaxes(anchor="y2", showgrid=False)
         figure.update_yaxes(range=[0, 1.04], domain=[0.3, 1])
-        tokens = {"text": "tokens", "font": {"size": 12}}
+        tokens = {"text": profile.things, "font": {"size": 12}}
         figure.update_layout(
             barmode="group", bargap=0.15,
             margin_r=32,

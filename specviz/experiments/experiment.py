@@ -28,17 +28,22 @@ PAPERS = {
     "casd": "CASD: context-aware speculative decoding",
     "glide": "GLIDE with a CAPE: a low-hassle method to accelerate speculative decoding",
     "ppd": "PPD: hardware-aware parallel prompt decoding for memory-efficient acceleration of LLM inference",
+    "eagle2": "EAGLE-2: faster inference of language models with dynamic draft trees",
+    "eagle3": "EAGLE-3: scaling up inference acceleration of large language models via training-time test",
     "": "Your own",
 }
 CATEGORY, LINE = "category", "line"  # what x may be beside a parameter
-TRAINABLE = {  # method → the kind of part it drafts with
+PART_OF = {  # method → the kind of trained part it drafts with (``decoders.parts.KINDS``)
     "glide": "glide", "glide+cape": "glide", "sps": "drafter", "ppd": "ppd", "ppd+typical": "ppd",
+    "medusa": "medusa", "medusa+typical": "medusa", "hydra": "hydra", "eagle": "eagle", "eagle2": "eagle",
+    "eagle3": "eagle3",
 }  # fmt: skip
 DRAFT_MODEL = ("layers", "width", "kv_layer", "distill")
 TRAINED = {  # kind → what may differ between parts that are trained for an experiment
     "glide": DRAFT_MODEL, "drafter": DRAFT_MODEL,
     "ppd": ("tokens", "vectors", "mask", "learned", "prefix", "exits", "head", "hard_labels"),
 }  # fmt: skip
+TRAINABLE = {method: kind for method, kind in PART_OF.items() if kind in TRAINED}  # for an experiment
 AS_IT_IS = (  # fields of an experiment that its description has as they are
     "name", "title", "paper", "figure", "question", "finding", "note", "prompts", "count", "max_new_tokens",
     "temperature", "by_category", "chart", "against", "repeats",
@@ -73,8 +78,7 @@ class Line:
     """A method with fixed parameters: a line of the chart. ``fixed``: the axes do not apply (drawn level).
 
     With ``trains`` (settings of ``TRAINED``; none: the usual ones) it drafts with a part that is trained for the
-    experiment; an axis may vary such a setting too. ``absent``: what would fill its cells, for a method that need not
-    be registered yet.
+    experiment; an axis may vary such a setting too.
     """
 
     label: str
@@ -82,7 +86,6 @@ class Line:
     params: Mapping[str, Any] = field(default_factory=dict)
     fixed: bool = False
     trains: Mapping[str, Any] | None = None
-    absent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +128,11 @@ class Experiment:
     ``category`` (the prompts' tasks) or ``line`` (default: the first axis, else the tasks or the lines).
     ``by_category`` keeps the tasks apart where x is something else. ``arrange`` may turn the runs' rows into what is
     drawn. Two fields replace the runs, and yield rows of their own, whose numbers ``own`` describes: ``measure(target,
-    params)`` once per setting, without prompts, and ``look(target, params, prompt, max_new_tokens)`` once per setting
-    and prompt. ``against`` is a metric: lines are drawn over its means instead of over the parameter's values. Parts
-    that lines train learn from ``data`` ("demo" or files) for ``training_steps`` steps each. With ``repeats`` it is a
-    batch (``specviz.experiments.batch``): a table of tasks × lines, every run timed so many times. ``forced``: the
+    method, params)`` once per setting, without prompts, and ``look(target, method, params, prompt, max_new_tokens)``
+    once per setting and prompt; ``method`` is the line's, by name. ``against`` is a metric: lines are drawn over its
+    means instead of over the parameter's values. Parts that lines train learn from ``data`` ("demo" or files) for
+    ``training_steps`` steps each. With ``repeats`` it is a batch (``specviz.experiments.batch``): a table of tasks ×
+    lines, every run timed so many times. ``forced``: the
     methods decode the prompts' own answers, teacher-forced, and are scored by the quotes in them
     (``specviz.experiments.quoted``). ``chart`` is line, bar, stack, heat (two axes), sheet (a table of lines × tasks,
     ``specviz.experiments.sheets``) or cases (the answers themselves, ``specviz.experiments.answers``).
@@ -153,8 +157,8 @@ class Experiment:
     chart: str = "line"
     papers: tuple[PaperSeries, ...] = ()
     arrange: Callable[[list[Row]], list[Row]] | None = None
-    measure: Callable[[Any, Mapping[str, Any]], Iterator[Row]] | None = None
-    look: Callable[[Any, Mapping[str, Any], Any, int], Iterator[Row]] | None = None
+    measure: Callable[[Any, str, Mapping[str, Any]], Iterator[Row]] | None = None
+    look: Callable[[Any, str, Mapping[str, Any], Any, int], Iterator[Row]] | None = None
     own: tuple[Quantity, ...] = ()
     against: str = ""
     training_steps: int = 150
@@ -247,8 +251,6 @@ class Experiment:
             raise UserError(f"{len(self.axes)} parameters vary, and a chart shows two: fix some of them")
         for line in self.lines:
             if line.method not in methods:
-                if line.absent:
-                    continue
                 raise UserError(
                     f"there is no method {line.method!r}{near(line.method, methods)}: "
                     f"choose one of {', '.join(methods)}"

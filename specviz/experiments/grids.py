@@ -83,6 +83,8 @@ def _of_points(results: Results, metrics: Sequence[str]) -> Grid:
         failed = f", {point['failed']} failed" if point["failed"] else ""
         words = [point["series"] or point["x"], *where, *([point["y"]] if second else [])]
         rows.append((*words, *numbers, f"{point['count']}{failed}"))
+    for name, missing in (about.get("absent") or {}).items():
+        rows.append((name, *[""] * (len(heads) - 1), *["–"] * len(measured), missing))
     labels = [f"{label} (%)" if unit == "share" else label for _, label, unit in measured]
     return Grid(about["title"], (*heads, *labels, "runs"), tuple(rows), len(heads))
 

@@ -20,7 +20,7 @@ COLUMNS = ((1, 1), (1, 5), (2, 1), (2, 5))  # distance and number of guesses, as
 ACCURACY = "accuracy"  # the recipes' quantity of it
 
 
-def look(target: Target, params: Mapping[str, Any], prompt: Prompt, max_new_tokens: int) -> Iterator[Row]:
+def look(target: Target, _: str, params: Mapping[str, Any], prompt: Prompt, max_new_tokens: int) -> Iterator[Row]:
     """One row: for every distance and number of guesses, the share of the answer's positions where the guesses made
     there hold. Raises UserError for prompt tokens that are missing or of another target.
     """

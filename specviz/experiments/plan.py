@@ -132,10 +132,9 @@ def plan(
     info = target.info
     experiment.check(methods, info)
     notes = []
-    missing = {line.label: _missing(methods.get(line.method), line, target) for line in experiment.lines}
-    reasons = dict.fromkeys((line.method, missing[line.label]) for line in experiment.lines if line.method in methods)
+    missing = {line.label: _missing(methods[line.method], line, target) for line in experiment.lines}
+    reasons = dict.fromkeys((line.method, missing[line.label]) for line in experiment.lines)
     notes += [f"{name} is left out: {reason}" for name, reason in reasons if reason]
-    notes += [f"{line.label} is not run: {line.absent}" for line in experiment.lines if line.method not in methods]
     settings = [s for s in experiment.settings(info) if not missing[s.line.label]]
     if not settings:
         raise UserError(f"no method of this experiment can run here: {'; '.join(notes)}")
@@ -195,8 +194,6 @@ def foreseen(target: Target, experiment: Experiment, per_token: float) -> float:
 
 def _missing(method: Any, line: Line, target: Any) -> str | None:
     """Why a line cannot run on this target, in a sentence; one that names or trains its part lacks none."""
-    if method is None:
-        return line.absent
     reason = method.available(target)
     named = reason and line.params and method.brings(make_params(method.params, line.params))
     return None if line.trains is not None or named else reason

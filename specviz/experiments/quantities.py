@@ -57,8 +57,9 @@ class Profile(_Named):
     """Amounts per run, by place along something inside it (``along``) and by part.
 
     ``whole``: the parts are shares of what was counted at a place. Otherwise there are two, ``TOTAL`` and ``COUNT``,
-    and their ratio is drawn as a curve; ``counted``: with the counts under it and the diagonal beside it. ``of`` gives
-    {place: {part: amount}} from a trace (None: the amounts come from elsewhere).
+    and their ratio is drawn as a curve; ``counted``: with the counts under it, which are of ``things``; ``tenths``: the
+    places are tenths of a probability, and the diagonal is drawn. ``of`` gives {place: {part: amount}} from a trace
+    (None: the amounts come from elsewhere).
     """
 
     along: str
@@ -66,6 +67,8 @@ class Profile(_Named):
     parts: tuple[str, ...] = ()  # in the order they are drawn
     whole: bool = False
     counted: bool = False
+    things: str = "tokens"
+    tenths: bool = False
 
 
 TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))  # label, formula, unit, help
@@ -186,9 +189,16 @@ def _ranks(trace: Trace) -> dict[str, dict[str, float]]:
     return ranks
 
 
+def _by_depth(trace: Trace) -> dict[str, dict[str, float]]:
+    return {
+        str(depth): {TOTAL: stood, COUNT: decided} for depth, decided, stood in metrics.acceptance_by_depth(trace)
+    }
+
+
 LEARNING, LOSS = LEARNT = ("learning", "loss")  # from a training's log
 PROFILES: tuple[Profile, ...] = (
-    Profile(key="confidence", **TEXTS["confidence"], of=_confidence),
+    Profile(key="confidence", **TEXTS["confidence"], of=_confidence, tenths=True),
+    Profile(key="by_depth", **TEXTS["by_depth"], of=_by_depth, things="positions"),
     Profile(key="ranks", **TEXTS["ranks"], of=_ranks, parts=(*(name for name, _ in RANKS), BEYOND)),
     Profile(key=LEARNING, **TEXTS[LEARNING]),
     Profile(key=LOSS, **TEXTS[LOSS]),

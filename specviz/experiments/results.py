@@ -294,7 +294,7 @@ def place_of(profile: Profile, place: str) -> str:
     >>> place_of(QUANTITIES["confidence"], "0.35"), place_of(QUANTITIES["learning"], "1500")
     ('30 % to 40 %', '1,500')
     """
-    if profile.counted:
+    if profile.tenths:
         return f"{100 * float(place) - 5:.0f} % to {100 * float(place) + 5:.0f} %"
     return f"{float(place):,.0f}"
 

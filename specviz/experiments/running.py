@@ -197,7 +197,8 @@ def _units(session: Session, parts: Parts) -> Iterator[list[Row]]:
                 yield [{**labels, **shared}]
                 continue
             if case is None or experiment.look is not None:
-                measure = functools.partial(_measured, experiment, target, {**setting.params, **part}, case)
+                params = {**setting.params, **part}
+                measure = functools.partial(_measured, experiment, target, setting.line.method, params, case)
                 yield [{**labels, **shared, **row} for row in session.on_device(measure)]
                 continue
             new = experiment.max_new_tokens
@@ -216,12 +217,14 @@ def _units(session: Session, parts: Parts) -> Iterator[list[Row]]:
             yield swept(row, trace, case.gold) if case.gold and experiment.forced and trace is not None else [row]
 
 
-def _measured(experiment: Experiment, target: Any, params: Mapping[str, Any], case: Case | None) -> list[Row]:
+def _measured(
+    experiment: Experiment, target: Any, method: str, params: Mapping[str, Any], case: Case | None
+) -> list[Row]:
     try:
         if experiment.measure is not None:
-            return list(experiment.measure(target, params))
+            return list(experiment.measure(target, method, params))
         assert experiment.look is not None and case is not None
-        return list(experiment.look(target, params, case.prompt, experiment.max_new_tokens))
+        return list(experiment.look(target, method, params, case.prompt, experiment.max_new_tokens))
     except Exception as problem:
         return [{"error": sentence(problem)}]
 

@@ -5,6 +5,7 @@ A method that was not run has a sentence in its cells: what would fill them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,6 +80,17 @@ def texts(sheet: Sheet, quantity: Quantity) -> tuple[tuple[str, ...], tuple[tupl
     return ("", *sheet.columns, *counted), tuple(rows)
 
 
+def in_a_cell(missing: str) -> str:
+    """What would fill a row, as short as a figure's cell: the command, where the sentence has one.
+
+    >>> in_a_cell("there is no EAGLE head for m: make one with `specviz train eagle` --model and this model")
+    'not there: specviz train eagle'
+    """
+    command = re.search(r"`([^`]+)`", missing)
+    words = f"not there: {command[1]}" if command else missing
+    return words if len(words) <= LONGEST_WORDS else words[: LONGEST_WORDS - 1].rstrip() + "…"
+
+
 def titled(sheet: Sheet, quantity: Quantity) -> str:
     """What a sheet is headed by, as in "Speedup (×), SmolLM2"."""
     said = quantity.unit.replace("/", " per ") in quantity.label.lower()
@@ -129,7 +141,7 @@ def _drawn(sheet: Sheet, quantity: Quantity, points: Sequence[Mapping[str, Any]]
                 figure.add_annotation(x=at, y=row, text=f"<b>{text}</b>" if bold else text, showarrow=False)
     for row, name in enumerate(sheet.rows):
         if missing := (sheet.absent or {}).get(name):
-            words = missing if len(missing) <= LONGEST_WORDS else missing[: LONGEST_WORDS - 1].rstrip() + "…"
+            words = in_a_cell(missing)
             figure.add_annotation(
                 x=(len(across) - 1) / 2, y=row, text=f"<i>{plain(words)}</i>", showarrow=False, font={"size": 11}
             )

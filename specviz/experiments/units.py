@@ -21,7 +21,7 @@ from decoders.method.plugin_files import VARIABLE, plugin_files
 from specviz.places import SUFFIX, TRACES
 from specviz.workers.work import Made, Refused, Unit, Work, digest
 
-from .experiment import TRAINABLE, Experiment, Line, Row, Setting
+from .experiment import PART_OF, Experiment, Line, Row, Setting
 from .plan import PLAIN, Plan
 from .prompts import Case
 from .recipes import recipes
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 PACKAGES = ("decoders", "specviz/experiments")  # what decides the rows of a run
 UNIT_RUN = re.compile(r"[0-9a-f]{24}-\d+")  # what a unit's runs are called
 SOURCES = ("*.py", "*.toml", "*.txt")
+OFFERED_TO = ("sps", "sps+ppd")  # methods that draft with the model that was offered for all runs
+DRAFTING = ("part.*", "trees*", "config.json", "*.safetensors", "*.bin", "*.pt", "*.gguf")  # files of a part or a model
+WHOLE = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,30 +97,45 @@ def parts_of(target: Target, experiment: Experiment, settings: Iterable[Setting]
     from decoders.parts import find_part
 
     digests: dict[str, str] = {}
+    offered = target.companions.get(OFFERED)
     for setting in settings:
-        variant, kind = variant_of(experiment, setting), TRAINABLE.get(setting.line.method)
+        variant, kind = variant_of(experiment, setting), PART_OF.get(setting.line.method)
         named = {name: str(value) for name, value in setting.params.items() if isinstance(value, str)}
         if variant is not None:
             digests[f"trained {digest([variant.kind, asdict(variant)])[:12]}"] = _contents(
                 variant.folder(target.key) / "part"
             )
-        elif kind is not None and PARAMETER[kind] not in named:
-            digests[kind] = _contents(target.companions.get(OFFERED) or find_part(target.key, kind))
-        digests |= {f"{name}={value}": _contents(value) for name, value in named.items() if _contents(value)}
+        elif kind is not None and PARAMETER.get(kind, "part") not in named:
+            digests[kind] = _contents((offered if kind == "drafter" else None) or find_part(target.key, kind))
+        elif offered and setting.line.method in OFFERED_TO and "drafter" not in named:
+            digests["drafter"] = _contents(offered)
+        digests |= {f"{name}={value}": held for name, value in named.items() if (held := _contents(value))}
     return digests
 
 
 def _contents(place: Any) -> str:
-    """A hash of a file or a part's folder; "" for what is neither."""
-    path = Path(str(place)).expanduser() if place else Path()
+    """A hash of a file, or of what decides how a folder's part, head or model drafts; "" for what is neither.
+
+    Of a file beyond ``WHOLE`` bytes its size, its beginning and its end: models are as large as that, parts are not.
+    """
+    if not place:
+        return ""
+    path = Path(str(place)).expanduser()
+    named, count = hashlib.sha256(), 0
     try:
-        files = [path] if path.is_file() else sorted(path.glob("part.*")) + sorted(path.glob("trees*"))
-        named = hashlib.sha256()
-        for file in files if place else ():
-            named.update(file.name.encode() + file.read_bytes())
+        for file in [path] if path.is_file() else sorted(f for form in DRAFTING for f in path.glob(form)):
+            named.update(f"{file.name} {file.stat().st_size} ".encode())
+            with file.open("rb") as data:
+                if file.stat().st_size <= WHOLE:
+                    named.update(data.read())
+                else:
+                    named.update(data.read(WHOLE // 2))
+                    data.seek(-WHOLE // 2, os.SEEK_END)
+                    named.update(data.read())
+            count += 1
     except OSError:
         return ""
-    return named.hexdigest()[:24] if place and files else ""
+    return named.hexdigest()[:24] if count else ""
 
 
 def about_of(target: Target, planned: Plan, opening: Opening) -> dict[str, Any]:

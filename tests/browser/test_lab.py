@@ -15,7 +15,7 @@ from specviz.places import home
 from tests import synthetic
 from tests.models import tiny_target
 from tests.stubs import StubDesk, nothing_wrong
-from tests.test_sheets import CASES, SHEET, WORDS
+from tests.test_sheets import CASES, IN_A_CELL, SHEET, WORDS
 from tests.waiting import WAIT_S, becomes, expect, fits
 
 Visit = Callable[..., Any]
@@ -202,7 +202,7 @@ def test_a_papers_table_is_drawn_with_whose_numbers_it_has_and_what_would_fill_a
     expect(page.locator(".svl-results[data-state=complete] .svp-chart .main-svg").first).to_be_attached()
     charts = page.locator(".svp-chart")
     ours, paper = (charts.filter(has_text=text).first for text in ("Tokens per step", "paper: table 1, Vicuna"))
-    expect(ours).to_contain_text(WORDS)
+    expect(ours).to_contain_text(IN_A_CELL)
     expect(paper).to_contain_text("2.50")
     expect(paper).to_contain_text("3.50")  # the head's, which was not run here
     expect(page.locator(".svl-caption")).to_contain_text("Grey: the paper's numbers (Vicuna)")

@@ -138,7 +138,8 @@ function drawSteps({ rows, runs = [], won = 0, lost = 0, base, steps: count = 0,
 /** @param {DevNews} told */
 function drawRun({ ran: run, failed: why, runs = [] }) {
   const names = runs.map((one, k) => h("option", { value: String(k) }, one.title));
-  if (prompt.options.length !== names.length) prompt.replaceChildren(...names);
+  const listed = [...prompt.options].map((option) => option.textContent);
+  if (listed.join("\n") !== runs.map((one) => one.title).join("\n")) prompt.replaceChildren(...names);
   if (run) prompt.value = String(run.on);
   if (why) ran.replaceChildren(h("span.svp-error", why));
   if (!run) return;
@@ -177,6 +178,7 @@ async function follow() {
       news = told;
     } catch (error) {
       failed(error);
+      news = null; // all of it is drawn again, in place of this
       await new Promise((again) => setTimeout(again, AGAIN_MS));
     }
   }

@@ -268,7 +268,11 @@ function pointTable(results) {
     const lost = failed > 0 && h("small.svl-failed", ` ${failed} failed`);
     return h("tr", places.map(([, , cell]) => h("td", cell(point))), numbers, h("td.svp-num", open, lost));
   });
-  return tabled({}, heads(places.map(([, head]) => head), [...labels, "runs"]), rows);
+  // lines that could not be run say what would fill them; tables of lines × tasks have them in their own rows
+  const missing = TABLED.has(results.about.chart) ? [] : Object.entries(results.about.absent ?? {});
+  const wide = { colspan: String(places.length + columns.length) };
+  const empty = missing.map(([name, why]) => h("tr.svl-absent", h("th", { scope: "row" }, name), h("td", wide, why)));
+  return tabled({}, heads(places.map(([, head]) => head), [...labels, "runs"]), [...rows, ...empty]);
 }
 
 /** A table of every point below tables of lines × tasks, to look for its runs. @param {HTMLElement[]} table */

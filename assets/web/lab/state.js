@@ -13,7 +13,9 @@ export const OWN = "own";
 export const BATCH = "batch";
 
 /** @type {Record<string, string>} */
-export const SHORT = { pldplus: "PLD+", adapld: "AdaPLD", casd: "CASD", glide: "GLIDE", ppd: "PPD" };
+export const SHORT = {
+  pldplus: "PLD+", adapld: "AdaPLD", casd: "CASD", glide: "GLIDE", ppd: "PPD", eagle2: "EAGLE-2", eagle3: "EAGLE-3",
+};
 
 export const lab = {
   /** @type {HTMLElement} */

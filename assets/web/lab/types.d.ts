@@ -19,6 +19,8 @@ interface LabRecipe extends LabExperiment { papers: string[]; missing: string[] 
 /** What is known of results: the experiment, the model, what came of it. */
 interface LabAbout extends LabExperiment {
   id: string; state: LabState; created: string; model: { name: string }; notes: string[]; runs: number; cases: number;
+  /** Line → why it could not be run. */
+  absent?: Record<string, string>;
   /** They come along, and cannot be deleted. */
   shipped?: boolean;
 }

@@ -171,8 +171,8 @@ export class LensView {
     let problem = "";
     try {
       const answer = await postJson(`api/whatif/${encodeURIComponent(id)}/lens`, { step, node: node.index });
+      if (this.answers.size >= MOST_KEPT) this.answers.clear();
       if (id === this.id) this.answers.set(key, answer);
-      if (this.answers.size > MOST_KEPT) this.answers.clear();
     } catch (error) {
       problem = sentence(error);
     }

@@ -13,7 +13,7 @@ from specviz.experiments.experiment import Row
 LOOKUPS, PASSAGE, VOCABULARY = 200, 500, 2_000
 
 
-def lookups(_: Any, params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def lookups(target: Any, method: str, params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Times a lookup (find and merge, CASD's settings) in a pool of made-up passages; the median of 200 lookups.
 
     Token ids are drawn by Zipf's law, as words are; what is looked up are 20 tokens cut out of the pool.

@@ -12,7 +12,7 @@ NEW = 48  # tokens of each answer, at most
 METHODS = {"Plain decoding": "plain", "GLIDE": "glide"}
 
 
-def batches(target: Any, params: Mapping[str, Any]) -> Iterator[Row]:
+def batches(target: Any, _: str, params: Mapping[str, Any]) -> Iterator[Row]:
     """A row per batch size and method, of the same different prompts (the held-out ones) for both; a first batch is not
     counted. Every size takes the 16 prompts' first ones.
     """

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from decoders import Prompt, Target
 
 
-def lengths(target: Target, params: Mapping[str, Any], prompt: Prompt, max_new_tokens: int) -> Iterator[Row]:
+def lengths(target: Target, method: str, params: Mapping[str, Any], prompt: Prompt, new: int) -> Iterator[Row]:
     """One row: the words and tokens of a prompt. Nothing is decoded."""
     text = target.tokenizer.decode(list(prompt.tokens), skip_special_tokens=True)
     yield {"words": float(len(text.split())), "prompt_tokens": float(len(prompt.tokens))}

@@ -8,44 +8,39 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specviz.experiments.experiment import Row
+from decoders.errors import UserError
+from specviz.experiments.experiment import PART_OF, Row
 from specviz.experiments.guesses import acceptance_of, part_of
 from specviz.experiments.quantities import learning
+from specviz.experiments.variants import PARAMETER
 
 if TYPE_CHECKING:
     from decoders import Prompt
 
-NAMES = {
-    "ppd": "PPD", "glide": "GLIDE", "drafter": "Vanilla drafter", "medusa": "Medusa", "hydra": "Hydra",
-    "eagle": "EAGLE", "eagle3": "EAGLE-3",
-}  # fmt: skip
-METHODS = {**{kind: kind for kind in NAMES}, "drafter": "sps"}  # that draft with a part of this kind
 
-
-def trained_parts(target: Any, params: Mapping[str, Any]) -> Iterator[Row]:
-    """A row per part that there is for the target, counted from its file.
+def trained_parts(target: Any, method: str, params: Mapping[str, Any]) -> Iterator[Row]:
+    """One row: the part that a method drafts with, counted from its file.
 
     Memory while decoding: the part's numbers, and the keys and values that a draft model keeps of a full context, all
     in the target's type. Prompt tokens keep none, as theirs are dropped after each step, nor do parallel heads.
     """
     parameters = float(target.info["parameters"])
-    for name, folder in _parts(target, params):
-        numbers, cached = _numbers(target, folder)
-        yield {
-            "series": name, "trained_percent": 100 * numbers / parameters,
-            "memory_percent": 100 * (numbers + cached) / parameters,
-        }  # fmt: skip
+    numbers, cached = _numbers(target, _place(target, method, params))
+    yield {
+        "trained_percent": 100 * numbers / parameters, "memory_percent": 100 * (numbers + cached) / parameters,
+    }  # fmt: skip
 
 
-def _parts(target: Any, params: Mapping[str, Any], every: bool = False) -> Iterator[tuple[str, Any]]:
-    """Name and folder of the parts that there are for a target; of ``every`` kind, None where there is none."""
+def _place(target: Any, method: str, params: Mapping[str, Any]) -> Path:
+    """The folder of the part that a method drafts with. Raises UserError where it drafts with none."""
     from decoders.parts import find_part
 
-    for kind, name in NAMES.items():
-        named = params.get("part") if kind == "ppd" else None
-        folder = part_of(target, params)[0] if named else find_part(target.key, kind)
-        if folder is not None or every:
-            yield name, folder
+    kind = PART_OF[method]
+    named = params.get(PARAMETER.get(kind, "part"))
+    folder = Path(str(named)).expanduser() if named else find_part(target.key, kind)
+    if folder is None:
+        raise UserError(f"{method} drafts with no trained part here: train one with `specviz train {kind}`")
+    return folder
 
 
 def _numbers(target: Any, folder: Path) -> tuple[int, int]:
@@ -72,7 +67,7 @@ SIZES = (6, 8, 12, 16, 20, 24, 28, 32, 40, 48, 64)
 DRAWS = 5  # random trees of each size
 
 
-def by_tree_size(target: Any, params: Mapping[str, Any]) -> Iterator[Row]:
+def by_tree_size(target: Any, _: str, params: Mapping[str, Any]) -> Iterator[Row]:
     """A row per size and kind of trees: τ from the acceptance measured of the prompt tokens, L(n) as kept for this
     machine and model, measured now where it is not.
     """
@@ -93,39 +88,31 @@ def by_tree_size(target: Any, params: Mapping[str, Any]) -> Iterator[Row]:
             yield {**row, "latency_ms": ms} if name == "pruned" else row
 
 
-def loss(target: Any, params: Mapping[str, Any]) -> Iterator[Row]:
+def loss(target: Any, _: str, params: Mapping[str, Any]) -> Iterator[Row]:
     """The loss by step, from the part's own log."""
     yield learning(part_of(target, params)[1].training.get("log") or ())
 
 
-def _memory_percent(target: Any, folder: Path) -> float:
-    """The memory that a part takes while decoding, in per cent of the target's weights (``trained_parts``)."""
-    return 100 * sum(_numbers(target, folder)) / float(target.info["parameters"])
+def training_time(target: Any, method: str, params: Mapping[str, Any]) -> Iterator[Row]:
+    """One row: how long a method's part was trained, as its own log has it; empty for a part without one."""
+    training = _training(_place(target, method, params))
+    if training.get("seconds"):
+        yield {"training_hours": training["seconds"] / 3600, "steps_trained": training["steps"]}
 
 
-def training_time(target: Any, params: Mapping[str, Any]) -> Iterator[Row]:
-    """A row per part that there is for the target, as its own training log has it."""
-    for name, folder in _parts(target, params):
-        training = _training(folder)
-        if training.get("seconds"):
-            yield {"series": name, "training_hours": training["seconds"] / 3600, "steps_trained": training["steps"]}
-
-
-def cost_and_speed(target: Any, params: Mapping[str, Any], prompt: Prompt, max_new_tokens: int) -> Iterator[Row]:
-    """A row per part that there is for the target: the speedup of decoding with it over plain decoding of the same
-    prompt, timed one after the other, beside its memory and its training.
+def cost_and_speed(
+    target: Any, method: str, params: Mapping[str, Any], prompt: Prompt, max_new_tokens: int
+) -> Iterator[Row]:
+    """One row: the speedup of a method over plain decoding of the same prompt, timed one after the other, beside its
+    part's memory (``trained_parts``) and training.
     """
-    plain = _tokens_per_s(target, prompt, "plain", max_new_tokens)
-    for kind, (name, folder) in zip(METHODS, _parts(target, params, every=True), strict=True):
-        if folder is None:
-            continue
-        speed = _tokens_per_s(target, prompt, METHODS[kind], max_new_tokens)
-        hours = _training(folder).get("seconds", 0) / 3600
-        speedup = speed / plain if speed and plain else None
-        yield {
-            "series": name, "speedup": speedup, "memory_percent": _memory_percent(target, folder),
-            "training_hours": hours or None,
-        }  # fmt: skip
+    folder = _place(target, method, params)
+    plain, speed = (_tokens_per_s(target, prompt, name, max_new_tokens) for name in ("plain", method))
+    (counted,) = trained_parts(target, method, params)
+    yield {
+        "speedup": speed / plain if speed and plain else None, "memory_percent": counted["memory_percent"],
+        "training_hours": _training(folder).get("seconds", 0) / 3600 or None,
+    }  # fmt: skip
 
 
 def _training(folder: Path) -> Mapping[str, Any]:

@@ -63,6 +63,8 @@ class Dev(Service):
         self._chosen, self._ran = 0, ""
         self._opened: list[str] = []  # the runs that were named, by their ids
         self._again = False  # drafts anew though the file is as it was
+        self._rerun = False  # another prompt was chosen
+        self._usable: Method | None = None  # of the last save that could be used
 
     def watch(
         self, file: Path, *, method: str | None = None, against: str | None = None, traces: Sequence[Path] = ()
@@ -106,7 +108,7 @@ class Dev(Service):
         self._check()
         if asked.run >= len(self._runs):
             raise UserError(f"there is no run {asked.run + 1}: {len(self._runs)} are drafted on")
-        self._chosen, self._again = asked.run, True
+        self._chosen, self._rerun = asked.run, True
 
     def _check(self) -> None:
         if self._file is None:
@@ -121,19 +123,23 @@ class Dev(Service):
 
     def _follow(self, file: Path) -> None:
         while self.desk.loader.target is None and not self._over.wait(0.1):
-            if self.desk.loader.state == "failed":
-                return self._tell(state="", problem=self.desk.reason())
+            if self.desk.loader.state == "failed" and self._state.get("problem") != self.desk.reason():
+                self._tell(state="", problem=self.desk.reason())  # another model may be chosen in the header
         from decoders.drafters import wait_for_plugins
         from decoders.study.saves import CALL_S, POLL_S, digest
 
         wait_for_plugins(CALL_S)
         seen = ""
         while not self._over.is_set():
-            now = digest(file) or seen
-            if now != seen or self._again:
-                seen, self._again = now, False
+            now, usable = digest(file) or seen, self._usable
+            saved, again, rerun = now != seen, self._again, self._rerun
+            if saved or again or (rerun and usable is not None):
+                seen, self._again, self._rerun = now, False, False
                 try:
-                    self._saved(file)
+                    if usable is None or saved or again:
+                        self._saved(file, saves=self._state.get("saves", 0) + saved)
+                    else:
+                        self._ran_on_prompt(usable, self.desk.target())
                 except QueueFull:  # the server goes down
                     return
                 except Exception as problem:
@@ -141,8 +147,10 @@ class Dev(Service):
                     self._tell(state="", problem=sentence(problem))
             self._over.wait(POLL_S)
 
-    def _saved(self, file: Path) -> None:
-        """All that is told of a save, in the order in which it is wanted: drafts, the contract, a run."""
+    def _saved(self, file: Path, saves: int) -> None:
+        """All that is told of a save, in the order in which it is wanted: drafts, the contract, a run; ``saves`` could
+        be used so far, this one included.
+        """
         from decoders.study.saves import drafted
 
         target = self.desk.target()
@@ -152,11 +160,16 @@ class Dev(Service):
         save: Save = self.desk.on_worker(lambda: drafted(file, [live for _, live in self._runs], self._method))
         if save.method is None:
             return self._tell(state="", problem=save.problem, details=save.details)
-        method = save.method
-        self._tell(state="checking the contract", problem="", details="", saves=self._state.get("saves", 0) + 1,
+        method = self._usable = save.method
+        self._tell(state="checking the contract", problem="", details="", saves=saves,
                    method={"name": method.name, "title": method.title}, **self._told(save))  # fmt: skip
         self._before = save.drafts
-        self._tell(state="running", rules=self.desk.on_worker(lambda: _rules(method, target)))
+        self._tell(rules=self.desk.on_worker(lambda: _rules(method, target)))
+        self._ran_on_prompt(method, target)
+
+    def _ran_on_prompt(self, method: Method, target: Target) -> None:
+        """The run on the chosen prompt alone: what was told of the save stays."""
+        self._tell(state="running")
         self._tell(state="", **self.desk.on_worker(lambda: self._run(method, target)))
 
     def _read(self, target: Target) -> None:
