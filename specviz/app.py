@@ -29,6 +29,7 @@ from specviz.pages import pages
 from specviz.places import GALLERY, home
 from specviz.remembered import places_of, remember
 from specviz.server import routes
+from specviz.server.backends import Backends
 from specviz.server.desk import Desk
 from specviz.server.forms import Rejected
 from specviz.server.guard import Guard
@@ -54,24 +55,33 @@ def open_desk(
     engine: str | None = None,
     drafter: str | None = None,
     rules: Rules | None = None,
+    threads: int | None = None,
+    backends: Backends | None = None,
 ) -> Desk:
-    """A desk for the server: the gallery, what earlier servers left, and the model, which loads in the background.
+    """A desk for the server: the gallery, what earlier servers left, and the model, which loads in the background; with
+    ``backends`` it is theirs too, and they do the runs.
 
     With a ``trace`` and no ``model`` nothing is loaded: for viewing only. Raises Rejected if the trace cannot be read.
     """
     store = TraceStore()
     library = Library(home() / "runs")
     load_folder(store, GALLERY, "gallery")
+    pool = None
     if trace is not None and model is None:
         loader = Loader(None, reason="Opened for viewing only: start “python app.py” to run methods.")
     else:
         chosen = str(model) if model is not None else default_model()
+        pool = backends.pool() if backends is not None else None
 
         def opened(model: str, progress: Tell | None = None) -> Any:
+            import torch
+
             from decoders import load_target
 
+            if each := threads or (backends.threads_each if backends is not None else 0):
+                torch.set_num_threads(each)
             target = load_target(model, device=device, dtype=dtype, engine=engine, progress=progress)
-            target.engines.learns = True
+            target.engines.learns = pool is None  # beside backends at work nothing can be measured
             return target
 
         def load() -> Any:
@@ -83,6 +93,8 @@ def open_desk(
             if drafter is not None:
                 offer_drafter(target, drafter)
             remember(model_place(chosen), target)
+            if pool is not None and backends is not None:
+                pool.begin(backends.hosting(target, {"model": chosen, "device": device, "engine": engine}, drafter))
             return target
 
         def pick(model: str, tell: Tell) -> Any:
@@ -104,8 +116,9 @@ def open_desk(
             return None
 
         public = rules is not None and rules.public
-        loader = Loader(load, name=model_name(chosen), model=chosen, other=other, pick=None if public else pick)
-    desk = Desk(store, Runner(store, library), loader, pages=pages())
+        fixed = public or pool is not None
+        loader = Loader(load, name=model_name(chosen), model=chosen, other=other, pick=None if fixed else pick)
+    desk = Desk(store, Runner(store, library, pool=pool), loader, pages=pages())
     desk.device, desk.dtype = device, dtype
     desk.keep_to(rules or Rules())
     listing = store.listing("")
@@ -193,16 +206,18 @@ def serve(
     dtype: str | None = None,
     engine: str | None = None,
     drafter: str | None = None,
+    threads: int | None = None,
     auth_file: str | Path | None = None,
     public: bool = False,
     limits: Mapping[str, str] | None = None,
     pickers: Sequence[str] = (),
     prepare: Callable[[Desk], str] | None = None,
+    backends: Backends | None = None,
 ) -> None:
     """Run the app until it is interrupted. With a ``trace`` and no ``model`` it only shows recorded runs. ``drafter``
     is the draft model that SpS uses. ``auth_file`` names who may sign in, ``public``, ``limits`` and ``pickers`` what
-    users may do (``limits.rules_for``). ``prepare`` is called with the desk before the page is put together, and gives
-    the name of the tab that a browser is opened on.
+    users may do (``limits.rules_for``). ``backends`` do the runs, where they are given. ``prepare`` is called with the
+    desk before the page is put together, and gives the name of the tab that a browser is opened on.
 
     Raises ValueError with one sentence if a file cannot be read, a limit is none, or the port is taken.
     """
@@ -220,7 +235,10 @@ def serve(
             raise ValueError(
                 f"cannot listen on {host}, port {port}: {reason}; choose another one with --port"
             ) from None
-    desk = open_desk(model, trace, device=device, dtype=dtype, engine=engine, drafter=drafter, rules=rules)
+    desk = open_desk(
+        model, trace, device=device, dtype=dtype, engine=engine, drafter=drafter, rules=rules, threads=threads,
+        backends=backends,
+    )  # fmt: skip
     tab = prepare(desk) if prepare is not None else ""
     app = create_app(desk=desk, users=users)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host

@@ -2,7 +2,8 @@
 
 ``pace``: units per second of one and of two workers on the bundled target, processes and Ray, one thread each, and what
 Ray adds to a unit; ``equal``: the rows of one worker, two processes, Ray on one node and on two, compared; ``many``: a
-stand-in of fixed latency on 1 to 64 workers; ``book``: the driver's memory and the time to resume for 10,000 units.
+stand-in of fixed latency on 1 to 64 workers; ``book``: the driver's memory and the time to resume for 10,000 units;
+``behind``: runs per minute of two users with one and with two backends behind the app, and what a live event takes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import statistics
 import sys
 import tempfile
+import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -38,7 +40,7 @@ COLUMNS = 60
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parts: dict[str, Callable[[Path, argparse.Namespace], Iterator[tuple[str, str, str]]]] = {
-        "pace": pace, "equal": equal, "many": many, "book": book,
+        "pace": pace, "equal": equal, "many": many, "book": book, "behind": behind,
     }  # fmt: skip
     parser.add_argument("--only", choices=tuple(parts), action="append", help="a part; may be repeated")
     parser.add_argument("--count", type=int, default=24, help="prompts of the bundled target")
@@ -138,6 +140,43 @@ def equal(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str
     for name, those in rows.items():
         same = sum(a == b for a, b in zip(first, counted_alone(those), strict=True))
         yield f"rows as of 1 process: {name}", f"{same} of {len(first)}", "all"
+
+
+def behind(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str]]:
+    from specviz.app import open_desk
+    from specviz.server.backends import Backends
+    from specviz.server.forms import PromptForm
+    from tests.standin_backends import delays
+
+    form, settings = PromptForm("text", text="Say it twice: the old lamp. the old"), {"max_new_tokens": 128}
+    rates = {}
+    for count in (1, 2, 1, 2):
+        desk = open_desk("bundled", backends=Backends("local", count, 1))
+        desk.begin()
+        pool = desk.runner.pool
+        assert pool is not None and desk.loader.wait(300)
+        while any(seat.state != "free" for seat in pool.seats.values()):
+            time.sleep(0.1)
+
+        def user(name: str, runs: int, desk: Any = desk) -> None:
+            for _ in range(runs):
+                assert desk.submit(form, "pld", {}, settings, owner=name).finished.wait(300)
+
+        user("warm", 2 * count)
+        began = time.perf_counter()
+        users = [threading.Thread(target=user, args=(name, args.count // 2)) for name in ("ann", "bob")]
+        for one in users:
+            one.start()
+        for one in users:
+            one.join()
+        rate = 60 * 2 * (args.count // 2) / (time.perf_counter() - began)
+        rates[count] = max(rate, rates.get(count, 0.0))
+        desk.end()
+    yield "two users, 2 backends ÷ 1", f"{rates[2] / rates[1]:.2f} ({rates[2]:.0f} ÷ {rates[1]:.0f} runs/min)", ""
+    for kind in ("", "local", "ray"):
+        ms = sorted(delays(kind))
+        name = {"": "no backend", "local": "a process", "ray": "an actor of Ray's"}[kind]
+        yield f"a step's event, {name}", f"{statistics.median(ms):.1f} ms (95 %: {ms[len(ms) * 95 // 100]:.1f})", ""
 
 
 def many(place: Path, args: argparse.Namespace) -> Iterator[tuple[str, str, str]]:

@@ -7,7 +7,6 @@ import copy
 import re
 import socket
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,49 +22,17 @@ from specviz.app import create_app
 from specviz.pages import pages
 from specviz.server.desk import Desk
 from specviz.server.forms import PromptForm
+from specviz.server.job import Job
 from specviz.server.library import Library
 from specviz.server.loader import Loader
-from specviz.server.runner import Job, Runner
+from specviz.server.pool import Pool
+from specviz.server.runner import Runner
 from specviz.server.store import TraceStore
 from specviz.server.users import Users
 
 from . import synthetic
+from .replay import StubRun
 from .waiting import WAIT_S, until
-
-
-class StubRun:
-    """``decoders.Run``'s face: deltas of a synthetic trace.
-
-    It may pause between steps, wait after the fourth until ``gate`` is set, and fail at a step.
-    """
-
-    def __init__(
-        self,
-        whole: Trace,
-        cancel: threading.Event,
-        *,
-        pause_s: float = 0.0,
-        fail_at: int = -1,
-        gate: threading.Event | None = None,
-    ) -> None:
-        self._gate = gate
-        self.trace, self._parts = synthetic.deltas(copy.deepcopy(whole))
-        self._whole, self._cancel, self._pause_s, self._fail_at = whole, cancel, pause_s, fail_at
-        self.trace.run.update(stop="", timings={"prefill_ms": 1.0, "decode_ms": 1.0})
-
-    def __iter__(self) -> Iterator[Mapping[str, Mapping[str, list[Any]]]]:
-        for number, part in enumerate(self._parts):
-            while number == 4 and self._gate and not (self._gate.wait(0.01) or self._cancel.is_set()):
-                pass
-            if self._cancel.is_set():
-                self.trace.run.update(complete=True, stop="cancelled")
-                return
-            if number == self._fail_at:
-                raise RuntimeError("the stub broke")
-            time.sleep(self._pause_s)
-            self.trace.extend(part)
-            yield part
-        self.trace.run.update({k: v for k, v in self._whole.run.items() if k not in ("id", "title")})
 
 
 @dataclass(frozen=True)
@@ -216,13 +183,14 @@ class StubDesk(Desk):
         fail_at: int = -1,
         library: Library | None = None,
         gallery: tuple[Trace, ...] = (),
+        pool: Pool | None = None,
     ) -> None:
         store = TraceStore()
         for number, trace in enumerate(gallery):
             trace.run["id"] = f"gallery-{number}"
             store.put(trace, kind="gallery", owner="*")
         loader = Loader(load, reason="Opened for viewing only.", name="stub")
-        super().__init__(store, Runner(store, library), loader, methods=lambda: METHODS, pages=pages())
+        super().__init__(store, Runner(store, library, pool=pool), loader, methods=lambda: METHODS, pages=pages())
         self.whole, self.pause_s, self.fail_at, self.library = whole, pause_s, fail_at, library
         self.first = "gallery-0" if gallery else ""
         self.gate = threading.Event()

@@ -462,10 +462,19 @@ def test_app_and_view_call_the_server(monkeypatch, tmp_path):
     assert specviz("view", tmp_path / "a.spectrace", "--open") == 0
     shared = {"auth_file": Path("users"), "public": False, "limits": {"runs": "5"}, "pickers": []}
     assert calls[0][0] == ("x", "127.0.0.1", 0, None, False)
-    assert calls[0][1] == {"device": None, "dtype": None, "drafter": None, "engine": None} | shared
+    opening = dict.fromkeys(("device", "dtype", "drafter", "engine", "threads", "backends"))
+    assert calls[0][1] == opening | shared
     assert calls[1][0] == (None, "127.0.0.1", 7860)
     alone = {"auth_file": None, "public": False, "limits": {}, "pickers": []}
     assert calls[1][1] == {"trace": tmp_path / "a.spectrace", "open_browser": True} | alone
+    assert specviz("app", "--backends", "local:2", "--threads", 3) == 0
+    assert (calls[2][1]["backends"].count, calls[2][1]["backends"].threads_each) == (2, 3)
+
+
+def test_backends_that_make_no_sense_are_refused(capsys, tmp_path):
+    assert "names no backends" in refused(capsys, "app", "--backends", "two")
+    assert "goes with --backends ray:N" in refused(capsys, "app", "--ray-address", "auto")
+    assert "add --model, too" in refused(capsys, "app", "--backends", "local:2", "--trace", tmp_path / "a.spectrace")
 
 
 def test_train_demo_passes_its_budget_on(capsys, monkeypatch, tmp_path):

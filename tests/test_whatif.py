@@ -21,7 +21,8 @@ from decoders.trace.metrics import ranking_regret, regrets
 from decoders.trace.trace import Trace
 from specviz.cli import main
 from specviz.pages import pages
-from specviz.pages.whatif.service import MOST_READ, Redraft
+from specviz.pages.whatif.reading import MOST_READ
+from specviz.pages.whatif.service import Redraft
 from specviz.server.desk import Desk
 from specviz.server.loader import Loader
 from specviz.server.runner import Runner
@@ -357,7 +358,7 @@ def test_few_runs_stay_read_and_viewers_are_told_why(client, desk, target):
         trace.run["id"] = f"more-{number}"
         desk.store.put(trace, owner="*")
         assert ask(client, f"more-{number}", step=0).json()["same"]
-    assert len(desk.services["whatif"]._read) == MOST_READ
+    assert len(desk.memory["whatif"]) == MOST_READ
     viewer = Desk(desk.store, Runner(desk.store), Loader(None, reason="Opened for viewing only."), pages=pages())
     assert viewer.services["whatif"].reason("mine") == "Opened for viewing only."
     with pytest.raises(ValueError, match="viewing only"):

@@ -253,8 +253,9 @@ def test_a_killed_driver_leaves_whole_units_and_no_workers(folder: Folder, tmp_p
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes that a process has started."""
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    """The processes that a process has started, from any of its threads."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
 
 
 def alive(pid: int) -> bool:

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from decoders.imports import nothing_collected
+from specviz.workers.kinds import BACKENDS
 
 from . import common
 
@@ -23,7 +24,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     common.file(parser, "--trace", "open on this recorded run", "TRACE")
     add_address(parser)
-    common.add_model(parser, threads=False)
+    common.add_model(parser)
+    parser.add_argument(
+        "--backends", metavar="KIND:N",
+        help="do the runs in N backends, each with a model of its own: "
+        + "; ".join(f"{name}:N, {what}" for name, what in BACKENDS.items()) + " (docs/scale.md)",
+    )  # fmt: skip
+    parser.add_argument("--ray-address", metavar="A", help="of a Ray cluster: auto, host:6379 or ray://host:10001")
 
 
 def add_address(parser: argparse.ArgumentParser) -> None:
@@ -46,15 +53,30 @@ def shared(args: argparse.Namespace) -> dict[str, Any]:
     return {"auth_file": args.auth_file, "public": args.public, "limits": limits, "pickers": args.picks}
 
 
+def backends(args: argparse.Namespace) -> Any:
+    """The backends that are asked for; None where none are. Raises UserError for options that contradict each other."""
+    if not args.backends:
+        if args.ray_address:
+            raise common.UserError("--ray-address goes with --backends ray:N")
+        return None
+    if args.trace is not None and args.model is None:
+        raise common.UserError("--trace alone opens recorded runs only, which need no --backends: add --model, too")
+    from specviz.server.backends import Backends
+
+    return Backends.spelt(args.backends, threads=args.threads or 0, ray_address=args.ray_address or "")
+
+
 def run(args: argparse.Namespace) -> int:
     import logging
 
+    behind = backends(args)
     with nothing_collected():
         from specviz.app import serve
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     serve(
         args.model, args.host, args.port, args.trace, args.open,
-        device=args.device, dtype=args.dtype, engine=args.engine, drafter=args.drafter, **shared(args),
+        device=args.device, dtype=args.dtype, engine=args.engine, drafter=args.drafter, threads=args.threads,
+        backends=behind, **shared(args),
     )  # fmt: skip
     return 0

@@ -21,6 +21,7 @@ from specviz.places import SUFFIX, TRACES, home
 from specviz.words import counted
 from specviz.workers.folder import Folder
 from specviz.workers.kinds import pool_of
+from specviz.workers.processes import worker_device
 from specviz.workers.sweep import Standing, sweep
 from specviz.workers.work import Job, Unit
 
@@ -144,9 +145,9 @@ def spread(
     token = folder.open()
     if planned.experiment.trains:
         results.about["trained_s"] = trained(target, planned, progress, cancel)
-    gpus = 1.0 if target.device.type == "cuda" else 0.0
+    device, gpus = worker_device(target.device.type, opening.device, apart=workers.on != "processes")
     threads = workers.threads_each
-    settled = replace(opening, dtype=str(target.info["dtype"]), device=target.device.type)
+    settled = replace(opening, dtype=str(target.info["dtype"]), device=device)
     about = about_of(target, planned, settled)
     job = Job(open_experiment, about, folder.place, token, threads, gpus)
     units = units_of(planned, about)

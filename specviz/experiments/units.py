@@ -8,7 +8,6 @@ parts are others.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import os
 import re
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoders.method.plugin_files import VARIABLE, plugin_files
 from specviz.places import SUFFIX, TRACES
+from specviz.workers.plain import code_of, prompt_from_json, prompt_to_json
 from specviz.workers.work import Made, Refused, Unit, Work, digest
 
 from .experiment import PART_OF, Experiment, Line, Row, Setting
@@ -29,12 +29,11 @@ from .running import labels_of, rows_of
 from .variants import PARAMETER, variant_of
 
 if TYPE_CHECKING:
-    from decoders import Prompt, Target
+    from decoders import Target
     from decoders.trace.trace import Trace
 
 PACKAGES = ("decoders", "specviz/experiments")  # what decides the rows of a run
 UNIT_RUN = re.compile(r"[0-9a-f]{24}-\d+")  # what a unit's runs are called
-SOURCES = ("*.py", "*.toml", "*.txt")
 OFFERED_TO = ("sps", "sps+ppd")  # methods that draft with the model that was offered for all runs
 DRAFTING = ("part.*", "trees*", "config.json", "*.safetensors", "*.bin", "*.pt", "*.gguf")  # files of a part or a model
 WHOLE = 64 << 20
@@ -53,18 +52,9 @@ class Opening:
 # --- what determines a sweep's units ---
 
 
-@functools.cache
 def code_version() -> str:
     """A hash of all code that decides what a run's rows are, and the versions of what computes them."""
-    import torch
-    import transformers
-
-    root = Path(__file__).resolve().parents[2]
-    files = sorted(path for name in PACKAGES for form in SOURCES for path in (root / name).rglob(form))
-    named = hashlib.sha256(f"{torch.__version__.partition('+')[0]} {transformers.__version__}".encode())
-    for path in [*files, *plugin_files()]:
-        named.update(path.name.encode() + path.read_bytes())
-    return named.hexdigest()[:24]
+    return code_of(PACKAGES)
 
 
 def determined(target: Target, planned: Plan) -> dict[str, Any]:
@@ -261,41 +251,17 @@ class _Runs:
 
 
 def case_to_json(case: Case) -> dict[str, Any]:
-    """A prompt with all that a run of it may read."""
-    prompt, pool = case.prompt, case.prompt.pool
-    kept = None
-    if pool is not None:
-        positions = None if pool.positions is None else pool.positions.tolist()
-        kept = {
-            "tokens": pool.tokens.tolist(),
-            "starts": list(pool.starts),
-            "positions": positions,
-            "label": pool.label,
-        }
-    return {
-        "id": case.id, "category": case.category, "tokens": list(map(int, prompt.tokens)),
-        "segments": [[s.name, s.start, s.stop, s.passage] for s in prompt.segments], "pool": kept,
-        "compression": prompt.compression, "reference": prompt.reference, "reference_of": prompt.reference_of,
-        "gold": None if case.gold is None else asdict(case.gold),
-    }  # fmt: skip
+    """A prompt with all that a run of it may read, and what its rows say of it."""
+    gold = None if case.gold is None else asdict(case.gold)
+    return {"id": case.id, "category": case.category, **prompt_to_json(case.prompt), "gold": gold}
 
 
 def case_from_json(data: Mapping[str, Any]) -> Case:
     """Back from ``case_to_json``."""
-    import numpy as np
-
-    from decoders.prompt.prompt import Pool, Prompt, Segment
     from decoders.study.quotes import Quote, QuotedAnswer
 
-    pool, gold = data["pool"], data["gold"]
-    if pool is not None:
-        positions = None if pool["positions"] is None else np.asarray(pool["positions"], dtype=np.int64)
-        pool = Pool(np.asarray(pool["tokens"], dtype=np.int64), tuple(pool["starts"]), positions, pool["label"])
-    prompt: Prompt = Prompt(
-        tuple(data["tokens"]), tuple(Segment(*segment) for segment in data["segments"]), pool, data["compression"],
-        data["reference"], data["reference_of"],
-    )  # fmt: skip
+    gold = data["gold"]
     if gold is not None:
         quotes = tuple(Quote(**quote) for quote in gold["quotes"])
         gold = QuotedAnswer(**{**gold, "passages": tuple(gold["passages"]), "quotes": quotes})
-    return Case(data["id"], data["category"], prompt, gold)
+    return Case(data["id"], data["category"], prompt_from_json(data), gold)

@@ -20,16 +20,18 @@ from decoders.trace import files as tracefile
 from specviz.places import is_id, new_id
 from specviz.words import sentence
 
+from .counter import Counter
 from .forms import MAX_POOL, PromptForm, Rejected, RunSettings, checked_params, too_long
+from .job import Job
 from .library import Library
 from .limits import Rules
 from .loader import Loader
-from .runner import Build, Job, QueueFull, Runner
+from .opened import imported
+from .runner import Runner
 from .store import TraceStore, UnknownTrace
 
 Work = TypeVar("Work", bound=Callable[..., Any])
 log = logging.getLogger(__name__)
-MOST_REQUESTS = 20  # of one log that are opened at once
 
 
 def get(path: str = "", verb: str = "GET") -> Callable[[Work], Work]:
@@ -80,7 +82,7 @@ class Service:
         return False
 
 
-class Desk:
+class Desk(Counter):
     """Model, queue and stored runs behind one counter, and the services of the pages by their names."""
 
     def __init__(
@@ -92,7 +94,8 @@ class Desk:
         methods: Callable[[], Mapping[str, Any]] | None = None,
         pages: Iterable[type[Service]] = (),
     ) -> None:
-        self.store, self.runner, self.loader = store, runner, loader
+        super().__init__(runner, loader)
+        self.store = store
         self._methods = methods or _registered
         self.first = ""  # the run the page opens on
         self.device: str | None = None  # where models are opened, as ``load_target`` takes it
@@ -111,6 +114,7 @@ class Desk:
     def begin(self) -> None:
         """Load the model and find earlier runs, both in the background."""
         self.loader.start()
+        self.runner.begin()
         for service in self.services.values():
             service.begin()
         if self.library is not None:
@@ -121,6 +125,8 @@ class Desk:
         for service in self.services.values():
             service.close()
         self.runner.close()
+        if self.runner.pool is not None:
+            self.runner.pool.close()
         if self.library is not None:
             self.library.close()
 
@@ -131,6 +137,7 @@ class Desk:
             log.warning("earlier runs are not listed: %s", problem)
 
     def _model_changed(self) -> None:
+        self.memory.clear()
         for service in self.services.values():
             try:
                 service.model_changed()
@@ -153,31 +160,12 @@ class Desk:
         """The registered methods by name."""
         return self._methods()
 
-    def reason(self) -> str:
-        """Why nothing can be run, in a sentence; "" where runs can be made."""
-        if self.loader.state in ("none", "failed"):
-            return self.loader.text
-        return "The model is still loading." if self.loader.state == "loading" else ""
-
-    def target(self) -> Any:
-        """The loaded model. Raises Rejected with the sentence why there is none."""
-        if self.loader.target is None:
-            raise Rejected("model", self.reason() or "There is no model.")
-        return self.loader.target
-
     def target_of(self, run: Mapping[str, Any]) -> Any:
         """The model that a recorded run was made with, where it is here; else the loaded one. Raises Rejected.
 
         It is opened beside the loaded one where there is room for both, and stays until another model is chosen.
         """
         return self.loader.made(run) if self.target() is not None else None
-
-    def on_worker(self, work: Callable[[], Any]) -> Any:
-        """What ``work`` returns, done with the model when no run waits. Raises QueueFull as the server goes down."""
-        return self.runner.on_worker(work, device=self._device())
-
-    def _device(self) -> str:
-        return str(self.target().info.get("device", "cpu"))
 
     def catalog(self) -> dict[str, Any]:
         """Methods with their controls, the settings of every run, and the method of the run that the page opens on.
@@ -295,8 +283,11 @@ class Desk:
         owner: str = "",
         session: str = "",
         target: Any = None,
+        seat: str = "",
     ) -> Job:
-        """Queue a run, with ``target`` if not the loaded model. Raises Rejected with the place and the sentence."""
+        """Queue a run, with ``target`` if not the loaded model; on the backend ``seat`` if that is named. Raises
+        Rejected with the place and the sentence.
+        """
         target = target or self.target()
         chosen, own = self.params_of(method, params, target)
         common = checked_params(RunSettings, settings)
@@ -313,19 +304,15 @@ class Desk:
         if len(prompt.tokens) >= target.context_length and not shortened:
             raise Rejected("prompt", too_long(len(prompt.tokens), target.context_length))
 
-        name = title or form.title
+        name, values = title or form.title, dataclasses.asdict(own)
+        if self.pooled(target):
+            options = self._options(method, name, values, common)
+            return self.queue_away(chosen, prompt, options, owner=owner, session=session, seat=seat)
 
         def build(cancel: threading.Event) -> Any:
-            return self.run_of(target, prompt, method, name, cancel, params=dataclasses.asdict(own), settings=common)
+            return self.run_of(target, prompt, method, name, cancel, params=values, settings=common)
 
         return self.queue(build, title=name, owner=owner, session=session)
-
-    def queue(self, build: Build, *, title: str, owner: str = "", session: str = "") -> Job:
-        """Let the model's worker do a run. Raises Rejected where the queue is full, or its owner's share of it."""
-        try:
-            return self.runner.submit(build, title=title, owner=owner, session=session, device=self._device())
-        except QueueFull as problem:
-            raise Rejected("queue", str(problem), problem.retry_s) from None
 
     def check_size(self, form: PromptForm | str, new_tokens: int = 0) -> None:
         """Raises Rejected where a prompt, or as many new tokens, are more than this server takes."""
@@ -367,20 +354,20 @@ class Desk:
         settings: RunSettings,
     ) -> Any:
         """The run itself, made when its turn comes."""
-        from decoders import Run, Sampling
+        from decoders import Run
+
+        return Run(target, prompt, **self._options(method, title, params, settings), cancel=cancel)
+
+    def _options(self, method: str, title: str, params: dict[str, Any], settings: RunSettings) -> dict[str, Any]:
+        from decoders import Sampling
 
         lossy = not self._methods()[method].lossless
-        return Run(
-            target,
-            prompt,
-            method,
-            params=params,
-            sampling=Sampling(settings.temperature, settings.top_k, settings.top_p, settings.seed),
-            max_new_tokens=settings.max_new_tokens,
-            title=title,
-            cancel=cancel,
-            compare=lossy or (settings.compare and method != "plain"),
-        )
+        return {
+            "method": method, "params": params, "title": title,
+            "sampling": Sampling(settings.temperature, settings.top_k, settings.top_p, settings.seed),
+            "max_new_tokens": settings.max_new_tokens,
+            "compare": lossy or (settings.compare and method != "plain"),
+        }  # fmt: skip
 
     def open_file(self, source: str | Path | bytes, *, owner: str = "") -> str:
         """Put a trace file, or what is in a server's answer or log, among the owner's runs; returns the id (of several
@@ -397,34 +384,12 @@ class Desk:
         try:
             traces = [tracefile.load(source)]
         except tracefile.TraceError as problem:
-            traces = _imported(data, problem)
+            traces = imported(data, problem)
         for trace in reversed(traces):
             trace.run["id"] = new_id()  # never the file's own: it could name somebody else's run
             trace.run["complete"] = True
             key = self.store.put(trace, kind="opened", owner=owner)
         return key
-
-
-def _imported(data: bytes, problem: Exception) -> list[Any]:
-    """The runs in a file of a server. Raises Rejected: with ``problem`` where it is none, and with the numbers where it
-    has no run.
-    """
-    from decoders.importers import ImportFault, NotALog, open_log
-
-    try:
-        opened = open_log(data)
-    except NotALog:
-        raise Rejected("file", sentence(problem)) from None
-    except ImportFault as fault:
-        raise Rejected("file", sentence(fault)) from None
-    if not opened.traces:
-        values = "; ".join(f"{name}: {value}" for name, value in opened.numbers[0].values.items())
-        told = f"{opened.title} gives numbers of many requests, which are no run. {opened.numbers[0].title}: {values}"
-        raise Rejected("file", f"{told[:900]}.")
-    if len(opened.traces) > MOST_REQUESTS:
-        opened.notes.append(f"the first {MOST_REQUESTS} of {len(opened.traces)} requests in this file were opened")
-    opened.traces[0].run["imported"]["notes"] += opened.notes
-    return opened.traces[:MOST_REQUESTS]
 
 
 def _of_model(control: Control, target: Any) -> Control:

@@ -36,7 +36,8 @@ def add(app: FastAPI, desk: Desk) -> None:
         user = user_of(request)
         picks = desk.loader.pick is not None and desk.rules.may_pick(user)
         state = {"model": desk.loader.info(), **runner.load(), "rules": desk.rules.told(), "user": user}
-        return answer({**state, "picks": picks})
+        backends = {} if runner.pool is None else {"backends": runner.pool.told()}
+        return answer({**state, "picks": picks, **backends})
 
     @app.get("/api/methods")
     def methods() -> Response:

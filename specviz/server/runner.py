@@ -1,4 +1,4 @@
-"""Runs in the background: one worker thread per device, and a queue."""
+"""Runs in the background: one worker thread per device, or per backend of a pool, and a queue."""
 
 from __future__ import annotations
 
@@ -8,27 +8,25 @@ import math
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from contextvars import copy_context
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from cachetools import FIFOCache
 
+from decoders.errors import UserError
 from decoders.method.kept import owned_by
-from decoders.trace.report import payload
-from decoders.trace.tables import SCHEMA
-from decoders.trace.trace import Trace
 from specviz.places import new_id
 from specviz.words import sentence
 
-from .feed import Feed
+from .job import Build, Job, RunLike
 from .library import Library
 from .limits import Rules, Window, caller
-from .store import TraceStore, packed
+from .pool import LINE, LOSSES, SEAT, NotBegun, Pool
+from .store import TraceStore
 
 log = logging.getLogger(__name__)
 
@@ -39,17 +37,6 @@ MAX_UNSTARTED = 200  # runs that never began, of which the reason is kept
 TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 
 
-class RunLike(Protocol):
-    """What the runner needs of ``decoders.Run``: an iterator of deltas, and the trace they add up to."""
-
-    trace: Trace
-
-    def __iter__(self) -> Iterator[Mapping[str, Mapping[str, list[Any]]]]: ...
-
-
-Build = Callable[[threading.Event], RunLike]
-
-
 class QueueFull(RuntimeError):
     """Too many runs wait already, or came from one user; after ``retry_s`` seconds it may be asked for again."""
 
@@ -58,69 +45,20 @@ class QueueFull(RuntimeError):
         self.retry_s = max(1, math.ceil(retry_s))
 
 
-@dataclass(eq=False)
-class Job:
-    """A run that waits, goes on or is over. ``owner`` is a user or a browser, ``session`` one open page of it."""
-
-    id: str
-    title: str
-    build: Build
-    owner: str = ""
-    session: str = ""
-    who: str = ""  # whose limits count
-    state: str = "queued"  # queued, running, done
-    cancel: threading.Event = field(default_factory=threading.Event)
-    feed: Feed = field(default_factory=Feed)
-    finished: threading.Event = field(default_factory=threading.Event)
-    error: str = ""
-    ahead: int = -1  # runs before it, as last told
-    _copy: Trace | None = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def snapshot(self) -> bytes:
-        """Compressed JSON of what is decoded so far; ``live`` = {state, seq, ahead}: events up to ``seq`` are in it."""
-        with self._lock:
-            document = payload(self._copy) if self._copy else {"schema": SCHEMA, "run": self._waiting()}
-            live = {"state": self.state, "seq": self.feed.seq, "ahead": max(0, self.ahead)}
-            return packed({**document, "live": live}, level=3)
-
-    def _waiting(self) -> dict[str, Any]:
-        return {"id": self.id, "title": self.title, "complete": False, "error": self.error}
-
-    def begin(self, trace: Trace) -> None:
-        with self._lock:
-            self._copy = _copied(trace)
-            self.feed.publish({"state": "running"})
-
-    def add(self, delta: Mapping[str, Mapping[str, list[Any]]], trace: Trace) -> None:
-        """Publish one step; if the trace grew by more than the delta says, watchers are told to fetch it all."""
-        with self._lock:
-            assert self._copy is not None
-            self._copy.extend(delta)
-            update = {k: v for k, v in trace.run.items() if self._copy.run.get(k) != v}
-            self._copy.run.update(update)
-            if all(self._copy.rows(name) == trace.rows(name) for name in trace.tables):
-                self.feed.publish({"delta": delta, "run": update})
-            else:
-                self._copy = _copied(trace)
-                self.feed.publish({"reload": True})
-
-
-def _copied(trace: Trace) -> Trace:
-    tables = {name: {c: list(values) for c, values in table.items()} for name, table in trace.tables.items()}
-    return Trace(dict(trace.run), tables)
-
-
 class Runner:
     """One worker thread per device; runs on one device wait for each other, other work (``on_worker``) for all runs.
+    The line ``pool.LINE`` has a thread for each backend instead: whichever is free takes the next run that it may do.
 
     A run that fails ends with ``stop="error"`` and a sentence; the worker goes on with the next one.
     """
 
-    def __init__(self, store: TraceStore, library: Library | None = None, *, max_waiting: int = MAX_WAITING) -> None:
-        self.store, self.library, self.max_waiting = store, library, max_waiting
+    def __init__(
+        self, store: TraceStore, library: Library | None = None, *, max_waiting: int = MAX_WAITING,
+        pool: Pool | None = None,
+    ) -> None:  # fmt: skip
+        self.store, self.library, self.max_waiting, self.pool = store, library, max_waiting, pool
         self._waiting: dict[str, deque[Job]] = {}
-        self._other_work: dict[str, deque[tuple[Future[Any], Callable[[], Any]]]] = {}
+        self._other_work: dict[str, deque[_Other]] = {}
         self._workers: set[str] = set()
         self._now: dict[str, Job] = {}
         self._jobs: dict[str, Job] = {}
@@ -129,16 +67,26 @@ class Runner:
         self._closing = False
         self._tidied = 0.0
         self.keep_to(Rules())
+        if pool is not None:
+            pool.changed = self._look_again
 
     def keep_to(self, rules: Rules) -> None:
         """Let no user have more than ``rules`` allow."""
         self.rules = rules
         self._rate = Window(rules.runs)
 
-    def submit(self, build: Build, *, title: str = "", owner: str = "", session: str = "", device: str = "cpu") -> Job:
+    def begin(self) -> None:
+        """Have the backends of a pool opened, as soon as it is told how."""
+        if self.pool is not None:
+            with self._change:
+                self._start_worker(LINE)
+
+    def submit(
+        self, build: Build, *, title: str = "", owner: str = "", session: str = "", device: str = "cpu", seat: str = ""
+    ) -> Job:
         """Queue a run. Raises QueueFull with a sentence: the queue is full, or its owner has had enough for now."""
         who = caller.get() or owner
-        job = Job(new_id(), title, build, owner, session, who)
+        job = Job(new_id(), title, build, owner, session, who, seat)
         with self._change:
             if self._closing:
                 raise QueueFull("The server is going down.")
@@ -169,7 +117,7 @@ class Runner:
                 wait,
             )
 
-    def on_worker(self, work: Callable[[], Any], *, device: str = "cpu") -> Any:
+    def on_worker(self, work: Callable[[], Any], *, device: str = "cpu", seat: str = "") -> Any:
         """What ``work`` returns, done by the device's worker when no run waits for it: a step of something long. It is
         done in the caller's context: for the owner that is set here (``decoders.method.kept``).
 
@@ -179,7 +127,7 @@ class Runner:
         with self._change:
             if self._closing:
                 raise QueueFull("The server is going down.")
-            self._other_work.setdefault(device, deque()).append((future, partial(copy_context().run, work)))
+            self._other_work.setdefault(device, deque()).append(_Other(future, _in_context(work), seat))
             self._start_worker(device)
             self._change.notify_all()
         try:
@@ -192,7 +140,17 @@ class Runner:
             self._workers.add(device)
             self._waiting.setdefault(device, deque())
             self._other_work.setdefault(device, deque())
-            threading.Thread(target=self._work, args=(device,), name=f"runs on {device}", daemon=True).start()
+            for seat in self._seats(device):
+                threading.Thread(target=self._work, args=(device, seat), name=f"runs on {seat}", daemon=True).start()
+
+    def _seats(self, device: str) -> Sequence[str]:
+        """Who takes runs from a line: the device itself, or the backends."""
+        return list(self.pool.seats) if self.pool is not None and device == LINE else [device]
+
+    def waiting(self) -> dict[str, int]:
+        """For each backend how many runs wait for it and no other."""
+        with self._change:
+            return Counter(job.seat for job in self._waiting.get(LINE, ()) if job.seat)
 
     def job(self, key: str) -> Job | None:
         """A run that waits or goes on (not one that is over)."""
@@ -261,13 +219,37 @@ class Runner:
             job.finished.wait(max(0.0, end - time.monotonic()))
 
     def _tell_positions(self, device: str) -> None:
-        now = self._now.get(device)
-        ahead = int(now is not None and now.state == "running")
+        busy = [(now := self._now.get(seat)) is not None and now.state == "running" for seat in self._seats(device)]
+        ahead = int(all(busy))
         for job in self._waiting.get(device, ()):
             if job.ahead != ahead:
                 job.ahead = ahead
                 job.feed.publish({"state": "queued", "ahead": ahead})
             ahead += 1
+
+    def _look_again(self) -> None:
+        """A backend was lost: its thread opens it again, and what had to be done there may be done anywhere."""
+        pool = self.pool
+        assert pool is not None
+        with self._change:
+            for one in (*self._waiting.get(LINE, ()), *self._other_work.get(LINE, ())):
+                if one.seat and not pool.is_open(one.seat):
+                    one.seat = ""
+            self._change.notify_all()
+
+    def _nobody(self, device: str) -> None:
+        """No backend is left: what waits is told so."""
+        with self._change:
+            reason = self.pool.reason if self.pool is not None else ""
+            if not reason or self._closing:
+                return
+            jobs, others = list(self._waiting[device]), list(self._other_work[device])
+            self._waiting[device].clear()
+            self._other_work[device].clear()
+            for job in jobs:
+                self._end_unstarted(job, "error", reason)
+        for other in others:
+            other.future.set_exception(UserError(reason))
 
     def _end_unstarted(self, job: Job, stop: str = "cancelled", error: str = "Cancelled before it started.") -> None:
         job.state, job.build = "done", _over
@@ -279,36 +261,45 @@ class Runner:
         job.feed.publish(event, last=True)
         job.finished.set()
 
-    def _work(self, device: str) -> None:
-        while self._work_once(device):
-            pass
+    def _work(self, device: str, seat: str) -> None:
+        pool = self.pool if device == LINE else None
+        SEAT.set(seat)
+        while pool is None or pool.prepare(seat):
+            if not self._work_once(device, seat):
+                return
+        self._look_again()
+        self._nobody(device)
 
-    def _work_once(self, device: str) -> bool:
+    def _work_once(self, device: str, seat: str) -> bool:
         """Do the next run, or other work; False when the server goes down. Nothing of it is held on to: a run's model
         may be exchanged for another one while nothing runs.
         """
-        line, other_work = self._waiting[device], self._other_work[device]
+        line, other_work, pool = self._waiting[device], self._other_work[device], self.pool if device == LINE else None
         with self._change:
-            while not line and not other_work and not self._closing:
+            while not ((job := _first(line, seat)) or (other := _first(other_work, seat)) or self._closing):
+                if pool is not None and not pool.is_open(seat):
+                    return True
                 self._change.wait()
             if self._closing:
-                for future, _ in other_work:
-                    future.cancel()
+                for one in other_work:
+                    one.future.cancel()
                 return False
-            if line:
-                job, other = line.popleft(), None
-                self._now[device] = job
+            if job is not None:
+                other = None
+                line.remove(job)
+                self._now[seat] = job
                 job.state = "running"
                 self._tell_positions(device)
             else:
-                job, other = None, other_work.popleft()
+                assert other is not None
+                other_work.remove(other)
         if other is not None:
-            _settle(*other)
+            _settle(other)
             return True
         assert job is not None
         try:
             with owned_by(job.owner):
-                self._run(job)
+                self._run(job, device)
             self._tidy()
         except BaseException:  # the worker outlives whatever a run does
             log.exception("run %s broke the worker's loop", job.id)
@@ -318,7 +309,7 @@ class Runner:
                     self._end_unstarted(job, "error", text)
         finally:
             with self._change:
-                self._now.pop(device, None)
+                self._now.pop(seat, None)
         return True
 
     def _tidy(self) -> None:
@@ -327,11 +318,28 @@ class Runner:
             self._tidied = time.monotonic()
             TRIM(0)
 
-    def _run(self, job: Job) -> None:
+    def _put_back(self, job: Job, build: Build, device: str) -> None:
+        """A run that did not begin, as its backend was lost: another one does it."""
+        with self._change:
+            job.losses += 1
+            job.build, job.state, job.seat, job.ahead = build, "queued", "", -1
+            if job.cancel.is_set():
+                self._end_unstarted(job)
+            elif job.losses >= LOSSES:
+                self._end_unstarted(job, "error", f"{LOSSES} backends were lost before this run began: try another.")
+            else:
+                self._waiting[device].appendleft(job)
+                self._change.notify_all()
+
+    def _run(self, job: Job, device: str) -> None:
         trace, journal, error = None, None, ""
         try:
             build, job.build = job.build, _over
-            run = build(job.cancel)
+            try:
+                run = build(job.cancel)
+            except NotBegun:
+                self._put_back(job, build, device)
+                return
             del build
             trace = run.trace
             trace.run.update(id=job.id, title=job.title or trace.run.get("title", ""))
@@ -371,8 +379,36 @@ def _over(_: threading.Event) -> RunLike:
     raise RuntimeError("this run began already")
 
 
-def _settle(future: Future[Any], work: Callable[[], Any]) -> None:
+@dataclass(eq=False)
+class _Other:
+    """Other work than a run, its ``future``, and the backend that has to do it ("": any)."""
+
+    future: Future[Any]
+    work: Callable[[], Any]
+    seat: str = ""
+
+
+Waits = TypeVar("Waits", Job, _Other)
+
+
+def _first(line: deque[Waits], seat: str) -> Waits | None:
+    """The first of a line that a backend (or a device) may do."""
+    return next((one for one in line if one.seat in ("", seat)), None)
+
+
+def _in_context(work: Callable[[], Any]) -> Callable[[], Any]:
+    """``work`` in the caller's context, but for the backend: that is the thread's that does it."""
+    context = copy_context()
+
+    def done() -> Any:
+        context.run(SEAT.set, SEAT.get())
+        return context.run(work)
+
+    return done
+
+
+def _settle(other: _Other) -> None:
     try:
-        future.set_result(work())
+        other.future.set_result(other.work())
     except BaseException as problem:  # it belongs to whoever waits for the result
-        future.set_exception(problem)
+        other.future.set_exception(problem)

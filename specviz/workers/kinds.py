@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from decoders.errors import UserError
 
 from .pool import Pool
 from .work import Job
 
+if TYPE_CHECKING:
+    from .backends import Backend
+
 KINDS = {
     "processes": "of this machine",
     "ray": "of this machine or a cluster, by Ray",
     "slurm": "of a SLURM cluster, by submitit",
 }
+BACKENDS = {"local": "processes of this machine", "ray": "Ray's actors, of this machine or a cluster"}
+
+
+@contextlib.contextmanager
+def _needs(kind: str, option: str) -> Iterator[None]:
+    """Imports of what a kind needs; UserError where it is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as missing:
+        module = {"ray": "ray", "slurm": "submitit"}[kind]
+        if missing.name != module:
+            raise
+        raise UserError(f"{option} needs {module}, which is not installed: pip install -e '.[{kind}]'") from None
 
 
 def pool_of(kind: str, job: Job, count: int, *, ray_address: str = "", slurm: Sequence[str] = ()) -> Pool:
@@ -22,10 +40,9 @@ def pool_of(kind: str, job: Job, count: int, *, ray_address: str = "", slurm: Se
         from .processes import Processes
 
         return Processes(job, count)
-    module = {"ray": "ray", "slurm": "submitit"}.get(kind)
-    if module is None:
+    if kind not in KINDS:
         raise UserError(f"there are no workers of the kind {kind!r}: choose one of {', '.join(KINDS)}")
-    try:
+    with _needs(kind, f"--on {kind}"):
         if kind == "ray":
             from .ray_actors import Actors
 
@@ -33,7 +50,16 @@ def pool_of(kind: str, job: Job, count: int, *, ray_address: str = "", slurm: Se
         from .slurm_array import Array
 
         return Array(job, count, slurm)
-    except ModuleNotFoundError as missing:
-        if missing.name != module:
-            raise
-        raise UserError(f"--on {kind} needs {module}, which is not installed: pip install -e '.[{kind}]'") from None
+
+
+def backends_of(kind: str, count: int, threads: int, ray_address: str = "") -> list[Backend]:
+    """Backends of a kind (``BACKENDS``), not open yet. Raises UserError where what it needs is not installed."""
+    names = [f"backend {number}" for number in range(1, count + 1)]
+    if kind == "local":
+        from .backends import Process
+
+        return [Process(name, number) for number, name in enumerate(names)]
+    with _needs("ray", "--backends ray:N"):
+        from .ray_backends import Actor
+
+        return [Actor(name, number, count * threads, ray_address) for number, name in enumerate(names)]

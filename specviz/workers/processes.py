@@ -10,11 +10,12 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from decoders.errors import UserError
 from specviz.words import sentence
 
 from .pool import Answer, Cannot, Done, Lost, Pool, Ready
@@ -45,11 +46,7 @@ class Processes(Pool):
 
     def _begin(self, name: str) -> None:
         ours, theirs = CONTEXT.Pipe()
-        process = CONTEXT.Process(
-            target=_serve, args=(theirs, self.job, self.names.index(name)), name=name, daemon=True
-        )
-        with STARTING, _threads(self.job.threads):
-            process.start()
+        process = begun(name, self.job.threads, _serve, theirs, self.job, self.names.index(name))
         theirs.close()
         self._running[name] = _Process(process, ours)
 
@@ -67,7 +64,7 @@ class Processes(Pool):
             except (EOFError, OSError):
                 running = self._running.pop(name)
                 running.process.join(PATIENCE_S)
-                answers.append(Lost(name, f"its process ended ({_how(running.process.exitcode)})"))
+                answers.append(Lost(name, ended(running.process.exitcode)))
                 self._begin(name)
                 continue
             answers.append(answer if isinstance(answer, Cannot) else Ready(name) if answer is None else
@@ -77,14 +74,40 @@ class Processes(Pool):
     def close(self) -> None:
         for running in self._running.values():
             running.link.close()
-            running.process.terminate()
-        for running in self._running.values():
-            running.process.join(PATIENCE_S)
-            if running.process.is_alive():
-                running.process.kill()
-                running.process.join()
-            running.process.close()
+        end([running.process for running in self._running.values()])
         self._running.clear()
+
+
+def begun(name: str, threads: int, work: Callable[..., None], *told: Any) -> Any:
+    """A process that does ``work`` (a function of a module), with so many threads; it ends with this one. Its work
+    begins with ``settle``.
+    """
+    process = CONTEXT.Process(target=work, args=told, name=name, daemon=True)
+    with STARTING, _threads(threads):
+        process.start()
+    return process
+
+
+def end(processes: Iterable[Any]) -> None:
+    """End processes that ``begun`` gave, at once."""
+    processes = list(processes)
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(PATIENCE_S)
+        if process.is_alive():
+            process.kill()
+            process.join()
+        process.close()
+
+
+def settle(gpu: int | None = None) -> None:
+    """What a process that ``begun`` started does first; with the number of a ``gpu`` it sees that one alone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the driver, who ends the workers
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    if gpu is not None:
+        _see_one_gpu(gpu)
 
 
 @contextlib.contextmanager
@@ -102,27 +125,41 @@ def _threads(count: int) -> Iterator[None]:
                 os.environ[variable] = value
 
 
-def _how(code: int | None) -> str:
+def worker_device(kind: str, asked: str | None, *, apart: bool = False) -> tuple[str, float]:
+    """Where each worker opens its model, as ``load_target`` takes it, and how many GPUs it gets of its own, by the
+    ``kind`` of device that the driver has and the one that the user ``asked`` for. A GPU that is named is all
+    workers'. ``apart``: a scheduler deals GPUs out, which knows them by its own numbers.
+
+    >>> worker_device("cuda", None), worker_device("cuda", "cuda:1"), worker_device("cpu", None)
+    (('cuda', 1.0), ('cuda:1', 0.0), ('cpu', 0.0))
+
+    Raises UserError for a GPU that is named where a scheduler deals them out.
+    """
+    if kind != "cuda":
+        return kind, 0.0
+    if asked is None or not asked.startswith("cuda:"):
+        return "cuda", 1.0
+    if apart:
+        raise UserError(f"--device {asked} names a GPU of this machine, and a scheduler deals them out: give cuda")
+    return asked, 0.0
+
+
+def ended(code: int | None) -> str:
     """A process's end in words.
 
-    >>> _how(-9), _how(3)
-    ('killed by SIGKILL', 'exit code 3')
+    >>> ended(-9), ended(3)
+    ('its process ended (killed by SIGKILL)', 'its process ended (exit code 3)')
     """
+    how = f"exit code {code}"
     if code is not None and code < 0:
-        try:
-            return f"killed by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"killed by signal {-code}"
-    return f"exit code {code}"
+        known = {number.value: number.name for number in signal.Signals}
+        how = f"killed by {known.get(-code, f'signal {-code}')}"
+    return f"its process ended ({how})"
 
 
 def _serve(link: Connection, job: Job, number: int) -> None:
     """A worker's process: tells None when it is ready, then an Outcome for each unit, and None after each share."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the driver, who ends the workers
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    if job.gpus:
-        _see_one_gpu(number)
+    settle(number if job.gpus else None)
     try:
         worker = Worker(job)
     except Refused as refusal:

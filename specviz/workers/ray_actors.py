@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from .pool import Answer, Cannot, Done, Lost, Pool, Ready
 from .work import Job, Outcome, Refused, Unit, Worker
 
 OPENINGS = 20  # failed starts of an actor after which it counts as lost once more
+JOINING = threading.Lock()
 STORE_BYTES = 80 << 20  # of Ray's object store, where we start Ray: results go to the folder, not through it
 
 
@@ -57,6 +59,27 @@ class _Asked:
     unit: Unit | None
 
 
+def joined(cores: int, address: str = "") -> bool:
+    """Be part of a Ray cluster: the one at ``address`` (or ``RAY_ADDRESS``), else one of this machine, which is started
+    with so many cores. Whether it was not so before. Raises UserError.
+    """
+    with JOINING:
+        if ray.is_initialized():
+            return False
+        settings: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if address:
+            settings |= {"address": address}
+        elif not os.environ.get("RAY_ADDRESS"):  # which names a cluster, too
+            os.environ.setdefault("RAY_worker_niceness", "0")  # as processes have it; Ray's own is 15
+            settings |= {"num_cpus": cores, "object_store_memory": STORE_BYTES, "include_dashboard": False}
+        try:
+            ray.init(**settings)
+        except Exception as problem:
+            where = f" at {address}" if address else ""
+            raise UserError(f"Ray{where} cannot be reached: {first_line(problem, 200)}") from None
+        return True
+
+
 class Actors(Pool):
     """One actor per worker. ``address``: of a cluster that runs (``auto``, ``host:6379`` or ``ray://host:10001``);
     without one, Ray is started on this machine, and ended with the sweep.
@@ -70,20 +93,7 @@ class Actors(Pool):
         self._opened: set[str] = set()
 
     def start(self) -> None:
-        if not ray.is_initialized():
-            settings: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-            if self._address:
-                settings |= {"address": self._address}
-            elif not os.environ.get("RAY_ADDRESS"):  # which names a cluster, too
-                cores = len(self.names) * self.job.threads
-                os.environ.setdefault("RAY_worker_niceness", "0")  # as processes have it; Ray's own is 15
-                settings |= {"num_cpus": cores, "object_store_memory": STORE_BYTES, "include_dashboard": False}
-            try:
-                ray.init(**settings)
-            except Exception as problem:
-                where = f" at {self._address}" if self._address else ""
-                raise UserError(f"Ray{where} cannot be reached: {first_line(problem, 200)}") from None
-            self._mine = True
+        self._mine = joined(len(self.names) * self.job.threads, self._address)
         kind = ray.remote(
             num_cpus=self.job.threads, num_gpus=self.job.gpus, max_restarts=-1, max_task_retries=0,
         )(_Actor)  # fmt: skip

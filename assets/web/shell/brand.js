@@ -12,6 +12,12 @@ import { turn } from "specviz/shell/theme.js";
 /** @type {Record<ModelInfo["state"], string>} */
 const MARKS = { loading: "…", ready: "✓", failed: "!", none: "○", gone: "!", out: "!" };
 
+/** @type {Record<Backend["state"], string>} */
+const SAID = {
+  starting: "starting", free: "free", busy: "at work", lost: "lost, is started again", failed: "given up",
+};
+const MOST_SHOWN = 8; // backends; of more, how many are busy
+
 /** Whether the server answers. @param {ModelInfo} model */
 const there = ({ state }) => state !== "gone" && state !== "out";
 
@@ -50,6 +56,7 @@ export function mount({ element, props, watch, trigger }) {
   const pill = h("button.svp-pill", { "aria-haspopup": "dialog", disabled: true, onclick: pick }, mark, what, name);
   const turns = { title: "Light or dark", "aria-label": "Switch between light and dark", onclick: turn };
   const user = h("span.svp-user", { hidden: true });
+  const behind = h("ul.svp-backends", { hidden: true, "aria-label": "Backends" });
   async function signOut() {
     await fetch("logout", { method: "POST" }).catch(() => {});
     location.reload(); // it leads to the page where one signs in
@@ -77,7 +84,19 @@ export function mount({ element, props, watch, trigger }) {
     const loads = coming ? coming.name : model.state === "loading" && "The model";
     write(said, loads ? `${loads} is being loaded` : short); // how far it is, is not said aloud
   }
+  /** @param {Backend[]} backends */
+  function drawBackends(backends) {
+    behind.hidden = backends.length === 0;
+    const shown = backends.slice(0, MOST_SHOWN).map(({ name, state, text }) => {
+      const words = `${name}: ${SAID[state]}${text ? `, ${text}` : ""}`;
+      return h("li", { title: words, "data-state": state }, h("span.svp-unseen", words));
+    });
+    const busy = backends.filter(({ state }) => state === "busy").length;
+    const counts = `${busy} of ${backends.length} busy`;
+    behind.replaceChildren(...shown, h("li.svp-counted", { title: `${backends.length} backends` }, counts));
+  }
   on("status", (status) => {
+    if (status) drawBackends(status.backends ?? []);
     if (status?.user && user.hidden) {
       user.replaceChildren(h("b", status.user), h("button.svp-button", { onclick: signOut }, "Log out"));
       user.hidden = false;
@@ -87,6 +106,7 @@ export function mount({ element, props, watch, trigger }) {
   place(element, "brand").append(
     h("span.svp-name", { role: "heading", "aria-level": 1 }, h("b", "spec"), "viz"),
     h("span.svp-grow"),
+    behind,
     pill,
     said,
     user,

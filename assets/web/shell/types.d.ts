@@ -29,7 +29,10 @@ interface MadeWith { same: boolean; name: string; loaded: string; model: string;
 interface Rules { public: boolean; accounts: boolean; [number: string]: number | boolean }
 
 /** ``api/status``. */
-interface Status { model: ModelInfo; rules: Rules; user: string; picks: boolean }
+interface Status { model: ModelInfo; rules: Rules; user: string; picks: boolean; backends?: Backend[] }
+
+/** One of the processes that do the runs; ``text``: why it is lost, or failed. */
+interface Backend { name: string; state: "starting" | "free" | "busy" | "lost" | "failed"; text: string }
 
 /** How full the store is: ``Desk.room``. */
 interface Room {

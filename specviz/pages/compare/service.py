@@ -139,13 +139,16 @@ class Compare(Service):
             )
         form, title, target = self._form(asked.prompt)
         settings = {**(asked.settings or {}), "compare": False}
+        # on one backend, so that speedups are formed of runs of the same device
+        known = self.desk.methods()
+        seat = self.desk.seat_of([known[lane.method] for lane in lanes if lane.method in known], owner)
         begun: list[dict[str, Any]] = []
         first: Rejected | None = None
         for lane in (Lane(method=BASELINE), *lanes):
             try:
                 job = self.desk.submit(
                     form, lane.method, lane.params or {}, settings, title=title, owner=owner,
-                    session=asked.session or "", target=target,
+                    session=asked.session or "", target=target, seat=seat,
                 )  # fmt: skip
                 begun.append({"method": lane.method, "id": job.id})
             except Rejected as problem:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from specviz.server.bodies import Body, needs
 from specviz.server.desk import Service, get, post
+from specviz.server.hosted import kept
 from specviz.server.http import Owner
 
 from .form import build
@@ -29,18 +29,11 @@ class Inspect(Service):
     @get("kept")
     def kept(self, owner: Owner) -> dict[str, Any]:
         """By method, how much it keeps of the user's runs with the model in use: {"count", "unit", "runs"}."""
-        if self.desk.loader.target is None:
-            return {}
-        from decoders.method.kept import kept_with, owned_by
-
-        with owned_by(owner):
-            return {name: asdict(amount) for name, amount in kept_with(self.desk.target()).amounts().items()}
+        return self.desk.kept_at(owner, kept, {"owner": owner})
 
     @post("empty")
     def empty(self, asked: Emptied, owner: Owner) -> list[str]:
         """Drop what a method keeps of the user's runs with the model in use; a run that goes on ends with what it had.
         """
-        from decoders.method.kept import kept_with, owned_by
-
-        with owned_by(owner):
-            return kept_with(self.desk.target()).empty(asked.method)
+        self.desk.target()
+        return self.desk.kept_at(owner, kept, {"owner": owner, "empty": asked.method}).get("dropped", [])

@@ -88,6 +88,8 @@ class Models(Service):
 
     def _forbidden(self, user: str) -> str:
         """Why a user may not choose the model, in a sentence; "" where that is allowed."""
+        if self.desk.runner.pool is not None:
+            return "The model of an app with backends is not exchanged: start it anew, with --model."
         if self.desk.rules.public:
             return "The model of a public server is not exchanged: run specviz on a computer of your own."
         if not self.desk.rules.may_pick(user):

@@ -1,14 +1,13 @@
 """What if, on a server: steps of stored runs drafted again, and looked at layer by layer, with the loaded model; a few
-runs stay read.
+runs stay read (``reading``).
 
-All model work is done by the device's worker, when no run waits: nothing here is done twice at a time.
+All model work is done by the device's worker (or the backend that has read the run), when no run waits.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,20 +15,19 @@ from cachetools import FIFOCache
 from pydantic import Field
 
 from decoders.errors import UserError
-from decoders.trace.report import payload
 from specviz.places import is_id, new_id
 from specviz.server.bodies import Body, PageSession, Params, needs
 from specviz.server.desk import Desk, Service, get, post
+from specviz.server.hosted import Holder, Work
 from specviz.server.http import Owner
 from specviz.server.runner import QueueFull
 from specviz.words import sentence
 
-if TYPE_CHECKING:
-    from decoders import Needs, Trace
-    from decoders.method.method import Method
-    from decoders.study.whatif import ReadRun, WhatIf
+from . import reading
 
-MOST_READ, MOST_BYTES = 3, 2 << 30  # runs that stay read, and what they hold together
+if TYPE_CHECKING:
+    from decoders import Trace
+
 MOST_ASKED = 12  # questions that wait at a time
 MOST_REASONS = 200
 MOST_REDRAFTED = 1000  # steps of an imported run that are drafted again while others wait
@@ -86,13 +84,11 @@ class WhatIfs(Service):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self._read: OrderedDict[str, ReadRun] = OrderedDict()  # the worker's alone
         self._reasons: FIFOCache[str, str] = FIFOCache(MOST_REASONS)
         self._waiting = threading.BoundedSemaphore(MOST_ASKED)
 
     def model_changed(self) -> None:
         self._reasons.clear()
-        self._read.clear()
 
     @get("{key}")
     def able(self, key: str) -> dict[str, str]:
@@ -131,26 +127,32 @@ class WhatIfs(Service):
         """
         self._check(key)
         again = self._again(key, asked)
-        return {
-            "trace": payload(again.trace), "step": again.step, "recorded": again.recorded, "accepted": again.accepted,
-            "more": again.accepted - again.recorded, "emitted": len(again.emitted), "same": again.same,
-            "read_ms": round(again.read_ms, 1), "ms": round(again.ms, 1), "notes": list(again.notes),
-        }  # fmt: skip
+        return {**again, "emitted": len(again["emitted"])}
 
-    def _again(self, key: str, asked: Redraft) -> WhatIf:
-        """A step of a run that may be asked, drafted again by the worker."""
+    def _again(self, key: str, asked: Redraft) -> dict[str, Any]:
+        """A step of a run that may be asked, drafted again: ``reading.redraft``."""
         target = self.desk.target_of(self.desk.trace(key).run)
-        candidate = asked.candidate
-        chosen, own = self._method(asked.method, asked.params, target) if candidate is None else (None, None)
-
-        def work() -> Any:
-            run, read_ms = self._ready(key, target, self._needs(key, target, chosen, own))
+        name, params = None, None
+        if asked.candidate is None:
+            chosen, params = self._method(asked.method, asked.params, target)
             name = None if chosen is None else chosen.name
-            used = own if own is not None else _own(run.trace, self.desk.methods())
-            redrafted = run.redraft(asked.step, name, used if candidate is None else None, candidate=candidate)
-            return dataclasses.replace(redrafted, read_ms=read_ms)
+        told = {"step": asked.step, "method": name, "params": params, "candidate": asked.candidate}
+        return self._done(key, target, reading.redraft, told)
 
-        return self._in_turn(work)
+    def _done(self, key: str, target: Any, work: Work, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Something done with a run by whoever has read it, or reads it now."""
+        if not self.desk.pooled(target):
+            made = self._in_turn(lambda: self.desk.work_on(
+                target, work, {**asked, "key": key, "trace": self.desk.trace(key)}, key
+            ))  # fmt: skip
+            if not self.desk.loader.is_open(target):  # it was exchanged meanwhile, and is to go
+                reading.forget(Holder(target, self.desk.memory), key)
+            return made
+        made = self._in_turn(lambda: self.desk.work_on(target, work, {**asked, "key": key}, key))
+        if made == reading.LACKS:
+            whole = {**asked, "key": key, "trace": reading.packed(self.desk.trace(key))}
+            made = self._in_turn(lambda: self.desk.work_on(target, work, whole, key))
+        return made
 
     @post("{key}/lens")
     def lens(self, key: str, asked: Place) -> dict[str, Any]:
@@ -160,15 +162,7 @@ class WhatIfs(Service):
         """
         self._check(key)
         target = self.desk.target_of(self.desk.trace(key).run)
-
-        def work() -> dict[str, Any]:
-            from decoders.draft.needs import Needs
-            from decoders.study.lens import lens
-
-            run, read_ms = self._ready(key, target, Needs())
-            return {**lens(run, asked.step, asked.node).to_json(), "read_ms": round(read_ms, 1)}
-
-        return self._in_turn(work)
+        return self._done(key, target, reading.lens, {"step": asked.step, "node": asked.node})
 
     @post("{key}/read")
     def read(self, key: str, asked: Reading, owner: Owner) -> dict[str, str]:
@@ -194,17 +188,17 @@ class WhatIfs(Service):
             again = trace if trace.run.get("recomputed") else read_again(target, trace)
             return again if chosen is None else redraft(target, again, chosen.name, params)
 
-        made: Trace = self._in_turn(work)
+        made: Trace = self._in_turn(lambda: self.desk.on_worker(work))
         drafts = "" if chosen is None else f", drafted again with {chosen.title}"
         made.run |= {"id": new_id(), "title": f"{trace.run['title']}, read again{drafts}"[:200]}
         return {"id": self.desk.store.put(made, kind="opened", owner=owner)}
 
     def _in_turn(self, work: Callable[[], Any]) -> Any:
-        """What ``work`` returns, done by the worker. Raises Busy where too many questions wait."""
+        """What ``work`` returns once it was done. Raises Busy where too many questions wait."""
         if not self._waiting.acquire(blocking=False):
             raise Busy("Many steps wait to be drafted again: try again in a moment.")
         try:
-            return self.desk.on_worker(work)
+            return work()
         except QueueFull as problem:
             raise Busy(str(problem)) from None
         finally:
@@ -228,8 +222,8 @@ class WhatIfs(Service):
                 raise UserError("name the method that goes on, or a candidate")
             chosen, own = self._method(asked.method, asked.params, target)
         else:
-            emitted = self._again(key, asked).emitted
-            own = _own(trace, self.desk.methods())
+            emitted = self._again(key, asked)["emitted"]
+            own = reading.own_of(trace)
             chosen, own = self._method(str(trace.run["method"]["name"]), own, target)
             place = " after a place picked by hand,"
         run = go_on(target, trace, asked.step, chosen, own, emitted=emitted)
@@ -242,6 +236,12 @@ class WhatIfs(Service):
 
             return Run(target, **run, title=title, cancel=cancel)
 
+        if self.desk.pooled(target):
+            prompt, stops = run.pop("prompt"), run["stop_ids"]
+            options = {**run, "method": chosen.name, "params": dataclasses.asdict(run["params"]), "title": title}
+            options["stop_ids"] = None if stops is None else list(map(int, stops))
+            job = self.desk.queue_away(chosen, prompt, options, owner=owner, session=asked.session or "")
+            return {"id": job.id, "title": job.title}
         job = self.desk.queue(build, title=title, owner=owner, session=asked.session or "")
         return {"id": job.id, "title": job.title}
 
@@ -259,43 +259,3 @@ class WhatIfs(Service):
             return None, None
         method, checked = self.desk.params_of(name, params or {}, target)
         return method, dataclasses.asdict(checked)
-
-    def _needs(self, key: str, target: Any, method: Method | None, params: Any) -> Needs:
-        """What a method reads of a run; the run's own method with its parameters where none is named."""
-        from decoders.draft.params import make_params
-        from decoders.drafters import find_method
-        from decoders.study.whatif import wanted
-
-        trace = self.desk.trace(key)
-        chosen = method or find_method(str(trace.run["method"]["name"]))
-        used = params if params is not None else _own(trace, self.desk.methods())
-        return wanted(chosen.needs(target, make_params(chosen.params, used)))
-
-    def _ready(self, key: str, target: Any, needs: Needs) -> tuple[ReadRun, float]:
-        """The run, read; and the milliseconds that took, 0 where it was read before. The worker's alone."""
-        from decoders.study.whatif import ReadRun
-
-        run = self._read.pop(key, None)
-        if run is not None and run.target is not target:
-            run = None
-        took = 0.0
-        if run is None or not run.serves(needs):
-            run = ReadRun(target, self.desk.trace(key), needs)
-            took = run.ms
-        if self.desk.loader.is_open(target):  # else it was exchanged meanwhile, and is to go
-            self._read[key] = run
-        while len(self._read) > 1 and (
-            len(self._read) > MOST_READ or sum(one.bytes for one in self._read.values()) > MOST_BYTES
-        ):
-            self._read.popitem(last=False)
-        return run, took
-
-
-def _own(trace: Trace, methods: Mapping[str, Any]) -> dict[str, Any]:
-    """The run's own parameters but those that name files."""
-    from decoders.study.recorded import own_params
-
-    name = str(trace.run["method"]["name"])
-    if name not in methods:
-        raise UserError(f"This run's method {name[:40]!r} is not known here: choose another one.")
-    return own_params(trace, methods[name])

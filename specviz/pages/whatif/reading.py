@@ -1,0 +1,118 @@
+"""Steps of runs drafted again, and looked at layer by layer, where the model is: by the app, or by a backend of it.
+
+Functions of a ``Holder`` and plain JSON (in the app itself a run's trace comes as it is); runs stay read there.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from decoders.errors import UserError
+from decoders.trace import files as tracefile
+from decoders.trace.report import payload
+from decoders.trace.trace import Trace
+from specviz.server.hosted import Holder
+
+if TYPE_CHECKING:
+    from decoders import Needs, Target
+    from decoders.study.whatif import ReadRun
+
+MEMORY = "whatif"
+MOST_READ, MOST_BYTES = 3, 2 << 30  # runs that stay read, and what they hold together
+LACKS = {"lacks": "trace"}  # told where a run is not read: ask again, with its trace
+
+
+def packed(trace: Trace) -> str:
+    """A run as text that JSON can hold."""
+    return base64.b64encode(tracefile.save(trace, None) or b"").decode()
+
+
+def redraft(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """A ``step`` of the run ``key`` drafted again: by a ``method`` with ``params`` (both None: the run's own), or on
+    from a ``candidate``. The step as a trace of its own, and how it compares with the recorded one.
+    """
+    from decoders.drafters import find_method
+
+    if (trace := _trace(holder, asked)) is None:
+        return LACKS
+    name, params, candidate = asked["method"], asked["params"], asked["candidate"]
+    own = params if params is not None else own_of(trace)
+    chosen = find_method(name if name is not None else str(trace.run["method"]["name"]))
+    run, read_ms = _ready(holder, asked["key"], trace, _needs(holder.target, chosen, own))
+    again = run.redraft(asked["step"], name, own if candidate is None else None, candidate=candidate)
+    return {
+        "trace": payload(again.trace), "step": again.step, "recorded": again.recorded, "accepted": again.accepted,
+        "more": again.accepted - again.recorded, "emitted": list(map(int, again.emitted)), "same": again.same,
+        "read_ms": round(read_ms, 1), "ms": round(again.ms, 1), "notes": list(again.notes),
+    }  # fmt: skip
+
+
+def lens(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What every layer of the target says at a drafted ``node`` of a ``step`` of the run ``key``."""
+    from decoders.draft.needs import Needs
+    from decoders.study import lens as study
+
+    if (trace := _trace(holder, asked)) is None:
+        return LACKS
+    run, read_ms = _ready(holder, asked["key"], trace, Needs())
+    return {**study.lens(run, asked["step"], asked["node"]).to_json(), "read_ms": round(read_ms, 1)}
+
+
+def own_of(trace: Trace) -> dict[str, Any]:
+    """The run's own parameters but those that name files."""
+    from decoders import methods
+    from decoders.study.recorded import own_params
+
+    name, known = str(trace.run["method"]["name"]), methods()
+    if name not in known:
+        raise UserError(f"This run's method {name[:40]!r} is not known here: choose another one.")
+    return own_params(trace, known[name])
+
+
+def forget(holder: Holder, key: str) -> None:
+    """Read a run no more."""
+    _read(holder).pop(key, None)
+
+
+def _read(holder: Holder) -> OrderedDict[str, ReadRun]:
+    return holder.memory.setdefault(MEMORY, OrderedDict())
+
+
+def _trace(holder: Holder, asked: Mapping[str, Any]) -> Trace | None:
+    """The run's trace: as it comes, else that of the run as it was read; None where there is neither."""
+    sent = asked.get("trace")
+    if isinstance(sent, Trace):
+        return sent
+    if sent is not None:
+        return tracefile.load(base64.b64decode(sent))
+    read = _read(holder).get(asked["key"])
+    return None if read is None else read.trace
+
+
+def _needs(target: Target, method: Any, params: Mapping[str, Any]) -> Needs:
+    """What a method reads of a run."""
+    from decoders.draft.params import make_params
+    from decoders.study.whatif import wanted
+
+    return wanted(method.needs(target, make_params(method.params, params)))
+
+
+def _ready(holder: Holder, key: str, trace: Trace, needs: Needs) -> tuple[ReadRun, float]:
+    """The run, read; and the milliseconds that took, 0 where it was read before."""
+    from decoders.study.whatif import ReadRun
+
+    read = _read(holder)
+    run = read.pop(key, None)
+    if run is not None and run.target is not holder.target:
+        run = None
+    took = 0.0
+    if run is None or not run.serves(needs):
+        run = ReadRun(holder.target, trace, needs)
+        took = run.ms
+    read[key] = run
+    while len(read) > 1 and (len(read) > MOST_READ or sum(one.bytes for one in read.values()) > MOST_BYTES):
+        read.popitem(last=False)
+    return run, took

@@ -1,0 +1,210 @@
+"""A backend's side of the app: the model, opened once, and what is done with it, asked and told as plain JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from decoders.method.plugin_files import VARIABLE
+from decoders.trace.trace import Trace
+from specviz.workers.backends import Answers
+from specviz.workers.plain import code_of, prompt_from_json
+from specviz.workers.work import Refused
+
+if TYPE_CHECKING:
+    from decoders import Target
+
+    from .job import RunLike
+
+PACKAGES = ("decoders", "specviz/server", "specviz/workers", "specviz/pages")  # alike in the app and its backends
+
+
+@dataclass
+class Holder:
+    """Where model work is done: a model, and what pages remember there of what they did with it."""
+
+    target: Target
+    memory: dict[str, Any] = field(default_factory=dict)
+
+
+Work = Callable[[Holder, Mapping[str, Any]], dict[str, Any]]  # a function of a module; plain JSON in and out
+
+
+def name_of(work: Work) -> str:
+    """What a backend finds a function by."""
+    return f"{work.__module__}:{work.__name__}"
+
+
+def open_model(about: Mapping[str, Any]) -> Answers:
+    """What answers in a backend: its model is opened, and compared with the app's own."""
+    os.environ[VARIABLE] = os.pathsep.join(about["plugins"])
+    from decoders import load_target
+    from decoders.drafters import wait_for_plugins
+    from decoders.drafters.sps import offer_drafter
+    from specviz.quiet import settle
+
+    settle(about["threads"])
+    if code_of(PACKAGES) != about["code"]:
+        raise Refused(
+            "a backend has another version of the code (of specviz, torch or transformers) than the app: install the "
+            "same everywhere"
+        )
+    wait_for_plugins(about["plugin_s"])
+    target = load_target(**about["opening"])
+    if (target.key, str(target.info["dtype"])) != (about["key"], about["dtype"]):
+        raise Refused(
+            f"a backend opened another model than the app: {target.name} in {target.info['dtype']}, with the "
+            f"fingerprint {target.key} in place of {about['key']}"
+        )
+    if about["drafter"]:
+        offer_drafter(target, about["drafter"])
+    return Answering(Holder(target))
+
+
+class Answering:
+    """Answers questions about runs (``{"run"}``), about what methods keep, and to do some page's work."""
+
+    def __init__(self, holder: Holder) -> None:
+        self.holder = holder
+
+    def __call__(self, asked: Mapping[str, Any], cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
+        if "run" in asked:
+            yield from self.run(asked["run"], asked["owner"], cancel)
+            return
+        package, _, name = str(asked["work"]).partition(":")
+        yield getattr(importlib.import_module(package), name)(self.holder, asked["asked"])
+
+    def run(self, asked: Mapping[str, Any], owner: str, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
+        """Decode a prompt: ``streamed``."""
+        from decoders.method.kept import owned_by
+
+        with owned_by(owner):
+            yield from streamed(run_from(self.holder.target, asked, cancel))
+
+
+def kept(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """By method, how much it keeps of ``owner``'s runs; with a method to ``empty`` what was dropped."""
+    from decoders.method.kept import kept_with, owned_by
+
+    with owned_by(asked["owner"]):
+        kept = kept_with(holder.target)
+        if asked.get("empty"):
+            return {"dropped": kept.empty(asked["empty"])}
+        return {name: asdict(amount) for name, amount in kept.amounts().items()}
+
+
+def run_from(target: Target, asked: Mapping[str, Any], cancel: threading.Event) -> Any:
+    """A run, from its arguments as plain JSON: ``Run``'s, the prompt as ``prompt_to_json`` gives it."""
+    from decoders import Run, Sampling
+
+    made = {"prompt": prompt_from_json(asked["prompt"]), "sampling": Sampling(**asked["sampling"])}
+    return Run(target, **{**asked, **made}, cancel=cancel)
+
+
+# --- a run as messages, and a run made of them ---
+
+
+def streamed(run: RunLike) -> Iterator[dict[str, Any]]:
+    """A run as it goes on: {"begun": its record and tables}, then {"delta", "run", "tables"} for each delta, where
+    ``run`` are the entries of the record that changed, and ``tables`` those that changed otherwise; at last without
+    "delta". What it raises is told behind all of that.
+    """
+    trace = run.trace
+    yield {"begun": {"run": trace.run, "tables": trace.tables}}
+    sent = _Sent(trace)
+    fault: Exception | None = None
+    try:
+        for delta in run:
+            yield {"delta": delta, **sent.step(delta)}
+    except Exception as problem:
+        fault = problem
+    yield sent.rest()
+    if fault is not None:
+        raise fault
+
+
+class _Sent:
+    """What the other side has of a trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+        self.tables: dict[str, dict[str, list[Any]]] = {name: _copied(table) for name, table in trace.tables.items()}
+        self.entries = {name: json.dumps(value) for name, value in trace.run.items()}
+
+    def step(self, delta: Mapping[str, Mapping[str, list[Any]]]) -> dict[str, Any]:
+        """What to tell beside a delta."""
+        for table, columns in delta.items():
+            for name, values in columns.items():
+                self.tables[table][name].extend(values)
+        uneven = {name: table for name, table in self.trace.tables.items() if _rows(table) != _rows(self.tables[name])}
+        self.tables |= {name: _copied(table) for name, table in uneven.items()}
+        return {"run": self._changed(), "tables": uneven}
+
+    def rest(self) -> dict[str, Any]:
+        """What to tell at the end: whatever is not as it was told."""
+        columns = {
+            table: changed
+            for table, mine in self.trace.tables.items()
+            if (changed := {name: c for name, c in mine.items() if self.tables.get(table, {}).get(name) != c})
+        }
+        return {"run": self._changed(), "tables": columns}
+
+    def _changed(self) -> dict[str, Any]:
+        changed = {}
+        for name, value in self.trace.run.items():
+            text = json.dumps(value)
+            if self.entries.get(name) != text:
+                self.entries[name], changed[name] = text, value
+        return changed
+
+
+def _copied(table: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    return {name: list(values) for name, values in table.items()}
+
+
+def _rows(table: Mapping[str, list[Any]]) -> int:
+    return len(next(iter(table.values()), ()))
+
+
+class Followed:
+    """A run that goes on elsewhere, as what it tells says (``streamed``): ``decoders.Run``'s face.
+
+    Whatever ends the stream early is raised behind the last delta, after the trace was closed as far as it came.
+    """
+
+    def __init__(self, told: Iterator[Mapping[str, Any]]) -> None:
+        begun = next(told)["begun"]
+        self.trace = Trace(begun["run"], begun["tables"])
+        self._told = told
+
+    def __iter__(self) -> Iterator[Mapping[str, Mapping[str, list[Any]]]]:
+        trace = self.trace
+        try:
+            for told in self._told:
+                if "delta" in told:
+                    trace.extend(told["delta"])
+                for name, columns in told["tables"].items():
+                    trace.tables[name] = {**trace.tables.get(name, {}), **columns}
+                trace.run.update(told["run"])
+                if "delta" in told:
+                    yield told["delta"]
+        finally:
+            if not trace.run.get("complete"):
+                self._close()
+
+    def _close(self) -> None:
+        """The run was cut off: its numbers are those of the steps that there are."""
+        from decoders.trace import metrics
+
+        run, elapsed = self.trace.run, self.trace.tables["steps"]["elapsed_ms"]
+        run["timings"] = {**run.get("timings", {}), "decode_ms": elapsed[-1] if elapsed else 0.0}
+        with contextlib.suppress(ValueError, KeyError):
+            metrics.fill_would_accept(self.trace)
+            run["metrics"] = metrics.compute(self.trace)
+        run["complete"] = True

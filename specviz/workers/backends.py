@@ -1,0 +1,255 @@
+"""Backends: workers that a server keeps, each with what it opened once, and asks one question after another.
+
+A question is plain JSON; so is each of its answers, of which there may be many: the steps of a run. They cross to the
+backend and back as text, never as objects. This file has the backend's own side (``Host``) and processes of this
+machine; Ray's actors are in ``ray_backends``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import queue
+import secrets
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, TypeAlias
+
+from decoders.errors import UserError
+from specviz.words import sentence
+
+from .processes import CONTEXT, begun, end, ended, settle
+from .work import Refused
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.02  # between looks at whether a question was cancelled
+KEY = 8  # characters that name a question on a link
+AT_ONCE = "at_once"  # a question that is answered beside the one under way: it asks for nothing but the memory's state
+
+Question: TypeAlias = Mapping[str, Any]
+Answers: TypeAlias = Callable[[Question, threading.Event], Iterator[Mapping[str, Any]]]
+
+
+class Gone(Exception):
+    """A backend is lost, and all that it held; the reason is told as the middle of a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """What all backends of a server have in common. ``open`` is a function of a module: from ``about`` it makes what
+    answers questions, a model's loading included, or raises Refused. ``threads`` are CPU threads of each; ``gpus``
+    those of each that a scheduler is asked for.
+    """
+
+    open: Callable[[Mapping[str, Any]], Answers]
+    about: Mapping[str, Any]
+    threads: int = 1
+    gpus: float = 0.0
+
+
+class Host:
+    """A backend's own side: opened once, it does one thing at a time, questions ``AT_ONCE`` apart."""
+
+    def __init__(self, hosting: Hosting) -> None:
+        self._answers = hosting.open({**hosting.about, "threads": hosting.threads})
+        self._turn = threading.Lock()
+        self._cancels: dict[str, threading.Event] = {}
+
+    def answer(self, key: str, asked: bytes) -> Iterator[bytes]:
+        """The answers to a question, each as JSON: {"told": …}, then {"over"}, or {"failed": sentence}."""
+        cancel = self._cancels.setdefault(key, threading.Event())
+        try:
+            question = json.loads(asked)
+            with contextlib.nullcontext() if question.get(AT_ONCE) else self._turn:
+                for told in self._answers(question, cancel):
+                    yield encoded({"told": told})
+            yield encoded({"over": True})
+        except Exception as problem:
+            if not isinstance(problem, ValueError):
+                log.exception("a question to a backend failed")
+            yield encoded({"failed": sentence(problem)})
+        finally:
+            self._cancels.pop(key, None)
+
+    def stop(self, key: str) -> None:
+        """Have the answer to a question end soon."""
+        if (cancel := self._cancels.get(key)) is not None:
+            cancel.set()
+
+
+def encoded(value: Mapping[str, Any]) -> bytes:
+    """Plain JSON in ASCII: half a surrogate pair comes through, as does what is no number."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def answered(told: bytes) -> Mapping[str, Any] | None:
+    """What a Host told; None at the end. Raises UserError with its sentence where it failed."""
+    answer = json.loads(told)
+    if "failed" in answer:
+        raise UserError(answer["failed"])
+    return answer.get("told")
+
+
+class Backend(ABC):
+    """One backend as its server sees it. It can be opened again after it was lost: with nothing of what it held."""
+
+    def __init__(self, name: str, number: int) -> None:
+        self.name, self.number = name, number
+        self.lost: Callable[[str], None] = lambda reason: None  # called when it is lost, from any thread
+
+    @abstractmethod
+    def open(self, hosting: Hosting) -> None:
+        """Start it, and wait until it is ready. Raises Gone, and Refused where it must not work."""
+
+    @abstractmethod
+    def ask(self, question: Question, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
+        """The answers, as they come. Raises Gone, and UserError where it fails."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End it, in the middle of an answer too."""
+
+    def leave(self) -> None:  # noqa: B027
+        """All backends are closed for good: end what they shared."""
+
+
+class Process(Backend):
+    """A backend that is a process of this machine. With GPUs, the visible ones are dealt out in turn."""
+
+    def __init__(self, name: str, number: int) -> None:
+        super().__init__(name, number)
+        self._process: Any = None
+        self._link: Connection | None = None
+        self._sending = threading.Lock()
+        self._asked: dict[str, queue.SimpleQueue[bytes | None]] = {}
+        self._reason = "it was not started"
+
+    def open(self, hosting: Hosting) -> None:
+        self.close()
+        link, theirs = CONTEXT.Pipe()
+        self._process = begun(self.name, hosting.threads, _serve, theirs, hosting, self.number)
+        theirs.close()
+        self._link = link
+        try:
+            first = json.loads(link.recv_bytes())
+        except (EOFError, OSError):
+            raise Gone(self._over()) from None
+        if refusal := first.get("refused"):
+            self.close()
+            raise Refused(refusal)
+        self._reason = ""
+        threading.Thread(target=self._read, args=(link,), name=f"{self.name} tells", daemon=True).start()
+
+    def _over(self) -> str:
+        """Why the process ended."""
+        process = self._process
+        if process is None:
+            return "it was closed"
+        process.join(5)
+        return ended(process.exitcode)
+
+    def _read(self, link: Connection) -> None:
+        while True:
+            try:
+                message = link.recv_bytes()
+            except (EOFError, OSError):
+                break
+            if (waits := self._asked.get(message[:KEY].decode())) is not None:
+                waits.put(message[KEY:])
+        if self._link is link:  # else it was closed
+            reason = self._over()
+            self.lost(reason)
+            self._end_all(reason)
+
+    def _end_all(self, reason: str) -> None:
+        self._reason = reason
+        for waits in list(self._asked.values()):
+            waits.put(None)
+
+    def _send(self, key: str, asked: bytes) -> None:
+        with self._sending, contextlib.suppress(OSError, AttributeError):  # it ended: the reader tells
+            self._link.send_bytes(key.encode() + asked)  # pyright: ignore[reportOptionalMemberAccess]
+
+    def ask(self, question: Question, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
+        key, told = secrets.token_hex(KEY // 2), queue.SimpleQueue[bytes | None]()
+        self._asked[key], stopped, over = told, False, False
+        try:
+            if self._reason:
+                raise Gone(self._reason)
+            self._send(key, encoded(question))
+            while True:
+                if cancel.is_set() and not stopped:
+                    stopped = True
+                    self._send(key, b"")
+                try:
+                    message = told.get(timeout=LOOK_S)
+                except queue.Empty:
+                    if self._reason:
+                        raise Gone(self._reason) from None
+                    continue
+                if message is None:
+                    raise Gone(self._reason)
+                try:
+                    answer = answered(message)
+                except UserError:
+                    over = True
+                    raise
+                if answer is None:
+                    over = True
+                    return
+                yield answer
+        finally:
+            if not over:
+                self._send(key, b"")
+            del self._asked[key]
+
+    def close(self) -> None:
+        link, process, self._link, self._process = self._link, self._process, None, None
+        self._end_all("it was closed")
+        if process is not None:
+            end([process])
+        if link is not None:
+            link.close()
+
+
+def _serve(link: Connection, hosting: Hosting, number: int) -> None:
+    """A backend's process. A message is a question's key with the question, or with nothing: stop it."""
+    settle(number if hosting.gpus else None)
+    try:
+        host = Host(hosting)
+    except Refused as refusal:
+        link.send_bytes(encoded({"refused": str(refusal)}))
+        return
+    except Exception as problem:
+        link.send_bytes(encoded({"refused": f"a backend could not begin: {sentence(problem)}"}))
+        return
+    sending, waiting = threading.Lock(), queue.SimpleQueue[tuple[str, bytes] | None]()
+
+    def answer(key: str, asked: bytes) -> None:
+        for told in host.answer(key, asked):
+            with sending:
+                link.send_bytes(key.encode() + told)
+
+    def read() -> None:
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                message = link.recv_bytes()
+                key, asked = message[:KEY].decode(), message[KEY:]
+                if not asked:
+                    host.stop(key)
+                elif json.loads(asked).get(AT_ONCE):
+                    answer(key, asked)
+                else:
+                    waiting.put((key, asked))
+        waiting.put(None)
+
+    link.send_bytes(encoded({"ready": True}))
+    threading.Thread(target=read, name="questions", daemon=True).start()
+    with contextlib.suppress(OSError):
+        while (asked := waiting.get()) is not None:
+            answer(*asked)

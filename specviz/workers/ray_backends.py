@@ -1,0 +1,129 @@
+"""Backends that are Ray actors, of this machine or of a cluster."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import ray
+from ray.exceptions import RayActorError, RayError
+
+from decoders.errors import UserError, first_line
+from specviz.words import sentence
+
+from .backends import LOOK_S, Backend, Gone, Host, Hosting, Question, answered, encoded
+from .ray_actors import joined
+from .work import Refused
+
+TOGETHER = 8  # questions that an actor hears at a time: one is answered, others wait, are stopped, or ask for states
+BEAT_S = 1.0  # between signs of life
+
+
+class _Actor:
+    """A backend's own side in an actor."""
+
+    def __init__(self, hosting: Hosting) -> None:
+        self.hosting = hosting
+        self.host: Host | None = None
+
+    def open(self) -> str:
+        """Open what it holds; "" or why it is refused."""
+        try:
+            self.host = Host(self.hosting)
+        except Refused as refusal:
+            return str(refusal)
+        except Exception as problem:
+            return f"a backend could not begin: {sentence(problem)}"
+        return ""
+
+    def answer(self, key: str, asked: bytes) -> Iterator[bytes]:
+        assert self.host is not None
+        yield from self.host.answer(key, asked)
+
+    def stop(self, key: str) -> None:
+        assert self.host is not None
+        self.host.stop(key)
+
+    def lives(self) -> None:
+        """Told by being answered."""
+
+
+class Actor(Backend):
+    """A backend in an actor, which is made anew when it was lost: Ray finds a node for it."""
+
+    def __init__(self, name: str, number: int, cores: int, address: str = "") -> None:
+        super().__init__(name, number)
+        self._cores, self._address = cores, address
+        self._actor: Any = None
+        self._mine = False  # Ray was started for it
+
+    def open(self, hosting: Hosting) -> None:
+        self.close()
+        self._mine = joined(self._cores, self._address) or self._mine
+        asked: Any = {"num_cpus": hosting.threads, "num_gpus": hosting.gpus, "max_concurrency": TOGETHER}
+        self._actor = actor = ray.remote(**asked)(_Actor).remote(hosting)
+        try:
+            refusal = ray.get(actor.open.remote())
+        except RayError as problem:
+            raise Gone(_why(problem)) from None
+        if refusal:
+            self.close()
+            raise Refused(refusal)
+        threading.Thread(target=self._watch, args=(actor,), name=f"{self.name} lives", daemon=True).start()
+
+    def _watch(self, actor: Any) -> None:
+        """Hear from it that it lives; lost is told once."""
+        while self._actor is actor:
+            try:
+                ray.get(actor.lives.remote())
+            except RayError as problem:
+                if self._actor is actor:
+                    self.lost(_why(problem))
+                return
+            time.sleep(BEAT_S)
+
+    def ask(self, question: Question, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
+        actor, key, stopped, over = self._actor, secrets.token_hex(8), False, False
+        if actor is None:
+            raise Gone("it was closed")
+        try:
+            told = actor.answer.options(num_returns="streaming").remote(key, encoded(question))
+            while True:
+                if cancel.is_set() and not stopped:
+                    stopped = True
+                    actor.stop.remote(key)
+                ready, _ = ray.wait([told], timeout=LOOK_S)
+                if not ready:
+                    continue
+                answer = answered(ray.get(next(told)))  # pyright: ignore[reportArgumentType]
+                if answer is None:
+                    over = True
+                    return
+                yield answer
+        except RayError as problem:
+            over = True
+            raise Gone(_why(problem)) from None
+        except UserError:
+            over = True
+            raise
+        finally:
+            if not over:
+                actor.stop.remote(key)
+
+    def close(self) -> None:
+        actor, self._actor = self._actor, None
+        if actor is not None and ray.is_initialized():
+            ray.kill(actor)
+
+    def leave(self) -> None:
+        if self._mine:
+            ray.shutdown()
+
+
+def _why(problem: RayError) -> str:
+    if isinstance(problem, RayActorError):
+        return "its process or its node is gone"
+    return f"Ray failed: {first_line(problem, 160)}"

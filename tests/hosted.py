@@ -1,0 +1,51 @@
+"""Backends that need no model: their runs replay a synthetic trace, a step in so many milliseconds."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from specviz.server.hosted import Answering, Holder, streamed
+from specviz.workers.work import Refused
+
+from . import synthetic
+from .replay import StubRun
+
+VERSION = "1"
+
+
+def open_stub(about: Mapping[str, Any]) -> Answering:
+    """``about``: {"version", "ms"?}; the prompt's text says what a run does (``_Stub.run``)."""
+    if about["version"] != VERSION:
+        raise Refused(f"a backend has version {VERSION} and the app {about['version']}")
+    return _Stub(about)
+
+
+class _Stub(Answering):
+    def __init__(self, about: Mapping[str, Any]) -> None:
+        super().__init__(Holder(None))  # pyright: ignore[reportArgumentType]
+        self.about = about
+
+    def run(self, asked: Mapping[str, Any], owner: str, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
+        """By the prompt's text: "fail" fails at the third step, "hold" waits after the fourth until it is stopped, and
+        "die" ends the process before the run begins.
+        """
+        text = "".join(map(chr, asked["prompt"]["tokens"]))
+        if "die" in text:
+            os.kill(os.getpid(), signal.SIGKILL)
+        gate = threading.Event() if "hold" in text else None
+        whole = synthetic.chain()
+        whole.run["pid"] = os.getpid()
+        pause_s = self.about.get("ms", 0) / 1000
+        run = StubRun(whole, cancel, pause_s=pause_s, fail_at=2 if "fail" in text else -1, gate=gate)
+        yield from streamed(run)
+
+
+def counted(holder: Holder, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """How often it was asked here under a name, and the process."""
+    counts = holder.memory.setdefault("counts", {})
+    counts[asked["name"]] = counts.get(asked["name"], 0) + 1
+    return {"count": counts[asked["name"]], "pid": os.getpid()}

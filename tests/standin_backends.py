@@ -1,0 +1,69 @@
+"""How long a step of a run is on its way to those who watch it, measured with stand-ins (``hosted``)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from specviz.server.hosted import Answering, Holder, streamed
+from specviz.server.pool import FREE, Pool
+from specviz.workers.backends import Hosting
+from specviz.workers.kinds import backends_of
+
+from . import synthetic
+from .replay import StubRun
+
+PAUSE_S, STEPS = 0.02, 300
+AT = "told_at"  # when a step was done, in the run's record
+
+
+class _Stamped(StubRun):
+    """Says with every step when it was done."""
+
+    def __iter__(self) -> Iterator[Mapping[str, Mapping[str, list[Any]]]]:
+        for delta in super().__iter__():
+            self.trace.run[AT] = time.time()
+            yield delta
+
+
+def stamped(cancel: threading.Event) -> _Stamped:
+    return _Stamped(synthetic.steps(STEPS), cancel, pause_s=PAUSE_S)
+
+
+def open_stamped(about: Mapping[str, Any]) -> Answering:
+    return _Answering(Holder(None))  # pyright: ignore[reportArgumentType]
+
+
+class _Answering(Answering):
+    def run(self, asked: Mapping[str, Any], owner: str, cancel: threading.Event) -> Iterator[Mapping[str, Any]]:
+        yield from streamed(stamped(cancel))
+
+
+def delays(kind: str) -> list[float]:
+    """Milliseconds from a step's end to its event; ``kind`` "" for a run of the server's own."""
+    from .stubs import PromptForm, StubDesk
+
+    pool = Pool(backends_of(kind, 1, 1)) if kind else None
+    desk = StubDesk(pool=pool)
+    desk.begin()
+    if pool is not None:
+        pool.begin(Hosting(open_stamped, {}))
+        while pool.seats["backend 1"].state != FREE:
+            time.sleep(0.05)
+    assert desk.loader.wait(60)
+    desk.run_of = lambda target, prompt, method, title, cancel, **_: stamped(cancel)
+    job, found = desk.submit(PromptForm("text", text="abc"), "pld", {}, {}), list[float]()
+    publish = job.feed.publish
+
+    def heard(event: Mapping[str, Any], *, last: bool = False) -> int:
+        number = publish(event, last=last)
+        if AT in event.get("run", {}):
+            found.append(1000 * (time.time() - event["run"][AT]))
+        return number
+
+    job.feed.publish = heard
+    assert job.finished.wait(120)
+    desk.end()
+    return found

@@ -1,0 +1,352 @@
+"""The backends behind the app: runs spread over them, lost ones, state that stays with one, and how they end.
+
+The stand-ins need no model (``hosted``): a run that is to be met in its middle waits there. One test has a model.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from decoders.errors import UserError
+from specviz.server.backends import Backends
+from specviz.server.forms import PromptForm, Rejected
+from specviz.server.job import Job
+from specviz.server.library import Library
+from specviz.server.limits import Rules
+from specviz.server.pool import BUSY, FAILED, FREE, Pool
+from specviz.workers.backends import Backend, Hosting
+from specviz.workers.kinds import backends_of
+from specviz.workers.processes import worker_device
+
+from . import synthetic
+from .hosted import VERSION, counted, open_stub
+from .stubs import METHODS, StubDesk, app_of
+from .test_runner import body, events, four_steps
+from .test_workers import alive, children_of
+from .waiting import WAIT_S, until
+
+pytestmark = pytest.mark.usefixtures("home")
+
+Make = Callable[..., StubDesk]
+
+
+def pooled(backends: list[Backend], library: Library | None = None, **about: Any) -> StubDesk:
+    """A desk with stand-ins as its backends, all of them open."""
+    desk = StubDesk(pool=Pool(backends), library=library)
+    pool = pool_of(desk)
+    desk.begin()
+    pool.begin(Hosting(open_stub, {"version": VERSION, **about}))
+    assert desk.loader.wait(WAIT_S)
+    until(lambda: all(seat.state in (FREE, FAILED) for seat in pool.seats.values()), "all backends are open")
+    return desk
+
+
+def pool_of(desk: StubDesk) -> Pool:
+    assert desk.runner.pool is not None
+    return desk.runner.pool
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    made: list[StubDesk] = []
+
+    def one(count: int, **more: Any) -> StubDesk:
+        made.append(pooled(backends_of("local", count, 1), **more))
+        return made[-1]
+
+    yield one
+    for desk in made:
+        desk.end()
+    assert not multiprocessing.active_children()
+
+
+def run(desk: StubDesk, text: str = "abc", method: str = "pld", owner: str = "ann", **more: Any) -> Job:
+    return desk.submit(PromptForm("text", text=text), method, {}, {}, owner=owner, **more)
+
+
+def over(desk: StubDesk, job: Job) -> Any:
+    """The run's trace, once it is over."""
+    assert job.finished.wait(WAIT_S)
+    return desk.store.get(job.id)
+
+
+def held(desk: StubDesk, owner: str = "ann", **more: Any) -> tuple[Job, str, int]:
+    """A run that waits after its fourth step; its backend and that one's process."""
+    job = run(desk, "hold", owner=owner, **more)
+    four_steps(job)
+    about = body(job)["run"]
+    return job, about["backend"], about["pid"]
+
+
+def test_two_users_runs_go_on_at_once_and_a_third_waits_for_either(make: Make) -> None:
+    desk = make(2)
+    (first, one, _), (second, other, _) = held(desk, "ann"), held(desk, "bob")  # both are in their middle
+    assert {one, other} == {"backend 1", "backend 2"} and desk.runner.load() == {"running": 2, "waiting": 0}
+    third, fourth = run(desk, owner="eve"), run(desk, owner="eve")
+    assert [events(job)[0]["ahead"] for job in (third, fourth)] == [1, 2]
+    desk.runner.cancel(second)
+    assert over(desk, third).run["backend"] == other and over(desk, fourth).run["backend"] == other
+    assert not first.finished.is_set()
+    desk.runner.cancel(first)
+
+
+def test_one_backend_does_one_run_at_a_time(make: Make) -> None:
+    """The control of the test before."""
+    desk = make(1)
+    first, _, _ = held(desk, "ann")
+    second = run(desk, owner="bob")
+    assert second.state == "queued" and desk.runner.load() == {"running": 1, "waiting": 1}
+    desk.runner.cancel(first)
+    over(desk, second)
+
+
+def test_a_run_comes_out_as_without_backends_and_its_events_add_up_to_it(make: Make) -> None:
+    desk, alone = make(1), StubDesk()
+    alone.begin()
+    assert alone.loader.wait(WAIT_S)
+    job, local = run(desk), run(alone)
+    mine, theirs = over(desk, job), over(alone, local)
+    assert mine.tables == theirs.tables and mine.output_ids == synthetic.chain().output_ids
+    own, kinds = {"id", "created", "backend", "pid"}, {"state", "delta", "done", "reload"}
+    records = [{name: value for name, value in one.run.items() if name not in own} for one in (mine, theirs)]
+    assert records[0] == records[1]
+    told = [[sorted(set(event) & kinds) for event in events(one)] for one in (job, local)]
+    assert told[0] == told[1]
+    followed, _ = synthetic.deltas(theirs)
+    for event in events(job):
+        followed.extend(event.get("delta", {}))
+    assert followed.tables["tokens"] == theirs.tables["tokens"]
+    alone.end()
+
+
+def test_a_lost_backends_run_is_told_its_steps_are_kept_and_the_next_run_works(make: Make, tmp_path: Path) -> None:
+    desk = make(1, library=Library(tmp_path / "runs"))
+    job, name, pid = held(desk)
+    os.kill(pid, signal.SIGKILL)
+    trace = over(desk, job)
+    said = "Backend 1 was lost: its process ended (killed by SIGKILL). The 4 steps it had finished are kept; run this"
+    assert job.error == trace.run["error"] == f"{said} again."
+    assert trace.run["stop"] == "error" and trace.run["complete"] and trace.rows("steps") == 4
+    assert trace.run["metrics"]["steps"] == 4 and events(job)[-1]["started"]
+    assert (tmp_path / "runs" / f"{job.id}.spectrace").is_file()
+    again = over(desk, run(desk))
+    assert again.run["backend"] == name and again.run["pid"] != pid and again.run["stop"] == "eos"
+    assert not alive(pid)
+
+
+def test_a_backend_that_dies_with_nothing_to_do_is_started_again(make: Make) -> None:
+    desk = make(1)
+    pid = over(desk, run(desk)).run["pid"]
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: pool_of(desk).seats["backend 1"].times == 2, "it is open once more")
+    assert over(desk, run(desk)).run["pid"] != pid
+
+
+def test_a_run_that_kills_backends_before_it_begins_is_given_up(make: Make) -> None:
+    desk = make(2)
+    job = run(desk, "die")
+    assert job.finished.wait(WAIT_S)
+    assert job.error.startswith("3 backends were lost before this run began") and job.id not in desk.store
+    over(desk, run(desk))
+
+
+def test_a_methods_own_fault_ends_the_run_and_not_the_backend(make: Make) -> None:
+    desk = make(1)
+    job = run(desk, "fail")
+    trace = over(desk, job)
+    assert "internal error (RuntimeError: the stub broke)" in job.error and trace.rows("steps") == 2
+    assert over(desk, run(desk)).run["pid"] == trace.run["pid"]
+
+
+def test_stop_ends_a_run_in_its_middle_and_keeps_it(make: Make) -> None:
+    desk = make(1)
+    job, _, pid = held(desk)
+    desk.runner.cancel(job)
+    trace = over(desk, job)
+    assert trace.run["stop"] == "cancelled" and trace.rows("steps") == 4 and not job.error
+    assert over(desk, run(desk)).run["pid"] == pid
+
+
+def test_what_is_remembered_stays_with_its_backend_and_begins_anew_when_that_is_lost(make: Make) -> None:
+    desk = make(2)
+    target = desk.target()
+
+    def asked(key: str) -> dict[str, Any]:
+        return desk.work_on(target, counted, {"name": key}, key)
+
+    first, other = asked("a"), asked("b")
+    assert first["pid"] != other["pid"]  # spread over both
+    assert asked("a") == {**first, "count": 2} and asked("b") == {**other, "count": 2}
+    os.kill(first["pid"], signal.SIGKILL)
+    until(lambda: not pool_of(desk).home("a"), "its backend is known to be lost")
+    assert asked("a")["count"] == 1 and asked("b")["count"] == 3
+
+
+def test_runs_of_a_method_that_keeps_something_go_where_it_is_kept(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = make(2)
+    monkeypatch.setitem(METHODS, "keeper", type(METHODS["pld"])("keeper", "Keeper", keeps="matrix"))
+    names = {owner: {over(desk, run(desk, method="keeper", owner=owner)).run["backend"] for _ in range(2)}
+             for owner in ("ann", "bob")}  # fmt: skip
+    assert {len(those) for those in names.values()} == {1} and names["ann"] != names["bob"]
+
+
+def test_lanes_that_are_compared_share_a_backend(make: Make) -> None:
+    from specviz.pages.compare.service import Comparison
+
+    desk = make(2)
+    asked = {"prompt": {"mode": "text", "text": "abc"}, "lanes": [{"method": "pld"}, {"method": "pld+h"}]}
+    lanes = desk.services["compare"].start(Comparison(**asked), "ann")["lanes"]
+    jobs = [desk.runner.job(lane["id"]) for lane in lanes]
+    traces = [over(desk, job) if job is not None else desk.store.get(lane["id"])
+              for job, lane in zip(jobs, lanes, strict=True)]  # fmt: skip
+    assert len(traces) == 3 and len({trace.run["backend"] for trace in traces}) == 1
+
+
+def test_limits_count_over_all_backends(make: Make) -> None:
+    desk = make(2)
+    desk.keep_to(Rules(public=True, waiting=1))
+    job, _, _ = held(desk, "ann")
+    with pytest.raises(Rejected, match="1 of your runs wait or go on, and 1 may at a time"):
+        run(desk, owner="ann")
+    held(desk, "bob")
+    desk.runner.cancel(job)
+
+
+def test_backends_of_another_version_are_given_up_and_that_is_told(make: Make) -> None:
+    desk = make(2, version="2")
+    sentence = "No backend could be started: a backend has version 1 and the app 2."
+    assert desk.reason() == sentence
+    with pytest.raises(Rejected, match=sentence):
+        run(desk)
+
+
+def test_the_page_hears_of_every_backend_and_the_model_stays(make: Make) -> None:
+    desk = make(2)
+    job, name, _ = held(desk)
+    with TestClient(app_of(desk)) as client:
+        told = client.get("/api/status").json()
+        assert {one["name"]: one["state"] for one in told["backends"]}[name] == BUSY and not told["picks"]
+        assert {one["state"] for one in told["backends"]} == {BUSY, FREE}
+        refusal = client.post("/api/models/choose", json={"model": "bundled"})
+        assert refusal.status_code == 403 and "start it anew, with --model" in refusal.json()["error"]
+    desk.runner.cancel(job)
+
+
+APP = """
+import sys, time
+from tests.test_backends import pooled
+from specviz.workers.kinds import backends_of
+if __name__ == "__main__":
+    desk = pooled(backends_of("local", 2, 1))
+    print("open", flush=True)
+    sys.stdin.read()
+    desk.end()
+    print("over", flush=True)
+"""
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_no_backend_outlives_the_app(tmp_path: Path, killed: bool) -> None:
+    script = tmp_path / "pooled.py"
+    script.write_text(APP)
+    root = Path(__file__).resolve().parent.parent
+    paths = os.pathsep.join((str(root), str(root / "tests")))
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    app = subprocess.Popen([sys.executable, str(script)], env={**os.environ, "PYTHONPATH": paths}, **pipes)
+    assert app.stdin is not None and app.stdout is not None
+    with app:
+        try:
+            assert app.stdout.readline() == b"open\n"
+            children = children_of(app.pid)
+            assert len(children) >= 2
+            if killed:
+                app.kill()
+            app.stdin.close()
+            assert app.stdout.read() == (b"" if killed else b"over\n")
+        finally:
+            app.kill()
+    until(lambda: not any(map(alive, children)), "the backends end with the app")
+
+
+def test_backends_are_spelt_in_one_way() -> None:
+    assert Backends.spelt("local:2", threads=3).threads_each == 3
+    assert Backends.spelt("ray:4").threads_each == 1
+    for text in ("local", "local:0", "2", "slurm:2", "ray://host:10001", "local:9999"):
+        with pytest.raises(UserError, match="names no backends: give local:N"):
+            Backends.spelt(text)
+    with pytest.raises(UserError, match="--ray-address is for"):
+        Backends.spelt("local:2", ray_address="auto")
+
+
+def test_gpus_are_dealt_out_unless_one_is_named() -> None:
+    assert worker_device("cpu", "cpu") == ("cpu", 0.0)
+    assert worker_device("cuda", "cuda") == worker_device("cuda", None) == ("cuda", 1.0)
+    assert worker_device("cuda", "cuda:1") == ("cuda:1", 0.0)
+    with pytest.raises(UserError, match="a scheduler deals them out"):
+        worker_device("cuda", "cuda:1", apart=True)
+
+
+TIMES = {"draft_ms", "verify_ms", "commit_ms", "elapsed_ms"}
+
+
+def numbers(trace: Any) -> dict[str, Any]:
+    """All tables of a trace, but for what a clock told, and the texts of tokens, which come in any order."""
+    return {
+        table: {name: values for name, values in columns.items() if name not in TIMES and not name.endswith("_ms")}
+        for table, columns in trace.tables.items()
+        if table != "pieces"
+    }
+
+
+def test_a_models_runs_are_the_same_and_what_if_is_built_again_when_its_backend_is_lost() -> None:
+    """The bundled target in two processes: every row as without them; the model is opened once, for all of this."""
+    from decoders import Prompt, record
+    from specviz.app import open_desk
+    from specviz.pages.whatif.service import Continuation, Redraft
+
+    desk = open_desk("bundled", backends=Backends("local", 2, 1))
+    desk.begin()
+    pool = desk.runner.pool
+    assert pool is not None
+    try:
+        assert desk.loader.wait(WAIT_S) and desk.loader.state == "ready"
+        until(lambda: all(seat.state == FREE for seat in pool.seats.values()), "both backends are open")
+        text = "Say it twice: the old lamp. the old"
+        jobs = [desk.submit(PromptForm("text", text=text), "pld+h", {}, {"max_new_tokens": 24}, owner=owner)
+                for owner in ("ann", "bob")]  # fmt: skip
+        for job in jobs:
+            assert job.finished.wait(WAIT_S) and not job.error
+        traces = [desk.store.get(job.id) for job in jobs]
+        assert {trace.run["backend"] for trace in traces} == {"backend 1", "backend 2"}
+        target = desk.target()
+        alone = record(target, Prompt.from_text(target.tokenizer, text), "pld+h", max_new_tokens=24)
+        assert all(numbers(trace) == numbers(alone) for trace in traces)
+        assert traces[0].run["metrics"]["tokens_per_step"] == alone.run["metrics"]["tokens_per_step"]
+
+        whatif, key = desk.services["whatif"], jobs[0].id
+        first = whatif.redraft(key, Redraft(step=0, method="pld"))
+        again = whatif.redraft(key, Redraft(step=0, method="pld"))
+        assert first["read_ms"] > 0 == again["read_ms"]
+        name = pool.home(key)
+        process: Any = pool.seats[name].backend
+        os.kill(process._process.pid, signal.SIGKILL)
+        until(lambda: not pool.home(key), "its backend is known to be lost")
+        anew = whatif.redraft(key, Redraft(step=0, method="pld"))
+        assert anew["read_ms"] > 0 and anew["accepted"] == first["accepted"] and not desk.memory
+        went_on = desk.runner.job(whatif.go_on(key, Continuation(step=1, method="plain"), "ann")["id"])
+        assert went_on is None or went_on.finished.wait(WAIT_S)
+    finally:
+        desk.end()
+    assert not multiprocessing.active_children()

@@ -1,0 +1,64 @@
+"""Backends that are Ray's actors, on a Ray of this machine that one fixture starts, and ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from specviz.server.pool import FREE
+from specviz.workers.kinds import backends_of
+
+from .stubs import StubDesk
+from .test_backends import held, over, pool_of, pooled, run
+from .test_workers import alive
+from .waiting import until
+
+ray = pytest.importorskip("ray")
+
+pytestmark = [
+    pytest.mark.usefixtures("home"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray leaves sockets and files to the end of the process
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture
+def desk(home: object) -> Iterator[StubDesk]:
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    desk = pooled(backends_of("ray", 2, 1))
+    try:
+        yield desk
+    finally:
+        desk.end()
+
+    def left() -> list[str]:
+        now = psutil.Process().children(recursive=True)
+        return [p.name() for p in now if p.pid not in before and p.status() != psutil.STATUS_ZOMBIE]
+
+    until(lambda: not left(), "Ray leaves no process behind")
+
+
+def test_actors_do_two_runs_at_once_are_stopped_and_started_again(desk: StubDesk) -> None:
+    """One test, as starting Ray costs more than all that it does."""
+    (first, one, pid), (second, other, _) = held(desk, "ann"), held(desk, "bob")
+    assert {one, other} == {"backend 1", "backend 2"}
+    desk.runner.cancel(second)
+    stopped = over(desk, second)
+    assert stopped.run["stop"] == "cancelled" and stopped.rows("steps") == 4
+    os.kill(pid, signal.SIGKILL)
+    lost = over(desk, first)
+    assert lost.rows("steps") == 4 and lost.run["error"] == (
+        f"{one.capitalize()} was lost: its process or its node is gone. The 4 steps it had finished are kept; "
+        "run this again."
+    )
+    until(lambda: pool_of(desk).seats[one].state == FREE, "it is open once more")
+    third, fourth = held(desk, "ann"), held(desk, "bob")
+    assert {third[1], fourth[1]} == {one, other} and pid not in (third[2], fourth[2])
+    for job, _, _ in (third, fourth):
+        desk.runner.cancel(job)
+    assert over(desk, run(desk)).run["stop"] == "eos"
+    until(lambda: not alive(pid), "the one that was killed is gone")
