@@ -6,7 +6,7 @@ import { Model } from "specviz/base/model.js";
 import { firstDifference } from "specviz/compare/lane.js";
 import { spans } from "specviz/inspect/oracle.js";
 import { difference } from "specviz/inspect/diff.js";
-import { lanes } from "specviz/inspect/drafting.js";
+import { chainOf, lanes } from "specviz/inspect/drafting.js";
 import { across, beside, marked } from "specviz/inspect/links.js";
 import { prunedNodes } from "specviz/inspect/pruned.js";
 import { routes } from "specviz/inspect/shares.js";
@@ -101,6 +101,14 @@ test("expansions stand beside a main chain", () => {
   assert.equal(lanes({ nodes: nodes.slice(0, 2), drafted: 1 }), null);
   const { root, wide } = items({ nodes, drafted: 2, last: 0, bonus: 5 }, new Set());
   assert.deepEqual([wide, root.children.map((item) => item.small)], [true, [false, false, true]]);
+});
+
+test("the chain of a tree of heads is its first guesses", () => {
+  const tree = [[0, -1, 0], [1, 0, 1], [2, 1, 2], [3, 1, 2], [4, 0, 1], [5, 4, 2]];
+  const nodes = tree.map(([index, parent, depth]) => node(index, parent, depth, "rejected", "head"));
+  assert.deepEqual(chainOf({ nodes }).map((one) => one.index), [1, 2]);
+  const wide = [node(0, -1, 0, "root"), node(1, 0, 1, "rejected", "expansion"), node(2, 0, 1)];
+  assert.deepEqual(chainOf({ nodes: wide }).map((one) => one.index), [2]);
 });
 
 test("a copied run is marked at both ends, and joined by a line", () => {

@@ -9,6 +9,7 @@ import {
   STATES,
   beams,
   beside,
+  chainOf,
   choiceOf,
   guesses,
   label,
@@ -58,7 +59,7 @@ export class DrafterView extends LookPanel {
     this.look = [];
     if (!this.on) return;
     this.guesses = guesses(this.owner.model, view.number);
-    this.chain = view.nodes.filter((node) => node.index && !beside(node));
+    this.chain = chainOf(view);
     const first = this.chain.find((node) => node.status === "rejected") || this.chain[this.chain.length - 1];
     this.chosen = first ? choiceOf(first) : null;
     this.shown = this.chosen;
@@ -121,10 +122,11 @@ export class DrafterView extends LookPanel {
       const instead = taken && [
         " ",
         h("code.sv-state-accepted", model.pieces.label(taken.token, 12)),
-        h("b.sv-mark-e", `E${rank === null ? "" : rank + 1}`),
+        h("b.sv-mark-e", `${beside(taken) ? "E" : "H"}${rank === null ? "" : rank + 1}`),
       ];
       const more = siblings.length && !taken ? h("small", ` +${siblings.length}`) : null;
-      const said = taken ? `; an expansion${rank === null ? "" : ` (rank ${rank + 1})`} was accepted` : "";
+      const what = beside(node) || !taken || beside(taken) ? "an expansion" : "another guess";
+      const said = taken ? `; ${what}${rank === null ? "" : ` (rank ${rank + 1})`} was accepted` : "";
       const label =
         `Position ${node.depth}: ${model.pieces.label(node.token)}, confidence ${probability(confidence)}, ` +
         `${STATES[node.status]}${said}`;
@@ -232,9 +234,11 @@ export class DrafterView extends LookPanel {
         ".",
       );
     }
-    return instead
-      ? say("Here the main chain's ", quoted(owner, instead.token), " was accepted.")
-      : say("The target wrote ", quoted(owner, view.bonus), " instead.");
+    if (!instead) return say("The target wrote ", quoted(owner, view.bonus), " instead.");
+    if (beside(node)) return say("Here the main chain's ", quoted(owner, instead.token), " was accepted.");
+    const place = numberOf(owner, instead, "draft_rank");
+    const guess = place === null ? "another guess" : `the ${nth(place + 1)} guess`;
+    return say(`Here ${guess} was accepted: `, quoted(owner, instead.token), ".");
   }
 
   /** Confidence and its tenth, the candidates there, ranks, overlap and delay. */
@@ -265,7 +269,18 @@ export class DrafterView extends LookPanel {
     const rank = numberOf(owner, node, "draft_rank");
     const theirs = node && node.rank >= 0 ? `, the target's no. ${node.rank + 1}` : "";
     const choices = rank === null ? null : h("p", `The drafter's no. ${rank + 1}${theirs}.`);
-    return h("div.sv-drafter-facts", box, choices, this.origin(node), this.delay(view, any));
+    return h("div.sv-drafter-facts", box, choices, this.origin(node), this.delay(view, any), this.cosine(view));
+  }
+
+  /** How near the states that a head made came to the target's own. @param {StepView} view */
+  cosine(view) {
+    const { owner } = this;
+    const near = owner.model.stepTerm(view.number, "feature_cosine");
+    if (near === null) return null;
+    const what = "The head's states against the target's own: cosine ";
+    const words = h("p", { tabindex: "0" }, what, h("b", format(near, 2)), ".");
+    const help = "Mean over the root and the accepted tokens that the head went on from in this step.";
+    return owner.tip.add(words, () => told("Feature cosine", help));
   }
 
   /** How a draft model with prompt tokens of its own came to the token. @type {(node: TreeNode | null) => Child} */

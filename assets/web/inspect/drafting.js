@@ -43,6 +43,22 @@ export function lanes(view) {
   return extra ? [view.drafted - extra, extra] : null;
 }
 
+/**
+ * The chain of a draft: the first drafted token after each of its own, those beside it left out. Heads fill a tree
+ * that has no chain of its own: theirs are the first guesses.
+ *
+ * @type {(view: StepView) => TreeNode[]}
+ */
+export function chainOf(view) {
+  /** @type {TreeNode[]} */
+  const chain = [];
+  for (const node of view.nodes) {
+    const last = chain[chain.length - 1]?.index ?? 0;
+    if (node.index && node.parent === last && !beside(node)) chain.push(node);
+  }
+  return chain;
+}
+
 /** Node → tokens with both probabilities, in the order of the drafter's ranks. @type {OfStep<Map<number, Guess[]>>} */
 export function guesses(model, step) {
   const table = model.trace.guesses;
