@@ -13,7 +13,7 @@ from decoders.errors import UserError
 from specviz.experiments import Experiment, Line, PaperSeries, Results, find_recipe, plan, recipes
 from specviz.experiments import run_experiment as run
 from specviz.experiments.answers import CLOSE, OPEN
-from specviz.experiments.figures import charts
+from specviz.experiments.figures import caption, charts
 from specviz.experiments.grids import grids
 from specviz.experiments.printed import written
 from specviz.experiments.prompts import Case
@@ -71,6 +71,14 @@ def test_its_figures_have_ours_and_the_papers_apart(done: Results) -> None:
     assert all(heat.customdata[row][at] is not None for row in (1, 2) for at in range(3))
     page = drawn(done, ["speedup"])
     assert [table["title"] for table in page["profiles"]] == [grid.title for grid in grids(done, ["speedup"])]
+
+
+def test_speedups_that_cannot_be_are_told(done: Results) -> None:
+    def told(speedup: float) -> bool:
+        rows = [{**row, "speedup": speedup, "tokens_per_step": 2.0} for row in done.rows]
+        return f"{len(rows)} of {len(rows)} speedups are above" in caption(Results(done.about, rows))
+
+    assert told(2.5) and not told(2.0) and not told(0.5)
 
 
 def test_a_method_without_its_part_is_noted_and_one_misspelt_is_refused(target: Any) -> None:

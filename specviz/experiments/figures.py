@@ -36,6 +36,7 @@ from .results import Results, points
 from .sheets import sheet_charts
 
 MOST_OVERLAID, WIDEST = 3, 1.8  # a paper's series are drawn over ours if so few and of like size
+BEYOND_NOISE = 1.1  # times the tokens per step: a speedup above it is no matter of the clock
 LABELLED = 9  # a paper's bars have numbers if so few
 SHORTEST = 0.07  # of the tallest bar: on shorter ones the number stands above
 
@@ -76,7 +77,7 @@ def caption(results: Results) -> str:
         ours += f"; {about.get('parts') or 'draft models'} trained for {about['training_steps']:,} steps"
     if about["temperature"]:
         ours += f", T = {about['temperature']:g}"
-    parts = [ours + "."]
+    parts = [ours + ".", *_too_fast(results)]
     if about["papers"]:
         models = ", ".join(dict.fromkeys(series["model"] for series in about["papers"]))
         theirs, compare = "Hollow, dashed or hatched", "shapes, not heights"
@@ -86,6 +87,19 @@ def caption(results: Results) -> str:
             f"{theirs}: the paper's numbers ({models}), on other prompts and another machine: compare {compare}."
         )
     return " ".join(parts)
+
+
+def _too_fast(results: Results) -> list[str]:
+    """A sentence where speedups say more than can be: no step is faster than plain decoding's."""
+    pairs = [(row.get("speedup"), row.get("tokens_per_step")) for row in results.rows if row.get("role") != "hidden"]
+    known = [(speedup, tokens) for speedup, tokens in pairs if speedup and tokens]
+    above = sum(speedup > BEYOND_NOISE * tokens for speedup, tokens in known)
+    if "speedup" not in results.about["metrics"] or not above:
+        return []
+    return [
+        f"{above:,} of {len(known):,} speedups are above their run's tokens per step, which cannot be: something else "
+        "kept the machine busy, so run it again when nothing does."
+    ]
 
 
 # --- one number per run ---

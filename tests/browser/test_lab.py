@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from specviz.experiments import Progress, Results, plan, run_experiment
+from specviz.experiments import Experiment, Line, PaperSeries, Progress, Results, plan, run_experiment
 from specviz.places import home
 from tests import synthetic
 from tests.models import tiny_target
@@ -191,6 +191,42 @@ def test_every_width_and_theme_fits(visit: Visit, page: Any, scheme: str) -> Non
         fits(page, width)
     ink = page.evaluate("getComputedStyle(document.querySelector('.svp-chart .gtitle')).fill")
     assert (int(re.findall(r"\d+", ink)[0]) > 128) == (scheme == "dark")
+
+
+LIVE = Experiment(
+    "live", "A table", (Line("Plain decoding", "plain"), Line("PLD", "pld"), Line("PPD", "ppd")), paper="pldplus",
+    figure="table 1", question="Is it drawn?", prompts="examples", count=3, max_new_tokens=12, x="category",
+    chart="sheet", papers=(PaperSeries("PLD", "table 1", "tokens_per_step", (("SUM", 2.5),), "Vicuna"),),
+)  # fmt: skip
+
+
+def test_a_table_is_run_drawn_and_opened(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the recipe to the runs behind a cell; a method without its part has the command in its row."""
+    monkeypatch.setattr("specviz.pages.lab.service.recipes", lambda: {LIVE.name: LIVE})
+    monkeypatch.setattr("specviz.pages.lab.asked.find_recipe", lambda name: LIVE)
+    page = visit("?tab=lab&lab=live")
+    page.wait_for_selector(".svl-estimate:has-text('6 runs, about')")
+    page.click("#svl-run")
+    page.wait_for_selector(COMPLETE)
+    ours, paper = (page.locator(".svp-chart").filter(has_text=text).first for text in ("stub", "paper: table 1"))
+    expect(ours).to_contain_text("not there: specviz train ppd")
+    expect(paper).to_contain_text("2.50")
+    rows = page.locator(".svl-below .svl-table").first.locator("tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.last).to_contain_text("Prompt tokens are missing")
+    numbers = ours.locator(".annotation-text")  # column by column, then the words of the last row
+    cell = numbers.nth(numbers.count() - 2).bounding_box()  # PLD on all prompts
+    page.mouse.move(cell["x"] + 2, cell["y"] + 4)
+    page.wait_for_selector(".svp-chart .hovertext")
+    page.mouse.click(cell["x"] + 4, cell["y"] + 6)
+    page.wait_for_selector(".svl-dialog[open]")
+    page.keyboard.press("Escape")
+    page.click(".svl-every summary")
+    page.locator(".svl-every .svp-link", has_text="3 runs").last.click()
+    expect(page.locator(".svl-dialog[open] [data-trace]")).to_have_count(3)
+    trace = page.locator(".svl-dialog [data-trace]").first.get_attribute("data-trace")
+    page.locator(".svl-dialog [data-trace]").first.click()
+    page.wait_for_function("id => specviz.app.shown === id", arg=trace)
 
 
 def test_a_papers_table_is_drawn_with_whose_numbers_it_has_and_what_would_fill_a_row(page: Any, port: int) -> None:
