@@ -209,8 +209,8 @@ class Experiment:
 
     @property
     def baseline(self) -> bool:
-        """Whether plain decoding has to be run beside it, for the speedup."""
-        return "speedup" in self.metrics
+        """Whether plain decoding has to be run beside it, for the speedup; what replaces runs measures its own."""
+        return "speedup" in self.metrics and self.measure is None and self.look is None
 
     @property
     def trains(self) -> bool:
