@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from fastapi.testclient import TestClient
@@ -1038,6 +1039,8 @@ def test_the_routes_of_the_lab(desk: StubDesk) -> None:
         table = client.get(f"/api/lab/results/{key}/download?format=csv")
         assert table.text.count("\r\n") == 5 and f"own-{key}.csv" in table.headers["content-disposition"]
         assert Results.load(client.get(f"/api/lab/results/{key}/download?format=zip").content).id == key
+        parquet = pd.read_parquet(io.BytesIO(client.get(f"/api/lab/results/{key}/download?format=parquet").content))
+        assert parquet.shape == pd.read_csv(io.StringIO(table.text)).shape and len(parquet) == 4
         tex = client.get(f"/api/lab/results/{key}/download?format=tex").text
         assert "\\begin{tabular}" in tex and tex.count("\\\\\n") == 1 + len(shown["points"])
         assert all(point["values"]["tokens_per_step"]["text"]["mean"] in tex for point in shown["points"])

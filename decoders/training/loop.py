@@ -370,14 +370,15 @@ def train(
     resume: bool = True,
     progress: Callable[[Progress], None] | None = None,
     checkpoint_minutes: float = 3.0,
+    keep: bool = True,
 ) -> Path:
     """Train a run until the budget of ``minutes`` (computing time) or ``steps`` is spent.
 
     Checkpoints, ``log.jsonl`` and the part itself go to the run's folder; the finished part is also kept where methods
-    look for it, and its folder is returned. Every so often the checkpoint is written and exported, and again where the
-    user interrupts; a run that was stopped goes on from its checkpoint and gives the part that it would have given.
-    Raises UserError for settings other than the checkpoint's, for an end that cannot be written, and where the loss is
-    no number any more.
+    look for it, unless it is not to ``keep``; its folder is returned. Every so often the checkpoint is written and
+    exported, and again where the user interrupts; a run that was stopped goes on from its checkpoint and gives the part
+    that it would have given. Raises UserError for settings other than the checkpoint's, for an end that cannot be
+    written, and where the loss is no number any more.
     """
     spent = budget(minutes=minutes, steps=steps)
     run.open(resume)
@@ -392,8 +393,8 @@ def train(
             progress(run.progress(1.0, logged))
     try:
         run.save()
-        run.export(run.folder / "part")
-        return run.export(own_place(run.kind, run.key))
+        part = run.export(run.folder / "part")
+        return run.export(own_place(run.kind, run.key)) if keep else part
     except (OSError, RuntimeError) as error:
         raise UserError(
             f"the {KINDS[run.kind].title} could not be written ({first_line(error, 160)}): make room and give the same "

@@ -45,6 +45,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     out = parser.add_argument_group("output")
     common.file(out, "--json", "write description, points and runs to a file")
     common.file(out, "--csv", "write every run as a line of a table")
+    common.file(out, "--parquet", "the same as a Parquet file")
     common.file(out, "--html", "write the charts to a file that works from disk")
     common.flag(out, "--yes", "start a long experiment without asking")
     common.add_model(parser)
@@ -56,10 +57,10 @@ def run(args: argparse.Namespace) -> int:
     from specviz.experiments.prompts import cases, records
 
     if args.recipe is None and not args.method:
-        if option := _first_set(args, "vary", "set", "prompts", "json", "csv", "html", "workers", "results"):
+        if option := _first_set(args, "vary", "set", "prompts", "json", "csv", "parquet", "html", "workers", "results"):
             raise UserError(f"--{option} needs a recipe or a --method: specviz lab alone lists the recipes")
         return _list(args)
-    for path in (args.json, args.csv, args.html):
+    for path in (args.json, args.csv, args.parquet, args.html):
         common.check_writable(path)
     experiment, workers = _wanted(args), over_workers.wanted(args)
     from decoders import methods
@@ -78,6 +79,8 @@ def run(args: argparse.Namespace) -> int:
         write_json(args.json, described(results))
     if args.csv:
         args.csv.write_text(results.to_csv(), encoding="utf-8", newline="")
+    if args.parquet:
+        args.parquet.write_bytes(results.to_parquet())
     if args.html:
         from specviz.experiments.figures import charts
         from specviz.views.charts import write_page

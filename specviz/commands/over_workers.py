@@ -79,7 +79,7 @@ def spread_out(args: argparse.Namespace, target: Target, planned: Plan) -> Resul
         target.model.to("cpu")
     total = len({unit.key for unit in ready.units})
     try:
-        with _progress(planned.experiment.title) as told:
+        with progress(planned.experiment.title) as told:
             results = ready.run(told=told)
     finally:
         list_in_lab(ready)
@@ -118,7 +118,7 @@ def line_of(standing: Standing) -> str:
 
 
 @contextmanager
-def _progress(title: str) -> Iterator[Callable[[Standing], None]]:
+def progress(title: str) -> Iterator[Callable[[Standing], None]]:
     """A bar with what the workers do below it; where stderr is no terminal, a line at times."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 

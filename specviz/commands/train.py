@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from decoders.model.catalog import BUNDLED, model_place
+from specviz.workers.work import Work
 
-from . import common
+from . import common, train_units
 
 OUT = Path("runs") / "demo"
 ANSWERS, REFERENCES = "answers.jsonl", "references.jsonl"  # as in decoders.training.text.making
@@ -60,6 +61,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     _add_ppd(parts)
     for kind, (short, what) in HEAD_KINDS.items():
         _add_heads(parts, kind, short, what)
+    _add_several(parts)
     _add_text(parts)
 
 
@@ -154,6 +156,26 @@ def _add_heads(parts: Any, kind: str, short: str, what: str) -> None:
     parser.set_defaults(run=lambda args: _train_heads(kind, args))
 
 
+def _add_several(parts: Any) -> None:
+    parser = _add_part(parts, "several", "several of these parts for a target", "several parts for a target")
+    kinds = (*DRAFTERS, "ppd", *HEAD_KINDS)
+    parser.add_argument("parts", nargs="+", choices=kinds, metavar="PART", help=", ".join(kinds))
+    parser.set_defaults(run=lambda args: train_units.train_all(args, args.parts, open_trainings))
+
+
+def open_trainings(about: Mapping[str, Any]) -> Work:
+    """The work of a worker that trains parts."""
+
+    def train(part: str, told: dict[str, Any]) -> None:
+        parser = argparse.ArgumentParser()
+        add(parser)
+        args = parser.parse_args([part])
+        vars(args).update(told)
+        args.run(args)
+
+    return train_units.work_of(about, train)
+
+
 def _add_text(parts: Any) -> None:
     short = "a chat model's own answers, for its parts to learn from"
     about = (
@@ -222,6 +244,8 @@ def _add_part(parts: Any, kind: str, short: str, what: str) -> argparse.Argument
     common.count(parser, "--seed", "of data and weights", 0, low=0)
     _add_resume(parser)
     common.flag(parser, "--fast", "bf16 and compiled layers, as for `train demo`")
+    train_units.add(parser)
+    parser.set_defaults(apart=False)  # one of several: it is not kept where methods look
     common.add_model(parser, "the target (default: the bundled one)", dtype=False, plugins=False)
     return parser
 
@@ -280,6 +304,8 @@ def _train_for(
 ) -> int:  # fmt: skip
     """Train a part of ``kind`` for a target; ``sentence`` puts a log line into words, ``charts`` takes its drawing
     from ``views.charts``, which is imported when there is something to draw."""
+    if train_units.wanted(args):
+        return train_units.train_all(args, [kind], open_trainings)
     common.settle(args.threads)
 
     from decoders.model.load import load_network
@@ -308,7 +334,7 @@ def _train_for(
                 _draw(out, title, charts)
 
         begun = run_of(kind, out, model, name, source, recipe, args.seed)
-        kept = train(begun, minutes=minutes, steps=steps, resume=args.resume, progress=show)
+        kept = train(begun, minutes=minutes, steps=steps, resume=args.resume, progress=show, keep=not args.apart)
     common.say(
         f"{out / 'part'} holds the part, {out / 'curves.html'} its curves; "
         f"{kept} is where methods find it for this model"

@@ -91,6 +91,15 @@ class Results:
                 frame[name] = [f"'{t}" if t.startswith(FORMULA) and not _number(t) else t for t in frame[name]]
         return frame.to_csv(index=False, lineterminator="\r\n")
 
+    def to_parquet(self) -> bytes:
+        """Every run, as a Parquet file."""
+        frame, buffer = self.frame, io.BytesIO()
+        for name in frame.columns:
+            if pd.api.types.is_object_dtype(frame[name]):
+                frame[name] = frame[name].astype("string")
+        frame.to_parquet(buffer, index=False)
+        return buffer.getvalue()
+
     # --- files ---
 
     def save(self, folder: Path) -> None:

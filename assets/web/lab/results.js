@@ -193,7 +193,7 @@ function drawBar({ about, state, measured, tables, rows }) {
     h("div.svl-about", h("b", recipe() ? "Results" : about.title), h("span", words)),
     metrics.length > 0 && h("label.svl-draw", tables ? "Cells show " : "Draw ", select),
     rows > 0 && batch.files(lab.metrics),
-    rows > 0 && [file("csv", "Runs: CSV"), file("json", "JSON")],
+    rows > 0 && [file("csv", "Runs: CSV"), file("parquet", "Parquet"), file("json", "JSON")],
     about.shipped && h("span.svl-shipped", "comes along, recorded: run your own above"),
     !goesOn(state) && !about.shipped && h("button.svp-button", { onclick: remove, title: REMOVES }, "Delete"),
   ]);

@@ -59,7 +59,7 @@ MAX_EXPERIMENTS, MAX_PUBLIC_RUNS = 2, 100  # of one user at a time, of one exper
 KINDS = {  # format → how its files' names end, and their type
     "csv": ("csv", "text/csv; charset=utf-8"), "json": ("json", "application/json"), "zip": ("zip", "application/zip"),
     "table": ("table.csv", "text/csv; charset=utf-8"), "tex": ("tex", "application/x-tex; charset=utf-8"),
-    "md": ("md", "text/markdown; charset=utf-8"),
+    "md": ("md", "text/markdown; charset=utf-8"), "parquet": ("parquet", "application/vnd.apache.parquet"),
 }  # fmt: skip
 TABLES = {"table": "csv", "tex": "tex", "md": "md"}
 OWNER = "owner"
@@ -297,7 +297,7 @@ class Lab(Service):
 
     @get("results/{key}/download")
     def download(self, key: str, format: str = "csv", metrics: Listed = ()) -> Response:
-        """Every run as csv, json or zip; the tables as table, tex or md."""
+        """Every run as csv, parquet, json or zip; the tables as table, tex or md."""
         if format not in KINDS:
             raise UserError(f"The format {format[:40]!r} is unknown: use one of {', '.join(KINDS)}.")
         results = self.results(key)
@@ -305,7 +305,7 @@ class Lab(Service):
         made: dict[str, Callable[[], str | bytes]] = {
             "csv": results.to_csv,
             "json": lambda: json.dumps(described(results), ensure_ascii=False),
-            "zip": results.zipped,
+            "zip": results.zipped, "parquet": results.to_parquet,
         }
         data = made[format]() if format in made else written(results, TABLES[format], metrics or None)
         return attachment(data, media, f"{results.about['name']}-{key}.{suffix}")

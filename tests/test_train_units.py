@@ -1,0 +1,80 @@
+"""Trainings as units: parts × seeds in one command, gone on with, each told with what it reached."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from decoders.parts import find_part, read_part
+from specviz import cli
+from specviz.commands import train_units
+from specviz.workers.folder import Folder
+from specviz.workers.work import Job
+
+from .standin import Here
+from .training import save_model
+
+pytestmark = pytest.mark.usefixtures("home")
+
+
+@pytest.fixture
+def asked(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A command whose worker is this process; ``Here.order`` would be all that starting others adds."""
+
+    def here(kind: str, job: Job, count: int, **_: Any) -> Here:
+        return Here(job)
+
+    monkeypatch.setattr(train_units, "pool_of", here)
+    model, small = save_model(tmp_path / "model"), ["--steps", "2", "--results", str(tmp_path / "all")]
+    return ["train", "several", "medusa", "drafter", "--model", model, "--data", str(text), *small]
+
+
+def test_parts_and_seeds_are_trained_once_and_the_best_of_each_part_is_kept(
+    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*asked, "--seeds", "0", "1"]) == 0
+    with (tmp_path / "all" / train_units.TABLE).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["part"], row["seed"], row["step"]) for row in rows] == [
+        ("medusa", "0", "2"), ("medusa", "1", "2"), ("drafter", "0", "2"), ("drafter", "1", "2"),
+    ]  # fmt: skip
+    for part in ("medusa", "drafter"):
+        mine = [row for row in rows if row["part"] == part]
+        best = min(mine, key=lambda row: float(row["held_out_loss"]))
+        key = read_part(Path(best["path"])).model_key
+        kept = find_part(key, part)
+        assert kept is not None and read_part(kept).training["seed"] == int(best["seed"])
+    logs = {path: path.stat().st_mtime_ns for path in (tmp_path / "all").rglob("log.jsonl")}
+    said = capsys.readouterr()
+    assert len(logs) == 4 and "medusa seed 0: step 2, loss" in said.err and "held-out loss" in said.out
+    assert cli.main([*asked, "--seeds", "0", "1", "2"]) == 0  # two more
+    assert all(path.stat().st_mtime_ns == when for path, when in logs.items())
+    assert len(Folder(tmp_path / "all").listed()[0]) == 6
+
+
+def test_a_training_that_fails_is_told_and_the_others_are_done(
+    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from specviz.commands import train
+
+    def broken(*_: Any) -> int:
+        raise ValueError("these heads cannot be trained")
+
+    monkeypatch.setattr(train, "_train_heads", broken)
+    assert cli.main([*asked, "--seeds", "3"]) == 1
+    said = capsys.readouterr().err
+    assert "medusa seed 3 failed: These heads cannot be trained." in said and "1 training failed" in said
+    assert [len(keys) for keys in Folder(tmp_path / "all").listed()] == [1, 1]
+    monkeypatch.undo()
+
+
+def test_what_makes_no_sense_for_several_is_refused(
+    asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([*asked, "--out", "x"]) == 2
+    assert "several have folders of their own" in capsys.readouterr().err
+    assert cli.main([*asked[:-1], f"local://{tmp_path}/all"]) == 2
+    assert "is no folder of a disk" in capsys.readouterr().err
