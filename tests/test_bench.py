@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,12 +14,12 @@ from decoders import Prompt, Sampling, UserError, find_method, methods
 from decoders.drafters import chosen
 from decoders.model.target import Session, Target
 from decoders.study.bench import (
-    GENERATE,
-    LOOKUP,
     Contender,
+    Made,
     Sample,
     Spread,
     bench,
+    disturbed,
     lengthened,
     machine,
     paired,
@@ -28,7 +29,8 @@ from decoders.study.bench import (
 )
 from decoders.study.divergences import first_difference
 from decoders.study.lossless import check_lossless
-from decoders.study.stock import StockModel
+from decoders.study.peers import GENERATE, LOOKUP, Peer, peers_of
+from decoders.study.stock import Generated, StockModel
 from specviz.views.charts import bench_chart, heads_chart, layers_chart, write_page
 
 from .models import network, prompt_ids, tiny_target
@@ -113,13 +115,15 @@ def test_a_models_own_settings_do_not_touch_the_reference():
     )
 
 
-def test_a_benchmark_end_to_end(tmp_path):
+def test_a_benchmark_end_to_end(monkeypatch):
     target, seen, order = tiny_target(), [], []
     stock = StockModel(network())
     inner = stock.timed
     stock.timed = lambda *a, **k: order.append(k) or inner(*a, **k)
+    methods = {"pld": {"k": "4", "max_ngram": 2}}
+    monkeypatch.setattr("decoders.study.bench.WIDEST", math.inf)  # whatever else the machine does
     report = bench(
-        target, PROMPTS, {"pld": {"k": "4", "max_ngram": 2}}, max_new_tokens=8, repeats=2, stock=stock,
+        target, PROMPTS, methods, max_new_tokens=8, repeats=2, peers=peers_of(target, stock, methods),
         progress=lambda done, total: seen.append((done, total)),
     )  # fmt: skip
     names = [row.name for row in report.rows]
@@ -136,6 +140,31 @@ def test_a_benchmark_end_to_end(tmp_path):
     assert list(figure.data[0].y) == ["plain", "pld", GENERATE, LOOKUP]
     with pytest.raises(ValueError, match="choose one of speedup"):
         bench_chart(data, "colour")
+
+
+def test_what_was_disturbed_is_measured_again_with_its_partners():
+    """A peer whose first runs of one prompt take one time and another; the runs in alternation are made up."""
+    took = {0: [1.0, 1.0, 9.0, 1.0, 1.0, 1.0, 1.0], 1: [1.0] * 9}
+    order: list[tuple[str, int]] = []
+
+    def generate(tokens, most, stop_ids):
+        prompt = next(n for n, one in enumerate(PROMPTS) if one.tokens == tuple(tokens))
+        order.append(("peer", prompt))
+        return Generated(list(range(5)), 1.0 + took[prompt].pop(0), 1.0, 1)
+
+    target = tiny_target()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("decoders.study.bench.unrecorded", lambda name, decoding: Made(sample(name, 0, 1.0), [1]))
+        report = bench(
+            target, PROMPTS, {"pld": None}, max_new_tokens=4, repeats=2, traced=False, peers=[Peer(LOOKUP, generate)]
+        )
+    assert [prompt for _, prompt in order] == [0, 0, 1, 0, 1, 0, 0]  # warm-up, two rounds, prompt 0 once more
+    again = {s.name for s in report.samples if s.round >= 2}
+    assert again == {"plain", "pld", LOOKUP} and {s.prompt for s in report.samples if s.round >= 2} == {0}
+    assert report.settings["repeated"] == 6 and report.settings["disturbed"] == 0
+    assert disturbed([s for s in report.samples if s.round < 2]) == {0: {LOOKUP}}
+    steady = [replace(s, decode_s=1.0, decoded=4) for s in report.samples]
+    assert disturbed(steady) == {}
 
 
 def test_the_machine_is_described_without_its_name():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,6 +34,7 @@ class Machine:
         self.name, self.key, self.context_length = "machine", "key", 512
         self.device = torch.device("cpu")
         self.info = {"vocab": 40, "dtype": "float32", "packed": True}
+        self.engines = SimpleNamespace(engine="eager")
 
     def clock(self) -> float:
         return self.now
@@ -168,6 +170,9 @@ def test_it_is_kept_for_this_machine_and_model_only(monkeypatch):
         with monkeypatch.context() as other:
             other.setattr(torch, what, value)
             assert load_latency(target) is None
+    with monkeypatch.context() as other:
+        other.setattr(target.engines, "engine", "compiled")
+        assert load_latency(target) is None
     with monkeypatch.context() as other:
         other.setattr("decoders.prompt_tokens.latency.device_name", lambda device: "another processor")
         assert load_latency(target) is None

@@ -80,3 +80,89 @@ def test_few_rows_go_through_the_plain_layer_and_many_through_the_packed_one():
         x = torch.randn(rows, 16)
         torch.testing.assert_close(layer(x), F.linear(x, weight, bias))
     assert pack(layers((8, 16)), packed_from=NEVER) == 0
+
+
+def test_a_packed_copy_from_one_row_on_is_the_only_one():
+    torch.manual_seed(0)
+    weight, bias = torch.randn(24, 16), nn.Parameter(torch.randn(24), requires_grad=False)
+    alone, both = (PackedLinear(weight, bias, rows) for rows in (1, 3))
+    assert alone.plain is None and both.plain is not None and torch.equal(alone.weight, weight)
+    assert sum(p.numel() for p in alone.parameters()) == 24
+    for layer in (alone, both):
+        stored = layer.state_dict()
+        assert list(stored) == ["weight", "bias"] and torch.equal(stored["weight"], weight)
+    with torch.inference_mode():
+        weight_read = alone.weight
+    assert not weight_read.is_inference(), "trainings read it"
+    x = torch.randn(19, 16)
+    whole = alone(x)
+    for rows in (1, 2, 5, 8, 16):
+        torch.testing.assert_close(alone(x[:rows]), whole[:rows])
+
+
+class Tied(nn.Module):
+    """A head that is tied to the embedding."""
+
+    def __init__(self, vocab: int, width: int) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(vocab, width), nn.Linear(width, vocab, bias=False)
+        self.head.weight = self.embedding.weight
+        self.requires_grad_(False)
+
+
+@pytest.mark.parametrize("vocab, width", [(320, 64), (193, 48), (100, 72)])
+def test_a_tied_embedding_is_looked_up_in_the_packed_head(monkeypatch, vocab, width):
+    torch.manual_seed(0)
+    model = Tied(vocab, width)
+    table = model.embedding.weight.clone()
+    assert pack(model, packed_from=1) == 1
+    ids = torch.tensor([[0, 1, 63, 64, vocab - 1], [5, 5, 7, 99, 2]])
+    embedding = model.embedding
+    assert torch.equal(embedding(ids), table[ids]) and torch.equal(
+        linear.table_rows(embedding, ids[0].tolist()), table[ids[0]]
+    )
+    torch.testing.assert_close(model.head(table[:3]), table[:3] @ table.T)
+    assert torch.equal(model.state_dict()["embedding.weight"], table)
+    assert torch.equal(embedding.weight, table) and embedding.weight.data_ptr() == model.head.weight.data_ptr()
+    if isinstance(embedding, nn.Embedding):  # laid out otherwise: both stay
+        assert model.head.plain is not None and width % 16
+    else:
+        assert model.head.plain is None and not list(model.parameters())
+
+
+def test_a_packed_head_that_lies_otherwise_keeps_the_embedding(monkeypatch):
+    model = Tied(320, 64)
+    table = model.embedding.weight.clone()
+    monkeypatch.setattr(linear, "BLOCKS", (32,))
+    assert pack(model, packed_from=1) == 1
+    assert type(model.embedding) is nn.Embedding and torch.equal(model.embedding.weight, table)
+    assert model.head.weight.data_ptr() == model.embedding.weight.data_ptr()
+
+
+def test_weights_mapped_from_a_file_are_let_go(tmp_path, monkeypatch):
+    """What was packed is dropped from memory, and the rest gets memory of its own; whoever reads the file's tensors
+    again has them still.
+    """
+    from safetensors.torch import load_file, save_file
+
+    weights = {"0.weight": torch.randn(256, 256), "1.weight": torch.randn(16, 256), "1.bias": torch.randn(16)}
+    save_file(weights, tmp_path / "w.safetensors")
+    mapped = load_file(tmp_path / "w.safetensors")
+    model = nn.Sequential(nn.Linear(256, 256, bias=False), nn.Linear(256, 16)).requires_grad_(False)
+    model.load_state_dict(mapped, assign=True)
+    monkeypatch.setattr(linear, "_tried", lambda *shape: 1 if shape[0] == 256 else NEVER)
+    given, give_back = [], linear._give_back
+    monkeypatch.setattr(linear, "_give_back", lambda *args: (given.append(args[0].shape), give_back(*args)))
+    assert pack(model) == 1 and given == [(256, 256)]
+    assert torch.equal(mapped["0.weight"], weights["0.weight"]), "from the file"
+    assert torch.equal(model[0].weight, weights["0.weight"]) and torch.equal(model[1].weight, weights["1.weight"])
+    own = model[1].weight.untyped_storage()
+    assert own.nbytes() == 16 * 256 * 4
+
+
+def test_memory_that_is_no_mapped_file_is_left_alone():
+    model = layers((256, 256))
+    before = model[0].weight
+    kept = before.clone()
+    pack(model, packed_from=1)
+    assert torch.equal(before, kept)

@@ -399,8 +399,7 @@ def target_rotary(stack: Any) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
     """The target's own rotary positions, as a function from positions to cos and sin ``[rows, head size]``."""
 
     def rotary(positions: Tensor) -> tuple[Tensor, Tensor]:
-        weight = stack.embed_tokens.weight
-        cos, sin = stack.rotary_emb(weight[:1, None], position_ids=positions[None])
+        cos, sin = stack.rotary_emb(stack.norm.weight, position_ids=positions[None])
         return cos[0], sin[0]
 
     return rotary

@@ -29,9 +29,10 @@ from decoders.draft.terms import Term
 from decoders.draft.tree import DraftTree
 from decoders.method.drafter import Drafter
 from decoders.method.method import Method
+from decoders.model.linear import table_rows
 from decoders.model.memory import Context, Memory
 from decoders.model.target import Target
-from decoders.model.transfer import fetched, sent
+from decoders.model.transfer import fetched
 from decoders.trace.origins import BRANCH, MAIN, SUCCESSOR
 
 from .pldplus import LAYER, NO_PREDECESSOR, hidden_layer
@@ -96,15 +97,14 @@ class UnitEmbeddings:
     """
 
     def __init__(self, target: Target, center: bool = False) -> None:
-        self.table = cast(Tensor, target.embeddings.weight)
-        self.center = center
+        self.embeddings, self.center = target.embeddings, center
 
     @cached_property
     def mean(self) -> Float[Tensor, "width"]:
-        return self.table.mean(0, dtype=torch.float32)
+        return cast(Tensor, self.embeddings.weight).mean(0, dtype=torch.float32)
 
     def rows(self, ids: Sequence[int]) -> Float[Tensor, "ids width"]:
-        rows = self.table[sent(self.table.device, np.asarray(ids, dtype=np.int64))[0]].float()
+        rows = table_rows(self.embeddings, ids).float()
         return normalize(rows - self.mean if self.center else rows, dim=-1)
 
 

@@ -173,6 +173,7 @@ class Decoding:
         while True:
             if self.cancel is not None and self.cancel.is_set():
                 self.stop = "cancelled"
+                self.target.engines.run_ended()
                 return
             before = session.length
             attempt = self.attempt(session)

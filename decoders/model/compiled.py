@@ -92,6 +92,6 @@ class CompiledForward(StaticForward):
         have = len(self._turns[0])
         if last >= have:
             places = torch.arange(max(2 * have, 512 * (last // 512 + 1)))
-            cos, sin = self.target.stack.rotary_emb(self.target.embeddings.weight[:1, None], position_ids=places[None])
+            cos, sin = self.target.stack.rotary_emb(self.target.stack.norm.weight, position_ids=places[None])
             self._turns = cos[0].contiguous(), sin[0].contiguous()
         return self._turns[0][positions], self._turns[1][positions]

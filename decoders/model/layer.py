@@ -70,7 +70,7 @@ def layer_shape(layer: Any, sizes: Any, one_row: bool) -> LayerShape:
         linears[name] = getattr(layer.self_attn if hasattr(layer.self_attn, name) else layer.mlp, name)
     packed = [n for n, linear in linears.items() if isinstance(linear, PackedLinear) and linear.packed_from <= rows]
     return LayerShape(
-        sizes.hidden, sizes.heads, sizes.kv_heads, sizes.head_dim, linears["up_proj"].weight.shape[0], sizes.norm_eps,
+        sizes.hidden, sizes.heads, sizes.kv_heads, sizes.head_dim, linears["up_proj"].out_features, sizes.norm_eps,
         tuple(packed), tuple(name for name, linear in linears.items() if linear.bias is not None),
         hasattr(layer.self_attn, "q_norm"), one_row,
     )  # fmt: skip

@@ -28,9 +28,10 @@ def fuse_norms(model: nn.Module) -> int:
     count = 0
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            eps = getattr(child, "variance_epsilon", None)
-            weight = getattr(child, "weight", None)
-            if not type(child).__name__.endswith("RMSNorm") or eps is None or weight is None or weight.ndim != 1:
+            if not type(child).__name__.endswith("RMSNorm"):
+                continue
+            eps, weight = getattr(child, "variance_epsilon", None), getattr(child, "weight", None)
+            if eps is None or weight is None or weight.ndim != 1:
                 continue
             fused = FusedRMSNorm(weight.detach(), eps)
             rows = torch.randn(1, 7, len(weight), generator=torch.Generator().manual_seed(0)).to(weight)

@@ -37,7 +37,7 @@ class Size:
 
     Args:
         parameters: How many there are; those that two layers share count once.
-        weights: Of the opened model, packed copies and a head in fp32 included.
+        weights: Of the opened model, a head in fp32 included.
         opening: Of weights while they are read: a GGUF file is dequantised when it is opened for the first time.
         cache: Of the keys and values of ``TEXT`` tokens.
     """
@@ -118,9 +118,7 @@ def check_fits(name: str, size: Size, *, device: str | None = None) -> None:
 
 def _size(count: int, cached: Cached, kind: torch.dtype, where: torch.device, *, dequantised: int = 0) -> Size:
     weights = count * kind.itemsize
-    copies = weights if where.type == "cpu" and kind == torch.float32 else 0  # packed, where that is faster
-    if kind.itemsize < 4:
-        copies = cached.head * torch.float32.itemsize
+    copies = cached.head * torch.float32.itemsize if kind.itemsize < 4 else 0
     rows = min(TEXT, cached.context_length) + SPARE_ROWS
     cache = 2 * cached.layers * cached.kv_heads * cached.head_dim * rows * kind.itemsize
     return Size(count, weights + copies, weights + dequantised, cache)

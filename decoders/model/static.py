@@ -157,7 +157,7 @@ class StaticForward:
     def buffers(self, rows: int) -> Buffers:
         if rows not in self._buffers:
             target = self.target
-            self._buffers[rows] = Buffers(rows, target.embeddings.weight.shape[1], target.dtype, target.device)
+            self._buffers[rows] = Buffers(rows, target.embeddings.embedding_dim, target.dtype, target.device)
         return self._buffers[rows]
 
     def ran(self, bucket: Bucket) -> Ran:

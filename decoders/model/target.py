@@ -44,6 +44,7 @@ from .transfer import rows_of, sent, stretches
 
 SPARE_ROWS = 512  # cache rows beyond the longest sequence: room for a tree and its probes
 READ_ROWS = 2048  # most rows of a forward that reads a prompt
+READ_ROWS_CPU = 512  # there more are no faster, and take more memory
 READ_SCORES = 1 << 27  # most entries of its mask, once per query head of a group
 REFERENCE_SCORES = 1 << 28  # most scores of a layer at a time, of all heads
 
@@ -71,7 +72,6 @@ class Target:
             torch.backends.cuda.enable_cudnn_sdp(False)  # it plans anew for every number of keys: at almost every step
         self.dtype = next(model.parameters()).dtype
         self.stack, self.layers = decoder_stack(model, shape.layers)
-        self.embeddings: nn.Module = model.get_input_embeddings()
         self.context_length = shape.context_length
         self.lock = threading.Lock()
         self.info: dict[str, Any] = {
@@ -82,10 +82,12 @@ class Target:
             "dtype": str(self.dtype).removeprefix("torch."),
             "device": str(self.device),
         }
+        self.key = fingerprint(self.config, self.stack.parameters())  # which trained parts carry
         self._attend_by(NAME)
         self.info["packed"] = packable(self.dtype, self.device) and packed is not False
         if self.info["packed"]:
             pack(model, packed_from=1 if packed else None)
+        self.embeddings: nn.Module = model.get_input_embeddings()
         self.info["fused_norms"] = fuse_norms(model)
         self.head = Head(model.get_output_embeddings(), shape.logits_softcap, shape.logits_scale)
         put_in_place(model, model.get_output_embeddings(), self.head)
@@ -119,11 +121,6 @@ class Target:
         return None if self.tokenizer is None else Pieces(self.tokenizer)
 
     @cached_property
-    def key(self) -> str:
-        """The model's fingerprint, which trained parts carry."""
-        return fingerprint(self.config, self.stack.parameters())
-
-    @cached_property
     def calibration(self) -> Calibration | None:
         """What ``specviz calibrate`` found for this model (copying heads, best layer), or None."""
         return load_calibration(self.key, self.shape.layers, self.shape.heads)
@@ -149,10 +146,11 @@ class Target:
         are few, or where the rotary positions of all depend on the last; else as many as its mask allows.
         """
         rows = stop - start
-        if self.shape.rotary not in ROTARIES or rows <= READ_ROWS:
+        most = min(READ_ROWS, READ_ROWS_CPU) if self.device.type == "cpu" else READ_ROWS
+        if self.shape.rotary not in ROTARIES or rows <= most:
             return rows
         group = self.shape.heads // self.shape.kv_heads
-        return min(READ_ROWS, max(64, READ_SCORES // (group * (start + READ_ROWS))))
+        return min(most, max(64, READ_SCORES // (group * (start + most))))
 
     def session(self, needs: Needs, capacity: int) -> Session:
         """A run of at most ``capacity`` committed tokens that keeps what ``needs`` names. Raises TooLarge, with both

@@ -38,6 +38,7 @@ class Setup:
     threads: int
     torch: str
     packed: bool
+    engine: str
 
     @classmethod
     def of(cls, target: Target) -> Setup:
@@ -45,7 +46,7 @@ class Setup:
         threads = torch.get_num_threads() if target.device.type == "cpu" else 0
         return cls(
             device_name(target.device), target.key, str(target.info["dtype"]), threads, torch.__version__,
-            bool(target.info["packed"]),
+            bool(target.info["packed"]), target.engines.engine,
         )  # fmt: skip
 
     @property

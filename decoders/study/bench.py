@@ -29,15 +29,16 @@ from decoders.model.load import versions
 from decoders.model.target import Target
 from decoders.model.transfer import Span, wait
 from decoders.prompt.prompt import Prompt
+from decoders.prompt_tokens.latency import WIDEST
 from decoders.trace.trace import Trace
 from decoders.verifiers.sampling import Sampling
 
-from .stock import StockModel
+from .peers import BESIDE, Peer
 
 SCHEMA = "specbench/1"
 PLAIN = "plain"
-GENERATE, LOOKUP = "generate()", "generate() prompt lookup"
 TRACED = " traced"
+REPEATED = 2  # times that what was disturbed is measured again, each time with as many rounds as at first
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,27 +204,28 @@ def bench(
     max_new_tokens: int,
     repeats: int = 3,
     traced: bool = True,
-    stock: StockModel | None = None,
+    peers: Sequence[Peer] = (),
     sampling: Sampling | None = None,
     progress: Callable[[int, int], None] | None = None,
     keep: Callable[[Turn, Made], None] | None = None,
 ) -> Report:
     """Run every method (name → parameters) on every prompt, ``repeats`` rounds after a warm-up, greedily or by
-    ``sampling``, alike in all runs (generate() draws otherwise, so that ``stock`` is for greedy runs).
+    ``sampling``, alike in all runs (others draw otherwise, so that ``peers`` are for greedy runs).
 
-    Plain decoding always takes part. ``traced`` runs each method a second time with recording on. ``stock`` adds
-    transformers' generate(), plain and (where PLD takes part) its prompt lookup with PLD's settings. ``progress(done,
-    total)`` counts runs; ``keep`` gets all but the warm-up.
+    Plain decoding always takes part. ``traced`` runs each method a second time with recording on. Whoever was disturbed
+    on a prompt (quartiles more than a quarter of the median apart) runs it again, with those it is compared with.
+    ``progress(done, total)`` counts runs; ``keep`` gets all but the warm-up.
     """
     if not prompts:
         raise UserError("a benchmark needs at least one prompt that fits the model's context")
     taking_part = {PLAIN: methods.get(PLAIN), **methods}
-    contenders = contenders_of(target, taking_part, max_new_tokens, traced, stock, sampling)
+    contenders = contenders_of(target, taking_part, max_new_tokens, traced, peers, sampling)
     total = len(contenders) * (1 + len(prompts) * repeats)
     samples: list[Sample] = []
     outputs: dict[str, list[int]] = {}
     group: list[Sample] = []
-    for done, (turn, made) in enumerate(alternated(contenders, prompts, repeats, lambda run: run()), 1):
+    done = 0
+    for done, (turn, made) in enumerate(_until_quiet(contenders, prompts, repeats, samples), 1):
         if turn.round >= 0:
             outputs[turn.contender.name] = made.output
             group.append(replace(made.sample, prompt=turn.prompt, round=turn.round))
@@ -233,9 +235,11 @@ def bench(
             samples += [replace(s, identical=outputs[s.name] == outputs[PLAIN]) for s in group]
             outputs, group = {}, []
         if progress:
-            progress(done, total)
+            progress(done, max(done, total))
+    unquiet = sum(len(names) for names in disturbed(samples).values())
     settings = {
         "max_new_tokens": max_new_tokens, "repeats": repeats, "prompts": len(prompts),
+        "repeated": max(0, done - total), "disturbed": unquiet,
         "sampling": asdict(sampling or Sampling()),
         "prompt_tokens": asdict(Spread.of([len(p.tokens) for p in prompts])),  # type: ignore[arg-type]
         "methods": {name: asdict(chosen(name, params)[1]) for name, params in taking_part.items()},
@@ -244,8 +248,36 @@ def bench(
     return Report(rows, tuple(ratios_of(samples)), tuple(samples), dict(target.info), machine(), settings)
 
 
+def _until_quiet(
+    contenders: Sequence[Contender], prompts: Sequence[Any], repeats: int, samples: Sequence[Sample]
+) -> Iterator[tuple[Turn, Made]]:
+    """All turns, then those of what was disturbed, by the ``samples`` that were made of them until then."""
+    yield from alternated(contenders, prompts, repeats, lambda run: run())
+    for more in range(1, REPEATED + 1):
+        for place, names in disturbed(samples).items():
+            pairs = [{ours, peer} for ours, peer, _ in BESIDE]
+            pairs += [{name.removesuffix(TRACED), name.removesuffix(TRACED) + TRACED} for name in names]
+            wanted = {PLAIN, *names}.union(*(pair for pair in pairs if pair & names))
+            again = [contender for contender in contenders if contender.name in wanted]
+            for turn, made in alternated(again, [prompts[place]], repeats, lambda run: run(), warm=True):
+                yield replace(turn, prompt=place, round=turn.round + more * repeats), made
+
+
+def disturbed(samples: Sequence[Sample]) -> dict[int, set[str]]:
+    """Contenders whose runs of one prompt do not agree, by the prompt's number."""
+    speeds: dict[tuple[int, str], list[float | None]] = {}
+    for sample in samples:
+        speeds.setdefault((sample.prompt, sample.name), []).append(sample.tokens_per_s)
+    found: dict[int, set[str]] = {}
+    for (prompt, name), values in speeds.items():
+        spread = Spread.of(values)
+        if spread is not None and spread.high - spread.low > WIDEST * spread.median:
+            found.setdefault(prompt, set()).add(name)
+    return found
+
+
 def contenders_of(
-    target: Target, methods: Mapping[str, Any], max_new_tokens: int, traced: bool, stock: StockModel | None,
+    target: Target, methods: Mapping[str, Any], max_new_tokens: int, traced: bool, peers: Sequence[Peer] = (),
     sampling: Sampling | None = None,
 ) -> list[Contender]:  # fmt: skip
     """Who runs: each method, each traced (if asked for), and the peers."""
@@ -257,12 +289,7 @@ def contenders_of(
         if traced:
             recorded = _traced(target, name, params, max_new_tokens, sampling)
             result.append(Contender(name + TRACED, "traced", lossless, recorded))
-    if stock:
-        result.append(Contender(GENERATE, "peer", True, _peer(stock, GENERATE, target, max_new_tokens, {})))
-        if "pld" in methods:
-            _, params = chosen("pld", methods["pld"])
-            same = {"prompt_lookup_num_tokens": params.k, "max_matching_ngram_size": params.max_ngram}
-            result.append(Contender(LOOKUP, "peer", True, _peer(stock, LOOKUP, target, max_new_tokens, same)))
+    result += [Contender(peer.name, "peer", peer.lossless, _peer(peer, target, max_new_tokens)) for peer in peers]
     return result
 
 
@@ -317,11 +344,11 @@ def _traced(
     return run
 
 
-def _peer(stock: StockModel, name: str, target: Target, most: int, options: dict[str, Any]) -> Callable[[Prompt], Made]:
+def _peer(peer: Peer, target: Target, most: int) -> Callable[[Prompt], Made]:
     def run(prompt: Prompt) -> Made:
-        made = stock.timed(prompt.tokens, most, target.stop_ids, **options)
+        made = peer.generate(prompt.tokens, most, target.stop_ids)
         n, decode_s = len(made.tokens), made.seconds - made.first_s
-        return Made(Sample(name, 0, 0, n, n - made.first_tokens, None, None, made.seconds, decode_s), made.tokens)
+        return Made(Sample(peer.name, 0, 0, n, n - made.first_tokens, None, None, made.seconds, decode_s), made.tokens)
 
     return run
 
@@ -371,7 +398,7 @@ def ratios_of(samples: Sequence[Sample]) -> list[Ratio]:
     """The ratios readers ask for, as far as their two sides took part."""
     decoding, whole = "tokens/s of decoding, the prompt excluded", "output tokens ÷ all seconds, the prompt included"
     ratios: list[tuple[str, Spread | None, str]] = []
-    for ours, peer, label in ((PLAIN, GENERATE, "plain ÷ generate()"), ("pld", LOOKUP, "pld ÷ prompt lookup")):
+    for ours, peer, label in BESIDE:
         ratios.append((label, paired(samples, ours, peer), decoding))
         ratios.append((f"{label}, end to end", paired(samples, ours, peer, end_to_end=True), whole))
     for name in sorted({s.name.removesuffix(TRACED) for s in samples if s.name.endswith(TRACED)}):

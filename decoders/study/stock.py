@@ -46,9 +46,9 @@ class StockModel:
         return cls(model)
 
     def generate(
-        self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int], **options: Any
+        self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int], assistant: Any = None, **options: Any
     ) -> list[int]:
-        """Greedy output ids. ``options`` go to generate(), e.g. ``prompt_lookup_num_tokens``."""
+        """Greedy output ids. ``options`` go to generate(), e.g. ``prompt_lookup_num_tokens``; ``assistant`` drafts."""
         ids = torch.as_tensor([list(tokens)], device=self.model.device)
         config = GenerationConfig(
             max_new_tokens=max_new_tokens,
@@ -58,11 +58,15 @@ class StockModel:
             **options,
         )
         with torch.inference_mode():
-            output = self.model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=config)
+            output = self.model.generate(
+                ids, attention_mask=torch.ones_like(ids), generation_config=config, assistant_model=assistant
+            )
         return output[0, len(tokens) :].tolist()
 
     def timed(self, tokens: Sequence[int], max_new_tokens: int, stop_ids: Sequence[int], **options: Any) -> Generated:
-        """``generate``, with the first forward timed apart by hooks on the model."""
+        """``generate``, with the first forward timed apart by hooks on the model. One that is compiled has none of
+        them: they go when the first forward, which reads the prompt, is over.
+        """
         seen: list[tuple[float, int]] = []  # when each of the first two forwards began, and how long the cache was
         ended: list[float] = []
 
@@ -75,6 +79,9 @@ class StockModel:
             if not ended:
                 wait(self.model.device)
                 ended.append(time.perf_counter())
+                if "compile_config" in options:
+                    for hook in hooks:
+                        hook.remove()
 
         hooks = [self.model.register_forward_pre_hook(begins, with_kwargs=True), self.model.register_forward_hook(ends)]
         try:
@@ -84,5 +91,7 @@ class StockModel:
         finally:
             for hook in hooks:
                 hook.remove()
-        first_tokens = seen[1][1] + 1 - len(tokens) if len(seen) > 1 else len(output)
+        first_tokens = 1 if "compile_config" in options else len(output)
+        if len(seen) > 1:
+            first_tokens = seen[1][1] + 1 - len(tokens)
         return Generated(output, seconds, ended[0] - started, first_tokens)

@@ -13,6 +13,7 @@ from decoders.method.method import Method
 from decoders.model.target import Session, Target
 from decoders.model.together import check_together, score_together
 from decoders.model.transfer import wait
+from decoders.model.trials import ACTIVITY
 from decoders.prompt.prompt import Prompt
 from decoders.verifiers.match import stopped
 
@@ -48,6 +49,7 @@ def decode_together(
     active, forwards = list(range(len(runs))), 0
     started = time.perf_counter()
     while active:
+        ACTIVITY.begins()
         drafts = [runs[n].propose(sessions[n]) for n in active]
         scored = score_together(target, [sessions[n] for n in active], drafts)
         forwards += 1
@@ -63,5 +65,6 @@ def decode_together(
         active = going
     wait(target.device)
     seconds = time.perf_counter() - started
+    target.engines.run_ended()
     outputs = tuple(tuple(s.buffer[s.prompt_length : s.length].tolist()) for s in sessions)
     return Together(outputs, seconds, forwards)

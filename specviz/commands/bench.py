@@ -18,6 +18,7 @@ from . import common, over_workers
 if TYPE_CHECKING:
     from decoders import Prompt, Target
     from decoders.study.bench import Made, Report, Spread, Turn
+    from decoders.study.peers import Peer
     from decoders.trace.trace import Trace
     from specviz.experiments import Experiment, Results
     from specviz.experiments.prompts import Case
@@ -36,7 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="draw tokens, from the same seed in all methods (default: greedy)",
     )  # fmt: skip
     common.count(parser, "--context", "make every prompt N tokens long, with the others in front", low=2)
-    common.flag(parser, "--peers", "also transformers' generate(), plain and with prompt lookup")
+    common.flag(parser, "--peers", "also what you could use instead: transformers' generate(), llama.cpp")
     common.flag(parser, "--no-trace", "do not measure what recording costs")
     table = parser.add_argument_group("tables of tasks × methods, as in the papers")
     table.add_argument(
@@ -78,16 +79,16 @@ def run(args: argparse.Namespace) -> int:
     prompts = [replace(p, reference=p.reference or r.reference) for p, r in zip(prompts, kept, strict=True)]
     if over_workers.wanted(args):
         return _over_workers(args, target, methods, prompts, kept, [note, *missing.values()])
-    stock = common.stock_model(args, target) if args.peers else None
+    peers, no_peer = _peers(args, target, methods, prompts) if args.peers else ([], [])
     book = Book(args, target, methods, prompts, kept)
     with common.progress_bar("measuring") as progress:
         report = bench(
             target, prompts, methods, max_new_tokens=args.max_new_tokens, repeats=args.repeats,
-            traced=not args.no_trace, stock=stock, sampling=Sampling(args.temperature), progress=progress,
+            traced=not args.no_trace, peers=peers, sampling=Sampling(args.temperature), progress=progress,
             keep=book.add,
         )  # fmt: skip
     _show(report)
-    common.say(note, *missing.values())
+    common.say(note, *missing.values(), *no_peer)
     results = book.close(note)
     if len({record.category for record in kept}) > 1 or args.out or args.save:
         _show_tables(results)
@@ -132,6 +133,27 @@ def _checked(args: argparse.Namespace) -> None:
             raise common.UserError(f"{key} is told by recorded runs alone: leave --no-trace out")
     if args.save is not None and not args.save.strip():
         raise common.UserError("--save needs a name to list the results under")
+
+
+def _peers(
+    args: argparse.Namespace, target: Target, methods: dict[str, Any], prompts: Sequence[Prompt]
+) -> tuple[list[Peer], list[str]]:
+    """Who is measured beside these methods, and a sentence for each that cannot be."""
+    from decoders.model.compiling import compiler
+    from decoders.model.gguf import gguf_file
+    from decoders.study.peers import missing_llama_cpp, peers_of
+
+    said, length, gguf = [], 0, gguf_file(Path(common.model_source(args)))
+    if compiler() is None:
+        said.append("generate() with a static cache takes no part: no C++ compiler was found to compile it with")
+    else:
+        length = max(len(prompt.tokens) for prompt in prompts) + args.max_new_tokens
+        common.say("generate() with a static cache is compiled in the warm-up, which may take minutes", error=True)
+    if gguf is not None and (reason := missing_llama_cpp()):
+        said.append(reason)
+        gguf = None
+    stock = common.stock_model(args, target)
+    return peers_of(target, stock, methods, compiled_length=length, gguf=gguf), said
 
 
 def batch_of(
@@ -184,7 +206,8 @@ class Book:
         self, args: argparse.Namespace, target: Target, methods: dict[str, Any], prompts: list[Prompt], ids: list[Any]
     ) -> None:
         from decoders import find_method
-        from decoders.study.bench import GENERATE, LOOKUP, PLAIN
+        from decoders.study.bench import PLAIN
+        from decoders.study.peers import NAMES
         from specviz.experiments import batch
         from specviz.experiments.plan import Plan
         from specviz.experiments.running import begin
@@ -197,7 +220,7 @@ class Book:
         self.traces = self.folder / TRACES if self.folder else None
         if self.traces:
             self.traces.mkdir(parents=True)
-        names = {name: name for name in (PLAIN, *methods, GENERATE, LOOKUP)}
+        names = {name: name for name in (PLAIN, *methods, *NAMES)}
         self.ledger = batch.Ledger(target, cases, names, lossy, self._keep, temperature=args.temperature)
         self.started, self.runs = time.perf_counter(), 0
 
@@ -260,6 +283,9 @@ def _show(report: Report) -> None:
         "differs": [row.differing or "" for row in rows],
     }
     common.show_table([*columns], zip(*columns.values(), strict=True))
+    if settings["repeated"]:
+        quiet = f"{settings['disturbed']} still are" if settings["disturbed"] else "none is any more"
+        common.say(f"Some measurements were disturbed and made again ({settings['repeated']} runs more): {quiet}.")
     exact = partial(decimals, digits=3)  # what recording costs is a small difference from 1
     common.say(*(f"{ratio.name}: {spread(ratio.value, exact)}  [{ratio.help}]" for ratio in report.ratios))
 
