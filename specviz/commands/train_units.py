@@ -32,7 +32,7 @@ COMMON = ("data", "minutes", "steps", "distill", "fast", "model", "device", "thr
 OWN = ("seeds", "workers", "on", "results", "ray_address", "slurm")
 NOT_TOLD = {*OWN, "run", "command", "part", "parts", "seed", "out", "apart"}  # of a unit's options
 LOG, SAID, PART, TABLE = "log.jsonl", "said.txt", "part", "trained.csv"
-COLUMNS = ("part", "seed", "step", "seconds", "loss", "held_out_loss", "first_choice", "path", "error")
+COLUMNS: tuple[str, ...] = ("part", "seed", "step", "seconds", "loss", "held_out_loss", "first_choice", "path", "error")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
