@@ -80,3 +80,30 @@ def test_what_is_wrong_is_seen(themed: Any) -> None:
         "grid => grid.parentElement.append(document.createElement('button'))"
     )
     assert themed.evaluate(SERIOUS) == ["button-name: <button></button>"]
+
+
+BACKENDS = [
+    {"name": f"backend {number}", "state": state, "text": text}
+    for number, (state, text) in enumerate((("busy", ""), ("free", ""), ("starting", ""), ("lost", "killed")), 1)
+]
+
+
+def test_backends_and_the_fields_of_workers_can_be_read_by_all(themed: Any) -> None:
+    def answer(route: Any) -> None:
+        there = route.fetch()
+        route.fulfill(response=there, json={**there.json(), "backends": BACKENDS})
+
+    themed.route("**/api/status", answer)
+    turned(themed, "lab")
+    themed.fill("#svl-workers", "2")
+    themed.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    shown = themed.locator(".svp-backends li")
+    shown.nth(4).wait_for()
+    assert shown.all_text_contents() == [
+        "backend 1: at work", "backend 2: free", "backend 3: starting", "backend 4: lost, is started again, killed",
+        "1 of 4 busy, 1 lost",
+    ]  # fmt: skip
+    assert themed.evaluate(SERIOUS) == []
+    if shots := os.environ.get("SPECVIZ_SHOTS"):
+        themed.screenshot(path=f"{shots}-{themed.evaluate('document.body.className')[:12]}.png")
+    themed.unroute("**/api/status")

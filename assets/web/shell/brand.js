@@ -16,7 +16,7 @@ const MARKS = { loading: "…", ready: "✓", failed: "!", none: "○", gone: "!
 const SAID = {
   starting: "starting", free: "free", busy: "at work", lost: "lost, is started again", failed: "given up",
 };
-const MOST_SHOWN = 8; // backends; of more, how many are busy
+const MOST_SHOWN = 4; // backends, a dot each; of more, how many are busy
 
 /** Whether the server answers. @param {ModelInfo} model */
 const there = ({ state }) => state !== "gone" && state !== "out";
@@ -87,13 +87,14 @@ export function mount({ element, props, watch, trigger }) {
   /** @param {Backend[]} backends */
   function drawBackends(backends) {
     behind.hidden = backends.length === 0;
-    const shown = backends.slice(0, MOST_SHOWN).map(({ name, state, text }) => {
-      const words = `${name}: ${SAID[state]}${text ? `, ${text}` : ""}`;
-      return h("li", { title: words, "data-state": state }, h("span.svp-unseen", words));
-    });
+    const told = backends.map(({ name, state, text }) => `${name}: ${SAID[state]}${text ? `, ${text}` : ""}`);
+    const few = backends.length > MOST_SHOWN ? [] : backends;
+    const dots = few.map(({ state }, n) =>
+      h("li", { title: told[n], "data-state": state }, h("span.svp-unseen", told[n])));
     const busy = backends.filter(({ state }) => state === "busy").length;
-    const counts = `${busy} of ${backends.length} busy`;
-    behind.replaceChildren(...shown, h("li.svp-counted", { title: `${backends.length} backends` }, counts));
+    const lost = backends.filter(({ state }) => state === "lost" || state === "failed").length;
+    const counts = `${busy} of ${backends.length} busy${lost ? `, ${lost} lost` : ""}`;
+    behind.replaceChildren(...dots, h(few.length ? "li.svp-counted" : "li", { title: told.join("\n") }, counts));
   }
   on("status", (status) => {
     if (status) drawBackends(status.backends ?? []);
