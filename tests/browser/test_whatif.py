@@ -78,6 +78,8 @@ def test_a_step_is_drafted_again_beside_the_recorded_one(
     # another method and another parameter: what Python drafts
     page.select_option(f"{PANEL} select >> nth=0", "adapld")
     page.click(".svw-params summary")
+    apart = "[...document.querySelectorAll('.svw-fields > *')].every((row) => row.clientWidth > 250)"
+    assert page.evaluate(apart), "a parameter's name and its field have room beside each other"
     asked_again(page)
     page.fill("#svw-svf-k", "2")
     page.wait_for_function("specviz.app.whatif.result?.trace.run.method.params.k === 2")
