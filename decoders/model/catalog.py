@@ -62,6 +62,15 @@ def recorded_key(run: Mapping[str, Any]) -> str:
     return current_key(str((run.get("model") or {}).get("key") or ""))
 
 
+def precision_of(model: Mapping[str, Any]) -> str:
+    """What a model computes in, by its record: weights of fewer bits, beside which rows are in bfloat16, or its dtype.
+
+    >>> precision_of({"dtype": "float32"}), precision_of({"dtype": "float32", "weights": "int4"})
+    ('float32', 'int4')
+    """
+    return str(model.get("weights") or model.get("dtype"))
+
+
 def shipped_key(model: str) -> str:
     """The fingerprint of a model with a name (``NAMES``), from what was shipped for it; "" where nothing was."""
     try:

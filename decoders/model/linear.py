@@ -227,7 +227,7 @@ def pack(model: nn.Module, packed_from: int | None = None) -> int:
 
     With ``packed_from``, all of them, the packed copy used from so many rows on.
     """
-    count, owners, mapped = 0, _owners(model), _mapped_weights()
+    count, owners, mapped = 0, _owners(model), mapped_weights()
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear:
@@ -251,10 +251,10 @@ def pack(model: nn.Module, packed_from: int | None = None) -> int:
                     others = []
             setattr(parent, name, layer)
             if layer.plain is None and not others:
-                _give_back(child.weight, mapped)
+                give_back(child.weight, mapped)
             count += 1
     if count:
-        _move_out(model)
+        _move_out(model, mapped)
     return count
 
 
@@ -269,14 +269,14 @@ def _owners(model: nn.Module) -> dict[int, list[tuple[nn.Module, str]]]:
     return owners
 
 
-def _move_out(model: nn.Module) -> None:
+def _move_out(model: nn.Module, mapped: list[tuple[int, int]]) -> None:
     """Give the weights that are left memory of their own, so that the file they were mapped from can be let go."""
     for tensor in (*model.parameters(), *model.buffers()):
-        if tensor.untyped_storage().nbytes() > tensor.nbytes:
+        if any(first <= tensor.data_ptr() < last for first, last in mapped):
             tensor.data = tensor.data.clone()
 
 
-def _mapped_weights() -> list[tuple[int, int]]:
+def mapped_weights() -> list[tuple[int, int]]:
     """Where this process has mapped files of weights: first and last address of each; none where that is not told."""
     try:
         lines = [line.split(None, 5) for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()]
@@ -286,7 +286,7 @@ def _mapped_weights() -> list[tuple[int, int]]:
     return [(int(start, 16), int(stop, 16)) for start, stop in ranges]
 
 
-def _give_back(tensor: Tensor, mapped: list[tuple[int, int]]) -> None:
+def give_back(tensor: Tensor, mapped: list[tuple[int, int]]) -> None:
     """Have the system drop the pages of a mapped file in which a tensor lies that was copied: they would count as this
     process's memory until the last of the file's tensors goes. Whoever reads them again has them from the file.
     """

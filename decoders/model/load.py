@@ -29,19 +29,21 @@ DTYPES = {
 
 def load_target(
     model: str | Path, *, dtype: str | None = None, device: str | None = None, progress: Progress | None = None,
-    engine: str | None = None,
+    engine: str | None = None, weights: str | None = None,
 ) -> Target:  # fmt: skip
     """Open a model folder, a GGUF file (or a folder with one), a hub id, or a model by its name (``catalog.NAMES``).
 
     dtype and device are chosen where not given: cuda → bfloat16, cpu → float32. ``progress`` hears what is done, where
     that takes long: a GGUF file is converted when it is opened for the first time. ``engine`` is how forwards run
-    (``engines.ENGINES``); where not given, what SPECVIZ_ENGINE says, or auto.
+    (``engines.ENGINES``); where not given, what SPECVIZ_ENGINE says, or auto. ``weights`` (``rounded.WEIGHTS``) are of
+    fewer bits where that is asked for, on a CPU in float32.
 
     Raises UserError with one sentence for a missing or incomplete folder, a file that cannot be read, a refused family,
-    an unknown dtype, device or engine.
+    an unknown dtype, device, engine or weights.
     """
     network, tokenizer, name = load_network(model, dtype=dtype, device=device, progress=progress)
-    target = Target(network, tokenizer, name, engine=engine or os.environ.get("SPECVIZ_ENGINE") or DEFAULT)
+    engine = engine or os.environ.get("SPECVIZ_ENGINE") or DEFAULT
+    target = Target(network, tokenizer, name, engine=engine, weights=weights)
     source = source_of(Path(network.config._name_or_path))
     if source is not None:
         target.info["dequantised"] = source.to_json()

@@ -36,6 +36,7 @@ from .norms import fuse_norms
 from .observe import NumberedMasks, Observed, observe
 from .reading import read_with
 from .room import RunSize, check_room
+from .rounded import round_weights
 from .self_check import check
 from .shape import ROTARIES, ModelShape, refusal, token_ids
 from .static import Rows
@@ -54,14 +55,15 @@ Tokens = Sequence[int] | Int[Tensor, "rows"]  # from the host, or on the device
 class Target:
     """A causal language model ready to score trees.
 
-    ``info`` describes it for traces: name, family, layers, heads, kv_heads, hidden, vocab, parameters,
-    context_length, dtype, device, packed (on a CPU: packed weights are used where that was found to be faster;
-    ``packed=True`` uses them always, False never). ``engine`` is how its verify forwards run: ``engines.ENGINES``. One
-    forward runs at a time (``lock``); any number of sessions may be open.
+    ``info`` describes it for traces: name, family, layers, heads, kv_heads, hidden, vocab, parameters, context_length,
+    dtype, device, weights (where not fp32: ``rounded.WEIGHTS``), packed (on a CPU: packed weights are used where that
+    was found to be faster; ``packed=True`` uses them always, False never). ``engine`` is how its verify forwards run:
+    ``engines.ENGINES``. One forward runs at a time (``lock``); any number of sessions may be open.
     """
 
     def __init__(
-        self, model: Any, tokenizer: Any, name: str, *, packed: bool | None = None, engine: str = "eager"
+        self, model: Any, tokenizer: Any, name: str, *, packed: bool | None = None, engine: str = "eager",
+        weights: str | None = None,
     ) -> None:
         self.config: Any = model.config
         self.shape = shape = ModelShape.of(self.config)
@@ -83,6 +85,7 @@ class Target:
             "device": str(self.device),
         }
         self.key = fingerprint(self.config, self.stack.parameters())  # which trained parts carry
+        self.info |= {"weights": weights} if round_weights(model, weights, name) else {}
         self._attend_by(NAME)
         self.info["packed"] = packable(self.dtype, self.device) and packed is not False
         if self.info["packed"]:

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from decoders.errors import UserError
+from decoders.model.catalog import precision_of
 from decoders.trace.trace import Trace
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from decoders.verifiers.sampling import Sampling
 
 # how far below the best logit a token may lie to pass as a near tie, by the dtype that the target runs in
-TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 0.5, "float16": 0.1}
+TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 0.5, "float16": 0.1, "int8": 0.5, "int4": 0.5}
 NEAR_TIE, LOSSY, DRAWN, BUG = "near tie", "lossy by design", "other draws", "bug"
 CUT_SHORT = ("cancelled", "error", "")  # runs that ended so are compared as far as they came
 
@@ -163,7 +164,7 @@ def judged(
     They are those of one forward over prompt and output through the model's own attention, without a cache
     (``Target.reference_logits``), so no part of the engine judges itself.
     """
-    allowed = tolerance_of(target.info["dtype"]) if tolerance is None else tolerance
+    allowed = tolerance_of(precision_of(target.info)) if tolerance is None else tolerance
     expected, got = (tokens[at] if at < len(tokens) else None for tokens in (plain, output))
     logits: Tensor = target.reference_logits([*prompt, *output], rows=len(output) + 1)
     here = logits[at]
@@ -200,7 +201,7 @@ def recorded_divergence(trace: Trace, plain: Sequence[int]) -> Divergence | None
     expected_prob = choices.get(expected) if expected is not None else None
     gap = math.log(best[0] / best[1]) if len(best) > 1 and best[1] > 0 else None
     below = [math.log(best[0] / p) if best and p else None for p in (expected_prob, got_prob)]
-    allowed = tolerance_of(str(run["model"].get("dtype")))
+    allowed = tolerance_of(precision_of(run["model"]))
     lossless, drawn = run["method"].get("lossless", True), bool(run["sampling"].get("temperature"))
     verdict = verdict_on(below, allowed, lossless=lossless, drawn=drawn)
     return Divergence(

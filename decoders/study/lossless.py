@@ -9,6 +9,7 @@ from typing import Any
 
 from decoders.drafters import find_method
 from decoders.engine.decoding import Decoding, read_once
+from decoders.model.catalog import precision_of
 from decoders.model.target import Session, Target
 from decoders.prompt.prompt import Prompt
 from decoders.verifiers.sampling import Sampling
@@ -83,7 +84,7 @@ def check_lossless(
     generate(): the first outcome. The engine processes a prompt once for all methods. ``progress(done, total)`` counts
     runs; ``checked`` gets a prompt's number and the outcomes so far when all runs of the prompt are done.
     """
-    dtype, drawn = target.info["dtype"], sampling is not None and not sampling.greedy
+    dtype, drawn = precision_of(target.info), sampling is not None and not sampling.greedy
     assert not (drawn and stock), "generate() draws otherwise"
     allowed = tolerance if tolerance is not None else 0.0 if dtype in FULL_PRECISION else tolerance_of(dtype)
     reference = Outcome("plain", "generate()" if stock else "")

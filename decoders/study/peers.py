@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from transformers import CompileConfig, LlamaConfig, LlamaForCausalLM
 
 from decoders.draft_models.network import THETA, DraftModel, DraftRun
 from decoders.drafters import chosen
@@ -70,8 +69,10 @@ def peers_of(
     return found
 
 
-def _compiling() -> CompileConfig:
+def _compiling() -> Any:
     """torch.compile as generate() does it by itself on a GPU, on the CPU too."""
+    from transformers import CompileConfig
+
     config = CompileConfig(mode="default")
     config._compile_all_devices = True  # type: ignore[assignment]
     return config
@@ -114,8 +115,10 @@ class SpreadHead(nn.Module):
         return draft.everything(torch.nn.functional.linear(hidden, self.weight))
 
 
-def as_llama(draft: DraftModel, context_length: int) -> LlamaForCausalLM:
+def as_llama(draft: DraftModel, context_length: int) -> Any:
     """A vanilla drafter as the Llama that it is, on the same weights."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
     c = draft.config
     assert not c.kv_layers, "a draft model that looks into the target's cache is no Llama"
     config = LlamaConfig(

@@ -12,7 +12,7 @@ from decoders.draft.params import controls
 from decoders.drafters import chosen
 from decoders.errors import UserError
 from decoders.method.method import Method
-from decoders.model.catalog import recorded_key
+from decoders.model.catalog import precision_of, recorded_key
 from decoders.prompt.prompt import Pool, Prompt, Segment
 from decoders.trace.trace import Trace
 from decoders.verifiers.sampling import Sampling
@@ -34,13 +34,15 @@ def other_model(target: Target, run: Mapping[str, Any], *, exact: bool = False) 
         same = all(model.get(name) == info[name] for name in SHAPE)
     if exact:
         same = same and all(model.get(name, info[name]) == info[name] for name in ("name", "parameters", "dtype"))
+        same = same and model.get("weights") == info.get("weights")
     return None if same else another(target, run, exact=exact)
 
 
 def another(target: Target, run: Mapping[str, Any], *, exact: bool = False) -> str:
     """That a run was made with another model than the one loaded, and what to do."""
-    here, dtype = target.name, target.info["dtype"]
-    name, made_in = run["model"].get("name") or "another model", run["model"].get("dtype", dtype)
+    here, dtype = target.name, precision_of(target.info)
+    model = run["model"]
+    name, made_in = model.get("name") or "another model", precision_of({"dtype": dtype, **model})
     if exact and made_in != dtype:
         name, here = f"{name} in {made_in}", f"{here} in {dtype}"
     if name == here:

@@ -11,6 +11,7 @@ import torch
 from transformers import GenerationConfig, PreTrainedModel
 
 from decoders.model.load import load_network
+from decoders.model.rounded import round_weights
 from decoders.model.transfer import wait
 
 
@@ -39,10 +40,12 @@ class StockModel:
         self.model.generation_config = GenerationConfig()  # no penalties or sampling a model's own settings may ask for
 
     @classmethod
-    def load(cls, source: str, dtype: torch.dtype, device: torch.device) -> StockModel:
-        model, _, _ = load_network(
+    def load(cls, source: str, dtype: torch.dtype, device: torch.device, weights: str | None = None) -> StockModel:
+        """The model's own code; with ``weights`` of fewer bits, on linear layers that hold such."""
+        model, _, name = load_network(
             source, dtype=str(dtype).removeprefix("torch."), device=str(device), attention="sdpa"
         )
+        round_weights(model, weights, name)
         return cls(model)
 
     def generate(

@@ -51,7 +51,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     over_workers.add(parser)
     common.file(parser, "--json", "write everything measured to a file")
     common.file(parser, "--html", "write a chart to a file")
-    common.add_model(parser)
+    common.add_model(parser, weights=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -125,6 +125,8 @@ def _checked(args: argparse.Namespace) -> None:
             raise common.UserError(f"--out {path} does not say what to write: the file's name ends in one of {listed}")
     if over_workers.wanted(args) and (args.peers or args.no_trace or args.html):
         raise common.UserError("--peers, --no-trace and --html are for runs in one process: leave --workers out")
+    if over_workers.wanted(args) and args.weights:
+        raise common.UserError("--weights is for runs in one process: leave --workers out")
     columns = [key for key, quantity in QUANTITIES.items() if isinstance(quantity, Quantity)]
     for key in args.metric:
         if key not in columns:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 ENGINES = ("auto", "eager", "compiled", "graph")
 ENGINE_HELP = "how forwards run: eager, compiled (CPU), graph (CUDA), or auto (default): what was measured to be faster"
+WEIGHTS = ("fp32", "int8", "int4")
+WEIGHTS_HELP = "of the layers, on a CPU: fp32 (default), or rounded to int8 or int4, smaller and faster at few rows"
 LINE_SECONDS = 20  # between lines of progress, where no bar can be drawn
 MODEL_HELP = "model folder, GGUF file, hub id, smollm2 or bundled (default: smollm2 where it is installed)"
 
@@ -82,7 +84,7 @@ def count(
 
 def add_model(
     parser: argparse.ArgumentParser, model: str = MODEL_HELP, *, dtype: bool = True, threads: bool = True,
-    engine: bool = True, plugins: bool = True,
+    engine: bool = True, plugins: bool = True, weights: bool = False,
 ) -> None:  # fmt: skip
     """Which model is loaded, and how; ``plugins``: the command takes methods, those from files too."""
     group = parser.add_argument_group("model")
@@ -90,6 +92,8 @@ def add_model(
     group.add_argument("--device", metavar="D", help="cpu or cuda (default: cuda where there is one)")
     if dtype:
         group.add_argument("--dtype", metavar="T", help="float32, bfloat16, float16 or float64 (default: by device)")
+    if weights:
+        group.add_argument("--weights", choices=WEIGHTS, metavar="W", help=WEIGHTS_HELP)
     if engine:
         group.add_argument("--engine", choices=ENGINES, metavar="E", help=ENGINE_HELP)
     if threads:
@@ -172,8 +176,11 @@ def open_target(args: argparse.Namespace) -> Target:
     from decoders import load_target
 
     source, engine = model_source(args), getattr(args, "engine", None)
+    weights = getattr(args, "weights", None)
     with opening() as progress:
-        target = load_target(source, dtype=args.dtype, device=args.device, progress=progress, engine=engine)
+        target = load_target(
+            source, dtype=args.dtype, device=args.device, progress=progress, engine=engine, weights=weights
+        )
     remember(source, target)
     if target.engines.engine == "compiled" and not target.engines.ready():
         say("compiling, once for this machine: about half a minute", error=True)
@@ -185,7 +192,7 @@ def stock_model(args: argparse.Namespace, target: Target) -> StockModel:
     """transformers' own model, to compare the target with."""
     from decoders.study.stock import StockModel
 
-    return StockModel.load(model_source(args), target.dtype, target.device)
+    return StockModel.load(model_source(args), target.dtype, target.device, target.info.get("weights"))
 
 
 def parse_sets(pairs: Sequence[str]) -> dict[str, str]:

@@ -47,7 +47,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     common.flag(parser, "--compare", "also run plain decoding, and say how many tokens differ and the speedup")
     common.file(parser, "--out", "write the whole run as a trace file (.spectrace)", "TRACE")
     common.flag(parser, "--json", "print the result as one JSON object")
-    common.add_model(parser)
+    common.add_model(parser, weights=True)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -41,7 +41,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="how far below the best logit a half-precision token may lie (default: bfloat16 0.5, float16 0.1)",
     )  # fmt: skip
     common.file(parser, "--json", "write the result to a file too, after every prompt")
-    common.add_model(parser)
+    common.add_model(parser, weights=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--pool is of no use to {', '.join(methods)}: they take their drafts from elsewhere")
 
     from decoders import Sampling
+    from decoders.model.catalog import precision_of
     from decoders.study.lossless import check_lossless
 
     sampling = Sampling(temperature=args.temperature, seed=args.seed)
@@ -83,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     _show(outcomes, [record.id for record in kept], target)
     if args.by_category:
         _show_categories(outcomes, [record.category for record in kept])
-    common.say(note, _half_precision(outcomes, target.info["dtype"], args.tolerance), *missing.values())
+    common.say(note, _half_precision(outcomes, precision_of(target.info), args.tolerance), *missing.values())
     failed = sum(outcome.failed for outcome in outcomes)
     if failed:
         common.say(f"FAILED: {failed} {'output differs' if failed == 1 else 'outputs differ'}")
@@ -94,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     drawing = f", temperature {args.temperature:g}" if drawn else ""
     common.say(
         f"ok: {'every output is identical' if same else other} ({counted(len(prompts), 'prompt')}, "
-        f"{args.max_new_tokens} tokens, {target.info['dtype']}{drawing})"
+        f"{args.max_new_tokens} tokens, {precision_of(target.info)}{drawing})"
     )
     return 0
 

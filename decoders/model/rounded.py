@@ -1,0 +1,119 @@
+"""Linear layers with weights of eight or four bits, by torch's own kernels for the CPU.
+
+Rows are rounded to bfloat16 and the weights stay small: fewer bytes are read, which is what one row waits for. A row's
+result is the same bit for bit whatever stands beside it (in int8 up to ``KERNEL_ROWS`` rows). Embedding and head stay.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from decoders.errors import UserError
+
+from .linear import give_back, mapped_weights
+
+WEIGHTS = ("fp32", "int8", "int4")
+GROUP = 32  # weights of a row that share scale and offset in int4, as in GGUF's Q4_1
+KERNEL_ROWS = 24  # beyond, int8 weights are widened to bfloat16 for the forward: that is faster
+BLOCK = 16  # outputs that the int4 kernel takes at a time
+
+
+class RoundedLinear(nn.Module):
+    """A linear layer on int8 weights, each row with a scale, or int4 weights, each ``GROUP`` with a scale and an offset
+    (w = (q - 8) · scale + offset, q from 0 to 15).
+    """
+
+    def __init__(self, weight: Float[Tensor, "out in"], bias: Tensor | None, bits: int) -> None:
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        self.bits, self.bias = bits, bias
+        self.numbers: Tensor
+        self.scale: Tensor
+        if bits == 8:
+            scale = (weight.abs().amax(1) / 127).clamp_min(1e-12).bfloat16()
+            self.numbers = (weight / scale.float()[:, None]).round().clamp(-127, 127).to(torch.int8)
+            self.scale = scale
+            return
+        groups = weight.unflatten(1, (-1, GROUP))
+        least, most = groups.amin(-1), groups.amax(-1)
+        scale = ((most - least) / 15).clamp_min(1e-12).bfloat16()
+        offset = (least + 8 * scale.float()).bfloat16()
+        q = ((groups - offset.float()[..., None]) / scale.float()[..., None]).round().clamp(-8, 7) + 8
+        self.numbers = torch.ops.aten._convert_weight_to_int4pack_for_cpu(q.flatten(1).to(torch.int32), 2)
+        self.scale = torch.stack([scale, offset], -1).transpose(0, 1).contiguous()
+
+    def forward(self, x: Float[Tensor, "*rows in"]) -> Float[Tensor, "*rows out"]:
+        rows = x.reshape(-1, self.in_features).bfloat16()
+        if self.bits == 4:
+            out = torch.ops.aten._weight_int4pack_mm_for_cpu(rows, self.numbers, GROUP, self.scale).to(x.dtype)
+        elif len(rows) <= KERNEL_ROWS:
+            out = torch.ops.aten._weight_int8pack_mm(rows, self.numbers, self.scale).to(x.dtype)
+        else:
+            out = F.linear(rows, self.numbers.bfloat16()).to(x.dtype) * self.scale.to(x.dtype)
+        out = out.reshape(*x.shape[:-1], self.out_features)
+        return out if self.bias is None else out + self.bias
+
+    @property
+    def weight(self) -> Float[Tensor, "out in"]:
+        """The weights that it computes with, in fp32."""
+        with torch.inference_mode(False), torch.no_grad():
+            if self.bits == 8:
+                return self.numbers.float() * self.scale.float()[:, None]
+            ones = torch.eye(self.in_features, dtype=torch.bfloat16)
+            return torch.ops.aten._weight_int4pack_mm_for_cpu(ones, self.numbers, GROUP, self.scale).float().mT
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        destination[f"{prefix}weight"] = self.weight
+        if self.bias is not None:
+            destination[f"{prefix}bias"] = self.bias
+
+
+@torch.no_grad()
+def round_weights(model: nn.Module, weights: str | None, name: str) -> int:
+    """Replace the linear layers below a model's head by ones on ``weights`` of fewer bits; returns how many. fp32 and
+    None change nothing.
+
+    Raises UserError for unknown weights, for a model that is not on a CPU in fp32, and where the kernels are missing.
+    """
+    if weights in (None, "fp32"):
+        return 0
+    if weights not in WEIGHTS:
+        raise UserError(f"weights {weights!r} are unknown: use one of {', '.join(WEIGHTS)}")
+    first = next(model.parameters())
+    if first.device.type != "cpu" or first.dtype != torch.float32:
+        kind = str(first.dtype).removeprefix("torch.")
+        raise UserError(f"{weights} weights are for a CPU in float32, and {name} is on the {first.device} in {kind}")
+    bits = int(weights.removeprefix("int"))
+    if (reason := _unable(bits)) is not None:
+        raise UserError(f"this build of torch does not compute with {weights} weights ({reason}): leave --weights out")
+    head: Any = model.get_output_embeddings() if isinstance(model, PreTrainedModel) else None
+    count, mapped = 0, mapped_weights()
+    for parent in list(model.modules()):
+        child: Any
+        for place, child in list(parent.named_children()):
+            fits = type(child) is nn.Linear and child is not head
+            if fits and (bits == 8 or (child.in_features % GROUP == 0 and child.out_features % BLOCK == 0)):
+                setattr(parent, place, RoundedLinear(child.weight.detach(), child.bias, bits))
+                give_back(child.weight, mapped)
+                count += 1
+    if not count:
+        raise UserError(f"{name} has no linear layers that {weights} weights fit: leave --weights out")
+    return count
+
+
+def _unable(bits: int) -> str | None:
+    """Why the kernel for so many bits cannot be used; None where it computes what its weights say."""
+    generator = torch.Generator().manual_seed(0)
+    weight, x = (torch.randn(size, 64, generator=generator) for size in (64, 5))
+    try:
+        layer = RoundedLinear(weight, None, bits)
+        apart = float((layer(x) - x.bfloat16().float() @ layer.weight.T).abs().max())
+    except (RuntimeError, AttributeError, NotImplementedError) as error:
+        return str(error).splitlines()[0][:120]
+    return None if apart < 0.2 else f"it is off by {apart:.2g}"

@@ -1,0 +1,124 @@
+"""Weights of eight and four bits: what they compute, that rows do not touch each other, and what a run says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from decoders import Prompt, UserError, generate, load_target, record
+from decoders.model.catalog import precision_of
+from decoders.model.compiled import why_not
+from decoders.model.rounded import KERNEL_ROWS, RoundedLinear, _unable, round_weights
+from decoders.model.target import Target
+from decoders.study.divergences import NEAR_TIE, TOLERANCES, divergence
+from decoders.study.lossless import check_lossless
+from decoders.study.recorded import other_model
+from decoders.study.stock import StockModel
+
+from .models import network, prompt_ids, tiny_target, tiny_tokenizer
+
+torch.set_num_threads(1)
+pytestmark = pytest.mark.skipif(bool(_unable(8) or _unable(4)), reason="this build of torch has no such kernels")
+BITS = (8, 4)
+PROMPT = Prompt.from_ids(prompt_ids(3))
+
+
+def layer_of(bits: int, bias: bool = False) -> tuple[RoundedLinear, torch.Tensor]:
+    torch.manual_seed(bits)
+    weight = torch.randn(48, 96) * 0.1
+    return RoundedLinear(weight, torch.randn(48) if bias else None, bits), weight
+
+
+@pytest.mark.parametrize("bits, most", [(8, 0.004), (4, 0.03)])
+def test_weights_are_near_what_they_were_and_computed_with_as_they_say(bits, most):
+    layer, weight = layer_of(bits, bias=True)
+    assert 0 < float((layer.weight - weight).abs().max()) < most
+    for rows in (1, 7, KERNEL_ROWS, KERNEL_ROWS + 1, 130):
+        x = torch.randn(rows, 96)
+        assert layer.bias is not None
+        expected = x.bfloat16().float() @ layer.weight.T + layer.bias
+        torch.testing.assert_close(layer(x), expected, atol=0.02, rtol=0.02)
+    assert layer(torch.randn(2, 3, 96)).shape == (2, 3, 48)
+    assert torch.equal(layer.state_dict()["weight"], layer.weight)
+
+
+def test_weights_on_a_grid_of_sixteen_stay_what_they_are():
+    """As those of a GGUF file of four bits, where scale and offset have few digits."""
+    torch.manual_seed(0)
+    q = torch.randint(0, 16, (32, 2, 32)).float()
+    q[..., 0], q[..., 1] = 0, 15
+    weight = ((q - 8) * 0.25).flatten(1)
+    assert torch.equal(RoundedLinear(weight, None, 4).weight, weight)
+
+
+@pytest.mark.parametrize("bits", BITS)
+def test_a_row_is_the_same_whatever_stands_beside_it(bits):
+    layer, _ = layer_of(bits)
+    x = torch.randn(KERNEL_ROWS, 96)
+    whole = layer(x)
+    assert all(torch.equal(layer(x[:rows]), whole[:rows]) for rows in (1, 2, 3, 5, 8, 16, 17))
+    assert torch.equal(torch.cat([layer(row) for row in x.split(1)]), whole)
+
+
+def rounded(weights: str, **options: Any) -> Target:
+    target = Target(network(), tiny_tokenizer(), "tiny-llama", weights=weights, **options)
+    target.__dict__["calibration"] = None
+    return target
+
+
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+def test_methods_are_lossless_against_the_same_weights(weights):
+    target, stock = rounded(weights), StockModel(network())
+    round_weights(stock.model, weights, "stock")
+    prompts = [PROMPT, Prompt.from_ids(prompt_ids(5))]
+    outcomes = check_lossless(target, prompts, dict.fromkeys(["pld", "recycling"]), max_new_tokens=16, stock=stock)
+    assert [outcome.failed for outcome in outcomes] == [0, 0, 0]
+    ties = [d.verdict for outcome in outcomes for d in outcome.divergences]
+    assert set(ties) <= {NEAR_TIE} and sum(outcome.total for outcome in outcomes) == 6
+
+
+def test_a_run_says_which_weights_it_had(tmp_path: Path):
+    fp32, int8, int4 = tiny_target(), rounded("int8"), rounded("int4")
+    assert "weights" not in fp32.info and precision_of(fp32.info) == "float32"
+    assert {precision_of(int8.info), precision_of(int4.info)} == {"int8", "int4"} <= TOLERANCES.keys()
+    assert fp32.key == int8.key == int4.key and fp32.info["parameters"] == int4.info["parameters"]
+    run = record(int8, PROMPT, max_new_tokens=3).run
+    assert run["model"]["weights"] == "int8" and other_model(int8, run, exact=True) is None
+    assert "in int8, and tiny-llama in int4 is loaded" in str(other_model(int4, run, exact=True))
+    assert "in int8, and tiny-llama in float32 is loaded" in str(other_model(fp32, run, exact=True))
+    assert other_model(fp32, run) is None, "it may still be looked at"
+
+
+def test_a_wrong_output_is_no_near_tie():
+    target = rounded("int4")
+    plain = generate(target, PROMPT, max_new_tokens=8)
+    wrong = [*plain[:3], (plain[3] + 1) % 300, *plain[4:]]
+    found = divergence(target, wrong, PROMPT, plain=plain)
+    assert found is not None and found.verdict == "bug" and found.tolerance == TOLERANCES["int4"]
+
+
+def test_what_is_refused_and_what_stays_eager(tmp_path: Path):
+    for weights, model, said in (
+        ("int3", network(), "weights 'int3' are unknown: use one of fp32, int8, int4"),
+        ("int8", network(dtype=torch.bfloat16), "int8 weights are for a CPU in float32, and it is on the cpu"),
+        ("int4", network("gpt2"), "it has no linear layers that int4 weights fit"),
+    ):
+        with pytest.raises(UserError, match=said):
+            round_weights(model, weights, "it")
+    assert round_weights(network(), "fp32", "it") == round_weights(network(), None, "it") == 0
+    assert "forwards with int8 weights are not compiled" in str(why_not(rounded("int8")))
+    assert rounded("int8", engine="compiled").engines.static is None
+
+
+def test_a_folder_is_opened_with_rounded_weights(tmp_path: Path):
+    network().save_pretrained(tmp_path / "model")
+    tiny_tokenizer().save_pretrained(tmp_path / "model")
+    target = load_target(tmp_path / "model", weights="int4")
+    kinds = [type(module).__name__ for module in target.model.modules()]
+    assert kinds.count("RoundedLinear") == 7 * target.shape.layers and type(target.head.inner) is not RoundedLinear
+    stock = StockModel.load(str(tmp_path / "model"), target.dtype, target.device, "int4")
+    written = stock.generate(PROMPT.tokens, 6, ())
+    assert written == generate(target, PROMPT, max_new_tokens=6)
