@@ -30,7 +30,7 @@ def _random(made: Any, target: Target, seed: int, *, vectors: bool = True) -> An
     if made.config.draft_vocab:
         drafted = torch.randperm(made.config.vocab, generator=generator)[: made.config.draft_vocab]
         made.drafted.copy_(drafted.sort().values)
-    made.share(target.embeddings.get_parameter("weight"), target.head.weight)
+    made.share(target.embeddings.weight, target.head.weight)
     return made
 
 

@@ -111,6 +111,8 @@ class StubTarget:
         "vocab": None,
     }
 
+    engines = SimpleNamespace(engine="eager")
+
     def __init__(self) -> None:
         self.companions: dict[str, Any] = {}
 

@@ -176,7 +176,7 @@ def test_an_output_that_ends_early_differs_where_it_ends(target: Target, plain: 
 
 @pytest.mark.parametrize(
     ("plain", "drafted", "dtype", "sentence"),
-    [([], [1], "float32", "an output is empty"), ([1], [1], "int4", "has no tolerance"),
+    [([], [1], "float32", "an output is empty"), ([1], [1], "int2", "has no tolerance"),
      ([1] * 5000, [1], "float32", "shorten them")],
 )  # fmt: skip
 def test_outputs_that_cannot_be_judged(

@@ -85,7 +85,7 @@ def paths_of(draft):
 
 
 def head_of(target, weights, tokens, layers, **options):
-    embedding = target.embeddings.get_parameter("weight").detach()
+    embedding = target.embeddings.weight.detach()
     head = oracle.Head(weights, embedding, target.head.weight.detach(), **options)
     return head, head.committed(states_of(target, tokens, layers), tokens)
 

@@ -97,7 +97,7 @@ def test_a_head_is_read_once_and_again_when_its_file_changed(target, tmp_path):
 
 
 def test_an_embedding_of_its_own_is_kept_and_told(target, tmp_path):
-    theirs = target.embeddings.get_parameter("weight").detach().clone()
+    theirs = target.embeddings.weight.detach().clone()
     copied = load_part(target, "eagle", published(tmp_path / "copy", LLAMA, {**FIRST, "embed_tokens.weight": theirs}))
     assert not copied.config.own_embedding and about_part(copied)["warnings"] == []
     own = load_part(target, "eagle", published(tmp_path / "own", LLAMA, {**FIRST, "embed_tokens.weight": theirs + 1}))
@@ -131,7 +131,7 @@ def test_readings_are_tried_on_a_text(target, tmp_path, monkeypatch):
     with target.by_own_attention(), torch.inference_mode():
         truth = target.model(torch.tensor([tokens]), use_cache=False).logits[0].argmax(-1).tolist()
     for trial in trials:
-        mine = oracle.Head(THIRD, target.embeddings.get_parameter("weight"), target.head.weight)
+        mine = oracle.Head(THIRD, target.embeddings.weight, target.head.weight)
         features, count = states_of(target, tokens, trial["features"]), len(tokens) - 3
         said = []
         for j in range(count):

@@ -174,6 +174,9 @@ def test_it_is_kept_for_this_machine_and_model_only(monkeypatch):
         other.setattr(target.engines, "engine", "compiled")
         assert load_latency(target) is None
     with monkeypatch.context() as other:
+        other.setitem(target.info, "weights", "int4")
+        assert load_latency(target) is None
+    with monkeypatch.context() as other:
         other.setattr("decoders.prompt_tokens.latency.device_name", lambda device: "another processor")
         assert load_latency(target) is None
     assert load_latency(target) == found

@@ -273,7 +273,8 @@ def test_every_third_party_import_is_declared():
     extras = project["optional-dependencies"]
     asked = project["dependencies"] + extras["llmlingua"] + extras["ray"] + extras["slurm"]
     names = {re.split(r"[\[<>=!~ ]", r)[0].replace("-", "_") for r in asked}
-    names |= {"fontTools", "fpdf"}  # as fonttools and fpdf2 are imported
+    assert extras["llama-cpp"] == ["llama-cpp-python>=0.3"]
+    names |= {"fontTools", "fpdf", "llama_cpp"}  # as fonttools, fpdf2 and llama-cpp-python are imported
     # by fastapi, pydantic (two), transformers, pandas and gradio (two)
     brought = {"starlette", "pydantic_core", "annotated_types", "huggingface_hub", "pyarrow", "httpx"}
     brought.add("python_multipart")

@@ -205,10 +205,12 @@ def test_heads_that_foresee_are_accepted(target):
     states = last_states(target, [*PROMPT.tokens, *plain])
     heads, at = load_part(target, "medusa"), len(PROMPT.tokens) - 1
     for i in range(2):  # the root is the prompt's last token, so head i guesses what position at + i says
-        heads.heads[i][0].linear.weight.zero_()
-        heads.heads[i][0].linear.bias.zero_()
-        heads.outputs[i].weight.zero_()
-        heads.outputs[i].bias = torch.nn.Parameter(states[at + i], requires_grad=False)
+        for places, name, bias in ((heads.heads[i][0], "linear", 0 * states[0]), (heads.outputs, str(i), states[at + i])):
+            old = getattr(places, name)
+            new = torch.nn.Linear(old.in_features, old.out_features).requires_grad_(False)
+            new.weight.zero_()
+            setattr(places, name, new)
+            new.bias.copy_(bias)
     assert next(iter(Decoding.of(target, PROMPT, "medusa", {"tree": "chain"}, max_new_tokens=NEW))).accepted >= 2
 
 

@@ -201,7 +201,7 @@ def _by(shape: Sequence[int]) -> str:
 
 
 def _same(embedding: Tensor, target: Target) -> bool:
-    own = target.embeddings.get_parameter("weight").detach()
+    own = target.embeddings.weight.detach()
     return torch.equal(embedding.to(own.dtype), own.cpu()) or torch.equal(own.cpu().to(embedding.dtype), embedding)
 
 

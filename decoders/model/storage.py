@@ -29,8 +29,11 @@ def reached(roots: list[Any], but: tuple[Any, ...] = ()) -> dict[int, int]:
             continue
         seen.add(id(one))
         if isinstance(one, torch.Tensor):
-            storage = one.untyped_storage()
-            sizes[storage.data_ptr()] = storage.nbytes()
+            if one.is_mkldnn:  # packed weights
+                sizes[torch.ops.mkldnn.data_ptr(one)] = torch.ops.mkldnn._nbytes(one)
+            else:
+                storage = one.untyped_storage()
+                sizes[storage.data_ptr()] = storage.nbytes()
         elif isinstance(one, np.ndarray):
             if isinstance(one.base, np.ndarray):
                 waiting.append(one.base)
@@ -38,6 +41,7 @@ def reached(roots: list[Any], but: tuple[Any, ...] = ()) -> dict[int, int]:
                 sizes[one.ctypes.data] = one.nbytes
         elif isinstance(one, torch.nn.Module):
             waiting += [*one.parameters(), *one.buffers()]
+            waiting += [value for part in one.modules() for value in vars(part).values() if torch.is_tensor(value)]
         elif isinstance(one, Mapping):
             waiting += [value for value in one.values() if type(value) not in PLAIN]
         elif isinstance(one, list | tuple | set):

@@ -90,7 +90,7 @@ class Target:
         self.info["packed"] = packable(self.dtype, self.device) and packed is not False
         if self.info["packed"]:
             pack(model, packed_from=1 if packed else None)
-        self.embeddings: nn.Module = model.get_input_embeddings()
+        self.embeddings: Any = model.get_input_embeddings()
         self.info["fused_norms"] = fuse_norms(model)
         self.head = Head(model.get_output_embeddings(), shape.logits_softcap, shape.logits_scale)
         put_in_place(model, model.get_output_embeddings(), self.head)

@@ -39,6 +39,7 @@ class Setup:
     torch: str
     packed: bool
     engine: str
+    weights: str = "fp32"  # as they are computed with, where they are rounded (``model/rounded.py``)
 
     @classmethod
     def of(cls, target: Target) -> Setup:
@@ -46,7 +47,7 @@ class Setup:
         threads = torch.get_num_threads() if target.device.type == "cpu" else 0
         return cls(
             device_name(target.device), target.key, str(target.info["dtype"]), threads, torch.__version__,
-            bool(target.info["packed"]), target.engines.engine,
+            bool(target.info["packed"]), target.engines.engine, target.info.get("weights", "fp32"),
         )  # fmt: skip
 
     @property
