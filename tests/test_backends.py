@@ -67,7 +67,7 @@ def make() -> Iterator[Make]:
     yield one
     for desk in made:
         desk.end()
-    assert not multiprocessing.active_children()
+    until(lambda: not multiprocessing.active_children(), "the end of all processes, those that were starting too")
 
 
 def run(desk: StubDesk, text: str = "abc", method: str = "pld", owner: str = "ann", **more: Any) -> Job:
@@ -352,4 +352,4 @@ def test_a_models_runs_are_the_same_and_what_if_is_built_again_when_its_backend_
         assert went_on is None or went_on.finished.wait(WAIT_S)
     finally:
         desk.end()
-    assert not multiprocessing.active_children()
+    until(lambda: not multiprocessing.active_children(), "the end of all processes, those that were starting too")
