@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from decoders.draft.draft import Draft, Scored, Verdict, emitted_tokens, layout_of, reading_of
 from decoders.draft.needs import Needs
