@@ -205,7 +205,8 @@ def test_heads_that_foresee_are_accepted(target):
     states = last_states(target, [*PROMPT.tokens, *plain])
     heads, at = load_part(target, "medusa"), len(PROMPT.tokens) - 1
     for i in range(2):  # the root is the prompt's last token, so head i guesses what position at + i says
-        for places, name, bias in ((heads.heads[i][0], "linear", 0 * states[0]), (heads.outputs, str(i), states[at + i])):
+        block, nothing = heads.heads[i][0], torch.zeros_like(states[0])
+        for places, name, bias in ((block, "linear", nothing), (heads.outputs, str(i), states[at + i])):
             old = getattr(places, name)
             new = torch.nn.Linear(old.in_features, old.out_features).requires_grad_(False)
             new.weight.zero_()
