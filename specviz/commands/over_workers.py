@@ -54,6 +54,11 @@ def wanted(args: argparse.Namespace) -> int:
     return args.workers or (1 if any(getattr(args, name) for name in OWN) else 0)
 
 
+def kind_of(args: argparse.Namespace) -> str:
+    """The kind of workers that is asked for, where a setting of one kind says which too."""
+    return args.on or ("ray" if args.ray_address else "slurm" if args.slurm else "processes")
+
+
 def spread_out(args: argparse.Namespace, target: Target, planned: Plan) -> Results:
     """Do a plan with workers; told on stderr as it goes on. The results are listed in the Lab."""
     from specviz.experiments.running import begin
@@ -61,8 +66,7 @@ def spread_out(args: argparse.Namespace, target: Target, planned: Plan) -> Resul
     from specviz.experiments.units import Opening
     from specviz.places import home
 
-    kind = args.on or ("ray" if args.ray_address else "slurm" if args.slurm else "processes")
-    workers = Workers(wanted(args), kind, args.threads or 0, args.ray_address or "", tuple(args.slurm))
+    workers = Workers(wanted(args), kind_of(args), args.threads or 0, args.ray_address or "", tuple(args.slurm))
     opening = Opening(common.model_source(args), args.dtype, args.device, args.engine)
     results = begin(planned, target)
     place = args.results or str(home() / "lab" / results.id)

@@ -60,7 +60,7 @@ def train_all(args: argparse.Namespace, parts: Sequence[str], opens: Callable[[M
         raise UserError("--out is for one training; several have folders of their own in --results")
     if getattr(args, "states", None) is not None and (args.workers or 1) > 1:
         raise UserError("--states is filled by one training at a time: leave it out, or train with --workers 1")
-    kind = args.on or ("ray" if args.ray_address else "slurm" if args.slurm else "processes")
+    kind = over_workers.kind_of(args)
     count, seeds = args.workers or 1, list(dict.fromkeys(args.seeds or [args.seed]))
     folder = Folder(args.results or RESULTS)
     if folder.path is None:

@@ -23,7 +23,7 @@ from decoders.errors import UserError
 from specviz.words import sentence
 
 from .processes import CONTEXT, begun, end, ended, settle
-from .work import Refused
+from .work import Refused, opened
 
 log = logging.getLogger(__name__)
 
@@ -221,12 +221,9 @@ def _serve(link: Connection, hosting: Hosting, number: int) -> None:
     """A backend's process. A message is a question's key with the question, or with nothing: stop it."""
     settle(number if hosting.gpus else None)
     try:
-        host = Host(hosting)
+        host = opened(lambda: Host(hosting), "a backend")
     except Refused as refusal:
         link.send_bytes(encoded({"refused": str(refusal)}))
-        return
-    except Exception as problem:
-        link.send_bytes(encoded({"refused": f"a backend could not begin: {sentence(problem)}"}))
         return
     sending, waiting = threading.Lock(), queue.SimpleQueue[tuple[str, bytes] | None]()
 

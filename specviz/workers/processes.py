@@ -16,10 +16,9 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from decoders.errors import UserError
-from specviz.words import sentence
 
 from .pool import Answer, Cannot, Done, Lost, Pool, Ready
-from .work import Job, Refused, Unit, Worker
+from .work import Job, Refused, Unit, Worker, opened
 
 CONTEXT = multiprocessing.get_context("spawn")  # a forked torch may hang, and a forked CUDA does not work
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # read when torch is imported
@@ -161,12 +160,9 @@ def _serve(link: Connection, job: Job, number: int) -> None:
     """A worker's process: tells None when it is ready, then an Outcome for each unit, and None after each share."""
     settle(number if job.gpus else None)
     try:
-        worker = Worker(job)
+        worker = opened(lambda: Worker(job), "a worker")
     except Refused as refusal:
         link.send(Cannot(CONTEXT.current_process().name, str(refusal)))
-        return
-    except Exception as problem:
-        link.send(Cannot(CONTEXT.current_process().name, f"a worker could not begin: {sentence(problem)}"))
         return
     try:
         link.send(None)

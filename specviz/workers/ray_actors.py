@@ -1,4 +1,4 @@
-"""Workers that are Ray actors, of this machine or of a cluster. The only file that imports Ray.
+"""Workers that are Ray actors, of this machine or of a cluster. Beside ``ray_backends`` the only file that imports Ray.
 
 Ray starts an actor again when its process or its node is lost; the unit that it was at is given out again by the loop
 in ``sweep``, which counts such losses. Not ``ray.util.ActorPool``: that drops an actor that died, and its unit.
@@ -20,7 +20,7 @@ from decoders.errors import UserError, first_line
 from specviz.words import sentence
 
 from .pool import Answer, Cannot, Done, Lost, Pool, Ready
-from .work import Job, Outcome, Refused, Unit, Worker
+from .work import Job, Outcome, Refused, Unit, Worker, opened
 
 OPENINGS = 20  # failed starts of an actor after which it counts as lost once more
 JOINING = threading.Lock()
@@ -38,11 +38,9 @@ class _Actor:
         """Open the job; "" or why it is refused."""
         try:
             if self.worker is None:
-                self.worker = Worker(self.job)
+                self.worker = opened(lambda: Worker(self.job), "a worker")
         except Refused as refusal:
             return str(refusal)
-        except Exception as problem:
-            return f"a worker could not begin: {sentence(problem)}"
         return ""
 
     def do(self, unit: Unit) -> Outcome:

@@ -12,11 +12,10 @@ import ray
 from ray.exceptions import RayActorError, RayError
 
 from decoders.errors import UserError, first_line
-from specviz.words import sentence
 
 from .backends import LOOK_S, Backend, Gone, Host, Hosting, Question, answered, encoded
 from .ray_actors import joined
-from .work import Refused
+from .work import Refused, opened
 
 TOGETHER = 8  # questions that an actor hears at a time: one is answered, others wait, are stopped, or ask for states
 BEAT_S = 1.0  # between signs of life
@@ -32,11 +31,9 @@ class _Actor:
     def open(self) -> str:
         """Open what it holds; "" or why it is refused."""
         try:
-            self.host = Host(self.hosting)
+            self.host = opened(lambda: Host(self.hosting), "a backend")
         except Refused as refusal:
             return str(refusal)
-        except Exception as problem:
-            return f"a backend could not begin: {sentence(problem)}"
         return ""
 
     def answer(self, key: str, asked: bytes) -> Iterator[bytes]:

@@ -12,15 +12,27 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from specviz.words import sentence
 
 from .folder import Folder, FolderFault, Row
 
+Opened = TypeVar("Opened")
+
 
 class Refused(Exception):
     """A worker that must not work: it has another code, another model, or does not see the results folder."""
+
+
+def opened(make: Callable[[], Opened], what: str) -> Opened:
+    """What ``make`` opens. Raises Refused whatever goes wrong: ``what`` could not begin, and why."""
+    try:
+        return make()
+    except Refused:
+        raise
+    except Exception as problem:
+        raise Refused(f"{what} could not begin: {sentence(problem)}") from problem
 
 
 @dataclass(frozen=True, slots=True)
